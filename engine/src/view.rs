@@ -1,0 +1,57 @@
+//! View: what a query reads. A snapshot, a snapshot with the writes of a running transaction over it, a moment of the
+//! past, and the reference evaluator's plain maps all answer these questions; `evaluate` does not know which it has.
+//!
+//! Every id names a node: one that was never written has no labels, properties or edges.
+
+use weir_model::{NodeId, Symbol, Value};
+
+/// One half of an edge as seen from a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HalfEdge {
+    pub kind: Symbol,
+    pub outgoing: bool,
+    /// The node at the other end.
+    pub other: NodeId,
+    pub ordinal: u32,
+}
+
+/// An edge by what identifies it, in symbols.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EdgeRef {
+    pub source: NodeId,
+    pub kind: Symbol,
+    pub target: NodeId,
+    pub ordinal: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    Outgoing,
+    Incoming,
+    Both,
+}
+
+pub trait View {
+    /// Null where the node has no such property.
+    fn property(&self, node: NodeId, key: Symbol) -> Value;
+
+    fn properties(&self, node: NodeId, each: &mut dyn FnMut(Symbol, Value));
+
+    fn has_label(&self, node: NodeId, label: Symbol) -> bool;
+
+    fn labels(&self, node: NodeId, each: &mut dyn FnMut(Symbol));
+
+    /// The half edges at a node. `kinds` empty means every type. A self loop has two halves: with `Both` it is offered
+    /// twice, once outgoing and once incoming.
+    fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge));
+
+    /// Whether this very edge is there.
+    fn has_edge(&self, edge: EdgeRef) -> bool;
+
+    fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value;
+
+    fn edge_properties(&self, edge: EdgeRef, each: &mut dyn FnMut(Symbol, Value));
+
+    /// Every node that has at least one label, property or half edge, in the order of ids. `each` answers whether to go on.
+    fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool);
+}

@@ -1,0 +1,418 @@
+//! Values as bytes: the one form shared by mutations, the log, the pages of the store and the arrangement.
+//!
+//! A payload of 16 bytes holds small values itself. The lowest byte of `a` names the form:
+//!
+//!     0 nothing   1 false   2 true   3 integer (b)   4 float (bits in b)
+//!     5 text of up to 14 bytes: length in the next byte of a, then the bytes
+//!     6 text in the arena: length in the upper 4 bytes of a, offset in b
+//!     7 any other value in the arena, self-describing (`encode`): length and offset as above
+//!
+//! Payloads that point into an arena only mean something beside it; `relocate` moves one from arena to arena.
+
+use std::sync::Arc;
+
+use crate::id::{EdgeKey, NodeId, Symbol};
+use crate::mutation::{Kind, Payload, Tag};
+use crate::value::{Date, DateTime, Duration, LocalDateTime, LocalTime, Map, Text, Time, Value};
+
+const FORM_FALSE: u8 = 1;
+const FORM_TRUE: u8 = 2;
+const FORM_INTEGER: u8 = 3;
+const FORM_FLOAT: u8 = 4;
+const FORM_TEXT: u8 = 5;
+const FORM_LONG_TEXT: u8 = 6;
+const FORM_ENCODED: u8 = 7;
+const TEXT_INLINE_MAX: usize = 14;
+
+/// Length of what precedes the value in an edge property: target, ordinal, key.
+const EDGE_PROPERTY_HEAD: usize = 16 + 4 + 4;
+
+pub fn encode_payload(value: &Value, arena: &mut Vec<u8>) -> Payload {
+    match value {
+        Value::Null => Payload::default(),
+        Value::Boolean(false) => Payload { a: FORM_FALSE.into(), b: 0 },
+        Value::Boolean(true) => Payload { a: FORM_TRUE.into(), b: 0 },
+        Value::Integer(n) => Payload { a: FORM_INTEGER.into(), b: *n as u64 },
+        Value::Float(x) => Payload { a: FORM_FLOAT.into(), b: x.to_bits() },
+        Value::Text(text) if text.len() <= TEXT_INLINE_MAX => {
+            let mut bytes = [0u8; 16];
+            bytes[0] = FORM_TEXT;
+            bytes[1] = text.len() as u8;
+            bytes[2..2 + text.len()].copy_from_slice(text.as_bytes());
+            let n = u128::from_le_bytes(bytes);
+            Payload { a: n as u64, b: (n >> 64) as u64 }
+        }
+        Value::Text(text) => {
+            let offset = arena.len();
+            arena.extend_from_slice(text.as_bytes());
+            in_arena(FORM_LONG_TEXT, offset, text.len())
+        }
+        other => {
+            let offset = arena.len();
+            encode(other, arena);
+            in_arena(FORM_ENCODED, offset, arena.len() - offset)
+        }
+    }
+}
+
+pub fn decode_payload(payload: Payload, arena: &[u8]) -> Value {
+    match payload.a as u8 {
+        FORM_FALSE => Value::Boolean(false),
+        FORM_TRUE => Value::Boolean(true),
+        FORM_INTEGER => Value::Integer(payload.b as i64),
+        FORM_FLOAT => Value::Float(f64::from_bits(payload.b)),
+        FORM_TEXT => {
+            let bytes = (u128::from(payload.b) << 64 | u128::from(payload.a)).to_le_bytes();
+            let length = usize::from(bytes[1]).min(TEXT_INLINE_MAX);
+            Value::Text(Text::from_utf8_lossy(&bytes[2..2 + length]))
+        }
+        FORM_LONG_TEXT => Value::Text(Text::from_utf8_lossy(arena_bytes(payload, arena))),
+        FORM_ENCODED => decode(&mut arena_bytes(payload, arena)).unwrap_or(Value::Null),
+        _ => Value::Null,
+    }
+}
+
+/// The same value in two payloads, each with its arena.
+pub fn same_payload(x: Payload, x_arena: &[u8], y: Payload, y_arena: &[u8]) -> bool {
+    let form = x.a as u8;
+    if form != y.a as u8 {
+        return false;
+    }
+    if form >= FORM_LONG_TEXT { arena_bytes(x, x_arena) == arena_bytes(y, y_arena) } else { x == y }
+}
+
+/// Half an edge with an ordinal: the other end and the ordinal, in the arena.
+pub fn encode_parallel(other: NodeId, ordinal: u32, arena: &mut Vec<u8>) -> Payload {
+    let offset = arena.len();
+    arena.extend_from_slice(&other.to_bytes());
+    arena.extend_from_slice(&ordinal.to_be_bytes());
+    in_arena(FORM_ENCODED, offset, 20)
+}
+
+pub fn decode_parallel(payload: Payload, arena: &[u8]) -> (NodeId, u32) {
+    let bytes = arena_bytes(payload, arena);
+    (NodeId::from_bytes(take(bytes, 0)), u32::from_be_bytes(take(bytes, 16)))
+}
+
+pub fn encode_edge_property(target: NodeId, ordinal: u32, key: Symbol, value: &Value, arena: &mut Vec<u8>) -> Payload {
+    let offset = arena.len();
+    arena.extend_from_slice(&target.to_bytes());
+    arena.extend_from_slice(&ordinal.to_be_bytes());
+    arena.extend_from_slice(&key.0.to_be_bytes());
+    encode(value, arena);
+    in_arena(FORM_ENCODED, offset, arena.len() - offset)
+}
+
+/// Target, ordinal, key and value of an edge property.
+pub fn decode_edge_property(payload: Payload, arena: &[u8]) -> (NodeId, u32, Symbol, Value) {
+    let bytes = arena_bytes(payload, arena);
+    let value = decode(&mut &bytes[EDGE_PROPERTY_HEAD..]).unwrap_or(Value::Null);
+    (NodeId::from_bytes(take(bytes, 0)), u32::from_be_bytes(take(bytes, 16)), Symbol(u32::from_be_bytes(take(bytes, 20))), value)
+}
+
+/// What tells facts with the same tag apart: nothing for labels and properties (a node has one of each), the other end
+/// for edges, the target, ordinal and key for edge properties. Two facts are the same fact iff tag and key agree.
+pub fn fact_key(tag: Tag, payload: Payload, arena: &[u8]) -> FactKey<'_> {
+    match tag.kind() {
+        Kind::Label | Kind::Property | Kind::ClearProperties => FactKey::Single,
+        Kind::Out | Kind::In => FactKey::Node(payload.a, payload.b),
+        Kind::OutParallel | Kind::InParallel => FactKey::Bytes(arena_bytes(payload, arena)),
+        Kind::EdgeProperty => FactKey::Bytes(&arena_bytes(payload, arena)[..EDGE_PROPERTY_HEAD]),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum FactKey<'a> {
+    Single,
+    Node(u64, u64),
+    Bytes(&'a [u8]),
+}
+
+/// Copies what a payload points at from one arena to another, and points there.
+pub fn relocate(tag: Tag, payload: Payload, from: &[u8], to: &mut Vec<u8>) -> Payload {
+    let in_arena_form = match tag.kind() {
+        Kind::Property => payload.a as u8 >= FORM_LONG_TEXT,
+        Kind::EdgeProperty | Kind::OutParallel | Kind::InParallel => true,
+        Kind::Label | Kind::Out | Kind::In | Kind::ClearProperties => false,
+    };
+    if !in_arena_form {
+        return payload;
+    }
+    let bytes = arena_bytes(payload, from);
+    let offset = to.len();
+    to.extend_from_slice(bytes);
+    Payload { a: payload.a, b: offset as u64 }
+}
+
+/// Whether a value may be a property: everything but references into the graph. Lists and maps hold storable values.
+pub fn storable(value: &Value) -> bool {
+    match value {
+        Value::Node(_) | Value::Edge(_) | Value::Path(_) | Value::FullNode(_) | Value::FullEdge(_) => false,
+        Value::List(items) => items.iter().all(storable),
+        Value::Map(map) => map.iter().all(|(_, v)| storable(v)),
+        _ => true,
+    }
+}
+
+fn in_arena(form: u8, offset: usize, length: usize) -> Payload {
+    Payload { a: u64::from(form) | (length as u64) << 32, b: offset as u64 }
+}
+
+fn arena_bytes(payload: Payload, arena: &[u8]) -> &[u8] {
+    let offset = payload.b as usize;
+    &arena[offset..offset + (payload.a >> 32) as usize]
+}
+
+fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[at..at + N]);
+    out
+}
+
+/// Appends any value, self-describing. Integers are little endian; lengths are 4 bytes.
+pub fn encode(value: &Value, out: &mut Vec<u8>) {
+    let text = |out: &mut Vec<u8>, s: &str| {
+        out.extend_from_slice(&(s.len() as u32).to_le_bytes());
+        out.extend_from_slice(s.as_bytes());
+    };
+    match value {
+        Value::Null => out.push(0),
+        Value::Boolean(b) => out.push(1 + u8::from(*b)),
+        Value::Integer(n) => {
+            out.push(3);
+            out.extend_from_slice(&n.to_le_bytes());
+        }
+        Value::Float(x) => {
+            out.push(4);
+            out.extend_from_slice(&x.to_bits().to_le_bytes());
+        }
+        Value::Text(s) => {
+            out.push(5);
+            text(out, s);
+        }
+        Value::Bytes(bytes) => {
+            out.push(6);
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(bytes);
+        }
+        Value::Id(id) => {
+            out.push(7);
+            out.extend_from_slice(&id.to_bytes());
+        }
+        Value::List(items) => {
+            out.push(8);
+            out.extend_from_slice(&(items.len() as u32).to_le_bytes());
+            items.iter().for_each(|item| encode(item, out));
+        }
+        Value::Map(map) => {
+            out.push(9);
+            encode_map(map, out);
+        }
+        Value::Date(d) => {
+            out.push(10);
+            out.extend_from_slice(&d.epoch_day.to_le_bytes());
+        }
+        Value::LocalTime(t) => {
+            out.push(11);
+            out.extend_from_slice(&t.nano_of_day.to_le_bytes());
+        }
+        Value::Time(t) => {
+            out.push(12);
+            out.extend_from_slice(&t.nano_of_day.to_le_bytes());
+            out.extend_from_slice(&t.offset_seconds.to_le_bytes());
+        }
+        Value::LocalDateTime(t) => {
+            out.push(13);
+            out.extend_from_slice(&t.epoch_day.to_le_bytes());
+            out.extend_from_slice(&t.nano_of_day.to_le_bytes());
+        }
+        Value::DateTime(t) => {
+            out.push(14);
+            out.extend_from_slice(&t.epoch_second.to_le_bytes());
+            out.extend_from_slice(&t.nano.to_le_bytes());
+            out.extend_from_slice(&t.offset_seconds.to_le_bytes());
+            text(out, t.zone.as_deref().unwrap_or(""));
+        }
+        Value::Duration(d) => {
+            out.push(15);
+            for n in [d.months, d.days, d.seconds] {
+                out.extend_from_slice(&n.to_le_bytes());
+            }
+            out.extend_from_slice(&d.nanos.to_le_bytes());
+        }
+        Value::Node(id) => {
+            out.push(16);
+            out.extend_from_slice(&id.to_bytes());
+        }
+        Value::Edge(edge) => {
+            out.push(17);
+            encode_edge(edge, out);
+        }
+        Value::Path(path) => {
+            out.push(18);
+            out.extend_from_slice(&path.start.to_bytes());
+            out.extend_from_slice(&(path.steps.len() as u32).to_le_bytes());
+            for (edge, node) in &path.steps {
+                encode_edge(edge, out);
+                out.extend_from_slice(&node.to_bytes());
+            }
+        }
+        Value::FullNode(node) => {
+            out.push(19);
+            out.extend_from_slice(&node.id.to_bytes());
+            out.extend_from_slice(&(node.labels.len() as u32).to_le_bytes());
+            node.labels.iter().for_each(|label| text(out, label));
+            encode_map(&node.properties, out);
+        }
+        Value::FullEdge(edge) => {
+            out.push(20);
+            encode_edge(&edge.key, out);
+            encode_map(&edge.properties, out);
+        }
+    }
+}
+
+fn encode_map(map: &Map, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(map.len() as u32).to_le_bytes());
+    for (key, value) in map.iter() {
+        out.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        out.extend_from_slice(key.as_bytes());
+        encode(value, out);
+    }
+}
+
+fn encode_edge(edge: &EdgeKey, out: &mut Vec<u8>) {
+    out.extend_from_slice(&edge.source.to_bytes());
+    out.extend_from_slice(&edge.target.to_bytes());
+    out.extend_from_slice(&edge.ordinal.to_le_bytes());
+    out.extend_from_slice(&(edge.kind.len() as u32).to_le_bytes());
+    out.extend_from_slice(edge.kind.as_bytes());
+}
+
+/// Reads one value and moves past it. None when the bytes are no value: damage, or a format from the future.
+pub fn decode(bytes: &mut &[u8]) -> Option<Value> {
+    Reader { bytes, depth: 0 }.value()
+}
+
+/// Nesting beyond this is damage, not data.
+const DEPTH_MAX: usize = 512;
+
+struct Reader<'a, 'b> {
+    bytes: &'a mut &'b [u8],
+    depth: usize,
+}
+
+impl Reader<'_, '_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.bytes.split_first_chunk::<N>()?;
+        *self.bytes = rest;
+        Some(*head)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.array().map(i64::from_le_bytes)
+    }
+
+    fn i32(&mut self) -> Option<i32> {
+        self.array().map(i32::from_le_bytes)
+    }
+
+    fn length(&mut self) -> Option<usize> {
+        self.array().map(|b| u32::from_le_bytes(b) as usize)
+    }
+
+    fn slice(&mut self) -> Option<&[u8]> {
+        let length = self.length()?;
+        let (head, rest) = self.bytes.split_at_checked(length)?;
+        *self.bytes = rest;
+        Some(head)
+    }
+
+    fn text(&mut self) -> Option<Text> {
+        Text::from_utf8(self.slice()?).ok()
+    }
+
+    fn node(&mut self) -> Option<NodeId> {
+        self.array().map(NodeId::from_bytes)
+    }
+
+    fn map(&mut self) -> Option<Map> {
+        let length = self.length()?;
+        let mut map = Map::default();
+        for _ in 0..length {
+            let key = self.text()?;
+            map.push_unique(key, self.value()?);
+        }
+        Some(map)
+    }
+
+    fn edge(&mut self) -> Option<EdgeKey> {
+        let (source, target) = (self.node()?, self.node()?);
+        let ordinal = self.array().map(u32::from_le_bytes)?;
+        Some(EdgeKey { source, kind: self.text()?, target, ordinal })
+    }
+
+    fn value(&mut self) -> Option<Value> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return None;
+        }
+        let [tag] = self.array::<1>()?;
+        let value = match tag {
+            0 => Value::Null,
+            1 => Value::Boolean(false),
+            2 => Value::Boolean(true),
+            3 => Value::Integer(self.i64()?),
+            4 => Value::Float(f64::from_bits(self.i64()? as u64)),
+            5 => Value::Text(self.text()?),
+            6 => Value::Bytes(self.slice()?.into()),
+            7 => Value::Id(self.node()?),
+            8 => {
+                let length = self.length()?;
+                let mut items = Vec::new();
+                for _ in 0..length {
+                    items.push(self.value()?);
+                }
+                Value::list(items)
+            }
+            9 => Value::Map(Arc::new(self.map()?)),
+            10 => Value::Date(Date { epoch_day: self.i64()? }),
+            11 => Value::LocalTime(LocalTime { nano_of_day: self.i64()? }),
+            12 => Value::Time(Time { nano_of_day: self.i64()?, offset_seconds: self.i32()? }),
+            13 => Value::LocalDateTime(LocalDateTime { epoch_day: self.i64()?, nano_of_day: self.i64()? }),
+            14 => {
+                let (epoch_second, nano, offset_seconds) = (self.i64()?, self.i32()?, self.i32()?);
+                let zone = Some(self.text()?).filter(|zone| !zone.is_empty());
+                Value::DateTime(Arc::new(DateTime { epoch_second, nano, offset_seconds, zone }))
+            }
+            15 => {
+                let (months, days, seconds, nanos) = (self.i64()?, self.i64()?, self.i64()?, self.i32()?);
+                Value::Duration(Arc::new(Duration { months, days, seconds, nanos }))
+            }
+            16 => Value::Node(self.node()?),
+            17 => Value::Edge(Arc::new(self.edge()?)),
+            18 => {
+                let start = self.node()?;
+                let length = self.length()?;
+                let mut steps = Vec::new();
+                for _ in 0..length {
+                    steps.push((self.edge()?, self.node()?));
+                }
+                Value::Path(Arc::new(crate::value::Path { start, steps }))
+            }
+            19 => {
+                let id = self.node()?;
+                let length = self.length()?;
+                let mut labels = Vec::new();
+                for _ in 0..length {
+                    labels.push(self.text()?);
+                }
+                Value::FullNode(Arc::new(crate::value::FullNode { id, labels, properties: self.map()? }))
+            }
+            20 => Value::FullEdge(Arc::new(crate::value::FullEdge { key: self.edge()?, properties: self.map()? })),
+            _ => return None,
+        };
+        self.depth -= 1;
+        Some(value)
+    }
+}

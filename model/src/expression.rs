@@ -1,0 +1,242 @@
+//! Expressions: their shape, and their value over a row.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::id::{EdgeKey, IdScheme, NodeId};
+use crate::plan::{Name, Slot};
+use crate::value::{FullEdge, FullNode, Text, Value};
+
+#[derive(Clone, Debug)]
+pub enum Expr {
+    Literal(Value),
+    Slot(Slot),
+    /// An index into `Plan::parameters`.
+    Parameter(u32),
+    /// `of.key`: of a map, a node, an edge, or a component of a temporal value.
+    Property {
+        of: Box<Expr>,
+        key: Name,
+    },
+    HasLabels {
+        of: Box<Expr>,
+        labels: Vec<Name>,
+    },
+    /// `of[index]`: of a list, a map, a node or an edge.
+    Index {
+        of: Box<Expr>,
+        index: Box<Expr>,
+    },
+    Slice {
+        of: Box<Expr>,
+        from: Option<Box<Expr>>,
+        to: Option<Box<Expr>>,
+    },
+    Not(Box<Expr>),
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    Xor(Box<Expr>, Box<Expr>),
+    IsNull {
+        of: Box<Expr>,
+        negated: bool,
+    },
+    Negate(Box<Expr>),
+    Binary {
+        operator: Binary,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    List(Vec<Expr>),
+    Map(Vec<(Text, Expr)>),
+    /// The first branch whose condition is true; `CASE x WHEN y` is written out as comparisons by the compiler.
+    Case {
+        branches: Vec<(Expr, Expr)>,
+        otherwise: Box<Expr>,
+    },
+    Call {
+        function: &'static Function,
+        arguments: Vec<Expr>,
+    },
+    /// `[slot IN list WHERE filter | result]`
+    Comprehension {
+        slot: Slot,
+        list: Box<Expr>,
+        filter: Option<Box<Expr>>,
+        result: Option<Box<Expr>>,
+    },
+    /// `all`, `any`, `none`, `single (slot IN list WHERE condition)`
+    Quantifier {
+        kind: Quantifier,
+        slot: Slot,
+        list: Box<Expr>,
+        condition: Box<Expr>,
+    },
+    /// `reduce(total = initial, slot IN list | step)`
+    Reduce {
+        total: Slot,
+        initial: Box<Expr>,
+        slot: Slot,
+        list: Box<Expr>,
+        step: Box<Expr>,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Binary {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Power,
+    In,
+    StartsWith,
+    EndsWith,
+    Contains,
+    /// `=~`: the whole string matches.
+    Regex,
+    /// Structural identity, as the store sees it: how property constraints of standing queries and MERGE compare.
+    Same,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Quantifier {
+    All,
+    Any,
+    None,
+    Single,
+}
+
+/// A row of the table of functions. The table itself lives in the compiler crate; a plan points into it.
+pub struct Function {
+    /// As documented; found without regard to case.
+    pub name: &'static str,
+    pub arguments_min: usize,
+    pub arguments_max: usize,
+    /// For help and error messages: `(STRING, INTEGER) → STRING`.
+    pub signature: &'static str,
+    /// Any null argument makes the result null before the function runs.
+    pub null_in_null_out: bool,
+    /// The same arguments always give the same result and the graph is not asked.
+    pub pure: bool,
+    pub run: fn(&dyn Context, &[Value]) -> Result<Value, Failure>,
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    pub kind: AggregateKind,
+    /// `count(*)` has none; the percentiles have the fraction as a second one.
+    pub arguments: Vec<Expr>,
+    pub distinct: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AggregateKind {
+    CountRows,
+    Count,
+    Sum,
+    Average,
+    Min,
+    Max,
+    Collect,
+    StandardDeviation,
+    StandardDeviationPopulation,
+    PercentileContinuous,
+    PercentileDiscrete,
+}
+
+/// What an expression may ask beyond its row. Implemented by the engine over a view of the graph, and by
+/// `expression::Nothing` where there is none.
+pub trait Context {
+    fn parameter(&self, index: u32) -> &Value;
+    /// The text of a name of the running plan.
+    fn name(&self, name: Name) -> &str;
+    fn property(&self, node: NodeId, key: Name) -> Value;
+    fn property_by_text(&self, node: NodeId, key: &str) -> Value;
+    fn has_label(&self, node: NodeId, label: Name) -> bool;
+    fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value;
+    fn full_node(&self, node: NodeId) -> FullNode;
+    fn full_edge(&self, edge: &EdgeKey) -> FullEdge;
+    fn degree(&self, node: NodeId) -> usize;
+    fn ids(&self) -> IdScheme;
+    /// Milliseconds since 1970, the same for the whole query.
+    fn now_millis(&self) -> i64;
+}
+
+/// Why an expression has no value. `kind` decides how the API names it; the text says what to do.
+#[derive(Clone, Debug, Error, PartialEq)]
+#[error("{message}")]
+pub struct Failure {
+    pub kind: FailureKind,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    TypeMismatch,
+    Arithmetic,
+    ConstraintViolation,
+    WrongSignature,
+    InvalidArgument,
+    /// A limit of time or memory was reached, or the client went away.
+    Interrupted,
+    Runtime,
+}
+
+impl Failure {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
+        Failure { kind, message: message.into() }
+    }
+}
+
+/// The context of expressions that stand alone: constants, defaults, tests. Every node is empty.
+pub struct Nothing(pub IdScheme);
+
+impl Context for Nothing {
+    fn parameter(&self, _: u32) -> &Value {
+        &Value::Null
+    }
+    fn name(&self, _: Name) -> &str {
+        ""
+    }
+    fn property(&self, _: NodeId, _: Name) -> Value {
+        Value::Null
+    }
+    fn property_by_text(&self, _: NodeId, _: &str) -> Value {
+        Value::Null
+    }
+    fn has_label(&self, _: NodeId, _: Name) -> bool {
+        false
+    }
+    fn edge_property(&self, _: &EdgeKey, _: &str) -> Value {
+        Value::Null
+    }
+    fn full_node(&self, id: NodeId) -> FullNode {
+        FullNode { id, labels: Vec::new(), properties: Default::default() }
+    }
+    fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
+        FullEdge { key: edge.clone(), properties: Default::default() }
+    }
+    fn degree(&self, _: NodeId) -> usize {
+        0
+    }
+    fn ids(&self) -> IdScheme {
+        self.0
+    }
+    fn now_millis(&self) -> i64 {
+        0
+    }
+}

@@ -1,0 +1,124 @@
+//! Names of things: nodes, edges, standing queries, and the small numbers that stand for strings.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::value::Text;
+
+/// 128 bits that name a node. Ordered as its sixteen big-endian bytes.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[repr(C)]
+pub struct NodeId {
+    pub high: u64,
+    pub low: u64,
+}
+
+impl NodeId {
+    pub const fn new(high: u64, low: u64) -> NodeId {
+        NodeId { high, low }
+    }
+
+    pub fn from_bytes(bytes: [u8; 16]) -> NodeId {
+        let n = u128::from_be_bytes(bytes);
+        NodeId { high: (n >> 64) as u64, low: n as u64 }
+    }
+
+    pub fn to_bytes(self) -> [u8; 16] {
+        ((u128::from(self.high) << 64) | u128::from(self.low)).to_be_bytes()
+    }
+
+    /// Which of `shards` owns this node. Multiplied first, because the ids of the `long` scheme are not hashes.
+    pub fn shard(self, shards: usize) -> usize {
+        let mixed = (self.high ^ self.low).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((u128::from(mixed) * shards as u128) >> 64) as usize
+    }
+}
+
+/// As UUID text, whatever the scheme: for logs and errors. Users see `IdScheme::text`.
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (h, l) = (self.high, self.low);
+        write!(f, "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", h >> 32, (h >> 16) & 0xffff, h & 0xffff, l >> 48, l & 0xffff_ffff_ffff)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A property key, a label or an edge type, as the number one engine's symbol table gave it. Never leaves the engine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Symbol(pub u32);
+
+/// What identifies an edge. `ordinal` is 0 except in graphs that allow parallel edges.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EdgeKey {
+    pub source: NodeId,
+    pub kind: Text,
+    pub target: NodeId,
+    pub ordinal: u32,
+}
+
+/// Names a standing query for as long as it lives; shown as a UUID.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct QueryId(pub NodeId);
+
+/// How a graph makes ids out of values and shows them (`id.type`).
+///
+/// Ids live in 128 bits, so the schemes `byte-array` and the partitioned ones are refused by the configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum IdScheme {
+    #[default]
+    Uuid,
+    Uuid3 {
+        namespace: [u8; 16],
+    },
+    Uuid4,
+    Uuid5 {
+        namespace: [u8; 16],
+    },
+    /// `consecutive`: ids are the full 64 bits of the hash instead of its remainder by 2^53.
+    Long {
+        consecutive: bool,
+    },
+}
+
+impl IdScheme {
+    /// What a user sees: `strId(n)`, the `id` of JSON answers.
+    pub fn text(&self, id: NodeId) -> String {
+        match self {
+            IdScheme::Long { .. } => (id.low as i64).to_string(),
+            _ => id.to_string(),
+        }
+    }
+
+    /// The inverse of `text`; also accepts `#` and hexadecimal digits, and dashless or upper-case UUIDs.
+    pub fn parse(&self, text: &str) -> Option<NodeId> {
+        if let Some(hex) = text.strip_prefix('#') {
+            return match hex.len() {
+                32 => hex_id(hex),
+                16 if matches!(self, IdScheme::Long { .. }) => Some(NodeId::new(0, u64::from_str_radix(hex, 16).ok()?)),
+                _ => None,
+            };
+        }
+        match self {
+            IdScheme::Long { .. } => text.parse::<i64>().ok().map(|n| NodeId::new(0, n as u64)),
+            _ => {
+                let parts: Vec<&str> = text.split('-').collect();
+                let lengths: Vec<usize> = parts.iter().map(|p| p.len()).collect();
+                (lengths == [8, 4, 4, 4, 12]).then(|| hex_id(&parts.concat())).flatten()
+            }
+        }
+    }
+}
+
+fn hex_id(hex: &str) -> Option<NodeId> {
+    if !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let n = u128::from_str_radix(hex, 16).ok()?;
+    Some(NodeId { high: (n >> 64) as u64, low: n as u64 })
+}

@@ -1,0 +1,296 @@
+//! Plan: a query as data. Compiled once, read by `evaluate` (rows and mutations over a view), `render` (a dataflow) and
+//! `explain` (people). Nothing a reader would have to discover by analysis is left out: the order in which a pattern is
+//! visited, the paths of the delta join, which slots a node's properties land in, all stand here.
+//!
+//! A row is an array of `width` values; a `Slot` is a place in it. Names (property keys, labels, edge types) are indices
+//! into `Plan::names`, so that an engine resolves each once and not once a row.
+
+use crate::expression::{Aggregate, Expr};
+use crate::value::Text;
+
+/// A place in the row.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Slot(pub u32);
+
+/// An index into `Plan::names`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Name(pub u32);
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub root: Operator,
+    /// Columns of the answer in order, with the slots that hold them. Empty for a query that ends in a write.
+    pub columns: Vec<(Text, Slot)>,
+    /// Length of a row.
+    pub width: usize,
+    pub names: Vec<Text>,
+    /// Parameter names; `Expr::Parameter` is an index into them. For ingest queries `that` is one of them.
+    pub parameters: Vec<Text>,
+    pub facts: QueryFacts,
+    /// What `explain` prints before the plan itself: each stage of the compiler by name.
+    pub source: Text,
+}
+
+/// What is known of a query without running it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QueryFacts {
+    /// Changes the graph.
+    pub writes: bool,
+    /// Reads the graph. Plans that write and do not read take the fast path of commit.
+    pub reads: bool,
+    /// Visits every node: a MATCH without an anchor.
+    pub scans: bool,
+    /// Uses something that differs from run to run (`rand`, `timestamp`, fresh ids).
+    pub impure: bool,
+}
+
+/// Rows flow from the leaves to the root; every operator but the leaves has one input.
+#[derive(Clone, Debug)]
+pub enum Operator {
+    /// One row of nulls: where every query begins.
+    Unit,
+    /// Inside `Optional`: the row of the outer input.
+    Argument,
+    /// Extends each row by every match of the pattern.
+    Match {
+        input: Box<Operator>,
+        pattern: Pattern,
+    },
+    /// For each input row the rows of `inner` (which starts at `Argument`); where there are none, the row once with
+    /// `nulls` set to null.
+    Optional {
+        input: Box<Operator>,
+        inner: Box<Operator>,
+        nulls: Vec<Slot>,
+    },
+    Filter {
+        input: Box<Operator>,
+        condition: Expr,
+    },
+    /// Computes slots from the row. Expressions see the row as it was before any of them was stored.
+    Project {
+        input: Box<Operator>,
+        items: Vec<(Slot, Expr)>,
+    },
+    /// One row per distinct combination of `keys`; without keys exactly one row.
+    Aggregate {
+        input: Box<Operator>,
+        keys: Vec<(Slot, Expr)>,
+        aggregates: Vec<(Slot, Aggregate)>,
+    },
+    /// Keeps the first of rows that are the same in `slots`.
+    Distinct {
+        input: Box<Operator>,
+        slots: Vec<Slot>,
+    },
+    /// Orders rows; with `limit`, keeps the first that many (a top-k).
+    Sort {
+        input: Box<Operator>,
+        keys: Vec<SortKey>,
+        limit: Option<Expr>,
+    },
+    Skip {
+        input: Box<Operator>,
+        count: Expr,
+    },
+    Limit {
+        input: Box<Operator>,
+        count: Expr,
+    },
+    /// One row per element; null gives none, anything but a list gives itself.
+    Unwind {
+        input: Box<Operator>,
+        list: Expr,
+        into: Slot,
+    },
+    /// Applies the writes, in order, once a row; the row passes on.
+    Write {
+        input: Box<Operator>,
+        writes: Vec<Write>,
+    },
+    /// The matches of the pattern, or, where there are none, one row after `create`. `on_match` and `on_create` follow.
+    Merge {
+        input: Box<Operator>,
+        pattern: Pattern,
+        create: Vec<Write>,
+        on_create: Vec<Write>,
+        on_match: Vec<Write>,
+    },
+    /// Rows of both; with `distinct` each once. Both sides leave their columns in the slots of `Plan::columns`.
+    Union {
+        left: Box<Operator>,
+        right: Box<Operator>,
+        distinct: Option<Vec<Slot>>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct SortKey {
+    pub expr: Expr,
+    pub descending: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// A node with a fresh id, put into `slot`.
+    CreateNode {
+        slot: Slot,
+        labels: Vec<Name>,
+        properties: Option<Expr>,
+    },
+    /// `properties` evaluates to a map.
+    CreateEdge {
+        slot: Option<Slot>,
+        source: Slot,
+        kind: Name,
+        target: Slot,
+        properties: Option<Expr>,
+    },
+    /// `SET target.key = value`, target a node or an edge.
+    SetProperty {
+        target: Expr,
+        key: Name,
+        value: Expr,
+    },
+    /// `SET n = map` (`replace`) and `SET n += map`. The value is a map, or a node or edge that stands for its properties.
+    SetProperties {
+        target: Slot,
+        value: Expr,
+        replace: bool,
+    },
+    AddLabels {
+        target: Slot,
+        labels: Vec<Name>,
+    },
+    RemoveProperty {
+        target: Expr,
+        key: Name,
+    },
+    RemoveLabels {
+        target: Slot,
+        labels: Vec<Name>,
+    },
+    /// Node, edge or path. Without `detach` a node that has edges is an error.
+    Delete {
+        target: Expr,
+        detach: bool,
+    },
+    /// FOREACH: `slot` takes each element in turn.
+    ForEach {
+        slot: Slot,
+        list: Expr,
+        writes: Vec<Write>,
+    },
+}
+
+/// A query graph: what one MATCH asks for, however it was written.
+#[derive(Clone, Debug, Default)]
+pub struct Pattern {
+    pub nodes: Vec<PatternNode>,
+    pub edges: Vec<PatternEdge>,
+    /// Conditions over more than one variable.
+    pub conditions: Vec<Expr>,
+    /// Pairs of `edges` that must not be the same edge (openCypher's rule within one MATCH).
+    pub distinct_edges: Vec<(usize, usize)>,
+    /// Pairs of `nodes` that must not be the same node (siblings in mode DistinctId).
+    pub distinct_nodes: Vec<(usize, usize)>,
+    /// Named paths: the slot, and the edges they run through with the node they start at.
+    pub paths: Vec<PatternPath>,
+    /// The order in which `evaluate` visits the pattern.
+    pub steps: Vec<Step>,
+    /// The paths of the delta join; filled for standing queries only. Atoms are numbered: node i is i, edge j is
+    /// `nodes.len() + j`. A path answers for changes of its atom and reads atoms of smaller number as of after the
+    /// change, atoms of greater number as of before it, so that each match is counted once.
+    pub delta: Vec<DeltaPath>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PatternNode {
+    pub slot: Slot,
+    /// The slot is filled by the input row: an earlier clause bound it.
+    pub bound: bool,
+    pub labels: Vec<Name>,
+    /// Conditions over this node alone (and, in `evaluate`, over the input row).
+    pub conditions: Vec<Expr>,
+    /// Standing queries: properties copied into slots when the node is visited, so that everything after is graph-free.
+    pub reads: Vec<(Name, Slot)>,
+    /// Standing queries: `properties(n)`, as a map.
+    pub reads_all: Option<Slot>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PatternEdge {
+    /// Where the edge is put, when anything asks for it.
+    pub slot: Option<Slot>,
+    /// Indices into `Pattern::nodes`.
+    pub source: usize,
+    pub target: usize,
+    /// Any of these; empty means any type.
+    pub kinds: Vec<Name>,
+    /// False for `--`: either direction matches.
+    pub directed: bool,
+    /// The edge variable is bound by the input row.
+    pub bound: bool,
+    /// Conditions over this edge alone.
+    pub conditions: Vec<Expr>,
+    pub reads: Vec<(Name, Slot)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PatternPath {
+    pub slot: Slot,
+    pub start: usize,
+    pub edges: Vec<usize>,
+}
+
+/// One move through a pattern. Labels, conditions and reads of a node are applied as soon as it is visited, those of an
+/// edge as soon as it is crossed.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The input row already holds the node.
+    Bound { node: usize },
+    /// The node with this id: the value of an expression over the input row and what earlier steps bound.
+    Seek { node: usize, id: Expr },
+    /// Every node.
+    Scan { node: usize },
+    /// From a visited node over `edge` to its other end. Where that end has been visited too, a check.
+    Expand { edge: usize, from: usize },
+    /// `Pattern::conditions[i]`: everything it needs is there.
+    Test { condition: usize },
+}
+
+#[derive(Clone, Debug)]
+pub struct DeltaPath {
+    pub atom: Atom,
+    /// `Expand` and `Test` only; `Scan` where the pattern is in several parts.
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Atom {
+    /// The local view of a node: its labels, conditions and reads.
+    Node(usize),
+    Edge(usize),
+}
+
+impl Operator {
+    pub fn input(&self) -> Option<&Operator> {
+        use Operator::*;
+        match self {
+            Unit | Argument => None,
+            Match { input, .. }
+            | Optional { input, .. }
+            | Filter { input, .. }
+            | Project { input, .. }
+            | Aggregate { input, .. }
+            | Distinct { input, .. }
+            | Sort { input, .. }
+            | Skip { input, .. }
+            | Limit { input, .. }
+            | Unwind { input, .. }
+            | Write { input, .. }
+            | Merge { input, .. } => Some(input),
+            Union { left, .. } => Some(left),
+        }
+    }
+}

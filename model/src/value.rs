@@ -1,0 +1,140 @@
+//! Value: anything a Cypher expression can be.
+//!
+//! Three relations are kept apart. `equals` is Cypher's `=`: three-valued, 1 = 1.0, null equals nothing. `order` is the
+//! total order of ORDER BY, min and max. `same` (and its `hash_same`) is structural identity: what DISTINCT, grouping,
+//! property comparison by the store and cancellation matching use. Rust's own `==` is deliberately not implemented
+//! through any of them: `PartialEq` here is `same`.
+
+use std::sync::Arc;
+
+use crate::id::{EdgeKey, NodeId};
+pub use crate::temporal::{Date, DateTime, Duration, LocalDateTime, LocalTime, Time};
+
+/// A string of up to 24 bytes lies in the value itself.
+pub type Text = compact_str::CompactString;
+
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    #[default]
+    Null,
+    Boolean(bool),
+    Integer(i64),
+    Float(f64),
+    Text(Text),
+    Bytes(Arc<[u8]>),
+    /// The id of a node under every scheme but `long`, where ids are integers.
+    Id(NodeId),
+    List(Arc<[Value]>),
+    Map(Arc<Map>),
+    Date(Date),
+    LocalTime(LocalTime),
+    Time(Time),
+    LocalDateTime(LocalDateTime),
+    DateTime(Arc<DateTime>),
+    Duration(Arc<Duration>),
+    /// A reference to a node: its labels and properties are read from the view in force.
+    Node(NodeId),
+    /// A reference to an edge.
+    Edge(Arc<EdgeKey>),
+    Path(Arc<Path>),
+    /// A node with what was known of it when the row left the engine. Only in results, never in a running query.
+    FullNode(Arc<FullNode>),
+    FullEdge(Arc<FullEdge>),
+}
+
+/// A map in the order in which its entries were written; keys are unique, the last mention wins.
+#[derive(Clone, Debug, Default)]
+pub struct Map {
+    entries: Vec<(Text, Value)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Path {
+    pub start: NodeId,
+    /// Each edge with the node it leads to.
+    pub steps: Vec<(EdgeKey, NodeId)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct FullNode {
+    pub id: NodeId,
+    pub labels: Vec<Text>,
+    pub properties: Map,
+}
+
+#[derive(Clone, Debug)]
+pub struct FullEdge {
+    pub key: EdgeKey,
+    pub properties: Map,
+}
+
+impl Map {
+    pub fn with_capacity(n: usize) -> Map {
+        Map { entries: Vec::with_capacity(n) }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.entries.iter().find(|(k, _)| k == key).map(|(_, v)| v)
+    }
+
+    pub fn insert(&mut self, key: Text, value: Value) {
+        match self.entries.iter_mut().find(|(k, _)| *k == key) {
+            Some(entry) => entry.1 = value,
+            None => self.entries.push((key, value)),
+        }
+    }
+
+    /// For decoders that know the key to be new.
+    pub fn push_unique(&mut self, key: Text, value: Value) {
+        self.entries.push((key, value));
+    }
+
+    pub fn remove(&mut self, key: &str) -> Option<Value> {
+        let at = self.entries.iter().position(|(k, _)| k == key)?;
+        Some(self.entries.remove(at).1)
+    }
+
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &(Text, Value)> {
+        self.entries.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl FromIterator<(Text, Value)> for Map {
+    fn from_iter<I: IntoIterator<Item = (Text, Value)>>(entries: I) -> Map {
+        let mut map = Map::default();
+        for (key, value) in entries {
+            map.insert(key, value);
+        }
+        map
+    }
+}
+
+impl Value {
+    pub fn text(s: &str) -> Value {
+        Value::Text(Text::new(s))
+    }
+
+    pub fn list(items: Vec<Value>) -> Value {
+        Value::List(items.into())
+    }
+
+    pub fn map(entries: impl IntoIterator<Item = (Text, Value)>) -> Value {
+        Value::Map(Arc::new(entries.into_iter().collect()))
+    }
+
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    pub fn is_true(&self) -> bool {
+        matches!(self, Value::Boolean(true))
+    }
+}
