@@ -1,1 +1,16 @@
+//! What weir is measured by, in the order a figure is made:
+//!
+//!     data (the events and what must come out) -> a pass (parse, floor, ...) -> measure (one run) -> compare -> report
+//!
+//! A pass measures one thing in one process. It does not know of other passes, of repeats or of tables; `compare` starts
+//! each pass as a process of its own, in turns, so that memory and processor time are its alone. The generator is used by
+//! the tests too.
 
+pub mod compare;
+pub mod data;
+pub mod floor;
+pub mod measure;
+pub mod parse;
+pub mod passes;
+pub mod plot;
+pub mod report;

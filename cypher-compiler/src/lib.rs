@@ -1,1 +1,63 @@
+//! Cypher text to `Plan`. Pure: no input or output, no clock, no dataflow.
+//!
+//!     text -> tokens -> syntax tree -> bound draft -> rewritten draft -> Plan
+//!             lexer     parser         bind           rewrite            lower
+//!
+//! `standing` takes the same road for standing queries, with its own restrictions; `explain` prints every stage.
 
+pub mod ast;
+mod bind;
+pub mod error;
+mod explain;
+pub mod functions;
+mod lexer;
+mod lower;
+mod parser;
+mod rewrite;
+mod standing;
+mod walk;
+
+pub use error::{Diagnostic, DiagnosticKind};
+pub use explain::{explain, explain_plan};
+pub use standing::{StandingMode, StandingPlan, compile_standing};
+use weir_model::{IdScheme, Plan, Text};
+
+/// What the text does not say.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Parameters known beforehand get the first indices in this order; others are appended as they are met.
+    pub parameters: Vec<Text>,
+    /// How `idFrom` over constants is computed.
+    pub ids: IdScheme,
+}
+
+/// Compiles an ad-hoc or ingest query.
+pub fn compile(text: &str, options: &Options) -> Result<Plan, Vec<Diagnostic>> {
+    let tree = parser::parse(text).map_err(|error| vec![error])?;
+    let mut draft = bind::bind(text, &tree, options)?;
+    rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
+    Ok(lower::lower(text, draft))
+}
+
+/// The error for a parameter that the text uses and the caller does not give. Whether that is an error is the caller's choice:
+/// ingest queries know their parameters, an ad-hoc query comes with its own.
+pub fn unknown_parameter(text: &str, name: &str) -> Diagnostic {
+    use lexer::TokenKind;
+    let tokens = lexer::lex(text).unwrap_or_default();
+    let is_name = |kind: &TokenKind| match kind {
+        TokenKind::Word(word) | TokenKind::Quoted(word) => word == name,
+        TokenKind::Integer(n) => n.to_string() == name,
+        _ => false,
+    };
+    let found = tokens.windows(2).find(|pair| pair[0].kind == TokenKind::Symbol("$") && is_name(&pair[1].kind));
+    let span = found.map_or(error::Span::default(), |pair| pair[0].span);
+    Diagnostic::compile(text, span, "ParameterMissing", format!("Unknown parameter `{name}`"))
+}
+
+/// Reads the text without binding names: whether it is Cypher at all.
+pub fn parse(text: &str) -> Result<ast::Query, Diagnostic> {
+    parser::parse(text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,34 @@
 //! The graph and its dataflows, in the order of the data path:
 //!
 //!     record batch -> evaluate -> Mutations -> commit -> Tick -> log -> arrangement -> probe -> match
+//!
+//! Two handles lead in: `Engine` and `Graph`. The engine never sees Cypher text: it is given plans.
 
-pub mod symbols;
+pub mod engine;
+pub mod ingest;
+pub mod evaluate;
 pub mod view;
+pub mod overlay;
+pub mod tracked;
+pub mod query;
+pub mod commit;
+pub mod log;
+pub mod store;
+pub mod checkpoint;
+pub mod symbols;
+pub mod command;
+pub mod worker;
+pub mod graph;
+pub mod arrangement;
+pub mod render;
+pub mod standing;
+pub mod reference;
+pub mod error;
+
+pub use engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options};
+pub use error::EngineError;
+pub use evaluate::Prepared;
+pub use ingest::{Ingested, Ingester};
+pub use query::{Answered, QueryOptions};
+pub use render::{ResultBatch, Row};
+pub use standing::{Standing, StandingQuery, Start};

@@ -55,3 +55,26 @@ pub trait View {
     /// Every node that has at least one label, property or half edge, in the order of ids. `each` answers whether to go on.
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool);
 }
+
+/// The view of a query that reads nothing.
+pub struct Empty;
+
+impl View for Empty {
+    fn property(&self, _: NodeId, _: Symbol) -> Value {
+        Value::Null
+    }
+    fn properties(&self, _: NodeId, _: &mut dyn FnMut(Symbol, Value)) {}
+    fn has_label(&self, _: NodeId, _: Symbol) -> bool {
+        false
+    }
+    fn labels(&self, _: NodeId, _: &mut dyn FnMut(Symbol)) {}
+    fn edges(&self, _: NodeId, _: Direction, _: &[Symbol], _: &mut dyn FnMut(HalfEdge)) {}
+    fn has_edge(&self, _: EdgeRef) -> bool {
+        false
+    }
+    fn edge_property(&self, _: EdgeRef, _: Symbol) -> Value {
+        Value::Null
+    }
+    fn edge_properties(&self, _: EdgeRef, _: &mut dyn FnMut(Symbol, Value)) {}
+    fn nodes(&self, _: &mut dyn FnMut(NodeId) -> bool) {}
+}

@@ -128,14 +128,38 @@ pub enum FactKey<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Copies what a payload points at from one arena to another, and points there.
-pub fn relocate(tag: Tag, payload: Payload, from: &[u8], to: &mut Vec<u8>) -> Payload {
-    let in_arena_form = match tag.kind() {
+/// Whether a payload points into an arena.
+fn points(tag: Tag, payload: Payload) -> bool {
+    match tag.kind() {
         Kind::Property => payload.a as u8 >= FORM_LONG_TEXT,
         Kind::EdgeProperty | Kind::OutParallel | Kind::InParallel => true,
         Kind::Label | Kind::Out | Kind::In | Kind::ClearProperties => false,
+    }
+}
+
+/// The payload after its arena was appended to another one that held `offset` bytes.
+pub fn shift(tag: Tag, payload: Payload, offset: u64) -> Payload {
+    if points(tag, payload) { Payload { b: payload.b + offset, ..payload } } else { payload }
+}
+
+/// Whether a payload read from outside is one this codec could have written beside an arena of this length.
+pub fn payload_in_range(tag: Tag, payload: Payload, arena: usize) -> bool {
+    if !points(tag, payload) {
+        return tag.kind() != Kind::Property || payload.a as u8 <= FORM_TEXT;
+    }
+    let length = (payload.a >> 32) as usize;
+    let length_min = match tag.kind() {
+        Kind::EdgeProperty => EDGE_PROPERTY_HEAD,
+        Kind::OutParallel | Kind::InParallel => 20,
+        _ => 0,
     };
-    if !in_arena_form {
+    let end = (payload.b as usize).checked_add(length);
+    payload.a as u8 <= FORM_ENCODED && length >= length_min && end.is_some_and(|end| end <= arena)
+}
+
+/// Copies what a payload points at from one arena to another, and points there.
+pub fn relocate(tag: Tag, payload: Payload, from: &[u8], to: &mut Vec<u8>) -> Payload {
+    if !points(tag, payload) {
         return payload;
     }
     let bytes = arena_bytes(payload, from);

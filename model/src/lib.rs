@@ -4,13 +4,20 @@
 //!
 //! No input or output, no timely, no parser: types, the semantics of values, and the evaluation of expressions.
 
+pub mod aggregate;
+pub mod arithmetic;
 pub mod codec;
+pub mod evaluation;
 pub mod expression;
 pub mod id;
+pub mod java_regex;
+pub mod json;
 pub mod mutation;
+pub mod order;
 pub mod plan;
 pub mod record;
 pub mod temporal;
+pub mod text_form;
 pub mod tick;
 pub mod value;
 

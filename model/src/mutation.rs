@@ -130,6 +130,18 @@ impl Mutations {
         self.rows.is_empty()
     }
 
+    /// Appends changes made elsewhere: all of them become changes of the current record.
+    pub fn append(&mut self, other: &Mutations) {
+        let offset = self.arena.len() as u64;
+        self.arena.extend_from_slice(&other.arena);
+        let when = self.record << 1;
+        self.rows.extend(other.rows.iter().map(|row| Row {
+            when: when | (row.when & 1),
+            payload: codec::shift(row.tag, row.payload, offset),
+            ..*row
+        }));
+    }
+
     pub fn clear(&mut self) {
         self.rows.clear();
         self.arena.clear();

@@ -1,9 +1,6 @@
 //! Value: anything a Cypher expression can be.
 //!
-//! Three relations are kept apart. `equals` is Cypher's `=`: three-valued, 1 = 1.0, null equals nothing. `order` is the
-//! total order of ORDER BY, min and max. `same` (and its `hash_same`) is structural identity: what DISTINCT, grouping,
-//! property comparison by the store and cancellation matching use. Rust's own `==` is deliberately not implemented
-//! through any of them: `PartialEq` here is `same`.
+//! The relations between values live in `order`, arithmetic in `arithmetic`, text forms in `text_form`, JSON in `json`.
 
 use std::sync::Arc;
 

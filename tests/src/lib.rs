@@ -1,1 +1,6 @@
+//! What tests of the whole share: readers of the openCypher TCK.
+//!
+//! The tests themselves stand under `tests/`, one file a subject. Files that are not part of the project are looked for in
+//! `../shared`, beside the clone; a test that misses them says so and passes.
 
+pub mod tck;

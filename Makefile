@@ -1,0 +1,62 @@
+# Everything a person types stands here. `make help` lists it.
+#
+# One profile (release) for everything, so that RocksDB is compiled once and not once a profile; build output outside the
+# tree, so that a fresh clone on the same machine finds it again. Both are variables: `make test CARGO_TARGET_DIR=target`.
+
+CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir/target
+override CARGO_TARGET_DIR := $(abspath $(CARGO_TARGET_DIR))
+export CARGO_TARGET_DIR
+export WEIR_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/weir/tools
+export PATH := $(WEIR_TOOLS)/bin:$(HOME)/.cargo/bin:$(PATH)
+
+# Settings of single targets: `make bench EVENTS=200000`, `make run ARGS=--help`.
+ARGS ?=
+EVENTS ?= 1000000
+BATCH ?= 1000
+REPEATS ?= 3
+PASSES ?=
+KILLS ?= 1000
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench crash tools-build tools-check
+
+help: ## list these targets
+	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+run: tools-build ## build weir and start its demonstration (stop it with Ctrl-C)
+	cargo build --release -p weir-api
+	$(CARGO_TARGET_DIR)/release/weir demo $(ARGS)
+
+test: tools-build ## run every test
+	cargo test --release --workspace $(ARGS)
+
+check: tools-build tools-check ## formatting, lints, licences and, with internet, security advisories
+	cargo fmt --all --check
+	cargo fmt --check --manifest-path benchmarks/rivals/drasi/Cargo.toml
+	cargo clippy --release --workspace --all-targets -- -D warnings
+	cargo deny check bans licenses sources
+	@if cargo deny fetch db >/dev/null 2>&1; then \
+	  cargo deny check advisories; \
+	else \
+	  echo '**** NOT CHECKED: security advisories. Their database (github.com/rustsec/advisory-db) cannot be fetched from here.'; \
+	  echo '**** Run `cargo deny check advisories` on a machine with internet before a release.'; \
+	fi
+
+format: ## format the code
+	cargo fmt --all
+
+bench: tools-build ## measure weir beside its floor and its rival, in turns
+	cargo build --release -p weir-benchmarks
+	cd benchmarks/rivals/drasi && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/rivals cargo build --release --locked
+	$(CARGO_TARGET_DIR)/release/bench compare $(PASSES) --rival drasi=$(CARGO_TARGET_DIR)/rivals/release/drasi-rival \
+	  --events $(EVENTS) --batch $(BATCH) --repeats $(REPEATS) \
+	  --json $(CARGO_TARGET_DIR)/benchmark.json --plot $(CARGO_TARGET_DIR)/benchmark.svg
+
+crash: tools-build ## the crash test at length: kill weir KILLS times at random moments
+	WEIR_CRASH_KILLS=$(KILLS) cargo test --release -p weir-tests --test crash -- --nocapture
+
+tools-build:
+	@.ci/tools build
+
+tools-check:
+	@.ci/tools check

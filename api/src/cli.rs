@@ -1,0 +1,129 @@
+//! The command line: what was typed. Does not read files, nor decide what follows from it.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser, Subcommand};
+
+use crate::config::Sources;
+
+const AFTER_HELP: &str = "\
+Without a command weir serves its API until it is stopped (Ctrl-C, SIGTERM or POST /api/v1/admin/shutdown).
+
+Examples:
+  weir                                      serve on port 8080, data in ./weir.db
+  weir demo                                 a stream, a standing query, and its results, live
+  weir -Dweir.webserver.port=9090 my.conf   a configuration file, one key of it overridden
+  weir -r door-log.yaml -x in_file=a.jsonl  run a recipe over a file
+
+Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line was wrong.";
+
+/// A streaming property graph: records in, matches of standing queries out.
+#[derive(Parser, Debug, Clone, Default)]
+#[command(name = "weir", version = crate::VERSION_LONG, after_help = AFTER_HELP, max_term_width = 120)]
+pub struct Arguments {
+    /// Configuration file (HOCON); -Dconfig.file=<FILE> says the same
+    pub config: Option<PathBuf>,
+
+    /// Run a recipe: a YAML or JSON file of ingest streams and standing queries
+    #[arg(short, long, value_name = "FILE", global = true)]
+    pub recipe: Option<String>,
+
+    /// A value for `$key` in the recipe; may be given several times, the last one counts
+    #[arg(short = 'x', long, value_name = "KEY=VALUE", value_parser = pair, value_delimiter = ',', action = ArgAction::Append, global = true)]
+    pub recipe_value: Vec<(String, String)>,
+
+    /// Port of the web server, over the configuration
+    #[arg(short, long, global = true)]
+    pub port: Option<u16>,
+
+    /// Start without the web server
+    #[arg(short = 'W', long, conflicts_with = "port", global = true)]
+    pub disable_web_service: bool,
+
+    /// Keep the configured store while running a recipe, instead of a temporary one
+    #[arg(long, conflicts_with = "no_delete", global = true)]
+    pub force_config: bool,
+
+    /// Keep the temporary store of a recipe, and print where it is
+    #[arg(long, global = true)]
+    pub no_delete: bool,
+
+    /// One configuration key, over the file; may be given several times (roots: weir, service, quine)
+    #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = pair, action = ArgAction::Append, global = true)]
+    pub define: Vec<(String, String)>,
+
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug, Clone, PartialEq)]
+pub enum Command {
+    /// A built-in stream with a standing query; matches and cancellations in the terminal and on a live page
+    Demo {
+        /// Processes started, renamed and ended a second
+        #[arg(long, default_value_t = 20)]
+        rate: u32,
+    },
+}
+
+impl Arguments {
+    /// Where the configuration comes from. Of the keys below `config` only `config.file` has a meaning.
+    pub fn sources(&self) -> Sources {
+        let named = self.define.iter().rev().find(|(key, _)| key == "config.file").map(|(_, path)| PathBuf::from(path));
+        let mut overrides: Vec<_> = self.define.iter().filter(|(key, _)| !key.starts_with("config.")).cloned().collect();
+        if let Some(port) = self.port {
+            overrides.push(("weir.webserver.port".to_owned(), port.to_string()));
+        }
+        if self.disable_web_service {
+            overrides.push(("weir.webserver.enabled".to_owned(), "false".to_owned()));
+        }
+        Sources { file: self.config.clone().or(named), overrides }
+    }
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
+        _ => Err(format!("'{text}' should be key=value")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        Arguments::try_parse_from(line.split(' '))
+    }
+
+    #[test]
+    fn options_become_sources() {
+        let arguments = parse("weir -Dquine.webserver.port=9090 -p 1234 -D service.id.type=long -Dconfig.file=a.conf").expect("parses");
+        let sources = arguments.sources();
+        assert_eq!(sources.file, Some(PathBuf::from("a.conf")));
+        let keys: Vec<&str> = sources.overrides.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["quine.webserver.port", "service.id.type", "weir.webserver.port"]);
+        assert_eq!(parse("weir my.conf").expect("parses").sources().file, Some(PathBuf::from("my.conf")));
+    }
+
+    #[test]
+    fn recipes_take_values() {
+        let arguments = parse("weir -r r.yaml -x a=1,b=2 -x a=3=4 --no-delete").expect("parses");
+        let expected = [("a", "1"), ("b", "2"), ("a", "3=4")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        assert_eq!(arguments.recipe_value, expected);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        for line in ["weir -W -p 1", "weir --force-config --no-delete", "weir -x novalue", "weir --nope", "weir -p x"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_demonstration_takes_options_too() {
+        let arguments = parse("weir demo -p 9000").expect("parses");
+        assert_eq!(arguments.command, Some(Command::Demo { rate: 20 }));
+        assert_eq!(arguments.sources().overrides[0].1, "9000");
+    }
+}

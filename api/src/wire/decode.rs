@@ -1,0 +1,207 @@
+//! Reading bodies: JSON or YAML to typed fields, all mistakes of a record at once, in the words clients know.
+//!
+//! Does not know any particular body.
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+/// The mistakes found so far. A body with any is refused as a whole.
+#[derive(Default, Debug)]
+pub struct Mistakes(pub Vec<String>);
+
+impl Mistakes {
+    pub fn at(&mut self, path: &str, what: impl AsRef<str>) {
+        self.0.push(format!("DecodingFailure at {path}: {}", what.as_ref()));
+    }
+
+    /// The value if nothing was wrong.
+    pub fn or<T>(self, value: Option<T>) -> Result<T, Vec<String>> {
+        match value {
+            Some(value) if self.0.is_empty() => Ok(value),
+            _ => Err(self.0),
+        }
+    }
+}
+
+/// JSON text, with the parser's complaint as clients know it. Numbers too large for 64 bits become floats.
+pub fn json(text: &[u8]) -> Result<Json, Vec<String>> {
+    serde_json::from_slice(text).map_err(|error| {
+        let what = match error.classify() {
+            serde_json::error::Category::Eof => "exhausted input".to_owned(),
+            _ => error.to_string(),
+        };
+        vec![format!("ParsingFailure: {what}")]
+    })
+}
+
+pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
+    if text.iter().all(u8::is_ascii_whitespace) {
+        return Err(vec!["ParsingFailure: exhausted input".to_owned()]);
+    }
+    serde_yaml_ng::from_slice(text).map_err(|error| vec![format!("ParsingFailure: {error}")])
+}
+
+/// An object whose fields are being read. Inside a tagged union clients know paths from the union on, so `path` is empty there.
+pub struct Fields<'a> {
+    map: &'a JsonMap<String, Json>,
+    path: String,
+}
+
+impl<'a> Fields<'a> {
+    pub fn of(value: &'a Json, path: &str, mistakes: &mut Mistakes) -> Option<Fields<'a>> {
+        match value {
+            Json::Object(map) => Some(Fields { map, path: path.to_owned() }),
+            other => {
+                mistakes.at(path, format!("Got value '{other}' with wrong type, expecting object"));
+                None
+            }
+        }
+    }
+
+    /// A member of a tagged union: its fields, and the name in `type`.
+    pub fn tagged(value: &'a Json, path: &str, mistakes: &mut Mistakes) -> Option<(Fields<'a>, &'a str)> {
+        let fields = Fields::of(value, path, mistakes)?;
+        match fields.map.get("type") {
+            Some(Json::String(name)) => Some((Fields { path: String::new(), ..fields }, name)),
+            Some(other) => {
+                mistakes.at("", format!("No decoder for discriminator '{other}'!"));
+                None
+            }
+            None => {
+                mistakes.at("", "Missing type discriminator field 'type'!");
+                None
+            }
+        }
+    }
+
+    /// The value of a field; null counts as absent.
+    pub fn get(&self, name: &str) -> Option<&'a Json> {
+        self.map.get(name).filter(|value| !value.is_null())
+    }
+
+    pub fn path_of(&self, name: &str) -> String {
+        format!("{}.{name}", self.path)
+    }
+
+    pub fn required(&self, name: &str, mistakes: &mut Mistakes) -> Option<&'a Json> {
+        let value = self.get(name);
+        if value.is_none() {
+            mistakes.at(&self.path_of(name), "Missing required field");
+        }
+        value
+    }
+
+    pub fn required_text(&self, name: &str, mistakes: &mut Mistakes) -> Option<String> {
+        self.required(name, mistakes)?;
+        self.text(name, mistakes)
+    }
+
+    pub fn text(&self, name: &str, mistakes: &mut Mistakes) -> Option<String> {
+        match self.get(name)? {
+            Json::String(text) => Some(text.clone()),
+            other => {
+                mistakes.at(&self.path_of(name), format!("Got value '{other}' with wrong type, expecting string"));
+                None
+            }
+        }
+    }
+
+    /// A number, or text that is one: clients send both.
+    fn whole(&self, name: &str, kind: &str, limits: (i64, i64), mistakes: &mut Mistakes) -> Option<i64> {
+        let value = self.get(name)?;
+        let number = match value {
+            Json::Number(number) => number.as_i64().or_else(|| number.as_f64().filter(|x| x.fract() == 0.0 && x.abs() < 9e15).map(|x| x as i64)),
+            Json::String(text) => text.parse().ok(),
+            _ => None,
+        };
+        let number = number.filter(|n| (limits.0..=limits.1).contains(n));
+        if number.is_none() {
+            mistakes.at(&self.path_of(name), kind);
+        }
+        number
+    }
+
+    pub fn int(&self, name: &str, mistakes: &mut Mistakes) -> Option<i64> {
+        self.whole(name, "Int", (i32::MIN.into(), i32::MAX.into()), mistakes)
+    }
+
+    pub fn long(&self, name: &str, mistakes: &mut Mistakes) -> Option<i64> {
+        self.whole(name, "Long", (i64::MIN, i64::MAX), mistakes)
+    }
+
+    pub fn boolean(&self, name: &str, mistakes: &mut Mistakes) -> Option<bool> {
+        match self.get(name)? {
+            Json::Bool(flag) => Some(*flag),
+            other => {
+                mistakes.at(&self.path_of(name), format!("Got value '{other}' with wrong type, expecting 'true' or 'false'"));
+                None
+            }
+        }
+    }
+
+    /// One of a few words; absent is the first of them.
+    pub fn word(&self, name: &str, words: &[&'static str], mistakes: &mut Mistakes) -> Option<&'static str> {
+        let text = self.text(name, mistakes)?;
+        let found = words.iter().find(|word| **word == text).copied();
+        if found.is_none() {
+            mistakes.at(&self.path_of(name), format!("Invalid value: {text} ; valid values are: {}", words.join(", ")));
+        }
+        found
+    }
+
+    /// An object of texts, such as headers.
+    pub fn texts(&self, name: &str, mistakes: &mut Mistakes) -> Vec<(String, String)> {
+        let Some(value) = self.get(name) else { return Vec::new() };
+        let Some(fields) = Fields::of(value, &self.path_of(name), mistakes) else { return Vec::new() };
+        fields.map.keys().filter_map(|key| Some((key.clone(), fields.text(key, mistakes)?))).collect()
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = (&'a String, &'a Json)> + use<'a> {
+        self.map.iter()
+    }
+}
+
+/// For a `type` that exists elsewhere: `known` here, `elsewhere` in the reference service.
+pub fn unknown_type(name: &str, what: &str, known: &[&str], elsewhere: &[&str], mistakes: &mut Mistakes) {
+    if elsewhere.contains(&name) {
+        mistakes.at("", format!("the {what} '{name}' is not in this version of weir; there are {}", known.join(", ")));
+    } else {
+        mistakes.at("", format!("No decoder for discriminator '{name}'!"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json as j;
+
+    #[test]
+    fn mistakes_read_as_clients_know_them() {
+        let mut mistakes = Mistakes::default();
+        let value = j!({"a": 5, "b": "x", "c": "8", "d": 1.5, "e": true});
+        let fields = Fields::of(&value, "", &mut mistakes).expect("an object");
+        assert_eq!(fields.required_text("a", &mut mistakes), None);
+        assert_eq!(fields.int("b", &mut mistakes), None);
+        assert_eq!(fields.int("c", &mut mistakes), Some(8));
+        assert_eq!(fields.long("d", &mut mistakes), None);
+        assert_eq!(fields.boolean("e", &mut mistakes), Some(true));
+        assert_eq!(fields.required_text("z", &mut mistakes), None);
+        assert_eq!(fields.word("b", &["p", "q"], &mut mistakes), None);
+        let expected = [
+            "DecodingFailure at .a: Got value '5' with wrong type, expecting string",
+            "DecodingFailure at .b: Int",
+            "DecodingFailure at .d: Long",
+            "DecodingFailure at .z: Missing required field",
+            "DecodingFailure at .b: Invalid value: x ; valid values are: p, q",
+        ];
+        assert_eq!(mistakes.0, expected);
+    }
+
+    #[test]
+    fn bodies_that_are_no_json() {
+        assert_eq!(json(b"{"), Err(vec!["ParsingFailure: exhausted input".to_owned()]));
+        assert_eq!(json(b""), Err(vec!["ParsingFailure: exhausted input".to_owned()]));
+        assert!(json(b"{\"a\":1} x").expect_err("garbage")[0].starts_with("ParsingFailure: trailing characters"));
+        assert!(json("[".repeat(100_000).as_bytes()).is_err());
+        assert_eq!(yaml(b"a: [1, x]").expect("yaml"), j!({"a": [1, "x"]}));
+    }
+}

@@ -1,0 +1,596 @@
+//! The syntax tree: the query as it was written, with places. Names are not resolved; everything the grammar knows is here,
+//! also what later stages refuse. `Display` prints a tree with every operator in parentheses.
+
+use std::fmt::{self, Display, Formatter};
+
+use weir_model::Text;
+use weir_model::expression::Quantifier;
+
+use crate::error::Span;
+
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub first: Vec<Clause>,
+    /// `true` for UNION ALL.
+    pub unions: Vec<(bool, Span, Vec<Clause>)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Clause {
+    pub kind: ClauseKind,
+    /// The keyword and all that follows it.
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum ClauseKind {
+    Match {
+        optional: bool,
+        parts: Vec<PatternPart>,
+        hints: Vec<Hint>,
+        condition: Option<Expression>,
+    },
+    Unwind {
+        list: Expression,
+        variable: Name,
+    },
+    With {
+        projection: Projection,
+        condition: Option<Expression>,
+    },
+    Return(Projection),
+    Create(Vec<PatternPart>),
+    Merge {
+        part: PatternPart,
+        on_create: Vec<SetItem>,
+        on_match: Vec<SetItem>,
+    },
+    Set(Vec<SetItem>),
+    Remove(Vec<SetItem>),
+    Delete {
+        detach: bool,
+        targets: Vec<Expression>,
+    },
+    ForEach {
+        variable: Name,
+        list: Expression,
+        updates: Vec<Clause>,
+    },
+    /// Understood far enough to be named in an error: CALL, LOAD CSV, …
+    Unsupported(&'static str),
+}
+
+#[derive(Clone, Debug)]
+pub struct Name {
+    pub text: Text,
+    pub span: Span,
+}
+
+/// `USING SCAN n:Label` or `USING INDEX n:Label(key)`.
+#[derive(Clone, Debug)]
+pub struct Hint {
+    pub scan: bool,
+    pub variable: Name,
+}
+
+#[derive(Clone, Debug)]
+pub struct Projection {
+    pub distinct: bool,
+    pub star: bool,
+    pub items: Vec<Item>,
+    pub order: Vec<(Expression, bool)>,
+    pub skip: Option<Expression>,
+    pub limit: Option<Expression>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub expression: Expression,
+    pub alias: Option<Name>,
+    /// The expression as written: the name of the column where there is no alias.
+    pub source: Text,
+}
+
+#[derive(Clone, Debug)]
+pub struct PatternPart {
+    pub variable: Option<Name>,
+    /// `shortestPath` or `allShortestPaths` around the pattern.
+    pub shortest: bool,
+    pub start: NodePattern,
+    pub steps: Vec<(EdgePattern, NodePattern)>,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub struct NodePattern {
+    pub variable: Option<Name>,
+    pub labels: Vec<Name>,
+    pub properties: Option<Expression>,
+    pub condition: Option<Expression>,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Right,
+    Left,
+    Either,
+}
+
+#[derive(Clone, Debug)]
+pub struct EdgePattern {
+    pub variable: Option<Name>,
+    pub kinds: Vec<Name>,
+    /// `*2..5`
+    pub length: Option<(Option<u64>, Option<u64>)>,
+    pub properties: Option<Expression>,
+    pub direction: Direction,
+    pub span: Span,
+}
+
+/// One item of SET, or (without a value) of REMOVE.
+#[derive(Clone, Debug)]
+pub enum SetItem {
+    Property { of: Expression, key: Name, value: Option<Expression> },
+    All { variable: Name, value: Expression, replace: bool },
+    Labels { variable: Name, labels: Vec<Name> },
+}
+
+#[derive(Clone, Debug)]
+pub struct Expression {
+    pub kind: Box<ExpressionKind>,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BinaryOperator {
+    Xor,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Power,
+    In,
+    StartsWith,
+    EndsWith,
+    Contains,
+    Regex,
+}
+
+#[derive(Clone, Debug)]
+pub enum ExpressionKind {
+    Null,
+    Boolean(bool),
+    Integer(i64),
+    Float(f64),
+    Text(Text),
+    Variable(Text),
+    Parameter(Text),
+    Property(Expression, Name),
+    Labels(Expression, Vec<Name>),
+    Index(Expression, Expression),
+    Slice(Expression, Option<Expression>, Option<Expression>),
+    Not(Expression),
+    Negate(Expression),
+    And(Vec<Expression>),
+    Or(Vec<Expression>),
+    Binary(BinaryOperator, Expression, Expression),
+    IsNull(Expression, bool),
+    List(Vec<Expression>),
+    Map(Vec<(Name, Expression)>),
+    MapProjection(Expression, Vec<MapItem>),
+    Case {
+        subject: Option<Expression>,
+        branches: Vec<(Expression, Expression)>,
+        otherwise: Option<Expression>,
+    },
+    Call {
+        name: Name,
+        distinct: bool,
+        arguments: Vec<Expression>,
+    },
+    CountRows,
+    Comprehension {
+        variable: Name,
+        list: Expression,
+        filter: Option<Expression>,
+        result: Option<Expression>,
+    },
+    Quantifier {
+        kind: Quantifier,
+        variable: Name,
+        list: Expression,
+        condition: Expression,
+    },
+    Reduce {
+        total: Name,
+        initial: Expression,
+        variable: Name,
+        list: Expression,
+        step: Expression,
+    },
+    /// A pattern where an expression stands: a predicate or a list of paths.
+    Pattern(PatternPart),
+    PatternComprehension(PatternPart),
+    /// `EXISTS { … }`, `COUNT { … }`.
+    Subquery(&'static str),
+}
+
+#[derive(Clone, Debug)]
+pub enum MapItem {
+    /// `.key`
+    Key(Name),
+    /// `.*`
+    All,
+    /// `key: expression`
+    Entry(Name, Expression),
+    /// `variable`
+    Variable(Name),
+}
+
+impl Expression {
+    /// The expressions directly inside this one (not those inside patterns).
+    pub fn children(&self) -> Vec<&Expression> {
+        use ExpressionKind::*;
+        match &*self.kind {
+            Null
+            | Boolean(_)
+            | Integer(_)
+            | Float(_)
+            | Text(_)
+            | Variable(_)
+            | Parameter(_)
+            | CountRows
+            | Pattern(_)
+            | PatternComprehension(_)
+            | Subquery(_) => Vec::new(),
+            Property(e, _) | Labels(e, _) | Not(e) | Negate(e) | IsNull(e, _) => vec![e],
+            Index(a, b) | Binary(_, a, b) => vec![a, b],
+            Slice(e, from, to) => [Some(e), from.as_ref(), to.as_ref()].into_iter().flatten().collect(),
+            And(all) | Or(all) | List(all) | Call { arguments: all, .. } => all.iter().collect(),
+            Map(entries) => entries.iter().map(|(_, e)| e).collect(),
+            MapProjection(e, items) => std::iter::once(e)
+                .chain(items.iter().filter_map(|item| if let MapItem::Entry(_, e) = item { Some(e) } else { None }))
+                .collect(),
+            Case { subject, branches, otherwise } => {
+                subject.iter().chain(branches.iter().flat_map(|(when, then)| [when, then])).chain(otherwise.iter()).collect()
+            }
+            Comprehension { list, filter, result, .. } => std::iter::once(list).chain(filter).chain(result).collect(),
+            Quantifier { list, condition, .. } => vec![list, condition],
+            Reduce { initial, list, step, .. } => vec![initial, list, step],
+        }
+    }
+
+    pub fn any(&self, test: &dyn Fn(&Expression) -> bool) -> bool {
+        test(self) || self.children().into_iter().any(|child| child.any(test))
+    }
+
+    pub fn as_variable(&self) -> Option<&Text> {
+        if let ExpressionKind::Variable(name) = &*self.kind { Some(name) } else { None }
+    }
+
+    /// Top-level conjuncts.
+    pub fn conjuncts(&self) -> Vec<&Expression> {
+        match &*self.kind {
+            ExpressionKind::And(all) => all.iter().flat_map(|e| e.conjuncts()).collect(),
+            _ => vec![self],
+        }
+    }
+}
+
+impl BinaryOperator {
+    pub fn symbol(self) -> &'static str {
+        use BinaryOperator::*;
+        match self {
+            Xor => "XOR",
+            Equal => "=",
+            NotEqual => "<>",
+            Less => "<",
+            LessOrEqual => "<=",
+            Greater => ">",
+            GreaterOrEqual => ">=",
+            Add => "+",
+            Subtract => "-",
+            Multiply => "*",
+            Divide => "/",
+            Modulo => "%",
+            Power => "^",
+            In => "IN",
+            StartsWith => "STARTS WITH",
+            EndsWith => "ENDS WITH",
+            Contains => "CONTAINS",
+            Regex => "=~",
+        }
+    }
+}
+
+/// Items with a separator between them.
+fn join<T: Display>(f: &mut Formatter<'_>, items: impl IntoIterator<Item = T>, separator: &str) -> fmt::Result {
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            f.write_str(separator)?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}
+
+impl Display for Name {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Display for Query {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        join(f, &self.first, "\n")?;
+        for (all, _, clauses) in &self.unions {
+            writeln!(f, "\nUNION{}", if *all { " ALL" } else { "" })?;
+            join(f, clauses, "\n")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Clause {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        use ClauseKind::*;
+        let condition = |f: &mut Formatter<'_>, condition: &Option<Expression>| match condition {
+            Some(e) => write!(f, " WHERE {e}"),
+            None => Ok(()),
+        };
+        match &self.kind {
+            Match { optional, parts, hints, condition: c } => {
+                f.write_str(if *optional { "OPTIONAL MATCH " } else { "MATCH " })?;
+                join(f, parts, ", ")?;
+                for hint in hints {
+                    write!(f, " USING {} {}", if hint.scan { "SCAN" } else { "INDEX" }, hint.variable)?;
+                }
+                condition(f, c)
+            }
+            Unwind { list, variable } => write!(f, "UNWIND {list} AS {variable}"),
+            With { projection, condition: c } => {
+                write!(f, "WITH {projection}")?;
+                condition(f, c)
+            }
+            Return(projection) => write!(f, "RETURN {projection}"),
+            Create(parts) => {
+                f.write_str("CREATE ")?;
+                join(f, parts, ", ")
+            }
+            Merge { part, on_create, on_match } => {
+                write!(f, "MERGE {part}")?;
+                for (word, items) in [("CREATE", on_create), ("MATCH", on_match)] {
+                    if !items.is_empty() {
+                        write!(f, " ON {word} SET ")?;
+                        join(f, items, ", ")?;
+                    }
+                }
+                Ok(())
+            }
+            Set(items) => {
+                f.write_str("SET ")?;
+                join(f, items, ", ")
+            }
+            Remove(items) => {
+                f.write_str("REMOVE ")?;
+                join(f, items, ", ")
+            }
+            Delete { detach, targets } => {
+                f.write_str(if *detach { "DETACH DELETE " } else { "DELETE " })?;
+                join(f, targets, ", ")
+            }
+            ForEach { variable, list, updates } => {
+                write!(f, "FOREACH ({variable} IN {list} | ")?;
+                join(f, updates, " ")?;
+                f.write_str(")")
+            }
+            Unsupported(what) => write!(f, "{what} …"),
+        }
+    }
+}
+
+impl Display for Projection {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.distinct {
+            f.write_str("DISTINCT ")?;
+        }
+        if self.star {
+            f.write_str(if self.items.is_empty() { "*" } else { "*, " })?;
+        }
+        join(f, &self.items, ", ")?;
+        for (i, (e, descending)) in self.order.iter().enumerate() {
+            write!(f, "{}{e}{}", if i == 0 { " ORDER BY " } else { ", " }, if *descending { " DESC" } else { "" })?;
+        }
+        if let Some(e) = &self.skip {
+            write!(f, " SKIP {e}")?;
+        }
+        if let Some(e) = &self.limit {
+            write!(f, " LIMIT {e}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Item {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.alias {
+            Some(alias) => write!(f, "{} AS {alias}", self.expression),
+            None => write!(f, "{}", self.expression),
+        }
+    }
+}
+
+impl Display for PatternPart {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(variable) = &self.variable {
+            write!(f, "{variable} = ")?;
+        }
+        write!(f, "{}{}", if self.shortest { "shortest " } else { "" }, self.start)?;
+        for (edge, node) in &self.steps {
+            write!(f, "{edge}{node}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for NodePattern {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("(")?;
+        join(f, &self.variable, "")?;
+        for label in &self.labels {
+            write!(f, ":{label}")?;
+        }
+        if let Some(properties) = &self.properties {
+            write!(f, " {properties}")?;
+        }
+        if let Some(condition) = &self.condition {
+            write!(f, " WHERE {condition}")?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl Display for EdgePattern {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.direction == Direction::Left { "<-[" } else { "-[" })?;
+        join(f, &self.variable, "")?;
+        for (i, kind) in self.kinds.iter().enumerate() {
+            write!(f, "{}{kind}", if i == 0 { ":" } else { "|" })?;
+        }
+        if let Some((min, max)) = &self.length {
+            f.write_str("*")?;
+            join(f, min, "")?;
+            f.write_str("..")?;
+            join(f, max, "")?;
+        }
+        if let Some(properties) = &self.properties {
+            write!(f, " {properties}")?;
+        }
+        f.write_str(if self.direction == Direction::Right { "]->" } else { "]-" })
+    }
+}
+
+impl Display for SetItem {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            SetItem::Property { of, key, value } => {
+                write!(f, "{of}.{key}")?;
+                match value {
+                    Some(value) => write!(f, " = {value}"),
+                    None => Ok(()),
+                }
+            }
+            SetItem::All { variable, value, replace } => write!(f, "{variable} {} {value}", if *replace { "=" } else { "+=" }),
+            SetItem::Labels { variable, labels } => {
+                write!(f, "{variable}:")?;
+                join(f, labels, ":")
+            }
+        }
+    }
+}
+
+impl Display for Expression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        use ExpressionKind::*;
+        let list = |f: &mut Formatter<'_>, open: &str, all: &[Expression], separator: &str, close: &str| {
+            f.write_str(open)?;
+            join(f, all, separator)?;
+            f.write_str(close)
+        };
+        match &*self.kind {
+            Null => f.write_str("null"),
+            Boolean(b) => write!(f, "{b}"),
+            Integer(n) => write!(f, "{n}"),
+            Float(n) => write!(f, "{n:?}"),
+            Text(t) => write!(f, "{t:?}"),
+            Variable(name) => f.write_str(name),
+            Parameter(name) => write!(f, "${name}"),
+            Property(of, key) => write!(f, "{of}.{key}"),
+            Labels(of, labels) => {
+                write!(f, "({of}:")?;
+                join(f, labels, ":")?;
+                f.write_str(")")
+            }
+            Index(of, index) => write!(f, "{of}[{index}]"),
+            Slice(of, from, to) => {
+                write!(f, "{of}[")?;
+                join(f, from, "")?;
+                f.write_str("..")?;
+                join(f, to, "")?;
+                f.write_str("]")
+            }
+            Not(e) => write!(f, "(NOT {e})"),
+            Negate(e) => write!(f, "(-{e})"),
+            And(all) => list(f, "(", all, " AND ", ")"),
+            Or(all) => list(f, "(", all, " OR ", ")"),
+            Binary(operator, a, b) => write!(f, "({a} {} {b})", operator.symbol()),
+            IsNull(e, negated) => write!(f, "({e} IS {}NULL)", if *negated { "NOT " } else { "" }),
+            List(all) => list(f, "[", all, ", ", "]"),
+            Map(entries) => {
+                f.write_str("{")?;
+                for (i, (key, value)) in entries.iter().enumerate() {
+                    write!(f, "{}{key}: {value}", if i > 0 { ", " } else { "" })?;
+                }
+                f.write_str("}")
+            }
+            MapProjection(of, items) => {
+                write!(f, "{of} {{")?;
+                for (i, item) in items.iter().enumerate() {
+                    f.write_str(if i > 0 { ", " } else { "" })?;
+                    match item {
+                        MapItem::Key(key) => write!(f, ".{key}")?,
+                        MapItem::All => f.write_str(".*")?,
+                        MapItem::Entry(key, e) => write!(f, "{key}: {e}")?,
+                        MapItem::Variable(name) => write!(f, "{name}")?,
+                    }
+                }
+                f.write_str("}")
+            }
+            Case { subject, branches, otherwise } => {
+                f.write_str("CASE")?;
+                if let Some(subject) = subject {
+                    write!(f, " {subject}")?;
+                }
+                for (when, then) in branches {
+                    write!(f, " WHEN {when} THEN {then}")?;
+                }
+                if let Some(otherwise) = otherwise {
+                    write!(f, " ELSE {otherwise}")?;
+                }
+                f.write_str(" END")
+            }
+            Call { name, distinct, arguments } => {
+                write!(f, "{name}")?;
+                list(f, if *distinct { "(DISTINCT " } else { "(" }, arguments, ", ", ")")
+            }
+            CountRows => f.write_str("count(*)"),
+            Comprehension { variable, list, filter, result } => {
+                write!(f, "[{variable} IN {list}")?;
+                if let Some(filter) = filter {
+                    write!(f, " WHERE {filter}")?;
+                }
+                if let Some(result) = result {
+                    write!(f, " | {result}")?;
+                }
+                f.write_str("]")
+            }
+            Quantifier { kind, variable, list, condition } => {
+                write!(f, "{}({variable} IN {list} WHERE {condition})", format!("{kind:?}").to_lowercase())
+            }
+            Reduce { total, initial, variable, list, step } => {
+                write!(f, "reduce({total} = {initial}, {variable} IN {list} | {step})")
+            }
+            Pattern(part) => write!(f, "{part}"),
+            PatternComprehension(part) => write!(f, "[{part} | …]"),
+            Subquery(what) => write!(f, "{what} {{ … }}"),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Aggregating functions: found by name, taken out of the expression they stand in, so that `count(n) + 1` becomes a count
+//! in a slot and a sum over that slot.
+
+use weir_model::expression::AggregateKind;
+use weir_model::{Aggregate, Expr, Value};
+
+use super::Binder;
+use super::draft::Holds;
+use crate::ast::{Expression, ExpressionKind};
+use crate::error::Span;
+
+pub const NAMES: &[(&str, AggregateKind)] = &[
+    ("count", AggregateKind::Count),
+    ("sum", AggregateKind::Sum),
+    ("avg", AggregateKind::Average),
+    ("min", AggregateKind::Min),
+    ("max", AggregateKind::Max),
+    ("collect", AggregateKind::Collect),
+    ("stDev", AggregateKind::StandardDeviation),
+    ("stDevP", AggregateKind::StandardDeviationPopulation),
+    ("percentileCont", AggregateKind::PercentileContinuous),
+    ("percentileDisc", AggregateKind::PercentileDiscrete),
+];
+
+pub fn kind(name: &str) -> Option<AggregateKind> {
+    NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
+}
+
+pub fn contains(expression: &Expression) -> bool {
+    expression.any(&|e| match &*e.kind {
+        ExpressionKind::CountRows => true,
+        ExpressionKind::Call { name, .. } => kind(&name.text).is_some(),
+        _ => false,
+    })
+}
+
+impl Binder<'_> {
+    /// Binds with aggregates allowed; gives what was found besides the result.
+    pub fn collecting<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> (T, Vec<(weir_model::plan::Slot, Aggregate)>) {
+        let outer = self.aggregates.replace(Vec::new());
+        let result = bind(self);
+        let found = std::mem::replace(&mut self.aggregates, outer).unwrap_or_default();
+        (result, found)
+    }
+
+    pub fn count_rows(&mut self, span: Span) -> Expr {
+        self.add("count", span, Aggregate { kind: AggregateKind::CountRows, arguments: Vec::new(), distinct: false })
+    }
+
+    pub fn aggregate(&mut self, kind: AggregateKind, name: &str, distinct: bool, arguments: &[Expression], span: Span) -> Expr {
+        let wanted = if matches!(kind, AggregateKind::PercentileContinuous | AggregateKind::PercentileDiscrete) { 2 } else { 1 };
+        if arguments.len() != wanted {
+            let wrong = if arguments.len() < wanted { "Insufficient" } else { "Too many" };
+            self.error(span, "InvalidNumberOfArguments", format!("{wrong} parameters for function '{name}'"));
+            return Expr::Literal(Value::Null);
+        }
+        if let Some(inner) = arguments.iter().find(|argument| contains(argument)) {
+            self.error(inner.span, "NestedAggregation", "Can't use aggregate functions inside of aggregate functions.");
+            return Expr::Literal(Value::Null);
+        }
+        let arguments = arguments.iter().map(|e| self.expression(e)).collect();
+        self.add(name, span, Aggregate { kind, arguments, distinct })
+    }
+
+    /// The slot of the aggregate; the same aggregate written twice is computed once.
+    fn add(&mut self, name: &str, span: Span, aggregate: Aggregate) -> Expr {
+        let Some(known) = &self.aggregates else {
+            self.error(span, "InvalidAggregation", format!("Invalid use of aggregating function {name}(...) in this context"));
+            return Expr::Literal(Value::Null);
+        };
+        let printed = format!("{aggregate:?}");
+        if let Some((slot, _)) = known.iter().find(|(_, other)| format!("{other:?}") == printed) {
+            return Expr::Slot(*slot);
+        }
+        let graph = aggregate.arguments.iter().any(|e| self.draft.value_holds(e) != Holds::Plain)
+            && matches!(aggregate.kind, AggregateKind::Collect | AggregateKind::Min | AggregateKind::Max);
+        let slot = self.draft.new_slot("", if graph { Holds::Anything } else { Holds::Plain });
+        if let Some(known) = &mut self.aggregates {
+            known.push((slot, aggregate));
+        }
+        Expr::Slot(slot)
+    }
+}

@@ -1,0 +1,58 @@
+//! MATCH, UNWIND, and the way from one clause to the next.
+
+use weir_model::plan::Operator;
+
+use super::{Binder, Holds};
+use crate::ast::{Clause, ClauseKind, Expression, Name, PatternPart};
+
+impl Binder<'_> {
+    /// Every clause but RETURN.
+    pub fn clause(&mut self, input: Operator, clause: &Clause) -> Operator {
+        match &clause.kind {
+            ClauseKind::Match { optional, parts, condition, .. } => {
+                self.match_clause(input, *optional, parts, condition.as_ref())
+            }
+            ClauseKind::Unwind { list, variable } => self.unwind(input, list, variable),
+            ClauseKind::With { projection, condition } => self.with_clause(input, projection, condition.as_ref(), clause.span),
+            _ => self.update(input, clause),
+        }
+    }
+
+    fn match_clause(
+        &mut self,
+        input: Operator,
+        optional: bool,
+        parts: &[PatternPart],
+        condition: Option<&Expression>,
+    ) -> Operator {
+        let mut graph = self.query_graph(parts);
+        if let Some(condition) = condition {
+            let condition = self.expression(condition);
+            graph.pattern.conditions.push(condition);
+        }
+        if optional {
+            let inner = Operator::Match { input: Box::new(Operator::Argument), pattern: graph.pattern };
+            Operator::Optional { input: Box::new(input), inner: Box::new(inner), nulls: graph.declared }
+        } else {
+            Operator::Match { input: Box::new(input), pattern: graph.pattern }
+        }
+    }
+
+    fn unwind(&mut self, input: Operator, list: &Expression, variable: &Name) -> Operator {
+        let list = self.expression(list);
+        self.check_new(variable);
+        let into = self.draft.new_slot(&variable.text, Holds::Plain);
+        self.draft.slots[into.0 as usize].holds = self.draft.element_holds(&list);
+        self.scope.insert(&variable.text, into);
+        Operator::Unwind { input: Box::new(input), list, into }
+    }
+
+    /// A variable that a clause declares must not be visible already.
+    pub fn check_new(&mut self, variable: &Name) -> bool {
+        let is_new = self.scope.get(&variable.text).is_none();
+        if !is_new {
+            self.error(variable.span, "VariableAlreadyBound", format!("Variable `{}` already declared", variable.text));
+        }
+        is_new
+    }
+}

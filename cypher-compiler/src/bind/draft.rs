@@ -1,0 +1,123 @@
+//! Draft: a plan in the making. The operators are those of the plan; beside them stands what later stages need to know
+//! of each slot.
+
+use weir_model::plan::{Name, Operator, Slot};
+use weir_model::{Expr, Text};
+
+use crate::{Options, walk};
+
+/// What kind of thing a slot can hold, as far as the text tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holds {
+    Node,
+    Edge,
+    Path,
+    /// Certainly no node, edge or path, also not inside a list or map.
+    Plain,
+    Anything,
+}
+
+#[derive(Debug)]
+pub struct SlotInfo {
+    /// The variable, for explain and errors; empty for anonymous ones.
+    pub name: Text,
+    pub holds: Holds,
+}
+
+#[derive(Debug)]
+pub struct Draft {
+    pub root: Operator,
+    pub columns: Vec<(Text, Slot)>,
+    pub slots: Vec<SlotInfo>,
+    pub names: Vec<Text>,
+    pub parameters: Vec<Text>,
+}
+
+impl Draft {
+    pub fn new(options: &Options) -> Draft {
+        Draft {
+            root: Operator::Unit,
+            columns: Vec::new(),
+            slots: Vec::new(),
+            names: Vec::new(),
+            parameters: options.parameters.clone(),
+        }
+    }
+
+    pub fn new_slot(&mut self, name: &str, holds: Holds) -> Slot {
+        self.slots.push(SlotInfo { name: Text::new(name), holds });
+        Slot((self.slots.len() - 1) as u32)
+    }
+
+    pub fn holds(&self, slot: Slot) -> Holds {
+        self.slots[slot.0 as usize].holds
+    }
+
+    pub fn name(&mut self, text: &str) -> Name {
+        Name(index_of(&mut self.names, text))
+    }
+
+    pub fn parameter(&mut self, text: &str) -> u32 {
+        index_of(&mut self.parameters, text)
+    }
+
+    /// What the value of an expression can be.
+    pub fn value_holds(&self, expr: &Expr) -> Holds {
+        let any_part = |parts: Vec<&Expr>| {
+            if parts.into_iter().any(|part| self.value_holds(part) != Holds::Plain) { Holds::Anything } else { Holds::Plain }
+        };
+        match expr {
+            Expr::Slot(slot) => self.holds(*slot),
+            Expr::Literal(_) | Expr::Parameter(_) => Holds::Plain,
+            Expr::HasLabels { .. } | Expr::Not(_) | Expr::And(_) | Expr::Or(_) | Expr::Xor(..) => Holds::Plain,
+            Expr::IsNull { .. } | Expr::Negate(_) | Expr::Quantifier { .. } => Holds::Plain,
+            // A stored value is never a node; only a map made in the query can hold one.
+            Expr::Property { of, .. } | Expr::Index { of, .. } => match self.value_holds(of) {
+                Holds::Anything => Holds::Anything,
+                _ => Holds::Plain,
+            },
+            Expr::Binary { operator: weir_model::expression::Binary::Add, left, right } => any_part(vec![left, right]),
+            Expr::Binary { .. } => Holds::Plain,
+            Expr::Call { function, .. } if is_plain_function(function.name) => Holds::Plain,
+            Expr::Call { function, arguments } => match function.name.to_ascii_lowercase().as_str() {
+                "startnode" | "endnode" => Holds::Node,
+                _ => any_part(arguments.iter().collect()),
+            },
+            other => any_part(walk::children(other)),
+        }
+    }
+
+    /// What the elements of a list-valued expression can be.
+    pub fn element_holds(&self, list: &Expr) -> Holds {
+        if self.value_holds(list) == Holds::Plain { Holds::Plain } else { Holds::Anything }
+    }
+}
+
+/// Functions whose result is never a graph value whatever their arguments are.
+fn is_plain_function(name: &str) -> bool {
+    [
+        "id",
+        "strid",
+        "idfrom",
+        "locidfrom",
+        "labels",
+        "type",
+        "keys",
+        "properties",
+        "size",
+        "length",
+        "tostring",
+        "tojson",
+        "meta.type",
+        "degree",
+    ]
+    .contains(&name.to_ascii_lowercase().as_str())
+}
+
+fn index_of(names: &mut Vec<Text>, text: &str) -> u32 {
+    let at = names.iter().position(|name| name == text).unwrap_or_else(|| {
+        names.push(Text::new(text));
+        names.len() - 1
+    });
+    at as u32
+}

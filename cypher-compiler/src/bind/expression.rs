@@ -1,0 +1,246 @@
+//! Expressions: variables to slots, names to indices, calls to rows of the table of functions.
+
+use weir_model::expression::Binary;
+use weir_model::plan::Slot;
+use weir_model::{Expr, Text, Value};
+
+use super::draft::Holds;
+use super::{Binder, aggregate};
+use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name};
+use crate::error::{Span, nearest};
+use crate::functions;
+
+impl Binder<'_> {
+    /// Errors are noted and the expression is replaced by null, so that binding goes on and finds the next error too.
+    pub fn expression(&mut self, expression: &Expression) -> Expr {
+        let span = expression.span;
+        match &*expression.kind {
+            ExpressionKind::Null => Expr::Literal(Value::Null),
+            ExpressionKind::Boolean(b) => Expr::Literal(Value::Boolean(*b)),
+            ExpressionKind::Integer(n) => Expr::Literal(Value::Integer(*n)),
+            ExpressionKind::Float(n) => Expr::Literal(Value::Float(*n)),
+            ExpressionKind::Text(text) => Expr::Literal(Value::Text(text.clone())),
+            ExpressionKind::Variable(text) if text == "NaN" && self.scope.get(text).is_none() => {
+                Expr::Literal(Value::Float(f64::NAN))
+            }
+            ExpressionKind::Variable(text) => match self.lookup(&Name { text: text.clone(), span }) {
+                Some(slot) => Expr::Slot(slot),
+                None => Expr::Literal(Value::Null),
+            },
+            ExpressionKind::Parameter(name) => Expr::Parameter(self.draft.parameter(name)),
+            ExpressionKind::Property(of, key) => Expr::Property { of: self.boxed(of), key: self.draft.name(&key.text) },
+            ExpressionKind::Labels(of, labels) => {
+                Expr::HasLabels { of: self.boxed(of), labels: labels.iter().map(|label| self.draft.name(&label.text)).collect() }
+            }
+            ExpressionKind::Index(of, index) => Expr::Index { of: self.boxed(of), index: self.boxed(index) },
+            ExpressionKind::Slice(of, from, to) => Expr::Slice {
+                of: self.boxed(of),
+                from: from.as_ref().map(|e| self.boxed(e)),
+                to: to.as_ref().map(|e| self.boxed(e)),
+            },
+            ExpressionKind::Not(inner) => Expr::Not(self.boxed(inner)),
+            ExpressionKind::Negate(inner) => Expr::Negate(self.boxed(inner)),
+            ExpressionKind::And(all) => Expr::And(all.iter().map(|e| self.expression(e)).collect()),
+            ExpressionKind::Or(all) => Expr::Or(all.iter().map(|e| self.expression(e)).collect()),
+            ExpressionKind::Binary(operator, left, right) => self.binary(*operator, left, right),
+            ExpressionKind::IsNull(of, negated) => Expr::IsNull { of: self.boxed(of), negated: *negated },
+            ExpressionKind::List(all) => Expr::List(all.iter().map(|e| self.expression(e)).collect()),
+            ExpressionKind::Map(entries) => self.map(entries),
+            ExpressionKind::MapProjection(of, items) => self.map_projection(of, items),
+            ExpressionKind::Case { subject, branches, otherwise } => self.case(subject.as_ref(), branches, otherwise.as_ref()),
+            ExpressionKind::Call { name, distinct, arguments } => self.call(name, *distinct, arguments, span),
+            ExpressionKind::CountRows => self.count_rows(span),
+            ExpressionKind::Comprehension { variable, list, filter, result } => {
+                let list = self.boxed(list);
+                let (slot, (filter, result)) = self.with_local(variable, &list, |binder, _| {
+                    (filter.as_ref().map(|e| binder.boxed(e)), result.as_ref().map(|e| binder.boxed(e)))
+                });
+                Expr::Comprehension { slot, list, filter, result }
+            }
+            ExpressionKind::Quantifier { kind, variable, list, condition } => {
+                let list = self.boxed(list);
+                let (slot, condition) = self.with_local(variable, &list, |binder, _| binder.boxed(condition));
+                Expr::Quantifier { kind: *kind, slot, list, condition }
+            }
+            ExpressionKind::Reduce { total, initial, variable, list, step } => {
+                let initial = self.boxed(initial);
+                let list = self.boxed(list);
+                let total_slot = self.draft.new_slot(&total.text, Holds::Anything);
+                let (slot, step) = self.with_local(variable, &list, |binder, _| {
+                    binder.scope.insert(&total.text, total_slot);
+                    binder.boxed(step)
+                });
+                Expr::Reduce { total: total_slot, initial, slot, list, step }
+            }
+            ExpressionKind::Pattern(_) => self.refused(span, "A pattern as an expression"),
+            ExpressionKind::PatternComprehension(_) => self.refused(span, "A pattern comprehension"),
+            ExpressionKind::Subquery(what) => self.refused(span, what),
+        }
+    }
+
+    pub fn boxed(&mut self, expression: &Expression) -> Box<Expr> {
+        Box::new(self.expression(expression))
+    }
+
+    fn refused(&mut self, span: Span, what: &str) -> Expr {
+        self.not_yet(span, what);
+        Expr::Literal(Value::Null)
+    }
+
+    /// Binds the inside of a list expression, where its own variable is visible.
+    fn with_local<T>(&mut self, variable: &Name, list: &Expr, bind: impl FnOnce(&mut Self, Slot) -> T) -> (Slot, T) {
+        let holds = self.draft.element_holds(list);
+        let slot = self.draft.new_slot(&variable.text, holds);
+        let before = self.scope.len();
+        self.scope.insert(&variable.text, slot);
+        let result = bind(self, slot);
+        self.scope.truncate(before);
+        (slot, result)
+    }
+
+    fn binary(&mut self, operator: BinaryOperator, left: &Expression, right: &Expression) -> Expr {
+        let (left, right) = (self.boxed(left), self.boxed(right));
+        let operator = match operator {
+            BinaryOperator::Xor => return Expr::Xor(left, right),
+            BinaryOperator::Equal => Binary::Equal,
+            BinaryOperator::NotEqual => Binary::NotEqual,
+            BinaryOperator::Less => Binary::Less,
+            BinaryOperator::LessOrEqual => Binary::LessOrEqual,
+            BinaryOperator::Greater => Binary::Greater,
+            BinaryOperator::GreaterOrEqual => Binary::GreaterOrEqual,
+            BinaryOperator::Add => Binary::Add,
+            BinaryOperator::Subtract => Binary::Subtract,
+            BinaryOperator::Multiply => Binary::Multiply,
+            BinaryOperator::Divide => Binary::Divide,
+            BinaryOperator::Modulo => Binary::Modulo,
+            BinaryOperator::Power => Binary::Power,
+            BinaryOperator::In => Binary::In,
+            BinaryOperator::StartsWith => Binary::StartsWith,
+            BinaryOperator::EndsWith => Binary::EndsWith,
+            BinaryOperator::Contains => Binary::Contains,
+            BinaryOperator::Regex => Binary::Regex,
+        };
+        Expr::Binary { operator, left, right }
+    }
+
+    pub fn map(&mut self, entries: &[(Name, Expression)]) -> Expr {
+        Expr::Map(entries.iter().map(|(key, value)| (key.text.clone(), self.expression(value))).collect())
+    }
+
+    /// `n {.a, .*, b: 1, v}` is a map; where there is a `.*`, maps merged from left to right. Of null it is null.
+    fn map_projection(&mut self, of: &Expression, items: &[MapItem]) -> Expr {
+        let base = self.expression(of);
+        let mut parts: Vec<Expr> = Vec::new();
+        let mut entries: Vec<(Text, Expr)> = Vec::new();
+        for item in items {
+            match item {
+                MapItem::Key(key) => {
+                    let of = Box::new(base.clone());
+                    entries.push((key.text.clone(), Expr::Property { of, key: self.draft.name(&key.text) }));
+                }
+                MapItem::Entry(key, value) => entries.push((key.text.clone(), self.expression(value))),
+                MapItem::Variable(name) => {
+                    let slot = self.lookup(name);
+                    entries.push((name.text.clone(), slot.map_or(Expr::Literal(Value::Null), Expr::Slot)));
+                }
+                MapItem::All => {
+                    if !entries.is_empty() {
+                        parts.push(Expr::Map(std::mem::take(&mut entries)));
+                    }
+                    parts.push(self.resolve("properties", vec![base.clone()], of.span));
+                }
+            }
+        }
+        if !entries.is_empty() || parts.is_empty() {
+            parts.push(Expr::Map(entries));
+        }
+        let mut parts = parts.into_iter();
+        let first = parts.next().unwrap_or(Expr::Map(Vec::new()));
+        let merged = parts.fold(first, |left, right| self.resolve("map.merge", vec![left, right], of.span));
+        Expr::Case {
+            branches: vec![(Expr::IsNull { of: Box::new(base), negated: true }, merged)],
+            otherwise: Box::new(Expr::Literal(Value::Null)),
+        }
+    }
+
+    /// `CASE x WHEN y` compares as grouping does: null is null, 2.0 is 2.
+    fn case(
+        &mut self,
+        subject: Option<&Expression>,
+        branches: &[(Expression, Expression)],
+        otherwise: Option<&Expression>,
+    ) -> Expr {
+        let subject = subject.map(|e| self.expression(e));
+        let branches = branches
+            .iter()
+            .map(|(when, then)| {
+                let when = self.expression(when);
+                let condition = match &subject {
+                    None => when,
+                    Some(subject) => equivalent(subject, when),
+                };
+                (condition, self.expression(then))
+            })
+            .collect();
+        let otherwise = otherwise.map_or(Expr::Literal(Value::Null), |e| self.expression(e));
+        Expr::Case { branches, otherwise: Box::new(otherwise) }
+    }
+
+    fn call(&mut self, name: &Name, distinct: bool, arguments: &[Expression], span: Span) -> Expr {
+        if let Some(kind) = aggregate::kind(&name.text) {
+            return self.aggregate(kind, &name.text, distinct, arguments, span);
+        }
+        if distinct {
+            self.error(
+                span,
+                "InvalidAggregation",
+                format!("DISTINCT is only for aggregating functions, not for `{}`", name.text),
+            );
+        }
+        if name.text.eq_ignore_ascii_case("exists") {
+            let [of] = arguments else {
+                self.error(span, "InvalidNumberOfArguments", "exists(...) takes one property");
+                return Expr::Literal(Value::Null);
+            };
+            return Expr::IsNull { of: self.boxed(of), negated: true };
+        }
+        let arguments = arguments.iter().map(|e| self.expression(e)).collect();
+        self.resolve(&name.text, arguments, span)
+    }
+
+    /// A call of a function of the table.
+    pub fn resolve(&mut self, name: &str, arguments: Vec<Expr>, span: Span) -> Expr {
+        let Some(function) = functions::find(name) else {
+            let hint = nearest(name, functions::all().map(|f| f.name).chain(aggregate::NAMES.iter().map(|(name, _)| *name)));
+            self.error_with_hint(span, "UnknownFunction", format!("Failed to resolve function `{name}`"), hint);
+            return Expr::Literal(Value::Null);
+        };
+        let wrong = if arguments.len() < function.arguments_min {
+            Some("Insufficient")
+        } else if arguments.len() > function.arguments_max {
+            Some("Too many")
+        } else {
+            None
+        };
+        if let Some(wrong) = wrong {
+            let hint = Some(format!("{} is {}", function.name, function.signature));
+            self.error_with_hint(span, "InvalidNumberOfArguments", format!("{wrong} parameters for function '{name}'"), hint);
+        }
+        Expr::Call { function, arguments }
+    }
+}
+
+fn equivalent(subject: &Expr, value: Expr) -> Expr {
+    let both_null = |value: &Expr| {
+        Expr::And(vec![
+            Expr::IsNull { of: Box::new(subject.clone()), negated: false },
+            Expr::IsNull { of: Box::new(value.clone()), negated: false },
+        ])
+    };
+    let equal = |value: Expr| Expr::Binary { operator: Binary::Equal, left: Box::new(subject.clone()), right: Box::new(value) };
+    match value {
+        Expr::Literal(Value::Null) => Expr::IsNull { of: Box::new(subject.clone()), negated: false },
+        Expr::Literal(_) => equal(value),
+        _ => Expr::Or(vec![both_null(&value), equal(value)]),
+    }
+}

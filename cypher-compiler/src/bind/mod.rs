@@ -1,0 +1,185 @@
+//! Syntax tree to draft: names become slots, functions are found, MATCH becomes a query graph.
+//!
+//! A draft is a plan whose patterns have no order yet: conditions lie unsorted in `Pattern::conditions`, `steps` are empty.
+//! All errors of a query are gathered, not the first only.
+
+mod aggregate;
+mod clause;
+pub mod draft;
+mod expression;
+mod pattern;
+mod projection;
+mod scope;
+mod update;
+
+use weir_model::plan::{Operator, Slot};
+use weir_model::{Aggregate, Text};
+
+use crate::Options;
+use crate::ast::{Clause, ClauseKind, Query};
+use crate::error::{Diagnostic, Span};
+pub use draft::{Draft, Holds};
+pub use pattern::is_true;
+use scope::Scope;
+
+pub fn bind(text: &str, query: &Query, options: &Options) -> Result<Draft, Vec<Diagnostic>> {
+    let mut binder = Binder::new(text, options);
+    binder.query(query);
+    binder.finish()
+}
+
+pub struct Binder<'a> {
+    text: &'a str,
+    pub draft: Draft,
+    pub errors: Vec<Diagnostic>,
+    pub scope: Scope,
+    /// Where aggregates are collected while the items of a projection are bound; `None` where none may stand.
+    aggregates: Option<Vec<(Slot, Aggregate)>>,
+}
+
+impl<'a> Binder<'a> {
+    pub fn new(text: &'a str, options: &Options) -> Binder<'a> {
+        Binder { text, draft: Draft::new(options), errors: Vec::new(), scope: Scope::default(), aggregates: None }
+    }
+
+    pub fn finish(self) -> Result<Draft, Vec<Diagnostic>> {
+        if self.errors.is_empty() { Ok(self.draft) } else { Err(self.errors) }
+    }
+
+    pub fn error(&mut self, span: Span, code: &'static str, message: impl Into<String>) {
+        self.error_with_hint(span, code, message, None);
+    }
+
+    pub fn error_with_hint(&mut self, span: Span, code: &'static str, message: impl Into<String>, hint: Option<String>) {
+        self.errors.push(Diagnostic::compile(self.text, span, code, message).with_hint(hint));
+    }
+
+    fn not_yet(&mut self, span: Span, what: &str) {
+        self.error(span, "Unsupported", format!("{what} is not supported in this version"));
+    }
+
+    fn query(&mut self, query: &Query) {
+        let (mut root, columns) = self.single(&query.first);
+        if query.unions.is_empty() {
+            self.draft.root = root;
+            self.draft.columns = columns;
+            return;
+        }
+        // Every side of a union leaves its values in slots of the union's own.
+        let shared: Vec<(Text, Slot)> =
+            columns.iter().map(|(name, _)| (name.clone(), self.draft.new_slot(name, Holds::Anything))).collect();
+        root = Operator::Project { input: Box::new(root), items: self.copies(&shared, &columns) };
+        let mut sides = vec![columns];
+        for (all, span, clauses) in &query.unions {
+            if *all != query.unions[0].0 {
+                self.error(*span, "InvalidClauseComposition", "UNION and UNION ALL cannot be mixed in one query");
+            }
+            self.scope = Scope::default();
+            let (right, right_columns) = self.single(clauses);
+            let names = |columns: &[(Text, Slot)]| {
+                let mut names: Vec<Text> = columns.iter().map(|(name, _)| name.clone()).collect();
+                names.sort();
+                names
+            };
+            if names(&right_columns) != names(&shared) {
+                self.error(*span, "DifferentColumnsInUnion", "All sub queries in an UNION must have the same column names");
+                continue;
+            }
+            sides.push(right_columns.clone());
+            let right = Operator::Project { input: Box::new(right), items: self.copies(&shared, &right_columns) };
+            let distinct = (!all).then(|| shared.iter().map(|(_, slot)| *slot).collect());
+            root = Operator::Union { left: Box::new(root), right: Box::new(right), distinct };
+        }
+        for (name, slot) in &shared {
+            let plain = |columns: &Vec<(Text, Slot)>| {
+                columns.iter().all(|(column, from)| column != name || self.draft.holds(*from) == Holds::Plain)
+            };
+            if sides.iter().all(plain) {
+                self.draft.slots[slot.0 as usize].holds = Holds::Plain;
+            }
+        }
+        self.draft.root = root;
+        self.draft.columns = shared;
+    }
+
+    /// Copies each column into the shared slot of the same name.
+    fn copies(&self, shared: &[(Text, Slot)], columns: &[(Text, Slot)]) -> Vec<(Slot, weir_model::Expr)> {
+        shared
+            .iter()
+            .filter_map(|(name, to)| {
+                let (_, from) = columns.iter().find(|(column, _)| column == name)?;
+                Some((*to, weir_model::Expr::Slot(*from)))
+            })
+            .collect()
+    }
+
+    /// One query between UNIONs: its operators and its columns.
+    fn single(&mut self, clauses: &[Clause]) -> (Operator, Vec<(Text, Slot)>) {
+        self.check_order(clauses);
+        let mut root = Operator::Unit;
+        let mut columns = Vec::new();
+        for clause in clauses {
+            root = match &clause.kind {
+                ClauseKind::Return(projection) => {
+                    let (operator, returned) = self.return_clause(root, projection, clause.span);
+                    columns = returned;
+                    operator
+                }
+                _ => self.clause(root, clause),
+            };
+        }
+        (root, columns)
+    }
+
+    /// Which clause may follow which.
+    fn check_order(&mut self, clauses: &[Clause]) {
+        let mut updated: Option<&'static str> = None;
+        for (i, clause) in clauses.iter().enumerate() {
+            let word = keyword(&clause.kind);
+            match &clause.kind {
+                ClauseKind::Return(_) if i + 1 < clauses.len() => {
+                    self.error(
+                        clauses[i + 1].span,
+                        "InvalidClauseComposition",
+                        "RETURN can only be used at the end of the query",
+                    );
+                }
+                ClauseKind::With { .. } | ClauseKind::Return(_) => updated = None,
+                ClauseKind::Match { .. } | ClauseKind::Unwind { .. } => {
+                    if let Some(before) = updated {
+                        self.error(
+                            clause.span,
+                            "InvalidClauseComposition",
+                            format!("WITH is required between {before} and {word}"),
+                        );
+                    }
+                }
+                _ => updated = Some(word),
+            }
+        }
+        if let Some(last) = clauses.last()
+            && matches!(last.kind, ClauseKind::Match { .. } | ClauseKind::Unwind { .. } | ClauseKind::With { .. })
+        {
+            let word = keyword(&last.kind);
+            let message = format!("Query cannot conclude with {word} (must be RETURN or an update clause)");
+            self.error(last.span, "InvalidClauseComposition", message);
+        }
+    }
+}
+
+pub fn keyword(kind: &ClauseKind) -> &'static str {
+    match kind {
+        ClauseKind::Match { optional: true, .. } => "OPTIONAL MATCH",
+        ClauseKind::Match { .. } => "MATCH",
+        ClauseKind::Unwind { .. } => "UNWIND",
+        ClauseKind::With { .. } => "WITH",
+        ClauseKind::Return(_) => "RETURN",
+        ClauseKind::Create(_) => "CREATE",
+        ClauseKind::Merge { .. } => "MERGE",
+        ClauseKind::Set(_) => "SET",
+        ClauseKind::Remove(_) => "REMOVE",
+        ClauseKind::Delete { .. } => "DELETE",
+        ClauseKind::ForEach { .. } => "FOREACH",
+        ClauseKind::Unsupported(what) => what,
+    }
+}

@@ -1,0 +1,223 @@
+//! WITH and RETURN: items, grouping, DISTINCT, ORDER BY, SKIP, LIMIT.
+//!
+//! An item that is a bare variable keeps its slot, so that passing variables on costs nothing. Items with aggregates are
+//! bound to expressions over the slots of their aggregates; the others are the grouping keys.
+
+use weir_model::plan::{Operator, Slot, SortKey};
+use weir_model::{Aggregate, Expr, Text, Value};
+
+use super::{Binder, aggregate};
+use crate::ast::{Expression, Item, Projection};
+use crate::error::Span;
+use crate::walk;
+
+struct BoundItem {
+    name: Text,
+    expr: Expr,
+    slot: Slot,
+    aggregates: bool,
+    span: Span,
+}
+
+impl Binder<'_> {
+    pub fn return_clause(&mut self, input: Operator, projection: &Projection, span: Span) -> (Operator, Vec<(Text, Slot)>) {
+        if projection.star && self.scope.all().is_empty() {
+            self.error(span, "NoVariablesInScope", "RETURN * is not allowed when there are no variables in scope");
+        }
+        self.project(input, projection, None)
+    }
+
+    pub fn with_clause(&mut self, input: Operator, projection: &Projection, condition: Option<&Expression>, _: Span) -> Operator {
+        for item in &projection.items {
+            if item.alias.is_none() && item.expression.as_variable().is_none() {
+                self.error(item.expression.span, "NoExpressionAlias", "Expression in WITH must be aliased (use AS)");
+            }
+        }
+        let (operator, columns) = self.project(input, projection, condition);
+        self.scope = Default::default();
+        for (name, slot) in columns {
+            self.scope.insert(&name, slot);
+        }
+        operator
+    }
+
+    fn project(
+        &mut self,
+        input: Operator,
+        projection: &Projection,
+        condition: Option<&Expression>,
+    ) -> (Operator, Vec<(Text, Slot)>) {
+        let grouped = projection.items.iter().any(|item| aggregate::contains(&item.expression));
+        let ((items, order, filter), found) = if grouped {
+            self.collecting(|binder| binder.bind_projection(projection, condition))
+        } else {
+            (self.bind_projection(projection, condition), Vec::new())
+        };
+        let mut items = items;
+        let (mut order, mut filter) = (order, filter);
+        // After grouping or DISTINCT only the projected values exist: expressions over them are found again by their form.
+        if grouped || projection.distinct {
+            let keys: Vec<(Slot, Expr)> =
+                items.iter().filter(|item| !item.aggregates).map(|item| (item.slot, item.expr.clone())).collect();
+            if grouped {
+                let spans: Vec<Span> = items.iter().map(|item| item.span).collect();
+                for (item, span) in items.iter_mut().zip(spans).filter(|(item, _)| item.aggregates) {
+                    let mut expr = item.expr.clone();
+                    if self.over_keys(&mut expr, &keys, &[]).is_some() {
+                        self.error(span, "AmbiguousAggregationExpression", "Aggregation column contains implicit grouping expressions: each variable beside the aggregate must be projected on its own");
+                    }
+                    item.expr = expr;
+                }
+            }
+            let projected: Vec<Slot> = items.iter().map(|item| item.slot).collect();
+            for (expr, span) in
+                order.iter_mut().map(|(key, span)| (&mut key.expr, *span)).chain(filter.iter_mut().map(|(e, s)| (e, *s)))
+            {
+                if let Some(name) = self.over_keys(expr, &keys, &projected) {
+                    self.error(
+                        span,
+                        "UndefinedVariable",
+                        format!("In a WITH/RETURN with DISTINCT or an aggregation, it is not possible to access variables declared before the WITH/RETURN: {name}"),
+                    );
+                }
+            }
+        }
+        let mut root = if grouped { group(input, &items, found) } else { compute(input, items.iter()) };
+        if projection.distinct {
+            root = Operator::Distinct { input: Box::new(root), slots: unique(items.iter().map(|item| item.slot)) };
+        }
+        if !order.is_empty() {
+            root = Operator::Sort { input: Box::new(root), keys: order.into_iter().map(|(key, _)| key).collect(), limit: None };
+        }
+        if let Some(skip) = &projection.skip {
+            let count = self.row_count("SKIP", skip);
+            root = Operator::Skip { input: Box::new(root), count };
+        }
+        if let Some(limit) = &projection.limit {
+            let count = self.row_count("LIMIT", limit);
+            root = Operator::Limit { input: Box::new(root), count };
+        }
+        if let Some((condition, _)) = filter {
+            root = Operator::Filter { input: Box::new(root), condition };
+        }
+        (root, items.into_iter().map(|item| (item.name, item.slot)).collect())
+    }
+
+    /// Items in the scope before the projection; ORDER BY and WHERE see the new names too, which hide the old.
+    #[allow(clippy::type_complexity, reason = "three parts of one clause, taken apart at once by the only caller")]
+    fn bind_projection(
+        &mut self,
+        projection: &Projection,
+        condition: Option<&Expression>,
+    ) -> (Vec<BoundItem>, Vec<(SortKey, Span)>, Option<(Expr, Span)>) {
+        let mut items: Vec<BoundItem> = Vec::new();
+        if projection.star {
+            for (name, slot) in self.scope.all() {
+                items.push(BoundItem { name, expr: Expr::Slot(slot), slot, aggregates: false, span: Span::default() });
+            }
+        }
+        for item in &projection.items {
+            let bound = self.item(item);
+            items.push(bound);
+        }
+        for (i, item) in items.iter().enumerate() {
+            if items[..i].iter().any(|other| other.name == item.name) {
+                let first = projection.items.first().map_or(item.span, |item| item.expression.span);
+                self.error(first, "ColumnNameConflict", "Multiple result columns with the same name are not supported");
+                break;
+            }
+        }
+        let before = self.scope.len();
+        for item in &items {
+            self.scope.insert(&item.name, item.slot);
+        }
+        let order = projection
+            .order
+            .iter()
+            .map(|(key, descending)| (SortKey { expr: self.expression(key), descending: *descending }, key.span))
+            .collect();
+        let filter = condition.map(|condition| (self.expression(condition), condition.span));
+        self.scope.truncate(before);
+        (items, order, filter)
+    }
+
+    fn item(&mut self, item: &Item) -> BoundItem {
+        let expr = self.expression(&item.expression);
+        let slot = match expr {
+            Expr::Slot(slot) => slot,
+            _ => {
+                let holds = self.draft.value_holds(&expr);
+                self.draft.new_slot(item.alias.as_ref().map_or("", |alias| &alias.text), holds)
+            }
+        };
+        let name = match (&item.alias, item.expression.as_variable()) {
+            (Some(alias), _) => alias.text.clone(),
+            (None, Some(variable)) => variable.clone(),
+            (None, None) => item.source.clone(),
+        };
+        BoundItem { name, expr, slot, aggregates: aggregate::contains(&item.expression), span: item.expression.span }
+    }
+
+    /// Replaces what equals a key by the slot of the key; gives the name of a variable that is left over.
+    fn over_keys(&self, expr: &mut Expr, keys: &[(Slot, Expr)], projected: &[Slot]) -> Option<Text> {
+        if let Some((slot, _)) = keys.iter().find(|(_, key)| walk::same(key, expr)) {
+            *expr = Expr::Slot(*slot);
+            return None;
+        }
+        if let Expr::Slot(slot) = expr {
+            let name = &self.draft.slots[slot.0 as usize].name;
+            let visible_before = self.scope.get(name) == Some(*slot);
+            return (visible_before && !projected.contains(slot)).then(|| name.clone());
+        }
+        walk::children_mut(expr).into_iter().filter_map(|child| self.over_keys(child, keys, projected)).next_back()
+    }
+
+    /// The number after SKIP or LIMIT: no variables, and not negative where that can be seen.
+    fn row_count(&mut self, word: &str, expression: &Expression) -> Expr {
+        if expression.any(&|e| e.as_variable().is_some()) {
+            self.error(expression.span, "NonConstantExpression", format!("It is not allowed to refer to variables in {word}"));
+            return Expr::Literal(Value::Null);
+        }
+        let count = self.expression(expression);
+        let code = match &count {
+            Expr::Literal(Value::Integer(n)) if *n < 0 => Some("NegativeIntegerArgument"),
+            Expr::Literal(Value::Integer(_)) => None,
+            Expr::Literal(_) => Some("InvalidArgumentType"),
+            _ => None,
+        };
+        if let Some(code) = code {
+            let message = format!("Invalid input. '{expression}' is not a valid value. Must be a non-negative integer.");
+            self.error(expression.span, code, message);
+        }
+        count
+    }
+}
+
+/// Stores the items that are not in their slots already.
+fn compute<'a>(input: Operator, items: impl Iterator<Item = &'a BoundItem>) -> Operator {
+    let computed: Vec<(Slot, Expr)> = items
+        .filter(|item| !matches!(item.expr, Expr::Slot(slot) if slot == item.slot))
+        .map(|item| (item.slot, item.expr.clone()))
+        .collect();
+    if computed.is_empty() { input } else { Operator::Project { input: Box::new(input), items: computed } }
+}
+
+fn group(input: Operator, items: &[BoundItem], aggregates: Vec<(Slot, Aggregate)>) -> Operator {
+    let mut keys: Vec<(Slot, Expr)> = Vec::new();
+    for item in items.iter().filter(|item| !item.aggregates) {
+        if !keys.iter().any(|(slot, _)| *slot == item.slot) {
+            keys.push((item.slot, item.expr.clone()));
+        }
+    }
+    compute(Operator::Aggregate { input: Box::new(input), keys, aggregates }, items.iter().filter(|item| item.aggregates))
+}
+
+fn unique(slots: impl Iterator<Item = Slot>) -> Vec<Slot> {
+    let mut all: Vec<Slot> = Vec::new();
+    for slot in slots {
+        if !all.contains(&slot) {
+            all.push(slot);
+        }
+    }
+    all
+}

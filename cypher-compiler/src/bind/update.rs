@@ -1,0 +1,297 @@
+//! CREATE, MERGE, SET, REMOVE, DELETE, FOREACH.
+
+use weir_model::expression::Binary;
+use weir_model::plan::{Operator, Pattern, PatternEdge, PatternNode, PatternPath, Slot, Write};
+use weir_model::{Expr, Value};
+
+use super::pattern::QueryGraph;
+use super::{Binder, Holds, keyword};
+use crate::ast::{Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, SetItem};
+
+impl Binder<'_> {
+    pub fn update(&mut self, input: Operator, clause: &Clause) -> Operator {
+        let input = Box::new(input);
+        match &clause.kind {
+            ClauseKind::Create(parts) => {
+                let (writes, paths) = self.create(parts);
+                with_paths(Operator::Write { input, writes }, paths)
+            }
+            ClauseKind::Merge { part, on_create, on_match } => self.merge(*input, part, on_create, on_match),
+            _ => {
+                let writes = self.writes(clause);
+                Operator::Write { input, writes }
+            }
+        }
+    }
+
+    /// The clauses that are nothing but writes.
+    fn writes(&mut self, clause: &Clause) -> Vec<Write> {
+        match &clause.kind {
+            ClauseKind::Set(items) => self.set_items(items),
+            ClauseKind::Remove(items) => items.iter().filter_map(|item| self.remove_item(item)).collect(),
+            ClauseKind::Delete { detach, targets } => targets.iter().map(|target| self.delete(target, *detach)).collect(),
+            ClauseKind::ForEach { variable, list, updates } => {
+                let list = self.expression(list);
+                let holds = self.draft.element_holds(&list);
+                let slot = self.draft.new_slot(&variable.text, holds);
+                let before = self.scope.len();
+                self.scope.insert(&variable.text, slot);
+                let writes = updates.iter().flat_map(|update| self.for_each_update(update)).collect();
+                self.scope.truncate(before);
+                vec![Write::ForEach { slot, list, writes }]
+            }
+            other => {
+                self.not_yet(clause.span, keyword(other));
+                Vec::new()
+            }
+        }
+    }
+
+    fn for_each_update(&mut self, clause: &Clause) -> Vec<Write> {
+        match &clause.kind {
+            ClauseKind::Create(parts) => self.create(parts).0,
+            ClauseKind::Merge { .. } => {
+                self.not_yet(clause.span, "MERGE inside FOREACH");
+                Vec::new()
+            }
+            ClauseKind::Set(_) | ClauseKind::Remove(_) | ClauseKind::Delete { .. } | ClauseKind::ForEach { .. } => {
+                self.writes(clause)
+            }
+            other => {
+                let message = format!("Invalid use of {} inside FOREACH", keyword(other));
+                self.error(clause.span, "InvalidClauseComposition", message);
+                Vec::new()
+            }
+        }
+    }
+
+    /// The writes of CREATE in the order written, each node before the edges at it, and the named paths.
+    fn create(&mut self, parts: &[PatternPart]) -> (Vec<Write>, Pattern) {
+        let mut writes = Vec::new();
+        let mut named = Pattern::default();
+        for part in parts {
+            let start = self.create_node(&part.start, part.steps.is_empty(), &mut writes);
+            let mut nodes = vec![start];
+            let mut edges = Vec::new();
+            for (edge, node) in &part.steps {
+                let from = nodes[nodes.len() - 1];
+                let to = self.create_node(node, false, &mut writes);
+                nodes.push(to);
+                self.check_created_edge(edge, "CREATE");
+                if edge.direction == Direction::Either {
+                    self.error(edge.span, "RequiresDirectedRelationship", "Only directed relationships are supported in CREATE");
+                }
+                let properties = edge.properties.as_ref().map(|map| self.expression(map));
+                let slot = (edge.variable.is_some() || part.variable.is_some()).then(|| self.declare_edge(edge));
+                let (source, target) = if edge.direction == Direction::Left { (to, from) } else { (from, to) };
+                let kind = self.draft.name(edge.kinds.first().map_or("", |kind| &kind.text));
+                writes.push(Write::CreateEdge { slot, source, kind, target, properties });
+                edges.push((slot, source, kind, target));
+            }
+            if let Some(variable) = &part.variable
+                && self.check_new(variable)
+            {
+                let slot = self.draft.new_slot(&variable.text, Holds::Path);
+                self.scope.insert(&variable.text, slot);
+                add_path(&mut named, slot, start, &edges);
+            }
+        }
+        (writes, named)
+    }
+
+    fn declare_edge(&mut self, edge: &EdgePattern) -> Slot {
+        if let Some(variable) = &edge.variable {
+            self.check_new(variable);
+        }
+        self.declare(edge.variable.as_ref(), Holds::Edge)
+    }
+
+    fn create_node(&mut self, node: &NodePattern, alone: bool, writes: &mut Vec<Write>) -> Slot {
+        if let Some(variable) = &node.variable
+            && let Some(slot) = self.scope.get(&variable.text)
+        {
+            if alone || !node.labels.is_empty() || node.properties.is_some() {
+                self.error(variable.span, "VariableAlreadyBound", format!("Variable `{}` already declared", variable.text));
+            } else if matches!(self.draft.holds(slot), Holds::Edge | Holds::Path) {
+                let message = format!("Type mismatch: {} defined with conflicting type (expected Node)", variable.text);
+                self.error(variable.span, "VariableTypeConflict", message);
+            }
+            return slot;
+        }
+        let properties = node.properties.as_ref().map(|map| self.expression(map));
+        let labels = node.labels.iter().map(|label| self.draft.name(&label.text)).collect();
+        let slot = self.declare(node.variable.as_ref(), Holds::Node);
+        writes.push(Write::CreateNode { slot, labels, properties });
+        slot
+    }
+
+    fn check_created_edge(&mut self, edge: &EdgePattern, word: &str) {
+        if edge.length.is_some() {
+            self.error(edge.span, "CreatingVarLength", format!("Variable length relationships cannot be used in {word}"));
+        }
+        match edge.kinds.len() {
+            1 => {}
+            0 => self.error(
+                edge.span,
+                "NoSingleRelationshipType",
+                format!("Exactly one relationship type must be specified for {word}. Did you forget to prefix your relationship type with a ':'?"),
+            ),
+            _ => self.error(edge.span, "NoSingleRelationshipType", format!("A single relationship type must be specified for {word}")),
+        }
+    }
+
+    /// The pattern, and the writes that make it where it is not found. Maps compare as the store compares.
+    fn merge(&mut self, input: Operator, part: &PatternPart, on_create: &[SetItem], on_match: &[SetItem]) -> Operator {
+        let mut graph = QueryGraph::default();
+        let mut create = Vec::new();
+        let start = self.merge_node(&mut graph, &part.start, part.steps.is_empty(), &mut create);
+        let mut at = start;
+        let mut edges = Vec::new();
+        for (edge, node) in &part.steps {
+            let from = at;
+            at = self.merge_node(&mut graph, node, false, &mut create);
+            self.check_created_edge(edge, "MERGE");
+            let mut conditions = Vec::new();
+            let properties = edge.properties.as_ref().map(|map| self.expression(map));
+            let asked = edge.variable.is_some() || part.variable.is_some() || properties.is_some();
+            let slot = asked.then(|| self.declare_edge(edge));
+            if let (Some(slot), Some(map)) = (slot, &edge.properties) {
+                conditions = self.property_conditions(slot, map, Binary::Same);
+            }
+            let (source, target) = if edge.direction == Direction::Left { (at, from) } else { (from, at) };
+            let kind = self.draft.name(edge.kinds.first().map_or("", |kind| &kind.text));
+            let directed = edge.direction != Direction::Either;
+            graph.pattern.edges.push(PatternEdge {
+                slot,
+                source,
+                target,
+                kinds: vec![kind],
+                directed,
+                bound: false,
+                conditions,
+                reads: Vec::new(),
+            });
+            let (source, target) = (graph.pattern.nodes[source].slot, graph.pattern.nodes[target].slot);
+            create.push(Write::CreateEdge { slot, source, kind, target, properties });
+            edges.push((slot, source, kind, target));
+        }
+        self.distinct_edges(&mut graph.pattern);
+        let mut named = Pattern::default();
+        if let Some(variable) = &part.variable
+            && self.check_new(variable)
+        {
+            let slot = self.draft.new_slot(&variable.text, Holds::Path);
+            self.scope.insert(&variable.text, slot);
+            add_path(&mut named, slot, graph.pattern.nodes[start].slot, &edges);
+            // An undirected MERGE may have found its edge the other way round.
+            named.edges.iter_mut().zip(&graph.pattern.edges).for_each(|(named, edge)| named.directed = edge.directed);
+        }
+        let on_create = self.set_items(on_create);
+        let on_match = self.set_items(on_match);
+        with_paths(Operator::Merge { input: Box::new(input), pattern: graph.pattern, create, on_create, on_match }, named)
+    }
+
+    fn merge_node(&mut self, graph: &mut QueryGraph, node: &NodePattern, alone: bool, create: &mut Vec<Write>) -> usize {
+        let bound = node.variable.as_ref().is_some_and(|name| self.scope.get(&name.text).is_some());
+        let mut made = Vec::new();
+        let slot = self.create_node(node, alone, &mut made);
+        if let Some(at) = graph.pattern.nodes.iter().position(|other| other.slot == slot) {
+            return at;
+        }
+        let labels = node.labels.iter().map(|label| self.draft.name(&label.text)).collect();
+        let conditions = match &node.properties {
+            Some(map) if !bound => self.property_conditions(slot, map, Binary::Same),
+            _ => Vec::new(),
+        };
+        create.extend(made);
+        graph.pattern.nodes.push(PatternNode { slot, bound, labels, conditions, reads: Vec::new(), reads_all: None });
+        graph.pattern.nodes.len() - 1
+    }
+
+    fn set_items(&mut self, items: &[SetItem]) -> Vec<Write> {
+        items.iter().filter_map(|item| self.set_item(item)).collect()
+    }
+
+    fn set_item(&mut self, item: &SetItem) -> Option<Write> {
+        match item {
+            SetItem::Property { of, key, value } => {
+                let target = self.expression(of);
+                let key = self.draft.name(&key.text);
+                let value = value.as_ref().map_or(Expr::Literal(Value::Null), |value| self.expression(value));
+                Some(Write::SetProperty { target, key, value })
+            }
+            SetItem::All { variable, value, replace } => {
+                let target = self.lookup(variable);
+                let value = self.expression(value);
+                Some(Write::SetProperties { target: target?, value, replace: *replace })
+            }
+            SetItem::Labels { variable, labels } => {
+                let labels = labels.iter().map(|label| self.draft.name(&label.text)).collect();
+                Some(Write::AddLabels { target: self.lookup(variable)?, labels })
+            }
+        }
+    }
+
+    fn remove_item(&mut self, item: &SetItem) -> Option<Write> {
+        match item {
+            SetItem::Property { of, key, .. } => {
+                Some(Write::RemoveProperty { target: self.expression(of), key: self.draft.name(&key.text) })
+            }
+            SetItem::Labels { variable, labels } => {
+                let labels = labels.iter().map(|label| self.draft.name(&label.text)).collect();
+                Some(Write::RemoveLabels { target: self.lookup(variable)?, labels })
+            }
+            SetItem::All { .. } => None,
+        }
+    }
+
+    fn delete(&mut self, target: &Expression, detach: bool) -> Write {
+        if matches!(*target.kind, ExpressionKind::Labels(..)) {
+            self.error(target.span, "InvalidDelete", "DELETE doesn't support removing labels from a node. Try REMOVE.");
+        }
+        let expr = self.expression(target);
+        if matches!(expr, Expr::Literal(_) | Expr::Binary { .. } | Expr::List(_) | Expr::Map(_)) && self.errors.is_empty() {
+            self.error(target.span, "InvalidArgumentType", "Type mismatch: expected Node, Path or Relationship");
+        }
+        Write::Delete { target: expr, detach }
+    }
+}
+
+/// A path over what has just been written is read back by a pattern of bound nodes and edges.
+fn with_paths(operator: Operator, named: Pattern) -> Operator {
+    if named.paths.is_empty() { operator } else { Operator::Match { input: Box::new(operator), pattern: named } }
+}
+
+fn add_path(named: &mut Pattern, slot: Slot, start: Slot, edges: &[(Option<Slot>, Slot, weir_model::plan::Name, Slot)]) {
+    let mut node = |slot: Slot| {
+        named.nodes.iter().position(|node| node.slot == slot).unwrap_or_else(|| {
+            named.nodes.push(PatternNode {
+                slot,
+                bound: true,
+                labels: Vec::new(),
+                conditions: Vec::new(),
+                reads: Vec::new(),
+                reads_all: None,
+            });
+            named.nodes.len() - 1
+        })
+    };
+    let start = node(start);
+    let mut path = Vec::new();
+    let ends: Vec<(usize, usize)> = edges.iter().map(|(_, source, _, target)| (node(*source), node(*target))).collect();
+    for ((slot, _, kind, _), (source, target)) in edges.iter().zip(ends) {
+        path.push(named.edges.len());
+        let bound = slot.is_some();
+        named.edges.push(PatternEdge {
+            slot: *slot,
+            source,
+            target,
+            kinds: vec![*kind],
+            directed: true,
+            bound,
+            conditions: Vec::new(),
+            reads: Vec::new(),
+        });
+    }
+    named.paths.push(PatternPath { slot, start, edges: path });
+}

@@ -1,0 +1,348 @@
+//! Text to tokens. Owns what numbers, strings, names and comments look like; knows no keyword and no grammar.
+
+use weir_model::Text;
+
+use crate::error::{Diagnostic, Span};
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum TokenKind {
+    /// A bare name or a keyword: which of the two depends on where it stands.
+    Word(Text),
+    /// A name in back-ticks, never a keyword.
+    Quoted(Text),
+    Text(Text),
+    /// Without its sign, so that the smallest integer can be written.
+    Integer(u64),
+    Float(f64),
+    Symbol(&'static str),
+    End,
+}
+
+#[derive(Clone, Debug)]
+pub struct Token {
+    pub kind: TokenKind,
+    pub span: Span,
+}
+
+/// Longest first. Arrows are left in pieces, because `a<-1` and `(a)<-[]-(b)` begin alike.
+const SYMBOLS: &[&str] = &[
+    "..", "<=", ">=", "<>", "!=", "=~", "+=", "(", ")", "[", "]", "{", "}", ",", ".", ":", ";", "|", "+", "-", "*", "/", "%",
+    "^", "=", "<", ">", "$", "!", "&",
+];
+
+pub fn lex(text: &str) -> Result<Vec<Token>, Diagnostic> {
+    let mut lexer = Lexer { text, at: 0, tokens: Vec::with_capacity(text.len() / 4) };
+    while lexer.skip_blanks()? {
+        lexer.token()?;
+    }
+    lexer.push(TokenKind::End, text.len());
+    Ok(lexer.tokens)
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+    tokens: Vec<Token>,
+}
+
+impl Lexer<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn push(&mut self, kind: TokenKind, start: usize) {
+        self.tokens.push(Token { kind, span: Span { start, end: self.at } });
+    }
+
+    fn error(&self, start: usize, code: &'static str, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::syntax(self.text, Span { start, end: self.at.max(start) }, code, message)
+    }
+
+    /// False at the end of the text.
+    fn skip_blanks(&mut self) -> Result<bool, Diagnostic> {
+        loop {
+            let rest = self.rest();
+            if rest.starts_with("//") {
+                self.at += rest.find('\n').unwrap_or(rest.len());
+            } else if rest.starts_with("/*") {
+                match rest.find("*/") {
+                    Some(end) => self.at += end + 2,
+                    None => {
+                        return Err(self.error(
+                            self.at,
+                            "UnexpectedSyntax",
+                            "The comment that begins here is never closed: expected '*/'",
+                        ));
+                    }
+                }
+            } else {
+                match self.peek() {
+                    None => return Ok(false),
+                    Some(c) if c.is_whitespace() || matches!(c, '\u{feff}' | '\u{1c}'..='\u{1f}') => self.at += c.len_utf8(),
+                    Some(_) => return Ok(true),
+                }
+            }
+        }
+    }
+
+    fn token(&mut self) -> Result<(), Diagnostic> {
+        let start = self.at;
+        let Some(c) = self.peek() else { return Ok(()) };
+        if c.is_alphabetic() || c == '_' {
+            let end = self.rest().find(|c: char| !is_name_part(c)).unwrap_or(self.rest().len());
+            self.at += end;
+            self.push(TokenKind::Word(Text::new(&self.text[start..self.at])), start);
+            return Ok(());
+        }
+        if c.is_ascii_digit() || (c == '.' && self.dot_begins_number()) {
+            return self.number(start);
+        }
+        match c {
+            '`' => self.quoted_name(start),
+            '\'' | '"' => self.string(start, c),
+            _ => match SYMBOLS.iter().find(|symbol| self.rest().starts_with(**symbol)) {
+                Some(symbol) => {
+                    self.at += symbol.len();
+                    self.push(TokenKind::Symbol(symbol), start);
+                    Ok(())
+                }
+                None => Err(self.error(start, "InvalidUnicodeCharacter", format!("Invalid input '{c}'"))),
+            },
+        }
+    }
+
+    /// `.5` is a number, but not in `a.5`, and `1..5` has no number `.5` in it.
+    fn dot_begins_number(&self) -> bool {
+        let after_operand = match self.tokens.last().map(|token| &token.kind) {
+            Some(TokenKind::Word(_) | TokenKind::Quoted(_)) => self.tokens.last().is_some_and(|token| token.span.end == self.at),
+            Some(TokenKind::Symbol(symbol)) => matches!(*symbol, ")" | "]" | "}"),
+            _ => false,
+        };
+        !after_operand && self.rest()[1..].starts_with(|c: char| c.is_ascii_digit())
+    }
+
+    fn number(&mut self, start: usize) -> Result<(), Diagnostic> {
+        let rest = self.rest();
+        for (prefixes, radix) in [(["0x", "0X"], 16), (["0o", "0O"], 8)] {
+            if prefixes.iter().any(|prefix| rest.starts_with(prefix)) {
+                let length = rest.find(|c: char| !is_name_part(c)).unwrap_or(rest.len());
+                let digits = rest[2..length].replace('_', "");
+                self.at += length;
+                let written = &self.text[start..self.at];
+                if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+                    return Err(self.error(start, "InvalidNumberLiteral", format!("Invalid number '{written}'")));
+                }
+                return match u64::from_str_radix(&digits, radix).ok().filter(|n| *n <= 1 << 63) {
+                    Some(n) => {
+                        self.push(TokenKind::Integer(n), start);
+                        Ok(())
+                    }
+                    None => Err(self.error(start, "IntegerOverflow", format!("The integer {written} does not fit into 64 bits"))),
+                };
+            }
+        }
+        let bytes = rest.as_bytes();
+        let digits = |mut at: usize| {
+            while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'_') {
+                at += 1;
+            }
+            at
+        };
+        let mut end = digits(0);
+        let mut is_float = false;
+        if bytes.get(end) == Some(&b'.') && bytes.get(end + 1).is_some_and(u8::is_ascii_digit) {
+            end = digits(end + 1);
+            is_float = true;
+        }
+        if matches!(bytes.get(end), Some(b'e' | b'E')) {
+            let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+            if bytes.get(end + 1 + sign).is_some_and(u8::is_ascii_digit) {
+                end = digits(end + 1 + sign);
+                is_float = true;
+            }
+        }
+        let trailing = rest[end..].find(|c: char| !is_name_part(c)).unwrap_or(rest.len() - end);
+        self.at += end;
+        let written = &self.text[start..self.at];
+        if trailing > 0 {
+            let all = &self.text[start..self.at + trailing];
+            return Err(self.error(start, "InvalidNumberLiteral", format!("Invalid number '{all}'")));
+        }
+        let plain = written.replace('_', "");
+        let kind = if is_float {
+            match plain.parse::<f64>() {
+                Ok(n) if n.is_finite() => TokenKind::Float(n),
+                _ => {
+                    let mut error = self.error(start, "FloatingPointOverflow", "floating point number is too large");
+                    error.kind = crate::error::DiagnosticKind::Compile;
+                    return Err(error);
+                }
+            }
+        } else {
+            match plain.parse::<u64>().ok().filter(|n| *n <= 1 << 63) {
+                Some(n) => TokenKind::Integer(n),
+                None => {
+                    let mut error =
+                        self.error(start, "IntegerOverflow", format!("The integer {written} does not fit into 64 bits"));
+                    error.kind = crate::error::DiagnosticKind::Compile;
+                    return Err(error);
+                }
+            }
+        };
+        self.push(kind, start);
+        Ok(())
+    }
+
+    fn quoted_name(&mut self, start: usize) -> Result<(), Diagnostic> {
+        let mut name = String::new();
+        self.at += 1;
+        while let Some(c) = self.peek() {
+            self.at += c.len_utf8();
+            if c != '`' {
+                name.push(c);
+            } else if self.peek() == Some('`') {
+                self.at += 1;
+                name.push('`');
+            } else {
+                self.push(TokenKind::Quoted(Text::from(name)), start);
+                return Ok(());
+            }
+        }
+        Err(self.error(start, "UnexpectedSyntax", "The name that begins here is never closed: expected '`'"))
+    }
+
+    fn string(&mut self, start: usize, quote: char) -> Result<(), Diagnostic> {
+        let mut value = String::new();
+        self.at += 1;
+        while let Some(c) = self.peek() {
+            self.at += c.len_utf8();
+            if c == quote {
+                self.push(TokenKind::Text(Text::from(value)), start);
+                return Ok(());
+            }
+            if c == '\\' {
+                self.escape(&mut value)?;
+            } else {
+                value.push(c);
+            }
+        }
+        Err(Diagnostic::syntax(
+            self.text,
+            Span { start: self.text.len(), end: self.text.len() },
+            "UnexpectedSyntax",
+            format!("Unexpected end of input: expected {quote} to close the string that began at offset {start}"),
+        ))
+    }
+
+    fn escape(&mut self, value: &mut String) -> Result<(), Diagnostic> {
+        let Some(c) = self.peek() else { return Ok(()) };
+        self.at += c.len_utf8();
+        match c {
+            '\\' | '\'' | '"' | '`' => value.push(c),
+            'b' => value.push('\u{8}'),
+            'f' => value.push('\u{c}'),
+            'n' => value.push('\n'),
+            'r' => value.push('\r'),
+            't' => value.push('\t'),
+            'u' => {
+                let mut code = self.hexadecimal(4)?;
+                if (0xd800..0xdc00).contains(&code) && self.rest().starts_with("\\u") {
+                    let back = self.at;
+                    self.at += 2;
+                    let low = self.hexadecimal(4)?;
+                    match low {
+                        0xdc00..0xe000 => code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00),
+                        _ => self.at = back,
+                    }
+                }
+                // Half a surrogate pair is no character; it prints as `?`, as it does in answers of the reference.
+                value.push(char::from_u32(code).unwrap_or('?'));
+            }
+            'U' => {
+                let code = self.hexadecimal(8)?;
+                value.push(char::from_u32(code).unwrap_or('?'));
+            }
+            // An unknown escape keeps both characters, so that regular expressions need no doubled back-slash.
+            _ => {
+                value.push('\\');
+                value.push(c);
+            }
+        }
+        Ok(())
+    }
+
+    fn hexadecimal(&mut self, length: usize) -> Result<u32, Diagnostic> {
+        let digits: String = self.rest().chars().take(length).take_while(char::is_ascii_hexdigit).collect();
+        if digits.len() < length {
+            self.at += digits.len();
+            let found = self.peek().map_or("end of input".to_owned(), |c| format!("'{c}'"));
+            let words = if length == 4 { "four" } else { "eight" };
+            return Err(self.error(
+                self.at,
+                "InvalidUnicodeLiteral",
+                format!("Invalid input {found}: expected {words} hexadecimal digits specifying a unicode character"),
+            ));
+        }
+        self.at += length;
+        Ok(u32::from_str_radix(&digits, 16).unwrap_or(0xfffd))
+    }
+}
+
+fn is_name_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let shown = match lex(text) {
+            Ok(tokens) => tokens
+                .iter()
+                .map(|token| match &token.kind {
+                    TokenKind::Word(w) => w.to_string(),
+                    TokenKind::Quoted(w) => format!("`{w}`"),
+                    TokenKind::Text(t) => format!("{t:?}"),
+                    TokenKind::Integer(n) => n.to_string(),
+                    TokenKind::Float(n) => format!("{n:?}"),
+                    TokenKind::Symbol(s) => s.to_string(),
+                    TokenKind::End => "end".into(),
+                })
+                .collect::<Vec<_>>()
+                .join(" "),
+            Err(error) => format!("{}.{} {}", error.line, error.column, error.message),
+        };
+        assert_eq!(shown, expected, "{text}");
+    }
+
+    #[test]
+    fn numbers() {
+        check("1 0x1F 0o17 1_000 1.5 .5 1e3 1E-3", "1 31 15 1000 1.5 0.5 1000.0 0.001 end");
+        check("[1..3] *1..2 a.b x[..5]", "[ 1 .. 3 ] * 1 .. 2 a . b x [ .. 5 ] end");
+        check("9223372036854775808", "9223372036854775808 end");
+        check("9223372036854775809", "1.1 The integer 9223372036854775809 does not fit into 64 bits");
+        check("1abc", "1.1 Invalid number '1abc'");
+        check("0xZ", "1.1 Invalid number '0xZ'");
+        check("RETURN 1e400", "1.8 floating point number is too large");
+    }
+
+    #[test]
+    fn strings_and_names() {
+        check(r#"'it\'s' "\d\n" '\u00e9' '\U0001F308' '\ud83c\udf08'"#, "\"it's\" \"\\\\d\\n\" \"é\" \"🌈\" \"🌈\" end");
+        check("`odd name` `tick``` größe", "`odd name` `tick`` größe end");
+        check(r"RETURN '\u00g1'", "1.13 Invalid input 'g': expected four hexadecimal digits specifying a unicode character");
+        check("'abc", "1.5 Unexpected end of input: expected ' to close the string that began at offset 0");
+    }
+
+    #[test]
+    fn comments_and_unknown_characters() {
+        check("a // b\n /* c */ d", "a d end");
+        check("/* never", "1.1 The comment that begins here is never closed: expected '*/'");
+        check("42 — 41", "1.4 Invalid input '—'");
+    }
+}

@@ -1,0 +1,132 @@
+//! What is known of a query without running it: does it write, read, scan, differ from run to run.
+//!
+//! A plan that writes and does not read takes the fast path of commit, so "reads" errs on the side of yes only where a value
+//! may really be a node or an edge: `$that.x` never is, `n.x` always.
+
+use weir_model::Expr;
+use weir_model::plan::{Operator, Pattern, QueryFacts, Step, Write};
+
+use crate::bind::{Draft, Holds};
+use crate::walk;
+
+/// Functions of a node that are answered from the graph (they are marked as not pure for that reason alone).
+const ASK_THE_GRAPH: &[&str] = &["labels", "properties", "keys", "degree", "tostring", "tojson", "size"];
+
+pub fn facts(draft: &Draft) -> QueryFacts {
+    let mut finder = Finder { draft, facts: QueryFacts::default() };
+    walk::operators(&draft.root, &mut |operator| finder.operator(operator));
+    // A node in an answer is shown with its labels and properties.
+    finder.facts.reads |= draft.columns.iter().any(|(_, slot)| draft.holds(*slot) != Holds::Plain);
+    finder.facts
+}
+
+struct Finder<'a> {
+    draft: &'a Draft,
+    facts: QueryFacts,
+}
+
+impl Finder<'_> {
+    fn may_be_graph(&self, expr: &Expr) -> bool {
+        self.draft.value_holds(expr) != Holds::Plain
+    }
+
+    fn expression(&mut self, expr: &Expr) {
+        match expr {
+            Expr::HasLabels { .. } => self.facts.reads = true,
+            Expr::Property { of, .. } | Expr::Index { of, .. } => self.facts.reads |= self.may_be_graph(of),
+            Expr::Call { function, arguments } if !function.pure => {
+                let of_graph = arguments.iter().any(|e| self.may_be_graph(e));
+                self.facts.reads |= of_graph;
+                self.facts.impure |= !of_graph && !ASK_THE_GRAPH.contains(&function.name.to_ascii_lowercase().as_str());
+            }
+            _ => {}
+        }
+        for child in walk::children(expr) {
+            self.expression(child);
+        }
+    }
+
+    fn operator(&mut self, operator: &Operator) {
+        use Operator::*;
+        match operator {
+            Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } => {}
+            Match { pattern, .. } => self.pattern(pattern),
+            Filter { condition, .. } => self.expression(condition),
+            Project { items, .. } => items.iter().for_each(|(_, e)| self.expression(e)),
+            Aggregate { keys, aggregates, .. } => {
+                keys.iter().for_each(|(_, e)| self.expression(e));
+                aggregates.iter().flat_map(|(_, a)| &a.arguments).for_each(|e| self.expression(e));
+            }
+            Sort { keys, limit, .. } => {
+                keys.iter().for_each(|key| self.expression(&key.expr));
+                limit.iter().for_each(|e| self.expression(e));
+            }
+            Skip { count, .. } | Limit { count, .. } => self.expression(count),
+            Unwind { list, .. } => self.expression(list),
+            Write { writes, .. } => self.writes(writes),
+            Merge { pattern, create, on_create, on_match, .. } => {
+                self.facts.reads = true;
+                self.pattern(pattern);
+                for writes in [create, on_create, on_match] {
+                    self.writes(writes);
+                }
+            }
+        }
+    }
+
+    fn pattern(&mut self, pattern: &Pattern) {
+        for step in &pattern.steps {
+            match step {
+                Step::Bound { .. } | Step::Test { .. } => {}
+                // Every id is a node: entering one asks nothing of the graph.
+                Step::Seek { id, .. } => self.expression(id),
+                Step::Scan { .. } => {
+                    self.facts.scans = true;
+                    self.facts.reads = true;
+                }
+                Step::Expand { .. } => self.facts.reads = true,
+            }
+        }
+        for node in &pattern.nodes {
+            self.facts.reads |= !node.labels.is_empty() || !node.reads.is_empty() || node.reads_all.is_some();
+            node.conditions.iter().for_each(|e| self.expression(e));
+        }
+        pattern.edges.iter().flat_map(|edge| &edge.conditions).for_each(|e| self.expression(e));
+        pattern.conditions.iter().for_each(|e| self.expression(e));
+    }
+
+    fn writes(&mut self, writes: &[Write]) {
+        for write in writes {
+            self.facts.writes = true;
+            match write {
+                Write::CreateNode { properties, .. } => {
+                    self.facts.impure = true;
+                    properties.iter().for_each(|e| self.stored(e));
+                }
+                Write::CreateEdge { properties, .. } => properties.iter().for_each(|e| self.stored(e)),
+                Write::SetProperty { target, value, .. } => {
+                    self.expression(target);
+                    self.stored(value);
+                }
+                Write::SetProperties { value, .. } => self.stored(value),
+                Write::AddLabels { .. } | Write::RemoveLabels { .. } => {}
+                Write::RemoveProperty { target, .. } => self.expression(target),
+                // Whether a node has edges, and which, is asked of the graph.
+                Write::Delete { target, .. } => {
+                    self.facts.reads = true;
+                    self.expression(target);
+                }
+                Write::ForEach { list, writes, .. } => {
+                    self.expression(list);
+                    self.writes(writes);
+                }
+            }
+        }
+    }
+
+    /// A node that is stored stands for its properties.
+    fn stored(&mut self, value: &Expr) {
+        self.facts.reads |= self.may_be_graph(value);
+        self.expression(value);
+    }
+}

@@ -1,0 +1,157 @@
+//! The order in which a pattern is visited: one state for ad-hoc matches and for the paths of the delta join.
+
+use std::collections::HashMap;
+
+use weir_model::Expr;
+use weir_model::plan::{Pattern, Slot, Step};
+
+use crate::walk;
+
+#[derive(Clone, Copy)]
+enum Part {
+    Node(usize),
+    Edge(usize),
+}
+
+pub struct Order<'a> {
+    pattern: &'a Pattern,
+    /// Which part of the pattern fills a slot; slots not in here are filled by the input row.
+    fills: HashMap<Slot, Part>,
+    visited: Vec<bool>,
+    crossed: Vec<bool>,
+    tested: Vec<bool>,
+    pub steps: Vec<Step>,
+}
+
+impl<'a> Order<'a> {
+    pub fn new(pattern: &'a Pattern) -> Order<'a> {
+        let mut fills = HashMap::new();
+        for (i, node) in pattern.nodes.iter().enumerate() {
+            for slot in node.reads.iter().map(|(_, slot)| *slot).chain(node.reads_all).chain([node.slot]) {
+                fills.insert(slot, Part::Node(i));
+            }
+        }
+        for (i, edge) in pattern.edges.iter().enumerate() {
+            for slot in edge.reads.iter().map(|(_, slot)| *slot).chain(edge.slot.filter(|_| !edge.bound)) {
+                fills.insert(slot, Part::Edge(i));
+            }
+        }
+        Order {
+            pattern,
+            fills,
+            visited: vec![false; pattern.nodes.len()],
+            crossed: vec![false; pattern.edges.len()],
+            tested: vec![false; pattern.conditions.len()],
+            steps: Vec::new(),
+        }
+    }
+
+    pub fn visited(&self, node: usize) -> bool {
+        self.visited[node]
+    }
+
+    /// The node is there from the beginning.
+    pub fn given(&mut self, node: usize) {
+        self.visited[node] = true;
+    }
+
+    /// The edge is there from the beginning, with both its ends.
+    pub fn given_edge(&mut self, edge: usize) {
+        self.crossed[edge] = true;
+        self.given(self.pattern.edges[edge].source);
+        self.given(self.pattern.edges[edge].target);
+    }
+
+    /// Visits a node by Bound, Seek or Scan.
+    pub fn enter(&mut self, step: Step) {
+        if let Step::Bound { node } | Step::Seek { node, .. } | Step::Scan { node } = step {
+            self.visited[node] = true;
+        }
+        self.steps.push(step);
+    }
+
+    /// The condition needs no test any more.
+    pub fn settle(&mut self, condition: usize) {
+        self.tested[condition] = true;
+    }
+
+    /// Whether everything the expression mentions has been visited.
+    pub fn knows_all(&self, expr: &Expr) -> bool {
+        !walk::any(expr, &|e| match e {
+            Expr::Slot(slot) => match self.fills.get(slot) {
+                Some(Part::Node(node)) => !self.visited[*node],
+                Some(Part::Edge(edge)) => !self.crossed[*edge],
+                None => false,
+            },
+            _ => false,
+        })
+    }
+
+    /// Tests every condition that has become testable.
+    pub fn test(&mut self) {
+        for condition in 0..self.pattern.conditions.len() {
+            if !self.tested[condition] && self.knows_all(&self.pattern.conditions[condition]) {
+                self.tested[condition] = true;
+                self.steps.push(Step::Test { condition });
+            }
+        }
+    }
+
+    /// Crosses one edge: one between visited nodes if there is one (a check costs least), else the one that leads to the most
+    /// restricted node. False when no edge touches what has been visited.
+    pub fn expand(&mut self) -> bool {
+        let weight = |edge: usize| -> Option<usize> {
+            let graph_edge = &self.pattern.edges[edge];
+            match (self.visited[graph_edge.source], self.visited[graph_edge.target]) {
+                _ if self.crossed[edge] => None,
+                (true, true) => Some(usize::MAX),
+                (true, false) => Some(self.restrictions(graph_edge.target) * 2 + usize::from(!graph_edge.kinds.is_empty())),
+                (false, true) => Some(self.restrictions(graph_edge.source) * 2 + usize::from(!graph_edge.kinds.is_empty())),
+                (false, false) => None,
+            }
+        };
+        let best = (0..self.pattern.edges.len())
+            .filter_map(|edge| Some((weight(edge)?, edge)))
+            .max_by_key(|(weight, edge)| (*weight, std::cmp::Reverse(*edge)));
+        let Some((_, edge)) = best else { return false };
+        let graph_edge = &self.pattern.edges[edge];
+        let from = if self.visited[graph_edge.source] { graph_edge.source } else { graph_edge.target };
+        self.crossed[edge] = true;
+        self.visited[graph_edge.source] = true;
+        self.visited[graph_edge.target] = true;
+        self.steps.push(Step::Expand { edge, from });
+        true
+    }
+
+    fn restrictions(&self, node: usize) -> usize {
+        self.pattern.nodes[node].labels.len() + self.pattern.nodes[node].conditions.len()
+    }
+
+    /// Where to scan: a part without an anchor before one whose anchor may become known by visiting another part, smaller
+    /// parts first, and in a part the most restricted node, the first written among equals.
+    pub fn best_start(&self, anchored: &dyn Fn(usize) -> bool) -> Option<usize> {
+        let parts = self.parts();
+        (0..self.pattern.nodes.len()).filter(|node| !self.visited[*node]).min_by_key(|node| {
+            let part: Vec<usize> = (0..parts.len()).filter(|other| parts[*other] == parts[*node]).collect();
+            let waits = part.iter().any(|node| anchored(*node));
+            (waits, part.len(), std::cmp::Reverse(self.restrictions(*node)), *node)
+        })
+    }
+
+    /// For each node the smallest node of its connected part.
+    fn parts(&self) -> Vec<usize> {
+        let mut parts: Vec<usize> = (0..self.pattern.nodes.len()).collect();
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for edge in &self.pattern.edges {
+                let least = parts[edge.source].min(parts[edge.target]);
+                for end in [edge.source, edge.target] {
+                    changed |= parts[end] != least;
+                    parts[end] = least;
+                }
+            }
+        }
+        parts
+    }
+}

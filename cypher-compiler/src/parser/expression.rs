@@ -1,0 +1,566 @@
+//! Expressions, by precedence: OR, XOR, AND, NOT, comparisons, string and list predicates, `+ -`, `* / %`, `^`, unary signs,
+//! postfixes, atoms.
+
+use weir_model::Text;
+use weir_model::expression::Quantifier;
+
+use super::{CHAIN_LENGTH_MAX, Parsed, Parser};
+use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name};
+use crate::error::Span;
+use crate::lexer::TokenKind;
+
+impl Parser<'_> {
+    pub(super) fn expression(&mut self) -> Parsed<Expression> {
+        self.nested(|parser| parser.or())
+    }
+
+    fn make(&self, from: usize, kind: ExpressionKind) -> Expression {
+        Expression { kind: Box::new(kind), span: self.span_from(from) }
+    }
+
+    /// `operand (separator operand)*`, flat.
+    fn chain(
+        &mut self,
+        word: &'static str,
+        operand: fn(&mut Self) -> Parsed<Expression>,
+        build: fn(Vec<Expression>) -> ExpressionKind,
+    ) -> Parsed<Expression> {
+        let from = self.at;
+        let first = operand(self)?;
+        if !self.words(word) {
+            return Ok(first);
+        }
+        let mut all = vec![first, operand(self)?];
+        while self.words(word) {
+            all.push(operand(self)?);
+        }
+        Ok(self.make(from, build(all)))
+    }
+
+    /// Left-associative operators of one level.
+    fn left_associative(
+        &mut self,
+        operators: &[(&'static str, BinaryOperator)],
+        operand: fn(&mut Self) -> Parsed<Expression>,
+    ) -> Parsed<Expression> {
+        let from = self.at;
+        let mut left = operand(self)?;
+        for _ in 0..CHAIN_LENGTH_MAX {
+            let Some((_, operator)) = operators.iter().find(|(symbol, _)| self.symbol(symbol)) else { return Ok(left) };
+            let right = operand(self)?;
+            left = self.make(from, ExpressionKind::Binary(*operator, left, right));
+        }
+        Err(self.chain_too_long())
+    }
+
+    fn chain_too_long(&self) -> Box<crate::error::Diagnostic> {
+        self.compile_error(self.span(), "TooLong", format!("More than {CHAIN_LENGTH_MAX} operators in one chain"))
+    }
+
+    fn or(&mut self) -> Parsed<Expression> {
+        self.chain("OR", Self::xor, ExpressionKind::Or)
+    }
+
+    fn xor(&mut self) -> Parsed<Expression> {
+        let from = self.at;
+        let mut left = self.and()?;
+        for _ in 0..CHAIN_LENGTH_MAX {
+            if !self.words("XOR") {
+                return Ok(left);
+            }
+            let right = self.and()?;
+            left = self.make(from, ExpressionKind::Binary(BinaryOperator::Xor, left, right));
+        }
+        Err(self.chain_too_long())
+    }
+
+    fn and(&mut self) -> Parsed<Expression> {
+        self.chain("AND", Self::not, ExpressionKind::And)
+    }
+
+    fn not(&mut self) -> Parsed<Expression> {
+        let from = self.at;
+        if self.words("NOT") {
+            let inner = self.nested(|parser| parser.not())?;
+            return Ok(self.make(from, ExpressionKind::Not(inner)));
+        }
+        self.comparison()
+    }
+
+    /// `a < b <= c` means `a < b AND b <= c`.
+    fn comparison(&mut self) -> Parsed<Expression> {
+        use BinaryOperator::*;
+        const OPERATORS: &[(&str, BinaryOperator)] =
+            &[("=", Equal), ("<>", NotEqual), ("<=", LessOrEqual), (">=", GreaterOrEqual), ("<", Less), (">", Greater)];
+        let from = self.at;
+        let mut left = self.predicate()?;
+        let mut all = Vec::new();
+        loop {
+            if self.is_symbol("!=") {
+                return Err(self.compile_error(
+                    self.span(),
+                    "UnexpectedSyntax",
+                    "Unknown operation '!=' (you probably meant to use '<>', which is the operator for inequality testing)",
+                ));
+            }
+            let Some((_, operator)) = OPERATORS.iter().find(|(symbol, _)| self.symbol(symbol)) else { break };
+            let right = self.predicate()?;
+            let span = left.span.to(right.span);
+            all.push(Expression { kind: Box::new(ExpressionKind::Binary(*operator, left, right.clone())), span });
+            left = right;
+        }
+        Ok(match all.len() {
+            0 => left,
+            1 => all.remove(0),
+            _ => self.make(from, ExpressionKind::And(all)),
+        })
+    }
+
+    fn predicate(&mut self) -> Parsed<Expression> {
+        let from = self.at;
+        let mut left = self.additive()?;
+        for _ in 0..CHAIN_LENGTH_MAX {
+            let operator = if self.symbol("=~") {
+                BinaryOperator::Regex
+            } else if self.words("STARTS WITH") {
+                BinaryOperator::StartsWith
+            } else if self.words("ENDS WITH") {
+                BinaryOperator::EndsWith
+            } else if self.words("CONTAINS") {
+                BinaryOperator::Contains
+            } else if self.words("IN") {
+                BinaryOperator::In
+            } else if self.words("IS NOT NULL") {
+                left = self.make(from, ExpressionKind::IsNull(left, true));
+                continue;
+            } else if self.words("IS NULL") {
+                left = self.make(from, ExpressionKind::IsNull(left, false));
+                continue;
+            } else {
+                return Ok(left);
+            };
+            let right = self.additive()?;
+            left = self.make(from, ExpressionKind::Binary(operator, left, right));
+        }
+        Err(self.chain_too_long())
+    }
+
+    fn additive(&mut self) -> Parsed<Expression> {
+        self.left_associative(&[("+", BinaryOperator::Add), ("-", BinaryOperator::Subtract)], Self::multiplicative)
+    }
+
+    fn multiplicative(&mut self) -> Parsed<Expression> {
+        use BinaryOperator::*;
+        self.left_associative(&[("*", Multiply), ("/", Divide), ("%", Modulo)], Self::power)
+    }
+
+    fn power(&mut self) -> Parsed<Expression> {
+        self.left_associative(&[("^", BinaryOperator::Power)], Self::unary)
+    }
+
+    fn unary(&mut self) -> Parsed<Expression> {
+        let from = self.at;
+        if self.symbol("-") {
+            // The sign belongs to the literal: -9223372036854775808 has no positive counterpart.
+            if let TokenKind::Integer(magnitude) = *self.kind()
+                && !matches!(self.ahead(1), TokenKind::Symbol("." | "["))
+            {
+                self.advance();
+                return Ok(self.make(from, ExpressionKind::Integer((magnitude as i64).wrapping_neg())));
+            }
+            if let TokenKind::Float(n) = *self.kind() {
+                self.advance();
+                return Ok(self.make(from, ExpressionKind::Float(-n)));
+            }
+            let inner = self.nested(|parser| parser.unary())?;
+            return Ok(self.make(from, ExpressionKind::Negate(inner)));
+        }
+        if self.symbol("+") {
+            return self.nested(|parser| parser.unary());
+        }
+        self.postfix()
+    }
+
+    pub(super) fn postfix(&mut self) -> Parsed<Expression> {
+        let from = self.at;
+        let mut left = self.atom()?;
+        for _ in 0..CHAIN_LENGTH_MAX {
+            let kind = if self.symbol(".") {
+                ExpressionKind::Property(left, self.name("a property key")?)
+            } else if self.is_symbol(":") && matches!(self.ahead(1), TokenKind::Word(_) | TokenKind::Quoted(_)) {
+                let mut labels = Vec::new();
+                while self.symbol(":") {
+                    labels.push(self.name("a label")?);
+                }
+                if self.is_symbol("&") {
+                    return Err(self.not_yet("A label expression"));
+                }
+                ExpressionKind::Labels(left, labels)
+            } else if self.symbol("[") {
+                self.index_or_slice(left)?
+            } else if self.is_symbol("{") && left.as_variable().is_some() {
+                self.map_projection(left)?
+            } else {
+                return Ok(left);
+            };
+            left = self.make(from, kind);
+        }
+        Err(self.chain_too_long())
+    }
+
+    fn index_or_slice(&mut self, of: Expression) -> Parsed<ExpressionKind> {
+        if self.symbol("..") {
+            if self.is_symbol("]") {
+                return Err(self.compile_error(
+                    self.span(),
+                    "UnexpectedSyntax",
+                    "The start or end (or both) is required for a collection slice",
+                ));
+            }
+            let to = self.expression()?;
+            self.need_symbol("]")?;
+            return Ok(ExpressionKind::Slice(of, None, Some(to)));
+        }
+        let first = self.expression()?;
+        if self.symbol("..") {
+            let to = if self.is_symbol("]") { None } else { Some(self.expression()?) };
+            self.need_symbol("]")?;
+            return Ok(ExpressionKind::Slice(of, Some(first), to));
+        }
+        self.need_symbol("]")?;
+        Ok(ExpressionKind::Index(of, first))
+    }
+
+    fn map_projection(&mut self, of: Expression) -> Parsed<ExpressionKind> {
+        self.need_symbol("{")?;
+        let mut items = Vec::new();
+        if !self.symbol("}") {
+            loop {
+                items.push(if self.symbol(".") {
+                    if self.symbol("*") { MapItem::All } else { MapItem::Key(self.name("a property key")?) }
+                } else {
+                    let name = self.name("a property key")?;
+                    if self.symbol(":") { MapItem::Entry(name, self.expression()?) } else { MapItem::Variable(name) }
+                });
+                if !self.symbol(",") {
+                    break;
+                }
+            }
+            self.need_symbol("}")?;
+        }
+        Ok(ExpressionKind::MapProjection(of, items))
+    }
+
+    pub(super) fn atom(&mut self) -> Parsed<Expression> {
+        let from = self.at;
+        let kind = match self.kind().clone() {
+            TokenKind::Integer(n) => {
+                let Ok(value) = i64::try_from(n) else {
+                    return Err(self.compile_error(
+                        self.span(),
+                        "IntegerOverflow",
+                        format!("The integer {n} does not fit into 64 bits"),
+                    ));
+                };
+                self.advance();
+                ExpressionKind::Integer(value)
+            }
+            TokenKind::Float(n) => {
+                self.advance();
+                ExpressionKind::Float(n)
+            }
+            TokenKind::Text(text) => {
+                self.advance();
+                ExpressionKind::Text(text)
+            }
+            TokenKind::Symbol("$") => {
+                self.advance();
+                self.parameter()?
+            }
+            TokenKind::Symbol("[") => self.list_or_comprehension()?,
+            TokenKind::Symbol("{") => self.map()?,
+            TokenKind::Symbol("(") => return self.parenthesised(),
+            TokenKind::Quoted(_) => self.variable_or_call()?,
+            TokenKind::Word(word) => self.word_atom(&word)?,
+            _ => {
+                self.expect_note("an expression");
+                return Err(self.unexpected());
+            }
+        };
+        Ok(self.make(from, kind))
+    }
+
+    fn parameter(&mut self) -> Parsed<ExpressionKind> {
+        let text = match self.kind() {
+            TokenKind::Word(text) | TokenKind::Quoted(text) => text.clone(),
+            TokenKind::Integer(n) => Text::from(n.to_string()),
+            _ => {
+                self.expect_note("a parameter name");
+                return Err(self.unexpected());
+            }
+        };
+        self.advance();
+        Ok(ExpressionKind::Parameter(text))
+    }
+
+    fn word_atom(&mut self, word: &str) -> Parsed<ExpressionKind> {
+        let calls = matches!(self.ahead(1), TokenKind::Symbol("("));
+        let upper = word.to_ascii_uppercase();
+        let kind = match upper.as_str() {
+            "TRUE" => ExpressionKind::Boolean(true),
+            "FALSE" => ExpressionKind::Boolean(false),
+            "NULL" => ExpressionKind::Null,
+            "CASE" => {
+                self.advance();
+                return self.case();
+            }
+            "COUNT" if calls && matches!(self.ahead(2), TokenKind::Symbol("*")) => {
+                self.advance();
+                self.advance();
+                self.advance();
+                self.need_symbol(")")?;
+                return Ok(ExpressionKind::CountRows);
+            }
+            "ALL" | "ANY" | "NONE" | "SINGLE" if calls => return self.quantifier(&upper),
+            "REDUCE" if calls => return self.reduce(),
+            "EXISTS" | "COUNT" if matches!(self.ahead(1), TokenKind::Symbol("{")) => {
+                return Err(self.not_yet(if upper == "EXISTS" { "EXISTS { … }" } else { "COUNT { … }" }));
+            }
+            "SHORTESTPATH" | "ALLSHORTESTPATHS" if calls => return Err(self.not_yet(word)),
+            _ => return self.variable_or_call(),
+        };
+        self.advance();
+        Ok(kind)
+    }
+
+    fn variable_or_call(&mut self) -> Parsed<ExpressionKind> {
+        // A dotted name is a function only when a parenthesis follows it.
+        let mut length = 1;
+        while matches!(self.ahead(length), TokenKind::Symbol("."))
+            && matches!(self.ahead(length + 1), TokenKind::Word(_) | TokenKind::Quoted(_))
+        {
+            length += 2;
+        }
+        if !matches!(self.ahead(length), TokenKind::Symbol("(")) {
+            if self.is_reserved() {
+                self.expect_note("an expression");
+                return Err(self.unexpected());
+            }
+            return Ok(ExpressionKind::Variable(self.name("an expression")?.text));
+        }
+        if self.is_reserved() {
+            self.expect_note("an expression");
+            return Err(self.unexpected());
+        }
+        let mut name = self.name("a function")?;
+        while self.symbol(".") {
+            let next = self.name("a function")?;
+            name = Name { text: Text::from(format!("{}.{}", name.text, next.text)), span: name.span.to(next.span) };
+        }
+        self.need_symbol("(")?;
+        let distinct = self.words("DISTINCT");
+        let arguments = if self.symbol(")") { Vec::new() } else { self.expressions(")")? };
+        Ok(ExpressionKind::Call { name, distinct, arguments })
+    }
+
+    /// One or more expressions and the closing symbol.
+    fn expressions(&mut self, close: &'static str) -> Parsed<Vec<Expression>> {
+        let mut all = vec![self.expression()?];
+        while self.symbol(",") {
+            all.push(self.expression()?);
+        }
+        self.need_symbol(close)?;
+        Ok(all)
+    }
+
+    fn case(&mut self) -> Parsed<ExpressionKind> {
+        let subject = if self.words("WHEN") {
+            None
+        } else {
+            let subject = self.expression()?;
+            self.need_words("WHEN")?;
+            Some(subject)
+        };
+        let mut branches = Vec::new();
+        loop {
+            let when = self.expression()?;
+            self.need_words("THEN")?;
+            branches.push((when, self.expression()?));
+            if !self.words("WHEN") {
+                break;
+            }
+        }
+        let otherwise = if self.words("ELSE") { Some(self.expression()?) } else { None };
+        self.need_words("END")?;
+        Ok(ExpressionKind::Case { subject, branches, otherwise })
+    }
+
+    fn quantifier(&mut self, word: &str) -> Parsed<ExpressionKind> {
+        let span = self.span();
+        let kind = match word {
+            "ALL" => Quantifier::All,
+            "ANY" => Quantifier::Any,
+            "NONE" => Quantifier::None,
+            _ => Quantifier::Single,
+        };
+        self.advance();
+        self.need_symbol("(")?;
+        let variable = self.variable()?;
+        self.need_words("IN")?;
+        let list = self.expression()?;
+        if self.is_symbol(")") {
+            return Err(self.compile_error(
+                span,
+                "UnexpectedSyntax",
+                format!("{}(...) requires a WHERE predicate", word.to_lowercase()),
+            ));
+        }
+        self.need_words("WHERE")?;
+        let condition = self.expression()?;
+        self.need_symbol(")")?;
+        Ok(ExpressionKind::Quantifier { kind, variable, list, condition })
+    }
+
+    fn reduce(&mut self) -> Parsed<ExpressionKind> {
+        self.advance();
+        self.need_symbol("(")?;
+        let total = self.variable()?;
+        self.need_symbol("=")?;
+        let initial = self.expression()?;
+        self.need_symbol(",")?;
+        let variable = self.variable()?;
+        self.need_words("IN")?;
+        let list = self.expression()?;
+        self.need_symbol("|")?;
+        let step = self.expression()?;
+        self.need_symbol(")")?;
+        Ok(ExpressionKind::Reduce { total, initial, variable, list, step })
+    }
+
+    fn list_or_comprehension(&mut self) -> Parsed<ExpressionKind> {
+        if matches!(self.ahead(1), TokenKind::Symbol("(")) {
+            if let Some(kind) = self.pattern_comprehension()? {
+                return Ok(kind);
+            }
+        } else if matches!(self.ahead(2), TokenKind::Symbol("=")) && matches!(self.ahead(3), TokenKind::Symbol("(")) {
+            let back = self.at;
+            self.advance();
+            self.advance();
+            if let Ok(Some(kind)) = self.pattern_comprehension() {
+                return Ok(kind);
+            }
+            self.at = back;
+        }
+        if self.is_word_at(2, "IN") && matches!(self.ahead(1), TokenKind::Word(_) | TokenKind::Quoted(_)) {
+            let back = self.at;
+            self.speculate()?;
+            self.advance();
+            let variable = self.variable()?;
+            self.need_words("IN")?;
+            let list = self.expression()?;
+            let filter = if self.words("WHERE") { Some(self.expression()?) } else { None };
+            let result = if self.symbol("|") { Some(self.expression()?) } else { None };
+            if filter.is_some() || result.is_some() || self.is_symbol("]") {
+                self.need_symbol("]")?;
+                return Ok(ExpressionKind::Comprehension { variable, list, filter, result });
+            }
+            // `[a IN b, c]` is a list of a truth value and another element.
+            self.at = back;
+        }
+        self.need_symbol("[")?;
+        if self.symbol("]") {
+            return Ok(ExpressionKind::List(Vec::new()));
+        }
+        Ok(ExpressionKind::List(self.expressions("]")?))
+    }
+
+    /// From the token before the pattern; moves nothing when there is no pattern comprehension here.
+    fn pattern_comprehension(&mut self) -> Parsed<Option<ExpressionKind>> {
+        let back = self.at;
+        self.speculate()?;
+        self.advance();
+        let part = match self.path() {
+            Ok(part) if !part.steps.is_empty() => part,
+            _ => {
+                self.at = back;
+                return Ok(None);
+            }
+        };
+        let filtered = self.words("WHERE");
+        if filtered {
+            self.expression()?;
+        }
+        if !filtered && !self.is_symbol("|") {
+            self.at = back;
+            return Ok(None);
+        }
+        self.need_symbol("|")?;
+        self.expression()?;
+        self.need_symbol("]")?;
+        Ok(Some(ExpressionKind::PatternComprehension(part)))
+    }
+
+    fn map(&mut self) -> Parsed<ExpressionKind> {
+        self.need_symbol("{")?;
+        let mut entries = Vec::new();
+        if self.symbol("}") {
+            return Ok(ExpressionKind::Map(entries));
+        }
+        loop {
+            let key = self.name("a key")?;
+            if self.is_symbol("}") && entries.is_empty() {
+                return Err(self.compile_error(
+                    key.span,
+                    "UnexpectedSyntax",
+                    "The old parameter syntax `{param}` is no longer supported. Please use `$param` instead",
+                ));
+            }
+            self.need_symbol(":")?;
+            entries.push((key, self.expression()?));
+            if !self.symbol(",") {
+                break;
+            }
+        }
+        self.need_symbol("}")?;
+        Ok(ExpressionKind::Map(entries))
+    }
+
+    /// A pattern (`(a)-->()`) or an expression in parentheses.
+    fn parenthesised(&mut self) -> Parsed<Expression> {
+        let from = self.at;
+        if self.edge_follows_parenthesis() {
+            self.speculate()?;
+            if let Ok(part) = self.path()
+                && !part.steps.is_empty()
+            {
+                return Ok(self.make(from, ExpressionKind::Pattern(part)));
+            }
+            self.at = from;
+        }
+        self.need_symbol("(")?;
+        let inner = self.expression()?;
+        self.need_symbol(")")?;
+        let span: Span = self.span_from(from);
+        Ok(Expression { kind: inner.kind, span })
+    }
+
+    /// Looks past the matching parenthesis, so that nested parentheses are not parsed twice at every level.
+    fn edge_follows_parenthesis(&self) -> bool {
+        let mut open = 0;
+        for (i, token) in self.tokens[self.at..].iter().enumerate() {
+            match token.kind {
+                TokenKind::Symbol("(") => open += 1,
+                TokenKind::Symbol(")") => open -= 1,
+                _ => {}
+            }
+            if open == 0 {
+                return match self.ahead(i + 1) {
+                    TokenKind::Symbol("-") => matches!(self.ahead(i + 2), TokenKind::Symbol("-" | "[")),
+                    TokenKind::Symbol("<") => matches!(self.ahead(i + 2), TokenKind::Symbol("-")),
+                    _ => false,
+                };
+            }
+        }
+        false
+    }
+}

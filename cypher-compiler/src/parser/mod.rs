@@ -1,0 +1,283 @@
+//! Tokens to syntax tree: recursive descent, one file per part of the grammar.
+//!
+//! Every attempt to read a symbol or keyword notes what it looked for at the present token, so that a syntax error can say
+//! all that would have been understood there. Knows no names and no functions.
+
+mod clause;
+mod expression;
+mod pattern;
+mod projection;
+
+use std::borrow::Cow;
+
+use weir_model::Text;
+
+use crate::ast::{Name, Query};
+use crate::error::{Diagnostic, Span};
+use crate::lexer::{Token, TokenKind, lex};
+
+type Parsed<T> = Result<T, Box<Diagnostic>>;
+
+/// Deeper nesting is refused: the stages after this one walk the tree recursively.
+const DEPTH_MAX: usize = 200;
+/// Longest chain of one operator or postfix, for the same reason.
+const CHAIN_LENGTH_MAX: usize = 1000;
+const CLAUSE_COUNT_MAX: usize = 1000;
+/// How often a query may make the parser try one reading before another. Bounds the time of hostile texts.
+const SPECULATION_COUNT_MAX: usize = 10_000;
+
+/// Words that cannot be bare variables, because a query with them there means something else.
+const RESERVED: &[&str] = &[
+    "AND", "AS", "CASE", "CREATE", "DELETE", "DETACH", "DISTINCT", "FALSE", "IN", "IS", "MATCH", "MERGE", "NOT", "NULL",
+    "OPTIONAL", "OR", "REMOVE", "RETURN", "THEN", "TRUE", "UNION", "UNWIND", "WHEN", "WHERE", "WITH", "XOR",
+];
+
+pub fn parse(text: &str) -> Result<Query, Diagnostic> {
+    let tokens = lex(text)?;
+    let mut parser = Parser { text, tokens, at: 0, expected: Vec::new(), expected_at: 0, depth: 0, speculations: 0 };
+    parser.query().map_err(|error| *error)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token>,
+    at: usize,
+    /// What was looked for at token `expected_at`.
+    expected: Vec<Cow<'static, str>>,
+    expected_at: usize,
+    depth: usize,
+    speculations: usize,
+}
+
+impl Parser<'_> {
+    fn kind(&self) -> &TokenKind {
+        &self.tokens[self.at].kind
+    }
+
+    fn ahead(&self, count: usize) -> &TokenKind {
+        &self.tokens[(self.at + count).min(self.tokens.len() - 1)].kind
+    }
+
+    fn span(&self) -> Span {
+        self.tokens[self.at].span
+    }
+
+    /// From the start of token `from` to the end of the last token read.
+    fn span_from(&self, from: usize) -> Span {
+        let start = self.tokens[from].span;
+        if self.at > from { start.to(self.tokens[self.at - 1].span) } else { start }
+    }
+
+    fn advance(&mut self) {
+        if self.at + 1 < self.tokens.len() {
+            self.at += 1;
+        }
+    }
+
+    fn expect_note(&mut self, what: impl Into<Cow<'static, str>>) {
+        if self.expected_at != self.at {
+            self.expected.clear();
+            self.expected_at = self.at;
+        }
+        let what = what.into();
+        if !self.expected.contains(&what) {
+            self.expected.push(what);
+        }
+    }
+
+    fn is_symbol(&self, symbol: &str) -> bool {
+        matches!(self.kind(), TokenKind::Symbol(s) if *s == symbol)
+    }
+
+    fn is_word_at(&self, count: usize, word: &str) -> bool {
+        matches!(self.ahead(count), TokenKind::Word(w) if w.eq_ignore_ascii_case(word))
+    }
+
+    fn symbol(&mut self, symbol: &'static str) -> bool {
+        if self.is_symbol(symbol) {
+            self.advance();
+            return true;
+        }
+        self.expect_note(match symbol {
+            "," => "','",
+            ")" => "')'",
+            "]" => "']'",
+            "}" => "'}'",
+            other => other,
+        });
+        false
+    }
+
+    fn need_symbol(&mut self, symbol: &'static str) -> Parsed<()> {
+        if self.symbol(symbol) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// Reads the words if all of them are next.
+    fn words(&mut self, words: &'static str) -> bool {
+        let count = words.split(' ').count();
+        if words.split(' ').enumerate().all(|(i, word)| self.is_word_at(i, word)) {
+            (0..count).for_each(|_| self.advance());
+            return true;
+        }
+        self.expect_note(words);
+        false
+    }
+
+    fn need_words(&mut self, words: &'static str) -> Parsed<()> {
+        if self.words(words) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// A name where any word will do: keys, labels, types, aliases.
+    fn name(&mut self, what: &'static str) -> Parsed<Name> {
+        let span = self.span();
+        let text = match self.kind() {
+            TokenKind::Word(text) | TokenKind::Quoted(text) => text.clone(),
+            _ => {
+                self.expect_note(what);
+                return Err(self.unexpected());
+            }
+        };
+        self.advance();
+        Ok(Name { text, span })
+    }
+
+    fn variable(&mut self) -> Parsed<Name> {
+        if self.is_reserved() {
+            self.expect_note("a variable");
+            return Err(self.unexpected());
+        }
+        self.name("a variable")
+    }
+
+    fn is_reserved(&self) -> bool {
+        matches!(self.kind(), TokenKind::Word(word) if RESERVED.iter().any(|reserved| word.eq_ignore_ascii_case(reserved)))
+    }
+
+    fn unexpected(&self) -> Box<Diagnostic> {
+        let found = match self.kind() {
+            TokenKind::End => "Unexpected end of input".to_owned(),
+            _ => format!("Invalid input '{}'", &self.text[self.span().start..self.span().end]),
+        };
+        let expected: Vec<String> =
+            if self.expected_at == self.at { self.expected.iter().map(|e| e.to_string()).collect() } else { Vec::new() };
+        let message = match expected.as_slice() {
+            [] => found,
+            [one] => format!("{found}: expected {one}"),
+            [most @ .., last] => format!("{found}: expected {} or {last}", most.join(", ")),
+        };
+        let mut error = Diagnostic::syntax(self.text, self.span(), "UnexpectedSyntax", message);
+        error.expected = expected;
+        Box::new(error)
+    }
+
+    fn compile_error(&self, span: Span, code: &'static str, message: impl Into<String>) -> Box<Diagnostic> {
+        Box::new(Diagnostic::compile(self.text, span, code, message))
+    }
+
+    /// Runs `parse` one level deeper.
+    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= DEPTH_MAX {
+            return Err(self.compile_error(
+                self.span(),
+                "TooDeep",
+                format!("The query is nested more than {DEPTH_MAX} levels deep here"),
+            ));
+        }
+        let depth = self.depth;
+        self.depth += 1;
+        let result = parse(self);
+        self.depth = depth;
+        result
+    }
+
+    /// To be called before a reading that may be taken back.
+    fn speculate(&mut self) -> Parsed<()> {
+        self.speculations += 1;
+        if self.speculations > SPECULATION_COUNT_MAX {
+            return Err(self.compile_error(self.span(), "TooDeep", "The query is too ambiguous to be read in reasonable time"));
+        }
+        Ok(())
+    }
+
+    fn source(&self, span: Span) -> Text {
+        Text::new(&self.text[span.start..span.end])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub fn check(text: &str, expected: &str) {
+        let shown = match parse(text) {
+            Ok(query) => query.to_string(),
+            Err(error) => format!("{}.{} {}", error.line, error.column, error.message),
+        };
+        assert_eq!(shown, expected, "{text}");
+    }
+
+    #[test]
+    fn clauses() {
+        check("match (n) return n;", "MATCH (n)\nRETURN n");
+        check(
+            "MATCH (a:A:B {x: 1})-[r:R|:S]->(b)<--(c)--() USING SCAN a:A WHERE a.x > 1 RETURN DISTINCT *, a.x AS y ORDER BY y DESC, b SKIP 1 LIMIT $n",
+            "MATCH (a:A:B {x: 1})-[r:R|S]->(b)<-[]-(c)-[]-() USING SCAN a WHERE (a.x > 1)\nRETURN DISTINCT *, a.x AS y ORDER BY y DESC, b SKIP 1 LIMIT $n",
+        );
+        check("OPTIONAL MATCH p = (a)-[*1..2]-(b), (c) RETURN p", "OPTIONAL MATCH p = (a)-[*1..2]-(b), (c)\nRETURN p");
+        check("UNWIND [1,2] AS x WITH x WHERE x > 1 RETURN x", "UNWIND [1, 2] AS x\nWITH x WHERE (x > 1)\nRETURN x");
+        check(
+            "MERGE (n:A {k: 1}) ON CREATE SET n.a = 1 ON MATCH SET n += {b: 2}, n:C",
+            "MERGE (n:A {k: 1}) ON CREATE SET n.a = 1 ON MATCH SET n += {b: 2}, n:C",
+        );
+        check("MATCH (n) REMOVE n.x, n:A DETACH DELETE n", "MATCH (n)\nREMOVE n.x, n:A\nDETACH DELETE n");
+        check("FOREACH (x IN [1] | SET n.x = x CREATE (m))", "FOREACH (x IN [1] | SET n.x = x CREATE (m))");
+        check("RETURN 1 AS a UNION ALL RETURN 2 AS a", "RETURN 1 AS a\nUNION ALL\nRETURN 2 AS a");
+    }
+
+    #[test]
+    fn expressions() {
+        for (text, expected) in [
+            ("1 + 2 * 3 ^ 2 ^ 2", "(1 + (2 * ((3 ^ 2) ^ 2)))"),
+            ("-2 ^ 2", "(-2 ^ 2)"),
+            ("-n.x", "(-n.x)"),
+            ("-9223372036854775808", "-9223372036854775808"),
+            ("a OR b XOR c AND NOT d = e", "(a OR (b XOR (c AND (NOT (d = e)))))"),
+            ("1 < x <= 5", "((1 < x) AND (x <= 5))"),
+            ("a.b.c[0][1..][..2] IS NOT NULL", "(a.b.c[0][1..][..2] IS NOT NULL)"),
+            ("a STARTS WITH 'x' AND b =~ 'y' OR c IN [1]", "(((a STARTS WITH \"x\") AND (b =~ \"y\")) OR (c IN [1]))"),
+            ("CASE x WHEN 1 THEN 'a' ELSE 'b' END", "CASE x WHEN 1 THEN \"a\" ELSE \"b\" END"),
+            ("CASE WHEN a THEN b END", "CASE WHEN a THEN b END"),
+            ("[x IN range(1, 3) WHERE x > 1 | x * 2]", "[x IN range(1, 3) WHERE (x > 1) | (x * 2)]"),
+            ("all(x IN l WHERE x)", "all(x IN l WHERE x)"),
+            ("reduce(s = 0, x IN l | s + x)", "reduce(s = 0, x IN l | (s + x))"),
+            ("n {.a, .*, b: 1, v}", "n {.a, .*, b: 1, v}"),
+            ("text.split(count(DISTINCT n), $`odd`, $0)", "text.split(count(DISTINCT n), $odd, $0)"),
+            ("n:A:B AND (m)-->()", "((n:A:B) AND (m)-[]->())"),
+            ("(a) - (b)", "(a - b)"),
+            ("{a: 1, `b c`: {}}", "{a: 1, b c: {}}"),
+            ("[(a)-[:R]->(b) | b.x]", "[(a)-[:R]->(b) | …]"),
+        ] {
+            check(&format!("RETURN {text}"), &format!("RETURN {expected}"));
+        }
+    }
+
+    #[test]
+    fn errors() {
+        check("", "1.1 Unexpected end of input: expected a clause");
+        check("FOO", "1.1 Invalid input 'FOO': expected a clause");
+        check("MATCH (n) RETURN", "1.17 Unexpected end of input: expected DISTINCT, * or an expression");
+        check("RETURN [1,2,]", "1.13 Invalid input ']': expected an expression");
+        check("MATCH n RETURN n", "1.7 Parentheses are required to identify nodes in patterns, i.e. (n)");
+        check(
+            "RETURN 1 != 2",
+            "1.10 Unknown operation '!=' (you probably meant to use '<>', which is the operator for inequality testing)",
+        );
+        check("RETURN 1; RETURN 2", "1.11 Expected exactly one statement per query");
+        check("RETURN $", "1.9 Unexpected end of input: expected a parameter name");
+        check("RETURN 1 AS", "1.12 Unexpected end of input: expected a name");
+        check("MATCH (n)\nWHERE n.x = \nRETURN n", "3.1 Invalid input 'RETURN': expected an expression");
+        check("RETURN all(x IN [1])", "1.8 all(...) requires a WHERE predicate");
+        check(&format!("RETURN {}", "(".repeat(5000)), "1.208 The query is nested more than 200 levels deep here");
+        check("RETURN 9223372036854775808", "1.8 The integer 9223372036854775808 does not fit into 64 bits");
+    }
+}

@@ -1,0 +1,102 @@
+//! Rule: what depends on nothing is computed now. Whatever would fail is left, so that it fails when (and only if) it is run.
+
+use std::sync::Arc;
+
+use weir_model::expression::{Binary, Nothing};
+use weir_model::{Expr, IdScheme, Value};
+
+use super::for_each_expression;
+use crate::Options;
+use crate::bind::Draft;
+use crate::walk;
+
+pub fn apply(draft: &mut Draft, options: &Options) -> bool {
+    let mut changed = false;
+    for_each_expression(draft, &mut |expr| changed |= fold_one(expr, options.ids));
+    changed
+}
+
+/// Folds an expression from its leaves up.
+pub fn fold(expr: &mut Expr, ids: IdScheme) {
+    walk::rewrite(expr, &mut |expr| {
+        fold_one(expr, ids);
+    });
+}
+
+fn fold_one(expr: &mut Expr, ids: IdScheme) -> bool {
+    let folded = match expr {
+        Expr::List(items) => literals(items.iter()).map(Value::list),
+        Expr::Map(entries) => literals(entries.iter().map(|(_, e)| e))
+            .map(|values| Value::Map(Arc::new(entries.iter().map(|(key, _)| key.clone()).zip(values).collect()))),
+        Expr::Negate(of) => match **of {
+            Expr::Literal(Value::Integer(n)) => n.checked_neg().map(Value::Integer),
+            Expr::Literal(Value::Float(n)) => Some(Value::Float(-n)),
+            _ => None,
+        },
+        Expr::Not(of) => match **of {
+            Expr::Literal(Value::Boolean(b)) => Some(Value::Boolean(!b)),
+            Expr::Literal(Value::Null) => Some(Value::Null),
+            _ => None,
+        },
+        Expr::IsNull { of, negated } => match &**of {
+            Expr::Literal(value) => Some(Value::Boolean(value.is_null() != *negated)),
+            _ => None,
+        },
+        Expr::And(items) => return flatten(items, |e| if let Expr::And(inner) = e { Some(std::mem::take(inner)) } else { None }),
+        Expr::Or(items) => return flatten(items, |e| if let Expr::Or(inner) = e { Some(std::mem::take(inner)) } else { None }),
+        Expr::Binary { operator, left, right } => match (&**left, &**right) {
+            (Expr::Literal(left), Expr::Literal(right)) => arithmetic(*operator, left, right),
+            _ => None,
+        },
+        Expr::Call { function, arguments } if function.pure => literals(arguments.iter()).and_then(|values| {
+            if function.null_in_null_out && values.iter().any(Value::is_null) {
+                return Some(Value::Null);
+            }
+            (function.run)(&Nothing(ids), &values).ok()
+        }),
+        _ => None,
+    };
+    match folded {
+        Some(value) => {
+            *expr = Expr::Literal(value);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Only what has one meaning everywhere: integers that stay integers, and strings joined.
+fn arithmetic(operator: Binary, left: &Value, right: &Value) -> Option<Value> {
+    match (left, right) {
+        (Value::Integer(a), Value::Integer(b)) => match operator {
+            Binary::Add => a.checked_add(*b).map(Value::Integer),
+            Binary::Subtract => a.checked_sub(*b).map(Value::Integer),
+            Binary::Multiply => a.checked_mul(*b).map(Value::Integer),
+            _ => None,
+        },
+        (Value::Text(a), Value::Text(b)) if operator == Binary::Add => Some(Value::Text(format!("{a}{b}").into())),
+        _ => None,
+    }
+}
+
+/// The values, if all are literals.
+fn literals<'a>(items: impl Iterator<Item = &'a Expr>) -> Option<Vec<Value>> {
+    items.map(|e| if let Expr::Literal(value) = e { Some(value.clone()) } else { None }).collect()
+}
+
+/// `(a AND b) AND c` is one conjunction.
+fn flatten(items: &mut Vec<Expr>, inner: impl Fn(&mut Expr) -> Option<Vec<Expr>>) -> bool {
+    let mut changed = false;
+    let mut flat = Vec::with_capacity(items.len());
+    for mut item in std::mem::take(items) {
+        match inner(&mut item) {
+            Some(parts) => {
+                flat.extend(parts);
+                changed = true;
+            }
+            None => flat.push(item),
+        }
+    }
+    *items = flat;
+    changed
+}

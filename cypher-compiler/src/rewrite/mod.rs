@@ -1,0 +1,80 @@
+//! Ordered rewriting of a draft. Each rule is one file and says whether it changed anything; after each the draft is checked.
+//!
+//! The order matters where a rule feeds the next:
+//!
+//! | rule               | must come before    | because                                                       |
+//! |--------------------|---------------------|---------------------------------------------------------------|
+//! | fold constants     | single element in   | `[1]` may be a list of a literal or a literal list             |
+//! | single element in  | lower (anchors)     | `id(n) IN [e]` is found as the anchor `id(n) = e`              |
+//! | split conditions   | labels, conditions  | they look at single conjuncts                                 |
+//! | labels to nodes    | place conditions    | a label test is cheaper on the node than as a condition       |
+//! | place conditions   | lower (order)       | lower weighs nodes by the conditions that lie on them          |
+//! | limit sorts        | -                   | looks at operators that no other rule touches                 |
+
+mod fold_constants;
+mod labels_to_nodes;
+mod limit_sorts;
+mod place_conditions;
+mod single_element_in;
+mod split_conditions;
+mod validate;
+
+use crate::bind::Draft;
+use crate::error::{Diagnostic, Span};
+use crate::{Options, walk};
+
+pub struct Rule {
+    pub name: &'static str,
+    apply: fn(&mut Draft, &Options) -> bool,
+}
+
+pub const RULES: &[Rule] = &[
+    Rule { name: "fold constants", apply: fold_constants::apply },
+    Rule { name: "single element in", apply: single_element_in::apply },
+    Rule { name: "split conditions", apply: split_conditions::apply },
+    Rule { name: "labels to nodes", apply: labels_to_nodes::apply },
+    Rule { name: "place conditions", apply: place_conditions::apply },
+    Rule { name: "limit sorts", apply: limit_sorts::apply },
+];
+
+/// A rule left a draft that is not a plan: a fault of the compiler, reported as an error so that nothing runs.
+pub struct Broken {
+    rule: &'static str,
+    problem: String,
+}
+
+impl Broken {
+    pub fn diagnostic(self, text: &str) -> Diagnostic {
+        let message = format!(
+            "Internal error: after rule `{}` the plan is not valid: {}. Please report the query.",
+            self.rule, self.problem
+        );
+        Diagnostic::compile(text, Span::default(), "Internal", message)
+    }
+}
+
+/// Applies every rule once, in order. `observe` sees the draft after each rule that changed it.
+pub fn rewrite(draft: &mut Draft, options: &Options, observe: &mut dyn FnMut(&'static str, &Draft)) -> Result<(), Broken> {
+    check(draft, "bind")?;
+    for rule in RULES {
+        if (rule.apply)(draft, options) {
+            check(draft, rule.name)?;
+            observe(rule.name, draft);
+        }
+    }
+    Ok(())
+}
+
+fn check(draft: &mut Draft, rule: &'static str) -> Result<(), Broken> {
+    validate::validate(draft).map_err(|problem| Broken { rule, problem })
+}
+
+/// Folding alone, for expressions outside a draft.
+pub use fold_constants::fold;
+
+/// Every expression of the draft, wherever it lies.
+fn for_each_expression(draft: &mut Draft, change: &mut dyn FnMut(&mut weir_model::Expr)) {
+    walk::operators_mut(&mut draft.root, &mut |operator| {
+        walk::expressions_mut(operator, &mut |expr| walk::rewrite(expr, change));
+    });
+}

@@ -1,0 +1,259 @@
+//! Standing queries: plans with their delta paths, and the table of refused patterns.
+
+use super::*;
+use crate::explain_plan;
+
+fn compiled(mode: StandingMode, text: &str) -> String {
+    match compile_standing(text, mode, &Options::default()) {
+        Ok(standing) => explain_plan(&standing.plan),
+        Err(errors) => errors.iter().map(|e| format!("{}.{} {}: {}\n", e.line, e.column, e.code, e.message)).collect(),
+    }
+}
+
+#[track_caller]
+fn check(mode: StandingMode, text: &str, expected: &str) {
+    let lines: Vec<&str> = expected.trim_start_matches('\n').trim_end().lines().collect();
+    let indent = lines.first().map_or(0, |line| line.len() - line.trim_start().len());
+    let expected: String = lines.iter().map(|line| format!("{}\n", line.get(indent..).unwrap_or(""))).collect();
+    assert_eq!(compiled(mode, text), expected, "{text}");
+}
+
+/// The conditions on node 0 for a WHERE over it.
+#[track_caller]
+fn check_local(mode: StandingMode, condition: &str, expected: &str) {
+    let returned = if mode == StandingMode::DistinctId { "DISTINCT id(n)" } else { "id(n)" };
+    let plan = compiled(mode, &format!("MATCH (n) WHERE {condition} RETURN {returned}"));
+    let node = plan.lines().find_map(|line| line.trim_start().strip_prefix("node 0: #0")).unwrap_or(&plan);
+    assert_eq!(node.trim(), expected, "{condition}");
+}
+
+use StandingMode::{DistinctId, MultipleValues};
+
+#[test]
+fn the_chain() {
+    check(
+        DistinctId,
+        "MATCH (p0)-[:parent]->(p1)-[:parent]->(p2)-[:parent]->(p3) WHERE exists(p0.filename) RETURN DISTINCT id(p0) AS id",
+        "
+        Facts reads
+        Columns id: #5
+        Distinct #5
+          Project #5 = id(#0)
+            Match
+              node 0: #0 read #4 = .filename where #4 IS NOT NULL
+              node 1: #1
+              node 2: #2
+              node 3: #3
+              edge 0: 0-[:parent]->1
+              edge 1: 1-[:parent]->2
+              edge 2: 2-[:parent]->3
+              delta of node 0: expand edge 0 from 0; expand edge 1 from 1; expand edge 2 from 2
+              delta of edge 0: expand edge 1 from 1; expand edge 2 from 2
+              delta of edge 1: expand edge 0 from 1; expand edge 2 from 2
+              delta of edge 2: expand edge 1 from 2; expand edge 0 from 1
+              Unit
+        ",
+    );
+}
+
+#[test]
+fn filters_are_tested_as_early_as_possible() {
+    check(
+        MultipleValues,
+        "MATCH (u:U)-[:OWNS]->(d) WHERE d.risk > 7 AND u.x < d.y RETURN id(u) AS u, d.risk AS r, d.risk+1, properties(u) AS p",
+        "
+        Facts reads
+        Columns u: #6, r: #2, d.risk+1: #7, p: #5
+        Project #6 = id(#0), #7 = (#2 + 1)
+          Match
+            node 0: #0:U read #3 = .x, #5 = .*
+            node 1: #1 read #2 = .risk, #4 = .y where (#2 > 7)
+            edge 0: 0-[:OWNS]->1
+            condition 0: (#3 < #4)
+            delta of node 0: expand edge 0 from 0; test 0
+            delta of node 1: expand edge 0 from 1; test 0
+            delta of edge 0: test 0
+            Unit
+        ",
+    );
+}
+
+#[test]
+fn siblings_differ_in_mode_distinct_id() {
+    let text = "MATCH (a)<-[:X]-(n)-[:X]->(b)-[:Y]->(c), (n)-[:Z]->(d)";
+    let plan = compiled(DistinctId, &format!("{text} RETURN DISTINCT id(n)"));
+    assert!(plan.contains("distinct nodes: 0-2, 0-4, 2-4\n"), "{plan}");
+    // Seen from another root other nodes are siblings.
+    let plan = compiled(DistinctId, &format!("{text} USING SCAN b:B RETURN DISTINCT id(b)"));
+    assert!(plan.contains("distinct nodes: 0-4, 1-3\n"), "{plan}");
+    let plan = compiled(MultipleValues, &format!("{text} RETURN id(n)"));
+    assert!(!plan.contains("distinct nodes"), "{plan}");
+}
+
+#[test]
+fn local_conditions_compare_as_the_store_does() {
+    for (mode, condition, expected) in [
+        (DistinctId, "n.x = 1", "read #1 = .x where (#1 SAME 1)"),
+        (DistinctId, "n.x = [1, {a: -2}]", "read #1 = .x where (#1 SAME [1, {a: -2}])"),
+        (DistinctId, "n.x = null", "read #1 = .x where false"),
+        (DistinctId, "n.x <> 1", "read #1 = .x where NOT (#1 SAME 1)"),
+        (MultipleValues, "n.x <> 1", "read #1 = .x where (#1 IS NOT NULL AND NOT (#1 SAME 1))"),
+        (MultipleValues, "n.x <> null", "read #1 = .x where #1 IS NOT NULL"),
+        (DistinctId, "n.x IS NULL", "read #1 = .x where #1 IS NULL"),
+        (DistinctId, "NOT exists(n.x)", "read #1 = .x where #1 IS NULL"),
+        (DistinctId, "n.x IS NOT NULL", "read #1 = .x where #1 IS NOT NULL"),
+        (DistinctId, "n.x =~ 'a.*'", "read #1 = .x where (#1 =~ \"a.*\")"),
+        (MultipleValues, "1 = n.x", "read #1 = .x where (1 = #1)"),
+        (MultipleValues, "n.x = 1 + 2", "read #1 = .x where (#1 = 3)"),
+        (MultipleValues, "n.x = 1 AND n.x = 1", "read #1 = .x where (#1 SAME 1)"),
+        (MultipleValues, "n.x > 1 OR n.y > 1", "read #1 = .x, #2 = .y where ((#1 > 1) OR (#2 > 1))"),
+        (MultipleValues, "NOT (n.x = 1)", "read #1 = .x where NOT (#1 = 1)"),
+        (DistinctId, "id(n) = idFrom(1)", "where (id(#0) SAME #27dd96d6-75be-30f8-8d97-71b670468f39)"),
+        (
+            DistinctId,
+            "'27dd96d6-75be-30f8-8d97-71b670468f39' = id(n)",
+            "where (id(#0) SAME #27dd96d6-75be-30f8-8d97-71b670468f39)",
+        ),
+        (
+            DistinctId,
+            "strId(n) = '27DD96D6-75be-30f8-8d97-71b670468f39'",
+            "where (strId(#0) SAME \"27dd96d6-75be-30f8-8d97-71b670468f39\")",
+        ),
+        (DistinctId, "id(n) = 'nonsense'", "where false"),
+    ] {
+        check_local(mode, condition, expected);
+    }
+}
+
+#[test]
+fn refused_patterns() {
+    for (mode, text, expected) in [
+        (
+            DistinctId,
+            "RETURN 1",
+            "1.1 WrongFormat: Wrong format for a standing query (expected `MATCH ... WHERE ... RETURN ...`)",
+        ),
+        (
+            DistinctId,
+            "MATCH (n) WITH n RETURN DISTINCT id(n)",
+            "1.11 WrongFormat: Wrong format for a standing query (expected `MATCH ... WHERE ... RETURN ...`)",
+        ),
+        (
+            MultipleValues,
+            "MATCH (n) RETURN n.x AS x LIMIT 1",
+            "1.11 WrongFormat: Wrong format for a standing query (expected `MATCH ... WHERE ... RETURN ...`)",
+        ),
+        (
+            DistinctId,
+            "MATCH (n) RETURN id(n)",
+            "1.11 DistinctIdMustDistinct: DistinctId Standing Queries must specify a `DISTINCT` keyword",
+        ),
+        (
+            DistinctId,
+            "MATCH (n) WHERE n.x > 1 RETURN DISTINCT n.x",
+            "1.17 DistinctIdCannotFilter: DistinctId queries cannot filter",
+        ),
+        (DistinctId, "MATCH (n) RETURN DISTINCT n.x + 1", "1.27 DistinctIdCannotMap: DistinctId queries cannot map"),
+        (
+            DistinctId,
+            "MATCH (n) RETURN DISTINCT n.x",
+            "1.27 DistinctIdMustId: DistinctId queries must return exactly the `id` of the root node",
+        ),
+        (
+            DistinctId,
+            "MATCH (a)-[:R]->(b) RETURN DISTINCT id(a), id(b)",
+            "1.37 DistinctIdMustId: DistinctId queries must return exactly the `id` of the root node",
+        ),
+        (
+            DistinctId,
+            "MATCH (a)-[:R]->(b) USING SCAN b:X RETURN DISTINCT id(a)",
+            "1.52 DistinctIdMustId: DistinctId queries must return exactly the `id` of the root node",
+        ),
+        (
+            DistinctId,
+            "MATCH (a) USING SCAN x:X RETURN DISTINCT id(a)",
+            "1.22 UndefinedVariable: The scan hint names the unknown variable `x`",
+        ),
+        (DistinctId, "MATCH (a)-[:R]->(b)-[:R]->(a) RETURN DISTINCT id(a)", "1.7 HasACycle: Pattern has a cycle"),
+        (MultipleValues, "MATCH (a)-[:R]->(a) RETURN id(a)", "1.7 HasACycle: Pattern has a cycle"),
+        (DistinctId, "MATCH (a), (b) RETURN DISTINCT id(a)", "1.7 NotConnected: Pattern is not connected"),
+        (
+            MultipleValues,
+            "MATCH (n) RETURN DISTINCT n.x",
+            "1.11 MultipleValuesCantDistinct: MultipleValues Standing Queries do not yet support `DISTINCT`",
+        ),
+        (
+            DistinctId,
+            "MATCH (a)-[r:R]->(b) RETURN DISTINCT id(a)",
+            "1.10 EdgeVariable: Assigning edges to variables is not yet supported in standing query patterns",
+        ),
+        (
+            DistinctId,
+            "MATCH (a)-[:R|S]->(b) RETURN DISTINCT id(a)",
+            "1.10 EdgeLabel: Edges in standing query patterns must have exactly one label (got R, S)",
+        ),
+        (
+            DistinctId,
+            "MATCH (a)-->(b) RETURN DISTINCT id(a)",
+            "1.10 EdgeLabel: Edges in standing query patterns must have exactly one label (got )",
+        ),
+        (
+            DistinctId,
+            "MATCH (a)-[:R]-(b) RETURN DISTINCT id(a)",
+            "1.10 EdgeDirection: Edge in standing queries must specify a direction",
+        ),
+        (
+            DistinctId,
+            "MATCH (a)-[:R {x: 1}]->(b) RETURN DISTINCT id(a)",
+            "1.10 EdgeProperties: Properties on edges are not yet supported in standing query patterns",
+        ),
+        (
+            DistinctId,
+            "MATCH (a)-[:R*2]->(b) RETURN DISTINCT id(a)",
+            "1.10 EdgeLength: Variable length edges are not yet supported in standing query patterns",
+        ),
+        (
+            DistinctId,
+            "MATCH (a {x: 1 + 1}) RETURN DISTINCT id(a)",
+            "1.14 NodeConstraint: Invalid node constraint (expected a map literal)",
+        ),
+        (
+            DistinctId,
+            "MATCH (a $p) RETURN DISTINCT id(a)",
+            "1.10 NodeConstraint: Invalid node constraint (expected a map literal)",
+        ),
+        (
+            DistinctId,
+            "MATCH p = (a) RETURN DISTINCT id(a)",
+            "1.7 NamedPath: Named patterns are not supported in standing queries",
+        ),
+        (
+            MultipleValues,
+            "MATCH (a) RETURN a",
+            "1.18 NodeVariable: Invalid use of node variable `a` (in standing queries, node variables can only reference constant properties or IDs)",
+        ),
+        (
+            MultipleValues,
+            "MATCH (a) WHERE (a)-->() RETURN id(a)",
+            "1.17 NotPure: Not a pure expression: the filter condition asks the graph",
+        ),
+        (
+            MultipleValues,
+            "MATCH (a) RETURN $p AS p",
+            "1.18 Parameter: Unknown parameter `p` (standing queries have no parameters)",
+        ),
+        (MultipleValues, "MATCH (a) RETURN b.x AS x", "1.18 UndefinedVariable: Variable `b` not defined"),
+        (
+            MultipleValues,
+            "MATCH (a) RETURN count(*) AS c",
+            "1.18 InvalidAggregation: Invalid use of aggregating function count(...) in this context",
+        ),
+        (
+            DistinctId,
+            "MATCH (a) WHERE a.x = RETURN DISTINCT id(a)",
+            "1.23 UnexpectedSyntax: Invalid input 'RETURN': expected an expression",
+        ),
+    ] {
+        assert_eq!(compiled(mode, text), format!("{expected}\n"), "{text}");
+    }
+}

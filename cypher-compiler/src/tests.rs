@@ -1,0 +1,411 @@
+//! The compiler as a whole: text in, plan text or diagnostics out.
+
+use std::path::Path;
+
+use super::*;
+
+fn options() -> Options {
+    Options { parameters: vec![Text::new("that")], ..Options::default() }
+}
+
+/// The printed plan, or the errors one a line.
+fn compiled(text: &str) -> String {
+    match compile(text, &options()) {
+        Ok(plan) => explain_plan(&plan),
+        Err(errors) => errors.iter().map(|e| format!("{}.{} {}: {}\n", e.line, e.column, e.code, e.message)).collect(),
+    }
+}
+
+#[track_caller]
+fn check(text: &str, expected: &str) {
+    let lines: Vec<&str> = expected.trim_start_matches('\n').trim_end().lines().collect();
+    let indent = lines.first().map_or(0, |line| line.len() - line.trim_start().len());
+    let expected: String = lines.iter().map(|line| format!("{}\n", line.get(indent..).unwrap_or(""))).collect();
+    assert_eq!(compiled(text), expected, "{text}");
+}
+
+#[track_caller]
+fn check_facts(text: &str, expected: &str) {
+    let plan = compiled(text);
+    assert_eq!(plan.lines().next(), Some(format!("Facts {expected}").as_str()), "{text}\n{plan}");
+}
+
+#[track_caller]
+fn check_steps(text: &str, expected: &str) {
+    let plan = compiled(text);
+    let steps: Vec<&str> = plan.lines().filter_map(|line| line.trim_start().strip_prefix("steps: ")).collect();
+    assert_eq!(steps.join(" / "), expected, "{text}\n{plan}");
+}
+
+const INGEST: &str = "MATCH (n),(p) WHERE id(n)=idFrom('process',$that.process_id) AND id(p)=idFrom('process',$that.parent_id) \
+                      SET n = $that, n:Process CREATE (n)-[:parent]->(p)";
+
+#[test]
+fn ingest_reads_nothing() {
+    check(
+        INGEST,
+        "
+        Facts writes
+        Write
+          create edge #0-[:parent]->#1
+          Write
+            set #0 = $that
+            add #0:Process
+            Match
+              node 0: #0
+              node 1: #1
+              steps: seek 0 by idFrom(\"process\", $that.process_id); seek 1 by idFrom(\"process\", $that.parent_id)
+              Unit
+        ",
+    );
+    let plan = compile(INGEST, &options()).expect("compiles");
+    assert_eq!(plan.parameters, vec![Text::new("that")]);
+    assert_eq!(plan.width, 2);
+}
+
+#[test]
+fn facts() {
+    check_facts("RETURN 1", "none");
+    check_facts("RETURN rand() AS x", "impure");
+    check_facts("WITH $that AS row MATCH (n) WHERE id(n) = idFrom('o', row.id) SET n = row, n:Order", "writes");
+    check_facts("UNWIND $that.list AS x MATCH (n) WHERE id(n) = x.id SET n.x = x.y", "writes");
+    check_facts("MATCH (n) WHERE id(n) = 1 SET n.x = n.y", "reads writes");
+    check_facts("MATCH (n) WHERE id(n) = 1 AND n.x = 2 SET n.y = 1", "reads writes");
+    check_facts("MATCH (n:L) WHERE id(n) = 1 SET n.y = 1", "reads writes");
+    check_facts("MATCH (n), (m) WHERE id(n) = 1 AND id(m) = 2 SET n = m", "reads writes");
+    check_facts("MATCH (n) WHERE id(n) = 1 RETURN n", "reads");
+    check_facts("MATCH (n) WHERE id(n) = 1 RETURN id(n) AS id", "none");
+    check_facts("MATCH (n) WHERE id(n) = 1 DETACH DELETE n", "reads writes");
+    check_facts("MATCH (n) RETURN count(*)", "reads scans");
+    check_facts("MERGE (n {k: 1})", "reads writes scans impure");
+    check_facts("CREATE (n {k: $that.k})", "writes impure");
+    check_facts("FOREACH (x IN $that.list | CREATE (n {k: x.k}))", "writes impure");
+    check_facts("MATCH (n) WHERE id(n) = 1 WITH [n] AS l RETURN l[0].x AS x", "reads");
+    check_facts("RETURN 1 AS a UNION RETURN 2 AS a", "none");
+}
+
+#[test]
+fn anchors() {
+    check_steps("MATCH (n) WHERE id(n) = 5 RETURN n", "seek 0 by 5");
+    check_steps("MATCH (n) WHERE 5 = strId(n) RETURN n", "seek 0 by 5");
+    check_steps("MATCH (n) WHERE n.x = 1 AND id(n) IN [$p] RETURN n", "seek 0 by $p");
+    check_steps("MATCH (n) WHERE id(n) IN [1, 2] RETURN n", "scan 0");
+    check_steps("MATCH (n) WHERE id(n) = 1 OR id(n) = 2 RETURN n", "scan 0");
+    check_steps("MATCH (n) WHERE NOT id(n) = 1 RETURN n", "scan 0");
+    check_steps("MATCH (n) WHERE id(n) = id(n) RETURN n", "scan 0");
+    check_steps("MATCH (n), (m) WHERE id(n) = m.foo AND id(m) = 5 RETURN n", "seek 1 by 5; seek 0 by #1.foo");
+    check_steps(
+        "MATCH (n) WHERE id(n) = 1 MATCH (n)-[:R]->(m) WHERE id(m) = n.x RETURN m",
+        "bound 0; seek 1 by #0.x; expand edge 0 from 0 / seek 0 by 1",
+    );
+    check_steps("OPTIONAL MATCH (n) WHERE id(n) = 1 RETURN n", "seek 0 by 1");
+}
+
+#[test]
+fn order_of_visits() {
+    check_steps("MATCH (a)-->(b:B)-->(c) RETURN a.x", "scan 1; expand edge 0 from 1; expand edge 1 from 1");
+    check_steps("MATCH (a)-->(b), (c) RETURN a.x", "scan 2; scan 0; expand edge 0 from 0");
+    check_steps(
+        "MATCH (a)-[:R]->(b)-[:R]->(c)-[:S]->(a) WHERE a.x < b.x RETURN a.x",
+        "scan 0; expand edge 0 from 0; test 0; expand edge 1 from 1; expand edge 2 from 2",
+    );
+    check_steps(
+        "MATCH (a)-[r]->(b) WITH r MATCH (x)-[r]->(y) RETURN x.a",
+        "seek 0 by startNode(#2); seek 1 by endNode(#2); expand edge 0 from 0 / scan 0; expand edge 0 from 0",
+    );
+}
+
+#[test]
+fn conditions_go_where_they_are_tested_first() {
+    check(
+        "WITH 1 AS one MATCH p = (a:A)-[r:R]->(b) WHERE a.x = one AND b:B AND r.w > 2 AND a.y < b.y AND one > $that.min AND length(p) = 1 RETURN a.x",
+        "
+        Facts reads scans
+        Columns a.x: #5
+        Project #5 = #1.x
+          Filter (length(#4) = 1)
+            Match
+              node 0: #1:A where (#1.x = #0)
+              node 1: #2:B
+              edge 0: 0-[#3:R]->1 where (#3.w > 2)
+              condition 0: (#1.y < #2.y)
+              path #4: from node 0 over edges 0
+              steps: scan 0; expand edge 0 from 0; test 0
+              Filter (#0 > $that.min)
+                Project #0 = 1
+                  Unit
+        ",
+    );
+}
+
+#[test]
+fn projections() {
+    check(
+        "MATCH (n) WITH n.g AS g, count(*) + sum(n.x) AS c, n ORDER BY c DESC SKIP 1 LIMIT $k WHERE c > 1 RETURN DISTINCT g, n.y + c",
+        "
+        Facts reads scans
+        Columns g: #1, n.y + c: #5
+        Distinct #1, #5
+          Project #5 = (#0.y + #4)
+            Filter (#4 > 1)
+              Limit $k
+                Skip 1
+                  Sort #4 DESC first (1 + $k)
+                    Project #4 = (#2 + #3)
+                      Aggregate #2 = CountRows(), #3 = Sum(#0.x) by #1 = #0.g, #0 = #0
+                        Match
+                          node 0: #0
+                          steps: scan 0
+                          Unit
+        ",
+    );
+    check(
+        "WITH 1 AS b, 2 AS a RETURN *",
+        "
+        Facts none
+        Columns a: #1, b: #0
+        Project #0 = 1, #1 = 2
+          Unit
+        ",
+    );
+    check(
+        "RETURN 1 AS a, 2 AS b UNION ALL RETURN 3 AS b, 4 AS a",
+        "
+        Facts none
+        Columns a: #2, b: #3
+        Union all
+            Project #2 = #5, #3 = #4
+              Project #4 = 3, #5 = 4
+                Unit
+          Project #2 = #0, #3 = #1
+            Project #0 = 1, #1 = 2
+              Unit
+        ",
+    );
+}
+
+#[test]
+fn writes() {
+    check(
+        "MERGE (n:A {k: $that.k})-[r:R]->(m) ON CREATE SET n.a = 1 ON MATCH SET n += {b: 2}, n:C REMOVE n.x, n:A DELETE r",
+        "
+        Facts reads writes scans impure
+        Write
+          delete #2
+          Write
+            remove #0.x
+            remove #0:A
+            Merge
+              node 0: #0:A where (#0.k SAME $that.k)
+              node 1: #1
+              edge 0: 0-[#2:R]->1
+              steps: scan 0; expand edge 0 from 0
+              else
+                create node #0:A {k: $that.k}
+                create node #1
+                create edge #0-[#2:R]->#1
+              on create
+                set #0.a = 1
+              on match
+                set #0 += {b: 2}
+                add #0:C
+              Unit
+        ",
+    );
+    check(
+        "CREATE p = (a)-[:R {w: 1}]->(b)<-[:S]-(a) RETURN length(p) AS l",
+        "
+        Facts reads writes impure
+        Columns l: #5
+        Project #5 = length(#4)
+          Match
+            node 0: #0 (bound)
+            node 1: #1 (bound)
+            edge 0: 0-[#2 (bound):R]->1
+            edge 1: 0-[#3 (bound):S]->1
+            path #4: from node 0 over edges 0, 1
+            steps: bound 0; bound 1; expand edge 0 from 0; expand edge 1 from 0
+            Write
+              create node #0
+              create node #1
+              create edge #0-[#2:R {w: 1}]->#1
+              create edge #0-[#3:S]->#1
+              Unit
+        ",
+    );
+}
+
+#[test]
+fn folding() {
+    for (text, expected) in [
+        ("1 + 2 * 3", "7"),
+        ("NOT (true)", "false"),
+        ("$p IN [1]", "($p = 1)"),
+        ("1 / 0", "(1 / 0)"),
+        ("9223372036854775807 + 1", "(9223372036854775807 + 1)"),
+        ("CASE $p WHEN null THEN 1 END", "CASE WHEN $p IS NULL THEN 1 ELSE null END"),
+        ("exists($that.x)", "$that.x IS NOT NULL"),
+        ("idFrom(1)", "#27dd96d6-75be-30f8-8d97-71b670468f39"),
+    ] {
+        let plan = compiled(&format!("RETURN {text} AS v"));
+        assert!(plan.contains(&format!("Project #0 = {expected}\n")), "{text}\n{plan}");
+    }
+}
+
+#[test]
+fn every_error_of_a_query_is_reported() {
+    check(
+        "MATCH (n) WHERE m.x = 1\nRETURN nope(n), abs(), count(count(n)), n.x AS a, n.y AS a",
+        "
+        1.17 UndefinedVariable: Variable `m` not defined
+        2.8 UnknownFunction: Failed to resolve function `nope`
+        2.17 InvalidNumberOfArguments: Insufficient parameters for function 'abs'
+        2.30 NestedAggregation: Can't use aggregate functions inside of aggregate functions.
+        2.8 ColumnNameConflict: Multiple result columns with the same name are not supported
+        ",
+    );
+}
+
+#[test]
+fn errors() {
+    for (text, expected) in [
+        ("MATCH (n)", "1.1 InvalidClauseComposition: Query cannot conclude with MATCH (must be RETURN or an update clause)"),
+        ("CREATE (n) MATCH (m) RETURN m", "1.12 InvalidClauseComposition: WITH is required between CREATE and MATCH"),
+        ("RETURN 1 AS a RETURN 2 AS b", "1.15 InvalidClauseComposition: RETURN can only be used at the end of the query"),
+        ("RETURN *", "1.1 NoVariablesInScope: RETURN * is not allowed when there are no variables in scope"),
+        ("MATCH (n) WITH n.x RETURN 1", "1.16 NoExpressionAlias: Expression in WITH must be aliased (use AS)"),
+        ("MATCH (n) RETURN n LIMIT n.x", "1.26 NonConstantExpression: It is not allowed to refer to variables in LIMIT"),
+        (
+            "RETURN 1 LIMIT -1",
+            "1.16 NegativeIntegerArgument: Invalid input. '-1' is not a valid value. Must be a non-negative integer.",
+        ),
+        (
+            "RETURN 1 SKIP 1.5",
+            "1.15 InvalidArgumentType: Invalid input. '1.5' is not a valid value. Must be a non-negative integer.",
+        ),
+        (
+            "MATCH (n) WHERE count(n) > 1 RETURN n",
+            "1.17 InvalidAggregation: Invalid use of aggregating function count(...) in this context",
+        ),
+        (
+            "MATCH (n) RETURN n.a + count(*)",
+            "1.18 AmbiguousAggregationExpression: Aggregation column contains implicit grouping expressions: each variable beside the aggregate must be projected on its own",
+        ),
+        (
+            "MATCH (n) RETURN sum(n.n) AS s ORDER BY n.n",
+            "1.41 UndefinedVariable: In a WITH/RETURN with DISTINCT or an aggregation, it is not possible to access variables declared before the WITH/RETURN: n",
+        ),
+        (
+            "RETURN 1 AS a UNION RETURN 2 AS b",
+            "1.15 DifferentColumnsInUnion: All sub queries in an UNION must have the same column names",
+        ),
+        ("UNWIND [1] AS x UNWIND [2] AS x RETURN x", "1.31 VariableAlreadyBound: Variable `x` already declared"),
+        (
+            "MATCH (n)-[r]-(r) RETURN n",
+            "1.16 VariableTypeConflict: Type mismatch: r defined with conflicting type Relationship (expected Node)",
+        ),
+        (
+            "MATCH (a)-[r]->(b)-[r]->(c) RETURN a",
+            "1.22 RelationshipUniquenessViolation: Cannot use the same relationship variable 'r' for multiple relationships",
+        ),
+        ("CREATE (n:A), (n:B)", "1.16 VariableAlreadyBound: Variable `n` already declared"),
+        ("CREATE (a)-[:R]-(b)", "1.11 RequiresDirectedRelationship: Only directed relationships are supported in CREATE"),
+        ("CREATE (a)-[:R|S]->(b)", "1.11 NoSingleRelationshipType: A single relationship type must be specified for CREATE"),
+        ("CREATE (a)-[:R*2]->(b)", "1.11 CreatingVarLength: Variable length relationships cannot be used in CREATE"),
+        (
+            "FOREACH (x IN [1] | UNWIND [1] AS y SET x.a = 1)",
+            "1.21 InvalidClauseComposition: Invalid use of UNWIND inside FOREACH",
+        ),
+        (
+            "MATCH (a)-[:R*1..2]->(b) RETURN b",
+            "1.10 Unsupported: A relationship of variable length is not supported in this version",
+        ),
+        ("MATCH (n) WHERE (n)-->() RETURN n", "1.17 Unsupported: A pattern as an expression is not supported in this version"),
+        ("MATCH (n) WHERE EXISTS { MATCH (n)-->() } RETURN n", "1.17 Unsupported: EXISTS { … } is not supported in this version"),
+        ("CALL recentNodes(1)", "1.1 Unsupported: CALL is not supported in this version"),
+        ("FOREACH (x IN [1] | MERGE (n))", "1.21 Unsupported: MERGE inside FOREACH is not supported in this version"),
+    ] {
+        assert_eq!(compiled(text), format!("{expected}\n"), "{text}");
+    }
+}
+
+#[test]
+fn hints_and_unknown_parameters() {
+    let errors = compile("MATCH (person) RETURN persn, toLowr('A')", &options()).expect_err("two names are wrong");
+    let hints: Vec<_> = errors.iter().map(|e| e.hint.as_deref()).collect();
+    assert_eq!(hints, [Some("did you mean `person`?"), Some("did you mean `toLower`?")]);
+    let error = unknown_parameter("RETURN $p", "p");
+    assert_eq!(error.to_string(), "CompileError at 1.8 Unknown parameter `p`\n\nRETURN $p\n       ^");
+}
+
+#[test]
+fn explain_prints_every_stage() {
+    let text = explain("MATCH (n) WHERE id(n) IN [1] AND n.x > 2 RETURN n.x AS x LIMIT 3", &options()).expect("compiles");
+    let stages: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("== ")).collect();
+    assert_eq!(
+        stages,
+        ["syntax tree", "bound", "fold constants", "single element in", "split conditions", "place conditions", "plan"]
+    );
+    assert!(text.contains("MATCH (n) WHERE ((id(n) IN [1]) AND (n.x > 2))\nRETURN n.x AS x LIMIT 3\n"), "{text}");
+    assert!(text.contains("node 0: n where (n.x > 2)\n"), "{text}");
+}
+
+/// Nothing a user types may bring the compiler down: every prefix of some queries, and deep and long ones.
+#[test]
+fn nothing_panics() {
+    let whole = [
+        INGEST,
+        "MATCH p = (a:A {x: [1, {y: $z}]})<-[r:R|S*1..2]-(b) WHERE all(x IN [y IN a.l | y] WHERE x =~ '\\d') RETURN n {.a, .*}, CASE a WHEN 1 THEN 2 END",
+    ];
+    for text in whole {
+        for (at, _) in text.char_indices() {
+            let _ = compile(&text[..at], &options());
+            let _ = compile(&text[at..], &options());
+            let _ = compile_standing(&text[..at], StandingMode::MultipleValues, &options());
+        }
+    }
+    for (open, close) in [("(", ")"), ("[", "]"), ("{a: ", "}"), ("NOT ", ""), ("-", ""), ("(n {a: ", "})-[1]"), ("[a IN ", "]")]
+    {
+        let text = format!("RETURN {}1{}", open.repeat(3000), close.repeat(3000));
+        assert!(compile(&text, &options()).is_err());
+    }
+    assert!(compile(&format!("RETURN 1{} AS x", " + 1".repeat(900)), &options()).is_ok());
+    assert!(compile(&format!("RETURN 1{} AS x", " + $x".repeat(5000)), &options()).is_err());
+    assert!(compile(&format!("RETURN true{} AS x", " AND $x".repeat(5000)), &options()).is_ok());
+    assert!(compile(&"WITH 1 AS x ".repeat(5000), &options()).is_err());
+}
+
+/// How much of the openCypher TCK is read; prints counts, fails only when the parser refuses most of it.
+#[test]
+fn tck_queries_parse() {
+    let features = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/tck/features");
+    if !features.exists() {
+        eprintln!("SKIPPED: the openCypher TCK is not beside the repository");
+        return;
+    }
+    let (mut parsed, mut bound, mut all) = (0, 0, 0);
+    let mut refusals: std::collections::BTreeMap<String, usize> = Default::default();
+    let mut folders = vec![features];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("readable").flatten() {
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            let text = std::fs::read_to_string(entry.path()).expect("readable");
+            for query in text.split("\"\"\"").skip(1).step_by(2).filter(|query| !query.contains('<') || query.contains("<-")) {
+                all += 1;
+                match parse(query) {
+                    Ok(_) => parsed += 1,
+                    Err(error) => *refusals.entry(error.message.chars().take(60).collect()).or_default() += 1,
+                }
+                bound += usize::from(compile(query, &options()).is_ok());
+            }
+        }
+    }
+    let mut most: Vec<_> = refusals.into_iter().collect();
+    most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    eprintln!("TCK: {all} queries, {parsed} parsed, {bound} compiled");
+    most.iter().take(15).for_each(|(message, count)| eprintln!("{count:5} {message}"));
+    assert!(parsed * 10 > all * 8);
+}

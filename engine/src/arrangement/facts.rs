@@ -1,0 +1,197 @@
+//! Facts: what one node is, read across the batches of a shard, at any tick those batches still tell apart.
+//!
+//! Batches follow one another in time, so the newest batch that mentions a fact decides it.
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+use weir_model::codec::{FactKey, decode_edge_property, decode_parallel, decode_payload};
+use weir_model::mutation::{Kind, Payload, Tag};
+use weir_model::{NodeId, Symbol, Value};
+
+use super::batch::{Batch, Fact};
+use super::trace::SharedBatch;
+use crate::view::{Direction, HalfEdge};
+
+/// The facts of one node in each batch that knows it, newest first.
+pub struct Facts<'a> {
+    hits: SmallVec<[(&'a Batch, &'a [Fact]); 6]>,
+}
+
+impl<'a> Facts<'a> {
+    /// Looks a node up in batches given oldest first.
+    pub fn find(batches: &'a [SharedBatch], id: NodeId) -> Facts<'a> {
+        let mut hits = SmallVec::new();
+        for batch in batches.iter().rev() {
+            if let Some(facts) = batch.find(id) {
+                hits.push((&**batch, facts));
+            }
+        }
+        Facts { hits }
+    }
+
+    pub fn is_unknown(&self) -> bool {
+        self.hits.is_empty()
+    }
+
+    /// The update that decides a fact without a key (a label, a property) at a tick, if it is an addition.
+    fn single(&self, tag: Tag, at: u64) -> Option<(&'a Batch, Payload)> {
+        for (batch, facts) in &self.hits {
+            let start = facts.partition_point(|fact| fact.tag < tag);
+            let last = facts[start..].iter().take_while(|fact| fact.tag == tag).take_while(|fact| batch.time(fact) <= at).last();
+            if let Some(fact) = last {
+                return fact.adds().then_some((*batch, fact.payload));
+            }
+        }
+        None
+    }
+
+    pub fn has_label(&self, label: Symbol, at: u64) -> bool {
+        self.single(Tag::new(Kind::Label, label), at).is_some()
+    }
+
+    pub fn property(&self, key: Symbol, at: u64) -> Value {
+        match self.single(Tag::new(Kind::Property, key), at) {
+            Some((batch, payload)) => decode_payload(payload, &batch.arena),
+            None => Value::Null,
+        }
+    }
+
+    /// As `property`, without making a value of it.
+    pub fn property_payload(&self, key: Symbol, at: u64) -> Option<(Payload, &'a [u8])> {
+        self.single(Tag::new(Kind::Property, key), at).map(|(batch, payload)| (payload, batch.arena.as_slice()))
+    }
+
+    /// Every fact whose tag lies in a range that holds at a tick: newest batch first, so not in order.
+    pub fn each(&self, from: Tag, to: Tag, at: u64, mut each: impl FnMut(&'a Batch, &'a Fact)) {
+        // Keys that a newer batch has decided. Only keys with a removal can also stand in an older batch, and removals
+        // are rare, so this is nearly always empty.
+        let mut decided: FxHashSet<(Tag, FactKey<'a>)> = FxHashSet::default();
+        for (depth, (batch, facts)) in self.hits.iter().enumerate() {
+            let batch: &'a Batch = batch;
+            let facts: &'a [Fact] = facts;
+            if batch.none_until(at) {
+                continue;
+            }
+            let all = batch.all_until(at);
+            let oldest = depth + 1 == self.hits.len();
+            let mut index = facts.partition_point(|fact| fact.tag < from);
+            while index < facts.len() && facts[index].tag <= to {
+                let first = &facts[index];
+                let key = batch.key(first);
+                let mut last = None;
+                let mut end = index;
+                let mut removal = false;
+                while end < facts.len() && facts[end].tag == first.tag && (end == index || batch.key(&facts[end]) == key) {
+                    if all || batch.time(&facts[end]) <= at {
+                        last = Some(&facts[end]);
+                        removal |= !facts[end].adds();
+                    }
+                    end += 1;
+                }
+                index = end;
+                let Some(last) = last else { continue };
+                if !decided.is_empty() && decided.contains(&(first.tag, key)) {
+                    continue;
+                }
+                if removal && !oldest {
+                    decided.insert((first.tag, key));
+                }
+                if last.adds() {
+                    each(batch, last);
+                }
+            }
+        }
+    }
+
+    fn each_of_kind(&self, kind: Kind, at: u64, each: impl FnMut(&'a Batch, &'a Fact)) {
+        let last = Symbol((1 << Tag::SYMBOL_BITS) - 1);
+        self.each(Tag::new(kind, Symbol(0)), Tag::new(kind, last), at, each);
+    }
+
+    pub fn labels(&self, at: u64, mut each: impl FnMut(Symbol)) {
+        self.each_of_kind(Kind::Label, at, |_, fact| each(fact.tag.symbol()));
+    }
+
+    pub fn properties(&self, at: u64, mut each: impl FnMut(Symbol, Value)) {
+        self.each_of_kind(Kind::Property, at, |batch, fact| each(fact.tag.symbol(), decode_payload(fact.payload, &batch.arena)));
+    }
+
+    /// The half edges of a node, of these types or of any.
+    pub fn edges(&self, direction: Direction, kinds: &[Symbol], at: u64, each: &mut dyn FnMut(HalfEdge)) {
+        if direction != Direction::Incoming {
+            self.halves(Kind::Out, kinds, at, true, each);
+            self.halves(Kind::OutParallel, kinds, at, true, each);
+        }
+        if direction != Direction::Outgoing {
+            self.halves(Kind::In, kinds, at, false, each);
+            self.halves(Kind::InParallel, kinds, at, false, each);
+        }
+    }
+
+    fn halves(&self, kind: Kind, kinds: &[Symbol], at: u64, outgoing: bool, each: &mut dyn FnMut(HalfEdge)) {
+        let mut report = |batch: &Batch, fact: &Fact| {
+            let (other, ordinal) = match fact.tag.kind() {
+                Kind::Out | Kind::In => (fact.payload.as_node(), 0),
+                _ => decode_parallel(fact.payload, &batch.arena),
+            };
+            each(HalfEdge { kind: fact.tag.symbol(), outgoing, other, ordinal });
+        };
+        if kinds.is_empty() {
+            self.each_of_kind(kind, at, report);
+        } else {
+            for symbol in kinds {
+                let tag = Tag::new(kind, *symbol);
+                self.each(tag, tag, at, &mut report);
+            }
+        }
+    }
+
+    /// Whether the node has this half edge.
+    pub fn has_half(&self, half: HalfEdge, at: u64) -> bool {
+        let kind = match (half.outgoing, half.ordinal) {
+            (true, 0) => Kind::Out,
+            (false, 0) => Kind::In,
+            (true, _) => Kind::OutParallel,
+            (false, _) => Kind::InParallel,
+        };
+        let tag = Tag::new(kind, half.kind);
+        let mut bytes = [0u8; 20];
+        bytes[..16].copy_from_slice(&half.other.to_bytes());
+        bytes[16..].copy_from_slice(&half.ordinal.to_be_bytes());
+        let key = if half.ordinal == 0 { FactKey::Node(half.other.high, half.other.low) } else { FactKey::Bytes(&bytes) };
+        self.keyed(tag, key, at).is_some()
+    }
+
+    /// The update that decides a fact with a key at a tick, if it is an addition.
+    pub fn keyed(&self, tag: Tag, key: FactKey<'_>, at: u64) -> Option<(&'a Batch, &'a Fact)> {
+        for (batch, facts) in &self.hits {
+            let start = facts.partition_point(|fact| fact.tag < tag || (fact.tag == tag && batch.key(fact) < key));
+            let last = facts[start..]
+                .iter()
+                .take_while(|fact| fact.tag == tag && batch.key(fact) == key && batch.time(fact) <= at)
+                .last();
+            if let Some(fact) = last {
+                return fact.adds().then_some((*batch, fact));
+            }
+        }
+        None
+    }
+
+    /// The properties of the edge from this node to `target`.
+    pub fn edge_properties(&self, kind: Symbol, target: NodeId, ordinal: u32, at: u64, each: &mut dyn FnMut(Symbol, Value)) {
+        let tag = Tag::new(Kind::EdgeProperty, kind);
+        self.each(tag, tag, at, |batch, fact| {
+            let (to, number, key, value) = decode_edge_property(fact.payload, &batch.arena);
+            if to == target && number == ordinal {
+                each(key, value);
+            }
+        });
+    }
+
+    /// Whether anything at all is known of the node at this tick.
+    pub fn is_interesting(&self, at: u64) -> bool {
+        let mut found = false;
+        self.each(Tag(0), Tag(u32::MAX), at, |_, _| found = true);
+        found
+    }
+}

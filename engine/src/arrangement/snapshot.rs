@@ -1,0 +1,180 @@
+//! Snapshot: the immutable batches of all shards at one tick, readable from any thread without asking a worker.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use weir_model::{NodeId, Symbol, Tick, Value};
+
+use super::facts::Facts;
+use super::trace::SharedBatch;
+use crate::view::{Direction, EdgeRef, HalfEdge, View};
+
+/// What a worker shows of its shard after each tick.
+pub struct Shown {
+    pub batches: Vec<SharedBatch>,
+    /// The batches hold everything before this.
+    pub upper: u64,
+    /// From here on the batches tell ticks apart.
+    pub since: u64,
+}
+
+/// Where the workers publish and everyone else looks.
+pub struct Published {
+    shards: Vec<ArcSwap<Shown>>,
+    uppers: Vec<AtomicU64>,
+    /// Threads that wait for a tick. Workers only touch the lock when there are any.
+    waiting: AtomicUsize,
+    lock: Mutex<()>,
+    advanced: Condvar,
+}
+
+impl Published {
+    pub fn new(shards: usize) -> Published {
+        let nothing = || ArcSwap::from_pointee(Shown { batches: Vec::new(), upper: 0, since: 0 });
+        Published {
+            shards: (0..shards).map(|_| nothing()).collect(),
+            uppers: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            waiting: AtomicUsize::new(0),
+            lock: Mutex::new(()),
+            advanced: Condvar::new(),
+        }
+    }
+
+    pub fn publish(&self, shard: usize, shown: Shown) {
+        let upper = shown.upper;
+        self.shards[shard].store(Arc::new(shown));
+        self.uppers[shard].store(upper, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.lock.lock());
+            self.advanced.notify_all();
+        }
+    }
+
+    /// Every shard has applied everything before this tick.
+    pub fn upper(&self) -> Tick {
+        Tick(self.uppers.iter().map(|upper| upper.load(Ordering::SeqCst)).min().unwrap_or(0))
+    }
+
+    pub fn shard_upper(&self, shard: usize) -> u64 {
+        self.uppers[shard].load(Ordering::SeqCst)
+    }
+
+    /// Waits until every shard has applied everything before `upper`. False when that took longer than `limit`.
+    pub fn wait(&self, upper: Tick, limit: Duration) -> bool {
+        if self.upper() >= upper {
+            return true;
+        }
+        let deadline = Instant::now() + limit;
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
+        let reached = loop {
+            if self.upper() >= upper {
+                break true;
+            }
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { break false };
+            guard = self.advanced.wait_timeout(guard, left).unwrap_or_else(|e| e.into_inner()).0;
+        };
+        drop(guard);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        reached
+    }
+
+    /// The newest moment all shards have reached.
+    ///
+    /// Shards run apart by a few ticks, so one that is ahead is read as of the slowest. A worker lets its batches
+    /// forget what is older than the slowest shard at that time; if shards ran on while they were being collected, the
+    /// moment may be gone from one of them, and they are collected again.
+    pub fn snapshot(&self) -> Snapshot {
+        loop {
+            let shards: Vec<Arc<Shown>> = self.shards.iter().map(|shard| shard.load_full()).collect();
+            let at = shards.iter().map(|shown| shown.upper).min().unwrap_or(0).saturating_sub(1);
+            if shards.iter().all(|shown| shown.since <= at) {
+                return Snapshot { shards, at };
+            }
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct Snapshot {
+    shards: Vec<Arc<Shown>>,
+    /// The last tick that is seen.
+    at: u64,
+}
+
+impl Snapshot {
+    pub fn tick(&self) -> Tick {
+        Tick(self.at)
+    }
+
+    fn facts(&self, node: NodeId) -> Facts<'_> {
+        let shard = if self.shards.len() == 1 { 0 } else { node.shard(self.shards.len()) };
+        Facts::find(&self.shards[shard].batches, node)
+    }
+
+    /// Facts held and bytes they take, for reports.
+    pub fn size(&self) -> (usize, usize) {
+        let batches = || self.shards.iter().flat_map(|shard| &shard.batches);
+        (batches().map(|batch| batch.len()).sum(), batches().map(|batch| batch.bytes()).sum())
+    }
+}
+
+impl View for Snapshot {
+    fn property(&self, node: NodeId, key: Symbol) -> Value {
+        self.facts(node).property(key, self.at)
+    }
+
+    fn properties(&self, node: NodeId, each: &mut dyn FnMut(Symbol, Value)) {
+        self.facts(node).properties(self.at, each);
+    }
+
+    fn has_label(&self, node: NodeId, label: Symbol) -> bool {
+        self.facts(node).has_label(label, self.at)
+    }
+
+    fn labels(&self, node: NodeId, each: &mut dyn FnMut(Symbol)) {
+        self.facts(node).labels(self.at, each);
+    }
+
+    fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.facts(node).edges(direction, kinds, self.at, each);
+    }
+
+    fn has_edge(&self, edge: EdgeRef) -> bool {
+        let half = HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
+        self.facts(edge.source).has_half(half, self.at)
+    }
+
+    fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
+        let mut found = Value::Null;
+        self.edge_properties(edge, &mut |symbol, value| {
+            if symbol == key {
+                found = value;
+            }
+        });
+        found
+    }
+
+    fn edge_properties(&self, edge: EdgeRef, each: &mut dyn FnMut(Symbol, Value)) {
+        self.facts(edge.source).edge_properties(edge.kind, edge.target, edge.ordinal, self.at, each);
+    }
+
+    fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
+        let batches: Vec<&SharedBatch> = self.shards.iter().flat_map(|shard| &shard.batches).collect();
+        let mut positions = vec![0; batches.len()];
+        loop {
+            let next = batches.iter().zip(&positions).filter_map(|(batch, at)| batch.ids.get(*at)).min().copied();
+            let Some(id) = next else { return };
+            for (batch, at) in batches.iter().zip(&mut positions) {
+                if batch.ids.get(*at) == Some(&id) {
+                    *at += 1;
+                }
+            }
+            if self.facts(id).is_interesting(self.at) && !each(id) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Checkpoint: moves what is old enough from the log into sorted pages, and cuts the log.
+//!
+//! Old enough is what is durable and delivered: after a restart the graph is loaded as of the checkpoint and the log is
+//! replayed from there, so results that no output has taken yet are found again.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weir_model::Tick;
+
+use crate::arrangement::build::Shard;
+use crate::arrangement::pages;
+use crate::command::Base;
+use crate::engine::Graph;
+use crate::error::EngineError;
+use crate::store::{Entry, GraphId, NewRun, Progress, Store, StoreError};
+
+/// A checkpoint is made when the log holds about this many facts beyond the last one.
+const FACTS_BETWEEN: usize = 8_000_000;
+
+/// A run is built in memory from at most about this many facts.
+const FACTS_PER_RUN: usize = 4_000_000;
+
+#[derive(Default)]
+pub struct Checkpoints {
+    /// Facts logged since the last checkpoint.
+    facts: AtomicUsize,
+    /// What the store knows.
+    progress: Mutex<Progress>,
+}
+
+impl Checkpoints {
+    pub fn resume(progress: Progress) -> Checkpoints {
+        Checkpoints { facts: AtomicUsize::new(0), progress: Mutex::new(progress) }
+    }
+
+    pub fn logged(&self, facts: usize) {
+        self.facts.fetch_add(facts, Ordering::Relaxed);
+    }
+}
+
+/// Makes a checkpoint if enough has gathered and enough of it is delivered.
+pub fn consider(graph: &Graph) -> Result<(), EngineError> {
+    let checkpoints = graph.checkpoints();
+    if checkpoints.facts.load(Ordering::Relaxed) < FACTS_BETWEEN {
+        return Ok(());
+    }
+    let delivered = graph.standing().values().filter_map(|state| state.delivered_by_all()).min();
+    let until = graph.durable().min(delivered.unwrap_or(Tick::MAX));
+    make(graph, until)
+}
+
+/// Moves every entry that ends at or before `until` into pages.
+pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
+    let checkpoints = graph.checkpoints();
+    let mut progress = checkpoints.progress.lock().unwrap_or_else(|e| e.into_inner());
+    loop {
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut facts = 0;
+        let store = &graph.parts().store;
+        let read = store.read_log(graph.id(), progress.upto, &mut |entry| {
+            if facts >= FACTS_PER_RUN || entry.upper > until {
+                return Err(StoreError::Stopped);
+            }
+            facts += entry.mutations.rows.len();
+            entries.push(entry);
+            Ok(())
+        });
+        if let Err(error) = read
+            && !matches!(error, StoreError::Stopped)
+        {
+            return Err(error.into());
+        }
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
+        let mut next = progress.clone();
+        next.upto = last.upper;
+        entries.iter().for_each(|entry| note(&mut next, entry));
+        let run = pages::build_run(&entries);
+        let (first, upper) = (first.first, last.upper);
+        store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut pages::chunks(&run) }, &next)?;
+        *progress = next;
+        let left = checkpoints.facts.load(Ordering::Relaxed).saturating_sub(facts);
+        checkpoints.facts.store(left, Ordering::Relaxed);
+    }
+}
+
+/// Adds what an entry says of sources and delivery.
+fn note(progress: &mut Progress, entry: &Entry) {
+    for (name, position) in &entry.sources {
+        match progress.sources.iter_mut().find(|(known, _)| known == name) {
+            Some(known) => known.1 = position.clone(),
+            None => progress.sources.push((name.clone(), position.clone())),
+        }
+    }
+    for delivered in &entry.delivered {
+        match progress.delivered.iter_mut().find(|known| known.query == delivered.query && known.output == delivered.output) {
+            Some(known) => *known = delivered.clone(),
+            None => progress.delivered.push(delivered.clone()),
+        }
+    }
+}
+
+/// The graph as of its checkpoint, one batch a shard; shards are put together side by side.
+pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -> Result<Base, EngineError> {
+    let mut runs = Vec::new();
+    for run in store.runs(graph)? {
+        let mut chunks = Vec::new();
+        store.read_run(graph, run.id, &mut |bytes| {
+            let damaged = || StoreError::damaged("a page", format!("run {:?} of graph {}", run.id, graph.0));
+            chunks.push(pages::read_chunk(bytes).ok_or_else(damaged)?);
+            Ok(())
+        })?;
+        runs.push(chunks);
+    }
+    if runs.is_empty() {
+        return Ok(Base { shards: Vec::new(), upper: upto });
+    }
+    let runs = &runs;
+    let shards = std::thread::scope(|scope| {
+        let load = |index| scope.spawn(move || pages::newest(runs, Shard { index, count: shards }, upto));
+        let threads: Vec<_> = (0..shards).map(load).collect();
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    Ok(Base { shards, upper: upto })
+}

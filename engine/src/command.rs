@@ -1,0 +1,47 @@
+//! Command: everything a worker can be asked. Already validated; every worker gets the same commands in the same order,
+//! so every worker builds the same dataflows.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crossbeam_channel::Sender;
+use weir_model::{QueryId, Tick};
+
+use crate::arrangement::Published;
+use crate::render::results::Baseline;
+use crate::render::{Program, ResultBatch};
+use crate::store::{Entry, GraphId};
+use crate::symbols::Symbols;
+
+#[derive(Clone)]
+pub enum Command {
+    /// A new graph, empty, or as loaded from the store: then `base` holds a batch for each shard.
+    CreateGraph { graph: GraphId, published: Arc<Published>, base: Arc<Base> },
+    DropGraph { graph: GraphId },
+    /// The changes of a batch of records; their ticks follow those of the entry before.
+    Apply(Arc<Entry>),
+    Install(Arc<Install>),
+    /// Report what was held back when the query was installed.
+    Propagate { graph: GraphId, query: QueryId },
+    Drop { graph: GraphId, query: QueryId },
+    Stop,
+}
+
+/// What a graph holds when its dataflow is built.
+#[derive(Default)]
+pub struct Base {
+    /// One batch a shard, all facts at one tick before `upper`; none for an empty graph.
+    pub shards: Vec<crate::arrangement::SharedBatch>,
+    pub upper: Tick,
+}
+
+pub struct Install {
+    pub graph: GraphId,
+    pub query: QueryId,
+    pub program: Arc<Program>,
+    pub symbols: Arc<Symbols>,
+    pub cancellations: bool,
+    pub baseline: Baseline,
+    pub results: Sender<ResultBatch>,
+    pub waiting: Arc<AtomicUsize>,
+}

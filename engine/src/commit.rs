@@ -1,0 +1,277 @@
+//! Commit: one order of ticks for a graph, and every query serializable in it.
+//!
+//! A batch that read nothing is given its ticks and goes to the log and to the workers, under one short lock. A batch
+//! that read is accepted if no node it read was written since its snapshot; otherwise it is evaluated again, with the
+//! lock held and the newest state in view, so that even a node everybody counts on makes progress.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::{Mutations, NodeId, Position, Text, Tick};
+
+use crate::arrangement::{Published, Snapshot};
+use crate::engine::Parts;
+use crate::error::EngineError;
+use crate::store::{Delivered, Entry, GraphId};
+
+/// How many entries the workers may be behind before those who commit wait for them.
+const ENTRIES_BEHIND_MAX: usize = 64;
+
+/// How long anyone waits for the workers before it is called a failure.
+const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Committer {
+    graph: GraphId,
+    parts: Parts,
+    published: Arc<Published>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The next tick that may be given.
+    next: Tick,
+    /// The tick after the last entry the workers were sent.
+    sent: Tick,
+    /// Ends of the entries the workers may not have applied.
+    behind: VecDeque<Tick>,
+    /// What was written since the oldest transaction that is under way began; empty when there is none.
+    recent: VecDeque<(Tick, FxHashSet<NodeId>)>,
+    /// Beginnings of the transactions under way, with how many began there.
+    active: BTreeMap<Tick, usize>,
+    sources: FxHashMap<Text, Position>,
+    /// Frontiers of delivery that have not been logged.
+    delivered: Vec<Delivered>,
+}
+
+/// What a transaction read.
+pub struct ReadSet {
+    pub nodes: FxHashSet<NodeId>,
+    pub scanned: bool,
+}
+
+/// What goes into an entry besides its ticks.
+#[derive(Default)]
+pub struct Change {
+    pub mutations: Mutations,
+    /// How many records the mutations belong to: each gets a tick.
+    pub records: usize,
+    pub source: Option<(Text, Position)>,
+}
+
+impl Committer {
+    pub fn new(
+        graph: GraphId,
+        parts: &Parts,
+        published: Arc<Published>,
+        next: Tick,
+        sources: FxHashMap<Text, Position>,
+    ) -> Committer {
+        let state = State { next, sent: next, sources, ..State::default() };
+        Committer { graph, parts: parts.clone(), published, state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing below leaves the state half changed, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Commits changes that depend on nothing that was read. Returns the tick after the last one.
+    pub fn commit(&self, change: Change) -> Result<Tick, EngineError> {
+        let mut state = self.lock();
+        let upper = self.append(&mut state, change)?;
+        let wait = state.too_far_behind(&self.published);
+        drop(state);
+        self.wait_behind(wait)?;
+        Ok(upper)
+    }
+
+    /// Starts a transaction: everything committed before is in the snapshot, everything after is remembered until `end`.
+    pub fn begin(&self) -> Result<Transaction<'_>, EngineError> {
+        let began = {
+            let mut state = self.lock();
+            let began = state.sent;
+            *state.active.entry(began).or_default() += 1;
+            began
+        };
+        let transaction = Transaction { committer: self, began };
+        self.wait_applied(began)?;
+        Ok(transaction)
+    }
+
+    /// Waits until the workers have applied everything before `upper`, so that the next snapshot shows it.
+    pub fn wait_applied(&self, upper: Tick) -> Result<(), EngineError> {
+        if self.published.wait(upper, WORKERS_PATIENCE) { Ok(()) } else { Err(EngineError::WorkersStuck) }
+    }
+
+    /// Waits until the workers have applied everything.
+    pub fn wait_applied_all(&self) -> Result<(), EngineError> {
+        let sent = self.lock().sent;
+        self.wait_applied(sent)
+    }
+
+    fn wait_behind(&self, until: Option<Tick>) -> Result<(), EngineError> {
+        until.map_or(Ok(()), |upper| self.wait_applied(upper))
+    }
+
+    /// Evaluates with the lock held: what the snapshot shows is the last word. For batches that lost a race.
+    pub fn alone(
+        &self,
+        evaluate: impl FnOnce(&Snapshot) -> Result<Change, EngineError>,
+    ) -> Result<Tick, EngineError> {
+        let mut state = self.lock();
+        self.wait_applied(state.sent)?;
+        let change = evaluate(&self.published.snapshot())?;
+        self.append(&mut state, change)
+    }
+
+    /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order.
+    fn append(&self, state: &mut State, change: Change) -> Result<Tick, EngineError> {
+        let Change { mutations, records, source } = change;
+        let first = state.next.max(Tick::at_millis(wall_clock_millis()));
+        let upper = Tick(first.0 + records.max(1) as u64);
+        let nodes: Option<FxHashSet<NodeId>> =
+            (!state.active.is_empty()).then(|| mutations.rows.iter().map(|row| row.node).collect());
+        let delivered = std::mem::take(&mut state.delivered);
+        let entry = Arc::new(Entry {
+            graph: self.graph,
+            first,
+            upper,
+            mutations: Arc::new(mutations),
+            sources: source.clone().into_iter().collect(),
+            delivered,
+        });
+        self.parts.log.submit(entry.clone())?;
+        state.next = upper;
+        if records > 0 {
+            let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
+            self.parts.workers.send(&crate::command::Command::Apply(entry));
+            state.sent = upper;
+            state.behind.push_back(upper);
+        }
+        if let Some(nodes) = nodes {
+            state.recent.push_back((upper, nodes));
+        }
+        if let Some((name, position)) = source {
+            state.sources.insert(name, position);
+        }
+        Ok(upper)
+    }
+
+    pub fn position(&self, source: &str) -> Option<Position> {
+        self.lock().sources.get(source).cloned().filter(|position| !position.0.is_empty())
+    }
+
+    /// The tick after the last entry.
+    pub fn next(&self) -> Tick {
+        self.lock().next
+    }
+
+    /// Does something between two entries: no entry is given ticks meanwhile. It is told where the workers stand.
+    pub fn between<R>(&self, act: impl FnOnce(Tick) -> R) -> R {
+        let state = self.lock();
+        let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
+        act(state.sent)
+    }
+
+    /// Remembers how far results were delivered, for the next entry.
+    pub fn note_delivered(&self, delivered: Delivered) {
+        let mut state = self.lock();
+        let same = |other: &Delivered| other.query == delivered.query && other.output == delivered.output;
+        match state.delivered.iter_mut().find(|other| same(other)) {
+            Some(other) => *other = delivered,
+            None => state.delivered.push(delivered),
+        }
+    }
+
+    /// Logs what `note_delivered` collected, if no entry has taken it along.
+    pub fn log_delivered(&self) -> Result<(), EngineError> {
+        let mut state = self.lock();
+        if !state.delivered.is_empty() {
+            self.append(&mut state, Change::default())?;
+        }
+        Ok(())
+    }
+
+    /// Feeds an entry of the log to the workers again, after a restart.
+    pub fn replay(&self, entry: Arc<Entry>) -> Result<(), EngineError> {
+        let mut state = self.lock();
+        state.next = entry.upper;
+        if entry.mutations.is_empty() {
+            return Ok(());
+        }
+        state.sent = entry.upper;
+        state.behind.push_back(entry.upper);
+        let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
+        self.parts.workers.send(&crate::command::Command::Apply(entry));
+        let wait = state.too_far_behind(&self.published);
+        drop(state);
+        self.wait_behind(wait)
+    }
+}
+
+impl State {
+    /// The tick to wait for when the workers have fallen back too far.
+    fn too_far_behind(&mut self, published: &Published) -> Option<Tick> {
+        let upper = published.upper();
+        while self.behind.front().is_some_and(|end| *end <= upper) {
+            self.behind.pop_front();
+        }
+        let excess = self.behind.len().checked_sub(ENTRIES_BEHIND_MAX)?;
+        self.behind.get(excess).copied()
+    }
+}
+
+/// A transaction under way. Dropping it ends it.
+pub struct Transaction<'a> {
+    committer: &'a Committer,
+    began: Tick,
+}
+
+impl Transaction<'_> {
+    pub fn snapshot(&self) -> Snapshot {
+        self.committer.published.snapshot()
+    }
+
+    /// Commits if nothing that was read has changed since the snapshot; otherwise gives the change back.
+    pub fn commit(&self, snapshot: &Snapshot, reads: &ReadSet, change: Change) -> Result<Result<Tick, Change>, EngineError> {
+        let mut state = self.committer.lock();
+        let stale = |(upper, written): &(Tick, FxHashSet<NodeId>)| {
+            *upper > snapshot.tick().next() && (reads.scanned || !written.is_disjoint(&reads.nodes))
+        };
+        if state.recent.iter().any(stale) {
+            return Ok(Err(change));
+        }
+        let upper = self.committer.append(&mut state, change)?;
+        let wait = state.too_far_behind(&self.committer.published);
+        drop(state);
+        self.committer.wait_behind(wait)?;
+        Ok(Ok(upper))
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        let mut state = self.committer.lock();
+        if let Some(count) = state.active.get_mut(&self.began) {
+            *count -= 1;
+            if *count == 0 {
+                state.active.remove(&self.began);
+            }
+        }
+        match state.active.keys().next().copied() {
+            None => state.recent.clear(),
+            Some(oldest) => {
+                while state.recent.front().is_some_and(|(upper, _)| *upper <= oldest) {
+                    state.recent.pop_front();
+                }
+            }
+        }
+    }
+}
+
+pub fn wall_clock_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

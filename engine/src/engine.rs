@@ -1,0 +1,427 @@
+//! Engine and Graph: the handles everything outside goes through.
+//!
+//! An engine is a store, its log, the workers and the graphs (namespaces) in it. Both handles are cheap to clone.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustc_hash::FxHashMap;
+use weir_model::{IdScheme, NodeId, Plan, Position, QueryId, Text, Tick};
+
+use crate::arrangement::{Published, Snapshot};
+use crate::checkpoint::{self, Checkpoints};
+use crate::command::{Base, Command};
+use crate::commit::{Change, Committer};
+use crate::error::EngineError;
+use crate::evaluate::Prepared;
+use crate::log::{Log, LogOptions};
+use crate::standing::StandingState;
+use crate::store::{Entry, GraphId, Store};
+use crate::symbols::Symbols;
+use crate::worker::Workers;
+
+/// The graph that is there without being created; the default namespace.
+pub const DEFAULT_GRAPH: &str = "quine";
+
+/// Ingest pauses while a standing query has more results waiting than this.
+const RESULTS_WAITING_MAX: usize = 100_000;
+
+/// How often frontiers of delivery are logged when no commit takes them along, and checkpoints are considered.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long anyone waits for the log before it is called a failure.
+const DURABLE_PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Options {
+    /// Worker threads, each with a shard of every graph; 0 is one per core.
+    pub workers: usize,
+    pub ids: IdScheme,
+    /// Each commit reaches the disk before it counts as durable, not only the operating system.
+    pub sync_all_writes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { workers: 0, ids: IdScheme::default(), sync_all_writes: false }
+    }
+}
+
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct GraphOptions {
+    /// Each CREATE of an edge makes a new one, as openCypher has it.
+    pub parallel_edges: bool,
+}
+
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    parts: Parts,
+    graphs: RwLock<BTreeMap<String, Graph>>,
+    /// Creating and dropping graphs, one at a time.
+    naming: Mutex<()>,
+    stopping: AtomicBool,
+    housekeeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What all graphs of an engine work with.
+#[derive(Clone)]
+pub struct Parts {
+    pub store: Arc<dyn Store>,
+    pub log: Arc<Log>,
+    pub symbols: Arc<Symbols>,
+    pub workers: Arc<Workers>,
+    /// Held while commands are sent, so that all workers see one order.
+    pub sending: Arc<Mutex<()>>,
+    pub ids: IdScheme,
+}
+
+impl Engine {
+    /// Opens a store: its graphs are loaded up to their checkpoints. Standing queries that were there before are
+    /// installed next (`Start::Resume`), then `start` replays what the log holds beyond.
+    pub fn open(store: Arc<dyn Store>, options: Options) -> Result<Engine, EngineError> {
+        let count = match options.workers {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            count => count,
+        };
+        let symbols = Arc::new(Symbols::load(store.symbols()?));
+        let log = Log::start(store.clone(), symbols.clone(), LogOptions { sync: options.sync_all_writes, ..LogOptions::default() });
+        let workers = Arc::new(Workers::start(count).map_err(EngineError::Workers)?);
+        let parts = Parts { store, log: Arc::new(log), symbols, workers, sending: Arc::default(), ids: options.ids };
+        let mut graphs = BTreeMap::new();
+        for info in parts.store.graphs()? {
+            let options = GraphOptions { parallel_edges: info.options == PARALLEL_EDGES };
+            graphs.insert(info.name.clone(), Graph::load(&parts, info.id, info.name, options)?);
+        }
+        let shared = Shared {
+            parts,
+            graphs: RwLock::new(graphs),
+            naming: Mutex::new(()),
+            stopping: AtomicBool::new(false),
+            housekeeper: Mutex::new(None),
+        };
+        let engine = Engine { shared: Arc::new(shared) };
+        if engine.graph(DEFAULT_GRAPH).is_none() {
+            engine.create_graph(DEFAULT_GRAPH, GraphOptions::default())?;
+        }
+        Ok(engine)
+    }
+
+    /// Replays the log beyond the checkpoints and begins housekeeping.
+    pub fn start(&self) -> Result<(), EngineError> {
+        for graph in self.all() {
+            graph.replay()?;
+        }
+        let engine = Arc::downgrade(&self.shared);
+        let keeper = std::thread::Builder::new().name("housekeeping".into()).spawn(move || {
+            while let Some(shared) = engine.upgrade().filter(|shared| !shared.stopping.load(Ordering::Relaxed)) {
+                for graph in (Engine { shared }).all() {
+                    graph.keep_house();
+                }
+                std::thread::sleep(HOUSEKEEPING_INTERVAL);
+            }
+        });
+        let keeper = keeper.map_err(|error| EngineError::Workers(error.to_string()))?;
+        *lock(&self.shared.housekeeper) = Some(keeper);
+        Ok(())
+    }
+
+    pub fn default_graph(&self) -> Graph {
+        self.graph(DEFAULT_GRAPH).expect("open creates it and drop_graph refuses it")
+    }
+
+    pub fn graph(&self, name: &str) -> Option<Graph> {
+        self.shared.graphs.read().unwrap_or_else(|e| e.into_inner()).get(name).cloned()
+    }
+
+    pub fn graphs(&self) -> Vec<String> {
+        self.shared.graphs.read().unwrap_or_else(|e| e.into_inner()).keys().cloned().collect()
+    }
+
+    fn all(&self) -> Vec<Graph> {
+        self.shared.graphs.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
+    }
+
+    pub fn create_graph(&self, name: &str, options: GraphOptions) -> Result<Graph, EngineError> {
+        let _one = lock(&self.shared.naming);
+        if self.graph(name).is_some() {
+            return Err(EngineError::GraphExists(name.to_owned()));
+        }
+        let parts = &self.shared.parts;
+        let id = parts.store.create_graph(name, if options.parallel_edges { PARALLEL_EDGES } else { b"" })?;
+        let graph = Graph::new(parts, id, name.to_owned(), options, Base::default(), Loaded::default());
+        self.shared.graphs.write().unwrap_or_else(|e| e.into_inner()).insert(name.to_owned(), graph.clone());
+        Ok(graph)
+    }
+
+    /// Drops a graph with everything in it. False when there is none, or when it is the default one, which stays.
+    pub fn drop_graph(&self, name: &str) -> Result<bool, EngineError> {
+        let _one = lock(&self.shared.naming);
+        if name == DEFAULT_GRAPH {
+            return Ok(false);
+        }
+        let Some(graph) = self.shared.graphs.write().unwrap_or_else(|e| e.into_inner()).remove(name) else {
+            return Ok(false);
+        };
+        let parts = &self.shared.parts;
+        graph.committer().between(|_| parts.workers.send(&Command::DropGraph { graph: graph.id() }));
+        parts.store.drop_graph(graph.id())?;
+        Ok(true)
+    }
+
+    pub fn metadata(&self, key: &str) -> Result<Option<Vec<u8>>, EngineError> {
+        Ok(self.shared.parts.store.metadata(key)?)
+    }
+
+    /// Stores or removes a small value. Durable when this returns.
+    pub fn set_metadata(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError> {
+        let store = &self.shared.parts.store;
+        match value {
+            Some(value) => store.put_metadata(key, value)?,
+            None => store.delete_metadata(key)?,
+        }
+        Ok(())
+    }
+
+    pub fn metadata_list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
+        Ok(self.shared.parts.store.list_metadata(prefix)?)
+    }
+
+    /// Ends: what was committed is applied, logged and, as far as results are delivered, put into pages.
+    pub fn shutdown(&self) -> Result<(), EngineError> {
+        if self.shared.stopping.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        if let Some(keeper) = lock(&self.shared.housekeeper).take() {
+            let _ = keeper.join();
+        }
+        for graph in self.all() {
+            graph.committer().log_delivered()?;
+        }
+        self.shared.parts.workers.stop();
+        self.shared.parts.log.shutdown()?;
+        Ok(())
+    }
+}
+
+/// A graph is stored with these options when it allows parallel edges, and with none when it does not.
+const PARALLEL_EDGES: &[u8] = b"parallel-edges";
+
+#[derive(Clone)]
+pub struct Graph {
+    inner: Arc<GraphInner>,
+}
+
+struct GraphInner {
+    id: GraphId,
+    name: String,
+    options: GraphOptions,
+    parts: Parts,
+    published: Arc<Published>,
+    committer: Committer,
+    standing: Mutex<FxHashMap<QueryId, Arc<StandingState>>>,
+    recovered: FxHashMap<(QueryId, Text), (Tick, Position)>,
+    tail: Mutex<Vec<Arc<Entry>>>,
+    fresh: FreshIds,
+    checkpoints: Checkpoints,
+}
+
+/// What is known of a graph when it is opened, besides its base.
+#[derive(Default)]
+struct Loaded {
+    sources: FxHashMap<Text, Position>,
+    /// What was delivered, by query and output.
+    delivered: FxHashMap<(QueryId, Text), (Tick, Position)>,
+    /// Entries of the log after the checkpoint.
+    tail: Vec<Arc<Entry>>,
+    checkpoints: Checkpoints,
+}
+
+impl Graph {
+    fn new(parts: &Parts, id: GraphId, name: String, options: GraphOptions, base: Base, loaded: Loaded) -> Graph {
+        let published = Arc::new(Published::new(parts.workers.count()));
+        let next = base.upper;
+        let committer = Committer::new(id, parts, published.clone(), next, loaded.sources);
+        {
+            let _order = lock(&parts.sending);
+            let base = Arc::new(base);
+            parts.workers.send(&Command::CreateGraph { graph: id, published: published.clone(), base });
+        }
+        let inner = GraphInner {
+            id,
+            name,
+            options,
+            parts: parts.clone(),
+            published,
+            committer,
+            standing: Mutex::default(),
+            recovered: loaded.delivered,
+            tail: Mutex::new(loaded.tail),
+            fresh: FreshIds::new(),
+            checkpoints: loaded.checkpoints,
+        };
+        Graph { inner: Arc::new(inner) }
+    }
+
+    /// Reads a graph from its store: the newest pages as the base, the rest of the log for `replay`.
+    fn load(parts: &Parts, id: GraphId, name: String, options: GraphOptions) -> Result<Graph, EngineError> {
+        let progress = parts.store.progress(id)?;
+        let base = checkpoint::load_base(&*parts.store, id, progress.upto, parts.workers.count())?;
+        let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), ..Loaded::default() };
+        loaded.sources.extend(progress.sources);
+        loaded.delivered.extend(progress.delivered.into_iter().map(|d| ((d.query, d.output), (d.tick, d.position))));
+        parts.store.read_log(id, progress.upto, &mut |entry| {
+            loaded.sources.extend(entry.sources.iter().cloned());
+            for d in &entry.delivered {
+                loaded.delivered.insert((d.query, d.output.clone()), (d.tick, d.position.clone()));
+            }
+            loaded.checkpoints.logged(entry.mutations.rows.len());
+            loaded.tail.push(Arc::new(entry));
+            Ok(())
+        })?;
+        Ok(Graph::new(parts, id, name, options, base, loaded))
+    }
+
+    fn replay(&self) -> Result<(), EngineError> {
+        for entry in std::mem::take(&mut *lock(&self.inner.tail)) {
+            self.inner.committer.replay(entry)?;
+        }
+        self.inner.parts.log.set_durable(self.inner.id, self.inner.committer.next());
+        self.inner.committer.wait_applied_all()
+    }
+
+    pub fn id(&self) -> GraphId {
+        self.inner.id
+    }
+
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    pub fn parallel_edges(&self) -> bool {
+        self.inner.options.parallel_edges
+    }
+
+    pub fn ids(&self) -> IdScheme {
+        self.inner.parts.ids
+    }
+
+    pub fn symbols(&self) -> &Symbols {
+        &self.inner.parts.symbols
+    }
+
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.inner.parts
+    }
+
+    pub(crate) fn committer(&self) -> &Committer {
+        &self.inner.committer
+    }
+
+    pub(crate) fn standing(&self) -> MutexGuard<'_, FxHashMap<QueryId, Arc<StandingState>>> {
+        lock(&self.inner.standing)
+    }
+
+    pub(crate) fn checkpoints(&self) -> &Checkpoints {
+        &self.inner.checkpoints
+    }
+
+    /// What the store knew of the delivery of a query's results when it was opened, by output.
+    pub(crate) fn recovered(&self, query: QueryId, output: &Text) -> Option<(Tick, Position)> {
+        self.inner.recovered.get(&(query, output.clone())).cloned()
+    }
+
+    /// Resolves the names of a plan, once for all its runs.
+    pub fn prepare(&self, plan: Plan) -> Arc<Prepared> {
+        Arc::new(Prepared::new(plan, self.symbols()))
+    }
+
+    /// The present: everything whose commit has returned is in it.
+    pub fn snapshot(&self) -> Snapshot {
+        self.inner.published.snapshot()
+    }
+
+    /// The tick after the last commit.
+    pub fn next(&self) -> Tick {
+        self.inner.committer.next()
+    }
+
+    /// Everything before this tick survives the end of the process (or of power, with `sync_all_writes`).
+    pub fn durable(&self) -> Tick {
+        self.inner.parts.log.durable(self.inner.id)
+    }
+
+    pub fn wait_durable(&self, upper: Tick) -> Result<(), EngineError> {
+        Ok(self.inner.parts.log.wait_durable(self.inner.id, upper, DURABLE_PATIENCE)?)
+    }
+
+    /// Where a source stood after its last record that was committed.
+    pub fn position(&self, source: &str) -> Option<Position> {
+        self.inner.committer.position(source)
+    }
+
+    /// Forgets a source that is gone, so that one of the same name starts anew.
+    pub fn forget_source(&self, source: &str) -> Result<(), EngineError> {
+        self.inner.committer.commit(Change { source: Some((source.into(), Position::default())), ..Change::default() })?;
+        Ok(())
+    }
+
+    pub fn fresh_id(&self) -> NodeId {
+        self.inner.fresh.next(self.ids())
+    }
+
+    /// Ingest waits here while standing queries have too many results that nobody has taken.
+    pub(crate) fn wait_for_room(&self) {
+        while self.standing().values().any(|state| state.waiting.load(Ordering::Relaxed) > RESULTS_WAITING_MAX) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Logs frontiers that no commit has taken along, and moves what is old enough from the log into pages.
+    fn keep_house(&self) {
+        if let Err(error) = self.inner.committer.log_delivered().and_then(|()| checkpoint::consider(self)) {
+            tracing::error!(graph = self.name(), "{error}");
+        }
+    }
+}
+
+/// Node ids that nobody has: random, of the form the scheme gives them.
+struct FreshIds {
+    state: AtomicU64,
+}
+
+impl FreshIds {
+    fn new() -> FreshIds {
+        // The standard library seeds each of these from the operating system.
+        FreshIds { state: AtomicU64::new(RandomState::new().build_hasher().finish()) }
+    }
+
+    fn random(&self) -> u64 {
+        let mut z = self.state.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn next(&self, ids: IdScheme) -> NodeId {
+        let (high, low) = (self.random(), self.random());
+        let version = match ids {
+            IdScheme::Long { .. } => return NodeId::new(0, ((low as i64) % (1 << 53)) as u64),
+            IdScheme::Uuid | IdScheme::Uuid4 => 4,
+            IdScheme::Uuid3 { .. } => 3,
+            IdScheme::Uuid5 { .. } => 5,
+        };
+        NodeId::new(high & !0xf000 | version << 12, low >> 2 | 1 << 63)
+    }
+}
+
+/// None of the locks here guards anything that a panic could leave half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}

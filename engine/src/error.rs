@@ -1,0 +1,33 @@
+//! What can go wrong in the engine, told apart by who has to do something about it.
+
+use thiserror::Error;
+use weir_model::Failure;
+
+use crate::render::RenderError;
+use crate::store::StoreError;
+
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The query ran into something: its author can mend it.
+    #[error(transparent)]
+    Query(#[from] Failure),
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    #[error("a graph named '{0}' exists already")]
+    GraphExists(String),
+    #[error("there is no graph named '{0}'")]
+    NoSuchGraph(String),
+    #[error("this standing query is installed already")]
+    StandingExists,
+    #[error("this standing query was dropped")]
+    StandingGone,
+    #[error("the graph's workers did not catch up within a minute; the process should be restarted, nothing acknowledged is lost")]
+    WorkersStuck,
+    #[error("cannot start the worker threads: {0}")]
+    Workers(String),
+    #[error("reads of a past moment are not in this version: leave the time out to read the present")]
+    NoHistory,
+}

@@ -1,0 +1,191 @@
+//! What an expression may ask of the graph, answered from the View in force; and symbols without their lock.
+
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+use weir_model::plan::Name;
+use weir_model::{Context, EdgeKey, FullEdge, FullNode, IdScheme, Map, NodeId, Symbol, Text, Value};
+
+use super::{Environment, Prepared};
+use crate::symbols::Symbols;
+use crate::view::{Direction, EdgeRef, View};
+
+/// The symbols one evaluator has met. The shared table is asked, and locked, once a string.
+pub struct Names<'s> {
+    symbols: &'s Symbols,
+    /// By position in the last map: records of a stream mostly have the same keys in the same order.
+    by_position: RefCell<Vec<(Text, Symbol)>>,
+    by_text: RefCell<FxHashMap<Text, Symbol>>,
+    by_symbol: RefCell<Vec<Option<Text>>>,
+}
+
+impl<'s> Names<'s> {
+    pub fn new(symbols: &'s Symbols) -> Names<'s> {
+        Names { symbols, by_position: RefCell::default(), by_text: RefCell::default(), by_symbol: RefCell::default() }
+    }
+
+    /// The symbol of a string, given now if it has none.
+    pub fn intern(&self, text: &Text) -> Symbol {
+        if let Some(symbol) = self.by_text.borrow().get(text) {
+            return *symbol;
+        }
+        let symbol = self.symbols.intern(text);
+        self.by_text.borrow_mut().insert(text.clone(), symbol);
+        symbol
+    }
+
+    /// As `intern`, for the entry of a map with this position.
+    pub fn intern_at(&self, position: usize, text: &Text) -> Symbol {
+        let mut known = self.by_position.borrow_mut();
+        match known.get_mut(position) {
+            Some((last, symbol)) if last == text => *symbol,
+            Some(slot) => {
+                *slot = (text.clone(), self.intern(text));
+                slot.1
+            }
+            None => {
+                let symbol = self.intern(text);
+                // Out of turn only after a skipped entry: then there is nothing to gain.
+                if known.len() == position {
+                    known.push((text.clone(), symbol));
+                }
+                symbol
+            }
+        }
+    }
+
+    /// The symbol of a string that may name nothing in this engine.
+    pub fn find(&self, text: &str) -> Option<Symbol> {
+        if let Some(symbol) = self.by_text.borrow().get(text) {
+            return Some(*symbol);
+        }
+        let symbol = self.symbols.get(text)?;
+        self.by_text.borrow_mut().insert(text.into(), symbol);
+        Some(symbol)
+    }
+
+    pub fn text(&self, symbol: Symbol) -> Text {
+        let at = symbol.0 as usize;
+        let mut known = self.by_symbol.borrow_mut();
+        if known.len() <= at {
+            known.resize(at + 1, None);
+        }
+        known[at].get_or_insert_with(|| self.symbols.name(symbol)).clone()
+    }
+}
+
+/// The Context of a running plan.
+pub struct Reader<'r> {
+    pub prepared: &'r Prepared,
+    pub names: &'r Names<'r>,
+    pub view: &'r dyn View,
+    pub environment: &'r Environment<'r>,
+}
+
+impl Reader<'_> {
+    pub fn edge_ref(&self, key: &EdgeKey) -> EdgeRef {
+        EdgeRef { source: key.source, kind: self.names.intern(&key.kind), target: key.target, ordinal: key.ordinal }
+    }
+
+    pub fn edge_key(&self, edge: EdgeRef) -> EdgeKey {
+        EdgeKey { source: edge.source, kind: self.names.text(edge.kind), target: edge.target, ordinal: edge.ordinal }
+    }
+
+    pub fn properties(&self, node: NodeId) -> Map {
+        let mut map = Map::default();
+        self.view.properties(node, &mut |key, value| map.push_unique(self.names.text(key), value));
+        map
+    }
+
+    pub fn edge_properties(&self, edge: EdgeRef) -> Map {
+        let mut map = Map::default();
+        self.view.edge_properties(edge, &mut |key, value| map.push_unique(self.names.text(key), value));
+        map
+    }
+
+    /// The value as it leaves the engine: nodes and edges, however deep, with what is known of them. A path becomes the
+    /// list of its nodes and edges in turn.
+    pub fn hydrate(&self, value: &Value) -> Value {
+        match value {
+            Value::Node(id) => Value::FullNode(self.full_node(*id).into()),
+            Value::Edge(key) => Value::FullEdge(self.full_edge(key).into()),
+            Value::List(items) if items.iter().any(refers) => Value::List(items.iter().map(|item| self.hydrate(item)).collect()),
+            Value::Map(map) if map.iter().any(|(_, value)| refers(value)) => {
+                Value::map(map.iter().map(|(key, value)| (key.clone(), self.hydrate(value))))
+            }
+            Value::Path(path) => Value::list(path_elements(path).iter().map(|element| self.hydrate(element)).collect()),
+            other => other.clone(),
+        }
+    }
+}
+
+/// Whether anything in the value needs `hydrate`.
+fn refers(value: &Value) -> bool {
+    match value {
+        Value::Node(_) | Value::Edge(_) | Value::Path(_) => true,
+        Value::List(items) => items.iter().any(refers),
+        Value::Map(map) => map.iter().any(|(_, value)| refers(value)),
+        _ => false,
+    }
+}
+
+/// Node, edge, node, ...
+pub fn path_elements(path: &weir_model::Path) -> Vec<Value> {
+    let mut elements = vec![Value::Node(path.start)];
+    for (edge, node) in &path.steps {
+        elements.push(Value::Edge(edge.clone().into()));
+        elements.push(Value::Node(*node));
+    }
+    elements
+}
+
+impl Context for Reader<'_> {
+    fn parameter(&self, index: u32) -> &Value {
+        self.environment.parameters.get(index as usize).unwrap_or(&Value::Null)
+    }
+
+    fn name(&self, name: Name) -> &str {
+        &self.prepared.plan.names[name.0 as usize]
+    }
+
+    fn property(&self, node: NodeId, key: Name) -> Value {
+        self.view.property(node, self.prepared.symbol(key))
+    }
+
+    fn property_by_text(&self, node: NodeId, key: &str) -> Value {
+        self.names.find(key).map_or(Value::Null, |key| self.view.property(node, key))
+    }
+
+    fn has_label(&self, node: NodeId, label: Name) -> bool {
+        self.view.has_label(node, self.prepared.symbol(label))
+    }
+
+    fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
+        self.names.find(key).map_or(Value::Null, |key| self.view.edge_property(self.edge_ref(edge), key))
+    }
+
+    fn full_node(&self, id: NodeId) -> FullNode {
+        let mut labels = Vec::new();
+        self.view.labels(id, &mut |label| labels.push(self.names.text(label)));
+        labels.sort_unstable();
+        FullNode { id, labels, properties: self.properties(id) }
+    }
+
+    fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
+        FullEdge { key: edge.clone(), properties: self.edge_properties(self.edge_ref(edge)) }
+    }
+
+    fn degree(&self, node: NodeId) -> usize {
+        let mut count = 0;
+        self.view.edges(node, Direction::Both, &[], &mut |_| count += 1);
+        count
+    }
+
+    fn ids(&self) -> IdScheme {
+        self.environment.ids
+    }
+
+    fn now_millis(&self) -> i64 {
+        self.environment.now_millis
+    }
+}

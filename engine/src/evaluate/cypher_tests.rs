@@ -1,0 +1,347 @@
+//! Queries as text, compiled and run one after another on one graph: what clauses mean together.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use weir_cypher_compiler::{Options, compile};
+use weir_model::{Failure, IdScheme, Map, Mutations, NodeId, Value};
+
+use super::{Environment, Limits, Prepared, evaluate};
+use crate::reference::{self, ReferenceGraph};
+use crate::symbols::Symbols;
+
+/// Ids are small integers (scheme `long`), so that `id(n) = 1` anchors.
+const IDS: IdScheme = IdScheme::Long { consecutive: false };
+
+struct Session {
+    symbols: Symbols,
+    graph: ReferenceGraph,
+    fresh: Cell<u64>,
+    parallel_edges: bool,
+}
+
+impl Session {
+    fn new() -> Session {
+        Session { symbols: Symbols::default(), graph: ReferenceGraph::new(), fresh: Cell::new(100), parallel_edges: false }
+    }
+
+    fn run(&mut self, query: &str, that: Value) -> Result<Vec<String>, Failure> {
+        let options = Options { parameters: vec!["that".into()], ids: IDS };
+        let plan = compile(query, &options).unwrap_or_else(|errors| panic!("{query}: {errors:?}"));
+        let prepared = Prepared::new(plan, &self.symbols);
+        let fresh_id = || {
+            self.fresh.set(self.fresh.get() + 1);
+            NodeId::new(0, self.fresh.get())
+        };
+        let environment = Environment {
+            view: &self.graph,
+            parameters: &[that],
+            ids: IDS,
+            now_millis: 1_000,
+            fresh_id: &fresh_id,
+            limits: Limits::default(),
+            parallel_edges: self.parallel_edges,
+        };
+        let (mut mutations, mut rows) = (Mutations::default(), Vec::new());
+        let result = evaluate(&prepared, &self.symbols, &environment, &mut mutations, &mut |row| {
+            rows.push(row.iter().map(show).collect::<Vec<_>>().join(" | "));
+            ControlFlow::Continue(())
+        });
+        assert!(result.is_ok() || mutations.is_empty());
+        self.graph.apply_all(&mutations);
+        result.map(|()| rows)
+    }
+}
+
+fn show(value: &Value) -> String {
+    match value {
+        Value::Null => "null".into(),
+        Value::Boolean(b) => b.to_string(),
+        Value::Integer(n) => n.to_string(),
+        Value::Float(x) => format!("{x:?}"),
+        Value::Text(text) => format!("'{text}'"),
+        Value::List(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+        Value::Map(map) => show_map(map),
+        Value::FullNode(node) => {
+            let labels: String = node.labels.iter().map(|label| format!(":{label}")).collect();
+            format!("({}{labels} {})", node.id.low, show_map(&node.properties))
+        }
+        Value::FullEdge(edge) => {
+            let (source, target) = (edge.key.source.low, edge.key.target.low);
+            format!("[{source}-{}->{target} {}]", edge.key.kind, show_map(&edge.properties))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn show_map(map: &Map) -> String {
+    let mut entries: Vec<String> = map.iter().map(|(key, value)| format!("{key}: {}", show(value))).collect();
+    entries.sort();
+    format!("{{{}}}", entries.join(", "))
+}
+
+/// Runs the queries but the last for their effect, and compares the rows of the last, in any order unless it has one.
+fn check(queries: &[&str], expected: &[&str]) {
+    check_in(&mut Session::new(), queries, expected);
+}
+
+fn check_in(session: &mut Session, queries: &[&str], expected: &[&str]) {
+    let (last, setup) = queries.split_last().expect("a query");
+    for query in setup {
+        session.run(query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
+    }
+    let mut rows = session.run(last, Value::Null).unwrap_or_else(|failure| panic!("{last}: {failure}"));
+    let mut expected: Vec<String> = expected.iter().map(|row| row.to_string()).collect();
+    if !last.contains("ORDER BY") {
+        rows.sort();
+        expected.sort();
+    }
+    assert_eq!(rows, expected, "{queries:#?}");
+}
+
+fn check_fails(queries: &[&str], fragment: &str) {
+    let mut session = Session::new();
+    let (last, setup) = queries.split_last().expect("a query");
+    for query in setup {
+        session.run(query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
+    }
+    let before = session.graph.clone();
+    let failure = session.run(last, Value::Null).expect_err(last);
+    assert!(failure.message.contains(fragment), "{last}: {failure}");
+    assert!(before == session.graph, "{last}: a failed query changes nothing");
+}
+
+/// Three people in a row, and a dog.
+const PEOPLE: &str = "CREATE (a:Person {name: 'Ann', age: 30})-[:KNOWS]->(b:Person {name: 'Bob', age: 20}), \
+                      (b)-[:KNOWS]->(c:Person {name: 'Cid', age: 40}), (a)-[:OWNS]->(:Dog {name: 'Rex'})";
+
+#[test]
+fn reading() {
+    check(&["RETURN 1 + 1 AS two"], &["2"]);
+    check(&["MATCH (n) WHERE id(n) = 7 RETURN n"], &["(7 {})"]);
+    check(&["MATCH (n) WHERE id(n) = null RETURN n"], &[]);
+    check(&[PEOPLE, "MATCH (n:Person) RETURN n.name"], &["'Ann'", "'Bob'", "'Cid'"]);
+    check(&[PEOPLE, "MATCH (n:Person {age: 20}) RETURN n.name"], &["'Bob'"]);
+    check(&[PEOPLE, "MATCH (n) WHERE n.age > 25 AND n:Person RETURN n.name"], &["'Ann'", "'Cid'"]);
+    check(&[PEOPLE, "MATCH (a)-[:KNOWS]->(b)-[:KNOWS]->(c) RETURN a.name, c.name"], &["'Ann' | 'Cid'"]);
+    check(&[PEOPLE, "MATCH (a {name: 'Bob'})--(b) RETURN b.name"], &["'Ann'", "'Cid'"]);
+    check(&[PEOPLE, "MATCH (a {name: 'Ann'})-[r]->(b) RETURN r.none, b.name"], &["null | 'Bob'", "null | 'Rex'"]);
+    check(&[PEOPLE, "MATCH (a)-[:KNOWS|OWNS]->(b) RETURN count(*)"], &["3"]);
+    check(&[PEOPLE, "MATCH (a:Dog), (b:Person) RETURN count(*)"], &["3"]);
+    check(&[PEOPLE, "MATCH (a)--(b)--(a) RETURN a"], &[]);
+    check(&[PEOPLE, "MATCH (a:Dog) MATCH (b)-[r]->(a) RETURN b.name, r"], &["'Ann' | [101-OWNS->104 {}]"]);
+}
+
+#[test]
+fn optional_match() {
+    check(
+        &[PEOPLE, "MATCH (a:Person) OPTIONAL MATCH (a)-[:KNOWS]->(b) RETURN a.name, b.name"],
+        &["'Ann' | 'Bob'", "'Bob' | 'Cid'", "'Cid' | null"],
+    );
+    check(
+        &[PEOPLE, "MATCH (a:Person) OPTIONAL MATCH (a)-[:KNOWS]->(b) OPTIONAL MATCH (b)-[:KNOWS]->(c) RETURN a.name, c.name"],
+        &["'Ann' | 'Cid'", "'Bob' | null", "'Cid' | null"],
+    );
+    check(
+        &[PEOPLE, "MATCH (a:Person) OPTIONAL MATCH (a)-[:KNOWS]->(b) WHERE b.age > 30 RETURN a.name, b.name"],
+        &["'Ann' | null", "'Bob' | 'Cid'", "'Cid' | null"],
+    );
+}
+
+#[test]
+fn projection() {
+    check(&[PEOPLE, "MATCH (n:Person) RETURN n.name AS x ORDER BY n.age DESC"], &["'Cid'", "'Ann'", "'Bob'"]);
+    check(&[PEOPLE, "MATCH (n:Person) RETURN n.name AS x ORDER BY x SKIP 1 LIMIT 1"], &["'Bob'"]);
+    check(&["UNWIND [1, 2, 2, null, null] AS x RETURN DISTINCT x"], &["1", "2", "null"]);
+    check(&["UNWIND [1, 2, 2, null] AS x RETURN count(x), count(*), sum(x), collect(x)"], &["3 | 4 | 5 | [1, 2, 2]"]);
+    check(&["UNWIND [1, 2, 3, 4] AS x RETURN x % 2 AS odd, sum(x)"], &["0 | 6", "1 | 4"]);
+    check(&["UNWIND [] AS x RETURN count(*), max(x)"], &["0 | null"]);
+    check(&["UNWIND [3, 1, 2] AS x WITH x ORDER BY x LIMIT 2 RETURN collect(x)"], &["[1, 2]"]);
+    check(&["WITH 1 AS a, 2 AS b WITH b AS a, a AS b RETURN a, b"], &["2 | 1"]);
+    check(&["UNWIND [1, 2, 3] AS x WITH x WHERE x > 1 RETURN x"], &["2", "3"]);
+    check(&["UNWIND null AS x RETURN x"], &[]);
+    check(&["RETURN 1 AS x UNION RETURN 1 AS x"], &["1"]);
+    check(&["RETURN 1 AS x UNION ALL RETURN 1 AS x"], &["1", "1"]);
+}
+
+#[test]
+fn creating() {
+    check(&["CREATE (n:A:B {x: 1, y: null}) RETURN n"], &["(101:A:B {x: 1})"]);
+    check(&["CREATE ()", "MATCH (n) RETURN n"], &[]);
+    check(&["CREATE (a {x: 1})-[r:T]->(b {y: 2}) RETURN r", "MATCH (a)-[:T]->(b) RETURN a.x, b.y"], &["1 | 2"]);
+    let edge = "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 CREATE (a)-[:T]->(b)";
+    check(&[edge, edge, "MATCH (a)-[:T]->(b) RETURN id(a), id(b)"], &["1 | 2"]);
+    let mut parallel = Session { parallel_edges: true, ..Session::new() };
+    check_in(&mut parallel, &[edge, edge, "MATCH (a)-[:T]->(b) RETURN id(a), id(b)"], &["1 | 2", "1 | 2"]);
+    check_in(&mut parallel, &["MATCH (a)-[r]->(b) WITH r LIMIT 1 DELETE r", edge, "MATCH ()-[r]->() RETURN count(r)"], &["2"]);
+    check(&["UNWIND [1, 2, 3, 4, 5] AS x CREATE (:N {x: x})", "MATCH (n:N) RETURN sum(n.x)"], &["15"]);
+    check(&["UNWIND [1, 2, 3, 4, 5] AS x CREATE (n:N {x: x}) RETURN n.x LIMIT 1", "MATCH (n:N) RETURN count(*)"], &["5"]);
+}
+
+#[test]
+fn setting() {
+    let at = |set: &str| format!("MATCH (n) WHERE id(n) = 1 {set}");
+    let read = at("RETURN n");
+    let after = |sets: &[&str], expected: &str| {
+        let mut queries: Vec<String> = sets.iter().map(|set| at(set)).collect();
+        queries.push(read.clone());
+        check(&queries.iter().map(String::as_str).collect::<Vec<_>>(), &[expected]);
+    };
+    after(&["SET n.a = 1, n.b = n.a"], "(1 {a: 1, b: 1})");
+    after(&["SET n.a = 1", "SET n.a = null"], "(1 {})");
+    after(&["SET n:X, n.a = 1", "SET n = {b: 2, c: null}"], "(1:X {b: 2})");
+    after(&["SET n = {a: 1, b: 2}", "SET n += {b: null, c: 3}"], "(1 {a: 1, c: 3})");
+    after(&["SET n:X:Y", "REMOVE n:X"], "(1:Y {})");
+    after(&["SET n.a = 1, n.b = 2", "REMOVE n.a"], "(1 {b: 2})");
+    check(&["MATCH (n), (m) WHERE id(n) = 1 AND id(m) = 2 SET n.x = 1 SET m = n RETURN m"], &["(2 {x: 1})"]);
+    check(&["MATCH (n), (m) WHERE id(n) = 1 AND id(m) = 1 SET n.x = 1 RETURN m.x"], &["1"]);
+    check(&["OPTIONAL MATCH (n:None) SET n.x = 1 RETURN n"], &["null"]);
+    check(&[PEOPLE, "MATCH (n:Person) SET n.age = n.age + 1", "MATCH (n:Person) RETURN sum(n.age)"], &["93"]);
+}
+
+#[test]
+fn the_record_of_an_ingest() {
+    let query = "MATCH (n), (p) WHERE id(n) = $that.id AND id(p) = $that.parent \
+                 SET n = $that, n:Process CREATE (n)-[:parent]->(p)";
+    let mut session = Session::new();
+    for (id, parent) in [(2, 1), (3, 2)] {
+        let that = Value::map([("id".into(), Value::Integer(id)), ("parent".into(), Value::Integer(parent))]);
+        session.run(query, that).expect("the record is taken");
+    }
+    check_in(
+        &mut session,
+        &["MATCH (a:Process)-[:parent]->(b) RETURN a, id(b)"],
+        &["(2:Process {id: 2, parent: 1}) | 1", "(3:Process {id: 3, parent: 2}) | 2"],
+    );
+    let plan = compile(query, &Options { parameters: vec!["that".into()], ids: IDS }).expect("compiles");
+    assert!(!Prepared::new(plan, &session.symbols).reads(false), "an ingest query of this form takes the fast path");
+}
+
+#[test]
+fn edge_properties() {
+    let create = "CREATE (:A)-[:T {w: 1}]->(:B)";
+    check(&[create, "MATCH ()-[r:T]->() RETURN r.w"], &["1"]);
+    check(&[create, "MATCH ()-[r]->() SET r.w = 2, r.v = 3", "MATCH ()-[r]->() RETURN r"], &["[101-T->102 {v: 3, w: 2}]"]);
+    check(&[create, "MATCH ()-[r]->() SET r = {v: 3} RETURN r"], &["[101-T->102 {v: 3}]"]);
+    check(&[create, "MATCH ()-[r {w: 1}]->() RETURN count(r)"], &["1"]);
+}
+
+#[test]
+fn deleting() {
+    check(&[PEOPLE, "MATCH (n:Person) DETACH DELETE n", "MATCH (n) RETURN n.name"], &["'Rex'"]);
+    check(&[PEOPLE, "MATCH (:Dog)<-[r]-() DELETE r", "MATCH ()-[r]->() RETURN count(r)"], &["2"]);
+    check(&[PEOPLE, "MATCH (d:Dog)<-[r]-() DELETE d, r", "MATCH (n) RETURN count(n)"], &["3"]);
+    check_fails(&[PEOPLE, "MATCH (d:Dog) DELETE d"], "1 edge");
+    check(&["MATCH (n) WHERE id(n) = 1 SET n:X, n.a = 1", "MATCH (n:X) DELETE n", "MATCH (n) RETURN n"], &[]);
+}
+
+#[test]
+fn merging() {
+    let merge = "MERGE (n:N {x: 1}) ON CREATE SET n.how = 'created' ON MATCH SET n.how = 'matched' RETURN n.how";
+    check(&[merge], &["'created'"]);
+    check(&[merge, merge], &["'matched'"]);
+    check(&["UNWIND [1, 2, 1] AS x MERGE (n:N {x: x})", "MATCH (n:N) RETURN n.x"], &["1", "2"]);
+    let edge = "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 MERGE (a)-[:T]->(b)";
+    check(&[edge, edge, "MATCH ()-[r]->() RETURN count(r)"], &["1"]);
+    check(&[PEOPLE, "MATCH (a:Dog) MERGE (a)-[:EATS]->(f:Food) RETURN f"], &["(105:Food {})"]);
+}
+
+#[test]
+fn foreach() {
+    check(&["FOREACH (x IN [1, 2, 3] | CREATE (:N {x: x}))", "MATCH (n:N) RETURN sum(n.x)"], &["6"]);
+    check(&["MATCH (n) WHERE id(n) = 1 FOREACH (x IN null | SET n.x = x) RETURN n"], &["(1 {})"]);
+}
+
+#[test]
+fn failures() {
+    check_fails(&["MATCH (n) WHERE id(n) = 1 SET n.a = 1 SET n.b = 1 / 0"], "");
+    check_fails(&["UNWIND [1, 'x'] AS x MATCH (n) WHERE id(n) = 1 SET n.v = x SET x.y = 1"], "");
+    check_fails(&["RETURN 1 AS x SKIP $that"], "SKIP");
+}
+
+/// Small numbers from a seed; the same seed gives the same test.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+
+    fn one_of<'t>(&mut self, choices: &[&'t str]) -> &'t str {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+
+    /// Nodes 1 to 5, all with the label V, some with A and B and a property p, and some edges, self loops among them.
+    fn graph(&mut self) -> Vec<String> {
+        let mut queries = Vec::new();
+        for node in 1..=5 {
+            let more = self.one_of(&["", ", n:A", ", n:B, n:A", ", n.p = 1", ", n.p = 2, n:A", ", n.p = 'x'"]);
+            queries.push(format!("MATCH (n) WHERE id(n) = {node} SET n:V{more}"));
+        }
+        for _ in 0..self.below(24) {
+            let (a, b, kind) = (self.below(5) + 1, self.below(5) + 1, self.one_of(&["T", "U"]));
+            let weight = self.one_of(&["", " {w: 1}", " {w: 2}"]);
+            queries.push(format!("MATCH (a), (b) WHERE id(a) = {a} AND id(b) = {b} CREATE (a)-[:{kind}{weight}]->(b)"));
+        }
+        queries
+    }
+
+    fn node(&mut self) -> String {
+        let name = self.one_of(&["a", "b", "c"]);
+        format!("({name}{})", self.one_of(&["", "", "", "", "", "", ":A", ":B", ":A:B", " {p: 1}"]))
+    }
+
+    /// A MATCH of one to three edges over up to three nodes, so that cycles and repeated nodes are common.
+    fn query(&mut self) -> String {
+        let mut parts = vec![format!("({})", self.one_of(&["a", "b", "c"]))];
+        for i in 0..1 + self.below(5) / 2 {
+            let (from, to) = (self.node(), self.node());
+            let kind = self.one_of(&["", "", ":T", ":U", ":T|U"]);
+            let weight = self.one_of(&["", "", "", "", "", "", " {w: 1}"]);
+            let (left, right) = [("-", "->"), ("<-", "-"), ("-", "-")][self.below(3) as usize];
+            parts.push(format!("{from}{left}[r{i}{kind}{weight}]{right}{to}"));
+        }
+        let clauses = if self.below(3) == 0 { parts.join(" MATCH ") } else { parts.join(", ") };
+        let names: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| clauses.contains(&format!("({name}"))).collect();
+        let (x, y) = (self.one_of(&names), self.one_of(&names));
+        let condition = match self.below(8) {
+            0 => format!(" WHERE id({x}) = {}", self.below(5) + 1),
+            1 => format!(" WHERE {x}.p = {y}.p"),
+            2 => format!(" WHERE {x}.p IS NULL OR {y}:B"),
+            3 => format!(" WHERE id({x}) = 1 AND {y}.p > 1"),
+            _ => String::new(),
+        };
+        let ids: Vec<String> = names.iter().map(|name| format!("id({name})")).collect();
+        format!("MATCH {clauses}{condition} RETURN {}{}", self.one_of(&["", "DISTINCT "]), ids.join(", "))
+    }
+}
+
+#[test]
+fn random_patterns_agree_with_the_oracle() {
+    let (mut found, mut empty) = (0, 0);
+    for seed in 0..400 {
+        let mut random = Random(seed);
+        let mut session = Session { parallel_edges: seed % 2 == 0, ..Session::new() };
+        for query in random.graph() {
+            session.run(&query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
+        }
+        for _ in 0..5 {
+            let query = random.query();
+            let mut rows = session.run(&query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
+            rows.sort();
+            let plan = compile(&query, &Options { parameters: vec![], ids: IDS }).expect("compiled before");
+            let prepared = Prepared::new(plan, &session.symbols);
+            let answer = reference::matches(&prepared, &session.graph, &session.symbols, IDS).expect("a plan for the oracle");
+            let mut expected: Vec<String> = Vec::new();
+            for (row, count) in answer {
+                let row = row.iter().map(show).collect::<Vec<_>>().join(" | ");
+                expected.extend(std::iter::repeat_n(row, count as usize));
+            }
+            expected.sort();
+            assert_eq!(rows, expected, "seed {seed}: {query}");
+            *(if rows.is_empty() { &mut empty } else { &mut found }) += 1;
+        }
+    }
+    assert!(found > 300 && empty > 100, "the queries should mean something: {found} with rows, {empty} without");
+}

@@ -1,0 +1,194 @@
+//! Runs a Plan over a View: rows go to the caller, changes become Mutations.
+//!
+//! ```text
+//! record -> Seek, Expand, Project, ... (rows pushed from operator to operator) -> rows out
+//!                                  \-> Write -> Mutations
+//! ```
+//!
+//! Rows are *pushed*: an operator changes slots of the one row in place, hands it on, and puts back what it changed. So a
+//! plan that buffers nothing allocates nothing a row, which the ingest path lives on. It does not know where the view
+//! comes from, nor what becomes of the mutations; names are resolved to symbols once a plan, in `Prepared`.
+//!
+//! A plan that reads the graph works clause by clause: each write takes in all its rows before it changes anything, and
+//! later clauses see the changes through an `Overlay`. A plan that only writes streams straight through.
+
+mod context;
+mod limits;
+mod operators;
+mod pattern;
+mod write;
+
+#[cfg(test)]
+mod cypher_tests;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+
+use weir_model::plan::{Name, Operator, Write};
+use weir_model::{Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
+
+pub use self::context::{Names, Reader};
+use self::limits::Budget;
+pub use self::limits::Limits;
+use self::operators::{Run, Scratch};
+use crate::overlay::Overlay;
+use crate::symbols::Symbols;
+use crate::view::View;
+
+/// A plan with its names resolved against one engine's symbols. Made once, shared by every run.
+pub struct Prepared {
+    pub plan: Plan,
+    /// By `Name`.
+    symbols: Vec<Symbol>,
+    writes: bool,
+    reads: bool,
+}
+
+impl Prepared {
+    pub fn new(plan: Plan, symbols: &Symbols) -> Prepared {
+        let writes = plan.facts.writes || contains_write(&plan.root, &|_| true);
+        // Deleting looks for edges, replacing the properties of an edge for what is there.
+        let looks = |write: &Write| match write {
+            Write::Delete { .. } => true,
+            Write::SetProperties { target, replace: true, .. } => creates_edge_in(&plan.root, *target),
+            _ => false,
+        };
+        let hydrates = writes && !plan.columns.is_empty();
+        let reads = plan.facts.reads || hydrates || contains_write(&plan.root, &looks);
+        Prepared { symbols: plan.names.iter().map(|name| symbols.intern(name)).collect(), plan, writes, reads }
+    }
+
+    pub fn symbol(&self, name: Name) -> Symbol {
+        self.symbols[name.0 as usize]
+    }
+
+    pub fn writes(&self) -> bool {
+        self.writes
+    }
+
+    /// Whether a run may ask its view anything. Where it may not, the view can be empty and needs no validation.
+    /// Parallel edges are numbered, so there to create one is to look.
+    pub fn reads(&self, parallel_edges: bool) -> bool {
+        self.reads || (parallel_edges && self.writes)
+    }
+}
+
+/// What a run depends on besides its plan.
+pub struct Environment<'a> {
+    pub view: &'a dyn View,
+    /// By `Plan::parameters`; one that is missing is null.
+    pub parameters: &'a [Value],
+    pub ids: IdScheme,
+    /// Milliseconds since 1970, the same for the whole query.
+    pub now_millis: i64,
+    pub fresh_id: &'a dyn Fn() -> NodeId,
+    pub limits: Limits<'a>,
+    /// Each CREATE of an edge makes a new one. Otherwise creating what exists changes nothing.
+    pub parallel_edges: bool,
+}
+
+/// Runs one plan again and again, keeping its buffers and the symbols it has met.
+pub struct Evaluator<'p> {
+    prepared: &'p Prepared,
+    names: Names<'p>,
+    scratch: Scratch,
+    row: Vec<Value>,
+}
+
+impl<'p> Evaluator<'p> {
+    pub fn new(prepared: &'p Prepared, symbols: &'p Symbols) -> Evaluator<'p> {
+        let row = vec![Value::Null; prepared.plan.width.max(1)];
+        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row }
+    }
+
+    /// One run. Rows hold the columns of the plan, with nodes and edges in full. When it fails, `mutations` is as before,
+    /// whatever rows were given out.
+    pub fn run(
+        &mut self,
+        environment: &Environment,
+        mutations: &mut Mutations,
+        each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
+    ) -> Result<(), Failure> {
+        let mark = mutations.mark();
+        let overlay = Overlay::new(environment.view);
+        let layered = self.prepared.writes && self.prepared.reads(environment.parallel_edges);
+        let view: &dyn View = if layered { &overlay } else { environment.view };
+        self.row.iter_mut().for_each(|value| *value = Value::Null);
+        self.scratch.reset();
+        let result = Run {
+            prepared: self.prepared,
+            environment,
+            reader: Reader { prepared: self.prepared, names: &self.names, view, environment },
+            overlay: layered.then_some(&overlay),
+            applied: Cell::new(mark.0),
+            mutations: RefCell::new(&mut *mutations),
+            budget: Budget::new(&environment.limits),
+            scratch: &self.scratch,
+        }
+        .to_columns(&mut self.row, each);
+        if result.is_err() {
+            mutations.truncate(mark);
+        }
+        result
+    }
+}
+
+/// Runs a plan once. Callers with many records keep an `Evaluator`.
+pub fn evaluate(
+    prepared: &Prepared,
+    symbols: &Symbols,
+    environment: &Environment,
+    mutations: &mut Mutations,
+    each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
+) -> Result<(), Failure> {
+    Evaluator::new(prepared, symbols).run(environment, mutations, each)
+}
+
+/// The node a value names, if it names one: what `id(n) = value` accepts.
+pub fn node_of(value: &Value, ids: IdScheme) -> Option<NodeId> {
+    match value {
+        Value::Id(id) | Value::Node(id) => Some(*id),
+        Value::FullNode(node) => Some(node.id),
+        Value::Integer(n) if matches!(ids, IdScheme::Long { .. }) => Some(NodeId::new(0, *n as u64)),
+        Value::Text(text) => ids.parse(text),
+        Value::Bytes(bytes) => <[u8; 16]>::try_from(&bytes[..]).ok().map(NodeId::from_bytes),
+        _ => None,
+    }
+}
+
+fn contains_write(operator: &Operator, wanted: &dyn Fn(&Write) -> bool) -> bool {
+    fn any(writes: &[Write], wanted: &dyn Fn(&Write) -> bool) -> bool {
+        writes.iter().any(|write| wanted(write) || matches!(write, Write::ForEach { writes, .. } if any(writes, wanted)))
+    }
+    let here = match operator {
+        Operator::Write { writes, .. } => any(writes, wanted),
+        Operator::Merge { create, on_create, on_match, .. } => {
+            any(create, wanted) || any(on_create, wanted) || any(on_match, wanted)
+        }
+        Operator::Optional { inner, .. } => contains_write(inner, wanted),
+        Operator::Union { right, .. } => contains_write(right, wanted),
+        _ => false,
+    };
+    here || operator.input().is_some_and(|input| contains_write(input, wanted))
+}
+
+fn creates_edge_in(operator: &Operator, target: weir_model::plan::Slot) -> bool {
+    contains_write(operator, &|write| matches!(write, Write::CreateEdge { slot: Some(slot), .. } if *slot == target))
+}
+
+/// What a condition says of its row: null is no. A list holds when it is not empty.
+fn holds(condition: &Expr, row: &[Value], reader: &Reader) -> Result<bool, Failure> {
+    match &*condition.look(row, reader)? {
+        Value::Boolean(answer) => Ok(*answer),
+        Value::Null => Ok(false),
+        Value::List(items) => Ok(!items.is_empty()),
+        other => Err(mismatch("Boolean", other, "a condition")),
+    }
+}
+
+fn mismatch(expected: &str, got: &Value, place: &str) -> Failure {
+    let message = format!("Expected type(s) {expected} but got a value of type {} in {place}", got.type_name());
+    Failure::new(weir_model::expression::FailureKind::TypeMismatch, message)
+}

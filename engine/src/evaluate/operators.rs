@@ -1,0 +1,398 @@
+//! The operators of a plan, each in the form "for every row of my input, call `next`".
+//!
+//! `run` answers Break exactly when `next` did: a Limit that has had enough stops its input, not those above it. Whoever
+//! changes a slot of a row that is not its own puts back what was there once `next` has returned.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
+use std::ops::ControlFlow;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::aggregate::Accumulator;
+use weir_model::expression::FailureKind;
+use weir_model::plan::{Operator, Slot, SortKey};
+use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
+
+use super::context::{Reader, path_elements};
+use super::limits::Budget;
+use super::pattern::Frame;
+use super::{Environment, Prepared, contains_write, holds};
+use crate::overlay::Overlay;
+use crate::view::HalfEdge;
+
+pub(super) type Flow = Result<ControlFlow<()>, Failure>;
+pub(super) type Next<'n> = &'n mut dyn FnMut(&mut [Value]) -> Flow;
+
+pub(super) const GO_ON: Flow = Ok(ControlFlow::Continue(()));
+pub(super) const STOP: Flow = Ok(ControlFlow::Break(()));
+
+/// One run of a plan. Everything that changes lies in cells, so that operators can call each other freely.
+pub(super) struct Run<'r> {
+    pub prepared: &'r Prepared,
+    pub environment: &'r Environment<'r>,
+    pub reader: Reader<'r>,
+    /// Where the plan reads its own writes.
+    pub overlay: Option<&'r Overlay<'r>>,
+    /// Rows of `mutations` that are in the overlay.
+    pub applied: Cell<usize>,
+    pub mutations: RefCell<&'r mut Mutations>,
+    pub budget: Budget<'r>,
+    pub scratch: &'r Scratch,
+}
+
+/// Memory that outlives a run so that the next need not allocate. The vectors are stacks: who pushes truncates.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub halves: RefCell<Vec<HalfEdge>>,
+    pub frames: RefCell<Vec<Frame>>,
+    values: RefCell<Vec<Value>>,
+    buffers: RefCell<Vec<Vec<Value>>>,
+}
+
+impl Scratch {
+    /// Forgets what a failed run left behind.
+    pub fn reset(&self) {
+        self.halves.borrow_mut().clear();
+        self.values.borrow_mut().clear();
+    }
+}
+
+/// Rows put by, one after another in one vector.
+pub(super) struct Rows<'a, 'r> {
+    values: Vec<Value>,
+    bytes: usize,
+    run: &'a Run<'r>,
+}
+
+impl<'a, 'r> Rows<'a, 'r> {
+    pub fn new(run: &'a Run<'r>) -> Rows<'a, 'r> {
+        Rows { values: run.scratch.buffers.borrow_mut().pop().unwrap_or_default(), bytes: 0, run }
+    }
+
+    pub fn push(&mut self, row: &[Value]) -> Result<(), Failure> {
+        self.bytes += self.run.budget.hold(row)?;
+        self.values.extend_from_slice(row);
+        Ok(())
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut [Value]> {
+        self.values.chunks_exact_mut(self.run.prepared.plan.width.max(1))
+    }
+
+    /// Hands the rows on, until it is enough.
+    pub fn pass(&mut self, next: Next) -> Flow {
+        for row in self.iter_mut() {
+            if next(row)?.is_break() {
+                return STOP;
+            }
+        }
+        GO_ON
+    }
+}
+
+impl Drop for Rows<'_, '_> {
+    fn drop(&mut self) {
+        self.run.budget.release(self.bytes);
+        self.values.clear();
+        self.run.scratch.buffers.borrow_mut().push(std::mem::take(&mut self.values));
+    }
+}
+
+impl Run<'_> {
+    /// Runs the whole plan; the columns of each row go to `each`.
+    pub fn to_columns(&self, row: &mut [Value], each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>) -> Result<(), Failure> {
+        let columns = &self.prepared.plan.columns;
+        if columns.is_empty() {
+            return self.drain(&self.prepared.plan.root, row, &mut |_| Ok(()));
+        }
+        let mut answer: Vec<Value> = Vec::with_capacity(columns.len());
+        self.run(&self.prepared.plan.root, row, &mut |row| {
+            answer.clear();
+            answer.extend(columns.iter().map(|(_, slot)| self.reader.hydrate(&row[slot.0 as usize])));
+            Ok(each(&answer))
+        })
+        .map(drop)
+    }
+
+    /// All rows of an operator, whatever becomes of them.
+    pub fn drain(
+        &self,
+        operator: &Operator,
+        row: &mut [Value],
+        each: &mut dyn FnMut(&mut [Value]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.run(operator, row, &mut |row| each(row).and(GO_ON)).map(drop)
+    }
+
+    pub fn run(&self, operator: &Operator, row: &mut [Value], next: Next) -> Flow {
+        match operator {
+            Operator::Unit | Operator::Argument => next(row),
+            Operator::Match { input, pattern } => self.run(input, row, &mut |row| self.matches(pattern, row, next)),
+            Operator::Optional { input, inner, nulls } => self.run(input, row, &mut |row| self.optional(inner, nulls, row, next)),
+            Operator::Filter { input, condition } => self.run(input, row, &mut |row| {
+                if holds(condition, row, &self.reader)? { next(row) } else { GO_ON }
+            }),
+            Operator::Project { input, items } => self.run(input, row, &mut |row| self.project(items, row, next)),
+            Operator::Aggregate { input, keys, aggregates } => self.aggregate(input, keys, aggregates, row, next),
+            Operator::Distinct { input, slots } => {
+                let mut seen = Seen::default();
+                self.run(input, row, &mut |row| if seen.is_new(self, slots, row)? { next(row) } else { GO_ON })
+            }
+            Operator::Sort { input, keys, limit } => self.sort(input, keys, limit.as_ref(), row, next),
+            Operator::Skip { input, count } => {
+                let mut left = self.count(count, "SKIP", row)?;
+                self.run(input, row, &mut |row| {
+                    if left == 0 {
+                        return next(row);
+                    }
+                    left -= 1;
+                    GO_ON
+                })
+            }
+            Operator::Limit { input, count } => {
+                let mut left = self.count(count, "LIMIT", row)?;
+                let mut above = ControlFlow::Continue(());
+                let _ = self.run(input, row, &mut |row| {
+                    if left > 0 {
+                        left -= 1;
+                        above = next(row)?;
+                    }
+                    Ok(if left == 0 { ControlFlow::Break(()) } else { above })
+                })?;
+                Ok(above)
+            }
+            Operator::Unwind { input, list, into } => self.run(input, row, &mut |row| self.unwind(list, *into, row, next)),
+            Operator::Write { input, writes } => self.write(input, writes, row, next),
+            Operator::Merge { input, pattern, create, on_create, on_match } => {
+                self.merge(input, pattern, [create, on_create, on_match], row, next)
+            }
+            Operator::Union { left, right, distinct } => {
+                let mut seen = Seen::default();
+                let mut both = |row: &mut [Value]| match distinct {
+                    Some(slots) if !seen.is_new(self, slots, row)? => GO_ON,
+                    _ => next(row),
+                };
+                if self.run(left, row, &mut both)?.is_break() {
+                    // What the other side writes has to happen all the same.
+                    if contains_write(right, &|_| true) {
+                        self.drain(right, row, &mut |_| Ok(()))?;
+                    }
+                    return STOP;
+                }
+                self.run(right, row, &mut both)
+            }
+        }
+    }
+
+    fn optional(&self, inner: &Operator, nulls: &[Slot], row: &mut [Value], next: Next) -> Flow {
+        let mut matched = false;
+        let flow = self.run(inner, row, &mut |row| {
+            matched = true;
+            next(row)
+        })?;
+        if matched {
+            return Ok(flow);
+        }
+        let at = self.put(nulls.iter().map(|_| Value::Null));
+        self.with_swapped(nulls.iter().copied(), at, row, next)
+    }
+
+    fn project(&self, items: &[(Slot, Expr)], row: &mut [Value], next: Next) -> Flow {
+        let at = self.scratch.values.borrow().len();
+        for (_, expr) in items {
+            let value = expr.evaluate(row, &self.reader)?;
+            self.scratch.values.borrow_mut().push(value);
+        }
+        self.with_swapped(items.iter().map(|(slot, _)| *slot), at, row, next)
+    }
+
+    /// Puts values on the stack; answers where they begin.
+    fn put(&self, values: impl Iterator<Item = Value>) -> usize {
+        let mut stack = self.scratch.values.borrow_mut();
+        let at = stack.len();
+        stack.extend(values);
+        at
+    }
+
+    /// Calls `next` with the values from `at` on in their slots, then takes both back.
+    fn with_swapped(
+        &self,
+        slots: impl DoubleEndedIterator<Item = Slot> + ExactSizeIterator + Clone,
+        at: usize,
+        row: &mut [Value],
+        next: Next,
+    ) -> Flow {
+        let swap = |row: &mut [Value], i: usize, slot: Slot| {
+            std::mem::swap(&mut row[slot.0 as usize], &mut self.scratch.values.borrow_mut()[at + i]);
+        };
+        slots.clone().enumerate().for_each(|(i, slot)| swap(row, i, slot));
+        let flow = next(row);
+        slots.enumerate().rev().for_each(|(i, slot)| swap(row, i, slot));
+        self.scratch.values.borrow_mut().truncate(at);
+        flow
+    }
+
+    fn unwind(&self, list: &Expr, into: Slot, row: &mut [Value], next: Next) -> Flow {
+        let elements = match list.evaluate(row, &self.reader)? {
+            Value::Null => return GO_ON,
+            Value::List(items) => items,
+            Value::Path(path) => path_elements(&path).into(),
+            other => [other].into(),
+        };
+        let into = into.0 as usize;
+        let before = std::mem::take(&mut row[into]);
+        for element in elements.iter() {
+            self.budget.step()?;
+            row[into] = element.clone();
+            if next(row)?.is_break() {
+                row[into] = before;
+                return STOP;
+            }
+        }
+        row[into] = before;
+        GO_ON
+    }
+
+    /// The number after SKIP or LIMIT.
+    fn count(&self, count: &Expr, clause: &str, row: &mut [Value]) -> Result<usize, Failure> {
+        match count.evaluate(row, &self.reader)? {
+            Value::Integer(n) if n >= 0 => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
+            Value::Integer(n) => {
+                let message = format!("{clause} takes a number that is not negative, but got {n}");
+                Err(Failure::new(FailureKind::InvalidArgument, message))
+            }
+            other => Err(super::mismatch("Integer", &other, clause)),
+        }
+    }
+
+    fn aggregate(
+        &self,
+        input: &Operator,
+        keys: &[(Slot, Expr)],
+        aggregates: &[(Slot, Aggregate)],
+        row: &mut [Value],
+        next: Next,
+    ) -> Flow {
+        let fresh = || aggregates.iter().map(|(_, aggregate)| Accumulator::new(aggregate)).collect::<Vec<_>>();
+        let mut numbers: FxHashMap<Vec<Value>, usize> = FxHashMap::default();
+        // In the order in which the groups appeared.
+        let mut groups: Vec<(Vec<Value>, Vec<Accumulator>)> = Vec::new();
+        if keys.is_empty() {
+            groups.push((Vec::new(), fresh()));
+        }
+        let (mut key, mut arguments) = (Vec::new(), Vec::new());
+        self.drain(input, row, &mut |row| {
+            self.budget.step()?;
+            let mut group = 0;
+            if !keys.is_empty() {
+                key.clear();
+                for (_, expr) in keys {
+                    key.push(expr.evaluate(row, &self.reader)?);
+                }
+                group = match numbers.get(&key) {
+                    Some(number) => *number,
+                    None => {
+                        self.budget.hold(&key)?;
+                        numbers.insert(key.clone(), groups.len());
+                        groups.push((key.clone(), fresh()));
+                        groups.len() - 1
+                    }
+                };
+            }
+            for ((_, aggregate), accumulator) in aggregates.iter().zip(&mut groups[group].1) {
+                arguments.clear();
+                for argument in &aggregate.arguments {
+                    arguments.push(argument.evaluate(row, &self.reader)?);
+                }
+                if keeps_arguments(aggregate) {
+                    self.budget.hold(&arguments)?;
+                }
+                accumulator.add(&arguments)?;
+            }
+            Ok(())
+        })?;
+        let slots: Vec<Slot> = keys.iter().map(|(slot, _)| *slot).chain(aggregates.iter().map(|(slot, _)| *slot)).collect();
+        for (key, accumulators) in groups {
+            let mut values = key;
+            for accumulator in accumulators {
+                values.push(accumulator.finish()?);
+            }
+            let at = self.put(values.into_iter());
+            if self.with_swapped(slots.iter().copied(), at, row, next)?.is_break() {
+                return STOP;
+            }
+        }
+        GO_ON
+    }
+
+    fn sort(&self, input: &Operator, keys: &[SortKey], limit: Option<&Expr>, row: &mut [Value], next: Next) -> Flow {
+        let limit = limit.map(|limit| self.count(limit, "LIMIT", row)).transpose()?;
+        // Each entry holds its sort keys and then its row. Sorting is stable: ties stay in the order they came.
+        let mut entries: Vec<Vec<Value>> = Vec::new();
+        let order = |x: &Vec<Value>, y: &Vec<Value>| {
+            for (i, key) in keys.iter().enumerate() {
+                let order = x[i].order(&y[i]);
+                if order != Ordering::Equal {
+                    return if key.descending { order.reverse() } else { order };
+                }
+            }
+            Ordering::Equal
+        };
+        self.drain(input, row, &mut |row| {
+            let mut entry = Vec::with_capacity(keys.len() + row.len());
+            for key in keys {
+                entry.push(key.expr.evaluate(row, &self.reader)?);
+            }
+            entry.extend_from_slice(row);
+            self.budget.hold(&entry)?;
+            entries.push(entry);
+            // A top-k lets go of the rest every now and then.
+            if let Some(limit) = limit
+                && entries.len() >= limit.saturating_mul(2).saturating_add(1024)
+            {
+                entries.sort_by(order);
+                let dropped: usize = entries.drain(limit..).map(|entry| super::limits::weight_of(&entry)).sum();
+                self.budget.release(dropped);
+            }
+            Ok(())
+        })?;
+        entries.sort_by(order);
+        entries.truncate(limit.unwrap_or(usize::MAX));
+        for entry in &mut entries {
+            if next(&mut entry[keys.len()..])?.is_break() {
+                return STOP;
+            }
+        }
+        GO_ON
+    }
+}
+
+/// Whether the state of an aggregate grows with its rows.
+fn keeps_arguments(aggregate: &Aggregate) -> bool {
+    use AggregateKind::*;
+    aggregate.distinct || matches!(aggregate.kind, Collect | PercentileContinuous | PercentileDiscrete)
+}
+
+/// The rows a Distinct has met, by the slots it looks at.
+#[derive(Default)]
+struct Seen {
+    rows: FxHashSet<Vec<Value>>,
+    key: Vec<Value>,
+}
+
+impl Seen {
+    fn is_new(&mut self, run: &Run, slots: &[Slot], row: &[Value]) -> Result<bool, Failure> {
+        self.key.clear();
+        self.key.extend(slots.iter().map(|slot| row[slot.0 as usize].clone()));
+        if self.rows.contains(&self.key) {
+            return Ok(false);
+        }
+        run.budget.hold(&self.key)?;
+        self.rows.insert(self.key.clone());
+        Ok(true)
+    }
+}

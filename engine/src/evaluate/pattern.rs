@@ -1,0 +1,303 @@
+//! Match: visits a pattern in the order of its steps, backtracking, one row for each way it fits.
+//!
+//! A step binds a node or crosses an edge, tests what is known of it, and goes on to the next step; when that returns, the
+//! binding is undone. Labels, conditions and reads of a node belong to the moment it is bound.
+
+use weir_model::plan::{Name, Pattern, PatternEdge, PatternNode, Slot, Step};
+use weir_model::{EdgeKey, Failure, NodeId, Path, Symbol, Value};
+
+use super::operators::{Flow, GO_ON, Next, Run, STOP};
+use super::{holds, mismatch, node_of};
+use crate::view::{Direction, EdgeRef, HalfEdge};
+
+/// What of a pattern is bound at the moment.
+#[derive(Default)]
+pub(super) struct Frame {
+    nodes: Vec<Option<NodeId>>,
+    edges: Vec<Option<EdgeRef>>,
+}
+
+/// An edge as crossed from one of its ends.
+#[derive(Clone, Copy)]
+struct Crossing {
+    edge: EdgeRef,
+    /// The end it leads to.
+    far: NodeId,
+}
+
+/// One way through a pattern.
+struct Walk<'w, 'r> {
+    run: &'w Run<'r>,
+    pattern: &'w Pattern,
+    frame: Frame,
+    next: Next<'w>,
+}
+
+impl Run<'_> {
+    /// Calls `next` once for each match of the pattern.
+    pub(super) fn matches(&self, pattern: &Pattern, row: &mut [Value], next: Next) -> Flow {
+        let mut frame = self.scratch.frames.borrow_mut().pop().unwrap_or_default();
+        frame.nodes.clear();
+        frame.nodes.resize(pattern.nodes.len(), None);
+        frame.edges.clear();
+        frame.edges.resize(pattern.edges.len(), None);
+        let mut walk = Walk { run: self, pattern, frame, next };
+        let flow = walk.step(0, row);
+        self.scratch.frames.borrow_mut().push(walk.frame);
+        flow
+    }
+}
+
+impl Walk<'_, '_> {
+    /// Takes step number `at` and all after it.
+    fn step(&mut self, at: usize, row: &mut [Value]) -> Flow {
+        let (run, pattern) = (self.run, self.pattern);
+        let Some(step) = pattern.steps.get(at) else { return self.complete(row) };
+        run.budget.step()?;
+        match step {
+            Step::Bound { node } => {
+                match row[pattern.nodes[*node].slot.0 as usize] {
+                    Value::Node(id) => self.visit(*node, id, at, row),
+                    // What an OPTIONAL MATCH did not find is in no pattern.
+                    Value::Null => GO_ON,
+                    ref other => Err(mismatch("Node", other, "a pattern")),
+                }
+            }
+            Step::Seek { node, id } => match node_of(&*id.look(row, &run.reader)?, run.environment.ids) {
+                Some(id) => self.visit(*node, id, at, row),
+                None => GO_ON,
+            },
+            Step::Scan { node } => {
+                let mut flow = GO_ON;
+                run.reader.view.nodes(&mut |id| {
+                    flow = self.visit(*node, id, at, row);
+                    matches!(&flow, Ok(flow) if flow.is_continue())
+                });
+                flow
+            }
+            Step::Expand { edge, from } => self.expand(*edge, *from, at, row),
+            Step::Test { condition } => {
+                if holds(&pattern.conditions[*condition], row, &run.reader)? {
+                    self.step(at + 1, row)
+                } else {
+                    GO_ON
+                }
+            }
+        }
+    }
+
+    /// Binds a node, and goes on if it is one the pattern wants.
+    fn visit(&mut self, index: usize, id: NodeId, at: usize, row: &mut [Value]) -> Flow {
+        let (pattern, frame) = (self.pattern, &self.frame);
+        let node = &pattern.nodes[index];
+        for (x, y) in &pattern.distinct_nodes {
+            if (*x == index && frame.nodes[*y] == Some(id)) || (*y == index && frame.nodes[*x] == Some(id)) {
+                return GO_ON;
+            }
+        }
+        let slot = node.slot.0 as usize;
+        let before = std::mem::replace(&mut row[slot], Value::Node(id));
+        let flow = if self.fits_node(node, id, row)? {
+            self.frame.nodes[index] = Some(id);
+            let flow = self.step(at + 1, row);
+            self.frame.nodes[index] = None;
+            flow
+        } else {
+            GO_ON
+        };
+        row[slot] = before;
+        flow
+    }
+
+    /// Labels, reads and conditions of a node whose slot is filled.
+    fn fits_node(&self, node: &PatternNode, id: NodeId, row: &mut [Value]) -> Result<bool, Failure> {
+        let view = self.run.reader.view;
+        if !node.labels.iter().all(|label| view.has_label(id, self.run.prepared.symbol(*label))) {
+            return Ok(false);
+        }
+        for (key, slot) in &node.reads {
+            row[slot.0 as usize] = view.property(id, self.run.prepared.symbol(*key));
+        }
+        if let Some(slot) = node.reads_all {
+            row[slot.0 as usize] = Value::Map(self.run.reader.properties(id).into());
+        }
+        for condition in &node.conditions {
+            if !holds(condition, row, &self.run.reader)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn expand(&mut self, index: usize, from: usize, at: usize, row: &mut [Value]) -> Flow {
+        let (run, edge, frame) = (self.run, &self.pattern.edges[index], &self.frame);
+        let near = frame.nodes[from].ok_or_else(|| unvisited(from))?;
+        let to = if from == edge.source { edge.target } else { edge.source };
+        let direction = match (edge.directed, from == edge.source) {
+            (false, _) => Direction::Both,
+            (true, true) => Direction::Outgoing,
+            (true, false) => Direction::Incoming,
+        };
+        if edge.bound {
+            return match self.bound_edge(edge, near, direction, row)? {
+                Some(crossing) => self.cross(index, to, crossing, at, row),
+                None => GO_ON,
+            };
+        }
+        let halves = self.halves(near, frame.nodes[to], direction, &edge.kinds);
+        for i in halves.clone() {
+            run.budget.step()?;
+            let half = run.scratch.halves.borrow()[i];
+            if self.cross(index, to, crossing(near, half), at, row)?.is_break() {
+                run.scratch.halves.borrow_mut().truncate(halves.start);
+                return STOP;
+            }
+        }
+        run.scratch.halves.borrow_mut().truncate(halves.start);
+        GO_ON
+    }
+
+    /// The half edges at `near` that may match, put on the stack of half edges; answers where. They are listed before any
+    /// is followed, because listing cannot be broken off. A self loop comes once.
+    fn halves(&self, near: NodeId, far: Option<NodeId>, direction: Direction, kinds: &[Name]) -> std::ops::Range<usize> {
+        let (run, view) = (self.run, self.run.reader.view);
+        let start = run.scratch.halves.borrow().len();
+        with_symbols(run, kinds, |kinds| match far {
+            // Between two known nodes a look-up will do, unless edges are many or of any type.
+            Some(far) if !kinds.is_empty() && !run.environment.parallel_edges => {
+                for (_, kind) in kinds.iter().enumerate().filter(|(i, kind)| !kinds[..*i].contains(kind)) {
+                    for outgoing in [true, false] {
+                        let half = HalfEdge { kind: *kind, outgoing, other: far, ordinal: 0 };
+                        let wanted = match direction {
+                            Direction::Outgoing => outgoing,
+                            Direction::Incoming => !outgoing,
+                            Direction::Both => outgoing || far != near,
+                        };
+                        if wanted && view.has_edge(crossing(near, half).edge) {
+                            run.scratch.halves.borrow_mut().push(half);
+                        }
+                    }
+                }
+            }
+            _ => view.edges(near, direction, kinds, &mut |half| {
+                let wanted = far.is_none_or(|far| far == half.other);
+                let second_half_of_loop = direction == Direction::Both && half.other == near && !half.outgoing;
+                if wanted && !second_half_of_loop {
+                    run.scratch.halves.borrow_mut().push(half);
+                }
+            }),
+        });
+        start..run.scratch.halves.borrow().len()
+    }
+
+    /// The edge an earlier clause bound, if it still is there and leads from `near` as the pattern says.
+    fn bound_edge(
+        &self,
+        edge: &PatternEdge,
+        near: NodeId,
+        direction: Direction,
+        row: &[Value],
+    ) -> Result<Option<Crossing>, Failure> {
+        let key: &EdgeKey = match edge.slot.map(|slot| &row[slot.0 as usize]) {
+            Some(Value::Edge(key)) => key,
+            Some(Value::FullEdge(full)) => &full.key,
+            Some(Value::Null) | None => return Ok(None),
+            Some(other) => return Err(mismatch("Relationship", other, "a pattern")),
+        };
+        let found = self.run.reader.edge_ref(key);
+        let far = match direction {
+            Direction::Outgoing | Direction::Both if found.source == near => found.target,
+            Direction::Incoming | Direction::Both if found.target == near => found.source,
+            _ => return Ok(None),
+        };
+        let kind_fits = edge.kinds.is_empty() || edge.kinds.iter().any(|kind| self.run.prepared.symbol(*kind) == found.kind);
+        Ok((kind_fits && self.run.reader.view.has_edge(found)).then_some(Crossing { edge: found, far }))
+    }
+
+    /// Binds an edge, and goes on to its far end if both are what the pattern wants.
+    fn cross(&mut self, index: usize, to: usize, crossing: Crossing, at: usize, row: &mut [Value]) -> Flow {
+        let (pattern, frame) = (self.pattern, &self.frame);
+        let edge = &pattern.edges[index];
+        let known_far = frame.nodes[to];
+        if known_far.is_some_and(|far| far != crossing.far) {
+            return GO_ON;
+        }
+        for (x, y) in &pattern.distinct_edges {
+            let same = Some(crossing.edge);
+            if (*x == index && frame.edges[*y] == same) || (*y == index && frame.edges[*x] == same) {
+                return GO_ON;
+            }
+        }
+        let restore = edge.slot.filter(|_| !edge.bound).map(|Slot(slot)| {
+            let key = Value::Edge(self.run.reader.edge_key(crossing.edge).into());
+            (slot as usize, std::mem::replace(&mut row[slot as usize], key))
+        });
+        let flow = if self.fits_edge(edge, crossing.edge, row)? {
+            self.frame.edges[index] = Some(crossing.edge);
+            let flow = match known_far {
+                Some(_) => self.step(at + 1, row),
+                None => self.visit(to, crossing.far, at, row),
+            };
+            self.frame.edges[index] = None;
+            flow
+        } else {
+            GO_ON
+        };
+        if let Some((slot, before)) = restore {
+            row[slot] = before;
+        }
+        flow
+    }
+
+    fn fits_edge(&self, edge: &PatternEdge, found: EdgeRef, row: &mut [Value]) -> Result<bool, Failure> {
+        for (key, slot) in &edge.reads {
+            row[slot.0 as usize] = self.run.reader.view.edge_property(found, self.run.prepared.symbol(*key));
+        }
+        for condition in &edge.conditions {
+            if !holds(condition, row, &self.run.reader)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Everything is bound: builds the named paths.
+    fn complete(&mut self, row: &mut [Value]) -> Flow {
+        let frame = &self.frame;
+        for path in &self.pattern.paths {
+            let start = frame.nodes[path.start].ok_or_else(|| unvisited(path.start))?;
+            let (mut here, mut steps) = (start, Vec::with_capacity(path.edges.len()));
+            for edge in &path.edges {
+                let edge = frame.edges[*edge].ok_or_else(|| unvisited(*edge))?;
+                here = if edge.source == here { edge.target } else { edge.source };
+                steps.push((self.run.reader.edge_key(edge), here));
+            }
+            row[path.slot.0 as usize] = Value::Path(Path { start, steps }.into());
+        }
+        (self.next)(row)
+    }
+}
+
+fn crossing(near: NodeId, half: HalfEdge) -> Crossing {
+    let (source, target) = if half.outgoing { (near, half.other) } else { (half.other, near) };
+    Crossing { edge: EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal }, far: half.other }
+}
+
+/// A plan whose steps do not hang together: a bug of the compiler, reported rather than answered wrongly.
+fn unvisited(part: usize) -> Failure {
+    let message = format!("The plan uses part {part} of a pattern before it is bound; please report this query");
+    Failure::new(weir_model::expression::FailureKind::Runtime, message)
+}
+
+/// The symbols of edge types, without allocating for the few a pattern mostly has.
+fn with_symbols<R>(run: &Run, names: &[Name], body: impl FnOnce(&[Symbol]) -> R) -> R {
+    let mut few = [Symbol(0); 8];
+    if names.len() > few.len() {
+        let all: Vec<Symbol> = names.iter().map(|name| run.prepared.symbol(*name)).collect();
+        return body(&all);
+    }
+    for (symbol, name) in few.iter_mut().zip(names) {
+        *symbol = run.prepared.symbol(*name);
+    }
+    body(&few[..names.len()])
+}

@@ -1,0 +1,383 @@
+//! Write and Merge: from rows to Mutations.
+//!
+//! A plan that reads takes in every row of a write clause before it changes anything, so that no match sees half of the
+//! clause; what was written is then laid over the view, item by item, and later items and clauses see it.
+
+use std::borrow::Cow;
+
+use weir_model::expression::FailureKind;
+use weir_model::plan::{Name, Operator, Pattern, Slot, Write};
+use weir_model::{Context, EdgeKey, Expr, Failure, Map, Mutations, NodeId, Symbol, Value, codec};
+
+use super::mismatch;
+use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
+use crate::view::{Direction, EdgeRef, HalfEdge};
+
+/// What a write goes to. None is null: the row passes and nothing is written.
+#[derive(Clone, Copy)]
+enum Entity {
+    None,
+    Node(NodeId),
+    Edge(EdgeRef),
+}
+
+impl Run<'_> {
+    /// Writes happen for every row, also when `next` has had enough: LIMIT does not undo a CREATE.
+    pub(super) fn write(&self, input: &Operator, writes: &[Write], row: &mut [Value], next: Next) -> Flow {
+        if self.overlay.is_none() {
+            let mut stopped = false;
+            self.drain(input, row, &mut |row| {
+                self.apply(writes, row, &mut Vec::new())?;
+                stopped = stopped || next(row)?.is_break();
+                Ok(())
+            })?;
+            return if stopped { STOP } else { GO_ON };
+        }
+        let mut rows = Rows::new(self);
+        self.drain(input, row, &mut |row| rows.push(row))?;
+        let mut emptied = Vec::new();
+        for row in rows.iter_mut() {
+            self.apply(writes, row, &mut emptied)?;
+        }
+        self.check_emptied(&emptied)?;
+        rows.pass(next)
+    }
+
+    /// `writes`: to create the pattern, after it was created, after it was found.
+    pub(super) fn merge(
+        &self,
+        input: &Operator,
+        pattern: &Pattern,
+        writes: [&[Write]; 3],
+        row: &mut [Value],
+        next: Next,
+    ) -> Flow {
+        let [create, on_create, on_match] = writes;
+        let mut rows = Rows::new(self);
+        self.drain(input, row, &mut |row| rows.push(row))?;
+        let mut merged = Rows::new(self);
+        let mut emptied = Vec::new();
+        for row in rows.iter_mut() {
+            let mut found = Rows::new(self);
+            let _ = self.matches(pattern, row, &mut |row| found.push(row).and(GO_ON))?;
+            if found.is_empty() {
+                self.apply(create, row, &mut emptied)?;
+                self.apply(on_create, row, &mut emptied)?;
+                merged.push(row)?;
+            }
+            for row in found.iter_mut() {
+                self.apply(on_match, row, &mut emptied)?;
+                merged.push(row)?;
+            }
+        }
+        self.check_emptied(&emptied)?;
+        merged.pass(next)
+    }
+
+    /// The writes of one row in order. `emptied` takes the nodes that must turn out to have no edges.
+    fn apply(&self, writes: &[Write], row: &mut [Value], emptied: &mut Vec<NodeId>) -> Result<(), Failure> {
+        for write in writes {
+            self.budget.step()?;
+            self.apply_one(write, row, emptied)?;
+            if let Some(overlay) = self.overlay {
+                let mutations = self.mutations.borrow();
+                let end = mutations.rows.len();
+                overlay.apply(&mutations, self.applied.replace(end)..end);
+            }
+        }
+        Ok(())
+    }
+
+    fn apply_one(&self, write: &Write, row: &mut [Value], emptied: &mut Vec<NodeId>) -> Result<(), Failure> {
+        match write {
+            Write::CreateNode { slot, labels, properties } => {
+                let id = (self.environment.fresh_id)();
+                self.set_labels(id, labels, true);
+                if let Some(properties) = properties {
+                    self.create_properties(Entity::Node(id), properties, row)?;
+                }
+                row[slot.0 as usize] = Value::Node(id);
+            }
+            Write::CreateEdge { slot, source, kind, target, properties } => {
+                self.create_edge(*slot, [*source, *target], *kind, properties.as_ref(), row)?;
+            }
+            Write::SetProperty { target, key, value } => {
+                let entity = self.entity(&*target.look(row, &self.reader)?)?;
+                let value = value.look(row, &self.reader)?;
+                self.set(entity, self.prepared.symbol(*key), self.storable(&value)?.as_ref());
+            }
+            Write::SetProperties { target, value, replace } => {
+                let entity = self.entity(&row[target.0 as usize])?;
+                self.set_properties(entity, &*value.look(row, &self.reader)?, *replace)?;
+            }
+            Write::RemoveProperty { target, key } => {
+                let entity = self.entity(&*target.look(row, &self.reader)?)?;
+                self.set(entity, self.prepared.symbol(*key), &Value::Null);
+            }
+            Write::AddLabels { target, labels } => self.change_labels(*target, labels, true, row)?,
+            Write::RemoveLabels { target, labels } => self.change_labels(*target, labels, false, row)?,
+            Write::Delete { target, detach } => self.delete(&*target.look(row, &self.reader)?, *detach, emptied)?,
+            Write::ForEach { slot, list, writes } => {
+                let elements = match list.evaluate(row, &self.reader)? {
+                    Value::Null => return Ok(()),
+                    Value::List(elements) => elements,
+                    other => return Err(mismatch("List", &other, "FOREACH")),
+                };
+                let slot = slot.0 as usize;
+                let before = std::mem::take(&mut row[slot]);
+                for element in elements.iter() {
+                    row[slot] = element.clone();
+                    self.apply(writes, row, emptied)?;
+                }
+                row[slot] = before;
+            }
+        }
+        Ok(())
+    }
+
+    /// The node or edge a value refers to. An edge that was deleted takes no more properties.
+    fn entity(&self, value: &Value) -> Result<Entity, Failure> {
+        let key: &EdgeKey = match value {
+            Value::Null => return Ok(Entity::None),
+            Value::Node(id) => return Ok(Entity::Node(*id)),
+            Value::FullNode(node) => return Ok(Entity::Node(node.id)),
+            Value::Edge(key) => key,
+            Value::FullEdge(edge) => &edge.key,
+            other => return Err(mismatch("Node, Relationship", other, "a write")),
+        };
+        let edge = self.reader.edge_ref(key);
+        let gone = self.overlay.is_some() && !self.reader.view.has_edge(edge);
+        Ok(if gone { Entity::None } else { Entity::Edge(edge) })
+    }
+
+    /// Null removes. The value is storable.
+    fn set(&self, entity: Entity, key: Symbol, value: &Value) {
+        set(&mut self.mutations.borrow_mut(), entity, key, value);
+    }
+
+    fn set_properties(&self, entity: Entity, value: &Value, replace: bool) -> Result<(), Failure> {
+        let looked_up;
+        let map: &Map = match value {
+            Value::Map(map) => map,
+            Value::FullNode(node) => &node.properties,
+            Value::FullEdge(edge) => &edge.properties,
+            Value::Node(id) => {
+                looked_up = self.reader.properties(*id);
+                &looked_up
+            }
+            Value::Edge(key) => {
+                looked_up = self.reader.edge_properties(self.reader.edge_ref(key));
+                &looked_up
+            }
+            other => return Err(mismatch("Map, Node, Relationship", other, "SET of all properties")),
+        };
+        if replace {
+            match entity {
+                Entity::None => {}
+                Entity::Node(node) => self.mutations.borrow_mut().clear_properties(node),
+                Entity::Edge(edge) => self.clear_edge_properties(edge),
+            }
+        }
+        // After a replacement there is nothing left to remove.
+        self.set_entries(entity, map, !replace)
+    }
+
+    fn set_entries(&self, entity: Entity, map: &Map, nulls_remove: bool) -> Result<(), Failure> {
+        let mut mutations = self.mutations.borrow_mut();
+        for (i, (key, value)) in map.iter().enumerate() {
+            if nulls_remove || !value.is_null() {
+                set(&mut mutations, entity, self.reader.names.intern_at(i, key), self.storable(value)?.as_ref());
+            }
+        }
+        Ok(())
+    }
+
+    fn create_properties(&self, entity: Entity, properties: &Expr, row: &mut [Value]) -> Result<(), Failure> {
+        match &*properties.look(row, &self.reader)? {
+            Value::Null => Ok(()),
+            Value::Map(map) => self.set_entries(entity, map, false),
+            other => self.set_properties(entity, other, false),
+        }
+    }
+
+    fn create_edge(
+        &self,
+        slot: Option<Slot>,
+        ends: [Slot; 2],
+        kind: Name,
+        properties: Option<&Expr>,
+        row: &mut [Value],
+    ) -> Result<(), Failure> {
+        let mut ids = [NodeId::default(); 2];
+        for (id, end) in ids.iter_mut().zip(ends) {
+            match &row[end.0 as usize] {
+                Value::Node(node) => *id = *node,
+                Value::FullNode(node) => *id = node.id,
+                Value::Null => {
+                    slot.into_iter().for_each(|slot| row[slot.0 as usize] = Value::Null);
+                    return Ok(());
+                }
+                other => return Err(mismatch("Node", other, "CREATE of a relationship")),
+            }
+        }
+        let [source, target] = ids;
+        let kind = self.prepared.symbol(kind);
+        let ordinal = if self.environment.parallel_edges { self.free_ordinal(source, kind, target)? } else { 0 };
+        self.mutations.borrow_mut().set_edge(source, kind, target, ordinal, true);
+        let edge = EdgeRef { source, kind, target, ordinal };
+        if let Some(properties) = properties {
+            self.create_properties(Entity::Edge(edge), properties, row)?;
+        }
+        if let Some(slot) = slot {
+            row[slot.0 as usize] = Value::Edge(self.reader.edge_key(edge).into());
+        }
+        Ok(())
+    }
+
+    /// One more than the greatest in use, so that a new edge never takes the name of one that is there.
+    fn free_ordinal(&self, source: NodeId, kind: Symbol, target: NodeId) -> Result<u32, Failure> {
+        let mut last = None;
+        self.reader.view.edges(source, Direction::Outgoing, &[kind], &mut |half| {
+            if half.other == target {
+                last = last.max(Some(half.ordinal));
+            }
+        });
+        last.map_or(Some(0), |last| last.checked_add(1)).ok_or_else(|| {
+            let message = "The ordinals of the relationships between two nodes are used up; delete the newest of them";
+            Failure::new(FailureKind::ConstraintViolation, message)
+        })
+    }
+
+    fn change_labels(&self, target: Slot, labels: &[Name], present: bool, row: &[Value]) -> Result<(), Failure> {
+        match &row[target.0 as usize] {
+            Value::Null => {}
+            Value::Node(id) => self.set_labels(*id, labels, present),
+            Value::FullNode(node) => self.set_labels(node.id, labels, present),
+            other => return Err(mismatch("Node", other, "a change of labels")),
+        }
+        Ok(())
+    }
+
+    fn set_labels(&self, node: NodeId, labels: &[Name], present: bool) {
+        let mut mutations = self.mutations.borrow_mut();
+        for label in labels {
+            mutations.set_label(node, self.prepared.symbol(*label), present);
+        }
+    }
+
+    fn delete(&self, value: &Value, detach: bool, emptied: &mut Vec<NodeId>) -> Result<(), Failure> {
+        match value {
+            Value::Path(path) => {
+                for (edge, _) in &path.steps {
+                    self.delete_edge(self.reader.edge_ref(edge));
+                }
+                for node in std::iter::once(path.start).chain(path.steps.iter().map(|(_, node)| *node)) {
+                    self.delete_node(node, detach, emptied);
+                }
+            }
+            other => match self.entity(other)? {
+                Entity::None => {}
+                Entity::Node(node) => self.delete_node(node, detach, emptied),
+                Entity::Edge(edge) => self.delete_edge(edge),
+            },
+        }
+        Ok(())
+    }
+
+    /// Whether a node that is not detached has edges is looked at when the clause is done: `DELETE n, r` takes both.
+    fn delete_node(&self, node: NodeId, detach: bool, emptied: &mut Vec<NodeId>) {
+        if detach {
+            let mut halves: Vec<HalfEdge> = Vec::new();
+            self.reader.view.edges(node, Direction::Both, &[], &mut |half| halves.push(half));
+            for half in halves {
+                let (source, target) = if half.outgoing { (node, half.other) } else { (half.other, node) };
+                // A self loop is deleted by its outgoing half.
+                if half.outgoing || source != target {
+                    self.delete_edge(EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal });
+                }
+            }
+        } else {
+            emptied.push(node);
+        }
+        let mut labels = Vec::new();
+        self.reader.view.labels(node, &mut |label| labels.push(label));
+        let mut mutations = self.mutations.borrow_mut();
+        mutations.clear_properties(node);
+        for label in labels {
+            mutations.set_label(node, label, false);
+        }
+    }
+
+    fn delete_edge(&self, edge: EdgeRef) {
+        self.clear_edge_properties(edge);
+        self.mutations.borrow_mut().set_edge(edge.source, edge.kind, edge.target, edge.ordinal, false);
+    }
+
+    fn clear_edge_properties(&self, edge: EdgeRef) {
+        let mut keys = Vec::new();
+        self.reader.view.edge_properties(edge, &mut |key, _| keys.push(key));
+        keys.into_iter().for_each(|key| self.set(Entity::Edge(edge), key, &Value::Null));
+    }
+
+    fn check_emptied(&self, nodes: &[NodeId]) -> Result<(), Failure> {
+        for node in nodes {
+            let count = self.reader.degree(*node);
+            if count > 0 {
+                let id = self.environment.ids.text(*node);
+                let message = format!("Node {id} cannot be deleted: it still has {count} edges. DETACH DELETE takes them along");
+                return Err(Failure::new(FailureKind::ConstraintViolation, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// The form in which a value is stored: as it is, except that a node or an edge becomes a map of its properties.
+    fn storable<'v>(&self, value: &'v Value) -> Result<Cow<'v, Value>, Failure> {
+        if codec::storable(value) {
+            return Ok(Cow::Borrowed(value));
+        }
+        let id_value = |id: NodeId| match self.environment.ids {
+            weir_model::IdScheme::Long { .. } => Value::Integer(id.low as i64),
+            _ => Value::Id(id),
+        };
+        let stored = match value {
+            Value::Node(id) => {
+                return Ok(Cow::Owned(self.storable(&Value::FullNode(self.reader.full_node(*id).into()))?.into_owned()));
+            }
+            Value::Edge(key) => {
+                return Ok(Cow::Owned(self.storable(&Value::FullEdge(self.reader.full_edge(key).into()))?.into_owned()));
+            }
+            Value::FullNode(node) => {
+                let mut map = node.properties.clone();
+                map.insert("_id".into(), id_value(node.id));
+                map.insert("_labels".into(), Value::list(node.labels.iter().cloned().map(Value::Text).collect()));
+                Value::Map(map.into())
+            }
+            Value::FullEdge(edge) => {
+                let mut map = edge.properties.clone();
+                map.insert("_start".into(), id_value(edge.key.source));
+                map.insert("_end".into(), id_value(edge.key.target));
+                map.insert("_label".into(), Value::Text(edge.key.kind.clone()));
+                Value::Map(map.into())
+            }
+            Value::List(items) => {
+                let items = items.iter().map(|item| self.storable(item).map(Cow::into_owned));
+                Value::list(items.collect::<Result<_, _>>()?)
+            }
+            Value::Map(map) => {
+                let entries = map.iter().map(|(key, value)| Ok((key.clone(), self.storable(value)?.into_owned())));
+                Value::Map(entries.collect::<Result<Map, Failure>>()?.into())
+            }
+            other => return Err(mismatch("a property value", other, "a property")),
+        };
+        Ok(Cow::Owned(stored))
+    }
+}
+
+fn set(mutations: &mut Mutations, entity: Entity, key: Symbol, value: &Value) {
+    match entity {
+        Entity::None => {}
+        Entity::Node(node) => mutations.set_property(node, key, value),
+        Entity::Edge(e) => mutations.set_edge_property(e.source, e.kind, e.target, e.ordinal, key, value),
+    }
+}

@@ -1,0 +1,134 @@
+//! The `graph` operator: a worker's shard of one graph, as a trace that standing queries import.
+//!
+//! Each entry of the log becomes one immutable batch of its net change. The batch goes into the trace, through it to the
+//! standing queries, and with the rest of the spine it is published for readers on other threads.
+
+use std::sync::Arc;
+
+use differential_dataflow::operators::arrange::{TraceAgent, TraceWriter};
+use differential_dataflow::trace::{Trace, TraceReader};
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::InputHandle;
+use timely::dataflow::channels::pact::Pipeline;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::progress::Antichain;
+use timely::progress::frontier::AntichainRef;
+use timely::worker::Worker;
+
+use crate::arrangement::build::{Builder, Shard};
+use crate::arrangement::snapshot::Shown;
+use crate::arrangement::{Published, SharedBatch, Spine};
+use crate::command::Base;
+use crate::store::Entry;
+
+pub struct ShardOfGraph {
+    input: InputHandle<u64, CapacityContainerBuilder<Vec<Arc<Entry>>>>,
+    pub trace: TraceAgent<Spine>,
+    published: Arc<Published>,
+    shard: Shard,
+    /// The tick after the last entry that was put in.
+    pub upper: u64,
+}
+
+impl ShardOfGraph {
+    /// Builds the dataflow, holding the base from the start.
+    pub fn new(worker: &mut Worker, published: Arc<Published>, base: &Base) -> ShardOfGraph {
+        let shard = Shard { index: worker.index(), count: worker.peers() };
+        let mut input = InputHandle::new();
+        let loaded = base.shards.get(shard.index).cloned();
+        let publisher = published.clone();
+        let trace = worker.dataflow::<u64, _, _>(|scope| {
+            let stream = input.to_stream(scope);
+            let mut operator = OperatorBuilder::new("graph".to_owned(), scope);
+            let info = operator.operator_info();
+            let activator = scope.activator_for(info.address.clone());
+            let mut entries = operator.new_input(stream, Pipeline);
+            let spine = Spine::new(info.clone(), None, Some(activator));
+            let (reader, writer) = TraceAgent::new(spine, info, None);
+            let trace = reader.clone();
+            let mut writing = Writing {
+                writer,
+                reader,
+                builder: Builder::default(),
+                existing: Vec::new(),
+                lower: Antichain::from_elem(0),
+                published: publisher,
+                shard,
+            };
+            writing.load(loaded);
+            operator.build(move |_| {
+                move |_| {
+                    entries.for_each(|_, data: &mut Vec<Arc<Entry>>| data.drain(..).for_each(|entry| writing.apply(&entry)));
+                    writing.writer.exert();
+                }
+            });
+            trace
+        });
+        input.advance_to(base.upper.0);
+        ShardOfGraph { input, trace, published, shard, upper: base.upper.0 }
+    }
+
+    /// Hands an entry to the operator; the next `step` of the worker applies it.
+    pub fn apply(&mut self, entry: Arc<Entry>) {
+        // What is imported next begins with what has been applied by then, so this handle holds nothing back.
+        let applied = self.published.shard_upper(self.shard.index);
+        allow_compaction(&mut self.trace, &self.published, applied);
+        self.upper = entry.upper.0;
+        self.input.send(entry);
+        self.input.advance_to(self.upper);
+        self.input.flush();
+    }
+
+    /// Whether the operator has applied everything that was handed to it.
+    pub fn is_current(&self) -> bool {
+        self.published.shard_upper(self.shard.index) >= self.upper
+    }
+}
+
+/// The state of the operator.
+struct Writing {
+    writer: TraceWriter<Spine>,
+    reader: TraceAgent<Spine>,
+    builder: Builder,
+    /// The batches of the spine, oldest first.
+    existing: Vec<SharedBatch>,
+    lower: Antichain<u64>,
+    published: Arc<Published>,
+    shard: Shard,
+}
+
+impl Writing {
+    fn load(&mut self, base: Option<SharedBatch>) {
+        if let Some(batch) = base {
+            self.lower.clone_from(&batch.upper);
+            self.writer.insert(batch, Some(0));
+        }
+        self.publish();
+    }
+
+    fn apply(&mut self, entry: &Entry) {
+        let upper = Antichain::from_elem(entry.upper.0);
+        let batch =
+            self.builder.build(&entry.mutations, entry.first.0, self.lower.clone(), upper.clone(), self.shard, &self.existing);
+        self.writer.insert(SharedBatch::new(batch), Some(entry.first.0));
+        self.lower = upper;
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        let upper = self.lower.elements().first().copied().unwrap_or(0);
+        self.existing.clear();
+        let existing = &mut self.existing;
+        self.reader.map_batches(|batch| existing.push(batch.clone()));
+        let since = self.reader.get_logical_compaction().first().copied().unwrap_or(0);
+        self.published.publish(self.shard.index, Shown { batches: self.existing.clone(), upper, since });
+        allow_compaction(&mut self.reader, &self.published, upper);
+    }
+}
+
+/// Snapshots are taken at the moment of the slowest shard, so nothing older needs to be told apart.
+fn allow_compaction(trace: &mut TraceAgent<Spine>, published: &Published, upper: u64) {
+    let slowest = published.upper().0.saturating_sub(1);
+    trace.set_logical_compaction(AntichainRef::new(&[slowest]));
+    trace.set_physical_compaction(AntichainRef::new(&[upper]));
+}

@@ -1,0 +1,114 @@
+//! Ingest: a batch of records becomes one entry of the log.
+//!
+//! Each record is a transaction of its own with a tick of its own; that they travel in one batch changes nothing but
+//! the cost. A record whose query fails leaves no trace but its failure, and the others go on.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use weir_model::{Failure, Mutations, Position, Text, Tick, Value};
+
+use crate::commit::{Change, ReadSet};
+use crate::engine::Graph;
+use crate::error::EngineError;
+use crate::evaluate::{Environment, Evaluator, Limits, Prepared};
+use crate::overlay::Overlay;
+use crate::tracked::Tracked;
+use crate::view::View;
+
+/// How often a batch is tried before it is evaluated under the lock of the graph.
+const TRIES: usize = 2;
+
+/// Runs the ingest query of one stream, batch after batch.
+pub struct Ingester {
+    graph: Graph,
+    query: Arc<Prepared>,
+}
+
+#[derive(Debug)]
+pub struct Ingested {
+    /// The tick after the last record of the batch.
+    pub upper: Tick,
+    /// Records that had no effect, by index, with the reason.
+    pub failures: Vec<(usize, Failure)>,
+}
+
+impl Ingester {
+    pub fn new(graph: Graph, query: Arc<Prepared>) -> Ingester {
+        Ingester { graph, query }
+    }
+
+    /// Applies the records, in order. `progress` is the name of the source and where it stands after them: stored in the
+    /// same write, so that each record's effect on the graph happens exactly once.
+    pub fn ingest(&mut self, records: &[Value], progress: Option<(&str, Position)>) -> Result<Ingested, EngineError> {
+        let graph = self.graph.clone();
+        graph.wait_for_room();
+        let committer = graph.committer();
+        let mut failures = Vec::new();
+        let source = progress.map(|(name, position)| (Text::new(name), position));
+        let change = |mutations| Change { mutations, records: records.len(), source: source.clone() };
+
+        if !self.query.reads(graph.parallel_edges()) {
+            let mutations = self.evaluate(records, &crate::view::Empty, None, &mut failures);
+            let upper = committer.commit(change(mutations))?;
+            return Ok(Ingested { upper, failures });
+        }
+        for _ in 0..TRIES {
+            failures.clear();
+            let transaction = committer.begin()?;
+            let snapshot = transaction.snapshot();
+            let tracked = Tracked::new(&snapshot);
+            let overlay = Overlay::new(&tracked);
+            let mutations = self.evaluate(records, &overlay, Some(&overlay), &mut failures);
+            drop(overlay);
+            let scanned = tracked.scanned();
+            let reads = ReadSet { scanned, nodes: tracked.into_nodes() };
+            if let Ok(upper) = transaction.commit(&snapshot, &reads, change(mutations))? {
+                return Ok(Ingested { upper, failures });
+            }
+        }
+        failures.clear();
+        let upper = committer.alone(|snapshot| {
+            let overlay = Overlay::new(snapshot);
+            Ok(change(self.evaluate(records, &overlay, Some(&overlay), &mut failures)))
+        })?;
+        Ok(Ingested { upper, failures })
+    }
+
+    fn evaluate(
+        &self,
+        records: &[Value],
+        view: &dyn View,
+        overlay: Option<&Overlay<'_>>,
+        failures: &mut Vec<(usize, Failure)>,
+    ) -> Mutations {
+        let graph = &self.graph;
+        let mut evaluator = Evaluator::new(&self.query, graph.symbols());
+        let mut mutations = Mutations::default();
+        mutations.rows.reserve(records.len() * 16);
+        let fresh_id = || graph.fresh_id();
+        let now_millis = crate::commit::wall_clock_millis() as i64;
+        for (index, record) in records.iter().enumerate() {
+            mutations.start_record(index as u32);
+            let before = mutations.rows.len();
+            let environment = Environment {
+                view,
+                parameters: std::slice::from_ref(record),
+                ids: graph.ids(),
+                now_millis,
+                fresh_id: &fresh_id,
+                limits: Limits::default(),
+                parallel_edges: graph.parallel_edges(),
+            };
+            match evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())) {
+                Ok(()) => {
+                    if let Some(overlay) = overlay {
+                        overlay.apply(&mutations, before..mutations.rows.len());
+                    }
+                }
+                Err(failure) => failures.push((index, failure)),
+            }
+        }
+        mutations
+    }
+}

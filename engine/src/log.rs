@@ -1,0 +1,310 @@
+//! The log writer: makes what was committed durable, and tells from when on it is.
+//!
+//! One thread writes for all graphs. While a group is on its way to the store the next one gathers, so the cost of a
+//! write is shared by as many entries as have come meanwhile and an idle log writes at once. After a failed write
+//! nothing more is accepted: a later success would leave a hole in what was acknowledged.
+//!
+//!     submit ─> queue (bounded) ─> group: encoded entries + new symbols ─> Store::append ─> durable tick of each graph
+//!
+//! It knows nothing of the dataflow, which is fed side by side, and cuts nothing: that is `checkpoint`.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustc_hash::FxHashMap;
+use weir_model::Tick;
+
+use crate::store::{EncodedEntry, Entry, GraphId, NewSymbols, Store, StoreError, encode};
+use crate::symbols::Symbols;
+
+/// Entries wait for their group in at most this much memory; as much again may be on its way to the store.
+const QUEUE_BYTES_MAX: usize = 32 << 20;
+
+#[derive(Clone, Copy)]
+pub struct LogOptions {
+    /// A group counts as durable when it survives the loss of power, not only the end of the process.
+    pub sync: bool,
+    pub queue_bytes_max: usize,
+}
+
+impl Default for LogOptions {
+    fn default() -> LogOptions {
+        LogOptions { sync: false, queue_bytes_max: QUEUE_BYTES_MAX }
+    }
+}
+
+pub struct Log {
+    shared: Arc<Shared>,
+    /// None for a store that keeps nothing, and after `shutdown`.
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    symbols: Arc<Symbols>,
+    options: LogOptions,
+    state: Mutex<State>,
+    /// The writer waits here for entries.
+    work: Condvar,
+    /// Those who submit wait here for room.
+    room: Condvar,
+    /// Those who wait for a tick to be durable wait here.
+    progress: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: Vec<Arc<Entry>>,
+    queue_bytes: usize,
+    graphs: FxHashMap<GraphId, Ticks>,
+    stopping: bool,
+    failed: Option<StoreError>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Ticks {
+    /// The end of the last entry that was given to the store; zero before this process wrote one.
+    written: Tick,
+    durable: Tick,
+}
+
+impl Log {
+    /// `symbols` are as loaded from the store: those that are there now are taken as stored.
+    pub fn start(store: Arc<dyn Store>, symbols: Arc<Symbols>, options: LogOptions) -> Log {
+        let writes = store.durable();
+        let stored_symbols = symbols.len();
+        let shared = Arc::new(Shared {
+            store,
+            symbols,
+            options,
+            state: Mutex::default(),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            progress: Condvar::new(),
+        });
+        let spawn = || {
+            let shared = shared.clone();
+            std::thread::Builder::new().name("log".into()).spawn(move || Writer::new(&shared, stored_symbols).run())
+        };
+        let writer = match writes.then(spawn).transpose() {
+            Ok(writer) => writer,
+            Err(error) => {
+                shared.fail(StoreError::failed("start the log's thread", error));
+                None
+            }
+        };
+        Log { shared, writer: Mutex::new(writer) }
+    }
+
+    /// Puts an entry in line. Waits while the line is full, so that a slow disk slows the sources. Entries of one graph
+    /// are submitted in the order of their ticks.
+    pub fn submit(&self, entry: Arc<Entry>) -> Result<(), StoreError> {
+        let size = entry.size();
+        let mut state = self.shared.lock();
+        loop {
+            state.accepts()?;
+            // An entry larger than the bound goes alone.
+            if state.queue.is_empty() || state.queue_bytes + size <= self.shared.options.queue_bytes_max {
+                break;
+            }
+            state = self.shared.room.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+        if self.shared.store.durable() {
+            state.queue_bytes += size;
+            state.queue.push(entry);
+            self.shared.work.notify_one();
+        } else {
+            state.graphs.entry(entry.graph).or_default().durable = entry.upper;
+            self.shared.progress.notify_all();
+        }
+        Ok(())
+    }
+
+    /// Everything of the graph before this tick is durable.
+    pub fn durable(&self, graph: GraphId) -> Tick {
+        self.shared.lock().graphs.get(&graph).map_or(Tick::ZERO, |ticks| ticks.durable)
+    }
+
+    /// After a restart: what was read from the store is durable.
+    pub fn set_durable(&self, graph: GraphId, upper: Tick) {
+        let mut state = self.shared.lock();
+        let ticks = state.graphs.entry(graph).or_default();
+        ticks.durable = ticks.durable.max(upper);
+        self.shared.progress.notify_all();
+    }
+
+    /// Waits until everything before `upper` is durable. Fails at once when that can no longer come to be.
+    pub fn wait_durable(&self, graph: GraphId, upper: Tick, patience: Duration) -> Result<(), StoreError> {
+        let deadline = Instant::now() + patience;
+        let mut state = self.shared.lock();
+        loop {
+            if state.graphs.get(&graph).is_some_and(|ticks| ticks.durable >= upper) {
+                return Ok(());
+            }
+            if state.stopping && state.queue.is_empty() {
+                state.accepts()?;
+            }
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(StoreError::TooSlow { graph, tick: upper, patience });
+            }
+            state = self.shared.progress.wait_timeout(state, left).unwrap_or_else(|e| e.into_inner()).0;
+        }
+    }
+
+    /// Why nothing is accepted any more, if so.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.shared.lock().accepts()
+    }
+
+    /// A graph was dropped: its ticks need not be known any more.
+    pub fn forget(&self, graph: GraphId) {
+        self.shared.lock().graphs.remove(&graph);
+    }
+
+    /// Writes what is in line, makes it survive the loss of power, and ends. Gives the error that kept it from that.
+    pub fn shutdown(&self) -> Result<(), StoreError> {
+        self.shared.lock().stopping = true;
+        self.shared.work.notify_all();
+        self.shared.room.notify_all();
+        let writer = self.writer.lock().unwrap_or_else(|e| e.into_inner()).take();
+        let Some(writer) = writer else { return Ok(()) };
+        if writer.join().is_err() {
+            tracing::error!("the log's thread ended by a panic");
+        }
+        self.shared.progress.notify_all();
+        let failed = self.shared.lock().failed.clone();
+        failed.map_or_else(|| self.shared.store.sync(), Err)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if let Err(error) = self.shutdown() {
+            tracing::error!(%error, "the log ended with an error");
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is complete before anything that could panic.
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn fail(&self, error: StoreError) {
+        tracing::error!(%error, "the log refuses further writes");
+        let mut state = self.lock();
+        state.failed.get_or_insert(error.poisoned());
+        state.queue.clear();
+        state.queue_bytes = 0;
+        self.room.notify_all();
+        self.progress.notify_all();
+    }
+}
+
+impl State {
+    fn accepts(&self) -> Result<(), StoreError> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None if self.stopping => Err(StoreError::Stopped),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Writer<'a> {
+    shared: &'a Shared,
+    /// How many symbols the store has.
+    stored_symbols: usize,
+    /// The entries of a group, one after another.
+    encoded: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(shared: &'a Shared, stored_symbols: usize) -> Writer<'a> {
+        Writer { shared, stored_symbols, encoded: Vec::new(), ends: Vec::new() }
+    }
+
+    fn run(mut self) {
+        let watch = PanicWatch(self.shared);
+        let mut group = Vec::new();
+        while self.next_group(&mut group) {
+            if let Err(error) = self.write(&group) {
+                self.shared.fail(error);
+                break;
+            }
+            group.clear();
+        }
+        drop(watch);
+    }
+
+    /// Takes everything that is in line, or waits for something. False at the end.
+    fn next_group(&self, group: &mut Vec<Arc<Entry>>) -> bool {
+        let mut state = self.shared.lock();
+        while state.queue.is_empty() {
+            if state.stopping {
+                return false;
+            }
+            state = self.shared.work.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+        std::mem::swap(&mut state.queue, group);
+        state.queue_bytes = 0;
+        self.shared.room.notify_all();
+        true
+    }
+
+    fn write(&mut self, group: &[Arc<Entry>]) -> Result<(), StoreError> {
+        self.encode(group)?;
+        // Read after the entries were taken, so that it has every symbol they use.
+        let names = self.shared.symbols.since(self.stored_symbols);
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let entries: Vec<EncodedEntry<'_>> = group
+            .iter()
+            .zip(starts.zip(&self.ends))
+            .map(|(entry, (start, end))| EncodedEntry { graph: entry.graph, first: entry.first, bytes: &self.encoded[start..*end] })
+            .collect();
+        self.shared.store.append(&entries, NewSymbols { first: self.stored_symbols, names: &names }, self.shared.options.sync)?;
+        self.stored_symbols += names.len();
+
+        let mut state = self.shared.lock();
+        for entry in group {
+            state.graphs.entry(entry.graph).or_default().durable = entry.upper;
+        }
+        self.shared.progress.notify_all();
+        Ok(())
+    }
+
+    fn encode(&mut self, group: &[Arc<Entry>]) -> Result<(), StoreError> {
+        self.encoded.clear();
+        self.ends.clear();
+        // One huge entry must not hold its memory for ever.
+        self.encoded.shrink_to(2 * self.shared.options.queue_bytes_max);
+        for entry in group {
+            let after = {
+                let mut state = self.shared.lock();
+                let ticks = state.graphs.entry(entry.graph).or_default();
+                std::mem::replace(&mut ticks.written, entry.upper)
+            };
+            encode(entry, after, &mut self.encoded)?;
+            self.ends.push(self.encoded.len());
+        }
+        Ok(())
+    }
+}
+
+/// Turns a panic of the writer into an error for all who wait.
+struct PanicWatch<'a>(&'a Shared);
+
+impl Drop for PanicWatch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(StoreError::failed("write the log", "its thread ended by a panic, which is a mistake in weir"));
+        }
+    }
+}

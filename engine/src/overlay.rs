@@ -1,0 +1,374 @@
+//! Overlay: a View with changes that are not in it yet laid over it.
+//!
+//! `evaluate` reads through one what earlier clauses of the same query wrote; a committer reads through one the writes of
+//! earlier records of the same batch. It knows the meaning of every mutation row, and nothing of ticks or logs.
+//!
+//! ```text
+//! base View  +  Mutations (applied row by row)  =  View
+//! ```
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use weir_model::mutation::Kind;
+use weir_model::{Mutations, NodeId, Symbol, Value, codec};
+
+use crate::view::{Direction, EdgeRef, HalfEdge, View};
+
+/// The net effect of mutation rows, by node.
+#[derive(Default)]
+pub struct Changes {
+    nodes: FxHashMap<NodeId, NodeChanges>,
+}
+
+#[derive(Default)]
+struct NodeChanges {
+    /// No property of the base is left.
+    cleared: bool,
+    /// Null where the property was removed.
+    properties: BTreeMap<Symbol, Value>,
+    labels: BTreeMap<Symbol, bool>,
+    edges: BTreeMap<HalfEdge, bool>,
+    /// By type, target, ordinal and key. Null where it was removed.
+    edge_properties: BTreeMap<(Symbol, NodeId, u32, Symbol), Value>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    pub fn clear(&mut self) {
+        self.nodes.clear();
+    }
+
+    /// Takes in a range of rows, after all that were taken in before.
+    pub fn apply(&mut self, mutations: &Mutations, rows: Range<usize>) {
+        for row in &mutations.rows[rows] {
+            let node = self.nodes.entry(row.node).or_default();
+            let (symbol, present) = (row.tag.symbol(), !row.removes());
+            let half = |outgoing, other, ordinal| HalfEdge { kind: symbol, outgoing, other, ordinal };
+            match row.tag.kind() {
+                Kind::Label => {
+                    node.labels.insert(symbol, present);
+                }
+                Kind::Property => {
+                    // A removal carries an empty payload, which reads as null.
+                    node.properties.insert(symbol, codec::decode_payload(row.payload, &mutations.arena));
+                }
+                Kind::Out | Kind::In => {
+                    node.edges.insert(half(row.tag.kind() == Kind::Out, row.payload.as_node(), 0), present);
+                }
+                Kind::OutParallel | Kind::InParallel => {
+                    let (other, ordinal) = codec::decode_parallel(row.payload, &mutations.arena);
+                    node.edges.insert(half(row.tag.kind() == Kind::OutParallel, other, ordinal), present);
+                }
+                Kind::EdgeProperty => {
+                    let (target, ordinal, key, value) = codec::decode_edge_property(row.payload, &mutations.arena);
+                    node.edge_properties.insert((symbol, target, ordinal, key), value);
+                }
+                Kind::ClearProperties => {
+                    node.cleared = true;
+                    node.properties.clear();
+                }
+            }
+        }
+    }
+}
+
+/// `apply` must not be called from inside one of the View's callbacks: those hold the changes.
+pub struct Overlay<'a> {
+    base: &'a dyn View,
+    changes: RefCell<Changes>,
+}
+
+impl<'a> Overlay<'a> {
+    pub fn new(base: &'a dyn View) -> Overlay<'a> {
+        Overlay { base, changes: RefCell::default() }
+    }
+
+    pub fn apply(&self, mutations: &Mutations, rows: Range<usize>) {
+        self.changes.borrow_mut().apply(mutations, rows);
+    }
+
+    /// Back to the bare base.
+    pub fn clear(&self) {
+        self.changes.borrow_mut().clear();
+    }
+
+    /// What a scan should show: a node with a label, a property or half an edge.
+    fn interesting(&self, node: NodeId) -> bool {
+        let mut found = false;
+        self.labels(node, &mut |_| found = true);
+        if !found {
+            self.properties(node, &mut |_, _| found = true);
+        }
+        if !found {
+            self.edges(node, Direction::Both, &[], &mut |_| found = true);
+        }
+        found
+    }
+}
+
+impl View for Overlay<'_> {
+    fn property(&self, node: NodeId, key: Symbol) -> Value {
+        if let Some(changed) = self.changes.borrow().nodes.get(&node) {
+            match changed.properties.get(&key) {
+                Some(value) => return value.clone(),
+                None if changed.cleared => return Value::Null,
+                None => {}
+            }
+        }
+        self.base.property(node, key)
+    }
+
+    fn properties(&self, node: NodeId, each: &mut dyn FnMut(Symbol, Value)) {
+        let changes = self.changes.borrow();
+        let Some(changed) = changes.nodes.get(&node) else { return self.base.properties(node, each) };
+        if !changed.cleared {
+            self.base.properties(node, &mut |key, value| {
+                if !changed.properties.contains_key(&key) {
+                    each(key, value);
+                }
+            });
+        }
+        for (key, value) in changed.properties.iter().filter(|(_, value)| !value.is_null()) {
+            each(*key, value.clone());
+        }
+    }
+
+    fn has_label(&self, node: NodeId, label: Symbol) -> bool {
+        let change = self.changes.borrow().nodes.get(&node).and_then(|changed| changed.labels.get(&label).copied());
+        change.unwrap_or_else(|| self.base.has_label(node, label))
+    }
+
+    fn labels(&self, node: NodeId, each: &mut dyn FnMut(Symbol)) {
+        let changes = self.changes.borrow();
+        let Some(changed) = changes.nodes.get(&node) else { return self.base.labels(node, each) };
+        self.base.labels(node, &mut |label| {
+            if !changed.labels.contains_key(&label) {
+                each(label);
+            }
+        });
+        for (label, _) in changed.labels.iter().filter(|(_, present)| **present) {
+            each(*label);
+        }
+    }
+
+    fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        let changes = self.changes.borrow();
+        let Some(changed) = changes.nodes.get(&node).filter(|changed| !changed.edges.is_empty()) else {
+            return self.base.edges(node, direction, kinds, each);
+        };
+        self.base.edges(node, direction, kinds, &mut |half| {
+            if !changed.edges.contains_key(&half) {
+                each(half);
+            }
+        });
+        for (half, _) in changed.edges.iter().filter(|(_, present)| **present) {
+            if admits(direction, half.outgoing) && (kinds.is_empty() || kinds.contains(&half.kind)) {
+                each(*half);
+            }
+        }
+    }
+
+    fn has_edge(&self, edge: EdgeRef) -> bool {
+        let half = HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
+        let change = self.changes.borrow().nodes.get(&edge.source).and_then(|changed| changed.edges.get(&half).copied());
+        change.unwrap_or_else(|| self.base.has_edge(edge))
+    }
+
+    fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
+        let at = (edge.kind, edge.target, edge.ordinal, key);
+        let change = self.changes.borrow().nodes.get(&edge.source).and_then(|changed| changed.edge_properties.get(&at).cloned());
+        change.unwrap_or_else(|| self.base.edge_property(edge, key))
+    }
+
+    fn edge_properties(&self, edge: EdgeRef, each: &mut dyn FnMut(Symbol, Value)) {
+        let changes = self.changes.borrow();
+        let Some(changed) = changes.nodes.get(&edge.source).filter(|changed| !changed.edge_properties.is_empty()) else {
+            return self.base.edge_properties(edge, each);
+        };
+        let at = |key| (edge.kind, edge.target, edge.ordinal, key);
+        self.base.edge_properties(edge, &mut |key, value| {
+            if !changed.edge_properties.contains_key(&at(key)) {
+                each(key, value);
+            }
+        });
+        for ((.., key), value) in changed.edge_properties.range(at(Symbol(0))..=at(Symbol(u32::MAX))) {
+            if !value.is_null() {
+                each(*key, value.clone());
+            }
+        }
+    }
+
+    fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
+        let mut touched: Vec<NodeId> = self.changes.borrow().nodes.keys().copied().collect();
+        touched.sort_unstable();
+        let mut touched = touched.into_iter().peekable();
+        let mut go_on = true;
+        self.base.nodes(&mut |node| {
+            while go_on && let Some(earlier) = touched.next_if(|t| *t < node) {
+                go_on = !self.interesting(earlier) || each(earlier);
+            }
+            if go_on {
+                let changed = touched.next_if_eq(&node).is_some();
+                go_on = (changed && !self.interesting(node)) || each(node);
+            }
+            go_on
+        });
+        for node in touched {
+            if !go_on {
+                return;
+            }
+            go_on = !self.interesting(node) || each(node);
+        }
+    }
+}
+
+fn admits(direction: Direction, outgoing: bool) -> bool {
+    match direction {
+        Direction::Both => true,
+        Direction::Outgoing => outgoing,
+        Direction::Incoming => !outgoing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::ReferenceGraph;
+    use crate::tracked::Tracked;
+
+    /// Small numbers from a seed; the same seed gives the same test.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) % n
+        }
+
+        fn node(&mut self) -> NodeId {
+            NodeId::new(0, self.below(5))
+        }
+
+        fn symbol(&mut self) -> Symbol {
+            Symbol(self.below(3) as u32)
+        }
+
+        fn value(&mut self) -> Value {
+            match self.below(4) {
+                0 => Value::Null,
+                1 => Value::Integer(self.below(3) as i64),
+                2 => Value::text("a text that does not fit into a payload"),
+                _ => Value::list(vec![Value::Boolean(true), Value::Null]),
+            }
+        }
+
+        fn write(&mut self, mutations: &mut Mutations) {
+            let (node, other, symbol, ordinal) = (self.node(), self.node(), self.symbol(), self.below(2) as u32);
+            match self.below(9) {
+                0..3 => mutations.set_property(node, symbol, &self.value()),
+                3 => mutations.set_label(node, symbol, self.below(2) == 0),
+                4..7 => mutations.set_edge(node, symbol, other, ordinal, self.below(3) > 0),
+                7 => mutations.set_edge_property(node, symbol, other, ordinal, Symbol(3), &self.value()),
+                _ => mutations.clear_properties(node),
+            }
+        }
+    }
+
+    /// Every answer of a view about five nodes and three symbols, as text, in an order of its own.
+    fn everything(view: &dyn View) -> Vec<String> {
+        let mut found = Vec::new();
+        view.nodes(&mut |node| {
+            found.push(format!("node {node}"));
+            true
+        });
+        let listed: Vec<String> = found.clone();
+        assert!(listed.is_sorted(), "nodes are listed in the order of their ids: {listed:?}");
+        for node in (0..5).map(|n| NodeId::new(0, n)) {
+            view.properties(node, &mut |key, value| found.push(format!("{node} {key:?}: {value:?}")));
+            view.labels(node, &mut |label| found.push(format!("{node} label {label:?}")));
+            for symbol in (0..4).map(Symbol) {
+                found.push(format!("{node} {symbol:?} is {:?} {}", view.property(node, symbol), view.has_label(node, symbol)));
+            }
+            for direction in [Direction::Outgoing, Direction::Incoming, Direction::Both] {
+                for kinds in [&[][..], &[Symbol(1)], &[Symbol(0), Symbol(2)]] {
+                    view.edges(node, direction, kinds, &mut |half| {
+                        found.push(format!("{node} {direction:?} {kinds:?} {half:?}"))
+                    });
+                }
+            }
+            for (target, ordinal, kind) in (0..30).map(|n| (NodeId::new(0, n % 5), (n / 5 % 2) as u32, Symbol((n / 10) as u32))) {
+                let edge = EdgeRef { source: node, kind, target, ordinal };
+                found.push(format!("{edge:?} {} {:?}", view.has_edge(edge), view.edge_property(edge, Symbol(3))));
+                view.edge_properties(edge, &mut |key, value| found.push(format!("{edge:?} {key:?}: {value:?}")));
+            }
+        }
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn base_and_overlay_are_the_graph_with_all_applied() {
+        for seed in 0..300 {
+            let mut random = Random(seed);
+            let mut before = Mutations::default();
+            (0..random.below(40)).for_each(|_| random.write(&mut before));
+            let mut base = ReferenceGraph::new();
+            base.apply_all(&before);
+            let mut whole = base.clone();
+            let overlay = Overlay::new(&base);
+            // Taken in piece by piece, as a running query does.
+            let (mut after, mut applied) = (Mutations::default(), 0);
+            for _ in 0..random.below(40) {
+                random.write(&mut after);
+                if random.below(3) == 0 {
+                    overlay.apply(&after, applied..after.rows.len());
+                    applied = after.rows.len();
+                }
+            }
+            overlay.apply(&after, applied..after.rows.len());
+            whole.apply_all(&after);
+            assert_eq!(everything(&overlay), everything(&whole), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_scan_stops_when_told() {
+        let mut mutations = Mutations::default();
+        (0..4).for_each(|n| mutations.set_label(NodeId::new(0, n * 2), Symbol(0), true));
+        let mut base = ReferenceGraph::new();
+        base.apply_all(&mutations);
+        let overlay = Overlay::new(&base);
+        let mut more = Mutations::default();
+        (0..4).for_each(|n| more.set_label(NodeId::new(0, n * 2 + 1), Symbol(0), true));
+        overlay.apply(&more, 0..4);
+        for enough in 1..=8 {
+            let mut seen = 0;
+            overlay.nodes(&mut |_| {
+                seen += 1;
+                seen < enough
+            });
+            assert_eq!(seen, enough);
+        }
+    }
+
+    #[test]
+    fn a_tracked_view_knows_what_was_read() {
+        let graph = ReferenceGraph::new();
+        let tracked = Tracked::new(&graph);
+        let [a, b, c] = [1, 2, 3].map(|n| NodeId::new(0, n));
+        tracked.property(a, Symbol(0));
+        tracked.has_edge(EdgeRef { source: b, kind: Symbol(0), target: c, ordinal: 0 });
+        assert!(!tracked.scanned());
+        tracked.nodes(&mut |_| true);
+        assert!(tracked.scanned());
+        let mut nodes: Vec<NodeId> = tracked.into_nodes().into_iter().collect();
+        nodes.sort();
+        assert_eq!(nodes, [a, b]);
+    }
+}

@@ -1,0 +1,136 @@
+//! Ad-hoc queries: rows out, and, where the query writes, a commit before the caller hears that it is done.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use weir_model::{Mutations, Tick, Value};
+
+use crate::commit::{Change, ReadSet};
+use crate::engine::Graph;
+use crate::error::EngineError;
+use crate::evaluate::{Environment, Limits, Prepared, evaluate};
+use crate::tracked::Tracked;
+use crate::view::View;
+
+/// How often a query is tried before it is evaluated under the lock of the graph.
+const TRIES: usize = 3;
+
+#[derive(Default, Clone, Copy)]
+pub struct QueryOptions<'a> {
+    /// The moment to read; none is the present.
+    pub at: Option<Tick>,
+    pub deadline: Option<Instant>,
+    /// Set by whoever no longer wants the answer.
+    pub cancelled: Option<&'a AtomicBool>,
+}
+
+/// How a query ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answered {
+    /// The tick after its changes, if it made any.
+    pub committed: Option<Tick>,
+}
+
+impl Graph {
+    /// Runs a query. Rows of a query that only reads are given out as they are found; those of a query that writes
+    /// after its changes are committed. When this returns, the next read shows the changes.
+    pub fn query(
+        &self,
+        query: &Prepared,
+        parameters: &[Value],
+        options: QueryOptions<'_>,
+        each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
+    ) -> Result<Answered, EngineError> {
+        if options.at.is_some_and(|at| at.millis() < crate::commit::wall_clock_millis()) {
+            return Err(EngineError::NoHistory);
+        }
+        let reads = query.reads(self.parallel_edges());
+        if !query.writes() {
+            self.run(query, parameters, options, &self.snapshot(), each)?;
+            return Ok(Answered { committed: None });
+        }
+        let committer = self.committer();
+        let mut rows: Vec<Vec<Value>> = Vec::new();
+        let mut keep = |row: &[Value]| {
+            rows.push(row.to_vec());
+            ControlFlow::Continue(())
+        };
+        let upper = if reads {
+            self.read_and_write(query, parameters, options, &mut rows)?
+        } else {
+            let change = self.run(query, parameters, options, &crate::view::Empty, &mut keep)?;
+            if change.mutations.is_empty() { None } else { Some(committer.commit(change)?) }
+        };
+        if let Some(upper) = upper {
+            committer.wait_applied(upper)?;
+        }
+        for row in &rows {
+            if each(row).is_break() {
+                break;
+            }
+        }
+        Ok(Answered { committed: upper })
+    }
+
+    /// Applies changes that were made without a query. Returns the tick after the last record.
+    pub fn apply(&self, mutations: Mutations, records: usize) -> Result<Tick, EngineError> {
+        self.committer().commit(Change { mutations, records, source: None })
+    }
+
+    /// The transaction: evaluated until it can be committed, in the end under the lock.
+    fn read_and_write(
+        &self,
+        query: &Prepared,
+        parameters: &[Value],
+        options: QueryOptions<'_>,
+        rows: &mut Vec<Vec<Value>>,
+    ) -> Result<Option<Tick>, EngineError> {
+        let committer = self.committer();
+        let attempt = |view: &dyn View, rows: &mut Vec<Vec<Value>>| {
+            rows.clear();
+            self.run(query, parameters, options, view, &mut |row| {
+                rows.push(row.to_vec());
+                ControlFlow::Continue(())
+            })
+        };
+        for _ in 0..TRIES {
+            let transaction = committer.begin()?;
+            let snapshot = transaction.snapshot();
+            let tracked = Tracked::new(&snapshot);
+            let change = attempt(&tracked, rows)?;
+            if change.mutations.is_empty() {
+                return Ok(None);
+            }
+            let scanned = tracked.scanned();
+            let reads = ReadSet { scanned, nodes: tracked.into_nodes() };
+            if let Ok(upper) = transaction.commit(&snapshot, &reads, change)? {
+                return Ok(Some(upper));
+            }
+        }
+        committer.alone(|snapshot| attempt(snapshot, rows)).map(Some)
+    }
+
+    fn run(
+        &self,
+        query: &Prepared,
+        parameters: &[Value],
+        options: QueryOptions<'_>,
+        view: &dyn View,
+        each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
+    ) -> Result<Change, EngineError> {
+        let mut change = Change { records: 1, ..Change::default() };
+        let fresh_id = || self.fresh_id();
+        let environment = Environment {
+            view,
+            parameters,
+            ids: self.ids(),
+            now_millis: crate::commit::wall_clock_millis() as i64,
+            fresh_id: &fresh_id,
+            limits: Limits { deadline: options.deadline, cancelled: options.cancelled, ..Limits::default() },
+            parallel_edges: self.parallel_edges(),
+        };
+        evaluate(query, self.symbols(), &environment, &mut change.mutations, each)?;
+        Ok(change)
+    }
+}

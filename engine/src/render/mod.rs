@@ -1,0 +1,27 @@
+//! Plan -> dataflow: one reader of the plan, for standing queries.
+//!
+//!     batches of the trace ─> changes ─┬─> results
+//!                                      └─> rows bound for other shards ─> probe ─┬─> results
+//!                                                                                └─> … as often as a row can move
+//!
+//! `program` turns the paths of the plan's delta join into moves over slots and symbols. `walk` runs them depth first
+//! against the one trace of the shard; nothing is arranged besides the graph. `probe` holds the timely operators:
+//! where a row must go on at a node of another shard it is sent there. `results` brings rows into the order of ticks.
+
+pub mod probe;
+pub mod program;
+pub mod results;
+mod walk;
+
+use timely::progress::Timestamp;
+
+pub use program::{Program, RenderError};
+pub use results::{ResultBatch, Row, RowChange};
+
+/// The dataflow timestamp: the number in a `Tick`.
+pub type Time = u64;
+
+/// Until when a trace may forget so that a reader at `frontier` still sees the moment before it.
+pub fn before(frontier: &[Time]) -> Time {
+    frontier.first().copied().unwrap_or(Time::minimum()).saturating_sub(1)
+}

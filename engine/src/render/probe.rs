@@ -1,0 +1,372 @@
+//! Probe: the timely operators of a standing query.
+//!
+//! The first one turns the batches of its shard into changes of atoms and walks each as far as it can. Rows that must go
+//! on elsewhere travel to a chain of operators, one for each time a row can move; with one worker nothing ever
+//! travels. Reads are exact at a tick, so no operator waits for another; one only waits until its own shard has
+//! reached the tick of a row that came from outside.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use differential_dataflow::operators::arrange::{ShutdownButton, TraceAgent};
+use differential_dataflow::trace::TraceReader;
+use timely::container::CapacityContainerBuilder;
+use timely::dataflow::channels::pact::{Exchange, Pipeline};
+use timely::dataflow::operators::generic::OutputBuilder;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::dataflow::operators::generic::operator::Operator;
+use timely::dataflow::operators::{Capability, CapabilitySet, Concatenate};
+use timely::dataflow::{Scope, StreamVec};
+use weir_model::mutation::{Kind, Tag};
+use weir_model::plan::Atom;
+use weir_model::{NodeId, Value};
+
+use super::program::concerns;
+use super::results::{Gather, RowChange};
+use super::walk::{Change, Parcel, Walk, look};
+use super::{Program, Time, before};
+use crate::arrangement::build::Shard;
+use crate::arrangement::{Batch, Fact, Facts, SharedBatch, Spine};
+use crate::symbols::Symbols;
+use crate::view::Direction;
+
+type Trace = TraceAgent<Spine>;
+
+/// How many nodes of a graph at rest are looked at before other work of the worker gets its turn.
+const BACKFILL_NODES: usize = 4096;
+
+/// Builds the dataflow of one standing query. `installed` is the tick before which the graph is at rest: the same on
+/// every worker. `home` is the worker where results come together; its `gather` takes them.
+pub fn render(
+    scope: Scope<'_, Time>,
+    trace: &mut Trace,
+    program: Arc<Program>,
+    symbols: Arc<Symbols>,
+    shard: Shard,
+    installed: Time,
+    home: usize,
+    gather: Rc<RefCell<Gather>>,
+) -> ShutdownButton<CapabilitySet<Time>> {
+    let (arranged, button) = trace.import_core(scope, "graph");
+    let hops = if shard.count == 1 { 0 } else { program.hops };
+    let (results, mut parcels) = changes(arranged.stream.clone(), trace.clone(), program.clone(), symbols.clone(), shard, installed);
+    let mut all = vec![results];
+    for _ in 0..hops {
+        let (results, further) = hop(parcels, arranged.stream.clone(), trace.clone(), program.clone(), symbols.clone(), shard);
+        all.push(results);
+        parcels = further;
+    }
+    scope.concatenate(all).sink(Exchange::new(move |_: &RowChange| home as u64), "results", move |(input, frontier)| {
+        let mut gather = gather.borrow_mut();
+        input.for_each(|_, changes| gather.push(changes));
+        gather.advance(frontier.frontier().first().copied().unwrap_or(Time::MAX));
+    });
+    button
+}
+
+/// Two outputs: complete rows, and rows that go on at another shard.
+type Outputs<'scope> = (StreamVec<'scope, Time, RowChange>, StreamVec<'scope, Time, Parcel>);
+
+/// The changes of this shard, walked as far as this shard reaches.
+fn changes<'scope>(
+    batches: StreamVec<'scope, Time, SharedBatch>,
+    mut trace: Trace,
+    program: Arc<Program>,
+    symbols: Arc<Symbols>,
+    shard: Shard,
+    installed: Time,
+) -> Outputs<'scope> {
+    let scope = batches.scope();
+    let mut builder = OperatorBuilder::new("changes".to_owned(), scope);
+    let info = builder.operator_info();
+    let activator = scope.activator_for(info.address);
+    let mut input = builder.new_input(batches, Pipeline);
+    let (results_out, results) = builder.new_output();
+    let (parcels_out, parcels) = builder.new_output();
+    let mut results_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<RowChange>>>::from(results_out);
+    let mut parcels_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<Parcel>>>::from(parcels_out);
+    builder.build(move |mut capabilities| {
+        let parcels_capability = capabilities.pop();
+        let results_capability = capabilities.pop();
+        let mut rest = results_capability.zip(parcels_capability).map(|capabilities| Rest { capabilities, after: None });
+        let mut found: Vec<RowChange> = Vec::new();
+        let mut leaving: Vec<Parcel> = Vec::new();
+        let mut view: Vec<SharedBatch> = Vec::new();
+        move |frontiers| {
+            let mut results_handle = results_out.activate();
+            let mut parcels_handle = parcels_out.activate();
+            if let Some(state) = &mut rest {
+                view.clear();
+                trace.map_batches(|batch| view.push(batch.clone()));
+                view.retain(|batch| batch.lower.elements().first().is_some_and(|lower| *lower < installed));
+                let mut walk = Walk {
+                    program: &program,
+                    batches: &view,
+                    symbols: &symbols,
+                    shard,
+                    results: &mut found,
+                    parcels: &mut leaving,
+                };
+                let done = state.work(&mut walk, installed.saturating_sub(1));
+                if !found.is_empty() {
+                    results_handle.session(&state.capabilities.0).give_container(&mut found);
+                }
+                if !leaving.is_empty() {
+                    parcels_handle.session(&state.capabilities.1).give_container(&mut leaving);
+                }
+                if !done {
+                    return activator.activate();
+                }
+                rest = None;
+            }
+            input.for_each(|capability, data| {
+                view.clear();
+                trace.map_batches(|batch| view.push(batch.clone()));
+                for batch in data.drain(..) {
+                    if batch.upper.elements().first().is_some_and(|upper| *upper <= installed) {
+                        continue;
+                    }
+                    let mut walk = Walk {
+                        program: &program,
+                        batches: &view,
+                        symbols: &symbols,
+                        shard,
+                        results: &mut found,
+                        parcels: &mut leaving,
+                    };
+                    walk_batch(&mut walk, &batch);
+                }
+                if !found.is_empty() {
+                    results_handle.session(&capability.retain(0)).give_container(&mut found);
+                }
+                if !leaving.is_empty() {
+                    parcels_handle.session(&capability.retain(1)).give_container(&mut leaving);
+                }
+            });
+            allow_compaction(&mut trace, &frontiers[0].frontier());
+        }
+    });
+    (results, parcels)
+}
+
+/// Rows from other shards, walked as far as this shard reaches.
+fn hop<'scope>(
+    parcels: StreamVec<'scope, Time, Parcel>,
+    batches: StreamVec<'scope, Time, SharedBatch>,
+    mut trace: Trace,
+    program: Arc<Program>,
+    symbols: Arc<Symbols>,
+    shard: Shard,
+) -> Outputs<'scope> {
+    let scope = parcels.scope();
+    let mut builder = OperatorBuilder::new("hop".to_owned(), scope);
+    let by_shard = Exchange::new(move |parcel: &Parcel| parcel.node.shard(shard.count) as u64);
+    let mut input = builder.new_input(parcels, by_shard);
+    let mut ticks = builder.new_input_connection(batches, Pipeline, []);
+    let (results_out, results) = builder.new_output_connection([(0, timely::progress::Antichain::from_elem(Default::default()))]);
+    let (parcels_out, further) = builder.new_output_connection([(0, timely::progress::Antichain::from_elem(Default::default()))]);
+    let mut results_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<RowChange>>>::from(results_out);
+    let mut parcels_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<Parcel>>>::from(parcels_out);
+    builder.build(move |capabilities| {
+        drop(capabilities);
+        let mut waiting: Vec<(Capability<Time>, Capability<Time>, Vec<Parcel>)> = Vec::new();
+        let mut found: Vec<RowChange> = Vec::new();
+        let mut leaving: Vec<Parcel> = Vec::new();
+        let mut view: Vec<SharedBatch> = Vec::new();
+        move |frontiers| {
+            let mut results_handle = results_out.activate();
+            let mut parcels_handle = parcels_out.activate();
+            ticks.for_each(|_, data| data.clear());
+            input.for_each(|capability, data| {
+                waiting.push((capability.retain(0), capability.retain(1), std::mem::take(data)));
+            });
+            // The shard has everything before this.
+            let reached = frontiers[1].frontier().first().copied().unwrap_or(Time::MAX);
+            if !waiting.is_empty() {
+                view.clear();
+                trace.map_batches(|batch| view.push(batch.clone()));
+                for (results_capability, parcels_capability, parcels) in &mut waiting {
+                    let mut walk = Walk {
+                        program: &program,
+                        batches: &view,
+                        symbols: &symbols,
+                        shard,
+                        results: &mut found,
+                        parcels: &mut leaving,
+                    };
+                    parcels.retain_mut(|parcel| {
+                        let ready = parcel.time < reached;
+                        if ready {
+                            let change = Change { path: parcel.path as usize, time: parcel.time, diff: parcel.diff };
+                            walk.run(change, parcel.at as usize, &mut parcel.row.0, None);
+                        }
+                        !ready
+                    });
+                    if !found.is_empty() {
+                        results_handle.session(&*results_capability).give_container(&mut found);
+                    }
+                    if !leaving.is_empty() {
+                        parcels_handle.session(&*parcels_capability).give_container(&mut leaving);
+                    }
+                }
+                waiting.retain(|(_, _, parcels)| !parcels.is_empty());
+            }
+            let oldest = waiting.iter().map(|(capability, _, _)| *capability.time());
+            let frontier = frontiers[0].frontier().first().copied().into_iter().chain(oldest).min();
+            allow_compaction(&mut trace, frontier.as_slice());
+        }
+    });
+    (results, further)
+}
+
+/// No row with a tick before the frontier will be read for again.
+fn allow_compaction(trace: &mut Trace, frontier: &[Time]) {
+    if frontier.is_empty() {
+        return;
+    }
+    trace.set_logical_compaction(timely::progress::frontier::AntichainRef::new(&[before(frontier)]));
+    trace.set_physical_compaction(timely::progress::frontier::AntichainRef::new(frontier));
+}
+
+/// Everything a batch changes, atom by atom.
+fn walk_batch(walk: &mut Walk<'_>, batch: &Batch) {
+    let program = walk.program;
+    let mut row = vec![Value::Null; program.width];
+    for (index, id) in batch.ids.iter().enumerate() {
+        let updates = batch.facts_at(index);
+        let mut facts = None;
+        for (path, atom) in program.paths.iter().enumerate().map(|(index, path)| (index, path.atom)) {
+            match atom {
+                Atom::Node(node) => {
+                    let view = &program.nodes[node];
+                    let mut times: Vec<Time> =
+                        updates.iter().filter(|fact| concerns(view, fact.tag)).map(|fact| batch.time(fact)).collect();
+                    times.sort_unstable();
+                    times.dedup();
+                    for time in times {
+                        let facts = facts.get_or_insert_with(|| Facts::find(walk.batches, *id));
+                        change_of_view(walk, path, node, *id, facts, time, &mut row);
+                    }
+                }
+                Atom::Edge(edge) => {
+                    let (kinds, source, target) = &program.edges[edge];
+                    for kind in kinds {
+                        for tag in [Tag::new(Kind::Out, *kind), Tag::new(Kind::OutParallel, *kind)] {
+                            let start = updates.partition_point(|fact| fact.tag < tag);
+                            for fact in updates[start..].iter().take_while(|fact| fact.tag == tag) {
+                                let facts = facts.get_or_insert_with(|| Facts::find(walk.batches, *id));
+                                let other = other_end(fact, batch);
+                                if source == target && other != *id {
+                                    continue;
+                                }
+                                row[*source] = Value::Node(*id);
+                                row[*target] = Value::Node(other);
+                                let diff = if fact.adds() { 1 } else { -1 };
+                                let change = Change { path, time: batch.time(fact), diff };
+                                walk.run(change, 0, &mut row, Some((*id, facts)));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn other_end(fact: &Fact, batch: &Batch) -> NodeId {
+    match fact.tag.kind() {
+        Kind::Out => fact.payload.as_node(),
+        _ => weir_model::codec::decode_parallel(fact.payload, &batch.arena).0,
+    }
+}
+
+/// A node's local view before and after a tick; where they differ, what was goes and what is comes.
+fn change_of_view<'a>(
+    walk: &mut Walk<'a>,
+    path: usize,
+    node: usize,
+    id: NodeId,
+    facts: &Facts<'a>,
+    time: Time,
+    row: &mut Vec<Value>,
+) {
+    let program = walk.program;
+    let view = &program.nodes[node];
+    row[view.slot] = Value::Node(id);
+    let was = look(view, facts, time.wrapping_sub(1), row, walk);
+    let old = was.then(|| row.clone());
+    let is = look(view, facts, time, row, walk);
+    if let Some(mut old) = old {
+        if is && seen(view, &old) == seen(view, row) {
+            return;
+        }
+        walk.run(Change { path, time, diff: -1 }, 0, &mut old, Some((id, facts)));
+    }
+    if is {
+        walk.run(Change { path, time, diff: 1 }, 0, row, Some((id, facts)));
+    }
+}
+
+fn seen(view: &super::program::NodeView, row: &[Value]) -> Vec<Value> {
+    let slots = view.reads.iter().map(|(_, slot)| *slot).chain(view.reads_all);
+    slots.map(|slot| row[slot].clone()).collect()
+}
+
+/// The graph as it is when the query is installed. Read as of one tick, it is enough to walk the path of the last atom,
+/// which reads every other atom as of after the change.
+struct Rest {
+    capabilities: (Capability<Time>, Capability<Time>),
+    /// The last node that was looked at.
+    after: Option<NodeId>,
+}
+
+impl Rest {
+    /// Looks at some nodes; true when there are no more.
+    fn work(&mut self, walk: &mut Walk<'_>, time: Time) -> bool {
+        let batches = walk.batches;
+        let mut positions: Vec<usize> = match self.after {
+            Some(after) => batches.iter().map(|batch| batch.ids.partition_point(|id| *id <= after)).collect(),
+            None => vec![0; batches.len()],
+        };
+        for _ in 0..BACKFILL_NODES {
+            let next = batches.iter().zip(&positions).filter_map(|(batch, at)| batch.ids.get(*at)).min().copied();
+            let Some(id) = next else { return true };
+            for (batch, at) in batches.iter().zip(&mut positions) {
+                if batch.ids.get(*at) == Some(&id) {
+                    *at += 1;
+                }
+            }
+            self.after = Some(id);
+            walk_at_rest(walk, id, time);
+        }
+        false
+    }
+}
+
+fn walk_at_rest(walk: &mut Walk<'_>, id: NodeId, time: Time) {
+    let program = walk.program;
+    let path = program.last;
+    let facts = Facts::find(walk.batches, id);
+    let mut row = vec![Value::Null; program.width];
+    let change = Change { path, time, diff: 1 };
+    match program.paths[path].atom {
+        Atom::Node(node) => {
+            let view = &program.nodes[node];
+            row[view.slot] = Value::Node(id);
+            if facts.is_interesting(time) && look(view, &facts, time, &mut row, walk) {
+                walk.run(change, 0, &mut row, Some((id, &facts)));
+            }
+        }
+        Atom::Edge(edge) => {
+            let (kinds, source, target) = &program.edges[edge];
+            facts.edges(Direction::Outgoing, kinds, time, &mut |half| {
+                if source != target || half.other == id {
+                    row[*source] = Value::Node(id);
+                    row[*target] = Value::Node(half.other);
+                    walk.run(change, 0, &mut row, Some((id, &facts)));
+                }
+            });
+        }
+    }
+}

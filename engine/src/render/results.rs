@@ -1,0 +1,269 @@
+//! Results: rows of a standing query in the order of ticks, and once each where the mode asks for it.
+//!
+//! All changes of one query come together at one worker. They wait until the frontier says that a tick is complete,
+//! then leave in batches, each with the tick up to which everything is in.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crossbeam_channel::Sender;
+use rustc_hash::FxHashMap;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smallvec::SmallVec;
+use weir_model::{Map, Match, NodeId, Text, Tick, Value, codec};
+
+use super::Time;
+
+/// The values of one row. Rows of one or two values, which is most, need no allocation of their own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Row(pub SmallVec<[Value; 2]>);
+
+/// One change of the multiset of rows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RowChange {
+    pub row: Row,
+    pub time: Time,
+    pub diff: i64,
+}
+
+/// Results of complete ticks.
+#[derive(Debug)]
+pub struct ResultBatch {
+    /// Everything before this tick is in this batch or in an earlier one.
+    pub upper: Tick,
+    pub columns: Arc<[Text]>,
+    pub rows: Vec<ResultRow>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ResultRow {
+    pub tick: Tick,
+    pub positive: bool,
+    pub row: Row,
+}
+
+impl ResultBatch {
+    pub fn matches(&self) -> impl Iterator<Item = Match> + '_ {
+        self.rows.iter().map(|result| {
+            let mut data = Map::with_capacity(self.columns.len());
+            for (column, value) in self.columns.iter().zip(&result.row.0) {
+                data.push_unique(column.clone(), value.clone());
+            }
+            Match { positive: result.positive, tick: result.tick, data: Arc::new(data) }
+        })
+    }
+}
+
+/// What is reported of the matches that are there when a query is installed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Baseline {
+    /// They are results like any other.
+    Report,
+    /// They were reported in an earlier life of the process; their end is still reported.
+    Known,
+    /// They are held back until someone asks for them (`propagate`); ending before that, they leave no trace.
+    Hold,
+}
+
+/// What a query's results go through at its home worker.
+pub struct Gather {
+    pub columns: Arc<[Text]>,
+    pub distinct: bool,
+    pub cancellations: bool,
+    pub baseline: Baseline,
+    /// Rows of ticks before this are the baseline.
+    pub installed: Time,
+    /// Where results go; only the home worker has it.
+    pub out: Option<Sender<ResultBatch>>,
+    /// Results sent and not yet consumed: what the ingest valve looks at.
+    pub waiting: Arc<AtomicUsize>,
+    counts: Counts,
+    held: FxHashMap<Row, i64>,
+    pending: Vec<RowChange>,
+    upper: Time,
+}
+
+/// How often each row is there now. Most queries in mode DistinctId have rows of a single id.
+#[derive(Default)]
+struct Counts {
+    ids: FxHashMap<NodeId, i64>,
+    rows: FxHashMap<Row, i64>,
+}
+
+impl Counts {
+    /// Adds to the count of a row and says how often it was there before and is after.
+    fn add(&mut self, row: &Row, diff: i64) -> (i64, i64) {
+        fn bump<K: std::hash::Hash + Eq>(map: &mut FxHashMap<K, i64>, key: K, diff: i64) -> (i64, i64) {
+            match map.entry(key) {
+                std::collections::hash_map::Entry::Occupied(mut entry) => {
+                    let before = *entry.get();
+                    *entry.get_mut() += diff;
+                    if before + diff == 0 {
+                        entry.remove();
+                    }
+                    (before, before + diff)
+                }
+                std::collections::hash_map::Entry::Vacant(entry) => {
+                    if diff != 0 {
+                        entry.insert(diff);
+                    }
+                    (0, diff)
+                }
+            }
+        }
+        match row.0.as_slice() {
+            [Value::Id(id)] => bump(&mut self.ids, *id, diff),
+            _ => bump(&mut self.rows, row.clone(), diff),
+        }
+    }
+}
+
+impl Gather {
+    pub fn new(
+        columns: Arc<[Text]>,
+        distinct: bool,
+        cancellations: bool,
+        baseline: Baseline,
+        installed: Time,
+        out: Option<Sender<ResultBatch>>,
+        waiting: Arc<AtomicUsize>,
+    ) -> Gather {
+        Gather {
+            columns,
+            distinct,
+            cancellations,
+            baseline,
+            installed,
+            out,
+            waiting,
+            counts: Counts::default(),
+            held: FxHashMap::default(),
+            pending: Vec::new(),
+            upper: 0,
+        }
+    }
+
+    pub fn push(&mut self, changes: &mut Vec<RowChange>) {
+        self.pending.append(changes);
+    }
+
+    /// Every change before `frontier` has arrived: sends on what is complete.
+    pub fn advance(&mut self, frontier: Time) {
+        if frontier <= self.upper {
+            return;
+        }
+        self.upper = frontier;
+        let mut ready: Vec<RowChange> = if self.pending.iter().all(|change| change.time < frontier) {
+            std::mem::take(&mut self.pending)
+        } else {
+            let (ready, later) = std::mem::take(&mut self.pending).into_iter().partition(|change| change.time < frontier);
+            self.pending = later;
+            ready
+        };
+        ready.sort_by_key(|change| change.time);
+        let mut rows = Vec::with_capacity(ready.len());
+        for tick in ready.chunk_by_mut(|a, b| a.time == b.time) {
+            self.tick(tick, &mut rows);
+        }
+        self.send(rows);
+    }
+
+    /// The net change of one tick: what came first, then what went.
+    fn tick(&mut self, changes: &mut [RowChange], out: &mut Vec<ResultRow>) {
+        if changes.len() > 1 {
+            changes.sort_by(|a, b| a.row.cmp(&b.row));
+        }
+        let mut gone = Vec::new();
+        for same in changes.chunk_by_mut(|a, b| a.row == b.row) {
+            let mut diff = same.iter().map(|change| change.diff).sum();
+            let RowChange { row, time, .. } = &same[0];
+            if self.distinct {
+                let (before, after) = self.counts.add(row, diff);
+                diff = i64::from(after > 0) - i64::from(before > 0);
+            }
+            if *time < self.installed {
+                match self.baseline {
+                    Baseline::Report => {}
+                    Baseline::Known => continue,
+                    Baseline::Hold => {
+                        *self.held.entry(row.clone()).or_default() += diff;
+                        continue;
+                    }
+                }
+            }
+            for _ in 0..diff {
+                out.push(ResultRow { tick: Tick(*time), positive: true, row: row.clone() });
+            }
+            for _ in diff..0 {
+                if self.release_held(row) {
+                    continue;
+                }
+                if self.cancellations {
+                    gone.push(ResultRow { tick: Tick(*time), positive: false, row: row.clone() });
+                }
+            }
+        }
+        out.append(&mut gone);
+    }
+
+    /// A row that ends before it was reported ends silently.
+    fn release_held(&mut self, row: &Row) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
+        let Some(count) = self.held.get_mut(row) else { return false };
+        *count -= 1;
+        if *count <= 0 {
+            self.held.remove(row);
+        }
+        true
+    }
+
+    /// Reports what was held back at installation and still holds.
+    pub fn propagate(&mut self) {
+        let tick = Tick(self.upper.saturating_sub(1));
+        let mut rows = Vec::new();
+        for (row, count) in std::mem::take(&mut self.held) {
+            for _ in 0..count {
+                rows.push(ResultRow { tick, positive: true, row: row.clone() });
+            }
+        }
+        rows.sort_by(|a, b| a.row.cmp(&b.row));
+        self.send(rows);
+    }
+
+    fn send(&mut self, rows: Vec<ResultRow>) {
+        let Some(out) = &self.out else { return };
+        self.waiting.fetch_add(rows.len(), Ordering::Relaxed);
+        // The receiver is gone when the query is being dropped; then nobody wants the rows.
+        let _ = out.send(ResultBatch { upper: Tick(self.upper), columns: self.columns.clone(), rows });
+    }
+}
+
+impl Row {
+    pub fn from_slice(values: &[Value]) -> Row {
+        Row(values.iter().cloned().collect())
+    }
+}
+
+/// As the bytes of `codec`, so that rows can travel between processes.
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        self.0.iter().for_each(|value| codec::encode(value, &mut bytes));
+        bytes.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Row, D::Error> {
+        let bytes = Vec::<u8>::deserialize(deserializer)?;
+        let mut rest = bytes.as_slice();
+        let mut row = SmallVec::new();
+        while !rest.is_empty() {
+            row.push(codec::decode(&mut rest).ok_or_else(|| D::Error::custom("damaged row"))?);
+        }
+        Ok(Row(row))
+    }
+}

@@ -1,0 +1,260 @@
+//! A data directory: whose it is, which format it has, and that only one process uses it.
+//!
+//!     weir-data       three lines: what this is, the format, the kind of store; written last when it is set up
+//!     weir-data.new   the same while it is being set up, so that a crash on the way is told from a lost file
+//!     weir-lock       locked while in use; holds the number of the process
+//!     <kind>/         the store's own files
+//!
+//! Knows nothing of what the store puts there.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use super::StoreError;
+
+/// Of everything below the directory. Raised when an older weir could not read what this one writes.
+pub const FORMAT: u32 = 1;
+
+const MARKER: &str = "weir-data";
+const MARKER_NEW: &str = "weir-data.new";
+const LOCK: &str = "weir-lock";
+const TITLE: &str = "weir data directory";
+
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    kind: &'static str,
+    /// Held, not read: closing it gives the lock back.
+    _lock: File,
+    /// Nothing is in it yet: the store sets itself up and then says `set_up`.
+    pub fresh: bool,
+}
+
+impl Directory {
+    pub fn open(path: &Path, kind: &'static str, create_parent: bool) -> Result<Directory, StoreError> {
+        create(path, create_parent)?;
+        refuse_foreign(path, kind)?;
+        let lock = lock(path)?;
+        let mut directory = Directory { path: path.to_owned(), kind, _lock: lock, fresh: false };
+        match fs::read(path.join(MARKER)) {
+            Ok(marker) => directory.check(&marker)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => directory.begin()?,
+            Err(error) => return Err(refused(path, format!("its file {MARKER} cannot be read ({error})"), PERMISSIONS)),
+        }
+        Ok(directory)
+    }
+
+    /// Where the store keeps its own files.
+    pub fn files(&self) -> PathBuf {
+        self.path.join(self.kind)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Starts over with an empty directory, or one that a crash left half set up.
+    fn begin(&mut self) -> Result<(), StoreError> {
+        let begin = || {
+            let mut marker = File::create(self.path.join(MARKER_NEW))?;
+            write!(marker, "{TITLE}\nformat {FORMAT}\nstore {}\n", self.kind)?;
+            marker.sync_all()?;
+            match fs::remove_dir_all(self.files()) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
+        };
+        begin().map_err(|error| refused(&self.path, format!("it cannot be written to ({error})"), PERMISSIONS))?;
+        self.fresh = true;
+        Ok(())
+    }
+
+    /// The store's files are there and will be from now on.
+    pub fn set_up(&mut self) -> Result<(), StoreError> {
+        let rename = || {
+            fs::rename(self.path.join(MARKER_NEW), self.path.join(MARKER))?;
+            File::open(&self.path)?.sync_all()
+        };
+        rename().map_err(|error| refused(&self.path, format!("it cannot be written to ({error})"), PERMISSIONS))?;
+        self.fresh = false;
+        Ok(())
+    }
+
+    fn check(&self, marker: &[u8]) -> Result<(), StoreError> {
+        let text = String::from_utf8_lossy(marker);
+        let mut lines = text.lines();
+        let title = lines.next();
+        let format = lines.next().and_then(|line| line.strip_prefix("format ")).and_then(|n| n.parse::<u32>().ok());
+        let kind = lines.next().and_then(|line| line.strip_prefix("store "));
+        let place = || self.path.join(MARKER).display().to_string();
+        match (title, format, kind) {
+            (Some(TITLE), Some(found), _) if found > FORMAT => {
+                Err(StoreError::Newer { path: self.path.clone(), found, known: FORMAT })
+            }
+            (Some(TITLE), Some(FORMAT), Some(kind)) if kind == self.kind => {}
+            (Some(TITLE), Some(FORMAT), Some(kind)) => {
+                let problem = format!("it holds a store of type {kind}, not {}", self.kind);
+                Err(refused(&self.path, problem, "set store.type to what it holds, or give another directory (store.filepath)"))
+            }
+            _ => Err(StoreError::damaged("a marker that is not one", place())),
+        }?;
+        if self.files().is_dir() {
+            return Ok(());
+        }
+        Err(StoreError::damaged(format!("the sub-directory {} is missing", self.kind), self.path.display().to_string()))
+    }
+}
+
+const PERMISSIONS: &str = "check that the path is right and that weir's user may write there";
+
+fn refused(path: &Path, problem: String, hint: &'static str) -> StoreError {
+    StoreError::Directory { path: path.to_owned(), problem, hint }
+}
+
+fn create(path: &Path, create_parent: bool) -> Result<(), StoreError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if path.exists() {
+        return Err(refused(path, "it is not a directory".into(), "give a directory (store.filepath)"));
+    }
+    // The parent of a bare name is "", which stands for the working directory.
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if !create_parent && parent.is_some_and(|parent| !parent.is_dir()) {
+        let hint = "create it, or set store.create-parent-dir = true";
+        return Err(refused(path, "the directory above it does not exist".into(), hint));
+    }
+    fs::create_dir_all(path).map_err(|error| refused(path, format!("it cannot be created ({error})"), PERMISSIONS))
+}
+
+/// Leaves alone what is not ours, before anything is written.
+fn refuse_foreign(path: &Path, kind: &str) -> Result<(), StoreError> {
+    if path.join(MARKER).exists() {
+        return Ok(());
+    }
+    let unreadable = |error| refused(path, format!("it cannot be read ({error})"), PERMISSIONS);
+    let mut names = Vec::new();
+    for item in fs::read_dir(path).map_err(unreadable)? {
+        names.push(item.map_err(unreadable)?.file_name().to_string_lossy().into_owned());
+    }
+    let half_set_up = names.iter().any(|name| name == MARKER_NEW);
+    let ours = |name: &String| name == LOCK || name == MARKER_NEW || (name == kind && half_set_up);
+    names.retain(|name| !ours(name));
+    names.sort();
+    match names.as_slice() {
+        [] => Ok(()),
+        [name] => Err(StoreError::Foreign { path: path.to_owned(), found: format!("'{name}'") }),
+        [name, rest @ ..] => {
+            Err(StoreError::Foreign { path: path.to_owned(), found: format!("'{name}' and {} more", rest.len()) })
+        }
+    }
+}
+
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join(LOCK));
+    let mut file = open.map_err(|error| refused(path, format!("its file {LOCK} cannot be opened ({error})"), PERMISSIONS))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Only to be helpful: the number may not be there yet.
+            let _ = file.read_to_string(&mut holder);
+            return Err(StoreError::Locked { path: path.to_owned(), holder: holder.trim().parse().ok() });
+        }
+        Err(TryLockError::Error(error)) => {
+            return Err(refused(path, format!("it cannot be locked ({error})"), "use a file system that can lock files"));
+        }
+    }
+    let note = |file: &mut File| {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    note(&mut file).map_err(|error| refused(path, format!("it cannot be written to ({error})"), PERMISSIONS))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(path: &Path) -> Result<Directory, StoreError> {
+        Directory::open(path, "rocks-db", false)
+    }
+
+    /// A directory that was set up, with nothing in the store.
+    fn set_up(path: &Path) {
+        let mut directory = open(path).unwrap();
+        assert!(directory.fresh);
+        fs::create_dir(directory.files()).unwrap();
+        directory.set_up().unwrap();
+    }
+
+    #[test]
+    fn is_set_up_once_and_locked_while_open() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("data");
+        set_up(&path);
+        let directory = open(&path).unwrap();
+        assert!(!directory.fresh);
+        match open(&path) {
+            Err(StoreError::Locked { holder, .. }) => assert_eq!(holder, Some(std::process::id())),
+            other => panic!("{other:?}"),
+        }
+        drop(directory);
+        open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_crash_while_setting_up_starts_over() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = open(temporary.path()).unwrap();
+        fs::create_dir(directory.files()).unwrap();
+        fs::write(directory.files().join("half"), "x").unwrap();
+        drop(directory);
+        let directory = open(temporary.path()).unwrap();
+        assert!(directory.fresh && !directory.files().exists());
+    }
+
+    #[test]
+    fn what_is_not_ours_is_left_alone() {
+        let temporary = tempfile::tempdir().unwrap();
+        fs::write(temporary.path().join("CURRENT"), "x").unwrap();
+        assert!(matches!(open(temporary.path()), Err(StoreError::Foreign { found, .. }) if found == "'CURRENT'"));
+        assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 1);
+
+        let file = temporary.path().join("CURRENT");
+        assert!(matches!(open(&file), Err(StoreError::Directory { .. })));
+    }
+
+    #[test]
+    fn parents_are_created_when_asked() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("a/b/c");
+        let refusal = open(&path).unwrap_err().to_string();
+        assert!(refusal.contains("create-parent-dir"), "{refusal}");
+        Directory::open(&path, "rocks-db", true).unwrap();
+    }
+
+    #[test]
+    fn newer_other_garbled_or_half_copied_directories_are_refused() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path();
+        set_up(path);
+        let with_marker = |text: &str| {
+            fs::write(path.join(MARKER), text).unwrap();
+            open(path).unwrap_err()
+        };
+        assert!(matches!(
+            with_marker("weir data directory\nformat 99\nsomething\n"),
+            StoreError::Newer { found: 99, known: FORMAT, .. }
+        ));
+        assert!(with_marker("weir data directory\nformat 1\nstore map-db\n").to_string().contains("map-db"));
+        assert!(matches!(with_marker("weir data"), StoreError::Damaged { .. }));
+        assert!(matches!(with_marker("\u{0}"), StoreError::Damaged { .. }));
+        fs::remove_dir(path.join("rocks-db")).unwrap();
+        let half = with_marker("weir data directory\nformat 1\nstore rocks-db\n");
+        assert!(matches!(half, StoreError::Damaged { .. }), "{half}");
+    }
+}

@@ -1,0 +1,201 @@
+//! Entry: one committed batch as the log keeps it, and its bytes.
+//!
+//!     version 1 | zero 3 | crc 4 | length 8 | graph 4 | zero 4 | first 8 | upper 8 | after 8 | rows 8 | arena 8
+//!     rows, 40 bytes each | arena | sources | delivered
+//!
+//! Little endian. The checksum covers every other byte. Rows are stored as they lie in memory on the usual machines, so
+//! encoding and decoding are copies. `after` is the end of the graph's entry before this one, as far as the process that
+//! wrote it knew: a lost entry is noticed although everything around it is sound.
+
+use std::sync::Arc;
+
+use weir_model::mutation::{Payload, Row, Tag};
+use weir_model::{Mutations, NodeId, Position, QueryId, Text, Tick, codec};
+
+use super::bytes::{Reader, Wrong, put_delivered, put_sources};
+use super::{GraphId, StoreError};
+
+const VERSION: u8 = 1;
+const HEAD_BYTES: usize = 64;
+const ROW_BYTES: usize = size_of::<Row>();
+
+/// A committed batch. It takes at least one tick, even without mutations, so `first` names it within its graph.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub graph: GraphId,
+    /// The tick of the batch's first record; record i has tick `first + i`.
+    pub first: Tick,
+    /// The tick after its last record.
+    pub upper: Tick,
+    pub mutations: Arc<Mutations>,
+    /// Where sources stand after the batch.
+    pub sources: Vec<(Text, Position)>,
+    /// Deliveries that were reported since the entry before.
+    pub delivered: Vec<Delivered>,
+}
+
+/// How far the results of a standing query were delivered to one of its outputs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Delivered {
+    pub query: QueryId,
+    pub output: Text,
+    pub tick: Tick,
+    /// The output's own mark, such as the offset it reached.
+    pub position: Position,
+}
+
+impl Entry {
+    /// About the bytes it takes, in memory and in the log.
+    pub fn size(&self) -> usize {
+        HEAD_BYTES + self.mutations.rows.len() * ROW_BYTES + self.mutations.arena.len() + 64 * (self.sources.len() + self.delivered.len())
+    }
+}
+
+/// The bytes of an entry with what a store needs to file them.
+#[derive(Clone, Copy)]
+pub struct EncodedEntry<'a> {
+    pub graph: GraphId,
+    pub first: Tick,
+    pub bytes: &'a [u8],
+}
+
+/// Appends the bytes of an entry. Fails only for an entry that could not be read back, which is a mistake of ours that
+/// must not be acknowledged.
+pub fn encode(entry: &Entry, after: Tick, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    let start = out.len();
+    let Mutations { rows, arena, .. } = &*entry.mutations;
+    let well_formed = entry.first < entry.upper && after <= entry.first && rows.iter().all(|row| fits(row, entry.first, entry.upper, arena));
+    if !well_formed {
+        let place = format!("the entry {}..{} of graph {} about to be written", entry.first, entry.upper, entry.graph.0);
+        return Err(StoreError::damaged("ticks or mutations that contradict each other", place));
+    }
+    out.reserve(entry.size());
+    out.extend_from_slice(&[VERSION, 0, 0, 0]);
+    out.extend_from_slice(&[0; 12]);
+    out.extend_from_slice(&entry.graph.0.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    for number in [entry.first.0, entry.upper.0, after.0, rows.len() as u64, arena.len() as u64] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    put_rows(out, rows);
+    out.extend_from_slice(arena);
+    put_sources(out, &entry.sources);
+    put_delivered(out, &entry.delivered);
+    let length = (out.len() - start) as u64;
+    out[start + 8..start + 16].copy_from_slice(&length.to_le_bytes());
+    let crc = checksum(&out[start..]);
+    out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+    Ok(())
+}
+
+/// Of everything but the checksum itself.
+fn checksum(entry: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&entry[..4]);
+    hasher.update(&entry[8..]);
+    hasher.finalize()
+}
+
+/// Whether a row belongs to a record of the entry and points into its arena.
+fn fits(row: &Row, first: Tick, upper: Tick, arena: &[u8]) -> bool {
+    u64::from(row.record()) < upper.0 - first.0 && codec::payload_in_range(row.tag, row.payload, arena.len())
+}
+
+fn put_rows(out: &mut Vec<u8>, rows: &[Row]) {
+    let start = out.len();
+    out.resize(start + rows.len() * ROW_BYTES, 0);
+    let (slots, _) = out[start..].as_chunks_mut::<ROW_BYTES>();
+    for (slot, row) in slots.iter_mut().zip(rows) {
+        slot[0..8].copy_from_slice(&row.node.high.to_le_bytes());
+        slot[8..16].copy_from_slice(&row.node.low.to_le_bytes());
+        slot[16..20].copy_from_slice(&row.tag.0.to_le_bytes());
+        slot[20..24].copy_from_slice(&row.when.to_le_bytes());
+        slot[24..32].copy_from_slice(&row.payload.a.to_le_bytes());
+        slot[32..40].copy_from_slice(&row.payload.b.to_le_bytes());
+    }
+}
+
+fn take_row(bytes: &[u8; ROW_BYTES]) -> Row {
+    let eight = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    let four = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+    Row {
+        node: NodeId::new(eight(0), eight(8)),
+        tag: Tag(four(16)),
+        when: four(20),
+        payload: Payload { a: eight(24), b: eight(32) },
+    }
+}
+
+/// Reads the entries of a graph one after another, each checked by itself and against the one before.
+pub struct LogReader {
+    graph: GraphId,
+    /// The end of the entry before; at first, where reading began.
+    upper: Tick,
+    first: bool,
+}
+
+impl LogReader {
+    pub fn new(graph: GraphId, from: Tick) -> LogReader {
+        LogReader { graph, upper: from, first: true }
+    }
+
+    /// `first` is the tick the entry was filed under.
+    pub fn decode(&mut self, first: Tick, bytes: &[u8]) -> Result<Entry, StoreError> {
+        self.check(first, bytes).map_err(|wrong| StoreError::damaged(wrong, format!("the log of graph {}, entry at tick {first}", self.graph.0)))
+    }
+
+    fn check(&mut self, first: Tick, bytes: &[u8]) -> Result<Entry, Wrong> {
+        let (entry, after) = decode(bytes)?;
+        if entry.graph != self.graph || entry.first != first {
+            return Err("an entry that belongs elsewhere");
+        }
+        if entry.first < self.upper {
+            return Err("an entry that overlaps the one before");
+        }
+        // Zero: the first entry of a process, which does not say what came before.
+        let gap = if self.first { after > self.upper } else { after != Tick::ZERO && after != self.upper };
+        if gap {
+            return Err("an entry before this one is missing");
+        }
+        self.upper = entry.upper;
+        self.first = false;
+        Ok(entry)
+    }
+}
+
+/// The entry and its `after`.
+fn decode(bytes: &[u8]) -> Result<(Entry, Tick), Wrong> {
+    let mut reader = Reader(bytes);
+    let [version, ..] = reader.array::<4>()?;
+    let crc = reader.u32()?;
+    if crc != checksum(bytes) {
+        return Err("a checksum that does not match");
+    }
+    if version != VERSION {
+        return Err("an entry of a format this version does not know");
+    }
+    if reader.u64()? != bytes.len() as u64 {
+        return Err("a length that does not match");
+    }
+    let graph = GraphId(reader.u32()?);
+    reader.u32()?;
+    let (first, upper, after) = (reader.tick()?, reader.tick()?, reader.tick()?);
+    let (row_count, arena_bytes) = (reader.u64()?, reader.u64()?);
+    let row_bytes = reader.take(row_count.checked_mul(ROW_BYTES as u64).ok_or("a length beyond the end")?)?;
+    let arena = reader.take(arena_bytes)?;
+    let sources = reader.sources()?;
+    let delivered = reader.delivered()?;
+    reader.end()?;
+
+    if first >= upper {
+        return Err("ticks in the wrong order");
+    }
+    let mut mutations = Mutations::default();
+    mutations.rows = row_bytes.as_chunks().0.iter().map(take_row).collect();
+    mutations.arena = arena.to_vec();
+    if !mutations.rows.iter().all(|row| fits(row, first, upper, arena)) {
+        return Err("a mutation that points outside of its entry");
+    }
+    let entry = Entry { graph, first, upper, mutations: Arc::new(mutations), sources, delivered };
+    Ok((entry, after))
+}

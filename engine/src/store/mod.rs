@@ -1,0 +1,168 @@
+//! Stores: where the engine keeps what must outlive the process. One trait; who uses it does not know which one it is.
+//!
+//!     symbols    the strings behind symbol numbers, append-only
+//!     metadata   small named values: streams, standing queries, settings
+//!     graphs     each with
+//!         log        entries in the order of ticks: what was committed since the checkpoint
+//!         runs       sorted, immutable pages made of older entries; opaque here
+//!         progress   up to which tick the runs hold everything, and where sources and deliveries stood then
+//!
+//! Nothing here knows what a page says or when a checkpoint is due. Everything read back is checked.
+
+#[cfg(test)]
+pub mod conformance;
+mod bytes;
+#[cfg(feature = "rocks-db")]
+mod directory;
+mod entry;
+mod error;
+mod in_memory;
+#[cfg(feature = "rocks-db")]
+mod records;
+#[cfg(feature = "rocks-db")]
+mod rocks_db;
+
+use weir_model::{Position, Text, Tick};
+
+pub use entry::{Delivered, EncodedEntry, Entry, LogReader, encode};
+pub use error::StoreError;
+pub use in_memory::InMemory;
+#[cfg(feature = "rocks-db")]
+pub use rocks_db::{RocksDb, RocksDbOptions};
+
+/// Names a graph within a store. Never given twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct GraphId(pub u32);
+
+impl GraphId {
+    /// Metadata with keys that begin so belongs to the graph and goes with it when it is dropped.
+    pub fn metadata_prefix(self) -> String {
+        format!("graph/{}/", self.0)
+    }
+}
+
+/// Names a run within a store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RunId(pub u64);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GraphInfo {
+    pub id: GraphId,
+    pub name: String,
+    /// As given to `create_graph`.
+    pub options: Vec<u8>,
+}
+
+/// A run of pages: versions of facts from ticks in `first..upper`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunInfo {
+    pub id: RunId,
+    pub first: Tick,
+    pub upper: Tick,
+    pub chunks: u64,
+    pub bytes: u64,
+}
+
+/// A run to be written.
+pub struct NewRun<'a> {
+    pub first: Tick,
+    pub upper: Tick,
+    pub chunks: &'a mut dyn Iterator<Item = Vec<u8>>,
+}
+
+/// What a graph's runs hold, and where the world stood then.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Everything before this tick is in runs; everything from it on is in the log.
+    pub upto: Tick,
+    pub sources: Vec<(Text, Position)>,
+    pub delivered: Vec<Delivered>,
+}
+
+/// Strings that follow those the store has.
+#[derive(Clone, Copy, Default)]
+pub struct NewSymbols<'a> {
+    /// The number of the first.
+    pub first: usize,
+    pub names: &'a [Text],
+}
+
+/// Bytes on disk, about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sizes {
+    pub log: u64,
+    pub pages: u64,
+    pub other: u64,
+}
+
+/// What every store does. A method that returned has happened for good, in the sense of the store's durability level:
+/// it survives the end of the process, and of power if the store or the call says `sync`. A method that failed has
+/// either not happened or will be seen whole. Methods may be called from any thread at any time; writes to the log come
+/// from one thread.
+pub trait Store: Send + Sync {
+    /// The value of `store.type` that chooses it.
+    fn kind(&self) -> &'static str;
+
+    /// Whether anything is there after the store was closed and opened again.
+    fn durable(&self) -> bool;
+
+    /// Adds entries to the logs of their graphs, and symbols, as one: after a crash all of it is there or nothing is.
+    /// Entries of a graph come in the order of their ticks. Entries of a graph that was dropped are passed over.
+    fn append(&self, group: &[EncodedEntry<'_>], symbols: NewSymbols<'_>, sync: bool) -> Result<(), StoreError>;
+
+    /// Hands out the entries that begin at `from` or later, in order. `from` is the end of an entry or of a checkpoint.
+    /// Stops at the first error, be it the store's or the callback's.
+    fn read_log(
+        &self,
+        graph: GraphId,
+        from: Tick,
+        each: &mut dyn FnMut(Entry) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError>;
+
+    /// Writes a run, which may take long; then, as one, makes it visible, sets the progress and drops the entries of the
+    /// log that begin before `progress.upto`. A crash on the way leaves everything as it was.
+    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<(), StoreError>;
+
+    /// Writes a run that takes the place of others, as `checkpoint` does, and drops those.
+    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<(), StoreError>;
+
+    /// The runs of a graph, oldest first.
+    fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError>;
+
+    /// Hands out the chunks of a run in the order they were written; fails if one is missing or damaged.
+    fn read_run(
+        &self,
+        graph: GraphId,
+        run: RunId,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError>;
+
+    /// As of the last checkpoint; the default if there was none.
+    fn progress(&self, graph: GraphId) -> Result<Progress, StoreError>;
+
+    /// A new, empty graph. That names are unique is the caller's care. Takes milliseconds.
+    fn create_graph(&self, name: &str, options: &[u8]) -> Result<GraphId, StoreError>;
+
+    /// Drops a graph with all that belongs to it, at once; disk space is freed in the background. Nothing if it is gone.
+    fn drop_graph(&self, graph: GraphId) -> Result<(), StoreError>;
+
+    /// In the order of their creation.
+    fn graphs(&self) -> Result<Vec<GraphInfo>, StoreError>;
+
+    /// Every symbol's string; the index is its number.
+    fn symbols(&self) -> Result<Vec<Text>, StoreError>;
+
+    fn metadata(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    fn put_metadata(&self, key: &str, value: &[u8]) -> Result<(), StoreError>;
+
+    fn delete_metadata(&self, key: &str) -> Result<(), StoreError>;
+
+    /// Keys that begin with the prefix, with their values, sorted by key.
+    fn list_metadata(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
+
+    /// Makes everything that was written survive the loss of power.
+    fn sync(&self) -> Result<(), StoreError>;
+
+    fn sizes(&self) -> Result<Sizes, StoreError>;
+}

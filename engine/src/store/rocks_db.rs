@@ -1,0 +1,710 @@
+//! The store in RocksDB, the default one.
+//!
+//! Three column families, whatever the number of graphs, so that a graph is created and dropped by a few small writes:
+//!
+//!     log     graph 4, tick 8              -> entry             large values, written in order, dropped soon
+//!     pages   graph 4, run 8, chunk 8      -> chunk, sealed     written once in order, mostly as ready-made files
+//!     meta    'g' graph 4                  -> name and options of a graph
+//!             'p' graph 4                  -> progress
+//!             'r' graph 4, run 8           -> a run that is complete
+//!             's' number 4                 -> string of a symbol
+//!             'm' key                      -> metadata
+//!             'n'                          -> the next graph's number
+//!
+//! Numbers in keys are big endian. A run counts once its record is there; what a crash left of others is removed at the
+//! next start. The write-ahead log of RocksDB makes writes to all three families atomic and durable.
+
+use std::path::{Path, PathBuf};
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rocksdb::{
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode, ErrorKind,
+    FlushOptions, IngestExternalFileOptions, LogLevel, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
+};
+use rustc_hash::FxHashSet;
+use weir_model::{Text, Tick};
+
+use super::directory::Directory;
+use super::entry::LogReader;
+use super::{
+    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Progress, RunId, RunInfo, Sizes, Store, StoreError, records,
+};
+
+const LOG: &str = "log";
+const PAGES: &str = "pages";
+const META: &str = "meta";
+
+/// Memory for blocks that were read; pages are read in sequence, so more would not help.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// What the log gathers in memory before it goes to a file, up to four times. Entries that a checkpoint has cut
+/// meanwhile never get there.
+const LOG_BUFFER_BYTES: usize = 64 << 20;
+const LOG_BUFFERS_MAX: i32 = 4;
+
+/// RocksDB's write-ahead log at most, which bounds what a restart has to read.
+const WRITE_AHEAD_BYTES_MAX: u64 = 512 << 20;
+
+/// A smaller run is written as keys, along with its record; a larger one as files that RocksDB takes over.
+const SMALL_RUN_BYTES_MAX: usize = 1 << 20;
+const FILE_BYTES_MAX: usize = 64 << 20;
+
+const READ_AHEAD_BYTES: usize = 4 << 20;
+
+#[derive(Clone, Debug)]
+pub struct RocksDbOptions {
+    pub path: PathBuf,
+    /// Off: faster, and everything since RocksDB's last flush is lost when the process dies.
+    pub write_ahead_log: bool,
+    /// Every write survives the loss of power, not only the end of the process.
+    pub sync_all_writes: bool,
+    /// Create the directories above `path` as well.
+    pub create_parent_dir: bool,
+}
+
+impl RocksDbOptions {
+    pub fn new(path: impl Into<PathBuf>) -> RocksDbOptions {
+        RocksDbOptions { path: path.into(), write_ahead_log: true, sync_all_writes: false, create_parent_dir: false }
+    }
+}
+
+pub struct RocksDb {
+    db: DB,
+    options: RocksDbOptions,
+    graphs: RwLock<Graphs>,
+    next_run: AtomicU64,
+    /// Files of runs on their way.
+    incoming: PathBuf,
+    /// Last, so that the lock is given back when RocksDB has closed.
+    _directory: Directory,
+}
+
+/// Held for reading while entries are written, for writing while a graph comes or goes.
+struct Graphs {
+    live: FxHashSet<GraphId>,
+    next: u32,
+}
+
+impl RocksDb {
+    pub fn open(options: RocksDbOptions) -> Result<RocksDb, StoreError> {
+        let mut directory = Directory::open(&options.path, "rocks-db", options.create_parent_dir)?;
+        let files = directory.files();
+        let db = open_db(&options, &files, directory.fresh)?;
+        if directory.fresh {
+            directory.set_up()?;
+        }
+        let incoming = directory.path().join("incoming");
+        let clean = || {
+            if incoming.exists() {
+                std::fs::remove_dir_all(&incoming)?;
+            }
+            std::fs::create_dir(&incoming)
+        };
+        clean().map_err(|error| StoreError::failed(format!("prepare {}", incoming.display()), error))?;
+        let mut store = RocksDb {
+            db,
+            options,
+            graphs: RwLock::new(Graphs { live: FxHashSet::default(), next: 0 }),
+            next_run: AtomicU64::new(0),
+            incoming,
+            _directory: directory,
+        };
+        store.load_graphs()?;
+        store.remove_orphans()?;
+        Ok(store)
+    }
+
+    fn load_graphs(&mut self) -> Result<(), StoreError> {
+        let live: FxHashSet<GraphId> = Store::graphs(self)?.into_iter().map(|info| info.id).collect();
+        let next = match self.get(b"n", "the number of the next graph")? {
+            Some(bytes) => take_number(&bytes).ok_or_else(|| self.damaged("a length that does not match", "the number of the next graph"))?,
+            None => 0,
+        };
+        if live.iter().any(|id| id.0 >= next) {
+            return Err(self.damaged("a graph with a number that was never given", "the list of graphs"));
+        }
+        self.graphs = RwLock::new(Graphs { live, next });
+        Ok(())
+    }
+
+    /// Removes pages of runs that a crash kept from being completed.
+    fn remove_orphans(&mut self) -> Result<(), StoreError> {
+        let mut complete = FxHashSet::default();
+        let live = self.read_graphs().live.clone();
+        for graph in live {
+            complete.extend(self.runs(graph)?.into_iter().map(|run| (graph, run.id)));
+        }
+        let mut next = complete.iter().map(|(_, run)| run.0 + 1).max().unwrap_or(0);
+        let mut batch = WriteBatch::default();
+        let pages = self.family(PAGES);
+        let mut iterator = self.db.raw_iterator_cf(pages);
+        iterator.seek_to_first();
+        // One seek a run: on to the key after all of its chunks.
+        while let Some(key) = iterator.key() {
+            let Some((graph, run)) = take_page_key(key) else {
+                return Err(self.damaged("a key of unknown form", "the pages"));
+            };
+            next = next.max(run.0 + 1);
+            let end = page_key(graph, RunId(run.0 + 1), 0);
+            if !complete.contains(&(graph, run)) {
+                tracing::info!(graph = graph.0, run = run.0, "removing pages that a crash left incomplete");
+                batch.delete_range_cf(pages, page_key(graph, run, 0), end);
+            }
+            iterator.seek(end);
+        }
+        iterator.status().map_err(|error| self.read_error(error, "the pages"))?;
+        drop(iterator);
+        if !batch.is_empty() {
+            self.write(batch, false, "remove incomplete pages")?;
+        }
+        self.next_run = AtomicU64::new(next);
+        Ok(())
+    }
+
+    fn read_graphs(&self) -> std::sync::RwLockReadGuard<'_, Graphs> {
+        self.graphs.read().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn family(&self, name: &str) -> &ColumnFamily {
+        self.db.cf_handle(name).expect("every family was opened with the database")
+    }
+
+    /// `sync` beyond what the options say anyway.
+    fn write(&self, batch: WriteBatch, sync: bool, doing: &str) -> Result<(), StoreError> {
+        let sync = sync || self.options.sync_all_writes;
+        let mut options = WriteOptions::default();
+        options.disable_wal(!self.options.write_ahead_log);
+        options.set_sync(sync && self.options.write_ahead_log);
+        let place = || format!("{doing} in {}", self.options.path.display());
+        self.db.write_opt(batch, &options).map_err(|error| StoreError::failed(place(), with_advice(&error)))?;
+        // Without the write-ahead log only a flush makes anything durable.
+        if sync && !self.options.write_ahead_log { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        let families = [self.family(LOG), self.family(PAGES), self.family(META)];
+        let doing = || format!("flush {}", self.options.path.display());
+        self.db.flush_cfs_opt(&families, &FlushOptions::default()).map_err(|error| StoreError::failed(doing(), with_advice(&error)))
+    }
+
+    /// A sealed value of the meta family.
+    fn get(&self, key: &[u8], what: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let sealed = self.db.get_pinned_cf(self.family(META), key).map_err(|error| self.read_error(error, what))?;
+        let open = |sealed: rocksdb::DBPinnableSlice<'_>| records::unseal(key, &sealed).map(<[u8]>::to_vec);
+        sealed.map(open).transpose().map_err(|wrong| self.damaged(wrong, what))
+    }
+
+    /// Hands out the unsealed values of the meta family whose keys begin with a prefix.
+    fn scan_meta(
+        &self,
+        prefix: &[u8],
+        what: &str,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let mut iterator = self.iterate(META, prefix.to_vec(), after_prefix(prefix));
+        while let Some((key, sealed)) = iterator.item() {
+            let value = records::unseal(key, sealed).map_err(|wrong| self.damaged(wrong, what))?;
+            each(&key[prefix.len()..], value)?;
+            iterator.next();
+        }
+        iterator.status().map_err(|error| self.read_error(error, what))
+    }
+
+    /// Stands on the first key of `from..to`. For one pass, so nothing of it is kept in the cache.
+    fn iterate(&self, family: &str, from: Vec<u8>, to: Vec<u8>) -> DBRawIterator<'_> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(to);
+        options.fill_cache(false);
+        options.set_readahead_size(READ_AHEAD_BYTES);
+        let mut iterator = self.db.raw_iterator_cf_opt(self.family(family), options);
+        iterator.seek(from);
+        iterator
+    }
+
+    fn damaged(&self, what: impl Into<String>, place: &str) -> StoreError {
+        StoreError::damaged(what, format!("{place} ({})", self.options.path.display()))
+    }
+
+    fn read_error(&self, error: rocksdb::Error, place: &str) -> StoreError {
+        match error.kind() {
+            ErrorKind::Corruption => self.damaged(error.into_string(), place),
+            _ => StoreError::failed(format!("read {place} from {}", self.options.path.display()), with_advice(&error)),
+        }
+    }
+
+    /// Writes the chunks of a run; a small one goes into the batch that will complete it.
+    fn write_run(&self, graph: GraphId, run: NewRun<'_>, batch: &mut WriteBatch) -> Result<(), StoreError> {
+        let id = RunId(self.next_run.fetch_add(1, Ordering::Relaxed));
+        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: 0, bytes: 0 };
+        let mut waiting: Vec<([u8; 20], Vec<u8>)> = Vec::new();
+        let mut waiting_bytes = 0;
+        let mut files = IncomingFiles { store: self, run: id, paths: Vec::new() };
+        for chunk in run.chunks {
+            let key = page_key(graph, id, info.chunks);
+            info.chunks += 1;
+            info.bytes += chunk.len() as u64;
+            waiting_bytes += chunk.len();
+            waiting.push((key, records::seal(&key, chunk)));
+            if waiting_bytes >= FILE_BYTES_MAX {
+                files.write(&waiting)?;
+                waiting.clear();
+                waiting_bytes = 0;
+            }
+        }
+        if files.paths.is_empty() && waiting_bytes <= SMALL_RUN_BYTES_MAX {
+            for (key, chunk) in &waiting {
+                batch.put_cf(self.family(PAGES), key, chunk);
+            }
+        } else {
+            if !waiting.is_empty() {
+                files.write(&waiting)?;
+            }
+            files.hand_over()?;
+        }
+        let key = run_key(graph, id);
+        batch.put_cf(self.family(META), &key, records::seal(&key, records::put_run(&info)));
+        Ok(())
+    }
+
+    fn must_be_live(&self, graph: GraphId) -> Result<(), StoreError> {
+        if self.read_graphs().live.contains(&graph) { Ok(()) } else { Err(StoreError::NoSuchGraph(graph)) }
+    }
+
+    /// Completes a run, unless its graph was dropped while it was written.
+    fn complete(&self, graph: GraphId, batch: WriteBatch) -> Result<(), StoreError> {
+        let graphs = self.read_graphs();
+        if !graphs.live.contains(&graph) {
+            // Its pages are removed at the next start.
+            return Err(StoreError::NoSuchGraph(graph));
+        }
+        self.write(batch, false, "complete a checkpoint")
+    }
+
+    /// Frees whole files at once; what shares a file with others goes when RocksDB next rewrites it.
+    fn free(&self, family: &str, from: &[u8], to: &[u8]) {
+        if let Err(error) = self.db.delete_file_in_range_cf(self.family(family), from, to) {
+            tracing::warn!(%error, "disk space is freed later");
+        }
+    }
+}
+
+impl Drop for RocksDb {
+    fn drop(&mut self) {
+        if !self.options.write_ahead_log
+            && let Err(error) = self.flush()
+        {
+            tracing::error!(%error, "what was written last may be lost");
+        }
+        self.db.cancel_all_background_work(true);
+    }
+}
+
+impl Store for RocksDb {
+    fn kind(&self) -> &'static str {
+        "rocks-db"
+    }
+
+    fn durable(&self) -> bool {
+        true
+    }
+
+    fn append(&self, group: &[EncodedEntry<'_>], symbols: NewSymbols<'_>, sync: bool) -> Result<(), StoreError> {
+        let bytes: usize = group.iter().map(|entry| entry.bytes.len() + 64).sum();
+        let mut batch = WriteBatch::with_capacity_bytes(bytes);
+        for (number, name) in (symbols.first..).zip(symbols.names) {
+            let key = symbol_key(number as u32);
+            batch.put_cf(self.family(META), key, records::seal(&key, name.as_bytes().to_vec()));
+        }
+        let graphs = self.read_graphs();
+        for entry in group.iter().filter(|entry| graphs.live.contains(&entry.graph)) {
+            batch.put_cf(self.family(LOG), log_key(entry.graph, entry.first), entry.bytes);
+        }
+        self.write(batch, sync, "append to the log")
+    }
+
+    fn read_log(&self, graph: GraphId, from: Tick, each: &mut dyn FnMut(Entry) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let place = || format!("the log of graph {}", graph.0);
+        let mut reader = LogReader::new(graph, from);
+        let mut iterator = self.iterate(LOG, log_key(graph, from).to_vec(), after_prefix(&graph.0.to_be_bytes()));
+        while let Some((key, bytes)) = iterator.item() {
+            let first = key.last_chunk().map(|tick| Tick(u64::from_be_bytes(*tick))).unwrap_or_default();
+            each(reader.decode(first, bytes)?)?;
+            iterator.next();
+        }
+        iterator.status().map_err(|error| self.read_error(error, &place()))
+    }
+
+    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<(), StoreError> {
+        self.must_be_live(graph)?;
+        let mut batch = WriteBatch::default();
+        self.write_run(graph, run, &mut batch)?;
+        let key = progress_key(graph);
+        batch.put_cf(self.family(META), key, records::seal(&key, records::put_progress(progress)));
+        let (from, to) = (log_key(graph, Tick::ZERO), log_key(graph, progress.upto));
+        batch.delete_range_cf(self.family(LOG), from, to);
+        self.complete(graph, batch)?;
+        self.free(LOG, &from, &to);
+        Ok(())
+    }
+
+    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<(), StoreError> {
+        self.must_be_live(graph)?;
+        let mut batch = WriteBatch::default();
+        self.write_run(graph, run, &mut batch)?;
+        let bounds: Vec<_> = replaced.iter().map(|old| (page_key(graph, *old, 0), page_key(graph, RunId(old.0 + 1), 0))).collect();
+        for (old, (from, to)) in replaced.iter().zip(&bounds) {
+            batch.delete_cf(self.family(META), run_key(graph, *old));
+            batch.delete_range_cf(self.family(PAGES), from, to);
+        }
+        self.complete(graph, batch)?;
+        for (from, to) in bounds {
+            self.free(PAGES, &from, &to);
+        }
+        Ok(())
+    }
+
+    fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
+        let mut runs = Vec::new();
+        let what = format!("the list of runs of graph {}", graph.0);
+        let mut prefix = vec![b'r'];
+        prefix.extend(graph.0.to_be_bytes());
+        self.scan_meta(&prefix, &what, &mut |key, value| {
+            let id = key.try_into().map(|bytes| RunId(u64::from_be_bytes(bytes)));
+            let id = id.map_err(|_| self.damaged("a key of unknown form", &what))?;
+            runs.push(records::take_run(id, value).map_err(|wrong| self.damaged(wrong, &what))?);
+            Ok(())
+        })?;
+        // A run that took the place of others is as old as they were.
+        runs.sort_by_key(|run| (run.first, run.id));
+        Ok(runs)
+    }
+
+    fn read_run(&self, graph: GraphId, run: RunId, each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let place = format!("run {} of graph {}", run.0, graph.0);
+        let key = run_key(graph, run);
+        let Some(record) = self.get(&key, &place)? else {
+            return Err(StoreError::failed(format!("read {place}"), "there is no such run (any more)"));
+        };
+        let info = records::take_run(run, &record).map_err(|wrong| self.damaged(wrong, &place))?;
+        let (from, to) = (page_key(graph, run, 0), page_key(graph, RunId(run.0 + 1), 0));
+        let mut iterator = self.iterate(PAGES, from.to_vec(), to.to_vec());
+        let mut count = 0;
+        while let Some((key, sealed)) = iterator.item() {
+            if key != page_key(graph, run, count) {
+                break;
+            }
+            let chunk_place = || format!("{place}, chunk {count}");
+            each(records::unseal(key, sealed).map_err(|wrong| self.damaged(wrong, &chunk_place()))?)?;
+            count += 1;
+            iterator.next();
+        }
+        iterator.status().map_err(|error| self.read_error(error, &place))?;
+        if count == info.chunks { Ok(()) } else { Err(self.damaged(format!("chunk {count} of {} is missing", info.chunks), &place)) }
+    }
+
+    fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
+        let what = format!("the progress of graph {}", graph.0);
+        let Some(bytes) = self.get(&progress_key(graph), &what)? else { return Ok(Progress::default()) };
+        records::take_progress(&bytes).map_err(|wrong| self.damaged(wrong, &what))
+    }
+
+    fn create_graph(&self, name: &str, options: &[u8]) -> Result<GraphId, StoreError> {
+        let mut graphs = self.graphs.write().unwrap_or_else(|e| e.into_inner());
+        let id = GraphId(graphs.next);
+        let mut batch = WriteBatch::default();
+        let key = graph_key(id);
+        batch.put_cf(self.family(META), key, records::seal(&key, records::put_graph(name, options)));
+        batch.put_cf(self.family(META), b"n", records::seal(b"n", (id.0 + 1).to_be_bytes().to_vec()));
+        self.write(batch, false, "create a graph")?;
+        graphs.live.insert(id);
+        graphs.next += 1;
+        Ok(id)
+    }
+
+    fn drop_graph(&self, graph: GraphId) -> Result<(), StoreError> {
+        let mut graphs = self.graphs.write().unwrap_or_else(|e| e.into_inner());
+        if !graphs.live.contains(&graph) {
+            return Ok(());
+        }
+        let prefix = graph.0.to_be_bytes();
+        let end = after_prefix(&prefix);
+        let mut batch = WriteBatch::default();
+        let meta = self.family(META);
+        batch.delete_cf(meta, graph_key(graph));
+        batch.delete_cf(meta, progress_key(graph));
+        for prefix in [[&b"r"[..], &prefix].concat(), metadata_key(&graph.metadata_prefix())] {
+            batch.delete_range_cf(meta, &prefix, &after_prefix(&prefix));
+        }
+        for family in [LOG, PAGES] {
+            batch.delete_range_cf(self.family(family), &prefix[..], &end[..]);
+        }
+        self.write(batch, false, "drop a graph")?;
+        graphs.live.remove(&graph);
+        drop(graphs);
+        self.free(LOG, &prefix, &end);
+        self.free(PAGES, &prefix, &end);
+        Ok(())
+    }
+
+    fn graphs(&self) -> Result<Vec<GraphInfo>, StoreError> {
+        let mut graphs = Vec::new();
+        let what = "the list of graphs";
+        self.scan_meta(b"g", what, &mut |key, value| {
+            let id = take_number(key).map(GraphId).ok_or_else(|| self.damaged("a key of unknown form", what))?;
+            graphs.push(records::take_graph(id, value).map_err(|wrong| self.damaged(wrong, what))?);
+            Ok(())
+        })?;
+        Ok(graphs)
+    }
+
+    fn symbols(&self) -> Result<Vec<Text>, StoreError> {
+        let mut symbols = Vec::new();
+        let what = "the table of symbols";
+        self.scan_meta(b"s", what, &mut |key, value| {
+            if take_number(key) != Some(symbols.len() as u32) {
+                return Err(self.damaged(format!("symbol {} is missing", symbols.len()), what));
+            }
+            let name = std::str::from_utf8(value).map_err(|_| self.damaged("a text that is not UTF-8", what))?;
+            symbols.push(Text::new(name));
+            Ok(())
+        })?;
+        Ok(symbols)
+    }
+
+    fn metadata(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.get(&metadata_key(key), &format!("metadata '{key}'"))
+    }
+
+    fn put_metadata(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        let key = metadata_key(key);
+        let mut batch = WriteBatch::default();
+        batch.put_cf(self.family(META), &key, records::seal(&key, value.to_vec()));
+        self.write(batch, false, "store metadata")
+    }
+
+    fn delete_metadata(&self, key: &str) -> Result<(), StoreError> {
+        let mut batch = WriteBatch::default();
+        batch.delete_cf(self.family(META), metadata_key(key));
+        self.write(batch, false, "delete metadata")
+    }
+
+    fn list_metadata(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let mut found = Vec::new();
+        let what = format!("metadata under '{prefix}'");
+        self.scan_meta(&metadata_key(prefix), &what, &mut |rest, value| {
+            let rest = std::str::from_utf8(rest).map_err(|_| self.damaged("a key that is not UTF-8", &what))?;
+            found.push((format!("{prefix}{rest}"), value.to_vec()));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        if !self.options.write_ahead_log {
+            return self.flush();
+        }
+        let doing = || format!("sync {}", self.options.path.display());
+        self.db.flush_wal(true).map_err(|error| StoreError::failed(doing(), with_advice(&error)))
+    }
+
+    fn sizes(&self) -> Result<Sizes, StoreError> {
+        let files = |family| {
+            let size = self.db.property_int_value_cf(self.family(family), "rocksdb.total-sst-files-size");
+            size.map(|size| size.unwrap_or(0)).map_err(|error| self.read_error(error, "the sizes of files"))
+        };
+        let ahead: u64 = std::fs::read_dir(self.db.path())
+            .map_err(|error| StoreError::failed(format!("list {}", self.db.path().display()), error))?
+            .filter_map(Result::ok)
+            .filter(|item| item.path().extension().is_some_and(|extension| extension == "log"))
+            .filter_map(|item| item.metadata().ok())
+            .map(|metadata| metadata.len())
+            .sum();
+        Ok(Sizes { log: files(LOG)? + ahead, pages: files(PAGES)?, other: files(META)? })
+    }
+}
+
+/// Files of a run until RocksDB takes them over; removed when that does not come to be.
+struct IncomingFiles<'a> {
+    store: &'a RocksDb,
+    run: RunId,
+    paths: Vec<PathBuf>,
+}
+
+impl IncomingFiles<'_> {
+    fn write(&mut self, chunks: &[([u8; 20], Vec<u8>)]) -> Result<(), StoreError> {
+        let path = self.store.incoming.join(format!("{}-{}.sst", self.run.0, self.paths.len()));
+        self.paths.push(path.clone());
+        let options = pages_options(&Cache::new_lru_cache(0));
+        let write = || {
+            let mut writer = SstFileWriter::create(&options);
+            writer.open(&path)?;
+            chunks.iter().try_for_each(|(key, chunk)| writer.put(key, chunk))?;
+            writer.finish()
+        };
+        write().map_err(|error| StoreError::failed(format!("write pages to {}", path.display()), with_advice(&error)))
+    }
+
+    fn hand_over(self) -> Result<(), StoreError> {
+        let mut options = IngestExternalFileOptions::default();
+        options.set_move_files(true);
+        let store = self.store;
+        let taken = store.db.ingest_external_file_cf_opts(store.family(PAGES), &options, self.paths.clone());
+        taken.map_err(|error| StoreError::failed(format!("add pages to {}", store.options.path.display()), with_advice(&error)))
+    }
+}
+
+impl Drop for IncomingFiles<'_> {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            // Gone already when they were taken over.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, StoreError> {
+    let cache = Cache::new_lru_cache(CACHE_BYTES);
+    let mut db = Options::default();
+    // Only a new directory: files that are lost must not turn into an empty store.
+    db.create_if_missing(fresh);
+    db.create_missing_column_families(fresh);
+    db.set_paranoid_checks(true);
+    // An incomplete write at the very end is what a crash leaves; anything else that is wrong is damage.
+    db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
+    db.set_track_and_verify_wals_in_manifest(true);
+    db.set_max_total_wal_size(WRITE_AHEAD_BYTES_MAX);
+    db.set_atomic_flush(!options.write_ahead_log);
+    db.set_max_background_jobs(2);
+    db.set_bytes_per_sync(1 << 20);
+    db.set_keep_log_file_num(2);
+    db.set_log_level(LogLevel::Warn);
+    db.set_stats_dump_period_sec(0);
+    db.set_stats_persist_period_sec(0);
+    let families = [
+        ColumnFamilyDescriptor::new("default", Options::default()),
+        ColumnFamilyDescriptor::new(LOG, log_options(&cache)),
+        ColumnFamilyDescriptor::new(PAGES, pages_options(&cache)),
+        ColumnFamilyDescriptor::new(META, meta_options(&cache)),
+    ];
+    DB::open_cf_descriptors(&db, files, families).map_err(|error| match error.kind() {
+        ErrorKind::Corruption | ErrorKind::InvalidArgument => StoreError::damaged(error.into_string(), files.display().to_string()),
+        _ => StoreError::failed(format!("open {}", files.display()), with_advice(&error)),
+    })
+}
+
+fn table_options(cache: &Cache, block_bytes: usize) -> BlockBasedOptions {
+    let mut table = BlockBasedOptions::default();
+    table.set_block_cache(cache);
+    table.set_cache_index_and_filter_blocks(true);
+    table.set_block_size(block_bytes);
+    table
+}
+
+/// Entries are large and die young, so compressing them would cost more than it saves.
+fn log_options(cache: &Cache) -> Options {
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&table_options(cache, 256 << 10));
+    options.set_compression_type(DBCompressionType::None);
+    options.set_write_buffer_size(LOG_BUFFER_BYTES);
+    options.set_max_write_buffer_number(LOG_BUFFERS_MAX);
+    options
+}
+
+fn pages_options(cache: &Cache) -> Options {
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&table_options(cache, 64 << 10));
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_write_buffer_size(8 << 20);
+    options
+}
+
+fn meta_options(cache: &Cache) -> Options {
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&table_options(cache, 16 << 10));
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_write_buffer_size(4 << 20);
+    options
+}
+
+/// What RocksDB says, and what can be done about it where that is plain.
+fn with_advice(error: &rocksdb::Error) -> String {
+    let text = error.to_string();
+    let advice = if text.contains("No space left") {
+        "; free space on the disk"
+    } else if text.contains("Too many open files") {
+        "; raise the limit of open files (ulimit -n)"
+    } else if text.contains("Read-only file system") || text.contains("Permission denied") {
+        "; check that weir's user may write there"
+    } else {
+        ""
+    };
+    text + advice
+}
+
+fn log_key(graph: GraphId, tick: Tick) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..4].copy_from_slice(&graph.0.to_be_bytes());
+    key[4..].copy_from_slice(&tick.0.to_be_bytes());
+    key
+}
+
+fn page_key(graph: GraphId, run: RunId, chunk: u64) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..4].copy_from_slice(&graph.0.to_be_bytes());
+    key[4..12].copy_from_slice(&run.0.to_be_bytes());
+    key[12..].copy_from_slice(&chunk.to_be_bytes());
+    key
+}
+
+fn take_page_key(key: &[u8]) -> Option<(GraphId, RunId)> {
+    let key: &[u8; 20] = key.try_into().ok()?;
+    let run = key[4..12].try_into().ok()?;
+    Some((GraphId(take_number(&key[..4])?), RunId(u64::from_be_bytes(run))))
+}
+
+fn numbered(kind: u8, number: u32) -> [u8; 5] {
+    let mut key = [kind; 5];
+    key[1..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn graph_key(graph: GraphId) -> [u8; 5] {
+    numbered(b'g', graph.0)
+}
+
+fn progress_key(graph: GraphId) -> [u8; 5] {
+    numbered(b'p', graph.0)
+}
+
+fn symbol_key(number: u32) -> [u8; 5] {
+    numbered(b's', number)
+}
+
+fn run_key(graph: GraphId, run: RunId) -> [u8; 13] {
+    let mut key = [b'r'; 13];
+    key[1..5].copy_from_slice(&graph.0.to_be_bytes());
+    key[5..].copy_from_slice(&run.0.to_be_bytes());
+    key
+}
+
+fn metadata_key(key: &str) -> Vec<u8> {
+    [b"m", key.as_bytes()].concat()
+}
+
+fn take_number(bytes: &[u8]) -> Option<u32> {
+    bytes.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// The smallest key that is larger than every key with this prefix.
+fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    // Nothing but 0xff: beyond every key in use here.
+    vec![u8::MAX; prefix.len() + 32]
+}

@@ -1,0 +1,182 @@
+//! Workers: the timely threads. Each takes commands, steps its dataflows, and sleeps when there is neither.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::thread::Thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use differential_dataflow::operators::arrange::ShutdownButton;
+use rustc_hash::FxHashMap;
+use timely::communication::WorkerGuards;
+use timely::dataflow::operators::CapabilitySet;
+use timely::worker::Worker;
+use weir_model::QueryId;
+
+use crate::arrangement::build::Shard;
+use crate::command::{Command, Install};
+use crate::graph::ShardOfGraph;
+use crate::render::Time;
+use crate::render::probe::render;
+use crate::render::results::Gather;
+use crate::store::GraphId;
+
+/// How many commands a worker takes before it steps its dataflows again.
+const COMMANDS_PER_STEP: usize = 32;
+
+/// The longest sleep: a bound in case a wake-up is missed, not a polling interval that anything relies on.
+const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// The threads, and the way to reach them.
+pub struct Workers {
+    senders: Vec<Sender<Command>>,
+    threads: Vec<Thread>,
+    guards: Mutex<Option<WorkerGuards<()>>>,
+}
+
+impl Workers {
+    pub fn start(count: usize) -> Result<Workers, String> {
+        let (senders, receivers): (Vec<_>, Vec<Receiver<Command>>) =
+            (0..count).map(|_| crossbeam_channel::unbounded()).unzip();
+        let receivers = Arc::new(receivers);
+        let guards = timely::execute(timely::Config::process(count), move |worker| {
+            let commands = receivers[worker.index()].clone();
+            run(worker, &commands);
+        })?;
+        let threads = guards.guards().iter().map(|guard| guard.thread().clone()).collect();
+        Ok(Workers { senders, threads, guards: Mutex::new(Some(guards)) })
+    }
+
+    pub fn count(&self) -> usize {
+        self.senders.len()
+    }
+
+    /// Sends a command to every worker. Callers hold a lock while they do, so that all workers see one order.
+    pub fn send(&self, command: &Command) {
+        for sender in &self.senders {
+            // A worker that is gone has stopped on purpose: commands after that have no meaning.
+            let _ = sender.send(command.clone());
+        }
+        self.threads.iter().for_each(Thread::unpark);
+    }
+
+    /// Ends the threads once they have done everything sent before.
+    pub fn stop(&self) {
+        self.send(&Command::Stop);
+        if let Some(guards) = self.guards.lock().unwrap_or_else(|e| e.into_inner()).take() {
+            for result in guards.join() {
+                if let Err(error) = result {
+                    tracing::error!("a worker ended with an error: {error}");
+                }
+            }
+        }
+    }
+}
+
+struct Standing {
+    button: ShutdownButton<CapabilitySet<Time>>,
+    gather: Rc<RefCell<Gather>>,
+}
+
+#[derive(Default)]
+struct State {
+    graphs: FxHashMap<GraphId, ShardOfGraph>,
+    standing: FxHashMap<(GraphId, QueryId), Standing>,
+}
+
+fn run(worker: &mut Worker, commands: &Receiver<Command>) {
+    let mut state = State::default();
+    loop {
+        let mut taken = 0;
+        while taken < COMMANDS_PER_STEP {
+            match commands.try_recv() {
+                Ok(Command::Stop) | Err(crossbeam_channel::TryRecvError::Disconnected) => return state.finish(worker),
+                Ok(command) => state.obey(worker, command),
+                Err(crossbeam_channel::TryRecvError::Empty) => break,
+            }
+            taken += 1;
+        }
+        if taken > 0 {
+            worker.step();
+        } else {
+            worker.step_or_park(Some(SLEEP_MAX));
+        }
+    }
+}
+
+impl State {
+    fn obey(&mut self, worker: &mut Worker, command: Command) {
+        match command {
+            Command::CreateGraph { graph, published, base } => {
+                self.graphs.insert(graph, ShardOfGraph::new(worker, published, &base));
+            }
+            Command::DropGraph { graph } => {
+                self.standing.retain(|(of, _), standing| {
+                    if *of == graph {
+                        standing.button.press();
+                    }
+                    *of != graph
+                });
+                self.graphs.remove(&graph);
+            }
+            Command::Apply(entry) => {
+                if let Some(graph) = self.graphs.get_mut(&entry.graph) {
+                    graph.apply(entry);
+                }
+            }
+            Command::Install(install) => self.install(worker, &install),
+            Command::Propagate { graph, query } => {
+                if let Some(standing) = self.standing.get(&(graph, query)) {
+                    standing.gather.borrow_mut().propagate();
+                }
+            }
+            Command::Drop { graph, query } => {
+                if let Some(mut standing) = self.standing.remove(&(graph, query)) {
+                    standing.button.press();
+                }
+            }
+            Command::Stop => {}
+        }
+    }
+
+    fn install(&mut self, worker: &mut Worker, install: &Install) {
+        let Some(graph) = self.graphs.get_mut(&install.graph) else { return };
+        // The trace must hold exactly what was committed before the query: the same on every worker.
+        while !graph.is_current() {
+            worker.step();
+        }
+        let shard = Shard { index: worker.index(), count: worker.peers() };
+        let home = install.query.0.shard(shard.count);
+        let columns = install.program.columns.iter().map(|(name, _)| name.clone()).collect();
+        let gather = Rc::new(RefCell::new(Gather::new(
+            columns,
+            install.program.distinct,
+            install.cancellations,
+            install.baseline,
+            graph.upper,
+            (shard.index == home).then(|| install.results.clone()),
+            install.waiting.clone(),
+        )));
+        let (program, symbols) = (install.program.clone(), install.symbols.clone());
+        let (installed, trace, results) = (graph.upper, &mut graph.trace, gather.clone());
+        let button = worker.dataflow::<Time, _, _>(|scope| {
+            render(scope, trace, program, symbols, shard, installed, home, results)
+        });
+        self.standing.insert((install.graph, install.query), Standing { button, gather });
+    }
+
+    /// Applies what was sent, lets standing queries run dry, and ends the dataflows.
+    fn finish(mut self, worker: &mut Worker) {
+        while self.graphs.values().any(|graph| !graph.is_current()) {
+            worker.step();
+        }
+        for standing in self.standing.values_mut() {
+            standing.button.press();
+        }
+        self.graphs.clear();
+        while worker.has_dataflows() {
+            worker.step_or_park(Some(Duration::from_millis(1)));
+        }
+    }
+}

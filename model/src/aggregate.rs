@@ -1,0 +1,253 @@
+//! Aggregates: one `Accumulator` folds the values of a group.
+//!
+//! Nulls are skipped by all but `count(*)`. DISTINCT goes by identity (`Value::same`): 1 and 1.0 are two values. What an
+//! accumulator holds is constant in size except for `collect`, the percentiles and DISTINCT.
+
+use rustc_hash::FxHashSet;
+
+use crate::arithmetic::{self, mismatch};
+use crate::expression::{Aggregate, AggregateKind, Failure, FailureKind};
+use crate::temporal::Duration;
+use crate::value::Value;
+
+#[derive(Clone, Debug)]
+pub struct Accumulator {
+    /// The values met, where only distinct ones count.
+    seen: Option<FxHashSet<Value>>,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Count { rows: bool, count: i64 },
+    Sum(Value),
+    Average { integers: i128, floats: f64, durations: Option<Value>, count: i64 },
+    Extreme { best: Value, largest: bool },
+    Collect(Vec<Value>),
+    /// Welford's running form: the mean and the sum of squared distances from it.
+    Deviation { count: i64, mean: f64, squares: f64, population: bool },
+    Percentile { values: Vec<Value>, fraction: Option<f64>, continuous: bool },
+}
+
+impl Accumulator {
+    pub fn new(aggregate: &Aggregate) -> Accumulator {
+        let state = match aggregate.kind {
+            AggregateKind::CountRows => State::Count { rows: true, count: 0 },
+            AggregateKind::Count => State::Count { rows: false, count: 0 },
+            AggregateKind::Sum => State::Sum(Value::Integer(0)),
+            AggregateKind::Average => State::Average { integers: 0, floats: 0.0, durations: None, count: 0 },
+            AggregateKind::Min => State::Extreme { best: Value::Null, largest: false },
+            AggregateKind::Max => State::Extreme { best: Value::Null, largest: true },
+            AggregateKind::Collect => State::Collect(Vec::new()),
+            AggregateKind::StandardDeviation => State::Deviation { count: 0, mean: 0.0, squares: 0.0, population: false },
+            AggregateKind::StandardDeviationPopulation => {
+                State::Deviation { count: 0, mean: 0.0, squares: 0.0, population: true }
+            }
+            AggregateKind::PercentileContinuous => {
+                State::Percentile { values: Vec::new(), fraction: None, continuous: true }
+            }
+            AggregateKind::PercentileDiscrete => State::Percentile { values: Vec::new(), fraction: None, continuous: false },
+        };
+        Accumulator { seen: aggregate.distinct.then(FxHashSet::default), state }
+    }
+
+    /// Takes the arguments of one row.
+    pub fn add(&mut self, arguments: &[Value]) -> Result<(), Failure> {
+        if let State::Count { rows: true, count } = &mut self.state {
+            *count += 1;
+            return Ok(());
+        }
+        let value = arguments.first().unwrap_or(&Value::Null);
+        if let State::Percentile { fraction: fraction @ None, .. } = &mut self.state {
+            // The first row gives the fraction, also when its value is null.
+            *fraction = Some(percentile_fraction(arguments.get(1).unwrap_or(&Value::Null))?);
+        }
+        if value.is_null() || self.seen.as_mut().is_some_and(|seen| !seen.insert(value.clone())) {
+            return Ok(());
+        }
+        match &mut self.state {
+            State::Count { count, .. } => *count += 1,
+            State::Sum(sum) => *sum = plus(sum, value, "sum of values")?,
+            State::Average { integers, floats, durations, count } => {
+                match (value, durations.is_some() || *count == 0) {
+                    (Value::Integer(x), _) if durations.is_none() => *integers += i128::from(*x),
+                    (Value::Float(x), _) if durations.is_none() => *floats += x,
+                    (Value::Duration(_), true) => {
+                        let sum = durations.take().unwrap_or_else(zero_duration);
+                        *durations = Some(arithmetic::add(&sum, value)?);
+                    }
+                    _ => return Err(mismatch("Number, Duration", value, "average of values")),
+                }
+                *count += 1;
+            }
+            State::Extreme { best, largest } => {
+                let order = value.order(best);
+                if best.is_null() || (if *largest { order.is_gt() } else { order.is_lt() }) {
+                    *best = value.clone();
+                }
+            }
+            State::Collect(values) => values.push(value.clone()),
+            State::Deviation { count, mean, squares, .. } => {
+                let x = number(value).ok_or_else(|| mismatch("Number", value, "standard deviation of values"))?;
+                *count += 1;
+                let distance = x - *mean;
+                *mean += distance / *count as f64;
+                *squares += distance * (x - *mean);
+            }
+            State::Percentile { values, .. } => {
+                if number(value).is_none() {
+                    return Err(mismatch("Number", value, "percentile of values"));
+                }
+                values.push(value.clone());
+            }
+        }
+        Ok(())
+    }
+
+    pub fn finish(self) -> Result<Value, Failure> {
+        Ok(match self.state {
+            State::Count { count, .. } => Value::Integer(count),
+            State::Sum(sum) => sum,
+            State::Average { count: 0, .. } => Value::Null,
+            State::Average { durations: Some(sum), count, .. } => arithmetic::divide(&sum, &Value::Integer(count))?,
+            State::Average { integers, floats, count, .. } => Value::Float((integers as f64 + floats) / count as f64),
+            State::Extreme { best, .. } => best,
+            State::Collect(values) => Value::list(values),
+            State::Deviation { count, squares, population, .. } => {
+                let divisor = if population { count } else { count - 1 };
+                Value::Float(if divisor > 0 { (squares / divisor as f64).sqrt() } else { 0.0 })
+            }
+            State::Percentile { values, fraction, continuous } => percentile(values, fraction.unwrap_or(0.0), continuous),
+        })
+    }
+}
+
+/// The first value decides what is summed: numbers or durations.
+fn plus(sum: &Value, value: &Value, place: &str) -> Result<Value, Failure> {
+    match (sum, value) {
+        (Value::Integer(0), Value::Duration(_)) => Ok(value.clone()),
+        (Value::Duration(_), Value::Duration(_)) => arithmetic::add(sum, value),
+        (Value::Integer(_) | Value::Float(_), Value::Integer(_) | Value::Float(_)) => arithmetic::add(sum, value),
+        _ => Err(mismatch("Number, Duration", value, place)),
+    }
+}
+
+fn zero_duration() -> Value {
+    Value::Duration(Duration::default().into())
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(x) => Some(*x as f64),
+        Value::Float(x) => Some(*x),
+        _ => None,
+    }
+}
+
+fn percentile_fraction(value: &Value) -> Result<f64, Failure> {
+    let fraction = number(value).ok_or_else(|| mismatch("Number", value, "percentile of values"))?;
+    if (0.0..=1.0).contains(&fraction) {
+        return Ok(fraction);
+    }
+    let message = format!("Invalid input for `percentile`: {} is not in the range 0.0 to 1.0", value.shown());
+    Err(Failure::new(FailureKind::Runtime, message))
+}
+
+fn percentile(mut values: Vec<Value>, fraction: f64, continuous: bool) -> Value {
+    values.sort_by(Value::order);
+    let Some(last) = values.len().checked_sub(1) else { return Value::Null };
+    let at = fraction * last as f64;
+    if !continuous {
+        return values.swap_remove(((at + 0.5).floor() as usize).min(last));
+    }
+    if last == 0 {
+        return values.swap_remove(0);
+    }
+    let below = (at.floor() as usize).min(last);
+    let above = (below + 1).min(last);
+    let (low, high) = (number(&values[below]).unwrap_or(f64::NAN), number(&values[above]).unwrap_or(f64::NAN));
+    let share = at - below as f64;
+    // At a value itself nothing is interpolated, so that infinities beside it do not matter.
+    Value::Float(if share == 0.0 { low } else { low + (high - low) * share })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fold(kind: AggregateKind, distinct: bool, values: &[Value]) -> Result<Value, Failure> {
+        let mut accumulator = Accumulator::new(&Aggregate { kind, arguments: Vec::new(), distinct });
+        values.iter().try_for_each(|value| accumulator.add(std::slice::from_ref(value)))?;
+        accumulator.finish()
+    }
+
+    fn check(kind: AggregateKind, values: &[Value], expected: Value) {
+        assert_eq!(fold(kind, false, values), Ok(expected), "{kind:?} of {values:?}");
+    }
+
+    #[test]
+    fn nothing_has_an_aggregate_too() {
+        use AggregateKind::*;
+        check(CountRows, &[], Value::Integer(0));
+        check(Sum, &[], Value::Integer(0));
+        check(Average, &[], Value::Null);
+        check(Min, &[Value::Null], Value::Null);
+        check(Collect, &[Value::Null], Value::list(vec![]));
+        check(StandardDeviation, &[], Value::Float(0.0));
+        check(PercentileDiscrete, &[], Value::Null);
+    }
+
+    #[test]
+    fn counts_sums_and_means() {
+        use AggregateKind::*;
+        use Value::*;
+        check(CountRows, &[Null, Integer(1)], Integer(2));
+        check(Count, &[Null, Integer(1)], Integer(1));
+        check(Sum, &[Integer(1), Null, Integer(2)], Integer(3));
+        check(Sum, &[Integer(1), Float(0.5)], Float(1.5));
+        check(Average, &[Integer(1), Integer(2)], Float(1.5));
+        check(Max, &[Integer(1), Value::text("z"), Null], Integer(1));
+        check(Min, &[Integer(1), Value::text("z")], Value::text("z"));
+        check(StandardDeviation, &[Integer(2), Integer(4), Integer(4), Integer(4), Integer(5), Integer(5), Integer(7), Integer(9)], {
+            Float((32.0f64 / 7.0).sqrt())
+        });
+        check(StandardDeviationPopulation, &[Integer(1), Integer(3)], Float(1.0));
+        assert_eq!(fold(Sum, false, &[Integer(i64::MAX), Integer(1)]).map_err(|f| f.kind), Err(FailureKind::Arithmetic));
+        assert_eq!(fold(Sum, false, &[Value::text("a")]).map_err(|f| f.kind), Err(FailureKind::TypeMismatch));
+    }
+
+    #[test]
+    fn durations_add_up_but_not_with_numbers() {
+        let hours = |n: i64| Value::Duration(Duration { seconds: n * 3600, ..Duration::default() }.into());
+        check(AggregateKind::Sum, &[hours(1), hours(2)], hours(3));
+        check(AggregateKind::Average, &[hours(1), hours(3)], hours(2));
+        for kind in [AggregateKind::Sum, AggregateKind::Average] {
+            assert!(fold(kind, false, &[hours(1), Value::Integer(1)]).is_err());
+            assert!(fold(kind, false, &[Value::Integer(1), hours(1)]).is_err());
+        }
+    }
+
+    #[test]
+    fn distinct_tells_integers_from_floats() {
+        let values = [Value::Integer(1), Value::Float(1.0), Value::Integer(1), Value::Null, Value::Null];
+        assert_eq!(fold(AggregateKind::Count, true, &values), Ok(Value::Integer(2)));
+        assert_eq!(fold(AggregateKind::Collect, true, &values), Ok(Value::list(values[..2].to_vec())));
+    }
+
+    #[test]
+    fn percentiles_take_their_fraction_from_the_first_row() {
+        let run = |kind, fraction: f64, values: &[i64]| {
+            let mut accumulator = Accumulator::new(&Aggregate { kind, arguments: Vec::new(), distinct: false });
+            for value in values {
+                accumulator.add(&[Value::Integer(*value), Value::Float(fraction)])?;
+            }
+            accumulator.finish()
+        };
+        let (discrete, continuous) = (AggregateKind::PercentileDiscrete, AggregateKind::PercentileContinuous);
+        assert_eq!(run(discrete, 0.5, &[30, 10, 20]), Ok(Value::Integer(20)));
+        assert_eq!(run(discrete, 1.0, &[30, 10, 20]), Ok(Value::Integer(30)));
+        assert_eq!(run(continuous, 0.25, &[10, 20]), Ok(Value::Float(12.5)));
+        assert_eq!(run(continuous, 0.3, &[10]), Ok(Value::Integer(10)));
+        assert_eq!(run(continuous, 1.5, &[10]).map_err(|f| f.kind), Err(FailureKind::Runtime));
+    }
+}

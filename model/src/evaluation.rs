@@ -1,0 +1,510 @@
+//! The value of an expression over a row.
+//!
+//! Inside, values are passed as `Cow`: a slot, a parameter, a literal, and what is reached from them by key or index is
+//! borrowed, so that `$that.process_id = 7` copies nothing. A row is only read; expressions that bind a variable of their
+//! own (comprehensions, quantifiers, reduce) work on a copy of it, made once for the whole list.
+//!
+//! Logic is three-valued. Whatever has no value is a `Failure`; nothing panics, whatever the plan or the row holds.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use crate::arithmetic::{self, mismatch};
+use crate::expression::{Binary, Context, Expr, Failure, Quantifier};
+use crate::java_regex;
+use crate::plan::Slot;
+use crate::temporal;
+use crate::value::Value;
+
+type Outcome<'a> = Result<Cow<'a, Value>, Failure>;
+
+impl Expr {
+    pub fn evaluate(&self, row: &[Value], context: &dyn Context) -> Result<Value, Failure> {
+        self.look(row, context).map(Cow::into_owned)
+    }
+
+    /// As `evaluate`, without a copy of what can be borrowed.
+    pub fn look<'a>(&'a self, row: &'a [Value], context: &'a dyn Context) -> Outcome<'a> {
+        let owned = match self {
+            Expr::Literal(value) => return Ok(Cow::Borrowed(value)),
+            Expr::Slot(slot) => return Ok(Cow::Borrowed(row.get(slot.0 as usize).unwrap_or(&Value::Null))),
+            Expr::Parameter(index) => return Ok(Cow::Borrowed(context.parameter(*index))),
+            Expr::Property { of, key } => return property(of.look(row, context)?, context.name(*key), Some(*key), context),
+            Expr::HasLabels { of, labels } => match &*of.look(row, context)? {
+                Value::Null => Value::Null,
+                Value::Node(node) => Value::Boolean(labels.iter().all(|label| context.has_label(*node, *label))),
+                Value::FullNode(node) => {
+                    Value::Boolean(labels.iter().all(|label| node.labels.iter().any(|have| have == context.name(*label))))
+                }
+                Value::Edge(edge) => Value::Boolean(labels.iter().all(|label| edge.kind == context.name(*label))),
+                Value::FullEdge(edge) => Value::Boolean(labels.iter().all(|label| edge.key.kind == context.name(*label))),
+                other => return Err(mismatch("Node, Relationship", other, "label test")),
+            },
+            Expr::Index { of, index } => return at_index(of.look(row, context)?, &*index.look(row, context)?, context),
+            Expr::Slice { of, from, to } => slice(of, from.as_deref(), to.as_deref(), row, context)?,
+            Expr::Not(of) => match truth(of, row, context)? {
+                None => Value::Null,
+                Some(x) => Value::Boolean(!x),
+            },
+            Expr::And(terms) => decide(terms, false, row, context)?,
+            Expr::Or(terms) => decide(terms, true, row, context)?,
+            Expr::Xor(left, right) => match (truth(left, row, context)?, truth(right, row, context)?) {
+                (Some(x), Some(y)) => Value::Boolean(x != y),
+                _ => Value::Null,
+            },
+            Expr::IsNull { of, negated } => Value::Boolean(of.look(row, context)?.is_null() != *negated),
+            Expr::Negate(of) => arithmetic::negate(&*of.look(row, context)?)?,
+            Expr::Binary { operator, left, right } => {
+                binary(*operator, &*left.look(row, context)?, &*right.look(row, context)?)?
+            }
+            Expr::List(items) => {
+                Value::List(items.iter().map(|item| item.evaluate(row, context)).collect::<Result<Vec<_>, _>>()?.into())
+            }
+            Expr::Map(entries) => {
+                let mut map = crate::value::Map::with_capacity(entries.len());
+                for (key, value) in entries {
+                    map.insert(key.clone(), value.evaluate(row, context)?);
+                }
+                Value::Map(map.into())
+            }
+            Expr::Case { branches, otherwise } => {
+                for (condition, result) in branches {
+                    if condition.look(row, context)?.is_true() {
+                        return result.look(row, context);
+                    }
+                }
+                return otherwise.look(row, context);
+            }
+            Expr::Call { function, arguments } => call(function, arguments, row, context)?,
+            Expr::Comprehension { slot, list, filter, result } => {
+                comprehension(*slot, list, filter.as_deref(), result.as_deref(), row, context)?
+            }
+            Expr::Quantifier { kind, slot, list, condition } => quantifier(*kind, *slot, list, condition, row, context)?,
+            Expr::Reduce { total, initial, slot, list, step } => {
+                let list = list.look(row, context)?;
+                let Some(items) = elements(&list, "reduce list")? else { return Ok(Cow::Owned(Value::Null)) };
+                let mut inner = row.to_vec();
+                put(&mut inner, *total, initial.evaluate(row, context)?);
+                for item in items {
+                    put(&mut inner, *slot, item.clone());
+                    let next = step.evaluate(&inner, context)?;
+                    put(&mut inner, *total, next);
+                }
+                std::mem::take(&mut inner[total.0 as usize])
+            }
+        };
+        Ok(Cow::Owned(owned))
+    }
+}
+
+/// True, false or null of a condition; anything else is a mismatch.
+fn truth(expr: &Expr, row: &[Value], context: &dyn Context) -> Result<Option<bool>, Failure> {
+    match &*expr.look(row, context)? {
+        Value::Boolean(x) => Ok(Some(*x)),
+        Value::Null => Ok(None),
+        other => Err(mismatch("Bool", other, "logical operator")),
+    }
+}
+
+/// AND (`decisive` false) and OR (`decisive` true): the first decisive term ends it; nulls leave it open.
+fn decide(terms: &[Expr], decisive: bool, row: &[Value], context: &dyn Context) -> Result<Value, Failure> {
+    let mut result = Value::Boolean(!decisive);
+    for term in terms {
+        match truth(term, row, context)? {
+            Some(x) if x == decisive => return Ok(Value::Boolean(decisive)),
+            Some(_) => {}
+            None => result = Value::Null,
+        }
+    }
+    Ok(result)
+}
+
+fn binary(operator: Binary, x: &Value, y: &Value) -> Result<Value, Failure> {
+    let boolean = |answer: Option<bool>| answer.map_or(Value::Null, Value::Boolean);
+    let compared = |holds: fn(Ordering) -> bool| match x.compare(y) {
+        Some(order) => Value::Boolean(holds(order)),
+        // A NaN is not less than any number, and not greater either; with other types there is no answer.
+        None if is_number(x) && is_number(y) => Value::Boolean(false),
+        None => Value::Null,
+    };
+    Ok(match operator {
+        Binary::Equal => boolean(x.equals(y)),
+        Binary::NotEqual => boolean(x.equals(y).map(|equal| !equal)),
+        Binary::Less => compared(Ordering::is_lt),
+        Binary::LessOrEqual => compared(Ordering::is_le),
+        Binary::Greater => compared(Ordering::is_gt),
+        Binary::GreaterOrEqual => compared(Ordering::is_ge),
+        Binary::Add => arithmetic::add(x, y)?,
+        Binary::Subtract => arithmetic::subtract(x, y)?,
+        Binary::Multiply => arithmetic::multiply(x, y)?,
+        Binary::Divide => arithmetic::divide(x, y)?,
+        Binary::Modulo => arithmetic::modulo(x, y)?,
+        Binary::Power => arithmetic::power(x, y)?,
+        Binary::In => boolean(contained(x, y)?),
+        Binary::StartsWith => of_texts(x, y, |x, y| x.starts_with(y)),
+        Binary::EndsWith => of_texts(x, y, |x, y| x.ends_with(y)),
+        Binary::Contains => of_texts(x, y, |x, y| x.contains(y)),
+        Binary::Regex => match (x, y) {
+            (Value::Text(text), Value::Text(pattern)) => Value::Boolean(java_regex::matches(pattern, text)?),
+            _ => Value::Null,
+        },
+        Binary::Same => Value::Boolean(x.same(y)),
+    })
+}
+
+fn is_number(value: &Value) -> bool {
+    matches!(value, Value::Integer(_) | Value::Float(_))
+}
+
+/// Anything but two strings gives null.
+fn of_texts(x: &Value, y: &Value, holds: fn(&str, &str) -> bool) -> Value {
+    match (x, y) {
+        (Value::Text(x), Value::Text(y)) => Value::Boolean(holds(x, y)),
+        _ => Value::Null,
+    }
+}
+
+fn contained(x: &Value, list: &Value) -> Result<Option<bool>, Failure> {
+    let items = match list {
+        Value::Null => return Ok(None),
+        Value::List(items) => items,
+        other => return Err(mismatch("List(Anything)", other, "list containment")),
+    };
+    let mut result = Some(false);
+    for item in items.iter() {
+        match x.equals(item) {
+            Some(true) => return Ok(Some(true)),
+            Some(false) => {}
+            None => result = None,
+        }
+    }
+    Ok(result)
+}
+
+/// `of.key` and `of['key']`. `name` is given when the key is one of the plan's names, which the graph finds faster.
+fn property<'a>(of: Cow<'a, Value>, key: &str, name: Option<crate::plan::Name>, context: &dyn Context) -> Outcome<'a> {
+    let value = match &of {
+        // Whatever lives longer than this expression is borrowed from.
+        Cow::Borrowed(Value::Map(map)) => return Ok(borrowed(map.get(key))),
+        Cow::Borrowed(Value::FullNode(node)) => return Ok(borrowed(node.properties.get(key))),
+        Cow::Borrowed(Value::FullEdge(edge)) => return Ok(borrowed(edge.properties.get(key))),
+        Cow::Owned(Value::Map(map)) => map.get(key).cloned().unwrap_or_default(),
+        Cow::Owned(Value::FullNode(node)) => node.properties.get(key).cloned().unwrap_or_default(),
+        Cow::Owned(Value::FullEdge(edge)) => edge.properties.get(key).cloned().unwrap_or_default(),
+        other => match &**other {
+            Value::Null => Value::Null,
+            Value::Node(node) => match name {
+                Some(name) => context.property(*node, name),
+                None => context.property_by_text(*node, key),
+            },
+            Value::Edge(edge) => context.edge_property(edge, key),
+            other => temporal::component(other, key)
+                .ok_or_else(|| mismatch("Map, Node, Relationship, LocalDateTime, DateTime, Duration", other, "property access"))?,
+        },
+    };
+    Ok(Cow::Owned(value))
+}
+
+fn borrowed(value: Option<&Value>) -> Cow<'_, Value> {
+    Cow::Borrowed(value.unwrap_or(&Value::Null))
+}
+
+fn at_index<'a>(of: Cow<'a, Value>, index: &Value, context: &dyn Context) -> Outcome<'a> {
+    if of.is_null() || index.is_null() {
+        return Ok(Cow::Owned(Value::Null));
+    }
+    match (&of, index) {
+        (Cow::Borrowed(Value::List(items)), Value::Integer(i)) => Ok(borrowed(position(*i, items.len()).map(|i| &items[i]))),
+        (Cow::Owned(Value::List(items)), Value::Integer(i)) => {
+            Ok(Cow::Owned(position(*i, items.len()).map(|i| items[i].clone()).unwrap_or_default()))
+        }
+        (of, index) if matches!(**of, Value::List(_)) => Err(mismatch("Integer", index, "index into list")),
+        (_, Value::Text(key)) => property(of, key, None, context),
+        (other, index) if matches!(**other, Value::Map(_) | Value::Node(_) | Value::Edge(_) | Value::FullNode(_)) => {
+            Err(mismatch("Str", index, "dynamic property access"))
+        }
+        (other, _) => Err(mismatch("Map, Node, Relationship, List(Anything)", other, "dynamic property access")),
+    }
+}
+
+/// The place an index means: negative counts from the end.
+fn position(index: i64, length: usize) -> Option<usize> {
+    let at = if index < 0 { index + length as i64 } else { index };
+    usize::try_from(at).ok().filter(|at| *at < length)
+}
+
+fn slice(
+    of: &Expr,
+    from: Option<&Expr>,
+    to: Option<&Expr>,
+    row: &[Value],
+    context: &dyn Context,
+) -> Result<Value, Failure> {
+    let list = of.look(row, context)?;
+    let items = match &*list {
+        Value::Null => return Ok(Value::Null),
+        Value::List(items) => items,
+        other => return Err(mismatch("List(Anything)", other, "list slice")),
+    };
+    let bound = |expr: Option<&Expr>, default: usize| -> Result<Option<usize>, Failure> {
+        let Some(expr) = expr else { return Ok(Some(default)) };
+        match &*expr.look(row, context)? {
+            Value::Null => Ok(None),
+            Value::Integer(i) => {
+                let at = if *i < 0 { i + items.len() as i64 } else { *i };
+                Ok(Some(at.clamp(0, items.len() as i64) as usize))
+            }
+            other => Err(mismatch("Integer", other, "list slice")),
+        }
+    };
+    Ok(match (bound(from, 0)?, bound(to, items.len())?) {
+        (Some(from), Some(to)) => Value::List(items[from.min(to)..to].into()),
+        _ => Value::Null,
+    })
+}
+
+fn call(
+    function: &'static crate::expression::Function,
+    arguments: &[Expr],
+    row: &[Value],
+    context: &dyn Context,
+) -> Result<Value, Failure> {
+    let run = |values: &[Value]| {
+        if function.null_in_null_out && values.iter().any(Value::is_null) {
+            return Ok(Value::Null);
+        }
+        (function.run)(context, values)
+    };
+    // Most calls have few arguments: those stay off the heap.
+    match arguments {
+        [] => run(&[]),
+        [a] => run(&[a.evaluate(row, context)?]),
+        [a, b] => run(&[a.evaluate(row, context)?, b.evaluate(row, context)?]),
+        [a, b, c] => run(&[a.evaluate(row, context)?, b.evaluate(row, context)?, c.evaluate(row, context)?]),
+        many => run(&many.iter().map(|argument| argument.evaluate(row, context)).collect::<Result<Vec<_>, _>>()?),
+    }
+}
+
+fn elements<'v>(list: &'v Value, place: &str) -> Result<Option<&'v [Value]>, Failure> {
+    match list {
+        Value::Null => Ok(None),
+        Value::List(items) => Ok(Some(items)),
+        other => Err(mismatch("List(Anything)", other, place)),
+    }
+}
+
+/// Slots of a well-formed plan lie in the row; a row that is too short grows rather than panics.
+fn put(row: &mut Vec<Value>, slot: Slot, value: Value) {
+    let at = slot.0 as usize;
+    if at >= row.len() {
+        row.resize(at + 1, Value::Null);
+    }
+    row[at] = value;
+}
+
+fn comprehension(
+    slot: Slot,
+    list: &Expr,
+    filter: Option<&Expr>,
+    result: Option<&Expr>,
+    row: &[Value],
+    context: &dyn Context,
+) -> Result<Value, Failure> {
+    let list = list.look(row, context)?;
+    let Some(items) = elements(&list, "filter comprehension")? else { return Ok(Value::Null) };
+    let mut inner = row.to_vec();
+    let mut values = Vec::with_capacity(items.len());
+    for item in items {
+        put(&mut inner, slot, item.clone());
+        if let Some(filter) = filter
+            && !filter.look(&inner, context)?.is_true()
+        {
+            continue;
+        }
+        values.push(match result {
+            Some(result) => result.evaluate(&inner, context)?,
+            None => item.clone(),
+        });
+    }
+    Ok(Value::list(values))
+}
+
+fn quantifier(
+    kind: Quantifier,
+    slot: Slot,
+    list: &Expr,
+    condition: &Expr,
+    row: &[Value],
+    context: &dyn Context,
+) -> Result<Value, Failure> {
+    let list = list.look(row, context)?;
+    let place = match kind {
+        Quantifier::All => "predicate in `all`",
+        Quantifier::Any => "predicate in `any`",
+        Quantifier::None => "predicate in `none`",
+        Quantifier::Single => "predicate in `single`",
+    };
+    let Some(items) = elements(&list, place)? else { return Ok(Value::Null) };
+    let mut inner = row.to_vec();
+    let (mut trues, mut falses, mut nulls) = (0, 0, 0);
+    for item in items {
+        put(&mut inner, slot, item.clone());
+        match &*condition.look(&inner, context)? {
+            Value::Boolean(true) => trues += 1,
+            Value::Boolean(false) => falses += 1,
+            Value::Null => nulls += 1,
+            other => return Err(mismatch("Bool", other, place)),
+        }
+    }
+    let answer = match kind {
+        Quantifier::All if falses > 0 => Some(false),
+        Quantifier::Any if trues > 0 => Some(true),
+        Quantifier::None if trues > 0 => Some(false),
+        Quantifier::Single if trues > 1 => Some(false),
+        _ if nulls > 0 => None,
+        Quantifier::All | Quantifier::None => Some(true),
+        Quantifier::Any => Some(false),
+        Quantifier::Single => Some(trues == 1),
+    };
+    Ok(answer.map_or(Value::Null, Value::Boolean))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::{FailureKind, Nothing};
+    use crate::id::IdScheme;
+    use crate::value::Text;
+
+    fn literal(value: Value) -> Box<Expr> {
+        Box::new(Expr::Literal(value))
+    }
+
+    fn integers(items: &[i64]) -> Box<Expr> {
+        literal(Value::list(items.iter().map(|n| Value::Integer(*n)).collect()))
+    }
+
+    fn run(expr: Expr) -> Result<Value, Failure> {
+        expr.evaluate(&mut [Value::Null, Value::Null, Value::Null], &Nothing(IdScheme::Uuid))
+    }
+
+    fn check(expr: Expr, expected: Value) {
+        let shown = format!("{expr:?}");
+        assert_eq!(run(expr), Ok(expected), "{shown}");
+    }
+
+    fn binary(operator: Binary, x: Value, y: Value) -> Expr {
+        Expr::Binary { operator, left: literal(x), right: literal(y) }
+    }
+
+    fn slot(n: u32) -> Box<Expr> {
+        Box::new(Expr::Slot(Slot(n)))
+    }
+
+    #[test]
+    fn logic_is_three_valued_and_stops_early() {
+        use Value::{Boolean, Null};
+        let term = |value: Value| Expr::Literal(value);
+        let bad = || term(Value::Integer(1));
+        check(Expr::And(vec![term(Null), term(Boolean(false)), bad()]), Boolean(false));
+        check(Expr::And(vec![term(Null), term(Boolean(true))]), Null);
+        check(Expr::Or(vec![term(Null), term(Boolean(true)), bad()]), Boolean(true));
+        check(Expr::Or(vec![term(Boolean(false)), term(Null)]), Null);
+        check(Expr::Xor(literal(Boolean(true)), literal(Null)), Null);
+        check(Expr::Not(literal(Null)), Null);
+        assert_eq!(run(Expr::And(vec![bad()])).map_err(|f| f.kind), Err(FailureKind::TypeMismatch));
+    }
+
+    #[test]
+    fn comparisons_with_nan_are_false_and_across_types_null() {
+        use Value::*;
+        check(binary(Binary::Less, Float(f64::NAN), Integer(1)), Boolean(false));
+        check(binary(Binary::GreaterOrEqual, Float(f64::NAN), Float(f64::NAN)), Boolean(false));
+        check(binary(Binary::Less, Float(f64::NAN), Value::text("a")), Null);
+        check(binary(Binary::Less, Integer(1), Value::text("a")), Null);
+        check(binary(Binary::NotEqual, Float(f64::NAN), Float(f64::NAN)), Boolean(true));
+        check(binary(Binary::Same, Integer(1), Float(1.0)), Boolean(false));
+    }
+
+    #[test]
+    fn membership_is_open_when_a_null_could_be_it() {
+        use Value::*;
+        let list = |items: &[Value]| Value::list(items.to_vec());
+        check(binary(Binary::In, Null, list(&[])), Boolean(false));
+        check(binary(Binary::In, Integer(1), list(&[Null, Float(1.0)])), Boolean(true));
+        check(binary(Binary::In, Integer(1), list(&[Null])), Null);
+        check(binary(Binary::In, Integer(1), Null), Null);
+    }
+
+    #[test]
+    fn text_operators_are_null_on_anything_else() {
+        use Value::*;
+        check(binary(Binary::StartsWith, Value::text("abc"), Value::text("ab")), Boolean(true));
+        check(binary(Binary::Contains, Value::text("abc"), Integer(1)), Null);
+        check(binary(Binary::Regex, Value::text("abc"), Value::text("ab")), Boolean(false));
+        check(binary(Binary::Regex, Value::text("abc"), Value::text("a.c|x")), Boolean(true));
+        check(binary(Binary::Regex, Null, Value::text("a")), Null);
+    }
+
+    #[test]
+    fn indices_and_slices_count_from_either_end() {
+        let at = |i: i64| Expr::Index { of: integers(&[1, 2, 3]), index: literal(Value::Integer(i)) };
+        check(at(0), Value::Integer(1));
+        check(at(-1), Value::Integer(3));
+        check(at(3), Value::Null);
+        check(at(i64::MIN), Value::Null);
+        let slice = |from: i64, to: i64| Expr::Slice {
+            of: integers(&[1, 2, 3]),
+            from: Some(literal(Value::Integer(from))),
+            to: Some(literal(Value::Integer(to))),
+        };
+        check(slice(1, 9), Value::list(vec![Value::Integer(2), Value::Integer(3)]));
+        check(slice(-2, -1), Value::list(vec![Value::Integer(2)]));
+        check(slice(2, 1), Value::list(vec![]));
+        check(slice(i64::MIN, i64::MAX), Value::list(vec![Value::Integer(1), Value::Integer(2), Value::Integer(3)]));
+    }
+
+    #[test]
+    fn lists_bind_their_variable_in_a_copy_of_the_row() {
+        let doubled = Expr::Binary { operator: Binary::Multiply, left: slot(1), right: literal(Value::Integer(2)) };
+        let large = Expr::Binary { operator: Binary::Greater, left: slot(1), right: literal(Value::Integer(1)) };
+        check(
+            Expr::Comprehension {
+                slot: Slot(1),
+                list: integers(&[1, 2, 3]),
+                filter: Some(Box::new(large.clone())),
+                result: Some(Box::new(doubled)),
+            },
+            Value::list(vec![Value::Integer(4), Value::Integer(6)]),
+        );
+        let sum = Expr::Binary { operator: Binary::Add, left: slot(2), right: slot(1) };
+        let reduce = Expr::Reduce {
+            total: Slot(2),
+            initial: literal(Value::Integer(10)),
+            slot: Slot(1),
+            list: integers(&[1, 2, 3]),
+            step: Box::new(sum),
+        };
+        check(reduce, Value::Integer(16));
+        let quantify = |kind| Expr::Quantifier {
+            kind,
+            slot: Slot(1),
+            list: integers(&[1, 2]),
+            condition: Box::new(large.clone()),
+        };
+        check(quantify(Quantifier::All), Value::Boolean(false));
+        check(quantify(Quantifier::Any), Value::Boolean(true));
+        check(quantify(Quantifier::None), Value::Boolean(false));
+        check(quantify(Quantifier::Single), Value::Boolean(true));
+    }
+
+    #[test]
+    fn properties_of_maps_are_found_by_key() {
+        let map = Value::map([(Text::new("a"), Value::Integer(1))]);
+        let at = |key: &str| Expr::Index { of: literal(map.clone()), index: literal(Value::text(key)) };
+        check(at("a"), Value::Integer(1));
+        check(at("b"), Value::Null);
+        let bad = Expr::Index { of: literal(map.clone()), index: literal(Value::Integer(0)) };
+        assert_eq!(run(bad).map_err(|f| f.kind), Err(FailureKind::TypeMismatch));
+    }
+}

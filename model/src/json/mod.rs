@@ -1,0 +1,10 @@
+//! JSON, both ways: `parse` makes values out of records and parameters, `write` shows values to clients.
+//!
+//! Both go straight between bytes and `Value`, without a tree in between: they stand on the path of every record in and
+//! every result out. Neither knows where the bytes come from or go.
+
+mod parse;
+mod write;
+
+pub use parse::{JsonError, parse};
+pub use write::write;

@@ -1,0 +1,532 @@
+//! The relations between values: `equals` (Cypher's `=`), `compare` (`<` and its kin), `order` (ORDER BY, min, max) and
+//! `same` (identity, which Rust's `==`, `Ord` and `Hash` follow).
+//!
+//! They differ where it matters to a user:
+//!
+//!     pair               equals   compare     order      same
+//!     1, 1.0             true     equal       tie        no
+//!     0.0, -0.0          true     equal       after      no
+//!     NaN, NaN           false    no answer   tie        yes, whatever the bits
+//!     null, null         null     null        tie        yes
+//!     {a: 1}, {b: 1}     false    less        less       no
+//!     1, 'x'             false    null        number     no
+//!                                             is greater
+//!
+//! `order` is a total preorder over all types: bytes and ids, maps, nodes, edges, lists, paths, times, dates, durations,
+//! strings, booleans, numbers, null. That is openCypher's sequence with the types it does not name put where users of
+//! the streaming dialect expect them.
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
+use crate::id::{EdgeKey, NodeId};
+use crate::value::{Map, Text, Value};
+
+impl Value {
+    /// Cypher's `=`. None is null: a side, or something inside it that decides, is null.
+    pub fn equals(&self, other: &Value) -> Option<bool> {
+        use Value::*;
+        Some(match (self, other) {
+            (Null, _) | (_, Null) => return None,
+            (Boolean(x), Boolean(y)) => x == y,
+            (Integer(x), Integer(y)) => x == y,
+            (Float(x), Float(y)) => x == y,
+            (Integer(x), Float(y)) | (Float(y), Integer(x)) => integer_with_float(*x, *y) == Some(Ordering::Equal),
+            (Text(x), Text(y)) => x == y,
+            (List(x), List(y)) => {
+                return if x.len() == y.len() { all_equal(x.iter().zip(y.iter())) } else { Some(false) };
+            }
+            (Map(x), Map(y)) => {
+                if x.len() != y.len() || x.iter().any(|(key, _)| y.get(key).is_none()) {
+                    return Some(false);
+                }
+                return all_equal(x.iter().filter_map(|(key, value)| Some((value, y.get(key)?))));
+            }
+            (Duration(x), Duration(y)) => x == y,
+            (Id(x), Id(y)) | (Node(x), Node(y)) => x == y,
+            (x, y) => match (x.entity(), y.entity()) {
+                (Some(x), Some(y)) => x == y,
+                // An id is bytes with a mark; the mark does not count here.
+                _ => match (x.octets(), y.octets()) {
+                    (Some(x), Some(y)) => *x == *y,
+                    _ => same(x, y),
+                },
+            },
+        })
+    }
+
+    /// What `<`, `<=`, `>`, `>=` ask. None where there is no answer: null for most, false when a NaN is the reason
+    /// (`is_nan`).
+    pub fn compare(&self, other: &Value) -> Option<Ordering> {
+        use Value::*;
+        match (self, other) {
+            (Integer(x), Integer(y)) => Some(x.cmp(y)),
+            (Float(x), Float(y)) => x.partial_cmp(y),
+            (Integer(x), Float(y)) => integer_with_float(*x, *y),
+            (Float(x), Integer(y)) => integer_with_float(*y, *x).map(Ordering::reverse),
+            (Text(x), Text(y)) => Some(compare_text(x, y)),
+            (Boolean(x), Boolean(y)) => Some(x.cmp(y)),
+            (List(x), List(y)) => {
+                for (x, y) in x.iter().zip(y.iter()) {
+                    match x.compare(y)? {
+                        Ordering::Equal => {}
+                        decided => return Some(decided),
+                    }
+                }
+                Some(x.len().cmp(&y.len()))
+            }
+            (Bytes(_), Bytes(_)) | (Id(_), Id(_)) | (Map(_), Map(_)) => Some(self.order(other)),
+            (Date(_), Date(_)) | (LocalTime(_), LocalTime(_)) | (Time(_), Time(_)) => Some(self.order(other)),
+            (LocalDateTime(_), LocalDateTime(_)) | (DateTime(_), DateTime(_)) | (Duration(_), Duration(_)) => {
+                Some(self.order(other))
+            }
+            _ => None,
+        }
+    }
+
+    pub fn is_nan(&self) -> bool {
+        matches!(self, Value::Float(x) if x.is_nan())
+    }
+
+    /// The order of ORDER BY, min and max. Ties are values a user sees as alike: 1 and 1.0, two nulls.
+    pub fn order(&self, other: &Value) -> Ordering {
+        use Value::*;
+        match (self, other) {
+            (Integer(x), Integer(y)) => x.cmp(y),
+            (Text(x), Text(y)) => compare_text(x, y),
+            (Float(x), Float(y)) => float_order(*x, *y),
+            // The float is compared with the integer as with a number of its own kind: NaN is above everything.
+            (Integer(x), Float(y)) => integer_with_float(*x, *y).unwrap_or(Ordering::Less),
+            (Float(x), Integer(y)) => integer_with_float(*y, *x).map_or(Ordering::Greater, Ordering::reverse),
+            (Boolean(x), Boolean(y)) => x.cmp(y),
+            (List(x), List(y)) => lexical(x.iter(), y.iter(), Value::order),
+            (Map(x), Map(y)) => lexical(sorted(x).into_iter(), sorted(y).into_iter(), |x, y| {
+                compare_text(x.0, y.0).then_with(|| x.1.order(y.1))
+            }),
+            // Times and datetimes order by the instant first, so that what is shown in order is in order.
+            (Time(x), Time(y)) => x.instant().cmp(&y.instant()).then(x.offset_seconds.cmp(&y.offset_seconds)),
+            (DateTime(x), DateTime(y)) => {
+                (x.epoch_second, x.nano).cmp(&(y.epoch_second, y.nano)).then_with(|| x.zone_order().cmp(&y.zone_order()))
+            }
+            (Duration(x), Duration(y)) => x.length_nanos().cmp(&y.length_nanos()),
+            _ => self.rank().cmp(&other.rank()).then_with(|| structural(self, other)),
+        }
+    }
+
+    /// Structural identity: type and content agree, null is null, maps irrespective of the order of their keys. What
+    /// DISTINCT, grouping, the store and the cancellation of matches go by.
+    pub fn same(&self, other: &Value) -> bool {
+        same(self, other)
+    }
+
+    /// Place of the type in `order`.
+    fn rank(&self) -> u8 {
+        match self {
+            Value::Bytes(_) | Value::Id(_) => 0,
+            Value::Map(_) => 1,
+            Value::Node(_) | Value::FullNode(_) => 2,
+            Value::Edge(_) | Value::FullEdge(_) => 3,
+            Value::List(_) => 4,
+            Value::Path(_) => 5,
+            Value::LocalTime(_) => 6,
+            Value::Time(_) => 7,
+            Value::Date(_) => 8,
+            Value::LocalDateTime(_) => 9,
+            Value::DateTime(_) => 10,
+            Value::Duration(_) => 11,
+            Value::Text(_) => 12,
+            Value::Boolean(_) => 13,
+            Value::Integer(_) | Value::Float(_) => 14,
+            Value::Null => 15,
+        }
+    }
+
+    fn entity(&self) -> Option<Entity<'_>> {
+        match self {
+            Value::Node(id) => Some(Entity::Node(*id)),
+            Value::FullNode(node) => Some(Entity::Node(node.id)),
+            Value::Edge(edge) => Some(Entity::Edge(edge)),
+            Value::FullEdge(edge) => Some(Entity::Edge(&edge.key)),
+            _ => None,
+        }
+    }
+
+    fn octets(&self) -> Option<std::borrow::Cow<'_, [u8]>> {
+        match self {
+            Value::Bytes(bytes) => Some(bytes[..].into()),
+            Value::Id(id) => Some(id.to_bytes().to_vec().into()),
+            _ => None,
+        }
+    }
+}
+
+/// A node or an edge, however much of it a value carries.
+#[derive(PartialEq)]
+enum Entity<'a> {
+    Node(NodeId),
+    Edge(&'a EdgeKey),
+}
+
+/// Strings order by UTF-16 code units. UTF-8 agrees, except that characters beyond the first plane are pairs of units
+/// below U+E000.
+pub fn compare_text(x: &str, y: &str) -> Ordering {
+    let (x, y) = (x.as_bytes(), y.as_bytes());
+    let order = x.cmp(y);
+    if order == Ordering::Equal {
+        return order;
+    }
+    match x.iter().zip(y).find(|(x, y)| x != y) {
+        Some((0xF0.., 0xEE | 0xEF)) => Ordering::Less,
+        Some((0xEE | 0xEF, 0xF0..)) => Ordering::Greater,
+        _ => order,
+    }
+}
+
+/// Three-valued AND over the equality of pairs.
+fn all_equal<'a>(pairs: impl Iterator<Item = (&'a Value, &'a Value)>) -> Option<bool> {
+    let mut result = Some(true);
+    for (x, y) in pairs {
+        match x.equals(y) {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => result = None,
+        }
+    }
+    result
+}
+
+/// Exact, where a conversion to float would round the integer. None when the float is NaN.
+fn integer_with_float(x: i64, y: f64) -> Option<Ordering> {
+    if y.is_nan() {
+        return None;
+    }
+    // 2^63 is a float; every float below it and at or above -2^63 truncates to an i64 exactly.
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if y >= LIMIT {
+        return Some(Ordering::Less);
+    }
+    if y < -LIMIT {
+        return Some(Ordering::Greater);
+    }
+    let truncated = y.trunc();
+    Some(x.cmp(&(truncated as i64)).then_with(|| truncated.partial_cmp(&y).unwrap_or(Ordering::Equal)))
+}
+
+/// Numeric, -0.0 below 0.0, NaN above everything and all NaN alike.
+fn float_order(x: f64, y: f64) -> Ordering {
+    match (x.is_nan(), y.is_nan()) {
+        (false, false) => x.total_cmp(&y),
+        (x, y) => x.cmp(&y),
+    }
+}
+
+fn lexical<T>(mut x: impl Iterator<Item = T>, mut y: impl Iterator<Item = T>, order: impl Fn(T, T) -> Ordering) -> Ordering {
+    loop {
+        match (x.next(), y.next()) {
+            (None, None) => return Ordering::Equal,
+            (None, Some(_)) => return Ordering::Less,
+            (Some(_), None) => return Ordering::Greater,
+            (Some(x), Some(y)) => match order(x, y) {
+                Ordering::Equal => {}
+                decided => return decided,
+            },
+        }
+    }
+}
+
+fn sorted(map: &Map) -> Vec<(&Text, &Value)> {
+    let mut entries: Vec<_> = map.iter().map(|(key, value)| (key, value)).collect();
+    entries.sort_by(|x, y| compare_text(x.0, y.0));
+    entries
+}
+
+/// A float as bits that agree exactly when the floats are the same.
+fn identity_bits(x: f64) -> u64 {
+    if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }
+}
+
+fn same(x: &Value, y: &Value) -> bool {
+    use Value::*;
+    match (x, y) {
+        (Null, Null) => true,
+        (Boolean(x), Boolean(y)) => x == y,
+        (Integer(x), Integer(y)) => x == y,
+        (Float(x), Float(y)) => identity_bits(*x) == identity_bits(*y),
+        (Text(x), Text(y)) => x == y,
+        (Bytes(x), Bytes(y)) => x == y,
+        (Id(x), Id(y)) | (Node(x), Node(y)) => x == y,
+        (List(x), List(y)) => std::sync::Arc::ptr_eq(x, y) || x == y,
+        (Map(x), Map(y)) => std::sync::Arc::ptr_eq(x, y) || x == y,
+        (Date(x), Date(y)) => x == y,
+        (LocalTime(x), LocalTime(y)) => x == y,
+        (Time(x), Time(y)) => x == y,
+        (LocalDateTime(x), LocalDateTime(y)) => x == y,
+        (DateTime(x), DateTime(y)) => x == y,
+        (Duration(x), Duration(y)) => x == y,
+        (Edge(x), Edge(y)) => x == y,
+        (Path(x), Path(y)) => x.start == y.start && x.steps == y.steps,
+        (FullNode(x), FullNode(y)) => x.id == y.id && x.labels == y.labels && x.properties == y.properties,
+        (FullEdge(x), FullEdge(y)) => x.key == y.key && x.properties == y.properties,
+        _ => false,
+    }
+}
+
+/// A total order that agrees with `same`, for sorted collections; cheap rather than meaningful.
+fn structural(x: &Value, y: &Value) -> Ordering {
+    use Value::*;
+    match (x, y) {
+        (Boolean(x), Boolean(y)) => x.cmp(y),
+        (Integer(x), Integer(y)) => x.cmp(y),
+        (Float(x), Float(y)) => float_order(*x, *y),
+        (Text(x), Text(y)) => x.as_str().cmp(y),
+        (Bytes(x), Bytes(y)) => x.cmp(y),
+        (Id(x), Id(y)) | (Node(x), Node(y)) => x.cmp(y),
+        (List(x), List(y)) => x.cmp(y),
+        (Map(x), Map(y)) => x.cmp(y),
+        (Date(x), Date(y)) => x.cmp(y),
+        (LocalTime(x), LocalTime(y)) => x.cmp(y),
+        (Time(x), Time(y)) => (x.nano_of_day, x.offset_seconds).cmp(&(y.nano_of_day, y.offset_seconds)),
+        (LocalDateTime(x), LocalDateTime(y)) => x.cmp(y),
+        (DateTime(x), DateTime(y)) => {
+            (x.epoch_second, x.nano, x.zone_order()).cmp(&(y.epoch_second, y.nano, y.zone_order()))
+        }
+        (Duration(x), Duration(y)) => (x.months, x.days, x.seconds, x.nanos).cmp(&(y.months, y.days, y.seconds, y.nanos)),
+        (Edge(x), Edge(y)) => x.cmp(y),
+        (Path(x), Path(y)) => x.start.cmp(&y.start).then_with(|| x.steps.cmp(&y.steps)),
+        (FullNode(x), FullNode(y)) => {
+            x.id.cmp(&y.id).then_with(|| x.labels.cmp(&y.labels)).then_with(|| x.properties.cmp(&y.properties))
+        }
+        (FullEdge(x), FullEdge(y)) => x.key.cmp(&y.key).then_with(|| x.properties.cmp(&y.properties)),
+        _ => tag(x).cmp(&tag(y)),
+    }
+}
+
+/// One number per variant.
+fn tag(value: &Value) -> u8 {
+    match value {
+        Value::Null => 0,
+        Value::Boolean(_) => 1,
+        Value::Integer(_) => 2,
+        Value::Float(_) => 3,
+        Value::Text(_) => 4,
+        Value::Bytes(_) => 5,
+        Value::Id(_) => 6,
+        Value::List(_) => 7,
+        Value::Map(_) => 8,
+        Value::Date(_) => 9,
+        Value::LocalTime(_) => 10,
+        Value::Time(_) => 11,
+        Value::LocalDateTime(_) => 12,
+        Value::DateTime(_) => 13,
+        Value::Duration(_) => 14,
+        Value::Node(_) => 15,
+        Value::Edge(_) => 16,
+        Value::Path(_) => 17,
+        Value::FullNode(_) => 18,
+        Value::FullEdge(_) => 19,
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        same(self, other)
+    }
+}
+
+impl Eq for Value {}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Value) -> Ordering {
+        structural(self, other)
+    }
+}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u8(tag(self));
+        match self {
+            Value::Null => {}
+            Value::Boolean(x) => x.hash(state),
+            Value::Integer(x) => x.hash(state),
+            Value::Float(x) => identity_bits(*x).hash(state),
+            Value::Text(x) => x.hash(state),
+            Value::Bytes(x) => x.hash(state),
+            Value::Id(x) | Value::Node(x) => x.hash(state),
+            Value::List(x) => x.hash(state),
+            Value::Map(x) => x.hash(state),
+            Value::Date(x) => x.hash(state),
+            Value::LocalTime(x) => x.hash(state),
+            Value::Time(x) => x.hash(state),
+            Value::LocalDateTime(x) => x.hash(state),
+            Value::DateTime(x) => x.hash(state),
+            Value::Duration(x) => x.hash(state),
+            Value::Edge(x) => x.hash(state),
+            Value::Path(x) => {
+                x.start.hash(state);
+                x.steps.hash(state);
+            }
+            Value::FullNode(x) => x.id.hash(state),
+            Value::FullEdge(x) => x.key.hash(state),
+        }
+    }
+}
+
+/// Irrespective of the order of keys, as are `Ord` and `Hash`.
+impl PartialEq for Map {
+    fn eq(&self, other: &Map) -> bool {
+        // Entries of maps of one origin lie in one order: try that first.
+        self.len() == other.len()
+            && self.iter().zip(other.iter()).all(|(x, y)| {
+                if x.0 == y.0 { x.1 == y.1 } else { other.get(&x.0).is_some_and(|value| *value == x.1) }
+            })
+    }
+}
+
+impl Eq for Map {}
+
+impl Ord for Map {
+    fn cmp(&self, other: &Map) -> Ordering {
+        lexical(sorted(self).into_iter(), sorted(other).into_iter(), |x, y| x.cmp(&y))
+    }
+}
+
+impl PartialOrd for Map {
+    fn partial_cmp(&self, other: &Map) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Hash for Map {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut sum = 0u64;
+        for entry in self.iter() {
+            let mut hasher = FxHasher::default();
+            entry.hash(&mut hasher);
+            sum = sum.wrapping_add(hasher.finish());
+        }
+        state.write_usize(self.len());
+        state.write_u64(sum);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn list(items: &[Value]) -> Value {
+        Value::list(items.to_vec())
+    }
+
+    fn map(entries: &[(&str, Value)]) -> Value {
+        Value::map(entries.iter().map(|(key, value)| (Text::new(key), value.clone())))
+    }
+
+    fn hash(value: &Value) -> u64 {
+        let mut hasher = FxHasher::default();
+        value.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    #[test]
+    fn equality_is_three_valued() {
+        use Value::*;
+        let check = |x: Value, y: Value, expected: Option<bool>| {
+            assert_eq!(x.equals(&y), expected, "{x:?} = {y:?}");
+            assert_eq!(y.equals(&x), expected, "{y:?} = {x:?}");
+        };
+        check(Null, Null, None);
+        check(Integer(1), Float(1.0), Some(true));
+        check(Integer(i64::MAX), Float(i64::MAX as f64), Some(false));
+        check(Float(f64::NAN), Float(f64::NAN), Some(false));
+        check(Float(-0.0), Float(0.0), Some(true));
+        check(Integer(1), Value::text("1"), Some(false));
+        check(list(&[Integer(1), Null]), list(&[Integer(1), Null]), None);
+        check(list(&[Integer(1), Null]), list(&[Integer(2), Null]), Some(false));
+        check(list(&[Null]), list(&[Null, Null]), Some(false));
+        check(map(&[("a", Integer(1)), ("b", Null)]), map(&[("b", Null), ("a", Integer(1))]), None);
+        check(map(&[("a", Integer(1))]), map(&[("b", Integer(1))]), Some(false));
+        let id = NodeId::new(1, 2);
+        check(Id(id), Bytes(Arc::new(id.to_bytes())), Some(true));
+        check(Date(crate::value::Date { epoch_day: 3 }), Date(crate::value::Date { epoch_day: 3 }), Some(true));
+    }
+
+    #[test]
+    fn comparison_answers_within_a_type_only() {
+        use Ordering::*;
+        use Value::*;
+        assert_eq!(Integer(1).compare(&Float(1.5)), Some(Less));
+        assert_eq!(Float(-1.5).compare(&Integer(-1)), Some(Less));
+        assert_eq!(Integer(1).compare(&Value::text("1")), None);
+        assert_eq!(Float(f64::NAN).compare(&Integer(1)), None);
+        assert_eq!(list(&[Integer(1), Null]).compare(&list(&[Integer(2), Integer(0)])), Some(Less));
+        assert_eq!(list(&[Integer(1), Null]).compare(&list(&[Integer(1), Integer(0)])), None);
+        assert_eq!(list(&[Integer(1)]).compare(&list(&[Integer(1), Null])), Some(Less));
+        assert_eq!(Boolean(false).compare(&Boolean(true)), Some(Less));
+    }
+
+    #[test]
+    fn the_order_of_types_and_of_strings_is_total() {
+        use Value::*;
+        let ascending = [
+            Bytes(Arc::new([1])),
+            map(&[]),
+            map(&[("a", Integer(1))]),
+            Node(NodeId::new(0, 1)),
+            list(&[]),
+            list(&[Integer(1)]),
+            list(&[Integer(1), Integer(0)]),
+            Date(crate::value::Date { epoch_day: 0 }),
+            Value::text(""),
+            Value::text("a\u{1F308}"),
+            Value::text("a\u{FF3A}"),
+            Boolean(false),
+            Boolean(true),
+            Float(f64::NEG_INFINITY),
+            Integer(i64::MIN),
+            Integer(0),
+            Float(0.5),
+            Integer(i64::MAX),
+            Float(f64::INFINITY),
+            Float(f64::NAN),
+            Null,
+        ];
+        for (i, x) in ascending.iter().enumerate() {
+            for (j, y) in ascending.iter().enumerate() {
+                assert_eq!(x.order(y), i.cmp(&j), "{x:?} against {y:?}");
+            }
+        }
+        assert_eq!(Integer(1).order(&Float(1.0)), Ordering::Equal);
+    }
+
+    #[test]
+    fn identity_agrees_with_hash_and_ord() {
+        use Value::*;
+        let nan = Float(f64::from_bits(f64::NAN.to_bits() | 1));
+        let alike = [
+            (Float(f64::NAN), nan),
+            (Null, Null),
+            (map(&[("a", Integer(1)), ("b", Float(2.0))]), map(&[("b", Float(2.0)), ("a", Integer(1))])),
+        ];
+        for (x, y) in alike {
+            assert!(x == y && x.cmp(&y) == Ordering::Equal && hash(&x) == hash(&y), "{x:?} and {y:?}");
+        }
+        let different = [
+            (Integer(1), Float(1.0)),
+            (Float(0.0), Float(-0.0)),
+            (map(&[("a", Null)]), map(&[])),
+            (Id(NodeId::new(0, 1)), Node(NodeId::new(0, 1))),
+        ];
+        for (x, y) in different {
+            assert!(x != y && x.cmp(&y) != Ordering::Equal && x.cmp(&y) == y.cmp(&x).reverse(), "{x:?} and {y:?}");
+        }
+    }
+}
