@@ -10,7 +10,7 @@ const AFTER_HELP: &str = "\
 Without a command weir serves its API until it is stopped (Ctrl-C, SIGTERM or POST /api/v1/admin/shutdown).
 
 Examples:
-  weir                                      serve on port 8080, data in ./weir.db
+  weir                                      serve on port 8080, data in ./graph.weir-data
   weir demo                                 a stream, a standing query, and its results, live
   weir -Dweir.webserver.port=9090 my.conf   a configuration file, one key of it overridden
   weir -r door-log.yaml -x in_file=a.jsonl  run a recipe over a file

@@ -1,2 +1,35 @@
-//! x
+//! The service: configuration, HTTP, streams, standing queries, recipes, the demonstration. Modules in the order in which
+//! they come into play.
+//!
+//!     command line ─> configuration ─> App (engine, streams, standing queries) ─> server ─> routes
+
+pub mod cli;
 pub mod config;
+pub mod log;
+pub mod app;
+pub mod ingest;
+pub mod standing;
+pub mod outputs;
+mod result_id;
+pub mod recipe;
+pub mod demo;
+pub mod server;
+pub mod routes;
+pub mod wire;
+pub mod events;
+pub mod live;
+pub mod meter;
+pub mod clock;
+pub mod error;
+mod start;
+
+pub use start::run;
+
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// With what was built in.
+pub const VERSION_LONG: &str = if cfg!(feature = "rocks-db") {
+    concat!(env!("CARGO_PKG_VERSION"), " (stores: rocks-db, in-memory)")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), " (stores: in-memory)")
+};

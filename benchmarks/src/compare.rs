@@ -12,23 +12,31 @@ use crate::passes::Settings;
 
 /// What to run: one of our passes, or a rival's program, which is given the file of events.
 pub enum Contestant {
-    Pass(&'static str),
-    Rival { name: String, program: PathBuf },
+    /// The settings of its own come after those of all, and win.
+    Pass {
+        label: String,
+        name: &'static str,
+        settings: Vec<String>,
+    },
+    Rival {
+        name: String,
+        program: PathBuf,
+    },
 }
 
 impl Contestant {
     fn name(&self) -> &str {
         match self {
-            Contestant::Pass(name) => name,
+            Contestant::Pass { label, .. } => label,
             Contestant::Rival { name, .. } => name,
         }
     }
 
     fn command(&self, settings: &Settings) -> Result<Command, Box<dyn Error>> {
         Ok(match self {
-            Contestant::Pass(name) => {
+            Contestant::Pass { name, settings: own, .. } => {
                 let mut command = Command::new(std::env::current_exe()?);
-                command.arg("run").arg(name).arg("--json").args(settings.to_arguments());
+                command.arg("run").arg(name).arg("--json").args(settings.to_arguments()).args(own);
                 command
             }
             Contestant::Rival { program, .. } => {
@@ -59,7 +67,7 @@ fn one(contestant: &Contestant, settings: &Settings) -> Result<Run, Box<dyn Erro
     let text = String::from_utf8_lossy(&output.stdout);
     // A run whose count is wrong fails, and still says what it found: the report shows it.
     match text.lines().last().and_then(|line| serde_json::from_str::<Run>(line).ok()) {
-        Some(run) if output.status.success() || !run.count_is_right() => Ok(run),
+        Some(run) if output.status.success() || !run.count_is_right() => Ok(Run { name: contestant.name().to_owned(), ..run }),
         _ => Err(format!("ended with {} and without a result", output.status).into()),
     }
 }

@@ -1,16 +1,21 @@
 //! What weir is measured by, in the order a figure is made:
 //!
-//!     data (the events and what must come out) -> a pass (parse, floor, ...) -> measure (one run) -> compare -> report
+//!     data (the events and what must come out) -> a pass (procs, parse, ...) -> measure (one run) -> compare -> report
 //!
 //! A pass measures one thing in one process. It does not know of other passes, of repeats or of tables; `compare` starts
 //! each pass as a process of its own, in turns, so that memory and processor time are its alone. The generator is used by
 //! the tests too.
 
-pub mod compare;
-pub mod data;
-pub mod floor;
-pub mod measure;
-pub mod parse;
 pub mod passes;
-pub mod plot;
+pub mod data;
+pub mod weir;
+pub mod procs;
+pub mod parse;
+pub mod stages;
+pub mod floor;
+pub mod latency;
+pub mod restart;
+pub mod measure;
+pub mod compare;
 pub mod report;
+pub mod plot;

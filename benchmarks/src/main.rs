@@ -34,6 +34,7 @@ enum Command {
         settings: Settings,
     },
     /// Runs one pass in this process, once.
+    #[command(args_override_self = true)]
     Run {
         name: String,
         /// Prints one line of JSON instead of a table.
@@ -44,7 +45,8 @@ enum Command {
     },
     /// Runs several passes in turns, each run in a process of its own, and prints one table.
     Compare {
-        /// Names of passes; all when none is given.
+        /// Passes, each with settings of its own if it needs them: procs "dataflow --batch 100"; those of the table when
+        /// none is given.
         names: Vec<String>,
         /// A program that measures itself on a file of events, as NAME=PROGRAM; see `rivals/`.
         #[arg(long)]
@@ -123,11 +125,12 @@ fn pass(name: &str) -> Result<&'static passes::Pass, String> {
 
 fn contestants(names: &[String], rivals: &[String]) -> Result<Vec<Contestant>, String> {
     let mut all = Vec::new();
-    if names.is_empty() {
-        all.extend(PASSES.iter().map(|pass| Contestant::Pass(pass.name)));
-    }
-    for name in names {
-        all.push(Contestant::Pass(pass(name)?.name));
+    let shown = ["procs", "parse", "evaluate", "log", "commit", "dataflow", "floor", "numbers", "latency", "idle", "restart"];
+    let shown: Vec<String> = shown.map(str::to_owned).to_vec();
+    for label in if names.is_empty() { &shown } else { names } {
+        let mut words = label.split_whitespace();
+        let name = pass(words.next().unwrap_or_default())?.name;
+        all.push(Contestant::Pass { label: label.clone(), name, settings: words.map(str::to_owned).collect() });
     }
     for rival in rivals {
         let (name, program) = rival.split_once('=').ok_or_else(|| format!("--rival {rival:?}: NAME=PROGRAM is expected"))?;

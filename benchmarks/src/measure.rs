@@ -3,6 +3,7 @@
 //! The figures are those of the whole process, read from the kernel at the end; that is why a run has a process to itself.
 //! A Run travels as one line of JSON from that process to the one that compares.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -21,6 +22,12 @@ pub struct Run {
     pub peak_rss_bytes: u64,
     #[serde(default)]
     pub disk_bytes: u64,
+    /// What the process holds at the end beyond what it held at the beginning, by events, where that means anything.
+    #[serde(default)]
+    pub memory_per_event: Option<f64>,
+    /// Processor time of the threads that live at the end, by name, and of those that have ended.
+    #[serde(default)]
+    pub threads: Vec<(String, f64)>,
     /// Matches found, where the pass looks for any.
     #[serde(default)]
     pub matches: Option<u64>,
@@ -83,22 +90,34 @@ impl Durations {
 pub struct Clock {
     started: Instant,
     cpu_before: f64,
+    threads_before: BTreeMap<String, f64>,
 }
 
 impl Clock {
     pub fn start() -> io::Result<Clock> {
-        Ok(Clock { cpu_before: cpu_seconds()?, started: Instant::now() })
+        Ok(Clock { cpu_before: cpu_seconds()?, threads_before: thread_seconds()?, started: Instant::now() })
     }
 
     pub fn stop(self, name: &str, events: u64) -> io::Result<Run> {
         let seconds = self.started.elapsed().as_secs_f64();
+        let cpu_seconds = cpu_seconds()? - self.cpu_before;
+        let mut threads: Vec<(String, f64)> = Vec::new();
+        for (name, cpu) in thread_seconds()? {
+            let before = self.threads_before.get(&name).copied().unwrap_or(0.0);
+            threads.push((name, cpu - before));
+        }
+        threads.push(("ended".into(), cpu_seconds - threads.iter().map(|(_, cpu)| cpu).sum::<f64>()));
+        // What is less than the resolution says nothing.
+        threads.retain(|(_, cpu)| *cpu > 0.015);
         Ok(Run {
             name: name.to_owned(),
             events,
             seconds,
-            cpu_seconds: cpu_seconds()? - self.cpu_before,
-            peak_rss_bytes: peak_rss_bytes()?,
+            cpu_seconds,
+            peak_rss_bytes: memory("VmHWM:")?,
             disk_bytes: 0,
+            memory_per_event: None,
+            threads,
             matches: None,
             expected: None,
             settings: String::new(),
@@ -107,23 +126,43 @@ impl Clock {
     }
 }
 
-/// The kernel reports user and system time in hundredths of a second (USER_HZ, the same on every Linux).
 fn cpu_seconds() -> io::Result<f64> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    // The second field is the program's name in brackets and may hold spaces; count from the closing one.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<f64>().ok());
-    match (ticks(11), ticks(12)) {
-        (Some(user), Some(system)) => Ok((user + system) / 100.0),
-        _ => Err(io::Error::other("/proc/self/stat has an unknown form")),
-    }
+    Ok(name_and_cpu("/proc/self/stat")?.1)
 }
 
-fn peak_rss_bytes() -> io::Result<u64> {
+/// Of all threads that live, those of one name together; a number at the end of a name does not count.
+fn thread_seconds() -> io::Result<BTreeMap<String, f64>> {
+    let mut threads = BTreeMap::new();
+    for task in fs::read_dir("/proc/self/task")? {
+        // A thread may end while it is looked at.
+        let Ok((name, cpu)) = name_and_cpu(task?.path().join("stat")) else { continue };
+        *threads.entry(name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned()).or_default() += cpu;
+    }
+    Ok(threads)
+}
+
+/// The kernel reports user and system time in hundredths of a second (USER_HZ, the same on every Linux).
+fn name_and_cpu(path: impl AsRef<Path>) -> io::Result<(String, f64)> {
+    let stat = fs::read_to_string(path)?;
+    let unknown = || io::Error::other("/proc/self/stat has an unknown form");
+    // The second field is the name in brackets and may hold spaces; count from the closing one.
+    let (head, tail) = stat.rsplit_once(')').ok_or_else(unknown)?;
+    let name = head.split_once('(').ok_or_else(unknown)?.1;
+    let fields: Vec<&str> = tail.split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field).and_then(|text| text.parse::<f64>().ok()).ok_or_else(unknown);
+    Ok((name.to_owned(), (ticks(11)? + ticks(12)?) / 100.0))
+}
+
+/// What the process holds in memory now.
+pub fn resident_bytes() -> io::Result<u64> {
+    memory("VmRSS:")
+}
+
+fn memory(field: &str) -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let peak =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
-    peak.map(|kilobytes| kilobytes * 1_024).ok_or_else(|| io::Error::other("/proc/self/status has no VmHWM"))
+    let kilobytes =
+        status.lines().find_map(|line| line.strip_prefix(field)?.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kilobytes.map(|n| n * 1_024).ok_or_else(|| io::Error::other(format!("/proc/self/status has no {field}")))
 }
 
 /// Bytes of all files in and under a directory.

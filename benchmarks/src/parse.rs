@@ -48,23 +48,14 @@ fn has_parent(record: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        settings: Settings,
-    }
+    use crate::passes::test_settings;
 
     #[test]
     fn every_event_is_decoded() {
-        let directory = std::env::temp_dir().join(format!("weir-bench-parse-{}", std::process::id()));
-        let mut settings = Line::parse_from(["bench", "--events", "2500", "--batch", "1000"]).settings;
-        settings.directory.clone_from(&directory);
+        let settings = test_settings("parse", 2_500);
         let run = run(&settings);
-        std::fs::remove_dir_all(&directory).expect("the directory was made");
+        std::fs::remove_dir_all(&settings.directory).expect("the directory was made");
         assert_eq!(run.expect("it runs").events, 2_500);
     }
 }

@@ -1,15 +1,17 @@
 //! The table of passes: everything that can be measured, by name. To add one, write its file and add its row.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
 
 use crate::data::Processes;
 use crate::measure::Run;
-use crate::{floor, parse};
+use crate::{floor, latency, parse, procs, restart, stages};
 
 pub struct Pass {
     pub name: &'static str,
@@ -17,15 +19,46 @@ pub struct Pass {
     pub run: fn(&Settings) -> Result<Run, Box<dyn Error>>,
 }
 
-/// In the order of the data path; the floor, which is not on it, last.
+/// The whole first, then its stages in the order of the data path; the floor, which is not on it, last.
 pub static PASSES: &[Pass] = &[
+    Pass { name: "procs", about: "the whole pipe: file of JSON to durable results, counted", run: procs::run },
     Pass { name: "parse", about: "read and decode the events of `procs`, and drop them", run: parse::run },
+    Pass { name: "evaluate", about: "the ingest query over decoded events", run: stages::evaluate },
+    Pass { name: "log", about: "mutations to durable entries, no graph", run: stages::log },
+    Pass { name: "commit", about: "mutations to the graph in memory: look up, build, merge", run: stages::commit },
+    Pass { name: "dataflow", about: "mutations to the graph in memory and through the chain of four", run: stages::dataflow },
     Pass {
         name: "floor",
         about: "the chain of `procs` written by hand in differential dataflow",
         run: |settings| floor::run(settings.processes(), settings.batch),
     },
+    Pass { name: "numbers", about: "numbers to nodes: the least a record costs", run: stages::numbers },
+    Pass { name: "latency", about: "`procs` paced at --load of the rate it reaches", run: latency::paced },
+    Pass { name: "idle", about: "one change at a time on an idle engine in memory", run: latency::idle },
+    Pass { name: "restart", about: "opening a store of --events to the first new match; see --end", run: restart::run },
+    Pass { name: "fill", about: "stores the events and ends; part of `restart`", run: restart::fill },
 ];
+
+/// Where a graph is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum StoreKind {
+    InMemory,
+    RocksDb,
+}
+
+/// Of the standing query.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Mode {
+    DistinctId,
+    MultipleValues,
+}
+
+/// How the process ended that filled a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum End {
+    Shutdown,
+    Abort,
+}
 
 pub fn find(name: &str) -> Option<&'static Pass> {
     PASSES.iter().find(|pass| pass.name == name)
@@ -43,6 +76,22 @@ pub struct Settings {
     /// Events that enter a dataflow at once.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub batch: u64,
+    /// Worker threads of the engine.
+    #[arg(long, default_value_t = 1)]
+    pub workers: usize,
+    #[arg(long, value_enum, default_value_t = if cfg!(feature = "rocks-db") { StoreKind::RocksDb } else { StoreKind::InMemory })]
+    pub store: StoreKind,
+    #[arg(long, value_enum, default_value_t = Mode::DistinctId)]
+    pub mode: Mode,
+    /// Of `latency`: which part of the rate that `procs` reaches.
+    #[arg(long, default_value_t = 0.5)]
+    pub load: f64,
+    /// Of `latency`: events a second, instead of a part of what is reached.
+    #[arg(long)]
+    pub rate: Option<f64>,
+    /// Of `restart`: how the process before ends.
+    #[arg(long, value_enum, default_value_t = End::Abort)]
+    pub end: End,
     /// Where files of events and stores are put.
     #[arg(long, default_value_os_t = std::env::temp_dir().join("weir-bench"))]
     pub directory: PathBuf,
@@ -67,9 +116,58 @@ impl Settings {
     }
 
     /// As arguments for another process.
-    pub fn to_arguments(&self) -> Vec<std::ffi::OsString> {
-        let pairs = [("--events", self.events), ("--seed", self.seed), ("--batch", self.batch)];
-        let numbers = pairs.iter().flat_map(|(flag, n)| [flag.into(), n.to_string().into()]);
-        numbers.chain(["--directory".into(), self.directory.clone().into()]).collect()
+    pub fn to_arguments(&self) -> Vec<OsString> {
+        let Settings { events, seed, batch, workers, store, mode, load, rate, end, directory } = self;
+        let named = |value: Option<PossibleValue>| value.map_or(String::new(), |value| value.get_name().to_owned());
+        let mut pairs = vec![
+            ("--events", events.to_string()),
+            ("--seed", seed.to_string()),
+            ("--batch", batch.to_string()),
+            ("--workers", workers.to_string()),
+            ("--store", named(store.to_possible_value())),
+            ("--mode", named(mode.to_possible_value())),
+            ("--load", load.to_string()),
+            ("--end", named(end.to_possible_value())),
+        ];
+        pairs.extend(rate.map(|rate| ("--rate", rate.to_string())));
+        let pairs = pairs.into_iter().flat_map(|(flag, value)| [flag.into(), value.into()]);
+        pairs.chain(["--directory".into(), directory.clone().into()]).collect()
+    }
+}
+
+/// Small, in memory, in a directory of its own.
+#[cfg(test)]
+pub fn test_settings(name: &str, events: u64) -> Settings {
+    Settings {
+        events,
+        seed: 3,
+        batch: 100,
+        workers: 1,
+        store: StoreKind::InMemory,
+        mode: Mode::DistinctId,
+        load: 0.5,
+        rate: None,
+        end: End::Shutdown,
+        directory: std::env::temp_dir().join(format!("weir-bench-{name}-{}", std::process::id())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    #[test]
+    fn settings_survive_the_way_to_another_process() {
+        let settings = Settings { rate: Some(12.5), end: End::Abort, mode: Mode::MultipleValues, ..test_settings("a b", 7) };
+        let arguments = std::iter::once("bench".into()).chain(settings.to_arguments());
+        assert_eq!(format!("{:?}", Line::parse_from(arguments).settings), format!("{settings:?}"));
     }
 }

@@ -91,6 +91,11 @@ impl Row<'_> {
         Spread::of(self.runs.iter().map(|run| figure(run)).collect()).median
     }
 
+    fn memory_per_event(&self) -> Option<f64> {
+        let all: Vec<f64> = self.runs.iter().filter_map(|run| run.memory_per_event).collect();
+        (!all.is_empty()).then(|| Spread::of(all).median)
+    }
+
     fn latency(&self, figure: impl Fn(&crate::measure::Latency) -> f64) -> String {
         let all: Vec<f64> = self.runs.iter().filter_map(|run| run.latency_us.as_ref().map(&figure)).collect();
         if all.is_empty() { "".into() } else { micros(Spread::of(all).median) }
@@ -127,12 +132,13 @@ impl Spread {
     }
 }
 
-const HEADINGS: [&str; 12] = [
+const HEADINGS: [&str; 13] = [
     "pass",
     "events/s",
     "least–most",
     "events/CPU s",
     "peak MB",
+    "B/event in memory",
     "B/event on disk",
     "matches",
     "p50",
@@ -154,6 +160,7 @@ pub fn table(runs: &[Run]) -> String {
             format!("{}–{}", thousands(rates.least), thousands(rates.most)),
             thousands(row.median(|run| run.events as f64 / run.cpu_seconds.max(0.01))),
             thousands(row.median(|run| run.peak_rss_bytes as f64 / 1e6)),
+            row.memory_per_event().map_or(String::new(), thousands),
             if disk > 0.0 { thousands(disk) } else { "".into() },
             row.matches(),
             row.latency(|l| l.p50),
@@ -178,9 +185,19 @@ pub fn table(runs: &[Run]) -> String {
     text
 }
 
-/// What each name was told, once.
+/// What each name was told, and where its processor time went, by thread, in the first run.
 pub fn settings(runs: &[Run]) -> String {
-    rows(runs).iter().map(|row| format!("{}: {}\n", row.name, row.runs[0].settings)).collect()
+    let mut text = String::new();
+    for row in rows(runs) {
+        let run = row.runs[0];
+        let micros = |cpu: f64| cpu * 1e6 / run.events.max(1) as f64;
+        let threads: Vec<String> = run.threads.iter().map(|(name, cpu)| format!("{name} {:.2}", micros(*cpu))).collect();
+        let _ = writeln!(text, "{}: {}", row.name, run.settings);
+        if !threads.is_empty() {
+            let _ = writeln!(text, "    µs of processor time an event, by thread: {}", threads.join(", "));
+        }
+    }
+    text
 }
 
 fn thousands(n: f64) -> String {

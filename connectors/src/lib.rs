@@ -1,1 +1,157 @@
+//! The rim: bytes in, bytes out. A connector never sees the graph.
+//!
+//!     source ─ frames ─> decode ─ values ─>   …   ─ matches ─> encode ─> delivery ─> destination
+//!
+//! `SOURCES` and `DESTINATIONS` are all there is. A connector is one file, one struct and one row. What connectors share
+//! is here once: bounds and rate limit (`stream`), framing, decoding, encoding, and delivery with its queue, retries and
+//! counters.
 
+pub mod charset;
+pub mod config;
+pub mod decode;
+pub mod delivery;
+pub mod destination;
+pub mod destinations;
+pub mod encode;
+pub mod error;
+pub mod file_policy;
+pub mod formats;
+pub mod frames;
+pub mod framing;
+pub mod http;
+pub mod rate;
+pub mod source;
+pub mod sources;
+pub mod stream;
+
+#[cfg(test)]
+mod conformance;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
+
+pub use delivery::{Delivery, DeliveryCounters, Outgoing};
+pub use destination::{Destination, DestinationConfig, DestinationContext};
+pub use encode::{Encoder, Envelope, Generation};
+pub use error::{ConnectorError, Fault};
+pub use file_policy::{FilePolicy, FileResolution};
+pub use frames::{Frames, Limits, Progress};
+pub use source::{Delivery as SourceDelivery, RecordQuery, Source, SourceConfig, SourceContext};
+pub use stream::RecordStream;
+
+use destinations::{Drop, PostToEndpoint, PostToSlack, PrintToStandardOut, WriteToFile};
+use sources::{FileIngest, NumberIteratorIngest, StandardInputIngest};
+
+/// One kind of source.
+pub struct SourceRow {
+    /// Its name in v2.
+    pub name: &'static str,
+    /// Its name in v1 and in recipes of v1.
+    pub name_v1: &'static str,
+    pub delivery: SourceDelivery,
+    /// Reads a definition in the notation of v1.
+    pub parse_v1: fn(&Json) -> Result<Box<dyn SourceConfig>, ConnectorError>,
+    /// A definition to show.
+    pub sample: fn() -> Json,
+}
+
+/// One kind of destination.
+pub struct DestinationRow {
+    pub name: &'static str,
+    pub name_v1: &'static str,
+    pub parse_v1: fn(&Json) -> Result<Box<dyn DestinationConfig>, ConnectorError>,
+    pub sample: fn() -> Json,
+}
+
+pub static SOURCES: &[SourceRow] = &[
+    SourceRow {
+        name: "File",
+        name_v1: "FileIngest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<FileIngest>,
+        sample: || json!({"type": "FileIngest", "path": "people.jsonl"}),
+    },
+    SourceRow {
+        name: "NumberIterator",
+        name_v1: "NumberIteratorIngest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<NumberIteratorIngest>,
+        sample: || json!({"type": "NumberIteratorIngest", "ingestLimit": 100}),
+    },
+    SourceRow {
+        name: "StdInput",
+        name_v1: "StandardInputIngest",
+        delivery: SourceDelivery::AtMostOnce,
+        parse_v1: source::<StandardInputIngest>,
+        sample: || json!({"type": "StandardInputIngest"}),
+    },
+];
+
+/// `CypherQuery` is missing: it needs the graph, so it belongs to whoever knows both.
+pub static DESTINATIONS: &[DestinationRow] = &[
+    DestinationRow {
+        name: "StandardOut",
+        name_v1: "PrintToStandardOut",
+        parse_v1: destination::<PrintToStandardOut>,
+        sample: || json!({"type": "PrintToStandardOut"}),
+    },
+    DestinationRow {
+        name: "File",
+        name_v1: "WriteToFile",
+        parse_v1: destination::<WriteToFile>,
+        sample: || json!({"type": "WriteToFile", "path": "results.jsonl"}),
+    },
+    DestinationRow {
+        name: "HttpEndpoint",
+        name_v1: "PostToEndpoint",
+        parse_v1: destination::<PostToEndpoint>,
+        sample: || json!({"type": "PostToEndpoint", "url": "http://127.0.0.1:9000/results"}),
+    },
+    DestinationRow {
+        name: "Slack",
+        name_v1: "PostToSlack",
+        parse_v1: destination::<PostToSlack>,
+        sample: || json!({"type": "PostToSlack", "hookUrl": "https://hooks.example.com/services/T/B/X"}),
+    },
+    DestinationRow {
+        name: "Drop",
+        name_v1: "Drop",
+        parse_v1: destination::<Drop>,
+        sample: || json!({"type": "Drop"}),
+    },
+];
+
+/// Reads the v1 definition of a source: the body that creates an ingest stream.
+pub fn parse_source_v1(definition: &Json) -> Result<Box<dyn SourceConfig>, ConnectorError> {
+    let kind = config::kind(definition)?;
+    let row = SOURCES.iter().find(|row| row.name_v1 == kind).ok_or_else(|| config::unknown_kind(kind))?;
+    (row.parse_v1)(definition)
+}
+
+/// Reads the v1 definition of an output other than `CypherQuery`.
+pub fn parse_destination_v1(definition: &Json) -> Result<Box<dyn DestinationConfig>, ConnectorError> {
+    let kind = config::kind(definition)?;
+    let row = DESTINATIONS.iter().find(|row| row.name_v1 == kind).ok_or_else(|| config::unknown_kind(kind))?;
+    (row.parse_v1)(definition)
+}
+
+fn source<C: SourceConfig + DeserializeOwned + 'static>(definition: &Json) -> Result<Box<dyn SourceConfig>, ConnectorError> {
+    Ok(Box::new(config::from_json::<C>(definition)?))
+}
+
+fn destination<C: DestinationConfig + DeserializeOwned + 'static>(
+    definition: &Json,
+) -> Result<Box<dyn DestinationConfig>, ConnectorError> {
+    Ok(Box::new(config::from_json::<C>(definition)?))
+}
+
+/// A definition as JSON, defaults filled in, its kind first.
+fn settings(kind: &str, config: &impl Serialize) -> Json {
+    let mut all = serde_json::Map::new();
+    all.insert("type".to_owned(), Json::from(kind));
+    if let Ok(Json::Object(fields)) = serde_json::to_value(config) {
+        all.extend(fields);
+    }
+    Json::Object(all)
+}

@@ -24,40 +24,16 @@ pub struct Clause {
 
 #[derive(Clone, Debug)]
 pub enum ClauseKind {
-    Match {
-        optional: bool,
-        parts: Vec<PatternPart>,
-        hints: Vec<Hint>,
-        condition: Option<Expression>,
-    },
-    Unwind {
-        list: Expression,
-        variable: Name,
-    },
-    With {
-        projection: Projection,
-        condition: Option<Expression>,
-    },
+    Match { optional: bool, parts: Vec<PatternPart>, hints: Vec<Hint>, condition: Option<Expression> },
+    Unwind { list: Expression, variable: Name },
+    With { projection: Projection, condition: Option<Expression> },
     Return(Projection),
     Create(Vec<PatternPart>),
-    Merge {
-        part: PatternPart,
-        on_create: Vec<SetItem>,
-        on_match: Vec<SetItem>,
-    },
+    Merge { part: PatternPart, on_create: Vec<SetItem>, on_match: Vec<SetItem> },
     Set(Vec<SetItem>),
     Remove(Vec<SetItem>),
-    Delete {
-        detach: bool,
-        targets: Vec<Expression>,
-    },
-    ForEach {
-        variable: Name,
-        list: Expression,
-        updates: Vec<Clause>,
-    },
-    /// Understood far enough to be named in an error: CALL, LOAD CSV, …
-    Unsupported(&'static str),
+    Delete { detach: bool, targets: Vec<Expression> },
+    ForEach { variable: Name, list: Expression, updates: Vec<Clause> },
 }
 
 #[derive(Clone, Debug)]
@@ -94,8 +70,6 @@ pub struct Item {
 #[derive(Clone, Debug)]
 pub struct PatternPart {
     pub variable: Option<Name>,
-    /// `shortestPath` or `allShortestPaths` around the pattern.
-    pub shortest: bool,
     pub start: NodePattern,
     pub steps: Vec<(EdgePattern, NodePattern)>,
     pub span: Span,
@@ -219,8 +193,6 @@ pub enum ExpressionKind {
     /// A pattern where an expression stands: a predicate or a list of paths.
     Pattern(PatternPart),
     PatternComprehension(PatternPart),
-    /// `EXISTS { … }`, `COUNT { … }`.
-    Subquery(&'static str),
 }
 
 #[derive(Clone, Debug)]
@@ -249,8 +221,7 @@ impl Expression {
             | Parameter(_)
             | CountRows
             | Pattern(_)
-            | PatternComprehension(_)
-            | Subquery(_) => Vec::new(),
+            | PatternComprehension(_) => Vec::new(),
             Property(e, _) | Labels(e, _) | Not(e) | Negate(e) | IsNull(e, _) => vec![e],
             Index(a, b) | Binary(_, a, b) => vec![a, b],
             Slice(e, from, to) => [Some(e), from.as_ref(), to.as_ref()].into_iter().flatten().collect(),
@@ -392,7 +363,6 @@ impl Display for Clause {
                 join(f, updates, " ")?;
                 f.write_str(")")
             }
-            Unsupported(what) => write!(f, "{what} …"),
         }
     }
 }
@@ -433,7 +403,7 @@ impl Display for PatternPart {
         if let Some(variable) = &self.variable {
             write!(f, "{variable} = ")?;
         }
-        write!(f, "{}{}", if self.shortest { "shortest " } else { "" }, self.start)?;
+        write!(f, "{}", self.start)?;
         for (edge, node) in &self.steps {
             write!(f, "{edge}{node}")?;
         }
@@ -590,7 +560,6 @@ impl Display for Expression {
             }
             Pattern(part) => write!(f, "{part}"),
             PatternComprehension(part) => write!(f, "[{part} | …]"),
-            Subquery(what) => write!(f, "{what} {{ … }}"),
         }
     }
 }

@@ -23,6 +23,8 @@ pub enum DiagnosticKind {
     Syntax,
     /// The text is Cypher, but means nothing, or something weir does not do.
     Compile,
+    /// A standing query that says what its mode cannot do. Clients know these by their message alone.
+    Pattern,
 }
 
 /// One thing wrong with a query. `{}` prints the form clients know (`CompileError at 1.8 message`, the line, a caret),
@@ -82,6 +84,8 @@ impl fmt::Display for Diagnostic {
         let kind = match self.kind {
             DiagnosticKind::Syntax => "SyntaxError",
             DiagnosticKind::Compile => "CompileError",
+            DiagnosticKind::Pattern if f.alternate() => "PatternError",
+            DiagnosticKind::Pattern => return f.write_str(&self.message),
         };
         writeln!(f, "{kind} at {}.{} {}\n", self.line, self.column, self.message)?;
         write!(f, "{}\n{}^", self.excerpt, " ".repeat(self.column - 1))?;

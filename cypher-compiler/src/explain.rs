@@ -15,7 +15,7 @@ use crate::{Options, bind, lower, parser, rewrite};
 
 /// Every stage of the compilation of `text`.
 pub fn explain(text: &str, options: &Options) -> Result<String, Vec<Diagnostic>> {
-    let tree = parser::parse(text).map_err(|error| vec![error])?;
+    let tree = parser::parse(text).map_err(|error| vec![*error])?;
     let mut out = format!("== syntax tree\n{tree}\n");
     let mut draft = bind::bind(text, &tree, options)?;
     let _ = write!(out, "== bound\n{}", Printer::of_draft(&draft).draft(&draft));

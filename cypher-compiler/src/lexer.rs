@@ -30,7 +30,7 @@ const SYMBOLS: &[&str] = &[
     "^", "=", "<", ">", "$", "!", "&",
 ];
 
-pub fn lex(text: &str) -> Result<Vec<Token>, Diagnostic> {
+pub fn lex(text: &str) -> Result<Vec<Token>, Box<Diagnostic>> {
     let mut lexer = Lexer { text, at: 0, tokens: Vec::with_capacity(text.len() / 4) };
     while lexer.skip_blanks()? {
         lexer.token()?;
@@ -58,12 +58,12 @@ impl Lexer<'_> {
         self.tokens.push(Token { kind, span: Span { start, end: self.at } });
     }
 
-    fn error(&self, start: usize, code: &'static str, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::syntax(self.text, Span { start, end: self.at.max(start) }, code, message)
+    fn error(&self, start: usize, code: &'static str, message: impl Into<String>) -> Box<Diagnostic> {
+        Box::new(Diagnostic::syntax(self.text, Span { start, end: self.at.max(start) }, code, message))
     }
 
     /// False at the end of the text.
-    fn skip_blanks(&mut self) -> Result<bool, Diagnostic> {
+    fn skip_blanks(&mut self) -> Result<bool, Box<Diagnostic>> {
         loop {
             let rest = self.rest();
             if rest.starts_with("//") {
@@ -89,7 +89,7 @@ impl Lexer<'_> {
         }
     }
 
-    fn token(&mut self) -> Result<(), Diagnostic> {
+    fn token(&mut self) -> Result<(), Box<Diagnostic>> {
         let start = self.at;
         let Some(c) = self.peek() else { return Ok(()) };
         if c.is_alphabetic() || c == '_' {
@@ -110,7 +110,10 @@ impl Lexer<'_> {
                     self.push(TokenKind::Symbol(symbol), start);
                     Ok(())
                 }
-                None => Err(self.error(start, "InvalidUnicodeCharacter", format!("Invalid input '{c}'"))),
+                None => {
+                    let code = if c.is_ascii() { "UnexpectedSyntax" } else { "InvalidUnicodeCharacter" };
+                    Err(self.error(start, code, format!("Invalid input '{c}'")))
+                }
             },
         }
     }
@@ -125,7 +128,7 @@ impl Lexer<'_> {
         !after_operand && self.rest()[1..].starts_with(|c: char| c.is_ascii_digit())
     }
 
-    fn number(&mut self, start: usize) -> Result<(), Diagnostic> {
+    fn number(&mut self, start: usize) -> Result<(), Box<Diagnostic>> {
         let rest = self.rest();
         for (prefixes, radix) in [(["0x", "0X"], 16), (["0o", "0O"], 8)] {
             if prefixes.iter().any(|prefix| rest.starts_with(prefix)) {
@@ -197,7 +200,7 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    fn quoted_name(&mut self, start: usize) -> Result<(), Diagnostic> {
+    fn quoted_name(&mut self, start: usize) -> Result<(), Box<Diagnostic>> {
         let mut name = String::new();
         self.at += 1;
         while let Some(c) = self.peek() {
@@ -215,7 +218,7 @@ impl Lexer<'_> {
         Err(self.error(start, "UnexpectedSyntax", "The name that begins here is never closed: expected '`'"))
     }
 
-    fn string(&mut self, start: usize, quote: char) -> Result<(), Diagnostic> {
+    fn string(&mut self, start: usize, quote: char) -> Result<(), Box<Diagnostic>> {
         let mut value = String::new();
         self.at += 1;
         while let Some(c) = self.peek() {
@@ -230,15 +233,15 @@ impl Lexer<'_> {
                 value.push(c);
             }
         }
-        Err(Diagnostic::syntax(
+        Err(Box::new(Diagnostic::syntax(
             self.text,
             Span { start: self.text.len(), end: self.text.len() },
             "UnexpectedSyntax",
             format!("Unexpected end of input: expected {quote} to close the string that began at offset {start}"),
-        ))
+        )))
     }
 
-    fn escape(&mut self, value: &mut String) -> Result<(), Diagnostic> {
+    fn escape(&mut self, value: &mut String) -> Result<(), Box<Diagnostic>> {
         let Some(c) = self.peek() else { return Ok(()) };
         self.at += c.len_utf8();
         match c {
@@ -275,7 +278,7 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    fn hexadecimal(&mut self, length: usize) -> Result<u32, Diagnostic> {
+    fn hexadecimal(&mut self, length: usize) -> Result<u32, Box<Diagnostic>> {
         let digits: String = self.rest().chars().take(length).take_while(char::is_ascii_hexdigit).collect();
         if digits.len() < length {
             self.at += digits.len();

@@ -33,7 +33,7 @@ pub struct Options {
 
 /// Compiles an ad-hoc or ingest query.
 pub fn compile(text: &str, options: &Options) -> Result<Plan, Vec<Diagnostic>> {
-    let tree = parser::parse(text).map_err(|error| vec![error])?;
+    let tree = parser::parse(text).map_err(|error| vec![*error])?;
     let mut draft = bind::bind(text, &tree, options)?;
     rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
     Ok(lower::lower(text, draft))
@@ -55,8 +55,8 @@ pub fn unknown_parameter(text: &str, name: &str) -> Diagnostic {
 }
 
 /// Reads the text without binding names: whether it is Cypher at all.
-pub fn parse(text: &str) -> Result<ast::Query, Diagnostic> {
-    parser::parse(text)
+pub fn parse(text: &str) -> Result<ast::Query, Vec<Diagnostic>> {
+    parser::parse(text).map_err(|error| vec![*error])
 }
 
 #[cfg(test)]

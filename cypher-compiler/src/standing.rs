@@ -13,7 +13,7 @@ use weir_model::{Expr, Text, Value};
 
 use crate::ast::{Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, Projection};
 use crate::bind::{Binder, Holds};
-use crate::error::{Diagnostic, Span};
+use crate::error::{Diagnostic, DiagnosticKind, Span};
 use crate::{Options, parser, rewrite, walk};
 use classify::{Class, Local};
 
@@ -37,7 +37,7 @@ pub struct StandingPlan {
 type Checked<T> = Result<T, Box<Diagnostic>>;
 
 pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Result<StandingPlan, Vec<Diagnostic>> {
-    let tree = parser::parse(text).map_err(|error| vec![error])?;
+    let tree = parser::parse(text).map_err(|error| vec![*error])?;
     let mut standing =
         Standing { text, mode, options, binder: Binder::new(text, options), pattern: Pattern::default(), filters: Vec::new() };
     let clauses = if tree.unions.is_empty() { tree.first.as_slice() } else { &[] };
@@ -60,19 +60,22 @@ impl Standing<'_> {
         Box::new(Diagnostic::compile(self.text, span, code, message))
     }
 
+    /// What a mode cannot do, as opposed to what no standing query can.
+    fn refused(&self, span: Span, code: &'static str, message: &str) -> Box<Diagnostic> {
+        Box::new(Diagnostic::new(self.text, span, DiagnosticKind::Pattern, code, message))
+    }
+
     fn compile(&mut self, clauses: &[Clause]) -> Checked<StandingPlan> {
         let (parts, hints, condition, projection, end) = self.shape(clauses)?;
         for part in parts {
             self.part(part)?;
         }
-        let hinted = hints.iter().filter(|hint| hint.scan).find_map(|hint| {
-            let node = self.node_of(&hint.variable.text);
-            Some(node.ok_or_else(|| {
-                let message = format!("The scan hint names the unknown variable `{}`", hint.variable.text);
-                self.error(hint.variable.span, "UndefinedVariable", message)
-            }))
-        });
-        let hinted = hinted.transpose()?;
+        let hinted = match hints.iter().find(|hint| hint.scan) {
+            Some(hint) => Some(self.node_of(&hint.variable.text).ok_or_else(|| {
+                self.error(hint.variable.span, "UndefinedVariable", format!("Variable `{}` not defined", hint.variable.text))
+            })?),
+            None => None,
+        };
         if let Some(condition) = condition {
             self.condition(condition)?;
         }
@@ -104,9 +107,18 @@ impl Standing<'_> {
         {
             return Ok((parts, hints, condition.as_ref(), projection, second.span));
         }
-        let is_wrong = |clause: &&Clause| !matches!(clause.kind, ClauseKind::Match { optional: false, .. });
-        let span = clauses.iter().find(is_wrong).or(clauses.last()).map_or(Span::default(), |clause| clause.span);
-        Err(self.error(span, "WrongFormat", "Wrong format for a standing query (expected `MATCH ... WHERE ... RETURN ...`)"))
+        let message = "Wrong format for a standing query (expected `MATCH ... WHERE ... RETURN ...`)";
+        let error = self.error(Span::default(), "WrongFormat", message);
+        let fits = |(i, clause): (usize, &Clause)| match &clause.kind {
+            ClauseKind::Match { optional, .. } => i == 0 && !optional,
+            ClauseKind::Return(_) => i == 1,
+            _ => false,
+        };
+        let hint = match clauses.iter().enumerate().find(|clause| !fits(*clause)) {
+            Some((_, clause)) => format!("{} cannot stand here", crate::bind::keyword(&clause.kind)),
+            None => "one MATCH and one RETURN, without `*`, ORDER BY, SKIP, LIMIT and UNION".to_owned(),
+        };
+        Err(Box::new(error.with_hint(Some(hint))))
     }
 
     fn part(&mut self, part: &PatternPart) -> Checked<()> {
@@ -152,12 +164,12 @@ impl Standing<'_> {
             let entries = match &*properties.kind {
                 ExpressionKind::Map(entries) => entries,
                 _ => {
-                    return Err(self.error(properties.span, "NodeConstraint", "Invalid node constraint (expected a map literal)"));
+                    return Err(self.error(node.span, "NodeConstraint", "Invalid node constraint (expected a map literal)"));
                 }
             };
             for (key, value) in entries {
                 let Some(literal) = classify::literal(value) else {
-                    return Err(self.error(value.span, "NodeConstraint", "Invalid node constraint (expected a map literal)"));
+                    return Err(self.error(node.span, "NodeConstraint", "Invalid node constraint (expected a map literal)"));
                 };
                 self.local(at, &key.text, Local::Equal(literal));
             }
@@ -177,13 +189,13 @@ impl Standing<'_> {
             return refuse("EdgeVariable", "Assigning edges to variables is not yet supported in standing query patterns".into());
         }
         if edge.length.is_some() {
-            return refuse("EdgeLength", "Variable length edges are not yet supported in standing query patterns".into());
+            return refuse("EdgeLength", "Variable length relationships are not yet supported".into());
         }
         if edge.properties.is_some() {
-            return refuse("EdgeProperties", "Properties on edges are not yet supported in standing query patterns".into());
+            return refuse("EdgeProperties", "Properties on edges are not yet supported".into());
         }
         let [kind] = edge.kinds.as_slice() else {
-            let got = edge.kinds.iter().map(|kind| kind.text.as_str()).collect::<Vec<_>>().join(", ");
+            let got = edge.kinds.iter().map(|kind| format!(":{kind}")).collect::<Vec<_>>().join(", ");
             return refuse("EdgeLabel", format!("Edges in standing query patterns must have exactly one label (got {got})"));
         };
         let (source, target) = match edge.direction {
@@ -233,7 +245,7 @@ impl Standing<'_> {
                         }
                     }
                 }
-                Class::Id { node, function, value } => self.local_id(node, function, &value, conjunct.span)?,
+                Class::Id { node, function, value } => self.local_id(node, function, &value, conjunct)?,
                 Class::Filter => self.filter(conjunct)?,
             }
         }
@@ -273,26 +285,19 @@ impl Standing<'_> {
         }
     }
 
-    /// `id(v) = value`, where the value is a constant: a comparison with the node of that id.
-    fn local_id(&mut self, node: usize, function: &'static str, value: &Expression, span: Span) -> Checked<()> {
+    /// `id(v) = value`, where the value is a constant: a comparison with the node of that id. A constant that is no id is
+    /// left to an ordinary comparison.
+    fn local_id(&mut self, node: usize, function: &'static str, value: &Expression, conjunct: &Expression) -> Checked<()> {
         let mut constant = self.binder.expression(value);
         rewrite::fold(&mut constant, self.options.ids);
-        let Expr::Literal(constant) = constant else {
-            return Err(self.error(span, "NotPure", "The id this condition compares with cannot be computed"));
+        let id = if let Expr::Literal(constant) = &constant { classify::node_id(constant, self.options.ids) } else { None };
+        let Some(id) = id else { return self.filter(conjunct) };
+        let left = self.binder.resolve(function, vec![Expr::Slot(self.pattern.nodes[node].slot)], conjunct.span);
+        let right = match function {
+            "id" => classify::id_value(id, self.options.ids),
+            _ => Value::Text(self.options.ids.text(id).into()),
         };
-        let id = classify::node_id(&constant, self.options.ids);
-        let condition = match id {
-            Some(id) => {
-                let left = self.binder.resolve(function, vec![Expr::Slot(self.pattern.nodes[node].slot)], span);
-                let right = if function == "id" {
-                    classify::id_value(id, self.options.ids)
-                } else {
-                    Value::Text(self.options.ids.text(id).into())
-                };
-                Expr::Binary { operator: Binary::Same, left: Box::new(left), right: Box::new(Expr::Literal(right)) }
-            }
-            None => Expr::Literal(Value::Boolean(false)),
-        };
+        let condition = Expr::Binary { operator: Binary::Same, left: Box::new(left), right: Box::new(Expr::Literal(right)) };
         self.pattern.nodes[node].conditions.push(condition);
         Ok(())
     }
@@ -321,6 +326,18 @@ impl Standing<'_> {
                 "NodeVariable",
                 format!("Invalid use of node variable `{name}` (in standing queries, node variables can only reference constant properties or IDs)"),
             )),
+            ExpressionKind::Labels(of, _) if is_node(of) => {
+                let span = Span { start: of.span.end, end: expression.span.end };
+                Err(self.error(span, "Unsupported", "Unsupported expression"))
+            }
+            ExpressionKind::Call { name, .. } if crate::bind::is_aggregate(&name.text) => {
+                let error = self.error(expression.span, "InvalidAggregation", format!("Failed to resolve function `{name}`"));
+                Err(Box::new(error.with_hint(Some("aggregates are not supported in standing queries".into()))))
+            }
+            ExpressionKind::CountRows => {
+                let error = self.error(expression.span, "InvalidAggregation", "Failed to resolve function `count`");
+                Err(Box::new(error.with_hint(Some("aggregates are not supported in standing queries".into()))))
+            }
             ExpressionKind::Property(of, _) if is_node(of) => Ok(()),
             ExpressionKind::Call { name, arguments, .. }
                 if ["id", "strId", "properties"].iter().any(|known| name.text.eq_ignore_ascii_case(known))
@@ -329,9 +346,9 @@ impl Standing<'_> {
                 Ok(())
             }
             ExpressionKind::Parameter(name) => {
-                Err(self.error(expression.span, "Parameter", format!("Unknown parameter `{name}` (standing queries have no parameters)")))
+                Err(self.error(expression.span, "Parameter", format!("Unknown parameter `{name}`")))
             }
-            ExpressionKind::Pattern(_) | ExpressionKind::PatternComprehension(_) | ExpressionKind::Subquery(_) => {
+            ExpressionKind::Pattern(_) | ExpressionKind::PatternComprehension(_) => {
                 Err(self.error(expression.span, "NotPure", format!("Not a pure expression: {what} asks the graph")))
             }
             _ => expression.children().into_iter().try_for_each(|child| self.check_nodes(child, what)),
@@ -396,7 +413,7 @@ impl Standing<'_> {
     fn check_mode(&self, projection: &Projection, root: usize, span: Span) -> Checked<()> {
         if self.mode == StandingMode::MultipleValues {
             return match projection.distinct {
-                true => Err(self.error(
+                true => Err(self.refused(
                     span,
                     "MultipleValuesCantDistinct",
                     "MultipleValues Standing Queries do not yet support `DISTINCT`",
@@ -405,14 +422,14 @@ impl Standing<'_> {
             };
         }
         if !projection.distinct {
-            return Err(self.error(
+            return Err(self.refused(
                 span,
                 "DistinctIdMustDistinct",
                 "DistinctId Standing Queries must specify a `DISTINCT` keyword",
             ));
         }
         if let Some((span, _)) = self.filters.first() {
-            return Err(self.error(*span, "DistinctIdCannotFilter", "DistinctId queries cannot filter"));
+            return Err(self.refused(*span, "DistinctIdCannotFilter", "DistinctId queries cannot filter"));
         }
         let watched = |item: &Expression| match &*item.kind {
             ExpressionKind::Property(of, _) => of.as_variable().is_some(),
@@ -422,13 +439,13 @@ impl Standing<'_> {
             _ => self.id_of(item).is_some(),
         };
         if let Some(item) = projection.items.iter().find(|item| !watched(&item.expression)) {
-            return Err(self.error(item.expression.span, "DistinctIdCannotMap", "DistinctId queries cannot map"));
+            return Err(self.refused(item.expression.span, "DistinctIdCannotMap", "DistinctId queries cannot map"));
         }
         match projection.items.as_slice() {
             [item] if self.id_of(&item.expression) == Some(root) => Ok(()),
             items => {
                 let span = items.first().map_or(span, |item| item.expression.span);
-                Err(self.error(span, "DistinctIdMustId", "DistinctId queries must return exactly the `id` of the root node"))
+                Err(self.refused(span, "DistinctIdMustId", "DistinctId queries must return exactly the `id` of the root node"))
             }
         }
     }
@@ -442,12 +459,12 @@ impl Standing<'_> {
             }
             let (a, b) = (part[edge.source], part[edge.target]);
             if a == b {
-                return Err(self.error(span, "HasACycle", "Pattern has a cycle"));
+                return Err(self.refused(span, "HasACycle", "Pattern has a cycle"));
             }
             part.iter_mut().filter(|p| **p == b).for_each(|p| *p = a);
         }
         if part.iter().any(|p| *p != part[0]) {
-            return Err(self.error(span, "NotConnected", "Pattern is not connected"));
+            return Err(self.refused(span, "NotConnected", "Pattern is not connected"));
         }
         Ok(())
     }
@@ -463,6 +480,7 @@ impl Standing<'_> {
             .iter()
             .map(|(_, e)| e)
             .chain(&self.pattern.conditions)
+            .chain(self.pattern.nodes.iter().flat_map(|node| &node.conditions))
             .any(|e| walk::any(e, &|e| matches!(e, Expr::Call { function, .. } if !function.pure)));
         let mut items = Vec::new();
         let columns: Vec<(Text, Slot)> = columns

@@ -13,7 +13,7 @@ use crate::arrangement::pages;
 use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::store::{Entry, GraphId, NewRun, Progress, Store, StoreError};
+use crate::store::{Delivered, Entry, GraphId, NewRun, Progress, Store, StoreError};
 
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
 const FACTS_BETWEEN: usize = 8_000_000;
@@ -54,6 +54,9 @@ pub fn consider(graph: &Graph) -> Result<(), EngineError> {
 pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
     let checkpoints = graph.checkpoints();
     let mut progress = checkpoints.progress.lock().unwrap_or_else(|e| e.into_inner());
+    // What was delivered is usually logged with later entries. Were the log cut without it, and the process to end, the
+    // results in between would be lost.
+    let delivered = graph.delivered();
     loop {
         let mut entries: Vec<Entry> = Vec::new();
         let mut facts = 0;
@@ -75,6 +78,7 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         let mut next = progress.clone();
         next.upto = last.upper;
         entries.iter().for_each(|entry| note(&mut next, entry));
+        delivered.iter().for_each(|delivered| note_delivered(&mut next, delivered));
         let run = pages::build_run(&entries);
         let (first, upper) = (first.first, last.upper);
         store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut pages::chunks(&run) }, &next)?;
@@ -92,11 +96,14 @@ fn note(progress: &mut Progress, entry: &Entry) {
             None => progress.sources.push((name.clone(), position.clone())),
         }
     }
-    for delivered in &entry.delivered {
-        match progress.delivered.iter_mut().find(|known| known.query == delivered.query && known.output == delivered.output) {
-            Some(known) => *known = delivered.clone(),
-            None => progress.delivered.push(delivered.clone()),
-        }
+    entry.delivered.iter().for_each(|delivered| note_delivered(progress, delivered));
+}
+
+fn note_delivered(progress: &mut Progress, delivered: &Delivered) {
+    match progress.delivered.iter_mut().find(|known| known.query == delivered.query && known.output == delivered.output) {
+        Some(known) if known.tick <= delivered.tick => *known = delivered.clone(),
+        Some(_) => {}
+        None => progress.delivered.push(delivered.clone()),
     }
 }
 

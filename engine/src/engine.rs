@@ -20,7 +20,7 @@ use crate::error::EngineError;
 use crate::evaluate::Prepared;
 use crate::log::{Log, LogOptions};
 use crate::standing::StandingState;
-use crate::store::{Entry, GraphId, Store};
+use crate::store::{Delivered, Entry, GraphId, Store};
 use crate::symbols::Symbols;
 use crate::worker::Workers;
 
@@ -210,6 +210,20 @@ impl Engine {
     }
 }
 
+/// The end without `shutdown`, as the end of the process would be: what is in the log is safe, the rest is let go.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        if let Some(keeper) = lock(&self.housekeeper).take()
+            // The last handle may have been the housekeeper's own.
+            && keeper.thread().id() != std::thread::current().id()
+        {
+            let _ = keeper.join();
+        }
+        self.parts.workers.stop();
+    }
+}
+
 /// A graph is stored with these options when it allows parallel edges, and with none when it does not.
 const PARALLEL_EDGES: &[u8] = b"parallel-edges";
 
@@ -241,6 +255,16 @@ struct Loaded {
     /// Entries of the log after the checkpoint.
     tail: Vec<Arc<Entry>>,
     checkpoints: Checkpoints,
+}
+
+impl Loaded {
+    /// A checkpoint may know more of delivery than the entries after it.
+    fn note(&mut self, delivered: &Delivered) {
+        let known = self.delivered.entry((delivered.query, delivered.output.clone())).or_default();
+        if known.0 <= delivered.tick {
+            *known = (delivered.tick, delivered.position.clone());
+        }
+    }
 }
 
 impl Graph {
@@ -275,12 +299,10 @@ impl Graph {
         let base = checkpoint::load_base(&*parts.store, id, progress.upto, parts.workers.count())?;
         let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), ..Loaded::default() };
         loaded.sources.extend(progress.sources);
-        loaded.delivered.extend(progress.delivered.into_iter().map(|d| ((d.query, d.output), (d.tick, d.position))));
+        progress.delivered.into_iter().for_each(|delivered| loaded.note(&delivered));
         parts.store.read_log(id, progress.upto, &mut |entry| {
             loaded.sources.extend(entry.sources.iter().cloned());
-            for d in &entry.delivered {
-                loaded.delivered.insert((d.query, d.output.clone()), (d.tick, d.position.clone()));
-            }
+            entry.delivered.iter().for_each(|delivered| loaded.note(delivered));
             loaded.checkpoints.logged(entry.mutations.rows.len());
             loaded.tail.push(Arc::new(entry));
             Ok(())
@@ -328,6 +350,22 @@ impl Graph {
         lock(&self.inner.standing)
     }
 
+    /// How far every output of every standing query has delivered.
+    pub(crate) fn delivered(&self) -> Vec<Delivered> {
+        let standing = self.standing();
+        let of_query = |(query, state): (&QueryId, &Arc<StandingState>)| {
+            let delivered = lock(&state.delivered);
+            let of_output = |(output, (tick, position)): (&Text, &(Tick, Position))| Delivered {
+                query: *query,
+                output: output.clone(),
+                tick: *tick,
+                position: position.clone(),
+            };
+            delivered.iter().map(of_output).collect::<Vec<_>>()
+        };
+        standing.iter().flat_map(of_query).collect()
+    }
+
     pub(crate) fn checkpoints(&self) -> &Checkpoints {
         &self.inner.checkpoints
     }
@@ -359,6 +397,11 @@ impl Graph {
 
     pub fn wait_durable(&self, upper: Tick) -> Result<(), EngineError> {
         Ok(self.inner.parts.log.wait_durable(self.inner.id, upper, DURABLE_PATIENCE)?)
+    }
+
+    /// Waits until reads show everything that was committed. Queries that write have done so when they return.
+    pub fn wait_visible(&self) -> Result<(), EngineError> {
+        self.inner.committer.wait_applied_all()
     }
 
     /// Where a source stood after its last record that was committed.

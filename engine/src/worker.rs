@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use differential_dataflow::operators::arrange::ShutdownButton;
 use rustc_hash::FxHashMap;
 use timely::communication::WorkerGuards;
@@ -21,9 +21,6 @@ use crate::render::Time;
 use crate::render::probe::render;
 use crate::render::results::Gather;
 use crate::store::GraphId;
-
-/// How many commands a worker takes before it steps its dataflows again.
-const COMMANDS_PER_STEP: usize = 32;
 
 /// The longest sleep: a bound in case a wake-up is missed, not a polling interval that anything relies on.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
@@ -88,19 +85,18 @@ struct State {
 fn run(worker: &mut Worker, commands: &Receiver<Command>) {
     let mut state = State::default();
     loop {
-        let mut taken = 0;
-        while taken < COMMANDS_PER_STEP {
-            match commands.try_recv() {
-                Ok(Command::Stop) | Err(crossbeam_channel::TryRecvError::Disconnected) => return state.finish(worker),
-                Ok(command) => state.obey(worker, command),
-                Err(crossbeam_channel::TryRecvError::Empty) => break,
+        match commands.try_recv() {
+            Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return state.finish(worker),
+            Ok(command) => {
+                state.obey(worker, command);
+                // One entry at a time: the graph takes it in, then the standing queries do, and let go of the batches
+                // before it, so that those can be merged and reads stay short.
+                worker.step();
+                worker.step();
             }
-            taken += 1;
-        }
-        if taken > 0 {
-            worker.step();
-        } else {
-            worker.step_or_park(Some(SLEEP_MAX));
+            Err(TryRecvError::Empty) => {
+                worker.step_or_park(Some(SLEEP_MAX));
+            }
         }
     }
 }

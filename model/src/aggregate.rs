@@ -19,14 +19,34 @@ pub struct Accumulator {
 
 #[derive(Clone, Debug)]
 enum State {
-    Count { rows: bool, count: i64 },
+    Count {
+        rows: bool,
+        count: i64,
+    },
     Sum(Value),
-    Average { integers: i128, floats: f64, durations: Option<Value>, count: i64 },
-    Extreme { best: Value, largest: bool },
+    Average {
+        integers: i128,
+        floats: f64,
+        durations: Option<Value>,
+        count: i64,
+    },
+    Extreme {
+        best: Value,
+        largest: bool,
+    },
     Collect(Vec<Value>),
     /// Welford's running form: the mean and the sum of squared distances from it.
-    Deviation { count: i64, mean: f64, squares: f64, population: bool },
-    Percentile { values: Vec<Value>, fraction: Option<f64>, continuous: bool },
+    Deviation {
+        count: i64,
+        mean: f64,
+        squares: f64,
+        population: bool,
+    },
+    Percentile {
+        values: Vec<Value>,
+        fraction: Option<f64>,
+        continuous: bool,
+    },
 }
 
 impl Accumulator {
@@ -43,9 +63,7 @@ impl Accumulator {
             AggregateKind::StandardDeviationPopulation => {
                 State::Deviation { count: 0, mean: 0.0, squares: 0.0, population: true }
             }
-            AggregateKind::PercentileContinuous => {
-                State::Percentile { values: Vec::new(), fraction: None, continuous: true }
-            }
+            AggregateKind::PercentileContinuous => State::Percentile { values: Vec::new(), fraction: None, continuous: true },
             AggregateKind::PercentileDiscrete => State::Percentile { values: Vec::new(), fraction: None, continuous: false },
         };
         Accumulator { seen: aggregate.distinct.then(FxHashSet::default), state }
@@ -208,9 +226,11 @@ mod tests {
         check(Average, &[Integer(1), Integer(2)], Float(1.5));
         check(Max, &[Integer(1), Value::text("z"), Null], Integer(1));
         check(Min, &[Integer(1), Value::text("z")], Value::text("z"));
-        check(StandardDeviation, &[Integer(2), Integer(4), Integer(4), Integer(4), Integer(5), Integer(5), Integer(7), Integer(9)], {
-            Float((32.0f64 / 7.0).sqrt())
-        });
+        check(
+            StandardDeviation,
+            &[Integer(2), Integer(4), Integer(4), Integer(4), Integer(5), Integer(5), Integer(7), Integer(9)],
+            Float((32.0f64 / 7.0).sqrt()),
+        );
         check(StandardDeviationPopulation, &[Integer(1), Integer(3)], Float(1.0));
         assert_eq!(fold(Sum, false, &[Integer(i64::MAX), Integer(1)]).map_err(|f| f.kind), Err(FailureKind::Arithmetic));
         assert_eq!(fold(Sum, false, &[Value::text("a")]).map_err(|f| f.kind), Err(FailureKind::TypeMismatch));

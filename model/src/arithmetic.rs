@@ -39,9 +39,7 @@ pub fn subtract(x: &Value, y: &Value) -> Result<Value, Failure> {
     Ok(match (x, y) {
         (Integer(a), Integer(b)) => Integer(a.checked_sub(*b).ok_or_else(|| overflow(*a, *b))?),
         (Null, _) | (_, Null) => Null,
-        (Duration(a), Duration(b)) => {
-            Duration(Arc::new(b.negated().and_then(|b| a.plus(&b)).ok_or_else(|| out_of_range(x, y))?))
-        }
+        (Duration(a), Duration(b)) => Duration(Arc::new(b.negated().and_then(|b| a.plus(&b)).ok_or_else(|| out_of_range(x, y))?)),
         (point, Duration(d)) if is_point(point) => {
             d.negated().and_then(|d| temporal::plus(point, &d)).ok_or_else(|| out_of_range(x, y))?
         }
@@ -119,7 +117,10 @@ pub fn negate(x: &Value) -> Result<Value, Failure> {
 /// `Expected type(s) A, B but got value V of type T in CONTEXT`: the form clients know.
 pub fn mismatch(expected: &str, got: &Value, place: &str) -> Failure {
     let (value, kind) = (shortened(got), got.type_name());
-    Failure::new(FailureKind::TypeMismatch, format!("Expected type(s) {expected} but got value {value} of type {kind} in {place}"))
+    Failure::new(
+        FailureKind::TypeMismatch,
+        format!("Expected type(s) {expected} but got value {value} of type {kind} in {place}"),
+    )
 }
 
 /// A value for a message; a long one is cut.
@@ -175,10 +176,7 @@ fn scale(d: &temporal::Duration, number: &Value, factor: Option<f64>, x: &Value,
 }
 
 fn is_point(value: &Value) -> bool {
-    matches!(
-        value,
-        Value::Date(_) | Value::LocalTime(_) | Value::Time(_) | Value::LocalDateTime(_) | Value::DateTime(_)
-    )
+    matches!(value, Value::Date(_) | Value::LocalTime(_) | Value::Time(_) | Value::LocalDateTime(_) | Value::DateTime(_))
 }
 
 fn overflow(x: i64, y: i64) -> Failure {

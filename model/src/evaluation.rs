@@ -54,9 +54,7 @@ impl Expr {
             },
             Expr::IsNull { of, negated } => Value::Boolean(of.look(row, context)?.is_null() != *negated),
             Expr::Negate(of) => arithmetic::negate(&*of.look(row, context)?)?,
-            Expr::Binary { operator, left, right } => {
-                binary(*operator, &*left.look(row, context)?, &*right.look(row, context)?)?
-            }
+            Expr::Binary { operator, left, right } => binary(*operator, &*left.look(row, context)?, &*right.look(row, context)?)?,
             Expr::List(items) => {
                 Value::List(items.iter().map(|item| item.evaluate(row, context)).collect::<Result<Vec<_>, _>>()?.into())
             }
@@ -198,8 +196,9 @@ fn property<'a>(of: Cow<'a, Value>, key: &str, name: Option<crate::plan::Name>, 
                 None => context.property_by_text(*node, key),
             },
             Value::Edge(edge) => context.edge_property(edge, key),
-            other => temporal::component(other, key)
-                .ok_or_else(|| mismatch("Map, Node, Relationship, LocalDateTime, DateTime, Duration", other, "property access"))?,
+            other => temporal::component(other, key).ok_or_else(|| {
+                mismatch("Map, Node, Relationship, LocalDateTime, DateTime, Duration", other, "property access")
+            })?,
         },
     };
     Ok(Cow::Owned(value))
@@ -233,13 +232,7 @@ fn position(index: i64, length: usize) -> Option<usize> {
     usize::try_from(at).ok().filter(|at| *at < length)
 }
 
-fn slice(
-    of: &Expr,
-    from: Option<&Expr>,
-    to: Option<&Expr>,
-    row: &[Value],
-    context: &dyn Context,
-) -> Result<Value, Failure> {
+fn slice(of: &Expr, from: Option<&Expr>, to: Option<&Expr>, row: &[Value], context: &dyn Context) -> Result<Value, Failure> {
     let list = of.look(row, context)?;
     let items = match &*list {
         Value::Null => return Ok(Value::Null),
@@ -385,7 +378,7 @@ mod tests {
     }
 
     fn run(expr: Expr) -> Result<Value, Failure> {
-        expr.evaluate(&mut [Value::Null, Value::Null, Value::Null], &Nothing(IdScheme::Uuid))
+        expr.evaluate(&[Value::Null, Value::Null, Value::Null], &Nothing(IdScheme::Uuid))
     }
 
     fn check(expr: Expr, expected: Value) {
@@ -486,12 +479,8 @@ mod tests {
             step: Box::new(sum),
         };
         check(reduce, Value::Integer(16));
-        let quantify = |kind| Expr::Quantifier {
-            kind,
-            slot: Slot(1),
-            list: integers(&[1, 2]),
-            condition: Box::new(large.clone()),
-        };
+        let quantify =
+            |kind| Expr::Quantifier { kind, slot: Slot(1), list: integers(&[1, 2]), condition: Box::new(large.clone()) };
         check(quantify(Quantifier::All), Value::Boolean(false));
         check(quantify(Quantifier::Any), Value::Boolean(true));
         check(quantify(Quantifier::None), Value::Boolean(false));

@@ -95,7 +95,7 @@ impl IdScheme {
         }
     }
 
-    /// The inverse of `text`; also accepts `#` and hexadecimal digits, and dashless or upper-case UUIDs.
+    /// The inverse of `text`; also accepts `#` and hexadecimal digits, and upper-case UUIDs.
     pub fn parse(&self, text: &str) -> Option<NodeId> {
         if let Some(hex) = text.strip_prefix('#') {
             return match hex.len() {
@@ -107,9 +107,14 @@ impl IdScheme {
         match self {
             IdScheme::Long { .. } => text.parse::<i64>().ok().map(|n| NodeId::new(0, n as u64)),
             _ => {
+                // Leading zeros of a part may be left out, as Java's parser allows.
                 let parts: Vec<&str> = text.split('-').collect();
-                let lengths: Vec<usize> = parts.iter().map(|p| p.len()).collect();
-                (lengths == [8, 4, 4, 4, 12]).then(|| hex_id(&parts.concat())).flatten()
+                let fits = |(part, length): (&&str, usize)| (1..=length).contains(&part.len());
+                let widths = [8, 4, 4, 4, 12];
+                if parts.len() != widths.len() || !parts.iter().zip(widths).all(fits) {
+                    return None;
+                }
+                hex_id(&parts.iter().zip(widths).map(|(part, width)| format!("{part:0>width$}")).collect::<String>())
             }
         }
     }

@@ -150,7 +150,8 @@ mod tests {
 
     #[test]
     fn the_whole_text_matches() {
-        let check = |pattern: &str, text: &str, expected: bool| assert_eq!(matches(pattern, text), Ok(expected), "{pattern} {text}");
+        let check =
+            |pattern: &str, text: &str, expected: bool| assert_eq!(matches(pattern, text), Ok(expected), "{pattern} {text}");
         check("a|ab", "ab", true);
         check("a", "ab", false);
         check("(?i)HELLO", "hello", true);

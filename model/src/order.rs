@@ -102,9 +102,9 @@ impl Value {
             (Float(x), Integer(y)) => integer_with_float(*y, *x).map_or(Ordering::Greater, Ordering::reverse),
             (Boolean(x), Boolean(y)) => x.cmp(y),
             (List(x), List(y)) => lexical(x.iter(), y.iter(), Value::order),
-            (Map(x), Map(y)) => lexical(sorted(x).into_iter(), sorted(y).into_iter(), |x, y| {
-                compare_text(x.0, y.0).then_with(|| x.1.order(y.1))
-            }),
+            (Map(x), Map(y)) => {
+                lexical(sorted(x).into_iter(), sorted(y).into_iter(), |x, y| compare_text(x.0, y.0).then_with(|| x.1.order(y.1)))
+            }
             // Times and datetimes order by the instant first, so that what is shown in order is in order.
             (Time(x), Time(y)) => x.instant().cmp(&y.instant()).then(x.offset_seconds.cmp(&y.offset_seconds)),
             (DateTime(x), DateTime(y)) => {
@@ -289,9 +289,7 @@ fn structural(x: &Value, y: &Value) -> Ordering {
         (LocalTime(x), LocalTime(y)) => x.cmp(y),
         (Time(x), Time(y)) => (x.nano_of_day, x.offset_seconds).cmp(&(y.nano_of_day, y.offset_seconds)),
         (LocalDateTime(x), LocalDateTime(y)) => x.cmp(y),
-        (DateTime(x), DateTime(y)) => {
-            (x.epoch_second, x.nano, x.zone_order()).cmp(&(y.epoch_second, y.nano, y.zone_order()))
-        }
+        (DateTime(x), DateTime(y)) => (x.epoch_second, x.nano, x.zone_order()).cmp(&(y.epoch_second, y.nano, y.zone_order())),
         (Duration(x), Duration(y)) => (x.months, x.days, x.seconds, x.nanos).cmp(&(y.months, y.days, y.seconds, y.nanos)),
         (Edge(x), Edge(y)) => x.cmp(y),
         (Path(x), Path(y)) => x.start.cmp(&y.start).then_with(|| x.steps.cmp(&y.steps)),
@@ -384,9 +382,10 @@ impl PartialEq for Map {
     fn eq(&self, other: &Map) -> bool {
         // Entries of maps of one origin lie in one order: try that first.
         self.len() == other.len()
-            && self.iter().zip(other.iter()).all(|(x, y)| {
-                if x.0 == y.0 { x.1 == y.1 } else { other.get(&x.0).is_some_and(|value| *value == x.1) }
-            })
+            && self
+                .iter()
+                .zip(other.iter())
+                .all(|(x, y)| if x.0 == y.0 { x.1 == y.1 } else { other.get(&x.0).is_some_and(|value| *value == x.1) })
     }
 }
 

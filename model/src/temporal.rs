@@ -249,9 +249,7 @@ pub fn plus(point: &Value, duration: &Duration) -> Option<Value> {
             Value::Date(date.plus_months(duration.months)?.plus_days(duration.days)?.plus_days(days)?)
         }
         Value::LocalTime(time) => Value::LocalTime(LocalTime { nano_of_day: wrapped(time.nano_of_day) }),
-        Value::Time(time) => {
-            Value::Time(Time { nano_of_day: wrapped(time.nano_of_day), offset_seconds: time.offset_seconds })
-        }
+        Value::Time(time) => Value::Time(Time { nano_of_day: wrapped(time.nano_of_day), offset_seconds: time.offset_seconds }),
         Value::LocalDateTime(at) => Value::LocalDateTime(local(*at)?),
         Value::DateTime(at) => Value::DateTime(local(at.local())?.with_offset(at.offset_seconds, at.zone.clone()).into()),
         _ => return None,
@@ -392,7 +390,7 @@ impl fmt::Display for Offset {
         }
         let size = self.0.unsigned_abs();
         write!(f, "{}{:02}:{:02}", if self.0 < 0 { '-' } else { '+' }, size / 3600, size / 60 % 60)?;
-        if size % 60 != 0 { write!(f, ":{:02}", size % 60) } else { Ok(()) }
+        if !size.is_multiple_of(60) { write!(f, ":{:02}", size % 60) } else { Ok(()) }
     }
 }
 

@@ -23,7 +23,7 @@ const ROOTS: [&str; 3] = ["quine", "service", "weir"];
 
 /// What takes part in the decision where things lie when no key says so.
 const DATA_VARIABLES: [&str; 2] = ["WEIR_DATA", "QUINE_DATA"];
-const DATA_PATH: &str = "weir.db";
+const DATA_PATH: &str = "graph.weir-data";
 
 /// Everything that is wrong with a configuration, each with its place.
 #[derive(Debug, Error, PartialEq)]

@@ -3,6 +3,5 @@
 //! `decode` reads JSON with the error texts clients know; the others are one file per noun. Nothing here runs anything.
 
 pub mod decode;
-pub mod ingest;
 pub mod query;
 pub mod standing;

@@ -1,20 +1,19 @@
 //! Standing queries over HTTP: the create body of v1 and its outputs.
 
+use std::sync::Arc;
+
 use serde_json::{Value as Json, json};
+use weir_connectors::{ConnectorError, DESTINATIONS, DestinationConfig, Envelope};
 
-use super::decode::{Fields, Mistakes, unknown_type};
+use super::decode::{Fields, Mistakes, refuse_elsewhere};
 
-const OUTPUTS: &[&str] = &["PrintToStandardOut", "WriteToFile", "PostToEndpoint", "CypherQuery", "Drop"];
-const OUTPUTS_ELSEWHERE: &[&str] =
-    &["WriteToKafka", "WriteToKinesis", "WriteToSNS", "PostToSlack", "InternalQueue", "QuinePatternQuery"];
+const CYPHER_QUERY: &str = "CypherQuery";
+const OUTPUTS_ELSEWHERE: &[&str] = &["WriteToKafka", "WriteToKinesis", "WriteToSNS", "InternalQueue", "QuinePatternQuery"];
 
 /// Outputs inside outputs deeper than this are a mistake.
 const AND_THEN_DEPTH_MAX: usize = 16;
 
-/// How a secret is shown.
-const MASK: &str = "Secret(****)";
-
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone)]
 pub struct StandingSettings {
     pub pattern: PatternSettings,
     /// In the order of the body.
@@ -36,28 +35,25 @@ pub enum Mode {
     MultipleValues,
 }
 
-/// Whether a result is sent with its `meta`, or its `data` alone.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Structure {
-    WithMetadata,
-    Bare,
+/// What becomes of the results of a query.
+#[derive(Clone)]
+pub enum Output {
+    /// Runs for each result; needs the graph, so it is no connector.
+    CypherQuery(CypherOutput),
+    Destination(Arc<dyn DestinationConfig>),
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub enum Output {
-    PrintToStandardOut { log_level: &'static str, log_mode: &'static str, structure: Structure },
-    WriteToFile { path: String, structure: Structure },
-    PostToEndpoint { url: String, parallelism: i64, only_positive_match_data: bool, headers: Vec<(String, String)>, structure: Structure },
-    CypherQuery {
-        query: String,
-        parameter: String,
-        parallelism: i64,
-        and_then: Option<Box<Output>>,
-        allow_all_node_scan: bool,
-        should_retry: bool,
-        structure: Structure,
-    },
-    Drop,
+#[derive(Clone)]
+pub struct CypherOutput {
+    pub query: String,
+    /// The parameter that carries the result.
+    pub parameter: String,
+    pub parallelism: i64,
+    /// Is given each row the query returns.
+    pub and_then: Option<Box<Output>>,
+    pub allow_all_node_scan: bool,
+    pub should_retry: bool,
+    pub structure: Envelope,
 }
 
 impl StandingSettings {
@@ -71,7 +67,7 @@ impl StandingSettings {
     pub fn to_stored_json(&self) -> Json {
         json!({
             "pattern": self.pattern.to_json(),
-            "outputs": self.outputs.iter().map(|(name, output)| (name.clone(), output.json(false))).collect::<serde_json::Map<_, _>>(),
+            "outputs": self.outputs.iter().map(|(name, output)| (name.clone(), output.to_stored_json())).collect::<serde_json::Map<_, _>>(),
             "includeCancellations": self.include_cancellations,
             "inputBufferSize": self.input_buffer_size,
             "shouldCalculateResultHashCode": self.hash_results,
@@ -132,49 +128,32 @@ impl Output {
 
     /// As shown: secrets masked.
     pub fn to_json(&self) -> Json {
-        self.json(true)
+        match self {
+            Output::Destination(config) => config.settings(),
+            Output::CypherQuery(cypher) => cypher.json(&Output::to_json),
+        }
     }
 
-    fn json(&self, mask: bool) -> Json {
+    /// As stored: with secrets.
+    pub fn to_stored_json(&self) -> Json {
         match self {
-            Output::PrintToStandardOut { log_level, log_mode, structure } => {
-                json!({"type": "PrintToStandardOut", "logLevel": log_level, "logMode": log_mode, "structure": structure.to_json()})
-            }
-            Output::WriteToFile { path, structure } => json!({"type": "WriteToFile", "path": path, "structure": structure.to_json()}),
-            Output::PostToEndpoint { url, parallelism, only_positive_match_data, headers, structure } => {
-                let shown = |value: &String| if mask { MASK.to_owned() } else { value.clone() };
-                let headers: serde_json::Map<String, Json> =
-                    headers.iter().map(|(name, value)| (name.clone(), Json::String(shown(value)))).collect();
-                json!({
-                    "type": "PostToEndpoint",
-                    "url": url,
-                    "parallelism": parallelism,
-                    "onlyPositiveMatchData": only_positive_match_data,
-                    "headers": headers,
-                    "structure": structure.to_json(),
-                })
-            }
-            Output::CypherQuery { query, parameter, parallelism, and_then, allow_all_node_scan, should_retry, structure } => {
-                let mut body = json!({"type": "CypherQuery", "query": query, "parameter": parameter, "parallelism": parallelism});
-                if let Some(next) = and_then {
-                    body["andThen"] = next.json(mask);
-                }
-                body["allowAllNodeScan"] = (*allow_all_node_scan).into();
-                body["shouldRetry"] = (*should_retry).into();
-                body["structure"] = structure.to_json();
-                body
-            }
-            Output::Drop => json!({"type": "Drop"}),
+            Output::Destination(config) => config.stored(),
+            Output::CypherQuery(cypher) => cypher.json(&Output::to_stored_json),
         }
     }
 }
 
-impl Structure {
-    fn to_json(self) -> Json {
-        match self {
-            Structure::WithMetadata => json!({"type": "WithMetadata"}),
-            Structure::Bare => json!({"type": "Bare"}),
+impl CypherOutput {
+    fn json(&self, next: &dyn Fn(&Output) -> Json) -> Json {
+        let mut body =
+            json!({"type": CYPHER_QUERY, "query": self.query, "parameter": self.parameter, "parallelism": self.parallelism});
+        if let Some(output) = &self.and_then {
+            body["andThen"] = next(output);
         }
+        body["allowAllNodeScan"] = self.allow_all_node_scan.into();
+        body["shouldRetry"] = self.should_retry.into();
+        body["structure"] = serde_json::to_value(self.structure).unwrap_or(Json::Null);
+        body
     }
 }
 
@@ -184,67 +163,57 @@ fn decode_output(value: &Json, path: &str, depth: usize, mistakes: &mut Mistakes
         return None;
     }
     let (fields, name) = Fields::tagged(value, path, mistakes)?;
-    let output = match name {
-        "PrintToStandardOut" => Output::PrintToStandardOut {
-            log_level: word_or(&fields, "logLevel", &["Info", "Trace", "Debug", "Warn", "Error"], mistakes)?,
-            log_mode: word_or(&fields, "logMode", &["Complete", "FastSampling"], mistakes)?,
-            structure: decode_structure(&fields, mistakes)?,
-        },
-        "WriteToFile" => {
-            Output::WriteToFile { path: fields.required_text("path", mistakes)?, structure: decode_structure(&fields, mistakes)? }
-        }
-        "PostToEndpoint" => Output::PostToEndpoint {
-            url: fields.required_text("url", mistakes)?,
-            parallelism: parallelism(&fields, 8, mistakes)?,
-            only_positive_match_data: fields.boolean("onlyPositiveMatchData", mistakes).unwrap_or(false),
-            headers: fields.texts("headers", mistakes),
-            structure: decode_structure(&fields, mistakes)?,
-        },
-        "CypherQuery" => Output::CypherQuery {
-            query: fields.required_text("query", mistakes)?,
-            parameter: fields.text("parameter", mistakes).unwrap_or_else(|| "that".to_owned()),
-            parallelism: parallelism(&fields, 16, mistakes)?,
-            and_then: match fields.get("andThen") {
-                Some(next) => Some(Box::new(decode_output(next, ".andThen", depth + 1, mistakes)?)),
-                None => None,
-            },
-            allow_all_node_scan: fields.boolean("allowAllNodeScan", mistakes).unwrap_or(false),
-            should_retry: fields.boolean("shouldRetry", mistakes).unwrap_or(true),
-            structure: decode_structure(&fields, mistakes)?,
-        },
-        "Drop" => Output::Drop,
-        other => {
-            unknown_type(other, "output", OUTPUTS, OUTPUTS_ELSEWHERE, mistakes);
-            return None;
-        }
-    };
-    Some(output)
-}
-
-/// One of the words, the first of which is the default.
-fn word_or(fields: &Fields<'_>, name: &str, words: &[&'static str], mistakes: &mut Mistakes) -> Option<&'static str> {
-    if fields.get(name).is_none() { words.first().copied() } else { fields.word(name, words, mistakes) }
-}
-
-fn parallelism(fields: &Fields<'_>, default: i64, mistakes: &mut Mistakes) -> Option<i64> {
-    let count = if fields.get("parallelism").is_none() { default } else { fields.int("parallelism", mistakes)? };
-    if count < 1 {
-        mistakes.at(".parallelism", "must be at least 1");
+    if name == CYPHER_QUERY {
+        return decode_cypher(&fields, depth, mistakes).map(Output::CypherQuery);
+    }
+    let known: Vec<&str> = DESTINATIONS.iter().map(|row| row.name_v1).chain([CYPHER_QUERY]).collect();
+    let before = mistakes.0.len();
+    refuse_elsewhere(value, "output", OUTPUTS_ELSEWHERE, &known, mistakes);
+    if mistakes.0.len() > before {
         return None;
     }
-    Some(count)
-}
-
-fn decode_structure(fields: &Fields<'_>, mistakes: &mut Mistakes) -> Option<Structure> {
-    let Some(value) = fields.get("structure") else { return Some(Structure::WithMetadata) };
-    match Fields::tagged(value, ".structure", mistakes)?.1 {
-        "WithMetadata" => Some(Structure::WithMetadata),
-        "Bare" => Some(Structure::Bare),
-        other => {
-            mistakes.at("", format!("No decoder for discriminator '{other}'!"));
+    match weir_connectors::parse_destination_v1(value) {
+        Ok(config) => Some(Output::Destination(config.into())),
+        Err(ConnectorError::Config { field, problem }) => {
+            mistakes.at(&if field.is_empty() { field } else { format!(".{field}") }, problem);
+            None
+        }
+        Err(other) => {
+            mistakes.0.push(other.to_string());
             None
         }
     }
+}
+
+fn decode_cypher(fields: &Fields<'_>, depth: usize, mistakes: &mut Mistakes) -> Option<CypherOutput> {
+    let parallelism = if fields.get("parallelism").is_none() { 16 } else { fields.int("parallelism", mistakes)? };
+    if parallelism < 1 {
+        mistakes.at(".parallelism", "must be at least 1");
+        return None;
+    }
+    let structure = match fields.get("structure") {
+        None => Envelope::WithMetadata,
+        Some(value) => match Fields::tagged(value, ".structure", mistakes)?.1 {
+            "WithMetadata" => Envelope::WithMetadata,
+            "Bare" => Envelope::Bare,
+            other => {
+                mistakes.at("", format!("No decoder for discriminator '{other}'!"));
+                return None;
+            }
+        },
+    };
+    Some(CypherOutput {
+        query: fields.required_text("query", mistakes)?,
+        parameter: fields.text("parameter", mistakes).unwrap_or_else(|| "that".to_owned()),
+        parallelism,
+        and_then: match fields.get("andThen") {
+            Some(next) => Some(Box::new(decode_output(next, ".andThen", depth + 1, mistakes)?)),
+            None => None,
+        },
+        allow_all_node_scan: fields.boolean("allowAllNodeScan", mistakes).unwrap_or(false),
+        should_retry: fields.boolean("shouldRetry", mistakes).unwrap_or(true),
+        structure,
+    })
 }
 
 #[cfg(test)]
@@ -264,6 +233,7 @@ mod tests {
               "post": {{"type": "CypherQuery", "query": "RETURN 1",
                 "andThen": {{"type": "PostToEndpoint", "url": "http://x/", "headers": {{"X-Key": "hush"}}}}}}}}}}"#
         ))
+        .ok()
         .expect("decodes");
         assert_eq!(settings.pattern.mode, Mode::DistinctId);
         assert_eq!(settings.input_buffer_size, 32);
@@ -271,9 +241,12 @@ mod tests {
             settings.outputs[0].1.to_json().to_string(),
             r#"{"type":"PrintToStandardOut","logLevel":"Info","logMode":"Complete","structure":{"type":"WithMetadata"}}"#
         );
-        assert_eq!(StandingSettings::decode(&settings.to_stored_json()), Ok(settings.clone()));
+        let stored = settings.to_stored_json();
+        let again = StandingSettings::decode(&stored).ok().expect("decodes what it stored");
+        assert_eq!(again.to_stored_json(), stored);
+        assert!(stored.to_string().contains("hush"));
         let shown = settings.outputs[1].1.to_json().to_string();
-        assert!(shown.contains(MASK) && !shown.contains("hush"), "{shown}");
+        assert!(shown.contains("Secret(****)") && !shown.contains("hush"), "{shown}");
     }
 
     #[test]
@@ -295,15 +268,15 @@ mod tests {
                 vec!["DecodingFailure at .mode: Invalid value: Nope ; valid values are: DistinctId, MultipleValues"],
             ),
         ] {
-            assert_eq!(decode_text(&body).expect_err("should have been refused"), expected, "{body}");
+            assert_eq!(decode_text(&body).err().expect("should have been refused"), expected, "{body}");
         }
     }
 
     #[test]
     fn outputs_of_other_editions_are_named() {
-        let error = Output::decode(&json!({"type": "WriteToKafka"})).expect_err("not built in");
+        let error = Output::decode(&json!({"type": "WriteToKafka"})).err().expect("not built in");
         assert!(error[0].contains("not in this version of weir"), "{error:?}");
-        let error = Output::decode(&json!({"type": "Nope"})).expect_err("unknown");
+        let error = Output::decode(&json!({"type": "Nope"})).err().expect("unknown");
         assert_eq!(error, ["DecodingFailure at : No decoder for discriminator 'Nope'!"]);
     }
 }

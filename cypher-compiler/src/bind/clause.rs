@@ -13,7 +13,7 @@ impl Binder<'_> {
                 self.match_clause(input, *optional, parts, condition.as_ref())
             }
             ClauseKind::Unwind { list, variable } => self.unwind(input, list, variable),
-            ClauseKind::With { projection, condition } => self.with_clause(input, projection, condition.as_ref(), clause.span),
+            ClauseKind::With { projection, condition } => self.with_clause(input, projection, condition.as_ref()),
             _ => self.update(input, clause),
         }
     }
@@ -27,7 +27,7 @@ impl Binder<'_> {
     ) -> Operator {
         let mut graph = self.query_graph(parts);
         if let Some(condition) = condition {
-            let condition = self.expression(condition);
+            let condition = self.condition(condition);
             graph.pattern.conditions.push(condition);
         }
         if optional {

@@ -22,6 +22,8 @@ pub struct SlotInfo {
     /// The variable, for explain and errors; empty for anonymous ones.
     pub name: Text,
     pub holds: Holds,
+    /// The type of the value where the text tells it.
+    pub type_name: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl Draft {
     }
 
     pub fn new_slot(&mut self, name: &str, holds: Holds) -> Slot {
-        self.slots.push(SlotInfo { name: Text::new(name), holds });
+        self.slots.push(SlotInfo { name: Text::new(name), holds, type_name: None });
         Slot((self.slots.len() - 1) as u32)
     }
 

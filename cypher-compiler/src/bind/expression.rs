@@ -28,7 +28,11 @@ impl Binder<'_> {
                 None => Expr::Literal(Value::Null),
             },
             ExpressionKind::Parameter(name) => Expr::Parameter(self.draft.parameter(name)),
-            ExpressionKind::Property(of, key) => Expr::Property { of: self.boxed(of), key: self.draft.name(&key.text) },
+            ExpressionKind::Property(of, key) => {
+                let inner = self.boxed(of);
+                self.expect_properties(&inner, of.span);
+                Expr::Property { of: inner, key: self.draft.name(&key.text) }
+            }
             ExpressionKind::Labels(of, labels) => {
                 Expr::HasLabels { of: self.boxed(of), labels: labels.iter().map(|label| self.draft.name(&label.text)).collect() }
             }
@@ -38,10 +42,10 @@ impl Binder<'_> {
                 from: from.as_ref().map(|e| self.boxed(e)),
                 to: to.as_ref().map(|e| self.boxed(e)),
             },
-            ExpressionKind::Not(inner) => Expr::Not(self.boxed(inner)),
+            ExpressionKind::Not(inner) => Expr::Not(Box::new(self.truth(inner))),
             ExpressionKind::Negate(inner) => Expr::Negate(self.boxed(inner)),
-            ExpressionKind::And(all) => Expr::And(all.iter().map(|e| self.expression(e)).collect()),
-            ExpressionKind::Or(all) => Expr::Or(all.iter().map(|e| self.expression(e)).collect()),
+            ExpressionKind::And(all) => Expr::And(all.iter().map(|e| self.truth(e)).collect()),
+            ExpressionKind::Or(all) => Expr::Or(all.iter().map(|e| self.truth(e)).collect()),
             ExpressionKind::Binary(operator, left, right) => self.binary(*operator, left, right),
             ExpressionKind::IsNull(of, negated) => Expr::IsNull { of: self.boxed(of), negated: *negated },
             ExpressionKind::List(all) => Expr::List(all.iter().map(|e| self.expression(e)).collect()),
@@ -51,20 +55,20 @@ impl Binder<'_> {
             ExpressionKind::Call { name, distinct, arguments } => self.call(name, *distinct, arguments, span),
             ExpressionKind::CountRows => self.count_rows(span),
             ExpressionKind::Comprehension { variable, list, filter, result } => {
-                let list = self.boxed(list);
+                let list = self.list(list);
                 let (slot, (filter, result)) = self.with_local(variable, &list, |binder, _| {
                     (filter.as_ref().map(|e| binder.boxed(e)), result.as_ref().map(|e| binder.boxed(e)))
                 });
                 Expr::Comprehension { slot, list, filter, result }
             }
             ExpressionKind::Quantifier { kind, variable, list, condition } => {
-                let list = self.boxed(list);
+                let list = self.list(list);
                 let (slot, condition) = self.with_local(variable, &list, |binder, _| binder.boxed(condition));
                 Expr::Quantifier { kind: *kind, slot, list, condition }
             }
             ExpressionKind::Reduce { total, initial, variable, list, step } => {
                 let initial = self.boxed(initial);
-                let list = self.boxed(list);
+                let list = self.list(list);
                 let total_slot = self.draft.new_slot(&total.text, Holds::Anything);
                 let (slot, step) = self.with_local(variable, &list, |binder, _| {
                     binder.scope.insert(&total.text, total_slot);
@@ -74,8 +78,28 @@ impl Binder<'_> {
             }
             ExpressionKind::Pattern(_) => self.refused(span, "A pattern as an expression"),
             ExpressionKind::PatternComprehension(_) => self.refused(span, "A pattern comprehension"),
-            ExpressionKind::Subquery(what) => self.refused(span, what),
         }
+    }
+
+    /// An operand of AND, OR, XOR, NOT.
+    fn truth(&mut self, expression: &Expression) -> Expr {
+        let expr = self.expression(expression);
+        self.expect_boolean(&expr, expression.span);
+        expr
+    }
+
+    /// What `IN` of a comprehension, quantifier or reduce runs over.
+    fn list(&mut self, expression: &Expression) -> Box<Expr> {
+        let expr = self.expression(expression);
+        self.expect_list(&expr, expression.span);
+        Box::new(expr)
+    }
+
+    /// A WHERE.
+    pub fn condition(&mut self, expression: &Expression) -> Expr {
+        let expr = self.expression(expression);
+        self.expect_condition(&expr, expression.span);
+        expr
     }
 
     pub fn boxed(&mut self, expression: &Expression) -> Box<Expr> {
@@ -93,16 +117,25 @@ impl Binder<'_> {
         let slot = self.draft.new_slot(&variable.text, holds);
         let before = self.scope.len();
         self.scope.insert(&variable.text, slot);
+        // Aggregates run over rows, not over the elements of a list.
+        let aggregates = self.aggregates.take();
         let result = bind(self, slot);
+        self.aggregates = aggregates;
         self.scope.truncate(before);
         (slot, result)
     }
 
     fn binary(&mut self, operator: BinaryOperator, left: &Expression, right: &Expression) -> Expr {
+        if operator == BinaryOperator::Xor {
+            return Expr::Xor(Box::new(self.truth(left)), Box::new(self.truth(right)));
+        }
+        let right_span = right.span;
         let (left, right) = (self.boxed(left), self.boxed(right));
+        if operator == BinaryOperator::In {
+            self.expect_list(&right, right_span);
+        }
         let operator = match operator {
-            BinaryOperator::Xor => return Expr::Xor(left, right),
-            BinaryOperator::Equal => Binary::Equal,
+            BinaryOperator::Xor | BinaryOperator::Equal => Binary::Equal,
             BinaryOperator::NotEqual => Binary::NotEqual,
             BinaryOperator::Less => Binary::Less,
             BinaryOperator::LessOrEqual => Binary::LessOrEqual,
@@ -174,10 +207,9 @@ impl Binder<'_> {
         let branches = branches
             .iter()
             .map(|(when, then)| {
-                let when = self.expression(when);
                 let condition = match &subject {
-                    None => when,
-                    Some(subject) => equivalent(subject, when),
+                    None => self.truth(when),
+                    Some(subject) => equivalent(subject, self.expression(when)),
                 };
                 (condition, self.expression(then))
             })
@@ -204,7 +236,11 @@ impl Binder<'_> {
             };
             return Expr::IsNull { of: self.boxed(of), negated: true };
         }
-        let arguments = arguments.iter().map(|e| self.expression(e)).collect();
+        let places: Vec<Span> = arguments.iter().map(|e| e.span).collect();
+        let arguments: Vec<Expr> = arguments.iter().map(|e| self.expression(e)).collect();
+        if let (Some(function), Some(first), Some(place)) = (functions::find(&name.text), arguments.first(), places.first()) {
+            self.expect_argument(function.name, first, *place);
+        }
         self.resolve(&name.text, arguments, span)
     }
 

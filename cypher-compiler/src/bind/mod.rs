@@ -10,6 +10,7 @@ mod expression;
 mod pattern;
 mod projection;
 mod scope;
+mod types;
 mod update;
 
 use weir_model::plan::{Operator, Slot};
@@ -180,6 +181,10 @@ pub fn keyword(kind: &ClauseKind) -> &'static str {
         ClauseKind::Remove(_) => "REMOVE",
         ClauseKind::Delete { .. } => "DELETE",
         ClauseKind::ForEach { .. } => "FOREACH",
-        ClauseKind::Unsupported(what) => what,
     }
+}
+
+/// Whether a function of that name aggregates.
+pub fn is_aggregate(name: &str) -> bool {
+    aggregate::kind(name).is_some()
 }

@@ -26,10 +26,12 @@ impl Binder<'_> {
             let start = at;
             let mut edges = Vec::new();
             for (edge, node) in &part.steps {
-                let from = at;
-                at = self.graph_node(&mut graph, node, &mut properties);
+                let index = self.graph_edge(&mut graph, edge, part.variable.is_some(), &mut properties);
+                let from = std::mem::replace(&mut at, self.graph_node(&mut graph, node, &mut properties));
+                let ends = if edge.direction == Direction::Left { (at, from) } else { (from, at) };
+                (graph.pattern.edges[index].source, graph.pattern.edges[index].target) = ends;
                 conditions.extend(&node.condition);
-                edges.push(self.graph_edge(&mut graph, edge, from, at, part.variable.is_some(), &mut properties));
+                edges.push(index);
             }
             if let Some(variable) = &part.variable
                 && self.check_new(variable)
@@ -45,7 +47,7 @@ impl Binder<'_> {
             graph.pattern.conditions.extend(found);
         }
         for condition in conditions {
-            let condition = self.expression(condition);
+            let condition = self.condition(condition);
             graph.pattern.conditions.push(condition);
         }
         self.distinct_edges(&mut graph.pattern);
@@ -84,12 +86,11 @@ impl Binder<'_> {
         graph.pattern.nodes.len() - 1
     }
 
+    /// The caller knows the ends; the edge comes first so that its variable is declared in the order of the text.
     fn graph_edge<'p>(
         &mut self,
         graph: &mut QueryGraph,
         edge: &'p EdgePattern,
-        left: usize,
-        right: usize,
         in_path: bool,
         properties: &mut Vec<(Slot, &'p Expression)>,
     ) -> usize {
@@ -115,11 +116,10 @@ impl Binder<'_> {
         if let (Some(slot), Some(map)) = (slot, &edge.properties) {
             properties.push((slot, map));
         }
-        let (source, target) = if edge.direction == Direction::Left { (right, left) } else { (left, right) };
         graph.pattern.edges.push(PatternEdge {
             slot,
-            source,
-            target,
+            source: 0,
+            target: 0,
             kinds: edge.kinds.iter().map(|kind| self.draft.name(&kind.text)).collect(),
             directed: edge.direction != Direction::Either,
             bound: known.is_some(),
@@ -139,16 +139,11 @@ impl Binder<'_> {
 
     /// A variable of an earlier clause must be able to hold what the pattern makes of it.
     fn check_type(&mut self, name: &Name, slot: Slot, wanted: Holds) {
-        let word = |holds| match holds {
-            Holds::Node => "Node",
-            Holds::Edge => "Relationship",
-            Holds::Path => "Path",
-            _ => "Any",
-        };
-        let found = self.draft.holds(slot);
-        if matches!(found, Holds::Node | Holds::Edge | Holds::Path) && found != wanted {
-            let message =
-                format!("Type mismatch: {} defined with conflicting type {} (expected {})", name.text, word(found), word(wanted));
+        let wanted = if wanted == Holds::Node { "Node" } else { "Relationship" };
+        if let Some(found) = super::types::type_of(&self.draft, &Expr::Slot(slot))
+            && found != wanted
+        {
+            let message = format!("Type mismatch: {} defined with conflicting type {found} (expected {wanted})", name.text);
             self.error(name.span, "VariableTypeConflict", message);
         }
     }
@@ -193,7 +188,7 @@ impl Binder<'_> {
     }
 }
 
-/// `true` for what can never be a condition by itself; used by callers that drop trivial conditions.
+/// A condition that every row meets.
 pub fn is_true(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(Value::Boolean(true)))
 }

@@ -27,7 +27,7 @@ impl Binder<'_> {
         self.project(input, projection, None)
     }
 
-    pub fn with_clause(&mut self, input: Operator, projection: &Projection, condition: Option<&Expression>, _: Span) -> Operator {
+    pub fn with_clause(&mut self, input: Operator, projection: &Projection, condition: Option<&Expression>) -> Operator {
         for item in &projection.items {
             if item.alias.is_none() && item.expression.as_variable().is_none() {
                 self.error(item.expression.span, "NoExpressionAlias", "Expression in WITH must be aliased (use AS)");
@@ -134,11 +134,22 @@ impl Binder<'_> {
         let order = projection
             .order
             .iter()
-            .map(|(key, descending)| (SortKey { expr: self.expression(key), descending: *descending }, key.span))
+            .map(|(key, descending)| (SortKey { expr: self.order_key(key), descending: *descending }, key.span))
             .collect();
-        let filter = condition.map(|condition| (self.expression(condition), condition.span));
+        let filter = condition.map(|condition| (self.condition(condition), condition.span));
         self.scope.truncate(before);
         (items, order, filter)
+    }
+
+    /// A key of ORDER BY may use the aggregates of the items, not others: their rows are gone.
+    fn order_key(&mut self, key: &Expression) -> Expr {
+        let known = self.aggregates.as_ref().map(Vec::len);
+        let expr = self.expression(key);
+        if self.aggregates.as_ref().map(Vec::len) > known {
+            let message = "In a WITH/RETURN with DISTINCT or an aggregation, ORDER BY can only use aggregates of the projection";
+            self.error(key.span, "UndefinedVariable", message);
+        }
+        expr
     }
 
     fn item(&mut self, item: &Item) -> BoundItem {
@@ -147,7 +158,10 @@ impl Binder<'_> {
             Expr::Slot(slot) => slot,
             _ => {
                 let holds = self.draft.value_holds(&expr);
-                self.draft.new_slot(item.alias.as_ref().map_or("", |alias| &alias.text), holds)
+                let type_name = super::types::type_of(&self.draft, &expr);
+                let slot = self.draft.new_slot(item.alias.as_ref().map_or("", |alias| &alias.text), holds);
+                self.draft.slots[slot.0 as usize].type_name = type_name;
+                slot
             }
         };
         let name = match (&item.alias, item.expression.as_variable()) {

@@ -31,7 +31,9 @@ impl Binder<'_> {
             ClauseKind::Remove(items) => items.iter().filter_map(|item| self.remove_item(item)).collect(),
             ClauseKind::Delete { detach, targets } => targets.iter().map(|target| self.delete(target, *detach)).collect(),
             ClauseKind::ForEach { variable, list, updates } => {
+                let list_span = list.span;
                 let list = self.expression(list);
+                self.expect_list(&list, list_span);
                 let holds = self.draft.element_holds(&list);
                 let slot = self.draft.new_slot(&variable.text, holds);
                 let before = self.scope.len();
@@ -77,12 +79,12 @@ impl Binder<'_> {
                 let from = nodes[nodes.len() - 1];
                 let to = self.create_node(node, false, &mut writes);
                 nodes.push(to);
+                let properties = edge.properties.as_ref().map(|map| self.expression(map));
+                let slot = (edge.variable.is_some() || part.variable.is_some()).then(|| self.declare_edge(edge));
                 self.check_created_edge(edge, "CREATE");
                 if edge.direction == Direction::Either {
                     self.error(edge.span, "RequiresDirectedRelationship", "Only directed relationships are supported in CREATE");
                 }
-                let properties = edge.properties.as_ref().map(|map| self.expression(map));
-                let slot = (edge.variable.is_some() || part.variable.is_some()).then(|| self.declare_edge(edge));
                 let (source, target) = if edge.direction == Direction::Left { (to, from) } else { (from, to) };
                 let kind = self.draft.name(edge.kinds.first().map_or("", |kind| &kind.text));
                 writes.push(Write::CreateEdge { slot, source, kind, target, properties });
@@ -150,11 +152,11 @@ impl Binder<'_> {
         for (edge, node) in &part.steps {
             let from = at;
             at = self.merge_node(&mut graph, node, false, &mut create);
-            self.check_created_edge(edge, "MERGE");
             let mut conditions = Vec::new();
             let properties = edge.properties.as_ref().map(|map| self.expression(map));
             let asked = edge.variable.is_some() || part.variable.is_some() || properties.is_some();
             let slot = asked.then(|| self.declare_edge(edge));
+            self.check_created_edge(edge, "MERGE");
             if let (Some(slot), Some(map)) = (slot, &edge.properties) {
                 conditions = self.property_conditions(slot, map, Binary::Same);
             }

@@ -5,26 +5,53 @@
 //!
 //! A new function is one row in the table of its subject.
 
+mod cast;
+mod conversion;
+mod date_map;
+mod generator;
 mod graph;
+mod hash;
+mod iso;
+mod list;
+mod map;
+mod math;
+mod string;
+mod temporal;
+mod text;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use weir_model::expression::{Context, Failure, FailureKind, Function};
+use weir_model::id::{IdScheme, NodeId};
 use weir_model::value::Value;
 
 type Run = fn(&dyn Context, &[Value]) -> Result<Value, Failure>;
 
+static TABLES: &[&[Function]] = &[
+    graph::FUNCTIONS,
+    hash::FUNCTIONS,
+    conversion::FUNCTIONS,
+    cast::FUNCTIONS,
+    string::FUNCTIONS,
+    text::FUNCTIONS,
+    list::FUNCTIONS,
+    map::FUNCTIONS,
+    math::FUNCTIONS,
+    temporal::FUNCTIONS,
+    generator::FUNCTIONS,
+];
+
 /// The function of that name, found without regard to case, namespace included.
 pub fn find(name: &str) -> Option<&'static Function> {
     static BY_NAME: LazyLock<HashMap<String, &'static Function>> =
-        LazyLock::new(|| all().map(|f| (f.name.to_lowercase(), f)).collect());
+        LazyLock::new(|| all().map(|function| (function.name.to_lowercase(), function)).collect());
     BY_NAME.get(&name.to_lowercase()).copied()
 }
 
 /// Every function, subject by subject.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    [graph::FUNCTIONS].into_iter().flatten()
+    TABLES.iter().copied().flatten()
 }
 
 /// A function of its arguments alone, null as soon as one of them is.
@@ -32,8 +59,117 @@ const fn strict(name: &'static str, arguments_min: usize, arguments_max: usize, 
     Function { name, arguments_min, arguments_max, signature, null_in_null_out: true, pure: true, run }
 }
 
+/// As `strict`, but the function itself looks at nulls.
+const fn lenient(name: &'static str, arguments_min: usize, arguments_max: usize, signature: &'static str, run: Run) -> Function {
+    Function { null_in_null_out: false, ..strict(name, arguments_min, arguments_max, signature, run) }
+}
+
+/// As `strict`, with a result that differs from run to run.
+const fn impure(name: &'static str, arguments_min: usize, arguments_max: usize, signature: &'static str, run: Run) -> Function {
+    Function { pure: false, ..strict(name, arguments_min, arguments_max, signature, run) }
+}
+
 /// Arguments of a type the function is not for.
 fn wrong_signature(signature: &str, arguments: &[Value]) -> Failure {
-    let _ = arguments;
-    Failure::new(FailureKind::WrongSignature, format!("Expected signature `{signature}` but got other arguments"))
+    let shown: Vec<String> = arguments.iter().map(weir_model::arithmetic::shortened).collect();
+    let message = format!("Expected signature `{signature}` but got arguments {}", shown.join(", "));
+    Failure::new(FailureKind::WrongSignature, message)
+}
+
+/// What `id(n)` gives.
+fn id_value(ids: IdScheme, id: NodeId) -> Value {
+    match ids {
+        IdScheme::Long { .. } => Value::Integer(id.low as i64),
+        _ => Value::Id(id),
+    }
+}
+
+/// A number as a float.
+fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(x) => Some(*x as f64),
+        Value::Float(x) => Some(*x),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    //! Calls by name, as a query would make them.
+
+    use weir_model::expression::{Expr, Failure, Nothing};
+    use weir_model::id::IdScheme;
+    use weir_model::value::Value;
+
+    pub fn call(name: &str, arguments: &[Value]) -> Result<Value, Failure> {
+        call_with(IdScheme::Uuid, name, arguments)
+    }
+
+    pub fn call_with(ids: IdScheme, name: &str, arguments: &[Value]) -> Result<Value, Failure> {
+        let function = super::find(name).unwrap_or_else(|| panic!("no function {name}"));
+        assert!((function.arguments_min..=function.arguments_max).contains(&arguments.len()), "arity of {name}");
+        let arguments = arguments.iter().cloned().map(Expr::Literal).collect();
+        Expr::Call { function, arguments }.evaluate(&[], &Nothing(ids))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found_in_any_case() {
+        let mut names: Vec<String> = all().map(|function| function.name.to_lowercase()).collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert_eq!(find("TEXT.regexfirstmatch").map(|f| f.name), Some("text.regexFirstMatch"));
+        assert!(find("nosuch").is_none());
+    }
+
+    #[test]
+    fn signatures_begin_with_the_name() {
+        for function in all() {
+            assert!(function.signature.starts_with(&format!("{}(", function.name)), "{}", function.signature);
+            assert!(function.arguments_min <= function.arguments_max, "{}", function.name);
+        }
+    }
+
+    /// Whatever is passed, a function answers or fails; it does not panic.
+    #[test]
+    fn no_argument_makes_a_function_panic() {
+        let odd = [
+            Value::Null,
+            Value::Boolean(true),
+            Value::Integer(0),
+            Value::Integer(-3),
+            Value::Integer(i64::MIN),
+            Value::Integer(i64::MAX),
+            Value::Float(f64::NAN),
+            Value::Float(-1e300),
+            Value::text(""),
+            Value::text("é🌈x"),
+            Value::text("("),
+            Value::text("2024-13-45T99:99"),
+            Value::Bytes([0xff, 0xfe].as_slice().into()),
+            Value::Id(NodeId::new(1, 2)),
+            Value::Node(NodeId::new(1, 2)),
+            Value::list(vec![]),
+            Value::list(vec![Value::Null, Value::Integer(1), Value::text("x")]),
+            Value::map([]),
+            Value::map([("hour".into(), Value::Integer(i64::MIN)), ("week".into(), Value::text("x"))]),
+            Value::Date(weir_model::value::Date { epoch_day: i64::from(i32::MAX) }),
+        ];
+        let context = weir_model::expression::Nothing(IdScheme::Uuid);
+        for function in all() {
+            for count in function.arguments_min..=function.arguments_max.min(3) {
+                for pick in 0..odd.len().pow(count as u32) {
+                    let arguments: Vec<Value> =
+                        (0..count).map(|place| odd[pick / odd.len().pow(place as u32) % odd.len()].clone()).collect();
+                    let _ = (function.run)(&context, &arguments);
+                }
+            }
+        }
+    }
 }

@@ -9,8 +9,26 @@ use weir_model::plan::{Operator, Pattern, QueryFacts, Step, Write};
 use crate::bind::{Draft, Holds};
 use crate::walk;
 
-/// Functions of a node that are answered from the graph (they are marked as not pure for that reason alone).
-const ASK_THE_GRAPH: &[&str] = &["labels", "properties", "keys", "degree", "tostring", "tojson", "size"];
+/// Functions that take nodes, edges and paths, alone or in lists, as they are, without looking them up.
+const DO_NOT_ASK: &[&str] = &[
+    "id",
+    "strid",
+    "type",
+    "startnode",
+    "endnode",
+    "nodes",
+    "relationships",
+    "length",
+    "size",
+    "coalesce",
+    "head",
+    "last",
+    "tail",
+    "reverse",
+];
+
+/// Functions marked as not pure because they ask the graph, not because they differ from run to run.
+const OF_THE_GRAPH: &[&str] = &["labels", "properties", "keys", "degree"];
 
 pub fn facts(draft: &Draft) -> QueryFacts {
     let mut finder = Finder { draft, facts: QueryFacts::default() };
@@ -34,10 +52,11 @@ impl Finder<'_> {
         match expr {
             Expr::HasLabels { .. } => self.facts.reads = true,
             Expr::Property { of, .. } | Expr::Index { of, .. } => self.facts.reads |= self.may_be_graph(of),
-            Expr::Call { function, arguments } if !function.pure => {
-                let of_graph = arguments.iter().any(|e| self.may_be_graph(e));
-                self.facts.reads |= of_graph;
-                self.facts.impure |= !of_graph && !ASK_THE_GRAPH.contains(&function.name.to_ascii_lowercase().as_str());
+            Expr::Call { function, arguments } => {
+                let name = function.name.to_ascii_lowercase();
+                let takes_as_is = DO_NOT_ASK.contains(&name.as_str());
+                self.facts.reads |= !takes_as_is && arguments.iter().any(|e| self.may_be_graph(e));
+                self.facts.impure |= !function.pure && !takes_as_is && !OF_THE_GRAPH.contains(&name.as_str());
             }
             _ => {}
         }

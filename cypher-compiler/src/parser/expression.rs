@@ -6,7 +6,7 @@ use weir_model::expression::Quantifier;
 
 use super::{CHAIN_LENGTH_MAX, Parsed, Parser};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name};
-use crate::error::Span;
+use crate::error::{Diagnostic, Span};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
@@ -53,7 +53,7 @@ impl Parser<'_> {
         Err(self.chain_too_long())
     }
 
-    fn chain_too_long(&self) -> Box<crate::error::Diagnostic> {
+    fn chain_too_long(&self) -> Box<Diagnostic> {
         self.compile_error(self.span(), "TooLong", format!("More than {CHAIN_LENGTH_MAX} operators in one chain"))
     }
 
@@ -282,12 +282,16 @@ impl Parser<'_> {
             TokenKind::Symbol("(") => return self.parenthesised(),
             TokenKind::Quoted(_) => self.variable_or_call()?,
             TokenKind::Word(word) => self.word_atom(&word)?,
-            _ => {
-                self.expect_note("an expression");
-                return Err(self.unexpected());
-            }
+            _ => return Err(self.no_expression()),
         };
         Ok(self.make(from, kind))
+    }
+
+    /// Signs and NOT begin expressions too; one word says it all.
+    fn no_expression(&mut self) -> Box<Diagnostic> {
+        self.expect_note("an expression");
+        self.expected.retain(|what| !["NOT", "-", "+"].contains(&what.as_ref()));
+        self.unexpected()
     }
 
     fn parameter(&mut self) -> Parsed<ExpressionKind> {
@@ -343,14 +347,12 @@ impl Parser<'_> {
         }
         if !matches!(self.ahead(length), TokenKind::Symbol("(")) {
             if self.is_reserved() {
-                self.expect_note("an expression");
-                return Err(self.unexpected());
+                return Err(self.no_expression());
             }
             return Ok(ExpressionKind::Variable(self.name("an expression")?.text));
         }
         if self.is_reserved() {
-            self.expect_note("an expression");
-            return Err(self.unexpected());
+            return Err(self.no_expression());
         }
         let mut name = self.name("a function")?;
         while self.symbol(".") {
@@ -501,6 +503,7 @@ impl Parser<'_> {
     }
 
     fn map(&mut self) -> Parsed<ExpressionKind> {
+        let open = self.span();
         self.need_symbol("{")?;
         let mut entries = Vec::new();
         if self.symbol("}") {
@@ -510,7 +513,7 @@ impl Parser<'_> {
             let key = self.name("a key")?;
             if self.is_symbol("}") && entries.is_empty() {
                 return Err(self.compile_error(
-                    key.span,
+                    open,
                     "UnexpectedSyntax",
                     "The old parameter syntax `{param}` is no longer supported. Please use `$param` instead",
                 ));

@@ -32,10 +32,10 @@ const RESERVED: &[&str] = &[
     "OPTIONAL", "OR", "REMOVE", "RETURN", "THEN", "TRUE", "UNION", "UNWIND", "WHEN", "WHERE", "WITH", "XOR",
 ];
 
-pub fn parse(text: &str) -> Result<Query, Diagnostic> {
+pub fn parse(text: &str) -> Parsed<Query> {
     let tokens = lex(text)?;
     let mut parser = Parser { text, tokens, at: 0, expected: Vec::new(), expected_at: 0, depth: 0, speculations: 0 };
-    parser.query().map_err(|error| *error)
+    parser.query()
 }
 
 struct Parser<'a> {

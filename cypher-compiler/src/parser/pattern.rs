@@ -32,12 +32,8 @@ impl Parser<'_> {
         }
         if matches!(self.kind(), TokenKind::Word(_) | TokenKind::Quoted(_)) && !self.is_reserved() {
             let name = self.source(self.span());
-            return Err(Box::new(crate::error::Diagnostic::syntax(
-                self.text,
-                self.span(),
-                "UnexpectedSyntax",
-                format!("Parentheses are required to identify nodes in patterns, i.e. ({name})"),
-            )));
+            let message = format!("Parentheses are required to identify nodes in patterns, i.e. ({name})");
+            return Err(self.compile_error(self.span(), "UnexpectedSyntax", message));
         }
         let mut part = self.path()?;
         part.variable = variable;
@@ -57,7 +53,7 @@ impl Parser<'_> {
                 return Err(self.compile_error(self.span(), "TooLong", format!("A path has at most {CHAIN_LENGTH_MAX} edges")));
             }
         }
-        Ok(PatternPart { variable: None, shortest: false, start, steps, span: self.span_from(from) })
+        Ok(PatternPart { variable: None, start, steps, span: self.span_from(from) })
     }
 
     fn edge_begins(&mut self) -> bool {

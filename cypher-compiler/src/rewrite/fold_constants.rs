@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_model::expression::{Binary, Nothing};
+use weir_model::expression::Nothing;
 use weir_model::{Expr, IdScheme, Value};
 
 use super::for_each_expression;
@@ -44,10 +44,9 @@ fn fold_one(expr: &mut Expr, ids: IdScheme) -> bool {
         },
         Expr::And(items) => return flatten(items, |e| if let Expr::And(inner) = e { Some(std::mem::take(inner)) } else { None }),
         Expr::Or(items) => return flatten(items, |e| if let Expr::Or(inner) = e { Some(std::mem::take(inner)) } else { None }),
-        Expr::Binary { operator, left, right } => match (&**left, &**right) {
-            (Expr::Literal(left), Expr::Literal(right)) => arithmetic(*operator, left, right),
-            _ => None,
-        },
+        Expr::Binary { left, right, .. } if matches!((&**left, &**right), (Expr::Literal(_), Expr::Literal(_))) => {
+            expr.evaluate(&[], &Nothing(ids)).ok()
+        }
         Expr::Call { function, arguments } if function.pure => literals(arguments.iter()).and_then(|values| {
             if function.null_in_null_out && values.iter().any(Value::is_null) {
                 return Some(Value::Null);
@@ -62,20 +61,6 @@ fn fold_one(expr: &mut Expr, ids: IdScheme) -> bool {
             true
         }
         None => false,
-    }
-}
-
-/// Only what has one meaning everywhere: integers that stay integers, and strings joined.
-fn arithmetic(operator: Binary, left: &Value, right: &Value) -> Option<Value> {
-    match (left, right) {
-        (Value::Integer(a), Value::Integer(b)) => match operator {
-            Binary::Add => a.checked_add(*b).map(Value::Integer),
-            Binary::Subtract => a.checked_sub(*b).map(Value::Integer),
-            Binary::Multiply => a.checked_mul(*b).map(Value::Integer),
-            _ => None,
-        },
-        (Value::Text(a), Value::Text(b)) if operator == Binary::Add => Some(Value::Text(format!("{a}{b}").into())),
-        _ => None,
     }
 }
 

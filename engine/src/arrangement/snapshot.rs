@@ -178,3 +178,10 @@ impl View for Snapshot {
         }
     }
 }
+
+impl Snapshot {
+    /// How many facts each batch holds, by shard, oldest first: for reports.
+    pub fn shape(&self) -> Vec<Vec<usize>> {
+        self.shards.iter().map(|shard| shard.batches.iter().map(|batch| batch.len()).collect()).collect()
+    }
+}

@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 use weir_cypher_compiler::{Options, compile};
 use weir_model::{Failure, IdScheme, Map, Mutations, NodeId, Value};
 
-use super::{Environment, Limits, Prepared, evaluate};
+use super::{Environment, Evaluator, Limits, Prepared, evaluate};
 use crate::reference::{self, ReferenceGraph};
 use crate::symbols::Symbols;
 
@@ -217,6 +218,49 @@ fn the_record_of_an_ingest() {
     assert!(!Prepared::new(plan, &session.symbols).reads(false), "an ingest query of this form takes the fast path");
 }
 
+/// As above with ids made by `idFrom`, again and again; prints what a record costs.
+#[test]
+fn an_ingest_query_streams() {
+    let query = "MATCH (n), (p) WHERE id(n) = idFrom('process', $that.process_id) \
+                 AND id(p) = idFrom('process', $that.parent_id) SET n = $that, n:Process CREATE (n)-[:parent]->(p)";
+    let plan = compile(query, &Options { parameters: vec!["that".into()], ids: IdScheme::Uuid }).expect("compiles");
+    let symbols = Symbols::default();
+    let prepared = Prepared::new(plan, &symbols);
+    let graph = ReferenceGraph::new();
+    let fresh_id = || NodeId::default();
+    let mut evaluator = Evaluator::new(&prepared, &symbols);
+    let mut mutations = Mutations::default();
+    let records: Vec<Value> = (0..1000)
+        .map(|n| {
+            let numbers = ["process_id", "parent_id", "time", "session"].map(|key| (key.into(), Value::Integer(n)));
+            let texts =
+                ["user", "host", "name", "path", "line", "hash"].map(|key| (key.into(), Value::text("a text not inline")));
+            Value::map(numbers.into_iter().chain(texts))
+        })
+        .collect();
+    let mut best = Duration::MAX;
+    for _ in 0..20 {
+        mutations.clear();
+        let start = Instant::now();
+        for (number, record) in records.iter().enumerate() {
+            mutations.start_record(number as u32);
+            let environment = Environment {
+                view: &graph,
+                parameters: std::slice::from_ref(record),
+                ids: IdScheme::Uuid,
+                now_millis: 0,
+                fresh_id: &fresh_id,
+                limits: Limits::NONE,
+                parallel_edges: false,
+            };
+            evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())).expect("the record is taken");
+        }
+        best = best.min(start.elapsed());
+    }
+    assert_eq!(mutations.rows.len(), 1000 * (1 + 10 + 1 + 2));
+    println!("evaluate with idFrom, one process event: {} ns", best.as_nanos() / 1000);
+}
+
 #[test]
 fn edge_properties() {
     let create = "CREATE (:A)-[:T {w: 1}]->(:B)";
@@ -344,4 +388,56 @@ fn random_patterns_agree_with_the_oracle() {
         }
     }
     assert!(found > 300 && empty > 100, "the queries should mean something: {found} with rows, {empty} without");
+}
+
+impl Random {
+    /// One clause or two that change the graph, for none, one or many rows.
+    fn change(&mut self) -> String {
+        let (a, b, n) = (self.below(2) + 1, self.below(3) + 1, self.below(3));
+        let (kind, label) = (self.one_of(&["T", "U"]), self.one_of(&["A", "B"]));
+        match self.below(15) {
+            0 => format!("MATCH (n) WHERE id(n) = {a} SET n.p = {n}, n.q = n.p, n:{label}"),
+            1 => format!("MATCH (n) WHERE id(n) = {a} SET n = {{p: {n}}}"),
+            2 => format!(
+                "MATCH (n:{label}) SET n.p = CASE WHEN n.p IS NULL THEN 0 ELSE n.p + 1 END, n.r = 'a text that is not stored inline'"
+            ),
+            3 => format!("MATCH (n) WHERE id(n) = {a} REMOVE n:{label}, n.p"),
+            4..7 => {
+                format!("MATCH (a), (b) WHERE id(a) = {a} AND id(b) = {b} CREATE (a)-[r:{kind} {{w: {n}}}]->(b) SET a.made = r.w")
+            }
+            7 => format!("MATCH (a)-[r:{kind}]->(b) WHERE id(a) = {a} SET r.w = r.w + 1, b.seen = r.w"),
+            8 => format!("MATCH (a)-[r]-(b) WHERE id(a) = {a} DELETE r"),
+            9 => format!("MATCH (a:{label}) WHERE a.p = {n} DETACH DELETE a"),
+            10 => format!("MATCH (a) WHERE id(a) = {a} MERGE (a)-[r:{kind}]->(c:{label}) ON MATCH SET c.p = {n}"),
+            11 | 14 => format!("MATCH (n) WHERE id(n) = {a} SET n.q = n.r, n.made = n.seen, n.all = n.q"),
+            12 => format!("MATCH (a), (b) WHERE id(a) = {a} AND id(b) = {b} CREATE (a)-[:{kind}]->(b)"),
+            _ => format!("MATCH (a)-->(b) CREATE (:{label} {{p: a.p}})"),
+        }
+    }
+}
+
+/// A query reads its own writes: many changes in one query do what they do one by one.
+#[test]
+fn one_query_of_many_clauses_is_many_queries() {
+    for seed in 0..1000 {
+        let mut random = Random(seed);
+        let changes: Vec<String> = (0..2 + random.below(20)).map(|_| random.change()).collect();
+        let (before, after) = changes.split_at(changes.len() / 2);
+        let new = || Session { parallel_edges: seed % 2 == 0, ..Session::new() };
+        let (mut one_by_one, mut at_once) = (new(), new());
+        let after_at_once = after.join("\nWITH count(*) AS rows\n");
+        for (session, changes) in [(&mut one_by_one, after), (&mut at_once, &[after_at_once][..])] {
+            for change in before.iter().chain(changes) {
+                session.run(change, Value::Null).unwrap_or_else(|failure| panic!("{change}: {failure}"));
+            }
+        }
+        let everything = "MATCH (n) OPTIONAL MATCH (n)-[r]->(m) RETURN n, r, m";
+        let expected = one_by_one.run(everything, Value::Null).map(sorted);
+        assert_eq!(at_once.run(everything, Value::Null).map(sorted), expected, "seed {seed}: {changes:#?}");
+    }
+}
+
+fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
 }

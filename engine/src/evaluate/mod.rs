@@ -44,6 +44,7 @@ pub struct Prepared {
     symbols: Vec<Symbol>,
     writes: bool,
     reads: bool,
+    creates_edges: bool,
 }
 
 impl Prepared {
@@ -57,7 +58,9 @@ impl Prepared {
         };
         let hydrates = writes && !plan.columns.is_empty();
         let reads = plan.facts.reads || hydrates || contains_write(&plan.root, &looks);
-        Prepared { symbols: plan.names.iter().map(|name| symbols.intern(name)).collect(), plan, writes, reads }
+        let creates_edges = contains_write(&plan.root, &|write| matches!(write, Write::CreateEdge { .. }));
+        let names = plan.names.iter().map(|name| symbols.intern(name)).collect();
+        Prepared { symbols: names, plan, writes, reads, creates_edges }
     }
 
     pub fn symbol(&self, name: Name) -> Symbol {
@@ -71,7 +74,7 @@ impl Prepared {
     /// Whether a run may ask its view anything. Where it may not, the view can be empty and needs no validation.
     /// Parallel edges are numbered, so there to create one is to look.
     pub fn reads(&self, parallel_edges: bool) -> bool {
-        self.reads || (parallel_edges && self.writes)
+        self.reads || (parallel_edges && self.creates_edges)
     }
 }
 

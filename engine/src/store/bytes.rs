@@ -63,7 +63,6 @@ impl<'a> Reader<'a> {
         (0..count).map(one).collect()
     }
 
-
     pub fn end(&self) -> Result<(), Wrong> {
         if self.0.is_empty() { Ok(()) } else { Err("bytes after the end") }
     }

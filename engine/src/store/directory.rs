@@ -92,7 +92,7 @@ impl Directory {
             (Some(TITLE), Some(found), _) if found > FORMAT => {
                 Err(StoreError::Newer { path: self.path.clone(), found, known: FORMAT })
             }
-            (Some(TITLE), Some(FORMAT), Some(kind)) if kind == self.kind => {}
+            (Some(TITLE), Some(FORMAT), Some(kind)) if kind == self.kind => Ok(()),
             (Some(TITLE), Some(FORMAT), Some(kind)) => {
                 let problem = format!("it holds a store of type {kind}, not {}", self.kind);
                 Err(refused(&self.path, problem, "set store.type to what it holds, or give another directory (store.filepath)"))

@@ -1,23 +1,23 @@
 //! Entry: one committed batch as the log keeps it, and its bytes.
 //!
-//!     version 1 | zero 3 | crc 4 | length 8 | graph 4 | zero 4 | first 8 | upper 8 | after 8 | rows 8 | arena 8
-//!     rows, 40 bytes each | arena | sources | delivered
+//!     version 1 | zero 3 | crc 4 | length 8 | graph 4 | zero 4 | first 8 | upper 8 | after 8
+//!     number of rows 8 | bytes of rows 8 | bytes of arena 8
+//!     rows (see `rows`) | arena | sources | delivered
 //!
-//! Little endian. The checksum covers every other byte. Rows are stored as they lie in memory on the usual machines, so
-//! encoding and decoding are copies. `after` is the end of the graph's entry before this one, as far as the process that
-//! wrote it knew: a lost entry is noticed although everything around it is sound.
+//! Little endian. The checksum covers every other byte. `after` is the end of the graph's entry before this one, as far
+//! as the process that wrote it knew: a lost entry is noticed although everything around it is sound.
 
 use std::sync::Arc;
 
-use weir_model::mutation::{Payload, Row, Tag};
-use weir_model::{Mutations, NodeId, Position, QueryId, Text, Tick, codec};
+use weir_model::mutation::Row;
+use weir_model::{Mutations, Position, QueryId, Text, Tick, codec};
 
 use super::bytes::{Reader, Wrong, put_delivered, put_sources};
+use super::rows::{put_rows, take_rows};
 use super::{GraphId, StoreError};
 
 const VERSION: u8 = 1;
-const HEAD_BYTES: usize = 64;
-const ROW_BYTES: usize = size_of::<Row>();
+const HEAD_BYTES: usize = 72;
 
 /// A committed batch. It takes at least one tick, even without mutations, so `first` names it within its graph.
 #[derive(Clone, Debug)]
@@ -45,9 +45,12 @@ pub struct Delivered {
 }
 
 impl Entry {
-    /// About the bytes it takes, in memory and in the log.
+    /// About the bytes it takes in memory; in the log it takes fewer.
     pub fn size(&self) -> usize {
-        HEAD_BYTES + self.mutations.rows.len() * ROW_BYTES + self.mutations.arena.len() + 64 * (self.sources.len() + self.delivered.len())
+        HEAD_BYTES
+            + self.mutations.rows.len() * size_of::<Row>()
+            + self.mutations.arena.len()
+            + 64 * (self.sources.len() + self.delivered.len())
     }
 }
 
@@ -64,20 +67,22 @@ pub struct EncodedEntry<'a> {
 pub fn encode(entry: &Entry, after: Tick, out: &mut Vec<u8>) -> Result<(), StoreError> {
     let start = out.len();
     let Mutations { rows, arena, .. } = &*entry.mutations;
-    let well_formed = entry.first < entry.upper && after <= entry.first && rows.iter().all(|row| fits(row, entry.first, entry.upper, arena));
+    let well_formed =
+        entry.first < entry.upper && after <= entry.first && rows.iter().all(|row| fits(row, entry.first, entry.upper, arena));
     if !well_formed {
         let place = format!("the entry {}..{} of graph {} about to be written", entry.first, entry.upper, entry.graph.0);
         return Err(StoreError::damaged("ticks or mutations that contradict each other", place));
     }
-    out.reserve(entry.size());
     out.extend_from_slice(&[VERSION, 0, 0, 0]);
     out.extend_from_slice(&[0; 12]);
     out.extend_from_slice(&entry.graph.0.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
-    for number in [entry.first.0, entry.upper.0, after.0, rows.len() as u64, arena.len() as u64] {
+    for number in [entry.first.0, entry.upper.0, after.0, rows.len() as u64, 0, arena.len() as u64] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     put_rows(out, rows);
+    let row_bytes = (out.len() - start - HEAD_BYTES) as u64;
+    out[start + 56..start + 64].copy_from_slice(&row_bytes.to_le_bytes());
     out.extend_from_slice(arena);
     put_sources(out, &entry.sources);
     put_delivered(out, &entry.delivered);
@@ -101,31 +106,6 @@ fn fits(row: &Row, first: Tick, upper: Tick, arena: &[u8]) -> bool {
     u64::from(row.record()) < upper.0 - first.0 && codec::payload_in_range(row.tag, row.payload, arena.len())
 }
 
-fn put_rows(out: &mut Vec<u8>, rows: &[Row]) {
-    let start = out.len();
-    out.resize(start + rows.len() * ROW_BYTES, 0);
-    let (slots, _) = out[start..].as_chunks_mut::<ROW_BYTES>();
-    for (slot, row) in slots.iter_mut().zip(rows) {
-        slot[0..8].copy_from_slice(&row.node.high.to_le_bytes());
-        slot[8..16].copy_from_slice(&row.node.low.to_le_bytes());
-        slot[16..20].copy_from_slice(&row.tag.0.to_le_bytes());
-        slot[20..24].copy_from_slice(&row.when.to_le_bytes());
-        slot[24..32].copy_from_slice(&row.payload.a.to_le_bytes());
-        slot[32..40].copy_from_slice(&row.payload.b.to_le_bytes());
-    }
-}
-
-fn take_row(bytes: &[u8; ROW_BYTES]) -> Row {
-    let eight = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-    let four = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
-    Row {
-        node: NodeId::new(eight(0), eight(8)),
-        tag: Tag(four(16)),
-        when: four(20),
-        payload: Payload { a: eight(24), b: eight(32) },
-    }
-}
-
 /// Reads the entries of a graph one after another, each checked by itself and against the one before.
 pub struct LogReader {
     graph: GraphId,
@@ -141,7 +121,8 @@ impl LogReader {
 
     /// `first` is the tick the entry was filed under.
     pub fn decode(&mut self, first: Tick, bytes: &[u8]) -> Result<Entry, StoreError> {
-        self.check(first, bytes).map_err(|wrong| StoreError::damaged(wrong, format!("the log of graph {}, entry at tick {first}", self.graph.0)))
+        self.check(first, bytes)
+            .map_err(|wrong| StoreError::damaged(wrong, format!("the log of graph {}, entry at tick {first}", self.graph.0)))
     }
 
     fn check(&mut self, first: Tick, bytes: &[u8]) -> Result<Entry, Wrong> {
@@ -180,8 +161,8 @@ fn decode(bytes: &[u8]) -> Result<(Entry, Tick), Wrong> {
     let graph = GraphId(reader.u32()?);
     reader.u32()?;
     let (first, upper, after) = (reader.tick()?, reader.tick()?, reader.tick()?);
-    let (row_count, arena_bytes) = (reader.u64()?, reader.u64()?);
-    let row_bytes = reader.take(row_count.checked_mul(ROW_BYTES as u64).ok_or("a length beyond the end")?)?;
+    let (row_count, row_bytes, arena_bytes) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let row_bytes = reader.take(row_bytes)?;
     let arena = reader.take(arena_bytes)?;
     let sources = reader.sources()?;
     let delivered = reader.delivered()?;
@@ -191,11 +172,109 @@ fn decode(bytes: &[u8]) -> Result<(Entry, Tick), Wrong> {
         return Err("ticks in the wrong order");
     }
     let mut mutations = Mutations::default();
-    mutations.rows = row_bytes.as_chunks().0.iter().map(take_row).collect();
+    mutations.rows = take_rows(row_bytes, row_count)?;
     mutations.arena = arena.to_vec();
     if !mutations.rows.iter().all(|row| fits(row, first, upper, arena)) {
         return Err("a mutation that points outside of its entry");
     }
     let entry = Entry { graph, first, upper, mutations: Arc::new(mutations), sources, delivered };
     Ok((entry, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conformance::{entry, same};
+    use super::*;
+
+    fn bytes_of(entry: &Entry) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(entry, Tick::ZERO, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Entry, StoreError> {
+        LogReader::new(GraphId(3), Tick::ZERO).decode(Tick(100), bytes)
+    }
+
+    #[test]
+    fn comes_back_as_it_was() {
+        for records in [0, 1, 2, 1000] {
+            let written = entry(GraphId(3), 100, records);
+            assert!(same(&read(&bytes_of(&written)).unwrap(), &written));
+        }
+    }
+
+    #[test]
+    fn follows_others_in_a_buffer() {
+        let mut bytes = b"before".to_vec();
+        let written = entry(GraphId(3), 100, 2);
+        encode(&written, Tick::ZERO, &mut bytes).unwrap();
+        assert!(same(&read(&bytes[6..]).unwrap(), &written));
+    }
+
+    #[test]
+    fn every_flipped_byte_and_every_cut_is_noticed() {
+        let whole = bytes_of(&entry(GraphId(3), 100, 3));
+        for at in 0..whole.len() {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                let error = read(&bytes).unwrap_err().to_string();
+                assert!(error.contains("the log of graph 3, entry at tick 0.100"), "{error}");
+            }
+            assert!(matches!(read(&whole[..at]), Err(StoreError::Damaged { .. })), "cut at {at}");
+        }
+        let longer = [&whole[..], b"x"].concat();
+        assert!(matches!(read(&longer), Err(StoreError::Damaged { .. })));
+    }
+
+    /// Whatever the bytes say, even with a right checksum: an error or an entry, never a panic.
+    #[test]
+    fn bytes_with_a_right_checksum_are_checked_too() {
+        let whole = bytes_of(&entry(GraphId(3), 100, 3));
+        let mut refused = 0;
+        for at in 8..whole.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                let crc = checksum(&bytes);
+                bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+                match read(&bytes) {
+                    Ok(entry) => {
+                        for row in &entry.mutations.rows {
+                            let _ = codec::fact_key(row.tag, row.payload, &entry.mutations.arena);
+                            let _ = codec::decode_payload(row.payload, &entry.mutations.arena);
+                        }
+                    }
+                    Err(StoreError::Damaged { .. }) => refused += 1,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+        assert!(refused > 100, "only {refused} were refused");
+    }
+
+    #[test]
+    fn an_entry_that_contradicts_itself_is_not_written() {
+        let mut bytes = Vec::new();
+        let good = entry(GraphId(3), 100, 3);
+        for bad in [Entry { upper: Tick(100), ..good.clone() }, Entry { upper: Tick(102), ..good.clone() }] {
+            assert!(encode(&bad, Tick::ZERO, &mut bytes).is_err());
+        }
+        let mut rootless = (*good.mutations).clone();
+        rootless.arena.clear();
+        assert!(encode(&Entry { mutations: Arc::new(rootless), ..good }, Tick::ZERO, &mut bytes).is_err());
+        assert!(bytes.is_empty());
+    }
+
+    #[test]
+    fn entries_out_of_place_or_order_are_noticed() {
+        let bytes = bytes_of(&entry(GraphId(3), 100, 3));
+        assert!(LogReader::new(GraphId(4), Tick::ZERO).decode(Tick(100), &bytes).is_err());
+        assert!(LogReader::new(GraphId(3), Tick::ZERO).decode(Tick(101), &bytes).is_err());
+        assert!(LogReader::new(GraphId(3), Tick(101)).decode(Tick(100), &bytes).is_err());
+        let mut reader = LogReader::new(GraphId(3), Tick::ZERO);
+        reader.decode(Tick(100), &bytes).unwrap();
+        assert!(reader.decode(Tick(100), &bytes).is_err());
+    }
 }

@@ -121,3 +121,14 @@ impl Store for InMemory {
         Ok(Sizes::default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::conformance;
+    use super::InMemory;
+
+    #[test]
+    fn conforms() {
+        conformance::check(&|part| part(&|| Box::new(InMemory::new())));
+    }
+}

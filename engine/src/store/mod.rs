@@ -21,6 +21,7 @@ mod in_memory;
 mod records;
 #[cfg(feature = "rocks-db")]
 mod rocks_db;
+mod rows;
 
 use weir_model::{Position, Text, Tick};
 
@@ -110,7 +111,8 @@ pub trait Store: Send + Sync {
     /// Entries of a graph come in the order of their ticks. Entries of a graph that was dropped are passed over.
     fn append(&self, group: &[EncodedEntry<'_>], symbols: NewSymbols<'_>, sync: bool) -> Result<(), StoreError>;
 
-    /// Hands out the entries that begin at `from` or later, in order. `from` is the end of an entry or of a checkpoint.
+    /// Hands out the entries that begin at `from` or later, in order, as far as the log reaches back. `from` is the end of
+    /// an entry.
     /// Stops at the first error, be it the store's or the callback's.
     fn read_log(
         &self,

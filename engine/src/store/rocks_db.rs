@@ -19,8 +19,8 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode, ErrorKind,
-    FlushOptions, IngestExternalFileOptions, LogLevel, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode,
+    ErrorKind, FlushOptions, IngestExternalFileOptions, LogLevel, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
 };
 use rustc_hash::FxHashSet;
 use weir_model::{Text, Tick};
@@ -45,6 +45,9 @@ const LOG_BUFFERS_MAX: i32 = 4;
 
 /// RocksDB's write-ahead log at most, which bounds what a restart has to read.
 const WRITE_AHEAD_BYTES_MAX: u64 = 512 << 20;
+
+/// How much of the log has to be in memory for a checkpoint to clear it out.
+const SHORTEN_BYTES_MIN: u64 = 8 << 20;
 
 /// A smaller run is written as keys, along with its record; a larger one as files that RocksDB takes over.
 const SMALL_RUN_BYTES_MAX: usize = 1 << 20;
@@ -79,6 +82,9 @@ pub struct RocksDb {
     /// Last, so that the lock is given back when RocksDB has closed.
     _directory: Directory,
 }
+
+/// Is given the rest of a key and the value.
+type EachRecord<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError>;
 
 /// Held for reading while entries are written, for writing while a graph comes or goes.
 struct Graphs {
@@ -118,7 +124,9 @@ impl RocksDb {
     fn load_graphs(&mut self) -> Result<(), StoreError> {
         let live: FxHashSet<GraphId> = Store::graphs(self)?.into_iter().map(|info| info.id).collect();
         let next = match self.get(b"n", "the number of the next graph")? {
-            Some(bytes) => take_number(&bytes).ok_or_else(|| self.damaged("a length that does not match", "the number of the next graph"))?,
+            Some(bytes) => {
+                take_number(&bytes).ok_or_else(|| self.damaged("a length that does not match", "the number of the next graph"))?
+            }
             None => 0,
         };
         if live.iter().any(|id| id.0 >= next) {
@@ -179,13 +187,16 @@ impl RocksDb {
         let place = || format!("{doing} in {}", self.options.path.display());
         self.db.write_opt(batch, &options).map_err(|error| StoreError::failed(place(), with_advice(&error)))?;
         // Without the write-ahead log only a flush makes anything durable.
-        if sync && !self.options.write_ahead_log { self.flush() } else { Ok(()) }
+        if sync && !self.options.write_ahead_log { self.flush(true) } else { Ok(()) }
     }
 
-    fn flush(&self) -> Result<(), StoreError> {
+    /// Writes what is in memory to files, which empties the write-ahead log: all families together, since they share it.
+    fn flush(&self, wait: bool) -> Result<(), StoreError> {
         let families = [self.family(LOG), self.family(PAGES), self.family(META)];
+        let mut options = FlushOptions::default();
+        options.set_wait(wait);
         let doing = || format!("flush {}", self.options.path.display());
-        self.db.flush_cfs_opt(&families, &FlushOptions::default()).map_err(|error| StoreError::failed(doing(), with_advice(&error)))
+        self.db.flush_cfs_opt(&families, &options).map_err(|error| StoreError::failed(doing(), with_advice(&error)))
     }
 
     /// A sealed value of the meta family.
@@ -196,12 +207,7 @@ impl RocksDb {
     }
 
     /// Hands out the unsealed values of the meta family whose keys begin with a prefix.
-    fn scan_meta(
-        &self,
-        prefix: &[u8],
-        what: &str,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
+    fn scan_meta(&self, prefix: &[u8], what: &str, each: EachRecord<'_>) -> Result<(), StoreError> {
         let mut iterator = self.iterate(META, prefix.to_vec(), after_prefix(prefix));
         while let Some((key, sealed)) = iterator.item() {
             let value = records::unseal(key, sealed).map_err(|wrong| self.damaged(wrong, what))?;
@@ -263,7 +269,7 @@ impl RocksDb {
             files.hand_over()?;
         }
         let key = run_key(graph, id);
-        batch.put_cf(self.family(META), &key, records::seal(&key, records::put_run(&info)));
+        batch.put_cf(self.family(META), key, records::seal(&key, records::put_run(&info)));
         Ok(())
     }
 
@@ -281,9 +287,19 @@ impl RocksDb {
         self.write(batch, false, "complete a checkpoint")
     }
 
-    /// Frees whole files at once; what shares a file with others goes when RocksDB next rewrites it.
+    /// Frees whole files of keys from `from` and below `to` at once; what shares a file with others goes when RocksDB
+    /// next rewrites it.
     fn free(&self, family: &str, from: &[u8], to: &[u8]) {
-        if let Err(error) = self.db.delete_file_in_range_cf(self.family(family), from, to) {
+        // RocksDB takes the end of this range in: a file whose last key were `to` itself would go as well.
+        let mut last = to.to_vec();
+        for byte in last.iter_mut().rev() {
+            let borrowed = *byte == 0;
+            *byte = byte.wrapping_sub(1);
+            if !borrowed {
+                break;
+            }
+        }
+        if let Err(error) = self.db.delete_file_in_range_cf(self.family(family), from, &last[..]) {
             tracing::warn!(%error, "disk space is freed later");
         }
     }
@@ -291,10 +307,10 @@ impl RocksDb {
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
-        if !self.options.write_ahead_log
-            && let Err(error) = self.flush()
-        {
-            tracing::error!(%error, "what was written last may be lost");
+        // With the write-ahead log this only makes the next start quicker.
+        if let Err(error) = self.flush(true) {
+            let may_be_lost = !self.options.write_ahead_log;
+            tracing::error!(%error, may_be_lost, "the store was closed without writing its memory to files");
         }
         self.db.cancel_all_background_work(true);
     }
@@ -323,10 +339,18 @@ impl Store for RocksDb {
         self.write(batch, sync, "append to the log")
     }
 
-    fn read_log(&self, graph: GraphId, from: Tick, each: &mut dyn FnMut(Entry) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    fn read_log(
+        &self,
+        graph: GraphId,
+        from: Tick,
+        each: &mut dyn FnMut(Entry) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let place = || format!("the log of graph {}", graph.0);
-        let mut reader = LogReader::new(graph, from);
         let mut iterator = self.iterate(LOG, log_key(graph, from).to_vec(), after_prefix(&graph.0.to_be_bytes()));
+        // The iterator sees the log as of now; a checkpoint from here on moves the beginning, but takes nothing away.
+        let from = from.max(self.progress(graph)?.upto);
+        iterator.seek(log_key(graph, from));
+        let mut reader = LogReader::new(graph, from);
         while let Some((key, bytes)) = iterator.item() {
             let first = key.last_chunk().map(|tick| Tick(u64::from_be_bytes(*tick))).unwrap_or_default();
             each(reader.decode(first, bytes)?)?;
@@ -345,6 +369,7 @@ impl Store for RocksDb {
         batch.delete_range_cf(self.family(LOG), from, to);
         self.complete(graph, batch)?;
         self.free(LOG, &from, &to);
+        self.shorten_write_ahead_log();
         Ok(())
     }
 
@@ -352,7 +377,8 @@ impl Store for RocksDb {
         self.must_be_live(graph)?;
         let mut batch = WriteBatch::default();
         self.write_run(graph, run, &mut batch)?;
-        let bounds: Vec<_> = replaced.iter().map(|old| (page_key(graph, *old, 0), page_key(graph, RunId(old.0 + 1), 0))).collect();
+        let bounds: Vec<_> =
+            replaced.iter().map(|old| (page_key(graph, *old, 0), page_key(graph, RunId(old.0 + 1), 0))).collect();
         for (old, (from, to)) in replaced.iter().zip(&bounds) {
             batch.delete_cf(self.family(META), run_key(graph, *old));
             batch.delete_range_cf(self.family(PAGES), from, to);
@@ -380,7 +406,12 @@ impl Store for RocksDb {
         Ok(runs)
     }
 
-    fn read_run(&self, graph: GraphId, run: RunId, each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    fn read_run(
+        &self,
+        graph: GraphId,
+        run: RunId,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let place = format!("run {} of graph {}", run.0, graph.0);
         let key = run_key(graph, run);
         let Some(record) = self.get(&key, &place)? else {
@@ -400,7 +431,11 @@ impl Store for RocksDb {
             iterator.next();
         }
         iterator.status().map_err(|error| self.read_error(error, &place))?;
-        if count == info.chunks { Ok(()) } else { Err(self.damaged(format!("chunk {count} of {} is missing", info.chunks), &place)) }
+        if count == info.chunks {
+            Ok(())
+        } else {
+            Err(self.damaged(format!("chunk {count} of {} is missing", info.chunks), &place))
+        }
     }
 
     fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
@@ -502,7 +537,7 @@ impl Store for RocksDb {
 
     fn sync(&self) -> Result<(), StoreError> {
         if !self.options.write_ahead_log {
-            return self.flush();
+            return self.flush(true);
         }
         let doing = || format!("sync {}", self.options.path.display());
         self.db.flush_wal(true).map_err(|error| StoreError::failed(doing(), with_advice(&error)))
@@ -570,7 +605,8 @@ fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, St
     db.create_if_missing(fresh);
     db.create_missing_column_families(fresh);
     db.set_paranoid_checks(true);
-    // An incomplete write at the very end is what a crash leaves; anything else that is wrong is damage.
+    // An incomplete write at the very end is what a crash leaves; anything else that is wrong is damage. Of the lengths
+    // in the last block of 32 KiB, RocksDB cannot tell the two apart: one that points beyond the end counts as the former.
     db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     db.set_track_and_verify_wals_in_manifest(true);
     db.set_max_total_wal_size(WRITE_AHEAD_BYTES_MAX);
@@ -588,7 +624,9 @@ fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, St
         ColumnFamilyDescriptor::new(META, meta_options(&cache)),
     ];
     DB::open_cf_descriptors(&db, files, families).map_err(|error| match error.kind() {
-        ErrorKind::Corruption | ErrorKind::InvalidArgument => StoreError::damaged(error.into_string(), files.display().to_string()),
+        ErrorKind::Corruption | ErrorKind::InvalidArgument => {
+            StoreError::damaged(error.into_string(), files.display().to_string())
+        }
         _ => StoreError::failed(format!("open {}", files.display()), with_advice(&error)),
     })
 }
@@ -707,4 +745,206 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     }
     // Nothing but 0xff: beyond every key in use here.
     vec![u8::MAX; prefix.len() + 32]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::conformance::{self, append, entry, read_log};
+    use super::*;
+
+    fn open(path: &Path) -> RocksDb {
+        RocksDb::open(RocksDbOptions::new(path)).unwrap()
+    }
+
+    fn error_of(path: &Path) -> StoreError {
+        RocksDb::open(RocksDbOptions::new(path)).err().expect("is refused")
+    }
+
+    /// The files of RocksDB with this extension.
+    fn files(path: &Path, extension: &str) -> Vec<PathBuf> {
+        let items = fs::read_dir(path.join("rocks-db")).unwrap().map(|item| item.unwrap().path());
+        items.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()
+    }
+
+    fn flip(path: &Path, at: usize) {
+        let mut bytes = fs::read(path).unwrap();
+        bytes[at] ^= 0x10;
+        fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn conforms() {
+        for (write_ahead_log, sync_all_writes) in [(true, false), (true, true), (false, false), (false, true)] {
+            conformance::check(&|part| {
+                let temporary = tempfile::tempdir().unwrap();
+                let options = RocksDbOptions { write_ahead_log, sync_all_writes, ..RocksDbOptions::new(temporary.path()) };
+                part(&|| Box::new(RocksDb::open(options.clone()).unwrap()));
+            });
+        }
+    }
+
+    #[test]
+    fn one_process_at_a_time() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let error = error_of(temporary.path());
+        assert!(matches!(error, StoreError::Locked { .. }), "{error}");
+        drop(store);
+        open(temporary.path());
+    }
+
+    #[test]
+    fn a_flipped_byte_in_the_write_ahead_log_is_noticed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let graph = store.create_graph("a", b"").unwrap();
+        for n in 0..20 {
+            append(&store, &[entry(graph, n * 100, 100)]);
+        }
+        let [ahead] = &files(temporary.path(), "log")[..] else { panic!("one write-ahead log") };
+        let name = ahead.file_name().unwrap();
+        let length = fs::metadata(ahead).unwrap().len() as usize;
+        // All over, at the very end, and in the head of the last block.
+        let block = length / 32_768 * 32_768;
+        let all_over = (0..length).step_by(length / 30);
+        for at in all_over.chain(length - 10..length).chain(block..block + 12) {
+            let copy = tempfile::tempdir().unwrap();
+            copy_directory(temporary.path(), copy.path());
+            flip(&copy.path().join("rocks-db").join(name), at);
+            let error = error_of(copy.path());
+            assert!(matches!(error, StoreError::Damaged { .. }), "byte {at}: {error}");
+            // Looking did not make it worse.
+            assert!(matches!(error_of(copy.path()), StoreError::Damaged { .. }));
+        }
+    }
+
+    /// What is on the disk while the store is open is what a crash would leave.
+    fn copy_directory(from: &Path, to: &Path) {
+        for item in fs::read_dir(from).unwrap().map(|item| item.unwrap()) {
+            let target = to.join(item.file_name());
+            if item.file_type().unwrap().is_dir() {
+                fs::create_dir(&target).unwrap();
+                copy_directory(&item.path(), &target);
+            } else {
+                fs::copy(item.path(), target).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_that_a_crash_cut_short_is_as_if_it_never_was() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let graph = store.create_graph("a", b"").unwrap();
+        for n in 0..20 {
+            append(&store, &[entry(graph, n * 100, 100)]);
+        }
+        let copy = tempfile::tempdir().unwrap();
+        copy_directory(temporary.path(), copy.path());
+        let [ahead] = &files(copy.path(), "log")[..] else { panic!("one write-ahead log") };
+        let length = fs::metadata(ahead).unwrap().len();
+        fs::OpenOptions::new().write(true).open(ahead).unwrap().set_len(length - 100).unwrap();
+        let found = read_log(&open(copy.path()), graph, 0).unwrap();
+        assert_eq!(found.len(), 19);
+    }
+
+    #[test]
+    fn damaged_or_missing_files_are_noticed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let graph = store.create_graph("a", b"").unwrap();
+        append(&store, &[entry(graph, 0, 1000)]);
+        let mut chunks = (0..100u8).map(|n| vec![n; 30_000]);
+        let progress = Progress { upto: Tick(0), ..Progress::default() };
+        store.checkpoint(graph, NewRun { first: Tick(0), upper: Tick(1), chunks: &mut chunks }, &progress).unwrap();
+        store.flush(true).unwrap();
+        let run = store.runs(graph).unwrap()[0].id;
+        drop(store);
+
+        let original: Vec<(PathBuf, Vec<u8>)> =
+            files(temporary.path(), "sst").into_iter().map(|path| (path.clone(), fs::read(&path).unwrap())).collect();
+        assert!(original.len() >= 3);
+        let mut noticed = 0;
+        for (path, bytes) in &original {
+            flip(path, bytes.len() / 3);
+            let all = RocksDb::open(RocksDbOptions::new(temporary.path())).and_then(|store| {
+                store.read_run(graph, run, &mut |_| Ok(()))?;
+                read_log(&store, graph, 0)?;
+                Store::graphs(&store)
+            });
+            match all {
+                Err(StoreError::Damaged { place, .. }) => {
+                    noticed += 1;
+                    assert!(!place.is_empty());
+                }
+                Err(other) => panic!("{other}"),
+                // A byte that nobody reads, such as one of the statistics of the file.
+                Ok(graphs) => assert_eq!(graphs.len(), 1),
+            }
+            fs::write(path, bytes).unwrap();
+        }
+        assert!(noticed >= 2, "{noticed}");
+        open(temporary.path()).read_run(graph, run, &mut |_| Ok(())).unwrap();
+
+        fs::remove_file(&original[0].0).unwrap();
+        let error = error_of(temporary.path());
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+        fs::remove_file(temporary.path().join("rocks-db/CURRENT")).unwrap();
+        let error = error_of(temporary.path());
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    }
+
+    #[test]
+    fn pages_that_a_crash_left_incomplete_are_removed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let graph = store.create_graph("a", b"").unwrap();
+        for large in [true, false] {
+            let mut chunks = (0..10u8).map(|n| vec![n; if large { 1_000_000 } else { 10 }]);
+            let mut batch = WriteBatch::default();
+            let run = NewRun { first: Tick(0), upper: Tick(1), chunks: &mut chunks };
+            // As far as a checkpoint gets before its last write.
+            store.write_run(graph, run, &mut batch).unwrap();
+        }
+        fs::write(store.incoming.join("9-0.sst"), "half a file").unwrap();
+        let keys = |store: &RocksDb| {
+            let mut iterator = store.db.raw_iterator_cf(store.family(PAGES));
+            iterator.seek_to_first();
+            iterator.valid()
+        };
+        assert!(keys(&store));
+        drop(store);
+        let store = open(temporary.path());
+        assert!(!keys(&store));
+        assert_eq!(fs::read_dir(&store.incoming).unwrap().count(), 0);
+        assert!(store.next_run.load(Ordering::Relaxed) >= 1);
+    }
+
+    #[test]
+    fn a_value_under_a_wrong_key_is_noticed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        store.put_metadata("a", b"1").unwrap();
+        let value = store.db.get_cf(store.family(META), metadata_key("a")).unwrap().unwrap();
+        store.db.put_cf(store.family(META), metadata_key("b"), value).unwrap();
+        let error = store.metadata("b").unwrap_err().to_string();
+        assert!(error.contains("metadata 'b'") && error.contains("checksum"), "{error}");
+    }
+
+    #[test]
+    fn graphs_come_and_go_in_milliseconds() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let start = std::time::Instant::now();
+        for n in 0..500 {
+            let graph = store.create_graph(&format!("graph{n}"), b"").unwrap();
+            append(&store, &[entry(graph, 0, 3)]);
+            store.drop_graph(graph).unwrap();
+        }
+        let each = start.elapsed() / 500;
+        eprintln!("a graph created and dropped: {each:?}");
+        assert!(each < std::time::Duration::from_millis(20), "{each:?}");
+    }
 }

@@ -23,10 +23,8 @@ pub struct JsonError {
 
 /// The one value the bytes hold, white space around it allowed.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
-    let text = std::str::from_utf8(bytes).map_err(|error| JsonError {
-        offset: error.valid_up_to(),
-        message: "the text is not UTF-8".to_owned(),
-    })?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| JsonError { offset: error.valid_up_to(), message: "the text is not UTF-8".to_owned() })?;
     let mut parser = Parser { text, bytes, at: 0, depth: 0 };
     parser.skip_blanks();
     let value = parser.value()?;

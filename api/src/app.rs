@@ -1,0 +1,140 @@
+//! App: everything the service consists of while it runs, shared by routes, recipes and the demonstration.
+//!
+//! Owns the order of starting and stopping. Does not know HTTP or the command line.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use weir_connectors::{FilePolicy, FileResolution, SourceContext};
+use weir_engine::store::{InMemory, Store};
+use weir_engine::{DEFAULT_GRAPH, Engine, Graph, Options};
+
+use crate::config::{Settings, StoreSettings};
+use crate::error::{ApiError, chain};
+use crate::ingest::Ingests;
+use crate::live::LiveState;
+use crate::standing::StandingQueries;
+
+/// The other name of the default namespace.
+const DEFAULT_GRAPH_ALIAS: &str = "default";
+
+/// How long the results found before the end may take to reach their destinations.
+const DELIVERY_PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct App {
+    pub settings: Settings,
+    pub engine: Engine,
+    pub ingests: Ingests,
+    pub standing: StandingQueries,
+    pub live: Arc<LiveState>,
+    ready: AtomicBool,
+    stop: watch::Sender<bool>,
+}
+
+impl App {
+    /// Opens the store and brings back what was there: standing queries first, so that nothing passes them by.
+    /// `recipe_directories` may be read besides those of the configuration.
+    pub fn open(settings: Settings, recipe_directories: &[PathBuf]) -> Result<Arc<App>, String> {
+        let context = SourceContext { files: file_policy(&settings, recipe_directories)? };
+        let store = open_store(&settings.store)?;
+        let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });
+        let options = Options { workers: settings.workers, ids: settings.ids, sync_all_writes };
+        let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));
+        let engine = Engine::open(store, options).map_err(|error| cannot("open the graph", &error))?;
+        let live = Arc::new(LiveState::default());
+        let app = App {
+            ingests: Ingests::new(engine.clone(), context),
+            standing: StandingQueries::new(engine.clone(), live.clone()),
+            live,
+            engine,
+            settings,
+            ready: AtomicBool::new(false),
+            stop: watch::channel(false).0,
+        };
+        app.standing.restore().map_err(|error| cannot("restore the standing queries", &error))?;
+        app.engine.start().map_err(|error| cannot("replay the log", &error))?;
+        app.ingests.restore(app.settings.should_resume_ingest).map_err(|error| cannot("restore the ingest streams", &error))?;
+        app.ready.store(true, Ordering::Relaxed);
+        Ok(Arc::new(app))
+    }
+
+    /// Why requests should not be sent here, if so.
+    pub fn not_ready(&self) -> Option<&'static str> {
+        match (*self.stop.borrow(), self.ready.load(Ordering::Relaxed)) {
+            (true, _) => Some("weir is stopping"),
+            (false, false) => Some("the graph is being loaded"),
+            (false, true) => None,
+        }
+    }
+
+    /// Asks the process to end; it does so on its own. A second request changes nothing.
+    pub fn stop(&self, who: &str) {
+        if !self.stop.send_replace(true) {
+            tracing::info!("stopping, asked by {who}");
+        }
+    }
+
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// The graph of a namespace; none, `quine` and `default` name the one that is always there.
+    pub fn graph(&self, namespace: Option<&str>) -> Result<Graph, ApiError> {
+        let Some(namespace) = namespace else { return Ok(self.engine.default_graph()) };
+        let name = namespace.to_ascii_lowercase();
+        let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.len() <= 16
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !valid {
+            return Err(ApiError::bad(format!(
+                "Invalid namespace '{namespace}': a namespace has 1 to 16 letters and digits and begins with a letter"
+            )));
+        }
+        match name.as_str() {
+            DEFAULT_GRAPH | DEFAULT_GRAPH_ALIAS => Ok(self.engine.default_graph()),
+            name => self.engine.graph(name).ok_or(ApiError::Absent),
+        }
+    }
+
+    /// The end: sources stop and hand in what they have read, results found so far are delivered, the store is closed.
+    pub fn shut_down(&self) -> Result<(), String> {
+        self.live.hub.close();
+        self.ingests.shut_down();
+        self.standing.shut_down(Instant::now() + DELIVERY_PATIENCE);
+        self.engine.shutdown().map_err(|error| format!("the store could not be closed cleanly: {}", chain(&error)))
+    }
+}
+
+fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<FilePolicy, String> {
+    let files = &settings.file_ingest;
+    let resolution = if files.only_present_at_start { FileResolution::Static } else { FileResolution::Dynamic };
+    let directories: Vec<_> = files.allowed_directories.iter().chain(recipe_directories).cloned().collect();
+    FilePolicy::new(&directories, resolution).map_err(|error| format!("file-ingest.allowed-directories: {}", chain(&error)))
+}
+
+fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, String> {
+    match settings {
+        StoreSettings::InMemory => Ok(Arc::new(InMemory::default())),
+        #[cfg(feature = "rocks-db")]
+        StoreSettings::RocksDb { path, sync_all_writes, create_parent_dir } => {
+            let options = weir_engine::store::RocksDbOptions {
+                sync_all_writes: *sync_all_writes,
+                create_parent_dir: *create_parent_dir,
+                ..weir_engine::store::RocksDbOptions::new(path)
+            };
+            let store = weir_engine::store::RocksDb::open(options);
+            Ok(Arc::new(store.map_err(|error| format!("cannot open the store in {}: {}", shown(path), chain(&error)))?))
+        }
+        #[cfg(not(feature = "rocks-db"))]
+        StoreSettings::RocksDb { path, .. } => {
+            Err(format!("this weir is built without the store rocks-db; {} cannot be opened", shown(path)))
+        }
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

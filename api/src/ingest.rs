@@ -1,0 +1,419 @@
+//! Ingest streams: created, listed, paused, ended, and brought back after a restart.
+//!
+//! Owns the life of a stream and what is remembered of it. How its records travel is in `pump`. Does not know any
+//! particular source, nor HTTP.
+
+mod pump;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value as Json, json};
+use weir_connectors::{ConnectorError, SOURCES, SourceConfig, SourceContext};
+use weir_cypher_compiler::{Options, compile};
+use weir_engine::{Engine, Graph, Prepared};
+use weir_model::Text;
+
+use crate::clock;
+use crate::error::{ApiError, chain};
+use crate::meter::Meter;
+use crate::wire::decode::{Mistakes, refuse_elsewhere};
+
+/// Sources of the reference service that are not here.
+const SOURCES_ELSEWHERE: &[&str] = &[
+    "KafkaIngest",
+    "KinesisIngest",
+    "KinesisKCLIngest",
+    "PulsarIngest",
+    "ServerSentEventsIngest",
+    "SQSIngest",
+    "S3Ingest",
+    "WebsocketSimpleStartupIngest",
+];
+
+/// How many failed records are kept to be looked at; the count goes on.
+const FAILURES_KEPT_MAX: usize = 100;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    Running,
+    Paused,
+    /// Brought back after a restart, not started.
+    Restored,
+    Completed,
+    Terminated,
+    Failed,
+}
+
+impl Status {
+    const ALL: [Status; 6] =
+        [Status::Running, Status::Paused, Status::Restored, Status::Completed, Status::Terminated, Status::Failed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Running => "Running",
+            Status::Paused => "Paused",
+            Status::Restored => "Restored",
+            Status::Completed => "Completed",
+            Status::Terminated => "Terminated",
+            Status::Failed => "Failed",
+        }
+    }
+
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Status::Completed | Status::Terminated | Status::Failed)
+    }
+}
+
+/// A record that had no effect.
+#[derive(Clone, Debug)]
+pub struct KeptRecord {
+    pub number: u64,
+    pub reason: String,
+    pub sample: String,
+}
+
+pub struct Stream {
+    pub name: String,
+    graph: Graph,
+    /// What the engine knows the source by. Another stream of the same name gets another one, so that it starts anew.
+    source: String,
+    config: Box<dyn SourceConfig>,
+    query: Arc<Prepared>,
+    state: Mutex<State>,
+    /// Wakes a stream that is paused.
+    changed: Condvar,
+    records: Meter,
+    bytes: Meter,
+    started: SystemTime,
+    clock: Instant,
+    /// The thread that runs the stream, while it does.
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct State {
+    status: Status,
+    /// The stream should end: it was deleted, or weir stops.
+    stopping: bool,
+    message: Option<String>,
+    ended_after: Option<Duration>,
+    failed_records: u64,
+    kept: Vec<KeptRecord>,
+}
+
+pub struct Ingests {
+    engine: Engine,
+    context: SourceContext,
+    streams: Mutex<BTreeMap<(String, String), Arc<Stream>>>,
+    /// Creating and deleting, one at a time.
+    changing: Mutex<()>,
+}
+
+impl Ingests {
+    pub fn new(engine: Engine, context: SourceContext) -> Ingests {
+        Ingests { engine, context, streams: Mutex::default(), changing: Mutex::default() }
+    }
+
+    /// Creates a stream and starts it. The definition is stored first: a crash leaves no stream, or one that can go on.
+    pub fn create(&self, graph: &Graph, name: &str, definition: &Json) -> Result<Arc<Stream>, ApiError> {
+        let config = parse(definition)?;
+        let _one = lock(&self.changing);
+        if self.get(graph, name).is_some() {
+            return Err(ApiError::bad(format!("Cannot create ingest stream `{name}` (a stream with this name already exists)")));
+        }
+        let source = format!("{name}#{}", clock::millis(SystemTime::now()));
+        let stream = Stream::new(graph, name, source, config, Status::Running)?;
+        stream.config.check(&self.context).map_err(refused)?;
+        self.store(&stream)?;
+        self.keep(stream.clone());
+        stream.run(&self.engine, &self.context);
+        Ok(stream)
+    }
+
+    /// Brings back what was there before a restart. With `resume`, streams that ran go on where they stood.
+    pub fn restore(&self, resume: bool) -> Result<(), ApiError> {
+        for graph in self.engine.graphs().iter().filter_map(|name| self.engine.graph(name)) {
+            for (key, stored) in self.engine.metadata_list(&key(&graph, ""))? {
+                match self.revive(&graph, &stored, resume) {
+                    Ok(stream) => {
+                        self.keep(stream.clone());
+                        if stream.status() == Status::Running {
+                            stream.run(&self.engine, &self.context);
+                        }
+                    }
+                    Err(error) => tracing::error!("the ingest stream stored as '{key}' cannot be restored: {error}"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn revive(&self, graph: &Graph, stored: &[u8], resume: bool) -> Result<Arc<Stream>, ApiError> {
+        let stored: Json = serde_json::from_slice(stored).map_err(|error| ApiError::Failed(error.to_string()))?;
+        let text = |field: &str| stored[field].as_str().unwrap_or_default();
+        let before = Status::ALL.into_iter().find(|status| status.name() == text("status")).unwrap_or(Status::Restored);
+        let status = match before {
+            Status::Running | Status::Restored if resume => Status::Running,
+            Status::Running => Status::Restored,
+            other => other,
+        };
+        let config = parse(&stored["settings"])?;
+        let stream = Stream::new(graph, text("name"), text("source").to_owned(), config, status)?;
+        if let Some(message) = stored["message"].as_str() {
+            stream.lock().message = Some(message.to_owned());
+        }
+        if status.is_terminal() {
+            stream.freeze();
+        }
+        Ok(stream)
+    }
+
+    pub fn get(&self, graph: &Graph, name: &str) -> Option<Arc<Stream>> {
+        lock(&self.streams).get(&(graph.name().to_owned(), name.to_owned())).cloned()
+    }
+
+    /// By name.
+    pub fn list(&self, graph: &Graph) -> Vec<Arc<Stream>> {
+        lock(&self.streams).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, stream)| stream.clone()).collect()
+    }
+
+    pub fn pause(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
+        stream.set_running(false)?;
+        self.store(stream)
+    }
+
+    pub fn start(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
+        stream.set_running(true)?;
+        stream.run(&self.engine, &self.context);
+        self.store(stream)
+    }
+
+    /// Ends a stream, waits for it, and forgets it. Answers with it as it ended.
+    pub fn delete(&self, graph: &Graph, name: &str) -> Result<Option<Arc<Stream>>, ApiError> {
+        let _one = lock(&self.changing);
+        let Some(stream) = self.get(graph, name) else { return Ok(None) };
+        stream.stop();
+        stream.join();
+        stream.end(Status::Terminated, None);
+        self.engine.set_metadata(&key(graph, name), None)?;
+        graph.forget_source(&stream.source)?;
+        lock(&self.streams).remove(&(graph.name().to_owned(), name.to_owned()));
+        Ok(Some(stream))
+    }
+
+    /// Weir stops: every stream hands in what it has read and ends. Their status is as it was, so that they come back.
+    pub fn shut_down(&self) {
+        let streams: Vec<_> = lock(&self.streams).values().cloned().collect();
+        streams.iter().for_each(|stream| stream.stop());
+        streams.iter().for_each(|stream| stream.join());
+    }
+
+    fn keep(&self, stream: Arc<Stream>) {
+        lock(&self.streams).insert((stream.graph.name().to_owned(), stream.name.clone()), stream);
+    }
+
+    fn store(&self, stream: &Stream) -> Result<(), ApiError> {
+        Ok(stream.store(&self.engine)?)
+    }
+}
+
+impl Stream {
+    fn new(
+        graph: &Graph,
+        name: &str,
+        source: String,
+        config: Box<dyn SourceConfig>,
+        status: Status,
+    ) -> Result<Arc<Stream>, ApiError> {
+        let query = config.query().ok_or_else(|| ApiError::bad("the stream has no query to run on its records"))?;
+        let options = Options { parameters: vec![Text::new(query.parameter)], ids: graph.ids() };
+        let plan = compile(query.text, &options)?;
+        if let Some(other) = plan.parameters.iter().find(|name| name.as_str() != query.parameter) {
+            return Err(ApiError::bad(format!("Unknown parameter `{other}`; a record is in `${}`", query.parameter)));
+        }
+        if plan.facts.scans {
+            tracing::warn!("the query of ingest stream '{name}' visits every node for each record; give it an anchor: id(n) = idFrom(…)");
+        }
+        let query = graph.prepare(plan);
+        let state = State { status, stopping: false, message: None, ended_after: None, failed_records: 0, kept: Vec::new() };
+        Ok(Arc::new(Stream {
+            name: name.to_owned(),
+            graph: graph.clone(),
+            source,
+            config,
+            query,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            records: Meter::default(),
+            bytes: Meter::default(),
+            started: SystemTime::now(),
+            clock: Instant::now(),
+            thread: Mutex::default(),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub fn status(&self) -> Status {
+        self.lock().status
+    }
+
+    pub fn ingested(&self) -> u64 {
+        self.records.count()
+    }
+
+    pub fn records_per_second(&self) -> f64 {
+        self.records.recent()
+    }
+
+    pub fn failed_records(&self) -> u64 {
+        self.lock().failed_records
+    }
+
+    /// Starts the thread, unless it is there.
+    fn run(self: &Arc<Self>, engine: &Engine, context: &SourceContext) {
+        let mut thread = lock(&self.thread);
+        if thread.is_some() || self.status().is_terminal() {
+            return;
+        }
+        let (stream, engine, context) = (self.clone(), engine.clone(), context.clone());
+        let named = std::thread::Builder::new().name(format!("ingest {}", self.name));
+        match named.spawn(move || pump::run(&stream, &engine, &context)) {
+            Ok(handle) => *thread = Some(handle),
+            Err(error) => self.end(Status::Failed, Some(format!("no thread could be started: {error}"))),
+        }
+    }
+
+    fn set_running(&self, running: bool) -> Result<(), ApiError> {
+        let mut state = self.lock();
+        if state.status.is_terminal() {
+            let verb = if running { "resume" } else { "pause" };
+            // A stream that ended on its own is called failed, as clients know it.
+            let ended = if state.status == Status::Terminated { "terminated" } else { "failed" };
+            return Err(ApiError::bad(format!("Cannot {verb} a {ended} ingest.")));
+        }
+        state.status = if running { Status::Running } else { Status::Paused };
+        drop(state);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn stop(&self) {
+        self.lock().stopping = true;
+        self.changed.notify_all();
+    }
+
+    fn join(&self) {
+        let thread = lock(&self.thread).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            self.end(Status::Failed, Some("the stream ended through a bug in weir; the log has the details".to_owned()));
+        }
+    }
+
+    /// A status to stay with, unless there is one already.
+    fn end(&self, status: Status, message: Option<String>) {
+        let mut state = self.lock();
+        if state.status.is_terminal() {
+            return;
+        }
+        state.status = status;
+        state.message = message;
+        drop(state);
+        self.freeze();
+    }
+
+    fn freeze(&self) {
+        self.lock().ended_after = Some(self.clock.elapsed());
+        self.records.end();
+        self.bytes.end();
+    }
+
+    /// Waits while the stream is paused. False when it is to end.
+    fn may_go_on(&self) -> bool {
+        let mut state = self.lock();
+        while state.status != Status::Running && !state.stopping {
+            state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+        !state.stopping
+    }
+
+    /// Counts a record that had no effect, and keeps it if there is room. The log has the first of them, then every thousandth.
+    fn set_aside(&self, number: u64, reason: String, sample: String) {
+        let mut state = self.lock();
+        state.failed_records += 1;
+        if state.failed_records <= 10 || state.failed_records % 1000 == 0 {
+            let count = state.failed_records;
+            tracing::warn!(ingest = self.name, record = number, count, "a record had no effect: {reason}");
+        }
+        if state.kept.len() < FAILURES_KEPT_MAX {
+            state.kept.push(KeptRecord { number, reason, sample });
+        }
+    }
+
+    fn store(&self, engine: &Engine) -> Result<(), weir_engine::EngineError> {
+        let state = self.lock();
+        let stored = json!({
+            "name": self.name,
+            "source": self.source,
+            "status": state.status.name(),
+            "message": state.message,
+            "settings": self.config.settings(),
+        });
+        drop(state);
+        engine.set_metadata(&key(&self.graph, &self.name), Some(stored.to_string().as_bytes()))
+    }
+
+    /// What clients see; `name` where the answer is not an object keyed by it.
+    pub fn to_json(&self, with_name: bool) -> Json {
+        let state = self.lock();
+        let mut info = if with_name { json!({"name": self.name}) } else { json!({}) };
+        info["status"] = state.status.name().into();
+        if let Some(message) = &state.message {
+            info["message"] = message.clone().into();
+        }
+        info["settings"] = self.config.settings();
+        let runtime = state.ended_after.unwrap_or_else(|| self.clock.elapsed());
+        info["stats"] = json!({
+            "ingestedCount": self.records.count(),
+            "rates": self.records.to_json(),
+            "byteRates": self.bytes.to_json(),
+            "startTime": clock::instant(self.started),
+            "totalRuntime": runtime.as_millis() as u64,
+        });
+        if state.failed_records > 0 {
+            let kept = state.kept.iter().map(|record| json!({"number": record.number, "reason": record.reason, "sample": record.sample}));
+            info["failedRecords"] = json!({"count": state.failed_records, "first": kept.collect::<Vec<_>>()});
+        }
+        info
+    }
+}
+
+fn parse(definition: &Json) -> Result<Box<dyn SourceConfig>, ApiError> {
+    let known: Vec<&str> = SOURCES.iter().map(|row| row.name_v1).collect();
+    let mut mistakes = Mistakes::default();
+    refuse_elsewhere(definition, "source", SOURCES_ELSEWHERE, &known, &mut mistakes);
+    mistakes.or(Some(())).map_err(ApiError::Bad)?;
+    weir_connectors::parse_source_v1(definition).map_err(refused)
+}
+
+/// Where a definition is stored: with its graph, so that it goes when the graph does.
+fn key(graph: &Graph, name: &str) -> String {
+    format!("{}ingest/{name}", graph.id().metadata_prefix())
+}
+
+/// A definition that cannot work, in the words clients know.
+pub fn refused(error: ConnectorError) -> ApiError {
+    match error {
+        ConnectorError::Config { field, problem } if field.is_empty() => ApiError::bad(format!("DecodingFailure at : {problem}")),
+        ConnectorError::Config { field, problem } => ApiError::bad(format!("DecodingFailure at .{field}: {problem}")),
+        other => ApiError::bad(chain(&other)),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}

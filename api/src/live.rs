@@ -1,0 +1,151 @@
+//! What the live page shows: rates, and the last matches and cancellations, as they happen.
+//!
+//! Results come by the hundred thousand; a page is read by people. So a few of each moment are shown and all are counted.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value as Json, json};
+
+use crate::app::App;
+use crate::clock;
+use crate::events::{Hub, Live};
+
+/// How often rates are sent.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Results shown an interval; the rest are only counted.
+const SHOWN_PER_INTERVAL_MAX: u64 = 20;
+
+/// Results a page gets when it is opened.
+const RECENT_MAX: usize = 50;
+
+/// Rates a page gets when it is opened: a minute of them.
+const HISTORY_MAX: usize = 120;
+
+#[derive(Default)]
+pub struct LiveState {
+    pub hub: Hub,
+    matches: AtomicU64,
+    cancellations: AtomicU64,
+    /// Records that did not come through an ingest stream: those of the demonstration.
+    pub generated: AtomicU64,
+    shown: AtomicU64,
+    recent: Mutex<VecDeque<Json>>,
+    history: Mutex<VecDeque<Json>>,
+}
+
+impl LiveState {
+    /// Counts results, without looking at them.
+    pub fn count(&self, matches: u64, cancellations: u64) {
+        self.matches.fetch_add(matches, Ordering::Relaxed);
+        self.cancellations.fetch_add(cancellations, Ordering::Relaxed);
+    }
+
+    /// Whether there is room for one more result on the page in this moment.
+    pub fn shows_more(&self) -> bool {
+        self.shown.load(Ordering::Relaxed) < SHOWN_PER_INTERVAL_MAX
+    }
+
+    /// Shows a result. `data` is JSON.
+    pub fn show(&self, query: &str, positive: bool, data: &str) {
+        self.shown.fetch_add(1, Ordering::Relaxed);
+        let data: Json = serde_json::from_str(data).unwrap_or(Json::Null);
+        let shown = json!({"query": query, "positive": positive, "data": data, "at": clock::millis(SystemTime::now())});
+        self.hub.send(Live { name: "result", id: None, data: shown.to_string() });
+        let mut recent = self.recent.lock().unwrap_or_else(|e| e.into_inner());
+        recent.push_front(shown);
+        recent.truncate(RECENT_MAX);
+    }
+
+    pub fn totals(&self) -> (u64, u64) {
+        (self.matches.load(Ordering::Relaxed), self.cancellations.load(Ordering::Relaxed))
+    }
+}
+
+/// What a page needs to begin with.
+pub fn state(app: &App) -> Json {
+    let live = &app.live;
+    let recent: Vec<Json> = live.recent.lock().unwrap_or_else(|e| e.into_inner()).iter().cloned().collect();
+    let history: Vec<Json> = live.history.lock().unwrap_or_else(|e| e.into_inner()).iter().cloned().collect();
+    json!({
+        "version": crate::VERSION,
+        "store": app.settings.store.label(),
+        "recent": recent,
+        "history": history,
+        "graphs": graphs(app),
+    })
+}
+
+/// The streams and standing queries of every graph, briefly.
+fn graphs(app: &App) -> Vec<Json> {
+    let graphs = app.engine.graphs();
+    let described = graphs.iter().filter_map(|name| app.engine.graph(name)).map(|graph| {
+        let ingests = app.ingests.list(&graph);
+        let ingests: Vec<Json> = ingests
+            .iter()
+            .map(|stream| {
+                json!({
+                    "name": stream.name,
+                    "status": stream.status().name(),
+                    "count": stream.ingested(),
+                    "rate": stream.records_per_second(),
+                    "failed": stream.failed_records(),
+                })
+            })
+            .collect();
+        let standing: Vec<Json> = app
+            .standing
+            .list(&graph)
+            .iter()
+            .map(|query| json!({"name": query.name, "query": query.pattern(), "count": query.result_count(), "rate": query.results_per_second()}))
+            .collect();
+        json!({"name": graph.name(), "ingests": ingests, "standing": standing})
+    });
+    described.collect()
+}
+
+/// Sends rates to the page until weir stops.
+pub async fn tick(app: Arc<App>) {
+    let mut stop = app.stopping();
+    let mut before = counts(&app);
+    let mut timer = tokio::time::interval(INTERVAL);
+    loop {
+        tokio::select! {
+            _ = timer.tick() => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let now = counts(&app);
+        let per_second = |index: usize| now[index].saturating_sub(before[index]) as f64 / INTERVAL.as_secs_f64();
+        let rates = json!({
+            "at": clock::millis(SystemTime::now()),
+            "records": per_second(0), "matches": per_second(1), "cancellations": per_second(2),
+            "totalRecords": now[0], "totalMatches": now[1], "totalCancellations": now[2],
+        });
+        before = now;
+        app.live.shown.store(0, Ordering::Relaxed);
+        {
+            let mut history = app.live.history.lock().unwrap_or_else(|e| e.into_inner());
+            history.push_back(rates.clone());
+            while history.len() > HISTORY_MAX {
+                history.pop_front();
+            }
+        }
+        if app.live.hub.is_heard() {
+            let graphs = graphs(&app);
+            app.live.hub.send(Live { name: "rates", id: None, data: rates.to_string() });
+            app.live.hub.send(Live { name: "graphs", id: None, data: Json::Array(graphs).to_string() });
+        }
+    }
+}
+
+/// Records, matches, cancellations.
+fn counts(app: &App) -> [u64; 3] {
+    let graphs = app.engine.graphs();
+    let streams = graphs.iter().filter_map(|name| app.engine.graph(name)).flat_map(|graph| app.ingests.list(&graph));
+    let records: u64 = streams.map(|stream| stream.ingested()).sum();
+    let (matches, cancellations) = app.live.totals();
+    [records + app.live.generated.load(Ordering::Relaxed), matches, cancellations]
+}

@@ -1,0 +1,126 @@
+//! Meters: how many, and how many a second over the last minute, five and fifteen.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+
+/// How often the moving averages move.
+const STEP: Duration = Duration::from_secs(5);
+const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
+
+pub struct Meter {
+    count: AtomicU64,
+    began: Instant,
+    averages: Mutex<Averages>,
+}
+
+struct Averages {
+    stepped: Instant,
+    counted: u64,
+    rates: Option<[f64; 3]>,
+    /// Set when the stream has ended: rates stay as they were.
+    ended: Option<Instant>,
+}
+
+impl Default for Meter {
+    fn default() -> Meter {
+        let now = Instant::now();
+        let averages = Mutex::new(Averages { stepped: now, counted: 0, rates: None, ended: None });
+        Meter { count: AtomicU64::new(0), began: now, averages }
+    }
+}
+
+impl Meter {
+    pub fn mark(&self, count: u64) {
+        self.count.fetch_add(count, Ordering::Relaxed);
+        // Only one thread at a time needs to move the averages; the others go on.
+        if let Ok(mut averages) = self.averages.try_lock() {
+            averages.step(self.count());
+        }
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Freezes the rates.
+    pub fn end(&self) {
+        let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
+        averages.step(self.count());
+        averages.ended.get_or_insert_with(Instant::now);
+    }
+
+    /// The last minute's rate; before the first five seconds are over, the overall one.
+    pub fn recent(&self) -> f64 {
+        let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
+        averages.step(self.count());
+        averages.rates.map_or_else(|| self.overall(averages.ended), |rates| rates[0])
+    }
+
+    fn overall(&self, ended: Option<Instant>) -> f64 {
+        let seconds = ended.unwrap_or_else(Instant::now).duration_since(self.began).as_secs_f64();
+        if seconds > 0.0 { self.count() as f64 / seconds } else { 0.0 }
+    }
+
+    pub fn to_json(&self) -> Json {
+        let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
+        averages.step(self.count());
+        let [one, five, fifteen] = averages.rates.unwrap_or_default();
+        json!({
+            "count": self.count(),
+            "oneMinute": one,
+            "fiveMinute": five,
+            "fifteenMinute": fifteen,
+            "overall": self.overall(averages.ended),
+        })
+    }
+}
+
+impl Averages {
+    fn step(&mut self, count: u64) {
+        if self.ended.is_some() {
+            return;
+        }
+        while self.stepped.elapsed() >= STEP {
+            let rate = (count - self.counted) as f64 / STEP.as_secs_f64();
+            self.counted = count;
+            self.stepped += STEP;
+            self.rates = Some(match self.rates {
+                None => [rate; 3],
+                Some(rates) => {
+                    let mut next = rates;
+                    for (average, minutes) in next.iter_mut().zip(MINUTES) {
+                        let weight = 1.0 - (-STEP.as_secs_f64() / 60.0 / minutes).exp();
+                        *average += weight * (rate - *average);
+                    }
+                    next
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_follow_and_freeze() {
+        let meter = Meter::default();
+        meter.mark(10);
+        let shown = meter.to_json();
+        assert_eq!((shown["count"].as_u64(), shown["oneMinute"].as_f64()), (Some(10), Some(0.0)));
+        let mut averages = Averages { stepped: Instant::now() - STEP, counted: 0, rates: None, ended: None };
+        averages.step(50);
+        assert_eq!(averages.rates, Some([10.0; 3]));
+        averages.stepped -= STEP;
+        averages.step(50);
+        let [one, five, fifteen] = averages.rates.expect("set");
+        assert!(one < five && five < fifteen && fifteen < 10.0);
+        meter.end();
+        meter.mark(5);
+        assert_eq!(meter.to_json()["count"], 15);
+    }
+}

@@ -1,0 +1,374 @@
+//! Outputs of standing queries: from results to destinations, by way of Cypher queries where the definition says so.
+//!
+//!     results ─ encode ─> Delivery ─> destination                       an output that is a destination
+//!     results ─ queue ─> query ─ rows ─> … ─ encode ─> Delivery         an output that begins with CypherQuery
+//!
+//! How far an output has got is reported by its last link, so that nothing counts as delivered before it is. Queries may
+//! run again after a crash, destinations that know their place (files) get each result once.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
+use weir_connectors::delivery::Delivered;
+use weir_connectors::{Delivery, DestinationContext, Encoder, Envelope, Generation, Outgoing};
+use weir_cypher_compiler::{Options, compile};
+use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
+use weir_model::{IdScheme, Map, NodeId, Position, Text, Tick, Value};
+
+use crate::error::{ApiError, chain, failure_text};
+use crate::ingest::refused;
+use crate::wire::standing::{CypherOutput, Output};
+
+/// Batches of results waiting for the queries of one output.
+const BATCHES_WAITING_MAX: usize = 16;
+
+/// How soon a waiting thread sees that it shall stop.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
+/// Between tries of a query that failed through no fault of its own.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// A result on its way.
+#[derive(Clone)]
+pub struct Sent {
+    pub tick: Tick,
+    pub positive: bool,
+    /// The same for a match and its cancellation.
+    pub id: NodeId,
+    pub data: Arc<Map>,
+}
+
+/// An output that has been checked and compiled, and not yet opened.
+pub enum Link {
+    Query(QueryLink),
+    Destination(Arc<dyn weir_connectors::DestinationConfig>),
+}
+
+pub struct QueryLink {
+    prepared: Arc<Prepared>,
+    structure: Envelope,
+    retries: bool,
+    next: Option<Box<Link>>,
+}
+
+impl Link {
+    /// Finds everything that is wrong with an output before anything is kept of it.
+    pub fn prepare(output: &Output, graph: &Graph) -> Result<Link, ApiError> {
+        match output {
+            Output::Destination(config) => {
+                config.check().map_err(refused)?;
+                Ok(Link::Destination(config.clone()))
+            }
+            Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph)?)),
+        }
+    }
+
+    fn destination(&self) -> Option<&Arc<dyn weir_connectors::DestinationConfig>> {
+        match self {
+            Link::Destination(config) => Some(config),
+            Link::Query(query) => query.next.as_ref()?.destination(),
+        }
+    }
+}
+
+impl QueryLink {
+    fn prepare(cypher: &CypherOutput, graph: &Graph) -> Result<QueryLink, ApiError> {
+        let options = Options { parameters: vec![Text::new(&cypher.parameter)], ids: graph.ids() };
+        let plan = compile(&cypher.query, &options)?;
+        if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
+            return Err(ApiError::bad(format!("Unknown parameter `{other}`; a result is in `${}`", cypher.parameter)));
+        }
+        if plan.facts.scans && !cypher.allow_all_node_scan {
+            return Err(ApiError::bad(format!(
+                "Cypher query may contain full node scan; re-write without possible full node scan, or pass allowAllNodeScan true. \
+                 The provided query was: {}",
+                cypher.query
+            )));
+        }
+        let next = cypher.and_then.as_ref().map(|next| Link::prepare(next, graph)).transpose()?;
+        let prepared = graph.prepare(plan);
+        Ok(QueryLink { prepared, structure: cypher.structure, retries: cypher.should_retry, next: next.map(Box::new) })
+    }
+}
+
+/// Called when everything before the tick is out: with where the destination stands, and whether anything was sent for it.
+pub type Progress = Box<dyn FnMut(Tick, Position, bool) + Send>;
+
+/// A running output.
+pub struct RunningOutput {
+    pub name: String,
+    /// Results of earlier ticks were delivered in an earlier life.
+    from: Tick,
+    rows_upto: Arc<AtomicU64>,
+    way: Way,
+    failed: AtomicBool,
+}
+
+enum Way {
+    Direct(End),
+    Queries { sender: Sender<Batch>, thread: JoinHandle<()>, stop: Arc<AtomicBool> },
+}
+
+/// Results, and the tick before which there are no more.
+type Batch = (Vec<Sent>, Tick);
+
+/// The last link.
+struct End {
+    delivery: Delivery,
+    encoder: Encoder,
+    positive_only: bool,
+}
+
+/// An opened destination, or none for queries that run for their effect.
+pub struct Opened {
+    link: Link,
+    destination: Option<Box<dyn weir_connectors::Destination>>,
+    ids: IdScheme,
+}
+
+impl Opened {
+    /// Opens the destination at the end of the output, behind a position it gave before.
+    pub fn open(name: &str, link: Link, ids: IdScheme, from: Option<&Position>, runtime: &tokio::runtime::Handle) -> Result<Opened, ApiError> {
+        let context = DestinationContext { output: name.to_owned(), runtime: runtime.clone() };
+        let destination = link.destination().map(|config| config.open(&context, from)).transpose().map_err(refused)?;
+        Ok(Opened { link, destination, ids })
+    }
+
+    /// Where the destination stands, to be stored before the first result.
+    pub fn position(&self) -> Position {
+        self.destination.as_ref().map_or_else(Position::default, |destination| destination.position())
+    }
+
+    /// Starts delivering results of `from` and later.
+    pub fn run(self, name: &str, graph: &Graph, from: Tick, progress: Progress) -> Result<RunningOutput, ApiError> {
+        let rows_upto = Arc::new(AtomicU64::new(0));
+        let mut progress = noting_rows(rows_upto.clone(), progress);
+        let failed = |error: &dyn std::error::Error| ApiError::Failed(chain(error));
+        let config = self.link.destination().cloned();
+        let (end, unfinished) = match (self.destination, config) {
+            (Some(destination), Some(config)) => {
+                let delivery = Delivery::start(name, destination, progress).map_err(|error| failed(&error))?;
+                let encoder = Encoder { envelope: config.envelope(), generation: Generation::V1, ids: self.ids };
+                (Some(End { delivery, encoder, positive_only: config.positive_only() }), None)
+            }
+            _ => {
+                progress(0, Position::default());
+                (None, Some(progress))
+            }
+        };
+        let way = match (self.link, end) {
+            (Link::Destination(_), Some(end)) => Way::Direct(end),
+            (Link::Destination(_), None) => return Err(ApiError::Failed("the destination was not opened".to_owned())),
+            (Link::Query(link), end) => {
+                let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
+                let stop = Arc::new(AtomicBool::new(false));
+                let worker = Queries { name: name.to_owned(), graph: graph.clone(), link, end, progress: unfinished, stop: stop.clone() };
+                let thread = std::thread::Builder::new().name(format!("query {name}"));
+                let thread = thread.spawn(move || worker.run(&receiver)).map_err(|error| failed(&error))?;
+                Way::Queries { sender, thread, stop }
+            }
+        };
+        Ok(RunningOutput { name: name.to_owned(), from, rows_upto, way, failed: AtomicBool::new(false) })
+    }
+}
+
+/// Turns marks into progress, and knows whether rows were among what a mark covers.
+fn noting_rows(rows_upto: Arc<AtomicU64>, mut progress: Progress) -> Delivered {
+    let mut noted = 0;
+    Box::new(move |mark, position| {
+        if mark == 0 {
+            return;
+        }
+        let upto = rows_upto.load(Ordering::Acquire);
+        let rows = upto > noted;
+        if rows {
+            noted = mark.min(upto);
+        }
+        progress(Tick(mark), position, rows);
+    })
+}
+
+impl RunningOutput {
+    /// Hands over the results of complete ticks; waits while the output is behind. `stop` ends the waiting.
+    pub fn send(&self, results: &[Sent], upper: Tick, stop: &AtomicBool) {
+        if self.failed.load(Ordering::Relaxed) || upper <= self.from {
+            return;
+        }
+        let new = results.iter().filter(|result| result.tick >= self.from);
+        if !results.is_empty() {
+            self.rows_upto.store(upper.0, Ordering::Release);
+        }
+        let sent = match &self.way {
+            Way::Direct(end) => end.send(new, upper),
+            Way::Queries { sender, .. } => hand_over(sender, (new.cloned().collect(), upper), stop),
+        };
+        if let Err(reason) = sent
+            && !stop.load(Ordering::Relaxed)
+            && !self.failed.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(
+                output = self.name,
+                "the output has ended: {reason}. Results from here on are delivered when weir starts again, or never if the output is removed"
+            );
+        }
+    }
+
+    /// Ends the output; what is waiting is delivered as far as the time allows.
+    pub fn close(self, deadline: Instant) {
+        match self.way {
+            Way::Direct(end) => {
+                end.delivery.close(deadline.saturating_duration_since(Instant::now()));
+            }
+            Way::Queries { sender, thread, stop } => {
+                drop(sender);
+                while !thread.is_finished() && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                stop.store(true, Ordering::Relaxed);
+                if thread.join().is_err() {
+                    tracing::error!(output = self.name, "the output ended through a bug in weir");
+                }
+            }
+        }
+    }
+}
+
+fn hand_over(sender: &Sender<Batch>, mut item: Batch, stop: &AtomicBool) -> Result<(), String> {
+    loop {
+        match sender.send_timeout(item, STOP_LOOK) {
+            Ok(()) => return Ok(()),
+            Err(SendTimeoutError::Timeout(again)) if !stop.load(Ordering::Relaxed) => item = again,
+            Err(SendTimeoutError::Timeout(_)) => return Err("weir stops".to_owned()),
+            Err(SendTimeoutError::Disconnected(_)) => return Err("its thread has ended".to_owned()),
+        }
+    }
+}
+
+impl End {
+    fn send<'a>(&self, results: impl Iterator<Item = &'a Sent>, upper: Tick) -> Result<(), String> {
+        let encode = |result: &Sent| {
+            let mut body = Vec::with_capacity(128);
+            self.encoder.row(result.positive, Some(result.id), &result.data, &mut body);
+            Outgoing { body, positive: result.positive }
+        };
+        let outgoing = results.filter(|result| result.positive || !self.positive_only).map(encode).collect();
+        self.delivery.send(outgoing, upper.0).map_err(|error| chain(&error))
+    }
+}
+
+/// The thread of an output that begins with a query.
+struct Queries {
+    name: String,
+    graph: Graph,
+    link: QueryLink,
+    end: Option<End>,
+    /// Where there is no destination, the last query reports.
+    progress: Option<Delivered>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Queries {
+    fn run(mut self, batches: &Receiver<Batch>) {
+        loop {
+            let (batch, upper) = match batches.recv_timeout(STOP_LOOK) {
+                Ok(batch) => batch,
+                Err(RecvTimeoutError::Timeout) if !self.stop.load(Ordering::Relaxed) => continue,
+                Err(_) => break,
+            };
+            let mut rows = Vec::new();
+            for result in &batch {
+                if !self.ask(&self.link, result, &mut rows) {
+                    return self.finish();
+                }
+            }
+            match (&self.end, &mut self.progress) {
+                (Some(end), _) => {
+                    if let Err(reason) = end.send(rows.iter(), upper) {
+                        tracing::error!(output = self.name, "the output has ended: {reason}");
+                        break;
+                    }
+                }
+                (None, Some(progress)) => progress(upper.0, Position::default()),
+                (None, None) => {}
+            }
+        }
+        self.finish();
+    }
+
+    fn finish(self) {
+        if let Some(end) = self.end {
+            // Bounded from outside: whoever closes the output sets `stop` when the time is over.
+            let patience = if self.stop.load(Ordering::Relaxed) { Duration::ZERO } else { Duration::from_secs(10) };
+            end.delivery.close(patience);
+        }
+    }
+
+    /// Runs a query for a result and hands its rows to what follows. False when weir stops.
+    fn ask(&self, link: &QueryLink, result: &Sent, out: &mut Vec<Sent>) -> bool {
+        let parameter = that(result, link.structure);
+        let columns: Vec<Text> = link.prepared.plan.columns.iter().map(|(name, _)| name.clone()).collect();
+        let mut rows: Vec<Sent> = Vec::new();
+        loop {
+            rows.clear();
+            let ended = self.graph.query(
+                &link.prepared,
+                std::slice::from_ref(&parameter),
+                QueryOptions { cancelled: Some(&self.stop), ..QueryOptions::default() },
+                &mut |row| {
+                    let data = columns.iter().cloned().zip(row.iter().map(carried)).collect();
+                    rows.push(Sent { data: Arc::new(data), ..result.clone() });
+                    ControlFlow::Continue(())
+                },
+            );
+            match ended {
+                Ok(_) => break,
+                Err(_) if self.stop.load(Ordering::Relaxed) => return false,
+                Err(EngineError::Query(failure)) => {
+                    tracing::warn!(output = self.name, "the query failed on a result, which is left out: {}", failure_text(&failure));
+                    return true;
+                }
+                Err(error) if link.retries => {
+                    tracing::warn!(output = self.name, "the query could not run and is tried again: {}", chain(&error));
+                    std::thread::sleep(RETRY_PAUSE);
+                }
+                Err(error) => {
+                    tracing::warn!(output = self.name, "the query could not run on a result, which is left out: {}", chain(&error));
+                    return true;
+                }
+            }
+        }
+        match link.next.as_deref() {
+            None => true,
+            Some(Link::Destination(_)) => {
+                out.append(&mut rows);
+                true
+            }
+            Some(Link::Query(next)) => rows.iter().all(|row| self.ask(next, row, out)),
+        }
+    }
+}
+
+/// A result as a parameter.
+fn that(result: &Sent, structure: Envelope) -> Value {
+    let data = Value::Map(result.data.clone());
+    if structure == Envelope::Bare {
+        return data;
+    }
+    let meta = Value::map([
+        ("isPositiveMatch".into(), Value::Boolean(result.positive)),
+        ("resultId".into(), Value::text(&result.id.to_string())),
+    ]);
+    Value::map([("meta".into(), meta), ("data".into(), data)])
+}
+
+/// Nodes, edges and paths cannot leave as plain values.
+fn carried(value: &Value) -> Value {
+    match value {
+        Value::Node(_) | Value::Edge(_) | Value::Path(_) | Value::FullNode(_) | Value::FullEdge(_) => Value::Null,
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,456 @@
+//! Standing queries: created, listed, watched, dropped, and brought back after a restart.
+//!
+//! Owns what is remembered of a query and the thread that takes its results to the outputs. How a pattern is maintained
+//! is the engine's affair, what an output does is in `outputs`.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map as JsonMap, Value as Json, json};
+use tokio::runtime::Handle;
+use weir_connectors::{Encoder, Envelope, Generation};
+use weir_cypher_compiler::{Options, StandingMode, compile_standing};
+use weir_engine::{Engine, Graph, ResultBatch, Standing, StandingQuery, Start};
+use weir_model::{NodeId, Plan, QueryId, Text};
+
+use crate::clock;
+use crate::error::{ApiError, chain};
+use crate::events::{Hub, Live};
+use crate::live::LiveState;
+use crate::meter::Meter;
+use crate::outputs::{Link, Opened, RunningOutput, Sent};
+use crate::result_id::result_id;
+use crate::wire::standing::{Mode, Output, StandingSettings};
+
+/// How soon the thread of a query sees that it shall stop.
+const STOP_LOOK: Duration = Duration::from_millis(50);
+
+/// Without results for so long while nothing comes in, everything that was found has been handed over.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// How long the outputs of a query that is dropped may take to deliver what they have.
+const DROP_PATIENCE: Duration = Duration::from_secs(5);
+
+pub struct Query {
+    pub name: String,
+    pub id: QueryId,
+    graph: Graph,
+    settings: Mutex<StandingSettings>,
+    installed: StandingQuery,
+    outputs: RwLock<Vec<Arc<RunningOutput>>>,
+    /// For SSE.
+    pub results: Hub,
+    meter: Meter,
+    hash: AtomicU64,
+    started: SystemTime,
+    clock: Instant,
+    stop: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+pub struct StandingQueries {
+    engine: Engine,
+    live: Arc<LiveState>,
+    runtime: Handle,
+    queries: Mutex<BTreeMap<(String, String), Arc<Query>>>,
+    /// Creating, changing and dropping, one at a time.
+    changing: Mutex<()>,
+}
+
+impl StandingQueries {
+    /// To be called within the runtime that waits for the network.
+    pub fn new(engine: Engine, live: Arc<LiveState>) -> StandingQueries {
+        StandingQueries { engine, live, runtime: Handle::current(), queries: Mutex::default(), changing: Mutex::default() }
+    }
+
+    /// Creates a query; matches that exist already are held back until `propagate`.
+    ///
+    /// The definition is stored first, as one that is being created; a crash before the end leaves nothing of it, since
+    /// nobody was told that it exists.
+    pub fn create(&self, graph: &Graph, name: &str, settings: StandingSettings) -> Result<Arc<Query>, ApiError> {
+        let plan = plan(graph, &settings)?;
+        let links = settings.outputs.iter().map(|(output, definition)| Ok((output.clone(), Link::prepare(definition, graph)?)));
+        let links = links.collect::<Result<Vec<_>, ApiError>>()?;
+        let _one = lock(&self.changing);
+        if self.get(graph, name).is_some() {
+            return Err(ApiError::bad(format!("There is already a standing query named '{name}'")));
+        }
+        let mut opened = Vec::new();
+        for (output, link) in links {
+            let output_opened = Opened::open(&output, link, graph.ids(), None, &self.runtime)?;
+            opened.push((output, output_opened));
+        }
+        let id = fresh_query_id(graph);
+        self.store(graph, name, id, &settings, "creating")?;
+        let installed = self.install(graph, name, id, &settings, plan, Start::Now, opened);
+        if installed.is_err() {
+            self.engine.set_metadata(&key(graph, name), None)?;
+        }
+        let query = installed?;
+        self.store(graph, name, id, &query.settings(), "installed")?;
+        Ok(query)
+    }
+
+    /// Brings back the queries that were there. To be called before the engine replays its log, so that results that were
+    /// not delivered before the restart are found.
+    pub fn restore(&self) -> Result<(), ApiError> {
+        for graph in self.engine.graphs().iter().filter_map(|name| self.engine.graph(name)) {
+            for (key, stored) in self.engine.metadata_list(&key(&graph, ""))? {
+                match self.revive(&graph, &key, &stored) {
+                    Ok(()) => {}
+                    Err(error) => tracing::error!("the standing query stored as '{key}' cannot be restored: {error}"),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn revive(&self, graph: &Graph, key: &str, stored: &[u8]) -> Result<(), ApiError> {
+        let stored: Json = serde_json::from_slice(stored).map_err(|error| ApiError::Failed(error.to_string()))?;
+        if stored["state"] != "installed" {
+            self.engine.set_metadata(key, None)?;
+            return Ok(());
+        }
+        let name = stored["name"].as_str().unwrap_or_default();
+        let id = stored["id"].as_str().and_then(|text| weir_model::IdScheme::Uuid.parse(text));
+        let id = QueryId(id.ok_or_else(|| ApiError::Failed("it has no id".to_owned()))?);
+        let settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Bad)?;
+        let plan = plan(graph, &settings)?;
+        self.install(graph, name, id, &settings, plan, Start::Resume, Vec::new())?;
+        Ok(())
+    }
+
+    /// `opened` are the outputs of a new query; those of a restored one are opened where they stood.
+    #[expect(clippy::too_many_arguments, reason = "the two callers differ in each of them")]
+    fn install(
+        &self,
+        graph: &Graph,
+        name: &str,
+        id: QueryId,
+        settings: &StandingSettings,
+        plan: Plan,
+        start: Start,
+        opened: Vec<(String, Opened)>,
+    ) -> Result<Arc<Query>, ApiError> {
+        let outputs = settings.outputs.iter().map(|(name, _)| Text::new(name)).collect();
+        let standing = Standing { id, plan, cancellations: settings.include_cancellations, start, outputs };
+        let query = Arc::new(Query {
+            name: name.to_owned(),
+            id,
+            graph: graph.clone(),
+            settings: Mutex::new(settings.clone()),
+            installed: graph.install(standing)?,
+            outputs: RwLock::default(),
+            results: Hub::default(),
+            meter: Meter::default(),
+            hash: AtomicU64::new(0),
+            started: SystemTime::now(),
+            clock: Instant::now(),
+            stop: AtomicBool::new(false),
+            thread: Mutex::default(),
+        });
+        let started = if start == Start::Resume { self.reopen(&query, settings) } else { query.start_outputs(opened) };
+        if let Err(error) = started.and_then(|()| query.clone().watch(self.live.clone())) {
+            query.end(Instant::now());
+            graph.drop_standing(id);
+            return Err(error);
+        }
+        lock(&self.queries).insert((graph.name().to_owned(), name.to_owned()), query.clone());
+        Ok(query)
+    }
+
+    /// An output that cannot be opened stays away; its results are kept for when it can.
+    fn reopen(&self, query: &Arc<Query>, settings: &StandingSettings) -> Result<(), ApiError> {
+        for (name, definition) in &settings.outputs {
+            let position = query.installed.delivered(name).map(|(_, position)| position).filter(|position| !position.0.is_empty());
+            let opened = Link::prepare(definition, &query.graph)
+                .and_then(|link| Opened::open(name, link, query.graph.ids(), position.as_ref(), &self.runtime));
+            match opened {
+                Ok(opened) => query.start_output(name, opened)?,
+                Err(error) => tracing::error!(
+                    query = query.name,
+                    output = name,
+                    "the output cannot be opened: {error}. Its results wait until weir starts again and it can, or it is removed"
+                ),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn get(&self, graph: &Graph, name: &str) -> Option<Arc<Query>> {
+        lock(&self.queries).get(&(graph.name().to_owned(), name.to_owned())).cloned()
+    }
+
+    /// By name.
+    pub fn list(&self, graph: &Graph) -> Vec<Arc<Query>> {
+        lock(&self.queries).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, query)| query.clone()).collect()
+    }
+
+    /// False when somebody else was faster.
+    pub fn delete(&self, query: &Arc<Query>) -> Result<bool, ApiError> {
+        let _one = lock(&self.changing);
+        let place = (query.graph.name().to_owned(), query.name.clone());
+        if lock(&self.queries).get(&place).is_none_or(|there| there.id != query.id) {
+            return Ok(false);
+        }
+        self.engine.set_metadata(&key(&query.graph, &query.name), None)?;
+        lock(&self.queries).remove(&place);
+        query.graph.drop_standing(query.id);
+        query.end(Instant::now() + DROP_PATIENCE);
+        Ok(true)
+    }
+
+    /// The output gets the results from here on.
+    pub fn add_output(&self, query: &Arc<Query>, name: &str, output: Output) -> Result<(), ApiError> {
+        let link = Link::prepare(&output, &query.graph)?;
+        let _one = lock(&self.changing);
+        let mut settings = query.settings();
+        if settings.outputs.iter().any(|(other, _)| other == name) {
+            return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
+        }
+        let opened = Opened::open(name, link, query.graph.ids(), None, &self.runtime)?;
+        settings.outputs.push((name.to_owned(), output));
+        // Where it begins is stored before its definition: one without the other would be given the whole past.
+        query.installed.add_output(name)?;
+        self.store(&query.graph, &query.name, query.id, &settings, "installed")?;
+        query.start_outputs(vec![(name.to_owned(), opened)])?;
+        *lock(&query.settings) = settings;
+        Ok(())
+    }
+
+    /// None when there is no such output.
+    pub fn remove_output(&self, query: &Arc<Query>, name: &str) -> Result<Option<Output>, ApiError> {
+        let _one = lock(&self.changing);
+        let mut settings = query.settings();
+        let Some(index) = settings.outputs.iter().position(|(other, _)| other == name) else { return Ok(None) };
+        let (_, removed) = settings.outputs.remove(index);
+        self.store(&query.graph, &query.name, query.id, &settings, "installed")?;
+        *lock(&query.settings) = settings;
+        query.installed.remove_output(name);
+        query.close_output(name, Instant::now() + DROP_PATIENCE);
+        Ok(Some(removed))
+    }
+
+    /// Reports what matched when the queries were created.
+    pub fn propagate(&self, graph: &Graph) {
+        self.list(graph).iter().for_each(|query| graph.propagate(query.id));
+    }
+
+    /// Waits until what was found has been delivered, as far as the time allows, and ends the outputs.
+    pub fn shut_down(&self, deadline: Instant) {
+        let queries: Vec<_> = lock(&self.queries).values().cloned().collect();
+        let mut quiet_since = Instant::now();
+        let mut counted = 0;
+        while quiet_since.elapsed() < QUIET && Instant::now() < deadline {
+            let waiting: usize = queries.iter().map(|query| query.installed.waiting()).sum();
+            let count: u64 = queries.iter().map(|query| query.meter.count()).sum();
+            if waiting > 0 || count != counted {
+                (counted, quiet_since) = (count, Instant::now());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        queries.iter().for_each(|query| query.end(deadline));
+    }
+
+    fn store(&self, graph: &Graph, name: &str, id: QueryId, settings: &StandingSettings, state: &str) -> Result<(), ApiError> {
+        let stored = json!({"name": name, "id": id.0.to_string(), "state": state, "settings": settings.to_stored_json()});
+        Ok(self.engine.set_metadata(&key(graph, name), Some(stored.to_string().as_bytes()))?)
+    }
+}
+
+impl Query {
+    fn settings(&self) -> StandingSettings {
+        lock(&self.settings).clone()
+    }
+
+    pub fn pattern(&self) -> String {
+        lock(&self.settings).pattern.query.clone()
+    }
+
+    pub fn result_count(&self) -> u64 {
+        self.meter.count()
+    }
+
+    pub fn results_per_second(&self) -> f64 {
+        self.meter.recent()
+    }
+
+    /// Starts outputs, storing first where their destinations stand: a crash then finds where to go on.
+    fn start_outputs(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
+        for (name, output) in opened {
+            if let Some((from, _)) = self.installed.delivered(&name) {
+                self.installed.set_delivered(&name, from, output.position(), true);
+            }
+            self.start_output(&name, output)?;
+        }
+        Ok(())
+    }
+
+    fn start_output(self: &Arc<Self>, name: &str, opened: Opened) -> Result<(), ApiError> {
+        let from = self.installed.delivered(name).map(|(tick, _)| tick).unwrap_or_default();
+        let (query, output) = (Arc::downgrade(self), name.to_owned());
+        let progress = Box::new(move |upper, position, rows| {
+            if let Some(query) = query.upgrade() {
+                query.installed.set_delivered(&output, upper, position, rows);
+            }
+        });
+        let running = opened.run(name, &self.graph, from, progress)?;
+        self.outputs.write().unwrap_or_else(|e| e.into_inner()).push(Arc::new(running));
+        Ok(())
+    }
+
+    fn close_output(&self, name: &str, deadline: Instant) {
+        let removed = {
+            let mut outputs = self.outputs.write().unwrap_or_else(|e| e.into_inner());
+            outputs.iter().position(|output| output.name == name).map(|index| outputs.remove(index))
+        };
+        let Some(mut removed) = removed else { return };
+        // The thread of the query may be sending at this moment.
+        while Instant::now() < deadline {
+            match Arc::try_unwrap(removed) {
+                Ok(output) => return output.close(deadline),
+                Err(shared) => {
+                    removed = shared;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    }
+
+    /// Starts the thread that takes results to the outputs.
+    fn watch(self: Arc<Self>, live: Arc<LiveState>) -> Result<(), ApiError> {
+        let query = self.clone();
+        let named = std::thread::Builder::new().name(format!("results {}", self.name));
+        let thread = named.spawn(move || query.run(&live)).map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))?;
+        *lock(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    fn run(&self, live: &LiveState) {
+        let settings = self.settings();
+        let (mode, hashed) = (settings.pattern.mode, settings.hash_results);
+        while !self.stop.load(Ordering::Relaxed) {
+            match self.installed.next(STOP_LOOK) {
+                Ok(Some(batch)) => self.hand_out(&batch, mode, hashed, live),
+                Ok(None) => {}
+                Err(_) if self.stop.load(Ordering::Relaxed) => return,
+                Err(weir_engine::EngineError::StandingGone) => return,
+                Err(error) => {
+                    tracing::error!(query = self.name, "results cannot be taken any more: {}", chain(&error));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn hand_out(&self, batch: &ResultBatch, mode: Mode, hashed: bool, live: &LiveState) {
+        let ids = self.graph.ids();
+        let sent: Vec<Sent> = batch
+            .matches()
+            .map(|result| Sent {
+                tick: result.tick,
+                positive: result.positive,
+                id: result_id(mode, self.id, &result.data, ids),
+                data: result.data,
+            })
+            .collect();
+        let outputs = self.outputs.read().unwrap_or_else(|e| e.into_inner()).clone();
+        for output in &outputs {
+            output.send(&sent, batch.upper, &self.stop);
+        }
+        if sent.is_empty() {
+            return;
+        }
+        if hashed {
+            let sum = sent.iter().fold(0u64, |sum, result| sum.wrapping_add(result.id.high ^ result.id.low));
+            self.hash.fetch_add(sum, Ordering::Relaxed);
+        }
+        self.meter.mark(sent.len() as u64);
+        let positive = sent.iter().filter(|result| result.positive).count() as u64;
+        live.count(positive, sent.len() as u64 - positive);
+        self.show(&sent, live);
+    }
+
+    /// To whoever watches: the SSE route gets every result, the live page as many as a person can see.
+    fn show(&self, sent: &[Sent], live: &LiveState) {
+        let encoder = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: self.graph.ids() };
+        let encode = |encoder: &Encoder, result: &Sent| {
+            let mut body = Vec::with_capacity(128);
+            encoder.row(result.positive, Some(result.id), &result.data, &mut body);
+            String::from_utf8_lossy(&body).into_owned()
+        };
+        if self.results.is_heard() {
+            for result in sent {
+                let name = if result.positive { "result" } else { "cancellation" };
+                self.results.send(Live { name, id: Some(result.id.to_string()), data: encode(&encoder, result) });
+            }
+        }
+        let bare = Encoder { envelope: Envelope::Bare, ..encoder };
+        for result in sent.iter().take_while(|_| live.shows_more()) {
+            live.show(&self.name, result.positive, &encode(&bare, result));
+        }
+    }
+
+    /// Ends the thread, then the outputs.
+    fn end(&self, deadline: Instant) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = lock(&self.thread).take()
+            && thread.join().is_err()
+        {
+            tracing::error!(query = self.name, "the thread of the query ended through a bug in weir");
+        }
+        self.results.close();
+        let names: Vec<String> =
+            self.outputs.read().unwrap_or_else(|e| e.into_inner()).iter().map(|output| output.name.clone()).collect();
+        names.iter().for_each(|name| self.close_output(name, deadline));
+    }
+
+    pub fn to_json(&self) -> Json {
+        let settings = self.settings();
+        let outputs: JsonMap<String, Json> =
+            settings.outputs.iter().map(|(name, output)| (name.clone(), output.to_json())).collect();
+        json!({
+            "name": self.name,
+            "internalId": self.id.0.to_string(),
+            "pattern": settings.pattern.to_json(),
+            "outputs": outputs,
+            "includeCancellations": settings.include_cancellations,
+            "inputBufferSize": settings.input_buffer_size,
+            "stats": {"local": {
+                "rates": self.meter.to_json(),
+                "startTime": clock::instant(self.started),
+                "totalRuntime": self.clock.elapsed().as_millis() as u64,
+                "bufferSize": self.installed.waiting(),
+                "outputHashCode": (self.hash.load(Ordering::Relaxed) as i64).to_string(),
+            }},
+        })
+    }
+}
+
+fn plan(graph: &Graph, settings: &StandingSettings) -> Result<Plan, ApiError> {
+    let mode = match settings.pattern.mode {
+        Mode::DistinctId => StandingMode::DistinctId,
+        Mode::MultipleValues => StandingMode::MultipleValues,
+    };
+    Ok(compile_standing(&settings.pattern.query, mode, &Options { parameters: Vec::new(), ids: graph.ids() })?.plan)
+}
+
+/// A random UUID whatever the scheme of the graph's own ids is.
+fn fresh_query_id(graph: &Graph) -> QueryId {
+    let (a, b) = (graph.fresh_id(), graph.fresh_id());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let (high, low) = (a.high ^ b.low.rotate_left(17) ^ now, a.low ^ b.high.rotate_left(31));
+    QueryId(NodeId::new(high & !0xf000 | 0x4000, low >> 2 | 1 << 63))
+}
+
+/// Where a definition is stored: with its graph, so that it goes when the graph does.
+fn key(graph: &Graph, name: &str) -> String {
+    format!("{}standing/{name}", graph.id().metadata_prefix())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}

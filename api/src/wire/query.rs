@@ -1,0 +1,275 @@
+//! Answers of queries: tables, and the nodes and edges the graph view draws. Bodies in: text, or text with parameters.
+
+use serde_json::Value as Json;
+use weir_model::json::write;
+use weir_model::{FullEdge, FullNode, IdScheme, Plan, Text, Value};
+
+use super::decode::Mistakes;
+
+/// `{"text": …, "parameters": {…}}`. Parameters stay JSON until the query tells which it wants.
+pub struct QueryBody {
+    pub text: String,
+    pub parameters: Vec<(Text, Value)>,
+}
+
+impl QueryBody {
+    pub fn decode(body: &Json) -> Result<QueryBody, Vec<String>> {
+        let mut mistakes = Mistakes::default();
+        let Json::Object(map) = body else {
+            mistakes.at(".text", "Missing required field");
+            mistakes.at(".parameters", "Missing required field");
+            mistakes.at("", format!("Invalid JSON object: {body}"));
+            return Err(mistakes.0);
+        };
+        let text = match map.get("text") {
+            Some(Json::String(text)) => Some(text.clone()),
+            Some(other) => {
+                mistakes.at(".text", format!("Got value '{other}' with wrong type, expecting string"));
+                None
+            }
+            None => {
+                mistakes.at(".text", "Missing required field");
+                None
+            }
+        };
+        let parameters = match map.get("parameters") {
+            None | Some(Json::Null) => Some(Vec::new()),
+            Some(Json::Object(parameters)) => Some(parameters.iter().map(|(name, value)| (Text::new(name), to_value(value))).collect()),
+            Some(other) => {
+                mistakes.at(".parameters", format!("Got value '{other}' with wrong type, expecting object"));
+                None
+            }
+        };
+        mistakes.or(text.zip(parameters).map(|(text, parameters)| QueryBody { text, parameters }))
+    }
+}
+
+/// JSON as a Cypher value: whole numbers of 64 bits are integers however they are written, others floats.
+pub fn to_value(json: &Json) -> Value {
+    match json {
+        Json::Null => Value::Null,
+        Json::Bool(flag) => Value::Boolean(*flag),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(n), _) => Value::Integer(n),
+            (None, Some(x)) if x.fract() == 0.0 && x.abs() < 9.2e18 => Value::Integer(x as i64),
+            (None, x) => Value::Float(x.unwrap_or(f64::NAN)),
+        },
+        Json::String(text) => Value::text(text),
+        Json::Array(items) => Value::list(items.iter().map(to_value).collect()),
+        Json::Object(map) => Value::map(map.iter().map(|(key, value)| (Text::new(key), to_value(value)))),
+    }
+}
+
+/// The form of an answer.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Shape {
+    Table,
+    Drawing(Drawn),
+}
+
+/// Writes an answer of either form.
+pub enum Writer {
+    Table(Table),
+    Drawing(Drawing),
+}
+
+impl Writer {
+    pub fn new(shape: Shape, plan: &Plan, ids: IdScheme) -> Writer {
+        match shape {
+            Shape::Table => {
+                let columns: Vec<Text> = plan.columns.iter().map(|(name, _)| name.clone()).collect();
+                Writer::Table(Table::new(&columns, ids))
+            }
+            Shape::Drawing(drawn) => Writer::Drawing(Drawing::new(drawn, ids)),
+        }
+    }
+
+    /// The error says why the row has no place in this form.
+    pub fn row(&mut self, row: &[Value]) -> Result<(), String> {
+        match self {
+            Writer::Table(table) => {
+                table.row(row);
+                Ok(())
+            }
+            Writer::Drawing(drawing) => drawing.row(row),
+        }
+    }
+
+    pub fn finish(self) -> String {
+        match self {
+            Writer::Table(table) => table.finish(),
+            Writer::Drawing(drawing) => drawing.finish(),
+        }
+    }
+}
+
+/// `{"columns":[…],"results":[[…],…]}`, written row by row as the rows come.
+pub struct Table {
+    body: Vec<u8>,
+    ids: IdScheme,
+    rows: usize,
+}
+
+impl Table {
+    pub fn new(columns: &[Text], ids: IdScheme) -> Table {
+        let mut body = b"{\"columns\":".to_vec();
+        write(&Value::list(columns.iter().cloned().map(Value::Text).collect()), ids, &mut body);
+        body.extend_from_slice(b",\"results\":[");
+        Table { body, ids, rows: 0 }
+    }
+
+    pub fn row(&mut self, row: &[Value]) {
+        let separator: &[u8] = if self.rows == 0 { b"[" } else { b",[" };
+        self.body.extend_from_slice(separator);
+        self.rows += 1;
+        for (index, value) in row.iter().enumerate() {
+            if index > 0 {
+                self.body.push(b',');
+            }
+            write(value, self.ids, &mut self.body);
+        }
+        self.body.push(b']');
+    }
+
+    pub fn finish(mut self) -> String {
+        self.body.extend_from_slice(b"]}");
+        text(self.body)
+    }
+}
+
+/// What the graph view draws.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Drawn {
+    Nodes,
+    Edges,
+}
+
+/// A JSON array of the nodes (or edges) in the cells, in order. Anything else in a cell is an error, null included.
+pub struct Drawing {
+    drawn: Drawn,
+    body: Vec<u8>,
+    ids: IdScheme,
+}
+
+impl Drawing {
+    pub fn new(drawn: Drawn, ids: IdScheme) -> Drawing {
+        Drawing { drawn, body: b"[".to_vec(), ids }
+    }
+
+    pub fn row(&mut self, row: &[Value]) -> Result<(), String> {
+        for value in row {
+            if self.body.len() > 1 {
+                self.body.push(b',');
+            }
+            match (self.drawn, value) {
+                (Drawn::Nodes, Value::FullNode(node)) => self.node(node),
+                (Drawn::Edges, Value::FullEdge(edge)) => self.edge(edge),
+                (drawn, other) => {
+                    let (wanted, place) = match drawn {
+                        Drawn::Nodes => ("Node", "node"),
+                        Drawn::Edges => ("Relationship", "edge"),
+                    };
+                    let (shown, kind) = (other.shown(), other.type_name());
+                    return Err(format!(
+                        "TypeMismatchError Expected type(s) {wanted} but got value {shown} of type {kind} in {place} query return value"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, node: &FullNode) {
+        let id = self.ids.text(node.id);
+        let mut labels: Vec<&str> = node.labels.iter().map(Text::as_str).collect();
+        labels.sort_unstable();
+        let label = if labels.is_empty() { format!("ID: {id}") } else { labels.join(":") };
+        let entries = [
+            ("id", Value::text(&id)),
+            ("hostIndex", Value::Integer(0)),
+            ("label", Value::text(&label)),
+            ("properties", Value::Map(std::sync::Arc::new(node.properties.clone()))),
+        ];
+        self.object(entries);
+    }
+
+    fn edge(&mut self, edge: &FullEdge) {
+        let entries = [
+            ("from", Value::text(&self.ids.text(edge.key.source))),
+            ("edgeType", Value::Text(edge.key.kind.clone())),
+            ("to", Value::text(&self.ids.text(edge.key.target))),
+            ("isDirected", Value::Boolean(true)),
+        ];
+        self.object(entries);
+    }
+
+    fn object<const N: usize>(&mut self, entries: [(&str, Value); N]) {
+        let map = Value::map(entries.map(|(key, value)| (Text::new(key), value)));
+        write(&map, self.ids, &mut self.body);
+    }
+
+    pub fn finish(mut self) -> String {
+        self.body.push(b']');
+        text(self.body)
+    }
+}
+
+/// The writer only emits UTF-8.
+fn text(body: Vec<u8>) -> String {
+    String::from_utf8(body).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::sync::Arc;
+    use weir_model::{EdgeKey, Map, NodeId};
+
+    #[test]
+    fn tables() {
+        let mut table = Table::new(&[Text::new("x"), Text::new("y")], IdScheme::Uuid);
+        assert_eq!(Table::new(&[], IdScheme::Uuid).finish(), r#"{"columns":[],"results":[]}"#);
+        table.row(&[Value::Integer(1), Value::text("é🌈")]);
+        table.row(&[Value::Float(1.0), Value::Null]);
+        assert_eq!(table.finish(), r#"{"columns":["x","y"],"results":[[1,"é🌈"],[1.0,null]]}"#);
+    }
+
+    #[test]
+    fn drawings_take_nodes_or_edges_only() {
+        let id = NodeId::new(1, 2);
+        let labels = vec![Text::new("Person"), Text::new("Admin")];
+        let node = Value::FullNode(Arc::new(FullNode { id, labels, properties: Map::default() }));
+        let key = EdgeKey { source: id, kind: Text::new("KNOWS"), target: id, ordinal: 0 };
+        let edge = Value::FullEdge(Arc::new(FullEdge { key, properties: Map::default() }));
+        let mut nodes = Drawing::new(Drawn::Nodes, IdScheme::Uuid);
+        nodes.row(&[node.clone(), node.clone()]).expect("nodes");
+        let shown = nodes.finish();
+        assert!(shown.starts_with(
+            r#"[{"id":"00000000-0000-0001-0000-000000000002","hostIndex":0,"label":"Admin:Person","properties":{}},{"#
+        ));
+        let mut edges = Drawing::new(Drawn::Edges, IdScheme::Long { consecutive: false });
+        edges.row(std::slice::from_ref(&edge)).expect("an edge");
+        assert_eq!(edges.finish(), r#"[{"from":"2","edgeType":"KNOWS","to":"2","isDirected":true}]"#);
+        assert_eq!(
+            Drawing::new(Drawn::Nodes, IdScheme::Uuid).row(&[Value::Integer(1)]),
+            Err("TypeMismatchError Expected type(s) Node but got value 1 of type Integer in node query return value".to_owned())
+        );
+        assert!(Drawing::new(Drawn::Nodes, IdScheme::Uuid).row(&[Value::Null]).is_err());
+    }
+
+    #[test]
+    fn bodies_and_their_mistakes() {
+        let errors = |body: Json| QueryBody::decode(&body).err().expect("should have been refused");
+        assert_eq!(errors(json!({"parameters": {}})), ["DecodingFailure at .text: Missing required field"]);
+        assert_eq!(
+            errors(json!({"text": "x", "parameters": [1]})),
+            ["DecodingFailure at .parameters: Got value '[1]' with wrong type, expecting object"]
+        );
+        assert_eq!(errors(json!([])).len(), 3);
+        let body = QueryBody::decode(&json!({"text": "x", "parameters": {"a": 1.0, "b": 2.5}})).expect("decodes");
+        assert!(matches!(body.parameters[0].1, Value::Integer(1)));
+        assert!(matches!(body.parameters[1].1, Value::Float(_)));
+        assert!(QueryBody::decode(&json!({"text": "x", "parameters": null})).is_ok());
+    }
+}

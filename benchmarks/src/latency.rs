@@ -1,0 +1,176 @@
+//! How long a record takes: `latency`, paced below what the pipe can do and durable; `idle`, one change at a time, in memory.
+//!
+//! Paced records have a moment when they are due, whether or not the pipe is ready for them, and are timed from there: a
+//! pipe that stalls is charged for every record it kept waiting.
+
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use weir_engine::store::InMemory;
+use weir_engine::{Ingester, Start};
+use weir_model::{Tick, Value, json};
+
+use crate::measure::{Clock, Durations, Run};
+use crate::passes::Settings;
+use crate::procs;
+use crate::weir::{self, Counter, Scratch};
+
+/// The clock of the system wakes a sleeper about this late; nothing is gained by sleeping less.
+const SLEEP_MIN: Duration = Duration::from_micros(50);
+
+/// Paced records flow for at least so long.
+const SECONDS: f64 = 10.0;
+
+/// Records handed over at a fraction of the rate reached, until their durable results are received.
+pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let rate = match settings.rate {
+        Some(rate) => rate,
+        None => procs::run(settings)?.rate() * settings.load,
+    };
+    let processes = settings.processes();
+    let events = settings.events.min((rate * SECONDS) as u64).max(1);
+    let mut lines = Vec::new();
+    let ends: Vec<usize> = (0..events)
+        .map(|i| {
+            processes.write_line(i, &mut lines);
+            lines.len()
+        })
+        .collect();
+
+    let scratch = Scratch::new(settings, "latency")?;
+    let engine = weir::started(weir::open_store(settings.store, &scratch.path())?, settings.workers)?;
+    let graph = engine.default_graph();
+    let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
+    let mut ingester = Ingester::new(graph.clone(), weir::prepare(&graph, weir::INGEST)?);
+    // When the results of each tick were received; which record a tick belongs to is known later.
+    let received: Arc<Mutex<Vec<(Tick, Instant)>>> = Arc::default();
+    let arrivals = received.clone();
+    let counter = Counter::start(query, move |batch| {
+        let now = Instant::now();
+        let mut arrivals = arrivals.lock().unwrap_or_else(|e| e.into_inner());
+        arrivals.extend(batch.rows.iter().map(|row| (row.tick, now)));
+    })?;
+
+    let clock = Clock::start()?;
+    let begun = Instant::now();
+    let due = |i: u64| begun + Duration::from_secs_f64(i as f64 / rate);
+    // The tick of the first record of each batch, and its number.
+    let mut batches: Vec<(Tick, u64)> = Vec::new();
+    let mut records: Vec<Value> = Vec::new();
+    let mut upper = Tick::ZERO;
+    let mut next = 0u64;
+    while next < events {
+        let now = Instant::now();
+        records.clear();
+        let first = next;
+        while next < events && due(next) <= now && (records.len() as u64) < settings.batch {
+            let start = if next == 0 { 0 } else { ends[next as usize - 1] };
+            records.push(json::parse(&lines[start..ends[next as usize]])?);
+            next += 1;
+        }
+        if records.is_empty() {
+            std::thread::sleep(due(next).saturating_duration_since(now).max(SLEEP_MIN));
+            continue;
+        }
+        upper = ingester.ingest(&records, None)?.upper;
+        batches.push((Tick(upper.0 - records.len() as u64), first));
+    }
+    let counted = counter.finish(upper)?;
+    let mut run = clock.stop("latency", events)?;
+    engine.shutdown()?;
+
+    let mut durations = Durations::new();
+    for (tick, at) in received.lock().unwrap_or_else(|e| e.into_inner()).iter() {
+        let (first_tick, first) = batches[batches.partition_point(|(first, _)| first <= tick) - 1];
+        durations.record(at.saturating_duration_since(due(first + tick.0 - first_tick.0)));
+    }
+    run.latency_us = durations.latency();
+    run.matches = Some(counted.matches);
+    run.expected = Some(crate::data::Processes { count: events, ..processes }.expected_chains(4));
+    let average = events as f64 / batches.len() as f64;
+    run.settings = format!(
+        "paced at {rate:.0} events/s, record due to durable result received, {:?}, {:?}, {} workers, {average:.1} events a batch",
+        settings.store, settings.mode, settings.workers
+    );
+    Ok(run)
+}
+
+/// Changes timed on an idle engine.
+const CHANGES: u64 = 5_000;
+
+/// A pause before each, so that every thread has gone to sleep.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// One change on an engine where nothing else happens, in memory, until its match is received.
+pub fn idle(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
+    let graph = engine.default_graph();
+    let processes = settings.processes();
+    for (mutations, records) in weir::batches(&graph, &processes, 0..settings.events, settings.batch)? {
+        graph.apply(mutations, records)?;
+    }
+    graph.wait_visible()?;
+    let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
+    let mut ingester = Ingester::new(graph.clone(), weir::prepare(&graph, weir::INGEST)?);
+    let patience = Duration::from_secs(10);
+    // The graph at rest is looked through first; that is not what is measured.
+    let mut line = Vec::new();
+    let mut matches = 0;
+    let mut durations = Durations::new();
+    let clock = Clock::start()?;
+    for i in settings.events..settings.events + CHANGES {
+        let record = [weir::record(&processes, i, &mut line)?];
+        std::thread::sleep(PAUSE);
+        let begun = Instant::now();
+        let upper = ingester.ingest(&record, None)?.upper;
+        loop {
+            let batch = query.next(patience)?.ok_or("no result within ten seconds")?;
+            if !batch.rows.is_empty() {
+                matches += batch.rows.len() as u64;
+                // Not the first ones, which wait for the rest to be looked through.
+                if i >= settings.events + CHANGES / 10 {
+                    durations.record(begun.elapsed());
+                }
+            }
+            if batch.upper >= upper {
+                break;
+            }
+        }
+    }
+    let mut run = clock.stop("idle", CHANGES)?;
+    engine.shutdown()?;
+    let chains = |count| crate::data::Processes { count, ..processes }.expected_chains(4);
+    run.matches = Some(matches);
+    run.expected = Some(chains(settings.events + CHANGES) - chains(settings.events));
+    run.latency_us = durations.latency();
+    run.settings = format!(
+        "one event at a time {} µs after the one before, in memory, {} workers, {} events there already, handed over to result received",
+        PAUSE.as_micros(),
+        settings.workers,
+        settings.events
+    );
+    Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::test_settings;
+
+    #[test]
+    fn every_record_is_timed_once() {
+        let settings = Settings { rate: Some(5_000.0), ..test_settings("latency", 2_000) };
+        let run = paced(&settings).expect("it runs");
+        std::fs::remove_dir_all(&settings.directory).expect("the directory was made");
+        assert!(run.count_is_right() && run.seconds >= 0.39, "{run:?}");
+        let latency = run.latency_us.expect("there were results");
+        assert!(latency.p50 > 1.0 && latency.p50 <= latency.max, "{run:?}");
+    }
+
+    #[test]
+    fn an_idle_engine_answers_every_change() {
+        let run = idle(&test_settings("idle", 1_000)).expect("it runs");
+        assert!(run.count_is_right() && run.matches > Some(4_000), "{run:?}");
+    }
+}

@@ -1,0 +1,429 @@
+//! What every row of the two tables has to do, run over the tables: a new row is tested by being one.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+use tokio::runtime::Runtime;
+use weir_model::{Position, Value};
+
+use crate::decode::{RecordFailure, decode};
+use crate::*;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn anything() -> SourceContext {
+    SourceContext { files: FilePolicy::allow_all() }
+}
+
+fn output(runtime: &Runtime) -> DestinationContext {
+    DestinationContext { output: "out".to_owned(), runtime: runtime.handle().clone() }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+fn file_source(path: &Path, format: Json, more: Json) -> Box<dyn SourceConfig> {
+    let mut definition = json!({"type": "FileIngest", "path": path, "format": format});
+    definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    parse_source_v1(&definition).unwrap()
+}
+
+fn lines() -> Json {
+    json!({"type": "CypherLine", "query": "RETURN 1"})
+}
+
+/// What a stream gives, as text, with the position after each batch.
+#[derive(Debug, Default)]
+struct Run {
+    records: Vec<String>,
+    failures: Vec<RecordFailure>,
+    positions: Vec<(usize, Position)>,
+    finished: bool,
+}
+
+/// Runs to the end, or until nothing has come for a while.
+fn run(config: &dyn SourceConfig, from: Option<&Position>, limits: &Limits) -> Result<Run, ConnectorError> {
+    let mut stream = config.open(&anything(), from)?;
+    let (decoder, mut batch, mut run) = (config.decoder(), Frames::default(), Run::default());
+    let mut last = Instant::now();
+    while last.elapsed() < Duration::from_millis(300) {
+        let progress = stream.next(limits, &mut batch)?;
+        let mut records = Vec::new();
+        decode(&*decoder, &batch, &mut records, &mut run.failures);
+        run.records.extend(records.iter().map(Value::shown));
+        run.positions.push((run.records.len(), batch.position.clone()));
+        if progress == Progress::Finished {
+            run.finished = true;
+            break;
+        }
+        if !batch.is_empty() {
+            last = Instant::now();
+        }
+    }
+    Ok(run)
+}
+
+fn one_at_a_time() -> Limits {
+    Limits { records_max: 1, ..Limits::default() }
+}
+
+// Definitions.
+
+#[test]
+fn samples_are_read_and_shown_with_their_defaults() {
+    let mut names: Vec<&str> = SOURCES.iter().flat_map(|row| [row.name, row.name_v1]).collect();
+    for row in SOURCES {
+        let shown = parse_source_v1(&(row.sample)()).unwrap().settings();
+        assert_eq!(shown["type"], row.name_v1);
+        for (option, value) in (row.sample)().as_object().unwrap() {
+            assert_eq!(&shown[option], value, "{option} of {}", row.name);
+        }
+        assert_eq!(parse_source_v1(&shown).unwrap().settings(), shown, "{}", row.name);
+    }
+    names.extend(DESTINATIONS.iter().map(|row| row.name_v1));
+    for row in DESTINATIONS {
+        let config = parse_destination_v1(&(row.sample)()).unwrap();
+        config.check().unwrap();
+        let stored = config.stored();
+        assert_eq!(stored["type"], row.name_v1);
+        assert_eq!(parse_destination_v1(&stored).unwrap().stored(), stored, "{}", row.name);
+    }
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "a name stands for two kinds");
+}
+
+#[test]
+fn defaults_are_those_of_v1() {
+    let shown = |definition: Json| parse_source_v1(&definition).unwrap().settings().to_string();
+    assert_eq!(
+        shown(json!({"type": "FileIngest", "path": "rows.jsonl"})),
+        r#"{"type":"FileIngest","format":{"type":"CypherJson","query":"CREATE ($that)","parameter":"that"},"path":"rows.jsonl","encoding":"UTF-8","parallelism":16,"maximumLineSize":134217728,"startAtOffset":0}"#
+    );
+    assert_eq!(
+        shown(json!({"type": "NumberIteratorIngest", "startAt": 3, "throttlePerSecond": 9})),
+        r#"{"type":"NumberIteratorIngest","format":{"type":"CypherLine","query":"MATCH (x) WHERE id(x) = idFrom(toInteger($that)) SET x.i = toInteger($that)","parameter":"that"},"startAtOffset":3,"maximumPerSecond":9,"parallelism":16}"#
+    );
+    assert_eq!(
+        shown(json!({"type": "StandardInputIngest", "format": {"type": "CypherCsv", "query": "RETURN 1"}, "parallelism": "8"})),
+        r#"{"type":"StandardInputIngest","format":{"type":"CypherCsv","query":"RETURN 1","parameter":"that","headers":false,"delimiter":"Comma","quoteChar":"DoubleQuote","escapeChar":"Backslash"},"encoding":"UTF-8","parallelism":8,"maximumLineSize":134217728}"#
+    );
+    let shown = |definition: Json| parse_destination_v1(&definition).unwrap().settings().to_string();
+    assert_eq!(
+        shown(json!({"type": "PostToEndpoint", "url": "http://h/", "headers": {"A": "secret"}, "unknown": 1})),
+        r#"{"type":"PostToEndpoint","url":"http://h/","parallelism":8,"onlyPositiveMatchData":false,"headers":{"A":"Secret(****)"},"structure":{"type":"WithMetadata"}}"#
+    );
+}
+
+#[test]
+fn bad_definitions_name_the_option_and_what_is_expected() {
+    let check = |definition: Json, field: &str, problem: &str| {
+        let refused = match parse_source_v1(&definition) {
+            Ok(config) => config.check(&anything()).err(),
+            Err(error) => Some(error),
+        };
+        match refused {
+            Some(ConnectorError::Config { field: f, problem: p }) => assert_eq!((f.as_str(), p.as_str()), (field, problem)),
+            other => panic!("{definition}: {other:?}"),
+        }
+    };
+    let file = |option: &str, value: Json| json!({"type": "FileIngest", "path": "x", option: value});
+    let format = |format: Json| json!({"type": "FileIngest", "path": "x", "format": format});
+    check(json!([]), "", "Got value '[]' with wrong type, expecting object");
+    check(json!({}), "", "Missing type discriminator field 'type'!");
+    check(json!({"type": "Nope"}), "", "No decoder for discriminator 'Nope'!");
+    check(json!({"type": "FileIngest"}), "path", "Missing required field");
+    check(json!({"type": "FileIngest", "path": null}), "path", "Missing required field");
+    check(json!({"type": "FileIngest", "path": 5}), "path", "Got value '5' with wrong type, expecting string");
+    check(file("fileIngestMode", json!("Nope")), "fileIngestMode", "Invalid value: Nope ; valid values are: Regular, NamedPipe");
+    check(file("parallelism", json!("x")), "parallelism", "Int");
+    check(file("parallelism", json!(0)), "parallelism", "the number must be at least 1 and fit 31 bits");
+    check(file("maximumPerSecond", json!(0)), "maximumPerSecond", "the number must be at least 1 and fit 31 bits");
+    check(file("ingestLimit", json!("x")), "ingestLimit", "Long");
+    check(file("encoding", json!("klingon")), "encoding", "the character set klingon is not known; UTF-8 is the default");
+    check(format(json!({"type": "CypherRaw", "query": "q"})), "", "No decoder for discriminator 'CypherRaw'!");
+    check(format(json!({"type": "CypherLine"})), "query", "Missing required field");
+    check(
+        format(json!({"type": "CypherCsv", "query": "q", "delimiter": ","})),
+        "delimiter",
+        "Invalid value: , ; valid values are: Backslash, Comma, Semicolon, Colon, Tab, Pipe, DoubleQuote",
+    );
+    check(
+        format(json!({"type": "CypherCsv", "query": "q", "headers": 1})),
+        "headers",
+        "Got value '1' with wrong type, expecting true, false or a list of names",
+    );
+    check(
+        format(json!({"type": "CypherCsv", "query": "q", "quoteChar": "Comma"})),
+        "format",
+        "delimiter, quoteChar and escapeChar must be three different characters",
+    );
+
+    let check = |definition: Json, field: &str| {
+        let refused = parse_destination_v1(&definition).and_then(|config| config.check()).unwrap_err();
+        assert!(matches!(&refused, ConnectorError::Config { field: f, .. } if f == field), "{definition}: {refused}");
+    };
+    check(json!({"type": "WriteToFile"}), "path");
+    check(json!({"type": "PostToEndpoint", "url": "nowhere"}), "url");
+    check(json!({"type": "PostToEndpoint", "url": "ftp://h/"}), "url");
+    check(json!({"type": "PostToEndpoint", "url": "http://h/", "headers": {"a b": "c"}}), "headers.a b");
+    check(json!({"type": "PrintToStandardOut", "logLevel": "Loud"}), "logLevel");
+    check(json!({"type": "PostToSlack", "hookUrl": "x"}), "hookUrl");
+}
+
+// Sources.
+
+#[test]
+fn a_source_that_ends_or_waits_answers_promptly() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let config = file_source(&pipe, lines(), json!({}));
+    let begun = Instant::now();
+    let mut stream = config.open(&anything(), None).unwrap();
+    let mut batch = Frames::default();
+    assert_eq!(stream.next(&Limits::default(), &mut batch).unwrap(), Progress::More);
+    assert!(begun.elapsed() < Duration::from_secs(1), "waiting for a pipe took {:?}", begun.elapsed());
+
+    let writer = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::write(pipe, "one\ntwo\nhal").unwrap()
+    });
+    let mut seen = Vec::new();
+    while seen.len() < 2 && begun.elapsed() < PATIENCE {
+        stream.next(&Limits::default(), &mut batch).unwrap();
+        seen.extend((0..batch.len()).map(|index| String::from_utf8_lossy(batch.get(index).bytes).into_owned()));
+    }
+    writer.join().unwrap();
+    assert_eq!(seen, ["one", "two"], "half a line is not a record while more may come");
+}
+
+#[test]
+fn files_that_are_not_there_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let refusal = |path: &Path| {
+        let config = file_source(path, lines(), json!({}));
+        let check = config.check(&anything()).unwrap_err().to_string();
+        assert_eq!(config.open(&anything(), None).err().unwrap().to_string(), check);
+        check
+    };
+    assert!(refusal(&directory.path().join("absent")).contains("there is no such file"));
+    assert!(refusal(directory.path()).contains("is a directory"));
+    let config = file_source(&directory.path().join("absent"), lines(), json!({}));
+    assert!(matches!(config.check(&SourceContext::default()), Err(ConnectorError::File { .. })));
+}
+
+/// The same records, failures aside, from each position that was given out, whatever the batches.
+fn check_resume(config: &dyn SourceConfig, expected: &[&str]) {
+    let whole = run(config, None, &Limits::default()).unwrap();
+    assert_eq!(whole.records, expected);
+    let single = run(config, None, &one_at_a_time()).unwrap();
+    assert_eq!(single.records, expected);
+    assert!(whole.finished && single.finished);
+    for (count, position) in &single.positions {
+        let rest = run(config, Some(position), &Limits::default()).unwrap();
+        assert_eq!(rest.records, expected[*count..], "from record {count}");
+        assert!(rest.finished);
+    }
+}
+
+#[test]
+fn a_file_goes_on_at_every_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    fs::write(&path, "one\r\n\ntwo\nthrée").unwrap();
+    check_resume(&*file_source(&path, lines(), json!({})), &["\"one\"", "\"\"", "\"two\"", "\"thr\\u00E9e\""]);
+    check_resume(&*file_source(&path, lines(), json!({"startAtOffset": 1, "ingestLimit": 2})), &["\"\"", "\"two\""]);
+
+    fs::write(&path, "\u{feff}id,name\n1,\"a\nb\"\n\n2,\"c\"\"\"\r\n3").unwrap();
+    let csv = |headers: Json| json!({"type": "CypherCsv", "query": "RETURN 1", "headers": headers});
+    check_resume(
+        &*file_source(&path, csv(json!(true)), json!({})),
+        &["{ id: \"1\", name: \"a\\nb\" }", "{ id: \"2\", name: \"c\\\"\" }", "{ id: \"3\" }"],
+    );
+    check_resume(
+        &*file_source(&path, csv(json!(["x"])), json!({"ingestLimit": 2})),
+        &["{ x: \"id\" }", "{ x: \"1\" }"],
+    );
+    // The header counts as skipped: the next row is the header then.
+    check_resume(
+        &*file_source(&path, csv(json!(true)), json!({"startAtOffset": 1, "ingestLimit": 1})),
+        &[r#"{ 1: "2", a\nb: "c\"" }"#.replace("\\n", "\n").as_str()],
+    );
+
+    fs::write(&path, [b"caf\xe9\nna".as_slice(), b"\xefve\n"].concat()).unwrap();
+    check_resume(&*file_source(&path, lines(), json!({"encoding": "ISO-8859-1"})), &["\"caf\\u00E9\"", "\"na\\u00EFve\""]);
+    fs::write(&path, "ab\ncdé\n".encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<u8>>()).unwrap();
+    check_resume(&*file_source(&path, lines(), json!({"encoding": "UTF-16"})), &["\"ab\"", "\"cd\\u00E9\""]);
+    fs::write(&path, "").unwrap();
+    check_resume(&*file_source(&path, lines(), json!({})), &[]);
+}
+
+#[test]
+fn numbers_go_on_where_they_were() {
+    let numbers = |format: &str| {
+        let format = json!({"type": format, "query": "RETURN 1"});
+        let definition = json!({"type": "NumberIteratorIngest", "startAtOffset": i64::MAX, "ingestLimit": 3, "format": format});
+        parse_source_v1(&definition).unwrap()
+    };
+    check_resume(&*numbers("CypherJson"), &["9223372036854775807", "-9223372036854775808", "-9223372036854775807"]);
+    check_resume(&*numbers("CypherLine"), &["\"9223372036854775807\"", "\"-9223372036854775808\"", "\"-9223372036854775807\""]);
+}
+
+#[test]
+fn large_files_come_in_batches_of_whole_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    let mut random = crate::decode::tests::Random::new(4);
+    let expected: Vec<String> = (0..60_000).map(|n| format!("{n} {}", "x".repeat(random.below(120)))).collect();
+    fs::write(&path, expected.join("\n")).unwrap();
+    let config = file_source(&path, lines(), json!({}));
+    for limits in [Limits::default(), Limits { bytes_max: 1, ..Limits::default() }, Limits { records_max: 7, ..Limits::default() }] {
+        let run = run(&*config, None, &limits).unwrap();
+        assert!(run.records.iter().map(|shown| shown.trim_matches('"')).eq(expected.iter().map(String::as_str)));
+    }
+    let mut stream = config.open(&anything(), None).unwrap();
+    let mut batch = Frames::default();
+    while stream.next(&Limits::default(), &mut batch).unwrap() == Progress::More {
+        assert_eq!(batch.len(), 1000, "a batch under load is a full one");
+    }
+}
+
+#[test]
+fn a_position_that_does_not_fit_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    fs::write(&path, "one\ntwo\n").unwrap();
+    let config = file_source(&path, lines(), json!({}));
+    let (_, end) = run(&*config, None, &Limits::default()).unwrap().positions.pop().unwrap();
+    fs::write(&path, "one\n").unwrap();
+    let refused = config.open(&anything(), Some(&end)).err().unwrap();
+    assert!(matches!(refused, ConnectorError::Position { .. }), "{refused}");
+    for damaged in [Position(vec![9; 3]), Position(vec![9; 40]), Position(vec![1; 25])] {
+        assert!(matches!(config.open(&anything(), Some(&damaged)).err(), Some(ConnectorError::Position { .. })));
+    }
+    assert!(config.open(&anything(), Some(&Position::default())).is_ok(), "an empty position is the beginning");
+}
+
+#[test]
+fn a_record_that_does_not_decode_is_kept_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    fs::write(&path, "1\n{\n3\n\n").unwrap();
+    let config = file_source(&path, json!({"type": "CypherJson", "query": "RETURN 1"}), json!({}));
+    let run = run(&*config, None, &one_at_a_time()).unwrap();
+    assert_eq!(run.records, ["1", "3"]);
+    assert_eq!(run.failures.iter().map(|failure| failure.number).collect::<Vec<_>>(), [1, 3]);
+}
+
+#[test]
+fn a_record_that_is_too_long_ends_the_stream_after_those_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    for text in ["ab\nabc\nab", "ab\nabc"] {
+        fs::write(&path, text).unwrap();
+        let config = file_source(&path, lines(), json!({"maximumLineSize": 2}));
+        let mut stream = config.open(&anything(), None).unwrap();
+        let mut batch = Frames::default();
+        assert_eq!(stream.next(&Limits::default(), &mut batch).unwrap(), Progress::More);
+        assert_eq!(batch.len(), 1);
+        let ended = stream.next(&Limits::default(), &mut batch).unwrap_err();
+        assert!(ended.to_string().contains("Read 3 bytes which is more than 2 without seeing a line terminator"), "{ended}");
+    }
+}
+
+#[test]
+fn the_rate_limit_holds_and_does_not_delay_stopping() {
+    let definition = json!({"type": "NumberIteratorIngest", "maximumPerSecond": 2000});
+    let mut stream = parse_source_v1(&definition).unwrap().open(&anything(), None).unwrap();
+    let (mut batch, begun, mut largest) = (Frames::default(), Instant::now(), 0);
+    while begun.elapsed() < Duration::from_millis(500) {
+        let called = Instant::now();
+        stream.next(&Limits::default(), &mut batch).unwrap();
+        assert!(called.elapsed() < Duration::from_millis(500));
+        largest = largest.max(batch.len());
+    }
+    let rate = stream.taken() as f64 / begun.elapsed().as_secs_f64();
+    // A busy machine may be late; it must not be early.
+    assert!(rate < 2100.0 && rate > 500.0, "{rate} records/s");
+    assert!(largest <= 201, "{largest} records at once");
+}
+
+// Destinations.
+
+fn bodies(texts: &[&str]) -> Vec<Outgoing> {
+    texts.iter().map(|text| Outgoing { body: text.as_bytes().to_vec(), positive: true }).collect()
+}
+
+#[test]
+fn a_file_holds_each_result_once_wherever_the_process_was_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.jsonl");
+    let runtime = runtime();
+    let config = parse_destination_v1(&json!({"type": "WriteToFile", "path": path})).unwrap();
+    let results = bodies(&["{\"a\":1}", "{\"b\":2}", "{\"c\":3}"]);
+    let expected = "before\n{\"a\":1}\n{\"b\":2}\n{\"c\":3}\n";
+    for known in 0..=results.len() {
+        for reached in known..=results.len() {
+            fs::write(&path, "before\n").unwrap();
+            let mut destination = config.open(&output(&runtime), None).unwrap();
+            let mut position = destination.position();
+            destination.write(&results[..known]).unwrap();
+            if known > 0 {
+                position = destination.position();
+            }
+            // Written, but its position was not stored; and half a line of the next.
+            destination.write(&results[known..reached]).unwrap();
+            drop(destination);
+            fs::OpenOptions::new().append(true).open(&path).and_then(|mut f| std::io::Write::write_all(&mut f, b"{\"")).unwrap();
+            let mut destination = config.open(&output(&runtime), Some(&position)).unwrap();
+            assert_eq!(destination.position(), position);
+            destination.write(&results[known..]).unwrap();
+            destination.close().unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), expected, "known {known}, reached {reached}");
+        }
+    }
+}
+
+#[test]
+fn a_file_belongs_to_one_output_and_may_be_taken_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.jsonl");
+    let runtime = runtime();
+    let config = parse_destination_v1(&json!({"type": "WriteToFile", "path": path})).unwrap();
+    let mut first = config.open(&output(&runtime), None).unwrap();
+    let refused = config.open(&output(&runtime), None).err().unwrap();
+    assert!(refused.to_string().contains("another output writes to this file"), "{refused}");
+    first.write(&bodies(&["1", "2"])).unwrap();
+    let position = first.position();
+    drop(first);
+    fs::remove_file(&path).unwrap();
+    config.open(&output(&runtime), Some(&position)).unwrap().write(&bodies(&["3"])).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "3\n");
+    let absent = json!({"type": "WriteToFile", "path": directory.path().join("no/out")});
+    let refused = parse_destination_v1(&absent).unwrap().open(&output(&runtime), None).err().unwrap();
+    assert!(refused.fault() == Fault::User && !refused.retryable(), "{refused}");
+    let device = json!({"type": "WriteToFile", "path": "/dev/null"});
+    parse_destination_v1(&device).unwrap().open(&output(&runtime), None).unwrap().write(&bodies(&["1"])).unwrap();
+}
+
+#[test]
+fn every_destination_closes_promptly() {
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = runtime();
+    for row in DESTINATIONS {
+        let mut definition = (row.sample)();
+        if let Some(path) = definition.get_mut("path") {
+            *path = json!(directory.path().join("out"));
+        }
+        let destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
+        let delivery = Delivery::start("out", destination, Box::new(|_, _| {})).unwrap();
+        let begun = Instant::now();
+        assert!(delivery.close(PATIENCE), "{}", row.name);
+        assert!(begun.elapsed() < Duration::from_secs(1), "{} took {:?}", row.name, begun.elapsed());
+    }
+}

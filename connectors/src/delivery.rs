@@ -1,0 +1,351 @@
+//! Delivery: from encoded results to a destination, once for all of them. A bounded queue, one thread, batches, retries,
+//! counters and an orderly end.
+//!
+//!     send ─> queue ─> batch ─ write, again after a while if that may help ─> delivered(mark, position)
+//!
+//! It does not know what a mark means: the caller gives one with each batch and is told when everything up to it is out.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TrySendError};
+use weir_model::Position;
+
+use crate::destination::Destination;
+use crate::error::ConnectorError;
+
+/// Batches that wait for the destination; then whoever sends has to wait too.
+const QUEUE_BATCHES_MAX: usize = 64;
+/// Results handed to the destination at once.
+const WRITE_RESULTS_MAX: usize = 1000;
+/// How soon a waiting thread sees that it shall stop.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
+/// For an orderly end after it was asked for; longer than any destination but a hanging one needs.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// One encoded result.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outgoing {
+    /// JSON without a newline.
+    pub body: Vec<u8>,
+    /// False for a cancellation.
+    pub positive: bool,
+}
+
+/// What to do about failures that may pass.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RetryPolicy {
+    /// Tries altogether. None: until it works.
+    pub tries_max: Option<u32>,
+    pub backoff_min: Duration,
+    pub backoff_max: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(100), backoff_max: Duration::from_secs(10) }
+    }
+}
+
+/// What has become of the results of one output. Read at any time.
+#[derive(Debug, Default)]
+pub struct DeliveryCounters {
+    pub delivered: AtomicU64,
+    pub bytes: AtomicU64,
+    /// Given up: refused by the other side, or tried too often.
+    pub failed: AtomicU64,
+    /// Tries beyond the first.
+    pub retries: AtomicU64,
+    /// Dropped by a lossy destination because they came too fast.
+    pub dropped: AtomicU64,
+    /// Sent and not written yet.
+    pub waiting: AtomicU64,
+    last_error: Mutex<Option<String>>,
+}
+
+impl DeliveryCounters {
+    /// The newest thing that went wrong, also when it passed.
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    fn note(&self, error: &str) {
+        *self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error.to_owned());
+    }
+}
+
+struct Batch {
+    results: Vec<Outgoing>,
+    mark: u64,
+}
+
+/// A running output.
+pub struct Delivery {
+    sender: Option<Sender<Batch>>,
+    lossy: bool,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    output: String,
+    counters: DeliveryCounters,
+    /// The newest mark whose results were dropped.
+    dropped_up_to: AtomicU64,
+    /// Nothing is waited for any more.
+    stop: AtomicBool,
+    /// Why the output has ended.
+    failure: Mutex<Option<String>>,
+}
+
+/// Told after each write: everything up to the mark is out, and where the destination stands.
+pub type Delivered = Box<dyn FnMut(u64, Position) + Send>;
+
+impl Delivery {
+    /// The caller has stored `destination.position()` before: results written and not known of after a crash are written
+    /// again otherwise.
+    pub fn start(output: &str, destination: Box<dyn Destination>, delivered: Delivered) -> Result<Delivery, ConnectorError> {
+        let (sender, receiver) = crossbeam_channel::bounded(QUEUE_BATCHES_MAX);
+        let lossy = destination.lossy();
+        let shared = Arc::new(Shared {
+            output: output.to_owned(),
+            counters: DeliveryCounters::default(),
+            dropped_up_to: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        });
+        let worker = Worker { shared: shared.clone(), destination, delivered };
+        let thread = thread::Builder::new().name(format!("deliver {output}")).spawn(move || worker.run(&receiver));
+        let thread = thread.map_err(|error| ConnectorError::io(output, "cannot start a thread", error))?;
+        Ok(Delivery { sender: Some(sender), lossy, shared, thread: Some(thread) })
+    }
+
+    /// Hands over results, waiting while the queue is full. `mark` grows from call to call; no results are fine, and say
+    /// that there is nothing up to the mark. An error means that the output has ended.
+    pub fn send(&self, results: Vec<Outgoing>, mark: u64) -> Result<(), ConnectorError> {
+        let count = results.len() as u64;
+        let waiting = &self.shared.counters.waiting;
+        let Some(sender) = &self.sender else { return Err(self.shared.ended()) };
+        waiting.fetch_add(count, Ordering::Relaxed);
+        let mut batch = Batch { results, mark };
+        if self.lossy {
+            let Err(TrySendError::Full(full)) = sender.try_send(batch) else { return self.alive() };
+            waiting.fetch_sub(count, Ordering::Relaxed);
+            self.shared.counters.dropped.fetch_add(count, Ordering::Relaxed);
+            self.shared.dropped_up_to.fetch_max(full.mark, Ordering::Release);
+            return self.alive();
+        }
+        loop {
+            match sender.send_timeout(batch, STOP_LOOK) {
+                Ok(()) => return self.alive(),
+                Err(SendTimeoutError::Timeout(again)) if !self.shared.stop.load(Ordering::Relaxed) => batch = again,
+                Err(_) => return Err(self.shared.ended()),
+            }
+        }
+    }
+
+    pub fn counters(&self) -> &DeliveryCounters {
+        &self.shared.counters
+    }
+
+    /// Why the output has ended by itself.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Ends the output: what is waiting is written, as far as the time allows. Returns whether all of it was.
+    pub fn close(mut self, patience: Duration) -> bool {
+        self.end(patience)
+    }
+
+    fn end(&mut self, patience: Duration) -> bool {
+        self.sender = None;
+        let Some(thread) = self.thread.take() else { return true };
+        if !finishes(&thread, patience) {
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        // A request that hangs is not waited for: the thread ends with it, or with the process.
+        if finishes(&thread, STOP_GRACE) && thread.join().is_err() {
+            self.shared.fail("the delivery thread has panicked; this is a bug");
+        }
+        self.shared.counters.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    fn alive(&self) -> Result<(), ConnectorError> {
+        match self.failure() {
+            None => Ok(()),
+            Some(_) => Err(self.shared.ended()),
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
+    }
+}
+
+impl Shared {
+    fn ended(&self) -> ConnectorError {
+        let failure = self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        ConnectorError::World {
+            place: format!("output {}", self.output),
+            problem: failure.unwrap_or_else(|| "the output was closed".to_owned()),
+            fault: crate::error::Fault::World,
+            retryable: false,
+            source: None,
+        }
+    }
+
+    fn fail(&self, reason: &str) {
+        tracing::error!("output {} has ended: {reason}", self.output);
+        *self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(reason.to_owned());
+        self.counters.note(reason);
+    }
+}
+
+/// Waits for the thread. False: it still runs.
+fn finishes(thread: &JoinHandle<()>, patience: Duration) -> bool {
+    let deadline = Instant::now() + patience;
+    while !thread.is_finished() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    destination: Box<dyn Destination>,
+    delivered: Delivered,
+}
+
+impl Worker {
+    fn run(mut self, receiver: &Receiver<Batch>) {
+        while !self.stopping() {
+            let first = match receiver.recv_timeout(STOP_LOOK) {
+                Ok(batch) => batch,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = self.destination.idle() {
+                        self.shared.counters.note(&error.to_string());
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            let Batch { mut results, mut mark } = first;
+            // Whatever waits goes along, so that a slow destination is asked less often.
+            while results.len() < WRITE_RESULTS_MAX {
+                let Ok(more) = receiver.try_recv() else { break };
+                results.extend(more.results);
+                mark = more.mark;
+            }
+            match self.write(results) {
+                Ok(true) => {
+                    // Read before the queue is looked at: what was dropped came behind what the queue held then.
+                    let dropped = self.shared.dropped_up_to.load(Ordering::Acquire);
+                    let mark = if receiver.is_empty() { mark.max(dropped) } else { mark };
+                    (self.delivered)(mark, self.destination.position());
+                }
+                Ok(false) => break,
+                Err(error) => {
+                    self.shared.fail(&error.to_string());
+                    break;
+                }
+            }
+        }
+        if let Err(error) = self.destination.close() {
+            self.shared.counters.note(&error.to_string());
+            tracing::warn!("output {}: {error}", self.shared.output);
+        }
+    }
+
+    fn stopping(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    /// Writes all of the results or gives up those that cannot be. False: stopped before.
+    fn write(&mut self, mut results: Vec<Outgoing>) -> Result<bool, ConnectorError> {
+        let policy = self.destination.retry();
+        let mut backoff = policy.backoff_min;
+        for tries in 1.. {
+            if results.is_empty() {
+                return Ok(true);
+            }
+            let last = policy.tries_max.is_some_and(|max| tries >= max);
+            let reason = match self.destination.write(&results) {
+                Ok(written) => {
+                    let reason = written.left_reason.clone().unwrap_or_else(|| "not written".to_owned());
+                    let left = self.count(results, &written.refused, &written.left);
+                    results = left;
+                    reason
+                }
+                Err(error) if error.retryable() => error.to_string(),
+                Err(error) => return Err(error),
+            };
+            if results.is_empty() {
+                return Ok(true);
+            }
+            self.shared.counters.note(&reason);
+            if last {
+                self.give_up(results.len() as u64, &reason);
+                return Ok(true);
+            }
+            tracing::warn!("output {}: {reason}; {} results are tried again", self.shared.output, results.len());
+            self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
+            let until = Instant::now() + jittered(backoff);
+            while Instant::now() < until {
+                if self.stopping() {
+                    return Ok(false);
+                }
+                thread::sleep(until.saturating_duration_since(Instant::now()).min(STOP_LOOK));
+            }
+            backoff = (backoff * 2).min(policy.backoff_max);
+        }
+        Ok(true)
+    }
+
+    /// Counts what is written and refused; returns what is left.
+    fn count(&self, results: Vec<Outgoing>, refused: &[(usize, String)], left: &[usize]) -> Vec<Outgoing> {
+        let counters = &self.shared.counters;
+        if let Some((_, reason)) = refused.first() {
+            self.give_up(refused.len() as u64, reason);
+        }
+        let mut remaining = Vec::with_capacity(left.len());
+        let (mut delivered, mut bytes) = (0, 0);
+        for (index, result) in results.into_iter().enumerate() {
+            if left.binary_search(&index).is_ok() {
+                remaining.push(result);
+            } else if !refused.iter().any(|(refused, _)| *refused == index) {
+                delivered += 1;
+                bytes += result.body.len() as u64;
+            }
+        }
+        counters.delivered.fetch_add(delivered, Ordering::Relaxed);
+        counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        counters.waiting.fetch_sub(delivered, Ordering::Relaxed);
+        remaining
+    }
+
+    fn give_up(&self, count: u64, reason: &str) {
+        let counters = &self.shared.counters;
+        counters.failed.fetch_add(count, Ordering::Relaxed);
+        counters.waiting.fetch_sub(count, Ordering::Relaxed);
+        counters.note(reason);
+        tracing::warn!("output {}: {count} results were not delivered: {reason}", self.shared.output);
+    }
+}
+
+/// Between the whole and half of it, so that many outputs do not come back to a server at the same moment.
+fn jittered(backoff: Duration) -> Duration {
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+    backoff.mul_f64(0.5 + 0.5 * f64::from(nanos % 1_000_003) / 1_000_003.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Delivery against a destination that fails as it is told.
+
+use std::collections::VecDeque;
+
+use super::*;
+use crate::destination::Written;
+use crate::error::Fault;
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// What the next call of `write` does; then all is written.
+enum Step {
+    Fail { retryable: bool },
+    Leave(Vec<usize>),
+    Refuse(Vec<usize>),
+    Wait(Receiver<()>),
+}
+
+struct Scripted {
+    steps: VecDeque<Step>,
+    log: Log,
+    tries_max: Option<u32>,
+    lossy: bool,
+}
+
+impl Destination for Scripted {
+    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+        let mut written = Written::default();
+        match self.steps.pop_front() {
+            Some(Step::Fail { retryable }) => {
+                return Err(ConnectorError::World {
+                    place: "there".into(),
+                    problem: "down".into(),
+                    fault: Fault::World,
+                    retryable,
+                    source: None,
+                });
+            }
+            Some(Step::Leave(left)) => written.left = left,
+            Some(Step::Refuse(refused)) => written.refused = refused.into_iter().map(|index| (index, "no".into())).collect(),
+            Some(Step::Wait(signal)) => signal.recv().unwrap(),
+            None => {}
+        }
+        let mut log = self.log.lock().unwrap();
+        for (index, result) in results.iter().enumerate() {
+            if !written.left.contains(&index) && !written.refused.iter().any(|(refused, _)| *refused == index) {
+                log.push(String::from_utf8(result.body.clone()).unwrap());
+            }
+        }
+        Ok(written)
+    }
+
+    fn position(&self) -> Position {
+        Position(vec![self.log.lock().unwrap().len() as u8])
+    }
+
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy { tries_max: self.tries_max, backoff_min: Duration::from_millis(1), backoff_max: Duration::from_millis(2) }
+    }
+
+    fn lossy(&self) -> bool {
+        self.lossy
+    }
+}
+
+struct Rig {
+    delivery: Delivery,
+    log: Log,
+    marks: Arc<Mutex<Vec<(u64, u8)>>>,
+}
+
+fn rig(steps: Vec<Step>, tries_max: Option<u32>, lossy: bool) -> Rig {
+    let (log, marks) = (Log::default(), Arc::new(Mutex::new(Vec::new())));
+    let told = marks.clone();
+    let destination = Box::new(Scripted { steps: steps.into(), log: log.clone(), tries_max, lossy });
+    let delivered = Box::new(move |mark, position: Position| told.lock().unwrap().push((mark, position.0[0])));
+    Rig { delivery: Delivery::start("out", destination, delivered).unwrap(), log, marks }
+}
+
+fn results(names: &str) -> Vec<Outgoing> {
+    names.chars().map(|name| Outgoing { body: name.to_string().into_bytes(), positive: true }).collect()
+}
+
+fn count(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !what() {
+        assert!(Instant::now() < deadline, "it did not happen within ten seconds");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn results_go_out_in_order_and_their_marks_after_them() {
+    let rig = rig(vec![], None, false);
+    for (mark, names) in ["ab", "", "cde"].iter().enumerate() {
+        rig.delivery.send(results(names), mark as u64).unwrap();
+    }
+    assert!(rig.delivery.close(Duration::from_secs(10)));
+    assert_eq!(rig.log.lock().unwrap().concat(), "abcde");
+    let marks = rig.marks.lock().unwrap();
+    assert_eq!(marks.last(), Some(&(2, 5)));
+    assert!(marks.is_sorted());
+}
+
+#[test]
+fn what_fails_and_may_pass_is_tried_again_and_nothing_else() {
+    let steps = vec![Step::Fail { retryable: true }, Step::Leave(vec![1, 2]), Step::Leave(vec![1])];
+    let rig = rig(steps, None, false);
+    rig.delivery.send(results("abcd"), 7).unwrap();
+    wait_until(|| !rig.marks.lock().unwrap().is_empty());
+    assert_eq!(rig.log.lock().unwrap().concat(), "adbc");
+    assert_eq!(*rig.marks.lock().unwrap(), [(7, 4)]);
+    let counters = rig.delivery.counters();
+    assert_eq!((count(&counters.delivered), count(&counters.retries), count(&counters.waiting)), (4, 3, 0));
+}
+
+#[test]
+fn what_is_refused_or_tried_too_often_is_counted_and_the_rest_goes_on() {
+    let rig = rig(vec![Step::Refuse(vec![0]), Step::Leave(vec![0]), Step::Leave(vec![0])], Some(2), false);
+    rig.delivery.send(results("ab"), 1).unwrap();
+    wait_until(|| rig.marks.lock().unwrap().len() == 1);
+    rig.delivery.send(results("cd"), 2).unwrap();
+    wait_until(|| rig.marks.lock().unwrap().len() == 2);
+    assert_eq!(rig.log.lock().unwrap().concat(), "bd");
+    let counters = rig.delivery.counters();
+    assert_eq!((count(&counters.delivered), count(&counters.failed), count(&counters.waiting)), (2, 2, 0));
+    assert!(counters.last_error().is_some());
+}
+
+#[test]
+fn an_output_that_cannot_go_on_ends_and_says_why() {
+    let rig = rig(vec![Step::Fail { retryable: false }], None, false);
+    rig.delivery.send(results("a"), 1).unwrap();
+    wait_until(|| rig.delivery.failure().is_some());
+    assert_eq!(rig.delivery.failure().unwrap(), "there: down");
+    let refused = rig.delivery.send(results("b"), 2).unwrap_err();
+    assert_eq!(refused.to_string(), "output out: there: down");
+    assert!(rig.marks.lock().unwrap().is_empty());
+    assert!(!rig.delivery.close(Duration::from_secs(10)));
+}
+
+#[test]
+fn a_full_queue_holds_back_whoever_sends_unless_the_output_may_lose() {
+    let (go, signal) = crossbeam_channel::bounded(1);
+    let lossy = rig(vec![Step::Wait(signal)], None, true);
+    (0..200).for_each(|mark| lossy.delivery.send(results("a"), mark).unwrap());
+    assert!(count(&lossy.delivery.counters().dropped) >= 100);
+    go.send(()).unwrap();
+    assert!(lossy.delivery.close(Duration::from_secs(10)));
+    assert_eq!(lossy.marks.lock().unwrap().last().unwrap().0, 199);
+
+    let (go, signal) = crossbeam_channel::bounded(1);
+    let complete = rig(vec![Step::Wait(signal)], None, false);
+    let sent = AtomicU64::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for mark in 0..200 {
+                complete.delivery.send(results("a"), mark).unwrap();
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        wait_until(|| count(&sent) >= QUEUE_BATCHES_MAX as u64);
+        thread::sleep(Duration::from_millis(50));
+        assert!(count(&sent) <= QUEUE_BATCHES_MAX as u64 + 1, "{} batches went into the queue", count(&sent));
+        go.send(()).unwrap();
+    });
+    assert!(complete.delivery.close(Duration::from_secs(10)));
+    assert_eq!(complete.log.lock().unwrap().len(), 200);
+}
+
+#[test]
+fn the_end_is_prompt_even_while_the_other_side_is_down() {
+    let steps = (0..1000).map(|_| Step::Fail { retryable: true }).collect();
+    let rig = rig(steps, None, false);
+    rig.delivery.send(results("a"), 1).unwrap();
+    let begun = Instant::now();
+    assert!(!rig.delivery.close(Duration::from_millis(50)));
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(rig.marks.lock().unwrap().is_empty());
+}

@@ -1,0 +1,91 @@
+//! What a destination is to the rest: something that takes encoded results in order and says how far it has got.
+
+use tokio::runtime::Handle;
+use weir_model::Position;
+
+use crate::delivery::{Outgoing, RetryPolicy};
+use crate::encode::Envelope;
+use crate::error::ConnectorError;
+
+/// One running instance, driven by the one thread of its `Delivery`.
+///
+/// What the caller may rely on: `position` covers exactly the results of all calls of `write` that returned and are not
+/// named as left; a destination opened at a position continues behind it. What it gives up: after an error that is not
+/// retryable the destination is not asked again.
+pub trait Destination: Send {
+    /// Writes results, in order. An error means that none of them counts as written.
+    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError>;
+
+    /// Called now and then while there is nothing to write.
+    fn idle(&mut self) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    /// How far it has got; empty where the other side cannot tell.
+    fn position(&self) -> Position {
+        Position::default()
+    }
+
+    /// How failures that may pass are met.
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy::default()
+    }
+
+    /// Whether results may be dropped when they come faster than they can be written, instead of holding back the graph.
+    fn lossy(&self) -> bool {
+        false
+    }
+
+    /// The last call.
+    fn close(&mut self) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+}
+
+/// What became of the results of one `write`.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// Results that are not written and may be tried again, by index, ascending.
+    pub left: Vec<usize>,
+    /// Why, for the first of them.
+    pub left_reason: Option<String>,
+    /// Results the other side refused for good, by index, with the reason.
+    pub refused: Vec<(usize, String)>,
+}
+
+/// What a destination may use of the process.
+#[derive(Clone, Debug)]
+pub struct DestinationContext {
+    /// The name of the output.
+    pub output: String,
+    /// Where waiting for the network happens.
+    pub runtime: Handle,
+}
+
+/// The definition of one kind of destination: the struct that is parsed, shown and documented.
+pub trait DestinationConfig: Send + Sync {
+    /// The definition with its defaults filled in, secrets masked, in the notation it came in.
+    fn settings(&self) -> serde_json::Value;
+
+    /// The same with its secrets, to be stored and parsed again.
+    fn stored(&self) -> serde_json::Value {
+        self.settings()
+    }
+
+    /// What is around the data of a result.
+    fn envelope(&self) -> Envelope {
+        Envelope::WithMetadata
+    }
+
+    /// Whether cancellations are left out.
+    fn positive_only(&self) -> bool {
+        false
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+
+    /// Starts writing, behind a position this kind of destination gave; at the end of what is there without one.
+    fn open(&self, context: &DestinationContext, from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError>;
+}

@@ -1,0 +1,188 @@
+//! An HTTP server that takes one result a request.
+//!
+//! At least once, as far as the tries reach: an answer that is lost on the way makes the request come again. What the
+//! server refuses (4xx but 408 and 429) is not tried again; what it cannot take now is, a few times with growing pauses,
+//! and then given up and counted: a broken hook must not hold the graph for ever. With a parallelism of 1 results arrive
+//! in order.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, StatusCode, Url};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use weir_model::Position;
+
+use crate::config;
+use crate::delivery::{Outgoing, RetryPolicy};
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::Envelope;
+use crate::error::ConnectorError;
+use crate::http;
+
+/// Posts each result to a URL, as JSON.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PostToEndpoint {
+    /// Where to post, with http or https.
+    pub url: String,
+    /// Requests at a time; 1 keeps the order of the results.
+    #[serde(default = "parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Sends the data alone. Cancellations are sent too.
+    #[serde(default)]
+    pub only_positive_match_data: bool,
+    /// Sent with each request. The values are secret.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// What is around the data of a result.
+    #[serde(default)]
+    pub structure: Envelope,
+}
+
+fn parallelism() -> u32 {
+    8
+}
+
+impl PostToEndpoint {
+    fn headers(&self) -> Result<HeaderMap, ConnectorError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, value) in &self.headers {
+            let field = format!("headers.{name}");
+            let name = HeaderName::from_bytes(name.as_bytes());
+            let name = name.map_err(|_| ConnectorError::config(&field, "is no name of an HTTP header"))?;
+            let mut value = HeaderValue::from_str(value)
+                .map_err(|_| ConnectorError::config(&field, "the value holds characters that a header cannot carry"))?;
+            value.set_sensitive(true);
+            headers.append(name, value);
+        }
+        Ok(headers)
+    }
+}
+
+impl DestinationConfig for PostToEndpoint {
+    fn settings(&self) -> serde_json::Value {
+        let headers = self.headers.keys().map(|name| (name.clone(), config::MASKED.to_owned())).collect();
+        crate::settings("PostToEndpoint", &PostToEndpoint { headers, ..self.clone() })
+    }
+
+    fn stored(&self) -> serde_json::Value {
+        crate::settings("PostToEndpoint", self)
+    }
+
+    fn envelope(&self) -> Envelope {
+        if self.only_positive_match_data { Envelope::Bare } else { self.structure }
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        url("url", &self.url)?;
+        self.headers().map(|_| ())
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        Ok(Box::new(Poster {
+            client: http::client()?,
+            runtime: context.runtime.clone(),
+            url: url("url", &self.url)?,
+            headers: self.headers()?,
+            parallelism: self.parallelism as usize,
+        }))
+    }
+}
+
+/// An address that can be posted to.
+pub(super) fn url(field: &str, text: &str) -> Result<Url, ConnectorError> {
+    let url = Url::parse(text).map_err(|error| ConnectorError::config(field, format!("{text} is not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(ConnectorError::config(field, format!("{text}: the URL must begin with http:// or https://")));
+    }
+    Ok(url)
+}
+
+struct Poster {
+    client: Client,
+    runtime: Handle,
+    url: Url,
+    headers: HeaderMap,
+    parallelism: usize,
+}
+
+/// What became of one request.
+pub(super) enum Outcome {
+    Taken,
+    Refused(String),
+    /// May work later.
+    Failed(String),
+    /// Not sent, so as to keep the order: one before it failed.
+    Held,
+}
+
+pub(super) async fn post(client: &Client, url: &Url, headers: &HeaderMap, body: Vec<u8>) -> Outcome {
+    let answer = client.post(url.clone()).headers(headers.clone()).body(body).send().await;
+    match answer {
+        Ok(answer) if answer.status().is_success() => {
+            // The rest of the answer is read so that the connection can be used again.
+            let _ = answer.bytes().await;
+            Outcome::Taken
+        }
+        Ok(answer) => {
+            let status = answer.status();
+            let passing = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error();
+            let problem = format!("POST {} was answered with {status}", shown(url));
+            if passing { Outcome::Failed(problem) } else { Outcome::Refused(problem) }
+        }
+        Err(error) => {
+            let problem = format!("POST {}: {}", shown(url), http::chain(&error.without_url()));
+            Outcome::Failed(problem)
+        }
+    }
+}
+
+/// Without a password and without the query, where tokens are kept.
+fn shown(url: &Url) -> String {
+    format!("{}://{}{}", url.scheme(), url.authority().rsplit('@').next().unwrap_or_default(), url.path())
+}
+
+impl Destination for Poster {
+    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+        let outcomes: Vec<Outcome> = self.runtime.block_on(async {
+            if self.parallelism > 1 {
+                let requests = results.iter().map(|result| post(&self.client, &self.url, &self.headers, result.body.clone()));
+                return stream::iter(requests).buffered(self.parallelism).collect().await;
+            }
+            let mut outcomes = Vec::with_capacity(results.len());
+            for result in results {
+                let outcome = post(&self.client, &self.url, &self.headers, result.body.clone()).await;
+                let stop = matches!(outcome, Outcome::Failed(_));
+                outcomes.push(outcome);
+                if stop {
+                    break;
+                }
+            }
+            outcomes.resize_with(results.len(), || Outcome::Held);
+            outcomes
+        });
+        let mut written = Written::default();
+        for (index, outcome) in outcomes.into_iter().enumerate() {
+            match outcome {
+                Outcome::Taken => {}
+                Outcome::Refused(problem) => written.refused.push((index, problem)),
+                Outcome::Failed(problem) => {
+                    written.left.push(index);
+                    written.left_reason.get_or_insert(problem);
+                }
+                Outcome::Held => written.left.push(index),
+            }
+        }
+        Ok(written)
+    }
+
+    fn retry(&self) -> RetryPolicy {
+        // About three seconds, then the results are given up.
+        RetryPolicy { tries_max: Some(6), backoff_min: Duration::from_millis(100), backoff_max: Duration::from_secs(2) }
+    }
+}

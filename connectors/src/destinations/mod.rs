@@ -1,0 +1,13 @@
+//! The destinations, one file each. A file holds only what is peculiar to its service.
+
+mod drop;
+mod file;
+mod http_endpoint;
+mod slack;
+mod standard_out;
+
+pub use drop::Drop;
+pub use file::WriteToFile;
+pub use http_endpoint::PostToEndpoint;
+pub use slack::PostToSlack;
+pub use standard_out::{LogLevel, LogMode, PrintToStandardOut};

@@ -1,0 +1,196 @@
+//! A Slack channel, by its incoming webhook.
+//!
+//! At most one message an interval: what arrives meanwhile is counted, and the newest is shown. So nothing is ever held
+//! back, and nothing grows. At most once: a message that does not get through is dropped and noted.
+
+use std::time::{Duration, Instant};
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Client, Url};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use tokio::runtime::Handle;
+use weir_model::Position;
+
+use super::http_endpoint::{Outcome, post, url};
+use crate::config;
+use crate::delivery::Outgoing;
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::Envelope;
+use crate::error::ConnectorError;
+use crate::http;
+
+/// Sends results to a Slack channel.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PostToSlack {
+    /// The address of the webhook, as Slack gives it.
+    pub hook_url: String,
+    /// Leaves cancellations out.
+    #[serde(default)]
+    pub only_positive_match_data: bool,
+    /// Seconds between two messages, at least 1.
+    #[serde(default = "interval", deserialize_with = "config::integer")]
+    pub interval_seconds: i64,
+}
+
+fn interval() -> i64 {
+    20
+}
+
+impl DestinationConfig for PostToSlack {
+    fn settings(&self) -> Json {
+        crate::settings("PostToSlack", self)
+    }
+
+    fn envelope(&self) -> Envelope {
+        Envelope::Bare
+    }
+
+    fn positive_only(&self) -> bool {
+        self.only_positive_match_data
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        url("hookUrl", &self.hook_url).map(|_| ())
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        Ok(Box::new(Channel {
+            client: http::client()?,
+            runtime: context.runtime.clone(),
+            url: url("hookUrl", &self.hook_url)?,
+            interval: Duration::from_secs(self.interval_seconds.max(1) as u64),
+            posted: None,
+            news: News::default(),
+        }))
+    }
+}
+
+struct Channel {
+    client: Client,
+    runtime: Handle,
+    url: Url,
+    interval: Duration,
+    posted: Option<Instant>,
+    news: News,
+}
+
+/// What has arrived since the last message.
+#[derive(Debug, Default)]
+struct News {
+    results: usize,
+    cancellations: usize,
+    newest_result: Vec<u8>,
+    newest_cancellation: Vec<u8>,
+}
+
+impl News {
+    fn add(&mut self, result: &Outgoing) {
+        let (count, newest) = match result.positive {
+            true => (&mut self.results, &mut self.newest_result),
+            false => (&mut self.cancellations, &mut self.newest_cancellation),
+        };
+        *count += 1;
+        newest.clone_from(&result.body);
+    }
+
+    fn message(&self) -> Option<Json> {
+        let text = match (self.results, self.cancellations) {
+            (0, 0) => return None,
+            (1, 0) => "New Standing Query Result",
+            (0, 1) => "Standing Query Result Cancelled",
+            _ => "New Standing Query Updates",
+        };
+        let mut blocks = Vec::new();
+        match self.results {
+            0 => {}
+            1 => blocks.extend([header("New Standing Query Result"), data(&self.newest_result)]),
+            n => blocks.extend([
+                header("New Standing Query Results"),
+                section(format!("Latest result of {}:", n - 1)),
+                data(&self.newest_result),
+            ]),
+        }
+        match self.cancellations {
+            0 => {}
+            1 => blocks.extend([header("Standing Query Result Cancelled"), data(&self.newest_cancellation)]),
+            n => blocks.push(header(&format!("Standing Query Results Cancelled: {n}"))),
+        }
+        Some(json!({"text": text, "blocks": blocks}))
+    }
+}
+
+fn header(text: &str) -> Json {
+    json!({"type": "header", "text": {"type": "plain_text", "text": text}})
+}
+
+fn section(text: String) -> Json {
+    json!({"type": "section", "text": {"type": "mrkdwn", "text": text}})
+}
+
+fn data(body: &[u8]) -> Json {
+    let pretty = serde_json::from_slice::<Json>(body).and_then(|data| serde_json::to_string_pretty(&data));
+    section(format!("```{}```", pretty.unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned())))
+}
+
+impl Channel {
+    fn post(&mut self) -> Result<(), ConnectorError> {
+        let Some(message) = std::mem::take(&mut self.news).message() else { return Ok(()) };
+        self.posted = Some(Instant::now());
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        match self.runtime.block_on(post(&self.client, &self.url, &headers, message.to_string().into_bytes())) {
+            Outcome::Taken | Outcome::Held => {}
+            // The address itself is the secret; it is not shown.
+            Outcome::Refused(problem) | Outcome::Failed(problem) => {
+                let problem = problem.replace(self.url.path(), "/…");
+                tracing::warn!("a message to Slack is dropped: {problem}");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Destination for Channel {
+    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+        results.iter().for_each(|result| self.news.add(result));
+        self.idle()?;
+        Ok(Written::default())
+    }
+
+    fn idle(&mut self) -> Result<(), ConnectorError> {
+        if self.posted.is_none_or(|at| at.elapsed() >= self.interval) { self.post() } else { Ok(()) }
+    }
+
+    fn close(&mut self) -> Result<(), ConnectorError> {
+        self.post()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(results: &[(bool, &str)]) -> Json {
+        let mut news = News::default();
+        for (positive, body) in results {
+            news.add(&Outgoing { body: body.as_bytes().to_vec(), positive: *positive });
+        }
+        news.message().unwrap()
+    }
+
+    #[test]
+    fn messages_say_what_is_new() {
+        assert!(News::default().message().is_none());
+        let one = message(&[(true, r#"{"a":1}"#)]);
+        assert_eq!(one["text"], "New Standing Query Result");
+        assert_eq!(one["blocks"][1]["text"]["text"], "```{\n  \"a\": 1\n}```");
+        assert_eq!(message(&[(false, "{}")])["text"], "Standing Query Result Cancelled");
+        let many = message(&[(true, "{}"), (false, "{}"), (true, r#"{"a":2}"#), (false, "{}")]);
+        assert_eq!(many["text"], "New Standing Query Updates");
+        let texts: Vec<&str> = many["blocks"].as_array().unwrap().iter().map(|b| b["text"]["text"].as_str().unwrap()).collect();
+        let expected =
+            ["New Standing Query Results", "Latest result of 1:", "```{\n  \"a\": 2\n}```", "Standing Query Results Cancelled: 2"];
+        assert_eq!(texts, expected);
+    }
+}

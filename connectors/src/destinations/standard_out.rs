@@ -1,0 +1,120 @@
+//! The standard output of the service: one line a result, in the form of its log.
+
+use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use weir_model::Position;
+use weir_model::temporal::Date;
+
+use crate::delivery::Outgoing;
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::Envelope;
+use crate::error::ConnectorError;
+
+/// Prints each result to the standard output of the service.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PrintToStandardOut {
+    /// `Trace` is not shown.
+    #[serde(default)]
+    pub log_level: LogLevel,
+    /// Whether results may be left out when they come faster than they can be printed.
+    #[serde(default)]
+    pub log_mode: LogMode,
+    /// What is around the data of a result.
+    #[serde(default)]
+    pub structure: Envelope,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum LogLevel {
+    Trace,
+    Debug,
+    #[default]
+    Info,
+    Warn,
+    Error,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum LogMode {
+    /// All of them; a slow terminal holds the results back.
+    #[default]
+    Complete,
+    /// As many as go.
+    FastSampling,
+}
+
+impl DestinationConfig for PrintToStandardOut {
+    fn settings(&self) -> serde_json::Value {
+        crate::settings("PrintToStandardOut", self)
+    }
+
+    fn envelope(&self) -> Envelope {
+        self.structure
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        Ok(Box::new(Printer {
+            output: context.output.clone(),
+            shown: self.log_level != LogLevel::Trace,
+            lossy: self.log_mode == LogMode::FastSampling,
+            text: Vec::new(),
+        }))
+    }
+}
+
+struct Printer {
+    output: String,
+    shown: bool,
+    lossy: bool,
+    text: Vec<u8>,
+}
+
+impl Destination for Printer {
+    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+        if self.shown {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+            self.text.clear();
+            for result in results {
+                write_line(&self.output, now, &result.body, &mut self.text);
+            }
+            let mut out = std::io::stdout().lock();
+            let printed = out.write_all(&self.text).and_then(|()| out.flush());
+            printed.map_err(|error| ConnectorError::io("standard output", "cannot be written to", error))?;
+        }
+        Ok(Written::default())
+    }
+
+    fn lossy(&self) -> bool {
+        self.lossy
+    }
+}
+
+/// The clock shows UTC.
+fn write_line(output: &str, epoch_millis: i64, body: &[u8], out: &mut Vec<u8>) {
+    const DAY: i64 = 86_400_000;
+    let (year, month, day) = Date { epoch_day: epoch_millis.div_euclid(DAY) as _ }.civil();
+    let millis = epoch_millis.rem_euclid(DAY);
+    let (hour, minute, second) = (millis / 3_600_000, millis / 60_000 % 60, millis / 1000 % 60);
+    let time = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02},{:03}", millis % 1000);
+    out.extend_from_slice(time.as_bytes());
+    out.extend_from_slice(b" Standing query `");
+    out.extend_from_slice(output.as_bytes());
+    out.extend_from_slice(b"` match: ");
+    out.extend_from_slice(body);
+    out.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_that_of_the_log() {
+        let mut out = Vec::new();
+        write_line("prn", 1_795_236_243_098, b"{\"data\":{}}", &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "2026-11-21 04:44:03,098 Standing query `prn` match: {\"data\":{}}\n");
+    }
+}

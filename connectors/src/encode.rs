@@ -1,0 +1,127 @@
+//! A result as the JSON that leaves: `{"meta":{"isPositiveMatch":true},"data":{…}}`, compact, without a newline.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use weir_model::{IdScheme, Map, Match, NodeId, Value, json};
+
+/// What is around the data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum Envelope {
+    /// `meta` and `data`.
+    #[default]
+    WithMetadata,
+    /// The data alone.
+    Bare,
+}
+
+/// Whose notation values are written in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Generation {
+    /// Bytes are lists of signed numbers.
+    V1,
+    /// Bytes are base64.
+    V2,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Encoder {
+    pub envelope: Envelope,
+    pub generation: Generation,
+    pub ids: IdScheme,
+}
+
+impl Encoder {
+    /// Appends a result to `out`. The id, where the caller has one, is the same for a match and its cancellation.
+    pub fn result(&self, result: &Match, id: Option<NodeId>, out: &mut Vec<u8>) {
+        self.row(result.positive, id, &result.data, out);
+    }
+
+    /// Appends a row that came of a result, as `result`.
+    pub fn row(&self, positive: bool, id: Option<NodeId>, data: &Map, out: &mut Vec<u8>) {
+        if self.envelope == Envelope::Bare {
+            return self.data(data, out);
+        }
+        out.extend_from_slice(b"{\"meta\":{\"isPositiveMatch\":");
+        out.extend_from_slice(if positive { b"true" } else { b"false" });
+        if let Some(id) = id {
+            out.extend_from_slice(b",\"resultId\":\"");
+            out.extend_from_slice(id.to_string().as_bytes());
+            out.push(b'"');
+        }
+        out.extend_from_slice(b"},\"data\":");
+        self.data(data, out);
+        out.push(b'}');
+    }
+
+    fn data(&self, data: &Map, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (index, (key, value)) in data.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            json::write(&Value::Text(key.clone()), self.ids, out);
+            out.push(b':');
+            json::write(&self.notation(value), self.ids, out);
+        }
+        out.push(b'}');
+    }
+
+    /// The value whose JSON is right for the generation; the value itself nearly always.
+    fn notation<'v>(&self, value: &'v Value) -> Cow<'v, Value> {
+        if self.generation == Generation::V1 && holds_bytes(value) { Cow::Owned(signed(value)) } else { Cow::Borrowed(value) }
+    }
+}
+
+fn holds_bytes(value: &Value) -> bool {
+    match value {
+        Value::Bytes(_) => true,
+        Value::List(items) => items.iter().any(holds_bytes),
+        Value::Map(map) => map.iter().any(|(_, value)| holds_bytes(value)),
+        _ => false,
+    }
+}
+
+fn signed(value: &Value) -> Value {
+    match value {
+        Value::Bytes(bytes) => Value::list(bytes.iter().map(|byte| Value::Integer(i64::from(*byte as i8))).collect()),
+        Value::List(items) => Value::list(items.iter().map(signed).collect()),
+        Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), signed(value)))),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weir_model::Tick;
+
+    use super::*;
+
+    fn check(encoder: Encoder, positive: bool, id: Option<NodeId>, expected: &str) {
+        let data = Arc::new(Map::from_iter([
+            ("id".into(), Value::Id(NodeId::from_bytes(*b"0123456789abcdef"))),
+            ("n.\"total\"".into(), Value::Integer(42)),
+            ("b".into(), Value::list(vec![Value::Bytes([0, 255].as_slice().into())])),
+            ("x".into(), Value::Float(f64::NAN)),
+        ]));
+        let mut out = Vec::new();
+        encoder.result(&Match { positive, tick: Tick::ZERO, data }, id, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn results_have_the_documented_shape() {
+        let v1 = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: IdScheme::Uuid };
+        let data = r#"{"id":"30313233-3435-3637-3839-616263646566","n.\"total\"":42,"b":[[0,-1]],"x":"NaN"}"#;
+        check(v1, true, None, &format!(r#"{{"meta":{{"isPositiveMatch":true}},"data":{data}}}"#));
+        let id = NodeId::from_bytes([7; 16]);
+        let meta = r#"{"isPositiveMatch":false,"resultId":"07070707-0707-0707-0707-070707070707"}"#;
+        check(v1, false, Some(id), &format!(r#"{{"meta":{meta},"data":{data}}}"#));
+        check(Encoder { envelope: Envelope::Bare, ..v1 }, true, Some(id), data);
+        let v2 = Encoder { envelope: Envelope::Bare, generation: Generation::V2, ids: IdScheme::Uuid };
+        check(v2, true, None, &data.replace("[0,-1]", "\"AP8=\""));
+    }
+}

@@ -1,0 +1,67 @@
+//! What can go wrong at the rim. Whose fault it is and whether trying again can help are facts, not prose.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Who has to act.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Whoever wrote the definition of the stream or output.
+    User,
+    /// The service, file or network at the other end.
+    World,
+}
+
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectorError {
+    /// A definition that cannot work. `field` is the path of the option, empty for the whole.
+    #[error("{}{problem}", if field.is_empty() { String::new() } else { format!("option `{field}`: ") })]
+    Config { field: String, problem: String },
+    /// A file that the policy keeps out of reach, or that is not there.
+    #[error("{path}: {problem}")]
+    File { path: PathBuf, problem: String },
+    /// A stored position that no longer fits what it points into.
+    #[error("{place}: cannot go on where the stream stood: {problem}")]
+    Position { place: String, problem: String },
+    /// The bytes cannot be cut into records any more, so that nothing after them can be read.
+    #[error("{place}: {problem}")]
+    Framing { place: String, problem: String },
+    /// The world failed.
+    #[error("{place}: {problem}")]
+    World { place: String, problem: String, fault: Fault, retryable: bool, source: Option<Box<dyn Error + Send + Sync>> },
+}
+
+impl ConnectorError {
+    pub fn config(field: &str, problem: impl Into<String>) -> ConnectorError {
+        ConnectorError::Config { field: field.to_owned(), problem: problem.into() }
+    }
+
+    /// An operation of the operating system failed at `place`.
+    pub fn io(place: &str, doing: &str, source: std::io::Error) -> ConnectorError {
+        use std::io::ErrorKind::*;
+        // These pass by themselves or after somebody makes room; the others need a changed definition.
+        let retryable = matches!(source.kind(), Interrupted | WouldBlock | TimedOut | StorageFull | QuotaExceeded | ResourceBusy);
+        let fault = match source.kind() {
+            NotFound | PermissionDenied | IsADirectory | NotADirectory | InvalidInput | InvalidFilename => Fault::User,
+            _ => Fault::World,
+        };
+        let problem = format!("{doing}: {source}");
+        ConnectorError::World { place: place.to_owned(), problem, fault, retryable, source: Some(Box::new(source)) }
+    }
+
+    pub fn fault(&self) -> Fault {
+        match self {
+            ConnectorError::Config { .. } | ConnectorError::File { .. } => Fault::User,
+            ConnectorError::Position { .. } | ConnectorError::Framing { .. } => Fault::World,
+            ConnectorError::World { fault, .. } => *fault,
+        }
+    }
+
+    /// Whether the same thing may succeed later without anybody changing the definition.
+    pub fn retryable(&self) -> bool {
+        matches!(self, ConnectorError::World { retryable: true, .. })
+    }
+}

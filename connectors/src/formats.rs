@@ -1,0 +1,205 @@
+//! Formats as v1 names them, the query included: what a file-like source cuts its bytes into and how a record is decoded.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
+use weir_model::Text;
+
+use crate::config::{self, that};
+use crate::decode::{CsvCharacters, CsvDecoder, Decoder, JsonDecoder, LineDecoder};
+use crate::error::ConnectorError;
+use crate::framing::Framing;
+use crate::source::RecordQuery;
+
+/// The format of files and other long streams of bytes.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(tag = "type")]
+pub enum FileFormat {
+    /// Every line is a string.
+    CypherLine(CypherLine),
+    /// Every line is a JSON value.
+    CypherJson(CypherJson),
+    /// Rows of comma separated values: lists or maps of strings.
+    CypherCsv(CypherCsv),
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CypherLine {
+    /// Cypher that runs on each record.
+    pub query: String,
+    /// The parameter that carries the record.
+    #[serde(default = "that")]
+    pub parameter: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CypherJson {
+    /// Cypher that runs on each record.
+    pub query: String,
+    /// The parameter that carries the record.
+    #[serde(default = "that")]
+    pub parameter: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CypherCsv {
+    /// Cypher that runs on each record.
+    pub query: String,
+    /// The parameter that carries the record.
+    #[serde(default = "that")]
+    pub parameter: String,
+    /// `true`: the first row names the columns. A list: these are the names. `false`: there are none, and a record is a
+    /// list.
+    #[serde(default)]
+    pub headers: CsvHeaders,
+    /// Between two fields.
+    #[serde(default = "comma")]
+    pub delimiter: CsvCharacter,
+    /// Around a field with delimiters or newlines in it.
+    #[serde(default = "double_quote", rename = "quoteChar")]
+    pub quote: CsvCharacter,
+    /// Before a character that shall stand for itself.
+    #[serde(default = "backslash", rename = "escapeChar")]
+    pub escape: CsvCharacter,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum CsvHeaders {
+    FirstRow(bool),
+    Names(Vec<String>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum CsvCharacter {
+    Backslash,
+    Comma,
+    Semicolon,
+    Colon,
+    Tab,
+    Pipe,
+    DoubleQuote,
+}
+
+fn comma() -> CsvCharacter {
+    CsvCharacter::Comma
+}
+
+fn double_quote() -> CsvCharacter {
+    CsvCharacter::DoubleQuote
+}
+
+fn backslash() -> CsvCharacter {
+    CsvCharacter::Backslash
+}
+
+impl Default for CsvHeaders {
+    fn default() -> CsvHeaders {
+        CsvHeaders::FirstRow(false)
+    }
+}
+
+impl<'de> Deserialize<'de> for CsvHeaders {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<CsvHeaders, D::Error> {
+        let given = Json::deserialize(input)?;
+        let names = |items: &Vec<Json>| items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
+        let headers = match &given {
+            Json::Bool(first_row) => Some(CsvHeaders::FirstRow(*first_row)),
+            Json::Array(items) => names(items).map(CsvHeaders::Names),
+            _ => None,
+        };
+        let problem = || format!("Got value '{given}' with wrong type, expecting true, false or a list of names");
+        headers.ok_or_else(|| config::nested(ConnectorError::config("headers", problem())))
+    }
+}
+
+impl CsvCharacter {
+    fn byte(self) -> u8 {
+        match self {
+            CsvCharacter::Backslash => b'\\',
+            CsvCharacter::Comma => b',',
+            CsvCharacter::Semicolon => b';',
+            CsvCharacter::Colon => b':',
+            CsvCharacter::Tab => b'\t',
+            CsvCharacter::Pipe => b'|',
+            CsvCharacter::DoubleQuote => b'"',
+        }
+    }
+}
+
+impl CypherCsv {
+    fn characters(&self) -> CsvCharacters {
+        CsvCharacters { delimiter: self.delimiter.byte(), quote: self.quote.byte(), escape: self.escape.byte() }
+    }
+}
+
+impl<'de> Deserialize<'de> for FileFormat {
+    // By hand, so that an error names the option inside the format, which a derived tagged enum forgets.
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<FileFormat, D::Error> {
+        let given = Json::deserialize(input)?;
+        let format = config::kind(&given).and_then(|kind| match kind {
+            "CypherLine" => config::from_json(&given).map(FileFormat::CypherLine),
+            "CypherJson" => config::from_json(&given).map(FileFormat::CypherJson),
+            "CypherCsv" => config::from_json(&given).map(FileFormat::CypherCsv),
+            other => Err(config::unknown_kind(other)),
+        });
+        format.map_err(config::nested)
+    }
+}
+
+impl FileFormat {
+    /// Stores each record as a node of its own: what file-like sources do when nothing is said.
+    pub fn create_nodes() -> FileFormat {
+        FileFormat::CypherJson(CypherJson { query: "CREATE ($that)".to_owned(), parameter: that() })
+    }
+
+    pub fn query(&self) -> RecordQuery<'_> {
+        let (text, parameter) = match self {
+            FileFormat::CypherLine(format) => (&format.query, &format.parameter),
+            FileFormat::CypherJson(format) => (&format.query, &format.parameter),
+            FileFormat::CypherCsv(format) => (&format.query, &format.parameter),
+        };
+        RecordQuery { text, parameter }
+    }
+
+    pub fn check(&self) -> Result<(), ConnectorError> {
+        let FileFormat::CypherCsv(csv) = self else { return Ok(()) };
+        if csv.delimiter == csv.quote || csv.quote == csv.escape || csv.delimiter == csv.escape {
+            return Err(ConnectorError::config(
+                "format",
+                "delimiter, quoteChar and escapeChar must be three different characters",
+            ));
+        }
+        Ok(())
+    }
+
+    pub fn framing(&self) -> Framing {
+        match self {
+            FileFormat::CypherLine(_) | FileFormat::CypherJson(_) => Framing::Lines,
+            FileFormat::CypherCsv(csv) => Framing::CsvRows(csv.characters()),
+        }
+    }
+
+    /// How the header row reads, where there is one.
+    pub fn header(&self) -> Option<CsvCharacters> {
+        match self {
+            FileFormat::CypherCsv(csv) => (csv.headers == CsvHeaders::FirstRow(true)).then(|| csv.characters()),
+            _ => None,
+        }
+    }
+
+    pub fn decoder(&self) -> Arc<dyn Decoder> {
+        match self {
+            FileFormat::CypherLine(_) => Arc::new(LineDecoder),
+            FileFormat::CypherJson(_) => Arc::new(JsonDecoder),
+            FileFormat::CypherCsv(csv) => {
+                let columns = match &csv.headers {
+                    CsvHeaders::FirstRow(_) => None,
+                    CsvHeaders::Names(names) => Some(names.iter().map(|name| Text::new(name)).collect()),
+                };
+                Arc::new(CsvDecoder { characters: csv.characters(), columns })
+            }
+        }
+    }
+}

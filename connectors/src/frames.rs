@@ -1,0 +1,101 @@
+//! Frames: a batch of records as bytes, between a source and the decoders.
+//!
+//!     source ─ next ─> Frames ─ decode (any thread) ─> values and failures
+//!
+//! A source only cuts its bytes into frames; a decoder turns one frame into one value. So one thread keeps the order of
+//! the stream and others do the work.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_model::{Position, Text};
+
+/// How much a batch may hold. It is cut earlier when nothing more is there: at once when idle, large under load.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub records_max: usize,
+    /// Passed by at most one record.
+    pub bytes_max: usize,
+    /// How long to wait for the first record. Pausing and stopping take no longer.
+    pub wait_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { records_max: 1000, bytes_max: 1 << 20, wait_max: Duration::from_millis(50) }
+    }
+}
+
+/// Whether there will be more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// The stream goes on, also when this batch is empty.
+    More,
+    /// This batch, which may be empty, was the last.
+    Finished,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    ranges: Vec<Range<usize>>,
+    /// Counts from 0 over the whole stream: the number of the first frame.
+    pub first_number: u64,
+    /// Where the source stands after the last frame.
+    pub position: Position,
+    /// Names of the columns, where a row of the stream gave them.
+    pub columns: Option<Arc<[Text]>>,
+}
+
+/// One record, not decoded yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    pub bytes: &'a [u8],
+    pub columns: Option<&'a Arc<[Text]>>,
+}
+
+impl Frames {
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Bytes of all frames.
+    pub fn byte_count(&self) -> usize {
+        self.ranges.iter().map(|range| range.len()).sum()
+    }
+
+    pub fn get(&self, index: usize) -> Frame<'_> {
+        Frame { bytes: &self.bytes[self.ranges[index].clone()], columns: self.columns.as_ref() }
+    }
+
+    /// Makes room for the next batch and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ranges.clear();
+        self.position.0.clear();
+        self.columns = None;
+    }
+
+    /// Adds a frame; for sources.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.ranges.push(start..self.bytes.len());
+    }
+
+    /// Whether a source should stop adding.
+    pub fn full(&self, limits: &Limits) -> bool {
+        self.ranges.len() >= limits.records_max || self.bytes.len() >= limits.bytes_max
+    }
+
+    /// Drops the first frames.
+    pub fn skip(&mut self, count: usize) {
+        self.ranges.drain(..count);
+        self.first_number += count as u64;
+    }
+}

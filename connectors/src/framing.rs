@@ -1,0 +1,203 @@
+//! From a stream of bytes to frames: buffering, line ends, and the position. Shared by every source that is one long
+//! stream of bytes.
+//!
+//!     ByteStream ─ read ─> buffer ─ cut ─> Frames
+//!
+//! A position is the offset in the stream of bytes as it is cut: behind decoding of character sets.
+
+use std::time::{Duration, Instant};
+
+use memchr::memchr;
+use weir_model::Position;
+
+use crate::decode::{CsvCharacters, CsvFraming};
+use crate::error::ConnectorError;
+use crate::frames::{Frames, Limits, Progress};
+use crate::source::Source;
+
+/// Read at once, where so much is there.
+const READ_BYTES: usize = 1 << 20;
+
+/// Something that gives bytes in order.
+pub trait ByteStream: Send {
+    /// Reads into the buffer, which is not empty, what is there; waits for it no longer than `wait`.
+    fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError>;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chunk {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Nothing yet.
+    Nothing,
+    End,
+}
+
+/// What ends a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// A newline, with a carriage return before it or not.
+    Lines,
+    /// A newline outside quotes. Empty rows are no records.
+    CsvRows(CsvCharacters),
+}
+
+pub struct FrameReader {
+    stream: Box<dyn ByteStream>,
+    framing: Framing,
+    cut: Cut,
+    record_bytes_max: usize,
+    /// Named in errors.
+    place: String,
+    buffer: Vec<u8>,
+    /// The bytes of the buffer that are not handed out.
+    start: usize,
+    end: usize,
+    /// Where `start` is in the stream.
+    offset: u64,
+    ended: bool,
+}
+
+enum Cut {
+    /// So many bytes from the start have no newline.
+    Lines { scanned: usize },
+    CsvRows(CsvFraming),
+}
+
+impl Cut {
+    fn new(framing: Framing) -> Cut {
+        match framing {
+            Framing::Lines => Cut::Lines { scanned: 0 },
+            Framing::CsvRows(characters) => Cut::CsvRows(CsvFraming::new(characters)),
+        }
+    }
+}
+
+impl FrameReader {
+    /// `offset` is where the stream begins.
+    pub fn new(place: &str, stream: Box<dyn ByteStream>, framing: Framing, record_bytes_max: usize, offset: u64) -> FrameReader {
+        FrameReader {
+            stream,
+            framing,
+            cut: Cut::new(framing),
+            record_bytes_max,
+            place: place.to_owned(),
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            offset,
+            ended: false,
+        }
+    }
+
+    /// Where the offset of a position lies; for whoever opens the stream.
+    pub fn offset(place: &str, position: &Position) -> Result<u64, ConnectorError> {
+        let bytes = position.0.as_slice().try_into().map_err(|_| ConnectorError::Position {
+            place: place.to_owned(),
+            problem: "the stored position is not one of this kind of source".to_owned(),
+        })?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Moves complete records from the buffer to the batch.
+    fn cut(&mut self, limits: &Limits, batch: &mut Frames) -> Result<(), ConnectorError> {
+        while self.start < self.end && !batch.full(limits) {
+            let bytes = &self.buffer[self.start..self.end];
+            let found = match &mut self.cut {
+                Cut::Lines { scanned } => {
+                    let found = memchr(b'\n', &bytes[*scanned..]).map(|offset| *scanned + offset);
+                    *scanned = if found.is_some() { 0 } else { bytes.len() };
+                    found
+                }
+                Cut::CsvRows(framing) => framing.row_end(bytes, self.ended),
+            };
+            let Some(end) = found.or(self.ended.then_some(bytes.len())) else {
+                return if bytes.len() > self.record_bytes_max { Err(self.too_long(bytes.len())) } else { Ok(()) };
+            };
+            if end > self.record_bytes_max {
+                return Err(self.too_long(end));
+            }
+            let record = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+            if !(record.is_empty() && matches!(self.cut, Cut::CsvRows(_))) {
+                batch.push(record);
+            }
+            let taken = (end + 1).min(bytes.len());
+            self.start += taken;
+            self.offset += taken as u64;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, wait: Duration) -> Result<Chunk, ConnectorError> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        // A record longer than the buffer doubles it: the size stays in proportion to the record.
+        let room = READ_BYTES.max(self.end);
+        if self.buffer.len() < self.end + room {
+            self.buffer.resize(self.end + room, 0);
+        }
+        let chunk = self.stream.read(&mut self.buffer[self.end..self.end + room], wait)?;
+        match chunk {
+            Chunk::Bytes(n) => {
+                self.end += n;
+                self.drop_byte_order_mark();
+            }
+            Chunk::Nothing => {}
+            Chunk::End => self.ended = true,
+        }
+        Ok(chunk)
+    }
+
+    /// Spreadsheets begin their files with one; it is no part of the first record.
+    fn drop_byte_order_mark(&mut self) {
+        const MARK: &[u8] = "\u{feff}".as_bytes();
+        if self.offset == 0 && self.start == 0 && self.buffer[..self.end].starts_with(MARK) {
+            self.start = MARK.len();
+            self.offset = MARK.len() as u64;
+            self.cut = Cut::new(self.framing);
+        }
+    }
+
+    fn too_long(&self, bytes: usize) -> ConnectorError {
+        let (max, offset) = (self.record_bytes_max, self.offset);
+        let problem = format!(
+            "Read {bytes} bytes which is more than {max} without seeing a line terminator, in the record at byte {offset}; \
+             raise maximumLineSize or choose the format the data has"
+        );
+        ConnectorError::Framing { place: self.place.clone(), problem }
+    }
+}
+
+impl Source for FrameReader {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        let deadline = Instant::now() + limits.wait_max;
+        let result = loop {
+            if let Err(error) = self.cut(limits, batch) {
+                break Err(error);
+            }
+            if batch.full(limits) || (self.ended && self.start == self.end) {
+                break Ok(());
+            }
+            if self.ended {
+                continue;
+            }
+            let wait = if batch.is_empty() { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            match self.read(wait) {
+                Ok(Chunk::Nothing) => break Ok(()),
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        batch.position.0.clear();
+        batch.position.0.extend_from_slice(&self.offset.to_le_bytes());
+        match result {
+            // The caller first gets what was before the error; the next call meets it again.
+            Err(error) if batch.is_empty() => Err(error),
+            _ if self.ended && self.start == self.end => Ok(Progress::Finished),
+            _ => Ok(Progress::More),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What a source is to the rest: something that fills batches of frames and knows where it stands.
+
+use std::sync::Arc;
+
+use weir_model::Position;
+
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::file_policy::FilePolicy;
+use crate::frames::{Frames, Limits, Progress};
+use crate::stream::{Bounds, RecordStream};
+
+/// One running instance. It is driven by one thread and may block it for `limits.wait_max`, no longer.
+///
+/// What the caller may rely on: frames come in order; `batch.position` is where to go on after the last of them, so that
+/// `open` with it gives exactly the frames that follow (for sources whose delivery is `Replayable`). What it gives up:
+/// after an error the source is not asked again.
+pub trait Source: Send {
+    /// Fills the batch with what is there: waits for the first record, takes more as long as it need not wait. On an
+    /// error, what was read before it has been handed out by an earlier call.
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError>;
+
+    /// Everything up to the position is durable. Only now may the source acknowledge it.
+    fn durable(&mut self, _position: &Position) -> Result<(), ConnectorError> {
+        Ok(())
+    }
+}
+
+/// What happens to records that were under way when the process died.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// They come again and none twice: the source can be opened at a position.
+    Replayable,
+    /// They are lost: the other side keeps nothing.
+    AtMostOnce,
+}
+
+/// What a definition may use of the process.
+#[derive(Clone, Debug, Default)]
+pub struct SourceContext {
+    pub files: FilePolicy,
+}
+
+/// The definition of one kind of source: the struct that is parsed, shown and documented.
+pub trait SourceConfig: Send + Sync {
+    /// The definition with its defaults filled in, in the notation it came in.
+    fn settings(&self) -> serde_json::Value;
+
+    /// The query that runs on each record, where the notation keeps it with the source.
+    fn query(&self) -> Option<RecordQuery<'_>>;
+
+    /// Queries at a time. With 1, records take effect in the order of the source.
+    fn parallelism(&self) -> u32;
+
+    fn decoder(&self) -> Arc<dyn Decoder>;
+
+    fn bounds(&self) -> Bounds;
+
+    /// Finds what is wrong before anything is kept: values that do not go together, files that are not there.
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError>;
+
+    /// Starts reading, at a position this kind of source gave.
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError>;
+
+    /// Starts the stream: the source with its bounds and its rate limit around it.
+    fn open(&self, context: &SourceContext, from: Option<&Position>) -> Result<RecordStream, ConnectorError> {
+        self.check(context)?;
+        RecordStream::open(self.bounds(), from, |from| self.open_source(context, from))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordQuery<'a> {
+    pub text: &'a str,
+    /// The parameter that carries the record.
+    pub parameter: &'a str,
+}

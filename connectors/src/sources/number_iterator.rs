@@ -1,0 +1,108 @@
+//! Counts upwards: a source that needs nothing outside, for tries and measurements.
+//!
+//! A frame is the decimal text of the number, so that a line format gives strings and JSON gives integers.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use weir_model::Position;
+
+use crate::config::{self, that};
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::formats::{CypherLine, FileFormat};
+use crate::frames::{Frames, Limits, Progress};
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Counts upwards from a number; past the largest it goes on with the smallest.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NumberIteratorIngest {
+    /// `CypherLine` gives each number as text, `CypherJson` as an integer; and the query that runs on each.
+    #[serde(default = "store_number")]
+    pub format: FileFormat,
+    /// The first number.
+    #[serde(default, deserialize_with = "config::integer", alias = "startAt")]
+    pub start_at_offset: i64,
+    /// How many numbers; without it the stream never ends.
+    #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
+    pub ingest_limit: Option<u64>,
+    /// Numbers a second, at most.
+    #[serde(
+        default,
+        deserialize_with = "config::optional_positive",
+        alias = "throttlePerSecond",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub maximum_per_second: Option<u32>,
+    /// Queries at a time; 1 keeps the order of the numbers.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+}
+
+fn store_number() -> FileFormat {
+    let query = "MATCH (x) WHERE id(x) = idFrom(toInteger($that)) SET x.i = toInteger($that)".to_owned();
+    FileFormat::CypherLine(CypherLine { query, parameter: that() })
+}
+
+impl SourceConfig for NumberIteratorIngest {
+    fn settings(&self) -> serde_json::Value {
+        crate::settings("NumberIteratorIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        Some(self.format.query())
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self) -> Arc<dyn Decoder> {
+        self.format.decoder()
+    }
+
+    fn bounds(&self) -> Bounds {
+        let (limit, per_second) = (self.ingest_limit, self.maximum_per_second);
+        Bounds { skip: 0, limit, per_second, header: self.format.header() }
+    }
+
+    fn check(&self, _context: &SourceContext) -> Result<(), ConnectorError> {
+        self.format.check()
+    }
+
+    fn open_source(&self, _context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let next = match from {
+            None => self.start_at_offset,
+            Some(position) => {
+                let bytes = position.0.as_slice().try_into().map_err(|_| ConnectorError::Position {
+                    place: "number iterator".to_owned(),
+                    problem: "the stored position is not one of this kind of source".to_owned(),
+                })?;
+                i64::from_le_bytes(bytes)
+            }
+        };
+        Ok(Box::new(Numbers { next, text: Vec::new() }))
+    }
+}
+
+struct Numbers {
+    next: i64,
+    text: Vec<u8>,
+}
+
+impl Source for Numbers {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        while !batch.full(limits) {
+            self.text.clear();
+            write!(self.text, "{}", self.next).expect("writing into memory does not fail");
+            batch.push(&self.text);
+            self.next = self.next.wrapping_add(1);
+        }
+        batch.position.0.clear();
+        batch.position.0.extend_from_slice(&self.next.to_le_bytes());
+        Ok(Progress::More)
+    }
+}

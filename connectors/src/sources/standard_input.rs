@@ -1,0 +1,107 @@
+//! What is written into the service's standard input, until it is closed. It keeps nothing: what was read and not
+//! committed when the process died is lost.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use weir_model::Position;
+
+use crate::charset::Charset;
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::formats::FileFormat;
+use crate::framing::{ByteStream, Chunk, FrameReader};
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Reads records from the standard input of the service.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StandardInputIngest {
+    /// What comes in, and the query that runs on each record.
+    #[serde(default = "FileFormat::create_nodes")]
+    pub format: FileFormat,
+    /// Its character set.
+    #[serde(default = "config::utf_8")]
+    pub encoding: String,
+    /// Queries at a time; 1 keeps the order of the input.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Bytes of the longest record; a longer one ends the stream.
+    #[serde(default = "config::line_bytes_max", deserialize_with = "config::positive", rename = "maximumLineSize")]
+    pub line_bytes_max: u32,
+    /// Records a second, at most.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+}
+
+const PLACE: &str = "standard input";
+
+impl SourceConfig for StandardInputIngest {
+    fn settings(&self) -> serde_json::Value {
+        crate::settings("StandardInputIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        Some(self.format.query())
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self) -> Arc<dyn Decoder> {
+        self.format.decoder()
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, header: self.format.header(), ..Bounds::default() }
+    }
+
+    fn check(&self, _context: &SourceContext) -> Result<(), ConnectorError> {
+        self.format.check()?;
+        Charset::named(&self.encoding).map(|_| ())
+    }
+
+    fn open_source(&self, _context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        // The input cannot go back: it goes on with what comes now, and only the count of bytes does too.
+        let offset = from.map_or(Ok(0), |position| FrameReader::offset(PLACE, position))?;
+        let input = rustix::stdio::stdin().try_clone_to_owned();
+        let input = input.map_err(|error| ConnectorError::io(PLACE, "cannot be opened", error))?;
+        let stream = Charset::named(&self.encoding)?.decoded(Box::new(InputStream { input: File::from(input) }), 0);
+        Ok(Box::new(FrameReader::new(PLACE, stream, self.format.framing(), self.line_bytes_max as usize, offset)))
+    }
+}
+
+/// Reads the descriptor itself: the standard library's `Stdin` has a buffer that a waiting thread could not see.
+struct InputStream {
+    input: File,
+}
+
+impl ByteStream for InputStream {
+    fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError> {
+        if !wait_readable(&self.input, wait) {
+            return Ok(Chunk::Nothing);
+        }
+        match self.input.read(buffer) {
+            Ok(0) => Ok(Chunk::End),
+            Ok(n) => Ok(Chunk::Bytes(n)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(Chunk::Nothing),
+            Err(error) => Err(ConnectorError::io(PLACE, "cannot be read", error)),
+        }
+    }
+}
+
+/// Waits until a read would not block; false when nothing came.
+pub(super) fn wait_readable(file: &impl AsFd, wait: Duration) -> bool {
+    let limit = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
+    let mut polled = [PollFd::new(file, PollFlags::IN)];
+    // An error of `poll` is left to the read that follows, which says what it is.
+    poll(&mut polled, Some(&limit)).map_or(true, |ready| ready > 0)
+}

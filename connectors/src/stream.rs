@@ -1,0 +1,227 @@
+//! A source with its bounds: records skipped and taken, the rate limit, the header row, and the count of records. Once,
+//! for all sources.
+//!
+//! Its position is the source's own with what the bounds need to go on: the number of records taken and the header.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weir_model::{Position, Text};
+
+use crate::decode::{CsvCharacters, split_row};
+use crate::error::ConnectorError;
+use crate::frames::{Frames, Limits, Progress};
+use crate::rate::RateLimiter;
+use crate::source::Source;
+
+/// Which records of a source are taken, and how fast.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// Records dropped at the start. A header row counts as one of them: with 1, the second row is the header.
+    pub skip: u64,
+    /// Records taken after that; a header row is not one.
+    pub limit: Option<u64>,
+    pub per_second: Option<u32>,
+    /// The first row names the columns.
+    pub header: Option<CsvCharacters>,
+}
+
+pub struct RecordStream {
+    source: Box<dyn Source>,
+    bounds: Bounds,
+    limiter: Option<RateLimiter>,
+    place: Place,
+    columns: Option<Arc<[Text]>>,
+}
+
+/// Where a stream stands: what a position holds.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Place {
+    /// Records handed out.
+    taken: u64,
+    /// Records still to be skipped.
+    skip: u64,
+    /// The header row as it was read.
+    header: Option<Vec<u8>>,
+    source: Vec<u8>,
+}
+
+impl RecordStream {
+    /// `open` starts the source at a position of its own.
+    pub fn open(
+        bounds: Bounds,
+        from: Option<&Position>,
+        open: impl FnOnce(Option<&Position>) -> Result<Box<dyn Source>, ConnectorError>,
+    ) -> Result<RecordStream, ConnectorError> {
+        // An empty position is that of a stream which has not handed out anything yet.
+        let from = from.filter(|position| !position.0.is_empty());
+        let limiter = bounds.per_second.map(RateLimiter::new);
+        let Some(position) = from else {
+            let place = Place { skip: bounds.skip, ..Place::default() };
+            return Ok(RecordStream { source: open(None)?, bounds, limiter, place, columns: None });
+        };
+        let place = Place::read(&position.0).ok_or_else(|| ConnectorError::Position {
+            place: "the stream".to_owned(),
+            problem: "the stored position is damaged or not of this version; delete the stream and create it anew".to_owned(),
+        })?;
+        let source = open(Some(&Position(place.source.clone())))?;
+        let columns = place.columns(&bounds)?;
+        Ok(RecordStream { source, bounds, limiter, place, columns })
+    }
+
+    /// Clears the batch and fills it with the next records. Returns within `limits.wait_max`, about.
+    pub fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        batch.clear();
+        let deadline = Instant::now() + limits.wait_max;
+        loop {
+            let Some(records_max) = self.room(limits, deadline) else {
+                return Ok(self.hand_out(batch, Progress::More));
+            };
+            if records_max == 0 {
+                return Ok(self.hand_out(batch, Progress::Finished));
+            }
+            let wait_max = deadline.saturating_duration_since(Instant::now());
+            let progress = self.source.next(&Limits { records_max, wait_max, ..*limits }, batch)?;
+            if !batch.position.0.is_empty() {
+                self.place.source.clone_from(&batch.position.0);
+            }
+            if self.skipping() {
+                self.skip(batch)?;
+                // Skipped rows are not a batch: the next ones are read at once, but not for ever.
+                if batch.is_empty() && progress == Progress::More && Instant::now() < deadline {
+                    batch.clear();
+                    continue;
+                }
+            }
+            return Ok(self.hand_out(batch, progress));
+        }
+    }
+
+    /// Everything up to the position, one that `next` gave, is durable.
+    pub fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
+        match Place::read(&position.0) {
+            Some(place) => self.source.durable(&Position(place.source)),
+            None => Ok(()),
+        }
+    }
+
+    /// Records handed out since the stream was created, also before a restart.
+    pub fn taken(&self) -> u64 {
+        self.place.taken
+    }
+
+    fn skipping(&self) -> bool {
+        self.place.skip > 0 || (self.bounds.header.is_some() && self.place.header.is_none())
+    }
+
+    /// How many records may come now. None when the rate limit allows none until the deadline.
+    fn room(&mut self, limits: &Limits, deadline: Instant) -> Option<usize> {
+        // Rows that are skipped pass unmeasured; the header is one row, so that the limits hold for what follows it.
+        if self.place.skip > 0 {
+            return Some(limits.records_max.min(usize::try_from(self.place.skip).unwrap_or(usize::MAX)));
+        }
+        if self.skipping() {
+            return Some(1);
+        }
+        let left = self.bounds.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.place.taken));
+        let room = limits.records_max.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let Some(limiter) = &mut self.limiter else { return Some(room) };
+        if room == 0 {
+            return Some(0);
+        }
+        loop {
+            match limiter.permits(Instant::now()) {
+                Ok(permits) => return Some(room.min(permits)),
+                Err(wait) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    thread::sleep(wait.min(left));
+                }
+            }
+        }
+    }
+
+    fn skip(&mut self, batch: &mut Frames) -> Result<(), ConnectorError> {
+        let skipped = batch.len().min(usize::try_from(self.place.skip).unwrap_or(usize::MAX));
+        batch.skip(skipped);
+        self.place.skip -= skipped as u64;
+        if self.place.skip == 0 && self.place.header.is_none() && self.bounds.header.is_some() && !batch.is_empty() {
+            self.place.header = Some(batch.get(0).bytes.to_vec());
+            batch.skip(1);
+            self.columns = self.place.columns(&self.bounds)?;
+        }
+        Ok(())
+    }
+
+    fn hand_out(&mut self, batch: &mut Frames, progress: Progress) -> Progress {
+        batch.first_number = self.place.taken;
+        batch.columns = self.columns.clone();
+        self.place.taken += batch.len() as u64;
+        if let Some(limiter) = &mut self.limiter {
+            limiter.spend(batch.len(), Instant::now());
+        }
+        self.place.write(&mut batch.position.0);
+        let full = self.bounds.limit.is_some_and(|limit| self.place.taken >= limit) && !self.skipping();
+        if full { Progress::Finished } else { progress }
+    }
+}
+
+impl Place {
+    const VERSION: u8 = 1;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.push(Place::VERSION);
+        out.extend_from_slice(&self.taken.to_le_bytes());
+        out.extend_from_slice(&self.skip.to_le_bytes());
+        // One more than the length, so that 0 is no header.
+        let header = self.header.as_ref().map_or(0, |header| header.len() as u64 + 1);
+        out.extend_from_slice(&header.to_le_bytes());
+        out.extend_from_slice(self.header.as_deref().unwrap_or_default());
+        out.extend_from_slice(&self.source);
+    }
+
+    fn read(bytes: &[u8]) -> Option<Place> {
+        let (version, rest) = bytes.split_first()?;
+        let (taken, rest) = rest.split_first_chunk::<8>()?;
+        let (skip, rest) = rest.split_first_chunk::<8>()?;
+        let (header, rest) = rest.split_first_chunk::<8>()?;
+        let (header, source) = match u64::from_le_bytes(*header).checked_sub(1) {
+            None => (None, rest),
+            Some(length) => {
+                let (header, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+                (Some(header.to_vec()), rest)
+            }
+        };
+        let (taken, skip) = (u64::from_le_bytes(*taken), u64::from_le_bytes(*skip));
+        (*version == Place::VERSION).then(|| Place { taken, skip, header, source: source.to_vec() })
+    }
+
+    fn columns(&self, bounds: &Bounds) -> Result<Option<Arc<[Text]>>, ConnectorError> {
+        let (Some(header), Some(characters)) = (&self.header, bounds.header) else { return Ok(None) };
+        let columns = split_row(header, characters).map_err(|problem| ConnectorError::Framing {
+            place: "the header row".to_owned(),
+            problem,
+        })?;
+        Ok(Some(columns.into()))
+    }
+}
+
+/// Runs a stream to its end; for tools and tests. `wait` bounds how long it may give nothing.
+pub fn drain(stream: &mut RecordStream, wait: Duration, mut each: impl FnMut(&Frames)) -> Result<Progress, ConnectorError> {
+    let mut batch = Frames::default();
+    let mut last = Instant::now();
+    loop {
+        let progress = stream.next(&Limits::default(), &mut batch)?;
+        if !batch.is_empty() {
+            last = Instant::now();
+            each(&batch);
+        }
+        if progress == Progress::Finished || last.elapsed() > wait {
+            return Ok(progress);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Functions from one type to another.
+
+use std::sync::Arc;
+
+use weir_model::expression::{Context, Failure, FailureKind, Function};
+use weir_model::json;
+use weir_model::value::Value;
+
+use super::{strict, wrong_signature};
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    strict("toInteger", 1, 1, "toInteger(value :: ANY) :: INTEGER", to_integer),
+    strict("toFloat", 1, 1, "toFloat(value :: ANY) :: FLOAT", to_float),
+    strict("toBoolean", 1, 1, "toBoolean(value :: ANY) :: BOOLEAN", to_boolean),
+    strict("toString", 1, 1, "toString(value :: ANY) :: STRING", |_, arguments| Ok(Value::text(&arguments[0].to_text()))),
+    Function { pure: false, ..strict("toJson", 1, 1, "toJson(value :: ANY) :: STRING", to_json) },
+    strict("parseJson", 1, 1, "parseJson(text :: STRING) :: ANY", parse_json),
+    strict("meta.type", 1, 1, "meta.type(value :: ANY) :: STRING", |_, arguments| Ok(Value::text(type_name(&arguments[0])))),
+    strict("bytes", 1, 1, "bytes(hex :: STRING) :: BYTES", bytes),
+    strict("convert.stringToBytes", 2, 2, STRING_TO_BYTES, string_to_bytes),
+    strict("text.utf8Encode", 1, 1, "text.utf8Encode(text :: STRING) :: BYTES", utf8_encode),
+    strict("text.utf8Decode", 1, 1, "text.utf8Decode(bytes :: BYTES) :: STRING", utf8_decode),
+];
+
+const STRING_TO_BYTES: &str = "convert.stringToBytes(text :: STRING, encoding :: STRING) :: BYTES";
+
+/// As `meta.type` names types.
+pub(super) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "NULL",
+        Value::Boolean(_) => "BOOLEAN",
+        Value::Integer(_) => "INTEGER",
+        Value::Float(_) => "FLOAT",
+        Value::Text(_) => "STRING",
+        Value::Bytes(_) | Value::Id(_) => "BYTES",
+        Value::List(_) => "LIST OF ANY",
+        Value::Map(_) => "MAP",
+        Value::Date(_) => "DATE",
+        Value::LocalTime(_) => "LOCALTIME",
+        Value::Time(_) => "TIME",
+        Value::LocalDateTime(_) => "LOCALDATETIME",
+        Value::DateTime(_) => "DATETIME",
+        Value::Duration(_) => "DURATION",
+        Value::Node(_) | Value::FullNode(_) => "NODE",
+        Value::Edge(_) | Value::FullEdge(_) => "RELATIONSHIP",
+        Value::Path(_) => "PATH",
+    }
+}
+
+/// Floats are cut, and saturate. Text that is no number is null.
+fn to_integer(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match &arguments[0] {
+        Value::Integer(n) => Ok(Value::Integer(*n)),
+        Value::Float(x) => Ok(Value::Integer(*x as i64)),
+        Value::Text(text) => Ok(integer_of(text).map_or(Value::Null, Value::Integer)),
+        _ => Err(wrong_signature("toInteger(value :: ANY) :: INTEGER", arguments)),
+    }
+}
+
+fn integer_of(text: &str) -> Option<i64> {
+    let (negative, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    if let Some(hex) = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
+        let plain = !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit());
+        let size = plain.then(|| i128::from_str_radix(hex, 16).ok()).flatten()?;
+        return i64::try_from(if negative { -size } else { size }).ok();
+    }
+    if let Ok(n) = text.parse() {
+        return Some(n);
+    }
+    if !is_decimal(unsigned.strip_prefix('+').unwrap_or(unsigned)) {
+        return None;
+    }
+    let x: f64 = text.parse().ok()?;
+    // What does not fit is no integer; the bound itself is a float.
+    (x.abs() < 9_223_372_036_854_775_808.0).then_some(x as i64)
+}
+
+/// Digits with an optional fraction and exponent; no sign, no words.
+fn is_decimal(text: &str) -> bool {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
+    let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    digits(whole) && digits(fraction) && !(whole.is_empty() && fraction.is_empty()) && digits(exponent) && !exponent.is_empty()
+}
+
+/// White space around the number is allowed, as are `NaN`, `Infinity` and a type letter at the end.
+fn to_float(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match &arguments[0] {
+        Value::Integer(n) => Ok(Value::Float(*n as f64)),
+        Value::Float(x) => Ok(Value::Float(*x)),
+        Value::Text(text) => Ok(float_of(text).map_or(Value::Null, Value::Float)),
+        _ => Err(wrong_signature("toFloat(value :: ANY) :: FLOAT", arguments)),
+    }
+}
+
+fn float_of(text: &str) -> Option<f64> {
+    let text = text.trim_matches(|c| c <= ' ');
+    let (sign, unsigned) = match text.as_bytes().first()? {
+        b'-' => (-1.0, &text[1..]),
+        b'+' => (1.0, &text[1..]),
+        _ => (1.0, text),
+    };
+    match unsigned {
+        "NaN" => return Some(f64::NAN),
+        "Infinity" => return Some(sign * f64::INFINITY),
+        _ => {}
+    }
+    let unsigned = unsigned.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(unsigned);
+    if !is_decimal(unsigned) {
+        return None;
+    }
+    unsigned.parse::<f64>().ok().map(|x| sign * x)
+}
+
+/// Text other than the two words is null.
+fn to_boolean(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match &arguments[0] {
+        Value::Boolean(x) => Ok(Value::Boolean(*x)),
+        Value::Text(text) => Ok(match text.trim_matches(|c| c <= ' ').to_ascii_lowercase().as_str() {
+            "true" => Value::Boolean(true),
+            "false" => Value::Boolean(false),
+            _ => Value::Null,
+        }),
+        _ => Err(wrong_signature("toBoolean(value :: ANY) :: BOOLEAN", arguments)),
+    }
+}
+
+/// Nodes and edges are shown with what is known of them now; so the graph is asked.
+fn to_json(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let mut out = Vec::new();
+    json::write(&complete(context, &arguments[0]), context.ids(), &mut out);
+    Ok(Value::text(&String::from_utf8_lossy(&out)))
+}
+
+fn complete(context: &dyn Context, value: &Value) -> Value {
+    match value {
+        Value::Node(id) => Value::FullNode(Arc::new(context.full_node(*id))),
+        Value::Edge(edge) => Value::FullEdge(Arc::new(context.full_edge(edge))),
+        Value::List(items) => Value::List(items.iter().map(|item| complete(context, item)).collect()),
+        Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), complete(context, value)))),
+        Value::Path(path) => {
+            let mut items = vec![Value::FullNode(Arc::new(context.full_node(path.start)))];
+            for (edge, node) in &path.steps {
+                items.push(Value::FullEdge(Arc::new(context.full_edge(edge))));
+                items.push(Value::FullNode(Arc::new(context.full_node(*node))));
+            }
+            Value::list(items)
+        }
+        other => other.clone(),
+    }
+}
+
+fn parse_json(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let Value::Text(text) = &arguments[0] else {
+        return Err(wrong_signature("parseJson(text :: STRING) :: ANY", arguments));
+    };
+    json::parse(text.as_bytes()).map_err(|error| {
+        Failure::new(
+            FailureKind::InvalidArgument,
+            format!("parseJson: {error}, in {}", weir_model::arithmetic::shortened(&arguments[0])),
+        )
+    })
+}
+
+/// White space is ignored; anything else that is no pair of hexadecimal digits makes the result null.
+fn bytes(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let Value::Text(text) = &arguments[0] else {
+        return Err(wrong_signature("bytes(hex :: STRING) :: BYTES", arguments));
+    };
+    let digits: Option<Vec<u32>> = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16)).collect();
+    Ok(match digits {
+        Some(digits) if digits.len() % 2 == 0 => {
+            Value::Bytes(digits.chunks_exact(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
+        }
+        _ => Value::Null,
+    })
+}
+
+/// An encoding that is not known makes the result null; characters outside Latin-1 become `?`.
+fn string_to_bytes(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let [Value::Text(text), Value::Text(encoding)] = arguments else {
+        return Err(wrong_signature(STRING_TO_BYTES, arguments));
+    };
+    Ok(match encoding.to_lowercase().as_str() {
+        "utf-8" => Value::Bytes(text.as_bytes().into()),
+        "utf-16" => Value::Bytes([0xFEFF].into_iter().chain(text.encode_utf16()).flat_map(u16::to_be_bytes).collect()),
+        "iso-8859-1" => Value::Bytes(text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect()),
+        _ => Value::Null,
+    })
+}
+
+fn utf8_encode(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match &arguments[0] {
+        Value::Text(text) => Ok(Value::Bytes(text.as_bytes().into())),
+        _ => Err(wrong_signature("text.utf8Encode(text :: STRING) :: BYTES", arguments)),
+    }
+}
+
+fn utf8_decode(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match &arguments[0] {
+        Value::Bytes(bytes) => Ok(Value::text(&String::from_utf8_lossy(bytes))),
+        Value::Id(id) => Ok(Value::text(&String::from_utf8_lossy(&id.to_bytes()))),
+        _ => Err(wrong_signature("text.utf8Decode(bytes :: BYTES) :: STRING", arguments)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::call;
+    use super::*;
+
+    fn check(name: &str, argument: Value, expected: Value) {
+        assert_eq!(call(name, std::slice::from_ref(&argument)), Ok(expected), "{name}({argument:?})");
+    }
+
+    #[test]
+    fn numbers_out_of_text() {
+        use Value::{Float, Integer, Null};
+        for (text, expected) in [
+            ("7", Integer(7)),
+            ("-7", Integer(-7)),
+            ("7.9", Integer(7)),
+            ("2e3", Integer(2000)),
+            ("9223372036854775808", Null),
+            ("0xff", Integer(255)),
+            ("-0x10", Integer(-16)),
+            (" 7", Null),
+            ("", Null),
+            ("seven", Null),
+            ("inf", Null),
+            ("0x", Null),
+        ] {
+            check("toInteger", Value::text(text), expected);
+        }
+        check("toInteger", Float(-7.9), Integer(-7));
+        check("toInteger", Float(1e300), Integer(i64::MAX));
+        check("toInteger", Float(f64::NAN), Integer(0));
+        for (text, expected) in [
+            (" 1.5 ", Float(1.5)),
+            ("-Infinity", Float(f64::NEG_INFINITY)),
+            ("NaN", Float(f64::NAN)),
+            ("1f", Float(1.0)),
+            (".5", Float(0.5)),
+            ("inf", Null),
+            ("", Null),
+            ("1e", Null),
+        ] {
+            check("toFloat", Value::text(text), expected);
+        }
+        assert_eq!(call("toInteger", &[Value::Boolean(true)]).map_err(|f| f.kind), Err(FailureKind::WrongSignature));
+    }
+
+    #[test]
+    fn booleans_and_strings() {
+        check("toBoolean", Value::text(" TRUE "), Value::Boolean(true));
+        check("toBoolean", Value::text("yes"), Value::Null);
+        check("toString", Value::Float(1e10), Value::text("1.0E10"));
+        check("toString", Value::Boolean(false), Value::text("false"));
+        check("meta.type", Value::list(vec![]), Value::text("LIST OF ANY"));
+    }
+
+    #[test]
+    fn json_there_and_back() {
+        let text = Value::text(r#"{"a":[1.0,"x"]}"#);
+        let parsed = call("parseJson", &[text]).expect("JSON");
+        check("toJson", parsed, Value::text(r#"{"a":[1,"x"]}"#));
+        let failure = call("parseJson", &[Value::text("{")]).expect_err("no JSON");
+        assert!(failure.message.contains("expected a key"), "{failure}");
+    }
+
+    #[test]
+    fn bytes_out_of_text() {
+        let bytes = |bytes: &[u8]| Value::Bytes(bytes.into());
+        check("bytes", Value::text("ca fe"), bytes(&[0xca, 0xfe]));
+        check("bytes", Value::text("caf"), Value::Null);
+        check("bytes", Value::text("zz"), Value::Null);
+        check("text.utf8Encode", Value::text("é"), bytes(&[0xc3, 0xa9]));
+        check("text.utf8Decode", bytes(&[0xc3, 0xa9, 0xff]), Value::text("é\u{FFFD}"));
+        let encode = |encoding: &str| call("convert.stringToBytes", &[Value::text("aé"), Value::text(encoding)]);
+        assert_eq!(encode("UTF-16"), Ok(bytes(&[0xfe, 0xff, 0, 0x61, 0, 0xe9])));
+        assert_eq!(encode("iso-8859-1"), Ok(bytes(&[0x61, 0xe9])));
+        assert_eq!(encode("ebcdic"), Ok(Value::Null));
+    }
+}

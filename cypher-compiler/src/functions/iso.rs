@@ -1,0 +1,364 @@
+//! ISO 8601 text to dates, times and durations: the extended and the basic form, week, quarter and ordinal dates, and
+//! anything left out from the right. None when the text is none of these.
+
+use weir_model::temporal::{Date, DateTime, Duration, LocalDateTime, LocalTime, Time};
+use weir_model::value::Text;
+
+pub(super) fn date(text: &str) -> Option<Date> {
+    let mut cursor = Cursor { bytes: text.as_bytes() };
+    let date = cursor.date()?;
+    cursor.at_end().then_some(date)
+}
+
+pub(super) fn local_time(text: &str) -> Option<LocalTime> {
+    let mut cursor = Cursor { bytes: text.as_bytes() };
+    let time = cursor.time()?;
+    cursor.at_end().then_some(time)
+}
+
+/// Without an offset: UTC.
+pub(super) fn time(text: &str) -> Option<Time> {
+    let mut cursor = Cursor { bytes: text.as_bytes() };
+    let time = cursor.time()?;
+    let offset_seconds = cursor.offset()?.unwrap_or(0);
+    cursor.at_end().then_some(Time { nano_of_day: time.nano_of_day, offset_seconds })
+}
+
+pub(super) fn local_date_time(text: &str) -> Option<LocalDateTime> {
+    let mut cursor = Cursor { bytes: text.as_bytes() };
+    let local = cursor.local_date_time()?;
+    cursor.at_end().then_some(local)
+}
+
+/// A region needs an offset beside it, except for those that are UTC by another name: the rules of regions are not
+/// known here.
+pub(super) fn date_time(text: &str) -> Option<DateTime> {
+    let (text, zone) = match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
+        Some((text, zone)) if !zone.is_empty() => (text, Some(zone)),
+        Some(_) => return None,
+        None => (text, None),
+    };
+    let mut cursor = Cursor { bytes: text.as_bytes() };
+    let local = cursor.local_date_time()?;
+    let offset_seconds = match (cursor.offset()?, zone) {
+        (Some(offset), _) => offset,
+        (None, Some(zone)) => offset_of_zone(zone)?,
+        (None, None) => 0,
+    };
+    cursor.at_end().then(|| local.with_offset(offset_seconds, zone.map(Text::new)))
+}
+
+/// `Z`, `+01`, `+0100`, `+01:00`, `+01:00:30`, and the regions that are UTC.
+pub(super) fn offset_of_zone(zone: &str) -> Option<i32> {
+    if matches!(zone, "UTC" | "GMT" | "Etc/UTC" | "Etc/GMT" | "UT" | "Zulu" | "Etc/Zulu" | "Greenwich" | "Universal") {
+        return Some(0);
+    }
+    let mut cursor = Cursor { bytes: zone.as_bytes() };
+    let offset = cursor.offset()??;
+    cursor.at_end().then_some(offset)
+}
+
+/// `P1Y2M3W4DT5H6M7.008S`, every part optional, signed, and allowed a fraction; or `P2012-02-02T14:37:21.545`.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let text = text.strip_prefix('P')?;
+    let dated = text.as_bytes().get(4) == Some(&b'-');
+    let duration = if dated { duration_of_date(text)? } else { duration_of_units(text)? };
+    if negative { duration.negated() } else { Some(duration) }
+}
+
+fn duration_of_date(text: &str) -> Option<Duration> {
+    let (date, time) = text.split_once('T').unwrap_or((text, "00:00"));
+    let mut parts = date.split('-').map(|part| part.parse::<i64>().ok());
+    let (years, months, days) = (parts.next()??, parts.next()??, parts.next()??);
+    let time = local_time(time)?.nano_of_day;
+    Duration::of(years.checked_mul(12)?.checked_add(months)?, days, 0, time)
+}
+
+fn duration_of_units(text: &str) -> Option<Duration> {
+    let (date, time) = match text.split_once('T') {
+        // A `T` with nothing behind it is a mistake.
+        Some((_, "")) => return None,
+        Some((date, time)) => (date, time),
+        None if text.is_empty() => return None,
+        None => (text, ""),
+    };
+    let mut total = Duration::default();
+    for (part, units) in [(date, "YMWD"), (time, "HMS")] {
+        let mut rest = part;
+        let mut places = units;
+        while !rest.is_empty() {
+            let end = rest.find(|c: char| c.is_ascii_alphabetic())?;
+            let (number, unit) = (&rest[..end], rest[end..].chars().next()?);
+            // Units come in order, each once.
+            places = places.split_once(unit)?.1;
+            total = total.plus(&of_unit(number, unit, units == "HMS")?)?;
+            rest = &rest[end + 1..];
+        }
+    }
+    Some(total)
+}
+
+/// So many of a unit. Whole numbers stay exact; a fraction carries down.
+fn of_unit(number: &str, unit: char, of_time: bool) -> Option<Duration> {
+    let (negative, digits) = match number.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, number.strip_prefix('+').unwrap_or(number)),
+    };
+    let (whole, fraction) = digits.split_once(['.', ',']).unwrap_or((digits, ""));
+    let plain = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || !plain(whole) || !plain(fraction) {
+        return None;
+    }
+    let n: i64 = whole.parse().ok()?;
+    let one = match (unit, of_time) {
+        ('Y', false) => Duration { months: 12, ..Duration::default() },
+        ('M', false) => Duration { months: 1, ..Duration::default() },
+        ('W', false) => Duration { days: 7, ..Duration::default() },
+        ('D', false) => Duration { days: 1, ..Duration::default() },
+        ('H', true) => Duration { seconds: 3600, ..Duration::default() },
+        ('M', true) => Duration { seconds: 60, ..Duration::default() },
+        ('S', true) => Duration { seconds: 1, ..Duration::default() },
+        _ => return None,
+    };
+    let mut result = Duration {
+        months: one.months.checked_mul(n)?,
+        days: one.days.checked_mul(n)?,
+        seconds: one.seconds.checked_mul(n)?,
+        nanos: 0,
+    };
+    if !fraction.is_empty() {
+        let part = match unit {
+            // Nanoseconds are read digit by digit.
+            'S' => Duration::of(0, 0, 0, format!("{fraction:0<9}").get(..9)?.parse().ok()?)?,
+            _ => one.times(format!("0.{fraction}").parse().ok()?)?,
+        };
+        result = result.plus(&part)?;
+    }
+    if negative { result.negated() } else { Some(result) }
+}
+
+struct Cursor<'a> {
+    bytes: &'a [u8],
+}
+
+impl Cursor<'_> {
+    fn at_end(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.bytes.first() == Some(&byte);
+        if found {
+            self.bytes = &self.bytes[1..];
+        }
+        found
+    }
+
+    fn digits_ahead(&self) -> usize {
+        self.bytes.iter().take_while(|b| b.is_ascii_digit()).count()
+    }
+
+    /// A number of exactly so many digits.
+    fn number(&mut self, count: usize) -> Option<i64> {
+        if count > 18 || self.digits_ahead() < count {
+            return None;
+        }
+        let (digits, rest) = self.bytes.split_at(count);
+        self.bytes = rest;
+        Some(digits.iter().fold(0, |n, digit| n * 10 + i64::from(digit - b'0')))
+    }
+
+    fn date(&mut self) -> Option<Date> {
+        let signed = matches!(self.bytes.first(), Some(b'+' | b'-'));
+        let negative = self.take(b'-');
+        if !negative {
+            self.take(b'+');
+        }
+        // Only a signed year may have more than four digits, and then its end must be marked.
+        let length = if signed { self.digits_ahead().clamp(4, 9) } else { 4 };
+        let year = self.number(length)? * if negative { -1 } else { 1 };
+        let dashed = self.take(b'-');
+        match self.bytes.first() {
+            Some(b'W') => {
+                self.take(b'W');
+                let week = self.number(2)?;
+                let day = self.optional_part(dashed, 1)?;
+                of_week(year, week, day)
+            }
+            Some(b'Q') => {
+                self.take(b'Q');
+                let quarter = self.number(1)?;
+                let day = self.optional_part(dashed, 2)?;
+                of_quarter(year, quarter, day)
+            }
+            _ => match self.digits_ahead() {
+                0 if !dashed => Date::of(year, 1, 1),
+                3 => of_ordinal(year, self.number(3)?),
+                2 if dashed => {
+                    let month = self.number(2)?;
+                    let day = self.optional_part(true, 2)?;
+                    Date::of(year, month, day)
+                }
+                2 => Date::of(year, self.number(2)?, 1),
+                4 if !dashed => Date::of(year, self.number(2)?, self.number(2)?),
+                _ => None,
+            },
+        }
+    }
+
+    /// A part that may be left out and is then 1. In the extended form a dash goes before it.
+    fn optional_part(&mut self, dashed: bool, count: usize) -> Option<i64> {
+        let given = if dashed { self.take(b'-') } else { self.digits_ahead() > 0 };
+        if given { self.number(count) } else { Some(1) }
+    }
+
+    fn time(&mut self) -> Option<LocalTime> {
+        let hour = self.number(2)?;
+        let spread = self.take(b':');
+        let (mut minute, mut second, mut nano) = (0, 0, 0);
+        if spread || self.digits_ahead() > 0 {
+            minute = self.number(2)?;
+            if if spread { self.take(b':') } else { self.digits_ahead() > 0 } {
+                second = self.number(2)?;
+                if self.take(b'.') || self.take(b',') {
+                    let count = self.digits_ahead();
+                    if count == 0 || count > 9 {
+                        return None;
+                    }
+                    nano = self.number(count)? * 10i64.pow(9 - count as u32);
+                }
+            }
+        }
+        LocalTime::of(hour, minute, second, nano)
+    }
+
+    fn local_date_time(&mut self) -> Option<LocalDateTime> {
+        let date = self.date()?;
+        let time = if self.take(b'T') { self.time()? } else { LocalTime { nano_of_day: 0 } };
+        Some(LocalDateTime { epoch_day: date.epoch_day, nano_of_day: time.nano_of_day })
+    }
+
+    /// Some(None) when there is none; None when it is malformed.
+    fn offset(&mut self) -> Option<Option<i32>> {
+        if self.take(b'Z') {
+            return Some(Some(0));
+        }
+        let sign = if self.take(b'+') {
+            1
+        } else if self.take(b'-') {
+            -1
+        } else {
+            return Some(None);
+        };
+        let hours = self.number(2)?;
+        let spread = self.take(b':');
+        let mut rest = [0; 2];
+        for part in &mut rest {
+            if self.digits_ahead() > 0 {
+                *part = self.number(2)?;
+                if spread && !self.take(b':') {
+                    break;
+                }
+            }
+        }
+        let seconds = (hours * 60 + rest[0]) * 60 + rest[1];
+        (rest[0] < 60 && rest[1] < 60 && seconds <= 18 * 3600).then_some(Some(sign * seconds as i32))
+    }
+}
+
+/// Week 1 is the one with the first Thursday.
+pub(super) fn of_week(year: i64, week: i64, day: i64) -> Option<Date> {
+    let fourth = Date::of(year, 1, 4)?;
+    let monday = fourth.epoch_day - fourth.day_of_week() + 1;
+    let date = Date { epoch_day: monday }.plus_days(week.checked_sub(1)?.checked_mul(7)?.checked_add(day)?.checked_sub(1)?)?;
+    ((1..=7).contains(&day) && date.week() == (year, week)).then_some(date)
+}
+
+pub(super) fn of_quarter(year: i64, quarter: i64, day: i64) -> Option<Date> {
+    if !(1..=4).contains(&quarter) {
+        return None;
+    }
+    let date = Date::of(year, quarter * 3 - 2, 1)?.plus_days(day.checked_sub(1)?)?;
+    (date.civil().0 == year && date.quarter() == quarter).then_some(date)
+}
+
+pub(super) fn of_ordinal(year: i64, day: i64) -> Option<Date> {
+    let date = Date::of(year, 1, 1)?.plus_days(day.checked_sub(1)?)?;
+    (date.civil().0 == year).then_some(date)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_in_all_their_forms() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(date(text).map(|d| d.to_string()).as_deref(), (!expected.is_empty()).then_some(expected), "{text}");
+        };
+        check("2015-07-21", "2015-07-21");
+        check("20150721", "2015-07-21");
+        check("2015-07", "2015-07-01");
+        check("201507", "2015-07-01");
+        check("2015-W30-2", "2015-07-21");
+        check("2015W302", "2015-07-21");
+        check("2015-W30", "2015-07-20");
+        check("2015W30", "2015-07-20");
+        check("2015-202", "2015-07-21");
+        check("2015202", "2015-07-21");
+        check("2015-Q3-21", "2015-07-21");
+        check("2015", "2015-01-01");
+        check("-0001-12-31", "-0001-12-31");
+        check("+12345-01-01", "+12345-01-01");
+        for bad in
+            ["", "2015-13-01", "2015-02-29", "2015-W54-1", "2015-1-1", "2015-366", "2015-", "x", "2015-07-21T", "2015-Q5-01"]
+        {
+            check(bad, "");
+        }
+    }
+
+    #[test]
+    fn times_and_instants() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(date_time(text).map(|d| d.to_string()).as_deref(), (!expected.is_empty()).then_some(expected), "{text}");
+        };
+        check("2020-12-09T13:15:41.914-05:00", "2020-12-09T13:15:41.914-05:00");
+        check("2020-12-09T13:15:41.914-05:00[America/Montreal]", "2020-12-09T13:15:41.914-05:00[America/Montreal]");
+        check("2023-04-25T22:04:39Z", "2023-04-25T22:04:39Z");
+        check("20150721T2140-0130", "2015-07-21T21:40-01:30");
+        check("2015-W30-2T214032.142+0100", "2015-07-21T21:40:32.142+01:00");
+        check("2015T22+18:00", "2015-01-01T22:00+18:00");
+        check("2024-01-01T00:00:00[UTC]", "2024-01-01T00:00Z[UTC]");
+        check("2020-12-09T13:15:41.914-00:44:30", "2020-12-09T13:15:41.914-00:44:30");
+        for bad in ["2024-01-01T25:00Z", "2024-01-01T00:00+19:00", "2024-01-01T00:00[Mars/Base]", "2024-01-01T00:00Zx", "now"] {
+            check(bad, "");
+        }
+        assert_eq!(local_time("21:40:32,142").map(|t| t.to_string()).as_deref(), Some("21:40:32.142"));
+        assert_eq!(time("10:04:24-07:00").map(|t| t.to_string()).as_deref(), Some("10:04:24-07:00"));
+        assert_eq!(local_date_time("2020-12-09T13").map(|t| t.to_string()).as_deref(), Some("2020-12-09T13:00"));
+    }
+
+    #[test]
+    fn durations_of_units_and_of_dates() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(duration(text).map(|d| d.to_string()).as_deref(), (!expected.is_empty()).then_some(expected), "{text}");
+        };
+        check("PT20.345S", "PT20.345S");
+        check("P14DT16H12M", "P14DT16H12M");
+        check("P5M1.5D", "P5M1DT12H");
+        check("P0.75M", "P22DT19H51M49.5S");
+        check("PT0.75M", "PT45S");
+        check("P2.5W", "P17DT12H");
+        check("PT-0.5S", "PT-0.5S");
+        check("-PT1H", "PT-1H");
+        check("P12Y5M14DT16H12M70S", "P12Y5M14DT16H13M10S");
+        check("P2012-02-02T14:37:21.545", "P2012Y2M2DT14H37M21.545S");
+        for bad in ["", "P", "PT", "P1", "P1H", "PT1D", "1D", "P1D1Y", "P1DT"] {
+            check(bad, "");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Functions of strings. Positions and lengths count UTF-16 code units, as clients of the dialect do.
+
+use std::borrow::Cow;
+
+use weir_model::expression::{Context, Failure, Function};
+use weir_model::value::{Text, Value};
+
+use super::{strict, wrong_signature};
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    strict("left", 2, 2, "left(text :: STRING, length :: INTEGER) :: STRING", left),
+    strict("right", 2, 2, "right(text :: STRING, length :: INTEGER) :: STRING", right),
+    strict("substring", 2, 3, SUBSTRING, substring),
+    strict("trim", 1, 1, "trim(text :: STRING) :: STRING", |_, a| mapped("trim", a, trim)),
+    strict("ltrim", 1, 1, "ltrim(text :: STRING) :: STRING", |_, a| mapped("ltrim", a, |s| s.trim_start_matches(blank).into())),
+    strict("rtrim", 1, 1, "rtrim(text :: STRING) :: STRING", |_, a| mapped("rtrim", a, |s| s.trim_end_matches(blank).into())),
+    strict("toLower", 1, 1, "toLower(text :: STRING) :: STRING", |_, a| mapped("toLower", a, lower)),
+    strict("toUpper", 1, 1, "toUpper(text :: STRING) :: STRING", |_, a| mapped("toUpper", a, upper)),
+    strict("lower", 1, 1, "lower(text :: STRING) :: STRING", |_, a| mapped("lower", a, lower)),
+    strict("upper", 1, 1, "upper(text :: STRING) :: STRING", |_, a| mapped("upper", a, upper)),
+    strict("replace", 3, 3, REPLACE, replace),
+    strict("split", 2, 2, "split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", split),
+];
+
+const SUBSTRING: &str = "substring(text :: STRING, start :: INTEGER, length :: INTEGER) :: STRING";
+const REPLACE: &str = "replace(text :: STRING, search :: STRING, replacement :: STRING) :: STRING";
+
+/// The length a user sees.
+pub(super) fn utf16_length(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.encode_utf16().count() }
+}
+
+/// The code units from one position to another, cut to the text. Half a character becomes `?`.
+pub(super) fn utf16_slice(text: &str, from: usize, to: usize) -> Text {
+    if text.is_ascii() {
+        let to = to.min(text.len());
+        return Text::new(&text[from.min(to)..to]);
+    }
+    let units = text.encode_utf16().skip(from).take(to.saturating_sub(from));
+    char::decode_utf16(units).map(|unit| unit.unwrap_or('?')).collect()
+}
+
+/// White space as a regular expression's `\s` means it.
+fn blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\x0B' | '\x0C' | '\r')
+}
+
+/// Everything up to the space counts as white, control characters included.
+fn trim(text: &str) -> Cow<'_, str> {
+    text.trim_matches(|c| c <= ' ').into()
+}
+
+fn lower(text: &str) -> Cow<'_, str> {
+    text.to_lowercase().into()
+}
+
+fn upper(text: &str) -> Cow<'_, str> {
+    text.to_uppercase().into()
+}
+
+fn mapped(name: &str, arguments: &[Value], f: fn(&str) -> Cow<'_, str>) -> Result<Value, Failure> {
+    match &arguments[0] {
+        Value::Text(text) => Ok(Value::text(&f(text))),
+        _ => Err(wrong_signature(&format!("{name}(text :: STRING) :: STRING"), arguments)),
+    }
+}
+
+/// A negative count is none.
+fn left(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match arguments {
+        [Value::Text(text), Value::Integer(count)] => Ok(Value::Text(utf16_slice(text, 0, units(*count)))),
+        _ => Err(wrong_signature("left(text :: STRING, length :: INTEGER) :: STRING", arguments)),
+    }
+}
+
+fn right(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match arguments {
+        [Value::Text(text), Value::Integer(count)] => {
+            let length = utf16_length(text);
+            Ok(Value::Text(utf16_slice(text, length.saturating_sub(units(*count)), length)))
+        }
+        _ => Err(wrong_signature("right(text :: STRING, length :: INTEGER) :: STRING", arguments)),
+    }
+}
+
+/// A negative start acts as 0; what lies outside the text is left out.
+fn substring(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let (text, start, end) = match arguments {
+        [Value::Text(text), Value::Integer(start)] => (text, *start, usize::MAX),
+        [Value::Text(text), Value::Integer(start), Value::Integer(count)] => {
+            (text, *start, units(*start).saturating_add(units(*count)))
+        }
+        _ => return Err(wrong_signature(SUBSTRING, arguments)),
+    };
+    Ok(Value::Text(utf16_slice(text, units(start), end)))
+}
+
+fn units(n: i64) -> usize {
+    usize::try_from(n.max(0)).unwrap_or(usize::MAX)
+}
+
+fn replace(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match arguments {
+        [Value::Text(text), Value::Text(search), Value::Text(replacement)] => {
+            Ok(Value::text(&text.replace(search.as_str(), replacement)))
+        }
+        _ => Err(wrong_signature(REPLACE, arguments)),
+    }
+}
+
+/// Empty strings at the end are dropped; a text without the delimiter is one piece.
+fn split(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let [Value::Text(text), Value::Text(delimiter)] = arguments else {
+        return Err(wrong_signature("split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", arguments));
+    };
+    if text.is_empty() {
+        return Ok(Value::list(vec![Value::text("")]));
+    }
+    let mut pieces: Vec<Value> = if delimiter.is_empty() {
+        text.chars().map(|c| Value::text(c.encode_utf8(&mut [0; 4]))).collect()
+    } else {
+        text.split(delimiter.as_str()).map(Value::text).collect()
+    };
+    while let Some(Value::Text(last)) = pieces.last()
+        && last.is_empty()
+    {
+        pieces.pop();
+    }
+    Ok(Value::list(pieces))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::call;
+    use super::*;
+    use weir_model::expression::FailureKind;
+
+    fn check(name: &str, arguments: &[Value], expected: &str) {
+        assert_eq!(call(name, arguments), Ok(Value::text(expected)), "{name}{arguments:?}");
+    }
+
+    fn texts(items: &[&str]) -> Value {
+        Value::list(items.iter().map(|item| Value::text(item)).collect())
+    }
+
+    #[test]
+    fn pieces_are_cut_by_code_units() {
+        let n = Value::Integer;
+        check("left", &[Value::text("hello"), n(2)], "he");
+        check("left", &[Value::text("hello"), n(-1)], "");
+        check("right", &[Value::text("hello"), n(2)], "lo");
+        check("right", &[Value::text("hello"), n(99)], "hello");
+        check("substring", &[Value::text("hello"), n(1)], "ello");
+        check("substring", &[Value::text("hello"), n(1), n(3)], "ell");
+        check("substring", &[Value::text("hello"), n(-2), n(3)], "hel");
+        check("substring", &[Value::text("hello"), n(9), n(1)], "");
+        check("substring", &[Value::text("hello"), n(1), n(i64::MAX)], "ello");
+        check("substring", &[Value::text("a🌈b"), n(3)], "b");
+        check("left", &[Value::text("a🌈b"), n(2)], "a?");
+    }
+
+    #[test]
+    fn white_space_and_case() {
+        check("trim", &[Value::text("\u{1} a \n")], "a");
+        check("ltrim", &[Value::text(" \ta ")], "a ");
+        check("rtrim", &[Value::text(" a\u{1}")], " a\u{1}");
+        check("toUpper", &[Value::text("straße")], "STRASSE");
+        check("toLower", &[Value::text("ÀB")], "àb");
+        check("replace", &[Value::text("aXbX"), Value::text("X"), Value::text("--")], "a--b--");
+    }
+
+    #[test]
+    fn split_drops_what_is_empty_at_the_end() {
+        let split = |text: &str, delimiter: &str| call("split", &[Value::text(text), Value::text(delimiter)]);
+        assert_eq!(split("a,b,,", ","), Ok(texts(&["a", "b"])));
+        assert_eq!(split(",a", ","), Ok(texts(&["", "a"])));
+        assert_eq!(split("", ","), Ok(texts(&[""])));
+        assert_eq!(split(",", ","), Ok(texts(&[])));
+        assert_eq!(split("añb", ""), Ok(texts(&["a", "ñ", "b"])));
+        assert_eq!(split("a.b", "."), Ok(texts(&["a", "b"])));
+    }
+
+    #[test]
+    fn other_types_are_refused_and_null_is_null() {
+        assert_eq!(call("left", &[Value::Null, Value::Integer(1)]), Ok(Value::Null));
+        let failure = call("trim", &[Value::Integer(1)]).expect_err("not a string");
+        assert_eq!(failure.kind, FailureKind::WrongSignature);
+        assert_eq!(failure.message, "Expected signature `trim(text :: STRING) :: STRING` but got arguments 1");
+    }
+}

@@ -1,0 +1,227 @@
+//! The `text.` functions: regular expressions and URL encoding.
+
+use weir_model::expression::{Context, Failure, FailureKind, Function};
+use weir_model::java_regex;
+use weir_model::value::Value;
+
+use super::{strict, wrong_signature};
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    strict("text.split", 2, 3, SPLIT, split),
+    strict("text.regexFirstMatch", 2, 2, FIRST_MATCH, first_match),
+    strict("text.regexGroups", 2, 2, GROUPS, groups),
+    strict("text.regexReplaceAll", 3, 3, REPLACE_ALL, replace_all),
+    strict("text.urlencode", 1, 3, URL_ENCODE, url_encode),
+    strict("text.urldecode", 1, 2, URL_DECODE, url_decode),
+];
+
+const SPLIT: &str = "text.split(text :: STRING, regex :: STRING, limit :: INTEGER) :: LIST OF STRING";
+const FIRST_MATCH: &str = "text.regexFirstMatch(text :: STRING, regex :: STRING) :: LIST OF STRING";
+const GROUPS: &str = "text.regexGroups(text :: STRING, regex :: STRING) :: LIST OF LIST OF STRING";
+const REPLACE_ALL: &str = "text.regexReplaceAll(text :: STRING, regex :: STRING, replacement :: STRING) :: STRING";
+const URL_ENCODE: &str = "text.urlencode(text :: STRING, usePlusForSpace :: BOOLEAN, encodeExtraChars :: STRING) :: STRING";
+const URL_DECODE: &str = "text.urldecode(text :: STRING, decodePlusAsSpace :: BOOLEAN) :: STRING";
+
+/// The limit goes by Java's rules: 0 drops empty strings at the end, a positive one is the most pieces there are, a
+/// negative one keeps everything. A match of nothing at the very start splits nothing off.
+fn split(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let (text, pattern, limit) = match arguments {
+        [Value::Text(text), Value::Text(pattern)] => (text, pattern, 0),
+        [Value::Text(text), Value::Text(pattern), Value::Integer(limit)] => (text, pattern, *limit),
+        _ => return Err(wrong_signature(SPLIT, arguments)),
+    };
+    let regex = java_regex::search(pattern)?;
+    let mut pieces = Vec::new();
+    let mut from = 0;
+    for found in regex.find_iter(text) {
+        if limit > 0 && pieces.len() as i64 == limit - 1 {
+            break;
+        }
+        if found.end() == 0 || (found.is_empty() && found.start() == text.len()) {
+            continue;
+        }
+        pieces.push(&text[from..found.start()]);
+        from = found.end();
+    }
+    pieces.push(&text[from..]);
+    while limit == 0 && pieces.len() > 1 && pieces.last().is_some_and(|piece| piece.is_empty()) {
+        pieces.pop();
+    }
+    Ok(Value::List(pieces.into_iter().map(Value::text).collect()))
+}
+
+/// The whole match and its groups, of the first match anywhere; empty when there is none.
+fn first_match(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let [Value::Text(text), Value::Text(pattern)] = arguments else { return Err(wrong_signature(FIRST_MATCH, arguments)) };
+    let found = java_regex::search(pattern)?.captures(text).map(|captures| captured(&captures));
+    Ok(found.unwrap_or_else(|| Value::list(Vec::new())))
+}
+
+fn groups(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let [Value::Text(text), Value::Text(pattern)] = arguments else { return Err(wrong_signature(GROUPS, arguments)) };
+    Ok(Value::List(java_regex::search(pattern)?.captures_iter(text).map(|captures| captured(&captures)).collect()))
+}
+
+/// A group that took no part is null.
+fn captured(captures: &regex::Captures<'_>) -> Value {
+    Value::List(captures.iter().map(|group| group.map_or(Value::Null, |group| Value::text(group.as_str()))).collect())
+}
+
+fn replace_all(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let [Value::Text(text), Value::Text(pattern), Value::Text(replacement)] = arguments else {
+        return Err(wrong_signature(REPLACE_ALL, arguments));
+    };
+    let regex = java_regex::search(pattern)?;
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for captures in regex.captures_iter(text) {
+        let Some(found) = captures.get(0) else { continue };
+        out.push_str(&text[from..found.start()]);
+        expand(replacement, &captures, &mut out)?;
+        from = found.end();
+    }
+    out.push_str(&text[from..]);
+    Ok(Value::text(&out))
+}
+
+/// `$1` and `${name}` stand for groups; a backslash takes the meaning from what follows.
+fn expand(replacement: &str, captures: &regex::Captures<'_>, out: &mut String) -> Result<(), Failure> {
+    let bad = |what: &str| Failure::new(FailureKind::InvalidArgument, format!("{what} in the replacement `{replacement}`"));
+    let mut rest = replacement.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => out.push(rest.next().ok_or_else(|| bad("A backslash stands at the end"))?),
+            '$' => {
+                let after = rest.as_str();
+                if let Some((name, behind)) = after.strip_prefix('{').and_then(|named| named.split_once('}')) {
+                    out.push_str(captures.name(name).map_or("", |group| group.as_str()));
+                    rest = behind.chars();
+                    continue;
+                }
+                let mut number =
+                    rest.next().and_then(|c| c.to_digit(10)).ok_or_else(|| bad("`$` is not followed by a group"))? as usize;
+                if number >= captures.len() {
+                    return Err(bad(&format!("No group {number}, named")));
+                }
+                // More digits belong to the number as long as there is such a group.
+                while let Some(digit) = rest.as_str().chars().next().and_then(|c| c.to_digit(10)) {
+                    let longer = number * 10 + digit as usize;
+                    if longer >= captures.len() {
+                        break;
+                    }
+                    number = longer;
+                    rest.next();
+                }
+                out.push_str(captures.get(number).map_or("", |group| group.as_str()));
+            }
+            other => out.push(other),
+        }
+    }
+    Ok(())
+}
+
+/// Percent encoding of UTF-8. The reserved characters of RFC 3986 are always encoded; the others asked for default to
+/// those that break up HTML and templates.
+fn url_encode(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let (text, plus, extra) = match arguments {
+        [Value::Text(text)] => (text, false, None),
+        [Value::Text(text), Value::Boolean(plus)] => (text, *plus, None),
+        [Value::Text(text), Value::Text(extra)] => (text, false, Some(extra.as_str())),
+        [Value::Text(text), Value::Boolean(plus), Value::Text(extra)] => (text, *plus, Some(extra.as_str())),
+        _ => return Err(wrong_signature(URL_ENCODE, arguments)),
+    };
+    let extra = extra.unwrap_or("\"{}<>");
+    if !extra.is_ascii() {
+        return Err(wrong_signature(URL_ENCODE, arguments));
+    }
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let encoded = !byte.is_ascii() || b"%:/?#[]@!$&'()*+,;= ".contains(&byte) || extra.as_bytes().contains(&byte);
+        match byte {
+            b' ' if plus => out.push('+'),
+            _ if encoded => out.push_str(&format!("%{byte:02X}")),
+            _ => out.push(char::from(byte)),
+        }
+    }
+    Ok(Value::text(&out))
+}
+
+/// Null when a percent sign is not followed by two hexadecimal digits.
+fn url_decode(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    let (text, plus) = match arguments {
+        [Value::Text(text)] => (text, true),
+        [Value::Text(text), Value::Boolean(plus)] => (text, *plus),
+        _ => return Err(wrong_signature(URL_DECODE, arguments)),
+    };
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'+' if plus => out.push(b' '),
+            b'%' => {
+                let mut digit = || bytes.next().and_then(|b| char::from(b).to_digit(16));
+                let (Some(high), Some(low)) = (digit(), digit()) else { return Ok(Value::Null) };
+                out.push((high << 4 | low) as u8);
+            }
+            other => out.push(other),
+        }
+    }
+    Ok(Value::text(&String::from_utf8_lossy(&out)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::call;
+    use super::*;
+
+    fn texts(items: &[&str]) -> Value {
+        Value::list(items.iter().map(|item| Value::text(item)).collect())
+    }
+
+    fn on_texts(name: &str, arguments: &[&str]) -> Result<Value, Failure> {
+        call(name, &arguments.iter().map(|text| Value::text(text)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn matches_come_with_their_groups() {
+        let first = on_texts("text.regexFirstMatch", &["ab 12 cd 34", r"(\S+) (\d+)(x)?"]);
+        let expected = [Value::text("ab 12"), Value::text("ab"), Value::text("12"), Value::Null];
+        assert_eq!(first, Ok(Value::list(expected.to_vec())));
+        assert_eq!(on_texts("text.regexFirstMatch", &["ab", r"\d"]), Ok(Value::list(vec![])));
+        let all = on_texts("text.regexGroups", &["a1b2", r"([a-z])(\d)"]);
+        assert_eq!(all, Ok(Value::list(vec![texts(&["a1", "a", "1"]), texts(&["b2", "b", "2"])])));
+        assert_eq!(on_texts("text.regexGroups", &["a", "("]).map_err(|f| f.kind), Err(FailureKind::ConstraintViolation));
+    }
+
+    #[test]
+    fn replacements_name_groups() {
+        let replace = |text: &str, pattern: &str, with: &str| on_texts("text.regexReplaceAll", &[text, pattern, with]);
+        assert_eq!(replace("a1b2", r"([a-z])(\d)", "$2$1-"), Ok(Value::text("1a-2b-")));
+        assert_eq!(replace("ab", "(?<x>a)", r"${x}$10\$"), Ok(Value::text("aa0$b")));
+        assert!(replace("ab", "a", "$1").is_err());
+        assert!(replace("ab", "a", "\\").is_err());
+    }
+
+    #[test]
+    fn splits_go_by_the_limit() {
+        let split = |text: &str, pattern: &str, limit: i64| {
+            call("text.split", &[Value::text(text), Value::text(pattern), Value::Integer(limit)])
+        };
+        assert_eq!(split("a,b;;", "[,;]", 0), Ok(texts(&["a", "b"])));
+        assert_eq!(split("a,b;;", "[,;]", -1), Ok(texts(&["a", "b", "", ""])));
+        assert_eq!(split("a,b,c", ",", 2), Ok(texts(&["a", "b,c"])));
+        assert_eq!(split("abc", "", 0), Ok(texts(&["a", "b", "c"])));
+        assert_eq!(split("", ",", 0), Ok(texts(&[""])));
+    }
+
+    #[test]
+    fn urls_are_encoded_and_decoded() {
+        assert_eq!(on_texts("text.urlencode", &["a b/é{~"]), Ok(Value::text("a%20b%2F%C3%A9%7B~")));
+        assert_eq!(on_texts("text.urlencode", &["a{b", "b"]), Ok(Value::text("a{%62")));
+        assert_eq!(call("text.urlencode", &[Value::text("a b"), Value::Boolean(true)]), Ok(Value::text("a+b")));
+        assert!(on_texts("text.urlencode", &["a", "é"]).is_err());
+        assert_eq!(on_texts("text.urldecode", &["a+b%2f%C3%A9"]), Ok(Value::text("a b/é")));
+        assert_eq!(call("text.urldecode", &[Value::text("a+b"), Value::Boolean(false)]), Ok(Value::text("a+b")));
+        assert_eq!(on_texts("text.urldecode", &["%4"]), Ok(Value::Null));
+    }
+}

@@ -1,0 +1,428 @@
+//! The suite every store passes, and a store that fails on demand.
+//!
+//! `check` is given a way to open the same store again and again: what it wrote before must be there after. A store
+//! that is not durable is held to the rest, and to being empty when opened again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weir_model::{Mutations, NodeId, Position, QueryId, Symbol, Text, Tick, Value};
+
+use super::*;
+
+/// Opens the store as after a restart; whoever holds it has let go of it before.
+pub type Open<'a> = &'a dyn Fn() -> Box<dyn Store>;
+
+type Part<'a> = &'a mut dyn FnMut(Open<'_>);
+
+/// Runs the suite; each part opens a store of its own with `fresh`.
+pub fn check(fresh: &dyn Fn(Part<'_>)) {
+    for part in [metadata, graphs, symbols, log, log_without_gaps, checkpoints, large_runs, merged_runs, dropping] {
+        fresh(&mut |open| part(open));
+    }
+}
+
+/// An entry of `records` records, the first at `first`, that differ from those of other entries.
+pub fn entry(graph: GraphId, first: u64, records: u64) -> Entry {
+    let mut mutations = Mutations::default();
+    for record in 0..records {
+        mutations.start_record(record as u32);
+        let (node, other) = (NodeId::new(first, record), NodeId::new(record, first));
+        mutations.set_label(node, Symbol(1), true);
+        mutations.set_property(node, Symbol(2), &Value::Integer(first as i64));
+        mutations.set_property(node, Symbol(3), &Value::Text("a text that is too long to lie inline".into()));
+        mutations.set_edge(node, Symbol(4), other, 0, true);
+        mutations.set_edge(node, Symbol(4), other, 7, true);
+        mutations.set_edge_property(node, Symbol(4), other, 7, Symbol(5), &Value::Integer(1));
+        mutations.set_property(node, Symbol(6), &Value::Null);
+    }
+    Entry {
+        graph,
+        first: Tick(first),
+        upper: Tick(first + records.max(1)),
+        mutations: Arc::new(mutations),
+        sources: vec![("numbers".into(), Position(first.to_le_bytes().to_vec()))],
+        delivered: vec![delivered(first)],
+    }
+}
+
+fn delivered(tick: u64) -> Delivered {
+    Delivered { query: QueryId(NodeId::new(7, 8)), output: "out".into(), tick: Tick(tick), position: Position(vec![1, 2]) }
+}
+
+pub fn same(a: &Entry, b: &Entry) -> bool {
+    let text = |entry: &Entry| {
+        let Entry { graph, first, upper, mutations, sources, delivered } = entry;
+        format!("{graph:?} {first} {upper} {:?} {:?} {sources:?} {delivered:?}", mutations.rows, mutations.arena)
+    };
+    text(a) == text(b)
+}
+
+/// Writes entries as one group, each saying that it follows the one before.
+pub fn append(store: &dyn Store, entries: &[Entry]) {
+    let mut after = Tick::ZERO;
+    let encoded: Vec<Vec<u8>> = entries
+        .iter()
+        .map(|entry| {
+            let mut bytes = Vec::new();
+            encode(entry, after, &mut bytes).unwrap();
+            after = entry.upper;
+            bytes
+        })
+        .collect();
+    let group: Vec<EncodedEntry<'_>> = entries
+        .iter()
+        .zip(&encoded)
+        .map(|(entry, bytes)| EncodedEntry { graph: entry.graph, first: entry.first, bytes })
+        .collect();
+    store.append(&group, NewSymbols::default(), false).unwrap();
+}
+
+pub fn read_log(store: &dyn Store, graph: GraphId, from: u64) -> Result<Vec<Entry>, StoreError> {
+    let mut entries = Vec::new();
+    store.read_log(graph, Tick(from), &mut |entry| {
+        entries.push(entry);
+        Ok(())
+    })?;
+    Ok(entries)
+}
+
+fn firsts(store: &dyn Store, graph: GraphId, from: u64) -> Vec<u64> {
+    read_log(store, graph, from).unwrap().iter().map(|entry| entry.first.0).collect()
+}
+
+fn read_run(store: &dyn Store, graph: GraphId, run: RunId) -> Vec<Vec<u8>> {
+    let mut chunks = Vec::new();
+    store
+        .read_run(graph, run, &mut |chunk| {
+            chunks.push(chunk.to_vec());
+            Ok(())
+        })
+        .unwrap();
+    chunks
+}
+
+fn metadata(open: Open<'_>) {
+    let store = open();
+    store.put_metadata("stream/b", b"2").unwrap();
+    store.put_metadata("stream/a", b"1").unwrap();
+    store.put_metadata("streams", b"not one").unwrap();
+    store.put_metadata("stream/a", b"one").unwrap();
+    store.put_metadata("stream/c", b"").unwrap();
+    store.delete_metadata("stream/b").unwrap();
+    store.delete_metadata("never there").unwrap();
+    let look = |store: &dyn Store| {
+        let listed = store.list_metadata("stream/").unwrap();
+        assert_eq!(listed, [("stream/a".to_owned(), b"one".to_vec()), ("stream/c".to_owned(), Vec::new())]);
+        assert_eq!(store.metadata("stream/a").unwrap().as_deref(), Some(&b"one"[..]));
+        assert_eq!(store.metadata("stream/b").unwrap(), None);
+        assert_eq!(store.list_metadata("").unwrap().len(), 3);
+    };
+    look(&*store);
+    let durable = store.durable();
+    drop(store);
+    let store = open();
+    if durable {
+        look(&*store);
+    } else {
+        assert_eq!(store.list_metadata("").unwrap(), []);
+    }
+}
+
+fn graphs(open: Open<'_>) {
+    let store = open();
+    let ids: Vec<GraphId> = (0..300).map(|n| store.create_graph(&format!("graph{n}"), &[n as u8]).unwrap()).collect();
+    store.drop_graph(ids[10]).unwrap();
+    store.drop_graph(ids[299]).unwrap();
+    store.drop_graph(ids[299]).unwrap();
+    let found = store.graphs().unwrap();
+    assert_eq!(found.len(), 298);
+    assert_eq!(found[0], GraphInfo { id: ids[0], name: "graph0".to_owned(), options: vec![0] });
+    assert!(found.iter().all(|info| info.id != ids[10]));
+    let durable = store.durable();
+    drop(store);
+    let store = open();
+    assert_eq!(store.graphs().unwrap(), if durable { found } else { Vec::new() });
+    let new = store.create_graph("new", b"").unwrap();
+    assert!(!durable || !ids.contains(&new), "a number was given twice");
+}
+
+fn symbols(open: Open<'_>) {
+    let store = open();
+    let names: Vec<Text> = (0..1000).map(|n| Text::new(format!("symbol {n}"))).collect();
+    store.append(&[], NewSymbols { first: 0, names: &names[..3] }, false).unwrap();
+    store.append(&[], NewSymbols { first: 3, names: &names[3..] }, true).unwrap();
+    let durable = store.durable();
+    drop(store);
+    assert_eq!(open().symbols().unwrap(), if durable { names } else { Vec::new() });
+}
+
+fn log(open: Open<'_>) {
+    let store = open();
+    let [a, b] = ["a", "b"].map(|name| store.create_graph(name, b"").unwrap());
+    assert_eq!(firsts(&*store, a, 0), []);
+    let entries = [entry(a, 10, 5), entry(a, 15, 0), entry(a, 20, 100)];
+    append(&*store, &entries);
+    append(&*store, &[entry(b, 12, 1)]);
+    if !store.durable() {
+        assert_eq!(firsts(&*store, a, 0), []);
+        return;
+    }
+    drop(store);
+    let store = open();
+    let found = read_log(&*store, a, 0).unwrap();
+    assert_eq!(found.len(), 3);
+    assert!(found.iter().zip(&entries).all(|(found, written)| same(found, written)));
+    assert_eq!(firsts(&*store, a, 15), [15, 20]);
+    assert_eq!(firsts(&*store, a, 120), []);
+    assert_eq!(firsts(&*store, b, 0), [12]);
+
+    // The callback's error ends the reading and comes out as it is.
+    let mut seen = 0;
+    let stopped = store.read_log(a, Tick::ZERO, &mut |_| {
+        seen += 1;
+        Err(StoreError::Stopped)
+    });
+    assert!(matches!(stopped, Err(StoreError::Stopped)) && seen == 1);
+}
+
+fn log_without_gaps(open: Open<'_>) {
+    let store = open();
+    let graph = store.create_graph("a", b"").unwrap();
+    append(&*store, &[entry(graph, 10, 5)]);
+    // Says that an entry ended at 17, which is not there.
+    let mut bytes = Vec::new();
+    let late = entry(graph, 20, 1);
+    encode(&late, Tick(17), &mut bytes).unwrap();
+    store.append(&[EncodedEntry { graph, first: late.first, bytes: &bytes }], NewSymbols::default(), false).unwrap();
+    if store.durable() {
+        let error = read_log(&*store, graph, 0).unwrap_err().to_string();
+        assert!(error.contains("missing") && error.contains("graph 0"), "{error}");
+    }
+}
+
+fn checkpoints(open: Open<'_>) {
+    let store = open();
+    let [a, b] = ["a", "b"].map(|name| store.create_graph(name, b"").unwrap());
+    append(&*store, &[entry(a, 10, 5), entry(a, 15, 5), entry(a, 20, 5)]);
+    append(&*store, &[entry(b, 10, 5)]);
+    assert_eq!(store.progress(a).unwrap(), Progress::default());
+    let chunks = vec![b"first".to_vec(), b"".to_vec(), b"third".to_vec()];
+    let progress = Progress { upto: Tick(20), sources: vec![("s".into(), Position(vec![9]))], delivered: vec![delivered(19)] };
+    let run = NewRun { first: Tick(10), upper: Tick(20), chunks: &mut chunks.clone().into_iter() };
+    store.checkpoint(a, run, &progress).unwrap();
+    if !store.durable() {
+        return;
+    }
+    let look = |store: &dyn Store| {
+        assert_eq!(firsts(store, a, 0), [20]);
+        assert_eq!(firsts(store, b, 0), [10]);
+        assert_eq!(store.progress(a).unwrap(), progress);
+        assert_eq!(store.progress(b).unwrap(), Progress::default());
+        let runs = store.runs(a).unwrap();
+        assert_eq!((runs.len(), runs[0].chunks, runs[0].first, runs[0].upper), (1, 3, Tick(10), Tick(20)));
+        assert_eq!(read_run(store, a, runs[0].id), chunks);
+        assert_eq!(store.runs(b).unwrap(), []);
+        assert!(store.read_run(b, runs[0].id, &mut |_| Ok(())).is_err());
+    };
+    look(&*store);
+    drop(store);
+    look(&*open());
+
+    // A run without pages only moves on the progress: deliveries alone fill the log as well.
+    let store = open();
+    let run = NewRun { first: Tick(20), upper: Tick(25), chunks: &mut std::iter::empty() };
+    store.checkpoint(a, run, &Progress { upto: Tick(25), ..progress.clone() }).unwrap();
+    assert_eq!(firsts(&*store, a, 25), []);
+    assert_eq!(store.runs(a).unwrap().len(), 2);
+}
+
+/// More than a store would keep in one piece.
+fn large_runs(open: Open<'_>) {
+    let store = open();
+    let graph = store.create_graph("a", b"").unwrap();
+    let chunk = |n: u64| -> Vec<u8> { (0..40_000u64).flat_map(|i| (i.wrapping_mul(n + 1) >> 3).to_le_bytes()).collect() };
+    for (start, upto) in [(0, 220), (220, 230)] {
+        let progress = Progress { upto: Tick(upto), ..Progress::default() };
+        let mut chunks = (start..upto).map(chunk);
+        store.checkpoint(graph, NewRun { first: Tick(start), upper: progress.upto, chunks: &mut chunks }, &progress).unwrap();
+    }
+    if !store.durable() {
+        return;
+    }
+    drop(store);
+    let store = open();
+    let mut expected = 0;
+    for run in store.runs(graph).unwrap() {
+        let each = &mut |bytes: &[u8]| {
+            assert!(bytes == chunk(expected), "chunk {expected}");
+            expected += 1;
+            Ok(())
+        };
+        store.read_run(graph, run.id, each).unwrap();
+    }
+    assert_eq!(expected, 230);
+    assert!(store.sizes().unwrap().pages > 0);
+}
+
+fn merged_runs(open: Open<'_>) {
+    let store = open();
+    let graph = store.create_graph("a", b"").unwrap();
+    for n in 0..4u64 {
+        let progress = Progress { upto: Tick(n + 1), ..Progress::default() };
+        let mut chunks = std::iter::once(vec![n as u8]);
+        store.checkpoint(graph, NewRun { first: Tick(n), upper: Tick(n + 1), chunks: &mut chunks }, &progress).unwrap();
+    }
+    if !store.durable() {
+        return;
+    }
+    let runs = store.runs(graph).unwrap();
+    let old: Vec<RunId> = runs[1..3].iter().map(|run| run.id).collect();
+    let mut chunks = std::iter::once(b"merged".to_vec());
+    store.replace_runs(graph, &old, NewRun { first: Tick(1), upper: Tick(3), chunks: &mut chunks }).unwrap();
+    drop(store);
+    let store = open();
+    let contents: Vec<_> = store.runs(graph).unwrap().iter().map(|run| read_run(&*store, graph, run.id).concat()).collect();
+    assert_eq!(contents, [vec![0], b"merged".to_vec(), vec![3]]);
+    assert!(store.read_run(graph, old[0], &mut |_| Ok(())).is_err());
+}
+
+fn dropping(open: Open<'_>) {
+    let store = open();
+    let [a, b] = ["a", "b"].map(|name| store.create_graph(name, b"").unwrap());
+    for graph in [a, b] {
+        append(&*store, &[entry(graph, 10, 5), entry(graph, 15, 5)]);
+        let progress = Progress { upto: Tick(15), ..Progress::default() };
+        let mut chunks = std::iter::once(b"page".to_vec());
+        store.checkpoint(graph, NewRun { first: Tick(10), upper: Tick(15), chunks: &mut chunks }, &progress).unwrap();
+        store.put_metadata(&format!("{}query", graph.metadata_prefix()), b"x").unwrap();
+    }
+    store.drop_graph(a).unwrap();
+    // The log may still hold entries of it.
+    append(&*store, &[entry(a, 30, 5)]);
+    append(&*store, &[entry(b, 30, 5)]);
+    if store.durable() {
+        let mut chunks = std::iter::once(b"page".to_vec());
+        let run = NewRun { first: Tick(15), upper: Tick(20), chunks: &mut chunks };
+        assert!(matches!(store.checkpoint(a, run, &Progress::default()), Err(StoreError::NoSuchGraph(id)) if id == a));
+    }
+    let durable = store.durable();
+    let look = |store: &dyn Store| {
+        assert_eq!(firsts(store, a, 0), []);
+        assert_eq!(store.runs(a).unwrap(), []);
+        assert_eq!(store.progress(a).unwrap(), Progress::default());
+        assert_eq!(store.list_metadata(&a.metadata_prefix()).unwrap(), []);
+        if durable {
+            assert_eq!(firsts(store, b, 15), [15, 30]);
+            assert_eq!(store.runs(b).unwrap().len(), 1);
+            assert_eq!(store.list_metadata(&b.metadata_prefix()).unwrap().len(), 1);
+        }
+    };
+    look(&*store);
+    drop(store);
+    look(&*open());
+}
+
+/// Passes everything on to another store, except that the n-th append and all later ones fail.
+pub struct FaultyStore {
+    pub inner: Arc<dyn Store>,
+    pub appends_left: AtomicUsize,
+}
+
+impl FaultyStore {
+    pub fn new(inner: Arc<dyn Store>, appends: usize) -> FaultyStore {
+        FaultyStore { inner, appends_left: AtomicUsize::new(appends) }
+    }
+}
+
+impl Store for FaultyStore {
+    fn kind(&self) -> &'static str {
+        self.inner.kind()
+    }
+
+    fn durable(&self) -> bool {
+        self.inner.durable()
+    }
+
+    fn append(&self, group: &[EncodedEntry<'_>], symbols: NewSymbols<'_>, sync: bool) -> Result<(), StoreError> {
+        let count_down = |left: usize| left.checked_sub(1);
+        match self.appends_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count_down) {
+            Ok(_) => self.inner.append(group, symbols, sync),
+            Err(_) => Err(StoreError::failed("append to the log", "simulated: No space left on device")),
+        }
+    }
+
+    fn read_log(
+        &self,
+        graph: GraphId,
+        from: Tick,
+        each: &mut dyn FnMut(Entry) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.read_log(graph, from, each)
+    }
+
+    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<(), StoreError> {
+        self.inner.checkpoint(graph, run, progress)
+    }
+
+    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<(), StoreError> {
+        self.inner.replace_runs(graph, replaced, run)
+    }
+
+    fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
+        self.inner.runs(graph)
+    }
+
+    fn read_run(
+        &self,
+        graph: GraphId,
+        run: RunId,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.inner.read_run(graph, run, each)
+    }
+
+    fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
+        self.inner.progress(graph)
+    }
+
+    fn create_graph(&self, name: &str, options: &[u8]) -> Result<GraphId, StoreError> {
+        self.inner.create_graph(name, options)
+    }
+
+    fn drop_graph(&self, graph: GraphId) -> Result<(), StoreError> {
+        self.inner.drop_graph(graph)
+    }
+
+    fn graphs(&self) -> Result<Vec<GraphInfo>, StoreError> {
+        self.inner.graphs()
+    }
+
+    fn symbols(&self) -> Result<Vec<Text>, StoreError> {
+        self.inner.symbols()
+    }
+
+    fn metadata(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.metadata(key)
+    }
+
+    fn put_metadata(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.inner.put_metadata(key, value)
+    }
+
+    fn delete_metadata(&self, key: &str) -> Result<(), StoreError> {
+        self.inner.delete_metadata(key)
+    }
+
+    fn list_metadata(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.inner.list_metadata(prefix)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.inner.sync()
+    }
+
+    fn sizes(&self) -> Result<Sizes, StoreError> {
+        self.inner.sizes()
+    }
+}

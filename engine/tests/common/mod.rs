@@ -1,0 +1,169 @@
+//! Random graphs with deletions, the queries that watch them, and what the oracle says those must report.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_cypher_compiler::{Options as CompileOptions, StandingMode, compile_standing};
+use weir_engine::evaluate::Prepared;
+use weir_engine::reference::{ReferenceGraph, matches};
+use weir_engine::{Engine, Graph, Standing, StandingQuery, Start};
+use weir_model::{Mutations, NodeId, Plan, QueryId, Symbol, Tick, Value};
+
+/// One of each: local conditions, chains, trees, branches that must differ, values that change, absent properties.
+pub const QUERIES: &[(StandingMode, &str)] = &[
+    (StandingMode::DistinctId, "MATCH (n:A) RETURN DISTINCT id(n) AS id"),
+    (StandingMode::DistinctId, "MATCH (n) WHERE n.x = 1 RETURN DISTINCT id(n) AS id"),
+    (StandingMode::DistinctId, "MATCH (n) WHERE n.x <> 1 RETURN DISTINCT id(n) AS id"),
+    (StandingMode::DistinctId, "MATCH (n:A {x: 1})-[:r]->(m:B) RETURN DISTINCT id(n) AS id"),
+    (StandingMode::DistinctId, "MATCH (a)-[:r]->(b)-[:r]->(c)-[:r]->(d) WHERE exists(a.x) RETURN DISTINCT id(a) AS id"),
+    (StandingMode::DistinctId, "MATCH (a)<-[:r]-(n)-[:r]->(b) WHERE n.y IS NULL RETURN DISTINCT id(n) AS id"),
+    (StandingMode::MultipleValues, "MATCH (n) WHERE n.x > 1 RETURN id(n) AS id, n.x AS x, n.y AS y"),
+    (StandingMode::MultipleValues, "MATCH (n) RETURN properties(n) AS all"),
+    (StandingMode::MultipleValues, "MATCH (n:A)-[:r]->(m) WHERE n.x < m.x RETURN id(n) AS n, id(m) AS m, m.y AS y"),
+    (StandingMode::MultipleValues, "MATCH (a)-[:r]->(b)<-[:s]-(c) RETURN a.x + c.x AS sum, b.y AS y"),
+    (StandingMode::MultipleValues, "MATCH (a)<-[:r]-(n)-[:r]->(b) WHERE id(a) <> id(b) RETURN id(a) AS a, id(b) AS b"),
+    (StandingMode::MultipleValues, "MATCH (a)-[:r]->(b)-[:s]->(c) WHERE id(a) = id(c) RETURN id(a) AS a, a.x AS x"),
+];
+
+pub const NODES: u64 = 14;
+
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// Ids spread like hashes; node 0 is a supernode that half of all edges touch.
+pub fn node(n: u64) -> NodeId {
+    NodeId::new((n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15), n)
+}
+
+/// The changes of one record: one to four of any kind, deletions included.
+fn random_record(random: &mut Random, graph: &Graph, out: &mut Mutations) {
+    let symbol = |name: &str| graph.symbols().intern(name);
+    for _ in 0..=random.below(4) {
+        let target = node(random.below(NODES));
+        let hub = if random.below(2) == 0 { node(0) } else { node(random.below(NODES)) };
+        let (source, other) = if random.below(2) == 0 { (target, hub) } else { (hub, target) };
+        match random.below(10) {
+            0 => out.set_label(target, symbol(if random.below(2) == 0 { "A" } else { "B" }), random.below(3) > 0),
+            1..=3 => {
+                let value = match random.below(6) {
+                    0 => Value::Null,
+                    1 => Value::text("a text that is too long to lie inline"),
+                    2 => Value::Float(1.0),
+                    n => Value::Integer(n as i64 - 3),
+                };
+                out.set_property(target, symbol(if random.below(2) == 0 { "x" } else { "y" }), &value);
+            }
+            4 => {
+                out.clear_properties(target);
+                out.set_property(target, symbol("x"), &Value::Integer(random.below(4) as i64));
+            }
+            5 if random.below(4) == 0 => out.clear_properties(target),
+            6 | 7 => out.set_edge(source, symbol(if random.below(3) > 0 { "r" } else { "s" }), other, 0, true),
+            8 => out.set_edge(source, symbol(if random.below(3) > 0 { "r" } else { "s" }), other, 0, false),
+            _ => out.set_edge(target, symbol("r"), target, 0, random.below(2) == 0),
+        }
+    }
+}
+
+pub type Rows = BTreeMap<Vec<Value>, i64>;
+
+/// The changes of each query at each record, as the oracle sees them.
+pub fn expected(plans: &[Plan], records: &[Mutations], engine: &Engine) -> Vec<BTreeMap<usize, Rows>> {
+    let graph = engine.default_graph();
+    plans
+        .iter()
+        .map(|plan| {
+            let prepared = Prepared::new(plan.clone(), graph.symbols());
+            let mut reference = ReferenceGraph::new();
+            let mut before = Rows::new();
+            let mut changes = BTreeMap::new();
+            for (index, record) in records.iter().enumerate() {
+                reference.apply_all(record);
+                let after = matches(&prepared, &reference, graph.symbols(), graph.ids()).expect("a plan the oracle knows");
+                let mut change = after.clone();
+                for (row, count) in &before {
+                    *change.entry(row.clone()).or_default() -= count;
+                }
+                change.retain(|_, count| *count != 0);
+                if !change.is_empty() {
+                    changes.insert(index, change);
+                }
+                before = after;
+            }
+            changes
+        })
+        .collect()
+}
+
+pub fn compile(mode: StandingMode, text: &str) -> Plan {
+    match compile_standing(text, mode, &CompileOptions::default()) {
+        Ok(standing) => standing.plan,
+        Err(problems) => panic!("{text}: {}", problems[0]),
+    }
+}
+
+pub fn install(engine: &Engine, plans: &[Plan], start: Start, outputs: &[&str]) -> Vec<StandingQuery> {
+    let graph = engine.default_graph();
+    let install = |(index, plan): (usize, &Plan)| {
+        let id = QueryId(NodeId::new(index as u64, 7));
+        let outputs = outputs.iter().map(|name| (*name).into()).collect();
+        let standing = Standing { id, plan: plan.clone(), cancellations: true, start, outputs };
+        graph.install(standing).expect("a maintainable query")
+    };
+    plans.iter().enumerate().map(install).collect()
+}
+
+/// Everything a query reports before `upper`, net, by tick.
+pub fn collect(query: &StandingQuery, upper: Tick) -> BTreeMap<Tick, Rows> {
+    let mut found: BTreeMap<Tick, Rows> = BTreeMap::new();
+    loop {
+        let batch = query.next(Duration::from_secs(20)).expect("a living query").expect("results within 20 s");
+        for result in batch.rows {
+            let count = found.entry(result.tick).or_default().entry(result.row.0.to_vec()).or_default();
+            *count += if result.positive { 1 } else { -1 };
+        }
+        if batch.upper >= upper {
+            return found;
+        }
+    }
+}
+
+pub fn plans() -> Vec<Plan> {
+    QUERIES.iter().map(|(mode, text)| compile(*mode, text)).collect()
+}
+
+/// Records made with the symbols of `graph`.
+pub fn random_records(seed: u64, count: usize, graph: &Graph) -> Vec<Mutations> {
+    let mut random = Random(seed);
+    let record = |_| {
+        let mut record = Mutations::default();
+        random_record(&mut random, graph, &mut record);
+        record
+    };
+    (0..count).map(record).collect()
+}
+
+/// Gives `to` the symbols of `from`, so that records made with the one mean the same in the other.
+pub fn share_symbols(from: &Graph, to: &Graph) {
+    for number in 0..from.symbols().len() {
+        to.symbols().intern(&from.symbols().name(Symbol(number as u32)));
+    }
+}
+
+/// The records as one batch.
+pub fn concatenate(records: &[Mutations]) -> Mutations {
+    let mut all = Mutations::default();
+    for (index, record) in records.iter().enumerate() {
+        all.start_record(index as u32);
+        all.append(record);
+    }
+    all
+}

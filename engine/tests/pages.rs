@@ -1,0 +1,65 @@
+//! Pages: runs built from stretches of the log hold, put together, what the log makes of nothing.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{NODES, concatenate, node, random_records};
+use weir_engine::arrangement::build::Shard;
+use weir_engine::arrangement::{Facts, pages};
+use weir_engine::reference::ReferenceGraph;
+use weir_engine::store::{Entry, GraphId, InMemory};
+use weir_engine::view::{Direction, View};
+use weir_engine::{Engine, Options};
+use weir_model::{Symbol, Tick, Value};
+
+#[test]
+fn runs_hold_the_newest_state() {
+    let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    for seed in [88172645463325252, 2685821657736338717, 77] {
+        let records = random_records(seed, 300, &scratch.default_graph());
+        let mut reference = ReferenceGraph::new();
+        records.iter().for_each(|record| reference.apply_all(record));
+        let mut entries = Vec::new();
+        for (index, batch) in records.chunks(7).enumerate() {
+            let first = Tick(1000 + 10 * index as u64);
+            let (sources, delivered) = (Vec::new(), Vec::new());
+            let mutations = Arc::new(concatenate(batch));
+            entries.push(Entry {
+                graph: GraphId(1),
+                first,
+                upper: Tick(first.0 + batch.len() as u64),
+                mutations,
+                sources,
+                delivered,
+            });
+        }
+        let upper = entries[entries.len() - 1].upper;
+        for stretch in [1, 5, 100] {
+            let read = |entries: &[Entry]| {
+                let run = pages::build_run(entries);
+                pages::chunks(&run).map(|bytes| pages::read_chunk(&bytes).expect("what was written")).collect::<Vec<_>>()
+            };
+            let runs: Vec<_> = entries.chunks(stretch).map(read).collect();
+            for count in 1..4 {
+                for n in 0..NODES {
+                    let shard = Shard { index: node(n).shard(count), count };
+                    let base = [pages::newest(&runs, shard, upper)];
+                    let facts = Facts::find(&base, node(n));
+                    let mut found: Vec<(Symbol, Value)> = Vec::new();
+                    facts.properties(upper.0, |key, value| found.push((key, value)));
+                    let mut wanted = Vec::new();
+                    reference.properties(node(n), &mut |key, value| wanted.push((key, value)));
+                    assert_eq!(found, wanted, "properties of node {n} in runs of {stretch} entries");
+                    let mut found = Vec::new();
+                    facts.edges(Direction::Both, &[], upper.0, &mut |half| found.push(half));
+                    let mut wanted = Vec::new();
+                    reference.edges(node(n), Direction::Both, &[], &mut |half| wanted.push(half));
+                    found.sort();
+                    wanted.sort();
+                    assert_eq!(found, wanted, "edges of node {n} in runs of {stretch} entries");
+                }
+            }
+        }
+    }
+}

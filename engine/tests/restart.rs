@@ -1,0 +1,147 @@
+//! Restarts: whatever was under way when the process ended, the graph holds what was acknowledged, and every output
+//! that can be cut back to a position has each result once.
+
+#![cfg(feature = "rocks-db")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{NODES, QUERIES, Random, Rows, concatenate, expected, install, node, plans, random_records, share_symbols};
+use weir_engine::reference::ReferenceGraph;
+use weir_engine::store::{InMemory, RocksDb, RocksDbOptions};
+use weir_engine::view::{Direction, View};
+use weir_engine::{Engine, Options, StandingQuery, Start, checkpoint};
+use weir_model::{Position, Tick, Value};
+
+const OUTPUT: &str = "file";
+
+/// What a file output would hold: it can be cut back to a length.
+#[derive(Default)]
+struct File {
+    lines: Vec<(Tick, bool, Vec<Value>)>,
+}
+
+fn open(path: &Path, workers: usize) -> Engine {
+    let store = RocksDb::open(RocksDbOptions::new(path)).expect("the directory is free");
+    Engine::open(Arc::new(store), Options { workers, ..Options::default() }).expect("a sound store")
+}
+
+/// Takes results until everything before `upper` is in, writing each down and, as far as `note` says, noting the place.
+fn deliver(query: &StandingQuery, file: &mut File, upper: Tick, note: impl Fn(Tick) -> bool) {
+    let (from, _) = query.delivered(OUTPUT).expect("a known output");
+    loop {
+        let batch = query.next(Duration::from_secs(20)).expect("a living query").expect("results within 20 s");
+        let rows = batch.rows.iter().filter(|row| row.tick >= from);
+        file.lines.extend(rows.map(|row| (row.tick, row.positive, row.row.0.to_vec())));
+        if note(batch.upper) {
+            let position = Position((file.lines.len() as u64).to_le_bytes().to_vec());
+            query.set_delivered(OUTPUT, batch.upper.max(from), position, true);
+        }
+        if batch.upper >= upper {
+            return;
+        }
+    }
+}
+
+fn cut_back(query: &StandingQuery, file: &mut File) {
+    let (_, position) = query.delivered(OUTPUT).expect("a known output");
+    let length = position.0.try_into().map_or(0, u64::from_le_bytes);
+    file.lines.truncate(length as usize);
+}
+
+fn run(seed: u64) {
+    let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let records = random_records(seed, 300, &scratch.default_graph());
+    let plans = plans();
+    let expected = expected(&plans, &records, &scratch);
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = Random(seed ^ 0x5555);
+    let mut files: Vec<File> = plans.iter().map(|_| File::default()).collect();
+    let mut ticks: Vec<Tick> = Vec::new();
+    let mut lives = 0;
+
+    while ticks.len() < records.len() {
+        lives += 1;
+        let engine = open(directory.path(), 1 + random.below(3) as usize);
+        let graph = engine.default_graph();
+        share_symbols(&scratch.default_graph(), &graph);
+        let start = if lives == 1 { Start::WholeGraph } else { Start::Resume };
+        let queries = install(&engine, &plans, start, &[OUTPUT]);
+        queries.iter().zip(&mut files).for_each(|(query, file)| cut_back(query, file));
+        engine.start().unwrap();
+        same_graph(&graph, &records[..ticks.len()]);
+        assert_eq!(ticks.last().map_or(Tick::ZERO, |tick| tick.next()) <= graph.next(), true, "a commit was lost");
+
+        let until = ticks.len() + 1 + random.below(60) as usize;
+        while ticks.len() < until.min(records.len()) {
+            let count = (1 + random.below(12) as usize).min(records.len() - ticks.len());
+            let batch = concatenate(&records[ticks.len()..ticks.len() + count]);
+            let upper = graph.apply(batch, count).unwrap();
+            ticks.extend((0..count).map(|i| Tick(upper.0 - count as u64 + i as u64)));
+        }
+        let upper = ticks.last().unwrap().next();
+        graph.wait_durable(upper).unwrap();
+        // Some outputs are up to date, some have stopped noting where they are somewhere on the way, some never began.
+        let last = ticks.len() == records.len();
+        for (query, file) in queries.iter().zip(&mut files) {
+            let stop = match random.below(3) {
+                _ if last => Tick::MAX,
+                0 => Tick::ZERO,
+                1 => ticks[random.below(ticks.len() as u64) as usize],
+                _ => Tick::MAX,
+            };
+            deliver(query, file, upper, |at| at <= stop);
+        }
+        if random.below(2) == 0 {
+            let delivered = queries.iter().filter_map(|query| query.delivered(OUTPUT)).map(|(tick, _)| tick).min().unwrap();
+            checkpoint::make(&graph, delivered.min(upper)).unwrap();
+        }
+        same_graph(&graph, &records[..ticks.len()]);
+        // In half of the lives the process just ends.
+        if random.below(2) == 0 {
+            engine.shutdown().unwrap();
+        }
+    }
+    assert!(lives > 3);
+    for (index, file) in files.iter().enumerate() {
+        let mut found: BTreeMap<Tick, Rows> = BTreeMap::new();
+        for (tick, positive, row) in &file.lines {
+            *found.entry(*tick).or_default().entry(row.clone()).or_default() += if *positive { 1 } else { -1 };
+        }
+        for (record, tick) in ticks.iter().enumerate() {
+            let what = QUERIES[index].1;
+            assert_eq!(found.remove(tick), expected[index].get(&record).cloned(), "{what}: record {record} of seed {seed}");
+        }
+        assert!(found.is_empty(), "results at ticks that no record has: {found:?}");
+    }
+}
+
+/// The graph is what the records make of nothing.
+fn same_graph(graph: &weir_engine::Graph, records: &[weir_model::Mutations]) {
+    let mut reference = ReferenceGraph::new();
+    records.iter().for_each(|record| reference.apply_all(record));
+    graph.wait_visible().unwrap();
+    let snapshot = graph.snapshot();
+    for n in 0..NODES {
+        let describe = |view: &dyn View| {
+            let mut found = Vec::new();
+            view.labels(node(n), &mut |label| found.push(format!("label {label:?}")));
+            view.properties(node(n), &mut |key, value| found.push(format!("{key:?} = {value:?}")));
+            view.edges(node(n), Direction::Both, &[], &mut |half| found.push(format!("{half:?}")));
+            found.sort();
+            found
+        };
+        assert_eq!(describe(&snapshot), describe(&reference), "node {n}");
+    }
+}
+
+#[test]
+fn nothing_is_lost_and_nothing_is_repeated() {
+    for seed in [88172645463325252, 2685821657736338717] {
+        run(seed);
+    }
+}
