@@ -11,3 +11,6 @@ pub use file::WriteToFile;
 pub use http_endpoint::PostToEndpoint;
 pub use slack::PostToSlack;
 pub use standard_out::{LogLevel, LogMode, PrintToStandardOut};
+
+#[cfg(test)]
+mod http_tests;

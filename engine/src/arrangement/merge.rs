@@ -35,7 +35,8 @@ impl Merge {
         let floor = since.elements().first().copied().unwrap_or(0);
         let advanced = |time: &u64| (*time).max(floor);
         let mut times: Vec<u64> = older.times.iter().chain(&newer.times).map(advanced).collect();
-        times.sort_unstable();
+        // Two ascending stretches, which the stable sort sees.
+        times.sort();
         times.dedup();
         let place = |time: &u64| times.partition_point(|other| *other < advanced(time)) as u32;
         let older_times = older.times.iter().map(place).collect();

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use differential_dataflow::operators::arrange::{ShutdownButton, TraceAgent};
 use differential_dataflow::trace::TraceReader;
+use smallvec::SmallVec;
 use timely::container::CapacityContainerBuilder;
 use timely::dataflow::channels::pact::{Exchange, Pipeline};
 use timely::dataflow::operators::generic::OutputBuilder;
@@ -240,7 +241,7 @@ fn walk_batch(walk: &mut Walk<'_>, batch: &Batch) {
             match atom {
                 Atom::Node(node) => {
                     let view = &program.nodes[node];
-                    let mut times: Vec<Time> =
+                    let mut times: SmallVec<[Time; 4]> =
                         updates.iter().filter(|fact| concerns(view, fact.tag)).map(|fact| batch.time(fact)).collect();
                     times.sort_unstable();
                     times.dedup();

@@ -47,13 +47,6 @@ pub struct Path {
     pub moves: Vec<Move>,
 }
 
-/// What happens to a complete row.
-#[derive(Debug)]
-pub enum Finish {
-    Filter(Expr),
-    Project(Vec<(usize, Expr)>),
-}
-
 #[derive(Debug)]
 pub struct Program {
     pub width: usize,
@@ -61,8 +54,10 @@ pub struct Program {
     /// Edge types, source slot, target slot, by edge of the pattern.
     pub edges: Vec<(Vec<Symbol>, usize, usize)>,
     pub paths: Vec<Path>,
-    pub finish: Vec<Finish>,
-    pub columns: Vec<(Text, usize)>,
+    /// Conditions on a complete row.
+    pub filters: Vec<Expr>,
+    /// What is made of a complete row.
+    pub columns: Vec<(Text, Expr)>,
     /// Each distinct row counts once (mode DistinctId).
     pub distinct: bool,
     /// How often a row can move from node to node: how many operators follow one another.
@@ -83,28 +78,25 @@ fn refuse<T>(what: &str) -> Result<T, RenderError> {
 
 impl Program {
     pub fn new(plan: &Plan, symbols: &Symbols, ids: IdScheme) -> Result<Program, RenderError> {
-        let mut finish = Vec::new();
+        let mut filters = Vec::new();
         let mut distinct = false;
         let mut operator = &plan.root;
-        let pattern = loop {
-            match operator {
-                Operator::Distinct { input, .. } if finish.is_empty() => {
-                    distinct = true;
-                    operator = input;
-                }
-                Operator::Project { input, items } => {
-                    finish.push(Finish::Project(items.iter().map(|(slot, expr)| (place(*slot), expr.clone())).collect()));
-                    operator = input;
-                }
-                Operator::Filter { input, condition } => {
-                    finish.push(Finish::Filter(condition.clone()));
-                    operator = input;
-                }
-                Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => break pattern,
-                _ => return refuse("only a single MATCH with conditions and a RETURN can be maintained"),
-            }
+        if let Operator::Distinct { input, .. } = operator {
+            distinct = true;
+            operator = input;
+        }
+        let Operator::Project { input, items } = operator else { return refuse("a RETURN that is more than a list of items") };
+        let item = |slot: &Slot| items.iter().find(|(into, _)| into == slot).map_or(Expr::Slot(*slot), |(_, expr)| expr.clone());
+        let columns = plan.columns.iter().map(|(name, slot)| (name.clone(), item(slot))).collect();
+        let mut operator = &**input;
+        while let Operator::Filter { input, condition } = operator {
+            filters.push(condition.clone());
+            operator = input;
+        }
+        let pattern = match operator {
+            Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => pattern,
+            _ => return refuse("more than one MATCH with conditions and a RETURN"),
         };
-        finish.reverse();
         let resolve = |name: &weir_model::plan::Name| symbols.intern(&plan.names[name.0 as usize]);
         let context = GraphFree { ids, names: plan.names.clone() };
         let mut nodes = Vec::new();
@@ -149,8 +141,7 @@ impl Program {
         };
         let last = (0..paths.len()).max_by_key(|index| number(&paths[*index])).unwrap_or(0);
         let hops = paths.iter().map(|path| path.moves.iter().filter(|m| !matches!(m, Move::Test { .. })).count()).max().unwrap_or(0);
-        let columns = plan.columns.iter().map(|(name, slot)| (name.clone(), place(*slot))).collect();
-        Ok(Program { width: plan.width, nodes, edges, paths, finish, columns, distinct, hops, last, context })
+        Ok(Program { width: plan.width, nodes, edges, paths, filters, columns, distinct, hops, last, context })
     }
 }
 

@@ -1,10 +1,11 @@
 //! Walk: runs the moves of a path depth first over one shard, changing a single row in place.
 
+use smallvec::SmallVec;
 use weir_model::plan::Name;
 use weir_model::{Context, EdgeKey, Expr, FullEdge, FullNode, IdScheme, Map, NodeId, Text, Value};
 
 use super::Time;
-use super::program::{Finish, Move, NodeView, Program, Version};
+use super::program::{Move, NodeView, Program, Version};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::Shard;
 use crate::arrangement::{Facts, SharedBatch};
@@ -103,33 +104,19 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Every move is made: filters, projections, out.
-    fn finish(&mut self, change: Change, row: &[Value]) {
+    /// Every move is made: the row is a result unless a filter says no.
+    fn finish(&mut self, change: Change, row: &mut [Value]) {
         let program = self.program;
-        // The row goes back up the walk, so projections work on a copy.
-        let mut row = row.to_vec();
-        for step in &program.finish {
-            match step {
-                Finish::Filter(condition) => {
-                    if !is_true(condition, &mut row, &program.context) {
-                        return;
-                    }
-                }
-                Finish::Project(items) => {
-                    let mut values = Vec::with_capacity(items.len());
-                    for (slot, expr) in items {
-                        // A row whose expression fails is no result, as in a filter.
-                        let Ok(value) = expr.evaluate(&mut row, &program.context) else { return };
-                        values.push((*slot, value));
-                    }
-                    for (slot, value) in values {
-                        row[slot] = value;
-                    }
-                }
-            }
+        if !program.filters.iter().all(|filter| is_true(filter, row, &program.context)) {
+            return;
         }
-        let row = Row(program.columns.iter().map(|(_, slot)| std::mem::take(&mut row[*slot])).collect());
-        self.results.push(RowChange { row, time: change.time, diff: change.diff });
+        let mut values = SmallVec::new();
+        for (_, expr) in &program.columns {
+            // A row whose expression fails is no result, as in a filter.
+            let Ok(value) = expr.evaluate(row, &program.context) else { return };
+            values.push(value);
+        }
+        self.results.push(RowChange { row: Row(values), time: change.time, diff: change.diff });
     }
 
     fn symbol_text(&self, symbol: weir_model::Symbol) -> Text {

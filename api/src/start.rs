@@ -1,0 +1,185 @@
+//! From the command line to a running service, and its end. The order of things; each thing is elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::app::App;
+use crate::cli::{Arguments, Command};
+use crate::config::{self, Settings, StoreSettings};
+use crate::recipe::Recipe;
+use crate::{demo, live, log, server};
+
+/// How long everything may take to end after it was asked to.
+const STOP_MAX: Duration = Duration::from_secs(60);
+
+/// Runs until asked to stop.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match prepare(arguments).and_then(serve) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("weir: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What is to be run, everything read and checked.
+struct Prepared {
+    settings: Settings,
+    recipe: Option<Recipe>,
+    demo: Option<u32>,
+    /// The store of a recipe: goes away with it.
+    temporary: Option<Temporary>,
+}
+
+fn prepare(arguments: &Arguments) -> Result<Prepared, String> {
+    let recipe = match &arguments.recipe {
+        Some(name) => Some(Recipe::load(name, &arguments.recipe_value).map_err(|errors| errors.join("\n"))?),
+        None => None,
+    };
+    let environment = |name: &str| std::env::var(name).ok();
+    let mut settings = config::load(&arguments.sources(), &environment).map_err(|error| error.to_string())?;
+    log::start(&settings.log)?;
+    let mut temporary = None;
+    if recipe.is_some() && !arguments.force_config && settings.store != StoreSettings::InMemory {
+        let place = Temporary::new(arguments.no_delete)?;
+        settings.store =
+            StoreSettings::RocksDb { path: place.path.join("graph.weir-data"), sync_all_writes: false, create_parent_dir: true };
+        temporary = Some(place);
+    }
+    let demo = arguments.command.as_ref().map(|Command::Demo { rate }| (*rate).max(1));
+    Ok(Prepared { settings, recipe, demo, temporary })
+}
+
+/// A directory that is removed when it is dropped, unless it is to be kept.
+struct Temporary {
+    path: std::path::PathBuf,
+    keep: bool,
+}
+
+impl Temporary {
+    fn new(keep: bool) -> Result<Temporary, String> {
+        let name = format!("weir-recipe-{}-{}", std::process::id(), crate::clock::millis(std::time::SystemTime::now()));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).map_err(|error| format!("cannot make the directory {}: {error}", path.display()))?;
+        if keep {
+            eprintln!("The data of this recipe are in {}", path.display());
+        }
+        Ok(Temporary { path, keep })
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn serve(prepared: Prepared) -> Result<(), String> {
+    let Prepared { settings, recipe, demo, temporary } = prepared;
+    if settings.dump {
+        eprintln!("{}", serde_json::to_string_pretty(&settings.effective).unwrap_or_default());
+    }
+    if !settings.without_effect.is_empty() {
+        tracing::warn!("these settings are known and have no effect here: {}", settings.without_effect.join(", "));
+    }
+    let runtime = Runtime::new().map_err(|error| format!("cannot start the threads that serve requests: {error}"))?;
+    let result = runtime.block_on(serve_within(settings, recipe, demo));
+    // What still waits for the network has had its time.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    drop(temporary);
+    result
+}
+
+async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u32>) -> Result<(), String> {
+    // The port first: it is the quickest thing to find taken, and nothing has been touched yet.
+    let listener = if settings.webserver.enabled { Some(server::bind(&settings.webserver).await?) } else { None };
+    let bound = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let url = server::url(&settings.webserver, bound);
+    let directories = recipe.as_ref().map(Recipe::directories).unwrap_or_default();
+    let store = described(&settings.store);
+    let app = App::open(settings, &directories)?;
+    stop_on_signals(&app)?;
+    let server = listener.map(|listener| tokio::spawn(server::serve(app.clone(), listener, app.stopping())));
+    let ticker = tokio::spawn(live::tick(app.clone()));
+    greet(&url, &store, server.is_some());
+    if let Some(recipe) = recipe {
+        let (app, url) = (app.clone(), url.clone());
+        // Creating streams and queries blocks.
+        tokio::task::block_in_place(move || recipe.run(&app, &url));
+    }
+    let demo = match demo {
+        Some(rate) => Some(tokio::task::block_in_place(|| demo::start(&app, rate, &url))?),
+        None => None,
+    };
+    let mut stop = app.stopping();
+    let _ = stop.wait_for(|stop| *stop).await;
+    eprintln!("Stopping: what was read is written, what was found is delivered …");
+    if let Some(demo) = demo {
+        let _ = tokio::task::spawn_blocking(move || demo.join()).await;
+    }
+    let ended = tokio::task::spawn_blocking({
+        let app = app.clone();
+        move || app.shut_down()
+    });
+    let ended = tokio::time::timeout(STOP_MAX, ended).await;
+    if let Some(server) = server {
+        let _ = server.await;
+    }
+    let _ = ticker.await;
+    match ended {
+        Ok(Ok(Ok(()))) => {
+            eprintln!("Stopped.");
+            Ok(())
+        }
+        Ok(Ok(Err(reason))) => Err(reason),
+        Ok(Err(error)) => Err(format!("the end failed: {error}")),
+        Err(_) => Err(format!("not everything ended within {} s; what was acknowledged is safe", STOP_MAX.as_secs())),
+    }
+}
+
+fn described(store: &StoreSettings) -> String {
+    match store {
+        StoreSettings::InMemory => "in memory, gone when weir stops".to_owned(),
+        StoreSettings::RocksDb { path, .. } => format!("rocks-db in {}", path.display()),
+    }
+}
+
+fn greet(url: &str, store: &str, serving: bool) {
+    let place = if serving { format!("at {url}") } else { "without a web server".to_owned() };
+    tracing::info!("weir {} is ready {place}; store: {store}", crate::VERSION);
+    if std::io::stderr().is_terminal() {
+        let mut out = std::io::stderr().lock();
+        let _ = writeln!(out, "weir {} is ready {place}\n  store     {store}\n  stop with Ctrl-C", crate::VERSION);
+    }
+}
+
+/// SIGINT and SIGTERM ask for an orderly end; a second one does not wait for it.
+fn stop_on_signals(app: &Arc<App>) -> Result<(), String> {
+    let watch = |kind| signal(kind).map_err(|error| format!("cannot watch for signals: {error}"));
+    let (mut interrupt, mut terminate) = (watch(SignalKind::interrupt())?, watch(SignalKind::terminate())?);
+    let app = app.clone();
+    tokio::spawn(async move {
+        let mut asked = false;
+        loop {
+            let name = tokio::select! {
+                _ = interrupt.recv() => "SIGINT",
+                _ = terminate.recv() => "SIGTERM",
+            };
+            if asked {
+                eprintln!("{name} again: ending at once. What was acknowledged is safe.");
+                std::process::abort();
+            }
+            asked = true;
+            app.stop(name);
+        }
+    });
+    Ok(())
+}

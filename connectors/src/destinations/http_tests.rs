@@ -1,0 +1,136 @@
+//! Posting, against a small server that answers as it is told.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::{Delivery, DestinationContext, Outgoing, parse_destination_v1};
+
+/// One request: the head in lower case, and the body.
+type Request = (String, String);
+
+#[derive(Clone, Default)]
+struct Server {
+    requests: Arc<Mutex<Vec<Request>>>,
+    /// Statuses to answer with, the last one for ever; 0 cuts the connection.
+    statuses: Arc<Mutex<Vec<u16>>>,
+    port: u16,
+}
+
+impl Server {
+    fn start(statuses: &[u16]) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = Server { statuses: Arc::new(Mutex::new(statuses.to_vec())), port, ..Server::default() };
+        let serving = server.clone();
+        thread::spawn(move || {
+            for connection in listener.incoming().map_while(Result::ok) {
+                let serving = serving.clone();
+                thread::spawn(move || serving.serve(connection));
+            }
+        });
+        server
+    }
+
+    fn serve(&self, connection: TcpStream) {
+        let mut reader = BufReader::new(connection.try_clone().unwrap());
+        let mut writer = connection;
+        loop {
+            let (mut head, mut line) = (String::new(), String::new());
+            while reader.read_line(&mut line).is_ok_and(|n| n > 2) {
+                head.push_str(&line.to_lowercase());
+                line.clear();
+            }
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            let Some(length) = length else { return };
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            self.requests.lock().unwrap().push((head, String::from_utf8(body).unwrap()));
+            let status = {
+                let mut statuses = self.statuses.lock().unwrap();
+                if statuses.len() > 1 { statuses.remove(0) } else { statuses[0] }
+            };
+            if status == 0 {
+                return;
+            }
+            if write!(writer, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\nLocation: /elsewhere\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    }
+
+    fn bodies(&self) -> Vec<String> {
+        self.requests.lock().unwrap().iter().map(|(_, body)| body.clone()).collect()
+    }
+
+    /// Posts the results and returns (delivered, failed) when there is nothing left to do.
+    fn deliver(&self, more: serde_json::Value, count: usize) -> (u64, u64) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut definition = json!({"type": "PostToEndpoint", "url": format!("http://127.0.0.1:{}/hook?a=1", self.port)});
+        definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let context = DestinationContext { output: "out".to_owned(), runtime: runtime.handle().clone() };
+        let destination = parse_destination_v1(&definition).unwrap().open(&context, None).unwrap();
+        let delivery = Delivery::start("out", destination, Box::new(|_, _| {})).unwrap();
+        let results = (0..count).map(|n| Outgoing { body: n.to_string().into_bytes(), positive: true }).collect();
+        delivery.send(results, 1).unwrap();
+        let begun = Instant::now();
+        while delivery.counters().waiting.load(Ordering::Relaxed) > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", delivery.counters());
+            thread::sleep(Duration::from_millis(1));
+        }
+        (delivery.counters().delivered.load(Ordering::Relaxed), delivery.counters().failed.load(Ordering::Relaxed))
+    }
+}
+
+#[test]
+fn one_result_a_request_with_the_headers_asked_for() {
+    let server = Server::start(&[200]);
+    let delivered = server.deliver(json!({"parallelism": 1, "headers": {"X-Test": "secret", "Authorization": "Bearer t"}}), 50);
+    assert_eq!(delivered, (50, 0));
+    assert_eq!(server.bodies(), (0..50).map(|n| n.to_string()).collect::<Vec<_>>());
+    let (head, _) = &server.requests.lock().unwrap()[0];
+    assert!(head.starts_with("post /hook?a=1 http/1.1\r\n"), "{head}");
+    for expected in ["content-type: application/json\r\n", "x-test: secret\r\n", "authorization: bearer t\r\n"] {
+        assert!(head.contains(expected), "{expected} is missing in {head}");
+    }
+}
+
+#[test]
+fn several_requests_at_a_time_lose_nothing() {
+    let server = Server::start(&[204]);
+    assert_eq!(server.deliver(json!({}), 500), (500, 0));
+    let mut bodies: Vec<usize> = server.bodies().iter().map(|body| body.parse().unwrap()).collect();
+    bodies.sort_unstable();
+    assert!(bodies.into_iter().eq(0..500));
+}
+
+#[test]
+fn what_the_server_cannot_take_now_comes_again_in_order() {
+    let server = Server::start(&[200, 503, 429, 0, 200]);
+    assert_eq!(server.deliver(json!({"parallelism": 1}), 3), (3, 0));
+    let mut bodies = server.bodies();
+    bodies.dedup();
+    assert_eq!(bodies, ["0", "1", "2"]);
+    assert_eq!(server.bodies().len(), 6);
+}
+
+#[test]
+fn what_the_server_refuses_is_counted_and_not_repeated() {
+    let server = Server::start(&[200, 404, 302, 200]);
+    assert_eq!(server.deliver(json!({"parallelism": 1}), 4), (2, 2));
+    assert_eq!(server.bodies(), ["0", "1", "2", "3"]);
+}
+
+#[test]
+fn a_broken_server_does_not_hold_results_for_ever() {
+    let server = Server::start(&[500]);
+    let begun = Instant::now();
+    assert_eq!(server.deliver(json!({}), 3), (0, 3));
+    assert_eq!(server.bodies().len(), 18);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}

@@ -1,0 +1,147 @@
+//! Every query is serializable, and every client reads its own writes.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_cypher_compiler::{Options as CompileOptions, compile};
+use weir_engine::store::InMemory;
+use weir_engine::{Engine, EngineError, Graph, GraphOptions, Ingester, Options, Prepared, QueryOptions};
+use weir_model::{Position, Value};
+
+fn engine(workers: usize) -> Engine {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    engine
+}
+
+fn prepare(graph: &Graph, text: &str) -> Arc<Prepared> {
+    let options = CompileOptions { parameters: vec!["that".into()], ..CompileOptions::default() };
+    graph.prepare(compile(text, &options).unwrap_or_else(|problems| panic!("{text}: {}", problems[0])))
+}
+
+fn rows(graph: &Graph, query: &Prepared, that: Value) -> Result<Vec<Vec<Value>>, EngineError> {
+    let mut rows = Vec::new();
+    graph.query(query, &[that], QueryOptions::default(), &mut |row| {
+        rows.push(row.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+fn single(graph: &Graph, text: &str) -> Value {
+    rows(graph, &prepare(graph, text), Value::Null).unwrap()[0][0].clone()
+}
+
+#[test]
+fn counters_lose_no_step() {
+    let engine = engine(2);
+    let graph = engine.default_graph();
+    let step = "MATCH (n) WHERE id(n) = idFrom('counter', $that) SET n.count = coalesce(n.count, 0) + 1";
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let graph = graph.clone();
+            scope.spawn(move || {
+                let query = prepare(&graph, step);
+                if thread % 2 == 0 {
+                    (0..200).for_each(|_| drop(rows(&graph, &query, Value::Integer(1)).unwrap()));
+                } else {
+                    let mut ingester = Ingester::new(graph, query);
+                    for _ in 0..20 {
+                        let done = ingester.ingest(&vec![Value::Integer(1); 10], None).unwrap();
+                        assert!(done.failures.is_empty());
+                    }
+                }
+            });
+        }
+    });
+    let count = single(&graph, "MATCH (n) WHERE id(n) = idFrom('counter', 1) RETURN n.count");
+    assert_eq!(count, Value::Integer(800));
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn of_merges_that_race_one_creates() {
+    let engine = engine(2);
+    let graph = engine.default_graph();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let graph = graph.clone();
+            scope.spawn(move || {
+                let query = prepare(&graph, "MERGE (n:Person {name: $that}) RETURN id(n)");
+                for name in ["Ada", "Grace", "Edith"] {
+                    rows(&graph, &query, Value::text(name)).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(single(&graph, "MATCH (n:Person) RETURN count(n)"), Value::Integer(3));
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn a_client_reads_its_writes() {
+    let engine = engine(3);
+    let graph = engine.default_graph();
+    let write = prepare(&graph, "MATCH (n) WHERE id(n) = idFrom($that) SET n.x = $that");
+    let read = prepare(&graph, "MATCH (n) WHERE id(n) = idFrom($that) RETURN n.x");
+    for n in 0..500 {
+        rows(&graph, &write, Value::Integer(n)).unwrap();
+        assert_eq!(rows(&graph, &read, Value::Integer(n)).unwrap(), [[Value::Integer(n)]]);
+    }
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn a_failing_record_leaves_no_trace_and_the_others_go_on() {
+    let engine = engine(1);
+    let graph = engine.default_graph();
+    let query = prepare(&graph, "MATCH (n) WHERE id(n) = idFrom($that.k) SET n.a = 1, n.b = 10 / $that.d");
+    let record = |k: i64, d: i64| Value::map([("k".into(), Value::Integer(k)), ("d".into(), Value::Integer(d))]);
+    let mut ingester = Ingester::new(graph.clone(), query);
+    let position = Position(vec![7]);
+    let done = ingester.ingest(&[record(1, 5), record(2, 0), record(3, 2)], Some(("file", position.clone()))).unwrap();
+    assert_eq!(done.failures.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [1]);
+    assert_eq!(graph.position("file"), Some(position));
+    graph.wait_visible().unwrap();
+    assert_eq!(single(&graph, "MATCH (n) RETURN count(n)"), Value::Integer(2));
+    assert_eq!(single(&graph, "MATCH (n) WHERE id(n) = idFrom(2) RETURN n.a"), Value::Null);
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn hundreds_of_graphs_come_and_go_apart() {
+    let engine = engine(2);
+    let began = Instant::now();
+    for n in 0..200 {
+        let graph = engine.create_graph(&format!("graph{n}"), GraphOptions::default()).unwrap();
+        rows(&graph, &prepare(&graph, "CREATE (:Only {n: $that})"), Value::Integer(n)).unwrap();
+    }
+    assert!(matches!(engine.create_graph("graph7", GraphOptions::default()), Err(EngineError::GraphExists(_))));
+    for n in 0..200 {
+        let graph = engine.graph(&format!("graph{n}")).unwrap();
+        assert_eq!(single(&graph, "MATCH (n:Only) RETURN collect(n.n)"), Value::list(vec![Value::Integer(n)]));
+        assert!(engine.drop_graph(&format!("graph{n}")).unwrap());
+    }
+    assert_eq!(engine.graphs(), [weir_engine::DEFAULT_GRAPH]);
+    // Milliseconds each; the bound is wide because tests share their machine.
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn parallel_edges_where_they_are_allowed() {
+    let engine = engine(1);
+    let plain = engine.default_graph();
+    let parallel = engine.create_graph("parallel", GraphOptions { parallel_edges: true }).unwrap();
+    for (graph, wanted) in [(&plain, 1), (&parallel, 2)] {
+        let create = "MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') CREATE (a)-[:knows {since: $that}]->(b)";
+        let create = prepare(graph, create);
+        rows(graph, &create, Value::Integer(1)).unwrap();
+        rows(graph, &create, Value::Integer(2)).unwrap();
+        assert_eq!(single(graph, "MATCH ()-[r:knows]->() RETURN count(r)"), Value::Integer(wanted));
+        let newest = single(graph, "MATCH ()-[r:knows]->() RETURN max(r.since)");
+        assert_eq!(newest, Value::Integer(2));
+    }
+    engine.shutdown().unwrap();
+}
