@@ -86,7 +86,8 @@ impl Generator {
         let (viewer, shell, download) = (self.pid(), self.pid(), self.pid());
         if self.below(3) > 0 {
             let changed = [viewer, shell, download][self.below(3) as usize];
-            self.planned.push(if self.below(2) == 0 { Change::End { pid: changed } } else { Change::Rename { pid: changed, name: "backup" } });
+            let change = if self.below(2) == 0 { Change::End { pid: changed } } else { Change::Rename { pid: changed, name: "backup" } };
+            self.planned.push(change);
             for _ in 0..2 + self.below(6) {
                 let pid = self.pid();
                 self.planned.push(Change::Start { pid, parent: 1, host: HOSTS[(pid % 4) as usize], name: "cron" });
