@@ -98,7 +98,8 @@ mod tests {
 
     #[test]
     fn options_become_sources() {
-        let arguments = parse("weir -Dquine.webserver.port=9090 -p 1234 -D service.id.type=long -Dconfig.file=a.conf").expect("parses");
+        let arguments =
+            parse("weir -Dquine.webserver.port=9090 -p 1234 -D service.id.type=long -Dconfig.file=a.conf").expect("parses");
         let sources = arguments.sources();
         assert_eq!(sources.file, Some(PathBuf::from("a.conf")));
         let keys: Vec<&str> = sources.overrides.iter().map(|(key, _)| key.as_str()).collect();

@@ -66,7 +66,8 @@ impl ApiError {
                 reply
             }
             ApiError::Moved(to) => {
-                let body = format!("The request, and all future requests should be repeated using <a href=\"{to}\">this URI</a>.");
+                let body =
+                    format!("The request, and all future requests should be repeated using <a href=\"{to}\">this URI</a>.");
                 let mut reply = response(StatusCode::PERMANENT_REDIRECT, Some("text/html; charset=UTF-8"), body);
                 if let Ok(to) = HeaderValue::from_str(&to) {
                     reply.headers_mut().insert(LOCATION, to);

@@ -234,7 +234,9 @@ impl Stream {
             return Err(ApiError::bad(format!("Unknown parameter `{other}`; a record is in `${}`", query.parameter)));
         }
         if plan.facts.scans {
-            tracing::warn!("the query of ingest stream '{name}' visits every node for each record; give it an anchor: id(n) = idFrom(…)");
+            tracing::warn!(
+                "the query of ingest stream '{name}' visits every node for each record; give it an anchor: id(n) = idFrom(…)"
+            );
         }
         let query = graph.prepare(plan);
         let state = State { status, stopping: false, message: None, ended_after: None, failed_records: 0, kept: Vec::new() };
@@ -345,7 +347,7 @@ impl Stream {
     fn set_aside(&self, number: u64, reason: String, sample: String) {
         let mut state = self.lock();
         state.failed_records += 1;
-        if state.failed_records <= 10 || state.failed_records % 1000 == 0 {
+        if state.failed_records <= 10 || state.failed_records.is_multiple_of(1000) {
             let count = state.failed_records;
             tracing::warn!(ingest = self.name, record = number, count, "a record had no effect: {reason}");
         }
@@ -385,7 +387,10 @@ impl Stream {
             "totalRuntime": runtime.as_millis() as u64,
         });
         if state.failed_records > 0 {
-            let kept = state.kept.iter().map(|record| json!({"number": record.number, "reason": record.reason, "sample": record.sample}));
+            let kept = state
+                .kept
+                .iter()
+                .map(|record| json!({"number": record.number, "reason": record.reason, "sample": record.sample}));
             info["failedRecords"] = json!({"count": state.failed_records, "first": kept.collect::<Vec<_>>()});
         }
         info

@@ -132,7 +132,13 @@ pub struct Opened {
 
 impl Opened {
     /// Opens the destination at the end of the output, behind a position it gave before.
-    pub fn open(name: &str, link: Link, ids: IdScheme, from: Option<&Position>, runtime: &tokio::runtime::Handle) -> Result<Opened, ApiError> {
+    pub fn open(
+        name: &str,
+        link: Link,
+        ids: IdScheme,
+        from: Option<&Position>,
+        runtime: &tokio::runtime::Handle,
+    ) -> Result<Opened, ApiError> {
         let context = DestinationContext { output: name.to_owned(), runtime: runtime.clone() };
         let destination = link.destination().map(|config| config.open(&context, from)).transpose().map_err(refused)?;
         Ok(Opened { link, destination, ids })
@@ -166,7 +172,8 @@ impl Opened {
             (Link::Query(link), end) => {
                 let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
                 let stop = Arc::new(AtomicBool::new(false));
-                let worker = Queries { name: name.to_owned(), graph: graph.clone(), link, end, progress: unfinished, stop: stop.clone() };
+                let worker =
+                    Queries { name: name.to_owned(), graph: graph.clone(), link, end, progress: unfinished, stop: stop.clone() };
                 let thread = std::thread::Builder::new().name(format!("query {name}"));
                 let thread = thread.spawn(move || worker.run(&receiver)).map_err(|error| failed(&error))?;
                 Way::Queries { sender, thread, stop }
@@ -328,7 +335,11 @@ impl Queries {
                 Ok(_) => break,
                 Err(_) if self.stop.load(Ordering::Relaxed) => return false,
                 Err(EngineError::Query(failure)) => {
-                    tracing::warn!(output = self.name, "the query failed on a result, which is left out: {}", failure_text(&failure));
+                    tracing::warn!(
+                        output = self.name,
+                        "the query failed on a result, which is left out: {}",
+                        failure_text(&failure)
+                    );
                     return true;
                 }
                 Err(error) if link.retries => {
@@ -336,7 +347,11 @@ impl Queries {
                     std::thread::sleep(RETRY_PAUSE);
                 }
                 Err(error) => {
-                    tracing::warn!(output = self.name, "the query could not run on a result, which is left out: {}", chain(&error));
+                    tracing::warn!(
+                        output = self.name,
+                        "the query could not run on a result, which is left out: {}",
+                        chain(&error)
+                    );
                     return true;
                 }
             }

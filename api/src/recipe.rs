@@ -45,7 +45,8 @@ const UI_BLOCKS: [(&str, &str, &str); 3] = [
 ];
 
 /// Where `$name` stands for a value: fields of sources, and of outputs.
-const SOURCE_FIELDS: &[&str] = &["path", "bootstrapServers", "streamName", "kinesisStreamName", "queueUrl", "url", "initMessages", "credentials", "region"];
+const SOURCE_FIELDS: &[&str] =
+    &["path", "bootstrapServers", "streamName", "kinesisStreamName", "queueUrl", "url", "initMessages", "credentials", "region"];
 const OUTPUT_FIELDS: &[&str] =
     &["url", "headers", "topic", "bootstrapServers", "streamName", "credentials", "region", "path", "hookUrl", "query"];
 
@@ -105,7 +106,10 @@ impl Recipe {
         for name in filling.missing {
             errors.push(format!("the value of '${name}' is missing; give it with --recipe-value {name}=<value>"));
         }
-        let ui = UI_BLOCKS.iter().map(|(field, stored, words)| (*stored, *words, Json::Array(list(&mut recipe, field, &mut errors)))).collect();
+        let ui = UI_BLOCKS
+            .iter()
+            .map(|(field, stored, words)| (*stored, *words, Json::Array(list(&mut recipe, field, &mut errors))))
+            .collect();
         let status_query = match recipe.get("statusQuery") {
             None | Some(Json::Null) => None,
             Some(query) => {
@@ -270,7 +274,10 @@ async fn watch(app: Arc<App>, mut streams: Vec<Arc<Stream>>, queries: Vec<Arc<Qu
             !ended
         });
         if terminal {
-            let lines = streams.iter().map(line).chain(queries.iter().map(|query| format!("{} count {}", query.name, query.result_count())));
+            let lines = streams
+                .iter()
+                .map(line)
+                .chain(queries.iter().map(|query| format!("{} count {}", query.name, query.result_count())));
             for line in lines {
                 text.push_str(&format!(" | => {line}\n"));
                 drawn += 1;
@@ -320,7 +327,8 @@ fn ask(app: &App, query: &str) -> Result<String, ApiError> {
     let options = QueryOptions { deadline: Some(deadline), ..QueryOptions::default() };
     let ended = graph.query(&prepared, &[], options, &mut |row| {
         rows += 1;
-        let cells: Vec<(&str, String)> = columns.iter().map(Text::as_str).zip(row.iter().map(|value| compact(value, app))).collect();
+        let cells: Vec<(&str, String)> =
+            columns.iter().map(Text::as_str).zip(row.iter().map(|value| compact(value, app))).collect();
         shown.push_str(&block(rows, &cells));
         if rows < STATUS_ROWS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });

@@ -165,7 +165,8 @@ impl StandingQueries {
     /// An output that cannot be opened stays away; its results are kept for when it can.
     fn reopen(&self, query: &Arc<Query>, settings: &StandingSettings) -> Result<(), ApiError> {
         for (name, definition) in &settings.outputs {
-            let position = query.installed.delivered(name).map(|(_, position)| position).filter(|position| !position.0.is_empty());
+            let position =
+                query.installed.delivered(name).map(|(_, position)| position).filter(|position| !position.0.is_empty());
             let opened = Link::prepare(definition, &query.graph)
                 .and_then(|link| Opened::open(name, link, query.graph.ids(), position.as_ref(), &self.runtime));
             match opened {
@@ -198,8 +199,9 @@ impl StandingQueries {
         }
         self.engine.set_metadata(&key(&query.graph, &query.name), None)?;
         lock(&self.queries).remove(&place);
-        query.graph.drop_standing(query.id);
+        // Its thread first: the end of a query is a tick that never becomes durable, which nobody should wait for.
         query.end(Instant::now() + DROP_PATIENCE);
+        query.graph.drop_standing(query.id);
         Ok(true)
     }
 
@@ -324,7 +326,9 @@ impl Query {
     fn watch(self: Arc<Self>, live: Arc<LiveState>) -> Result<(), ApiError> {
         let query = self.clone();
         let named = std::thread::Builder::new().name(format!("results {}", self.name));
-        let thread = named.spawn(move || query.run(&live)).map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))?;
+        let thread = named
+            .spawn(move || query.run(&live))
+            .map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))?;
         *lock(&self.thread) = Some(thread);
         Ok(())
     }

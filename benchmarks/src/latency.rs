@@ -46,10 +46,10 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     // When the results of each tick were received; which record a tick belongs to is known later.
     let received: Arc<Mutex<Vec<(Tick, Instant)>>> = Arc::default();
     let arrivals = received.clone();
-    let counter = Counter::start(query, move |batch| {
+    let counter = Counter::start(query, move |rows| {
         let now = Instant::now();
         let mut arrivals = arrivals.lock().unwrap_or_else(|e| e.into_inner());
-        arrivals.extend(batch.rows.iter().map(|row| (row.tick, now)));
+        arrivals.extend(rows.iter().map(|row| (row.tick, now)));
     })?;
 
     let clock = Clock::start()?;
@@ -113,7 +113,7 @@ pub fn idle(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     graph.wait_visible()?;
     let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
     let mut ingester = Ingester::new(graph.clone(), weir::prepare(&graph, weir::INGEST)?);
-    let patience = Duration::from_secs(10);
+    let patience = Duration::from_secs(60);
     // The graph at rest is looked through first; that is not what is measured.
     let mut line = Vec::new();
     let mut matches = 0;
@@ -125,7 +125,7 @@ pub fn idle(settings: &Settings) -> Result<Run, Box<dyn Error>> {
         let begun = Instant::now();
         let upper = ingester.ingest(&record, None)?.upper;
         loop {
-            let batch = query.next(patience)?.ok_or("no result within ten seconds")?;
+            let batch = query.next(patience)?.ok_or("no result within a minute")?;
             if !batch.rows.is_empty() {
                 matches += batch.rows.len() as u64;
                 // Not the first ones, which wait for the rest to be looked through.

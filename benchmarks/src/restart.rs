@@ -4,6 +4,7 @@
 
 use std::error::Error;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use weir_engine::{Ingester, Start};
@@ -72,21 +73,19 @@ fn reopen(settings: &Settings, disk_bytes: u64) -> Result<Run, Box<dyn Error>> {
     let query = weir::install_chain(&graph, settings.mode, Start::Resume)?;
     engine.start()?;
     let started = begun.elapsed();
+    let first = Arc::new(OnceLock::new());
+    let seen = first.clone();
+    let counter = Counter::start(query, move |rows| {
+        if !rows.is_empty() {
+            seen.get_or_init(|| begun.elapsed());
+        }
+    })?;
     let mut ingester = Ingester::new(graph.clone(), weir::prepare(&graph, weir::INGEST)?);
     let mut line = Vec::new();
     let new: Vec<_> = (settings.events..all.count).map(|i| weir::record(&all, i, &mut line)).collect::<Result<_, _>>()?;
     let upper = ingester.ingest(&new, None)?.upper;
-    let mut matches = 0;
-    loop {
-        let batch = query.next(Duration::from_secs(60))?.ok_or("no result within a minute")?;
-        if matches == 0 && !batch.rows.is_empty() {
-            durations.record(begun.elapsed());
-        }
-        matches += batch.rows.len() as u64;
-        if batch.upper >= upper {
-            break;
-        }
-    }
+    let matches = counter.finish(upper)?.matches;
+    first.get().into_iter().for_each(|elapsed| durations.record(*elapsed));
     let mut run = clock.stop("restart", settings.events)?;
     engine.shutdown()?;
     run.matches = Some(matches);

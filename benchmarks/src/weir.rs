@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use weir_cypher_compiler::{StandingMode, compile, compile_standing};
 use weir_engine::evaluate::{Environment, Evaluator, Limits};
+use weir_engine::render::results::ResultRow;
 use weir_engine::store::{InMemory, Store};
 use weir_engine::view::Empty;
-use weir_engine::{Engine, EngineError, Graph, Options, Prepared, ResultBatch, Standing, StandingQuery, Start};
+use weir_engine::{Engine, EngineError, Graph, Options, Prepared, Standing, StandingQuery, Start};
 use weir_model::{Mutations, NodeId, Position, QueryId, Tick, Value, json};
 
 use crate::data::Processes;
@@ -169,28 +170,33 @@ pub struct Counted {
     pub cancellations: u64,
 }
 
-/// A thread that takes results as an output would: durable ones, in order, noting how far it is.
+/// A thread that takes results as an output would: durable ones, in order, noting how far it is, and passing over what was
+/// delivered before a restart.
 pub struct Counter {
     thread: JoinHandle<Result<Counted, EngineError>>,
     until: Arc<AtomicU64>,
 }
 
 impl Counter {
-    /// `each` sees every batch of results as it arrives.
-    pub fn start(query: StandingQuery, mut each: impl FnMut(&ResultBatch) + Send + 'static) -> std::io::Result<Counter> {
+    /// `each` sees the results of every batch as it arrives.
+    pub fn start(query: StandingQuery, mut each: impl FnMut(&[ResultRow]) + Send + 'static) -> std::io::Result<Counter> {
         let until = Arc::new(AtomicU64::new(u64::MAX));
         let end = until.clone();
         let count = move || {
             let mut counted = Counted::default();
+            let (from, _) = query.delivered(OUTPUT).unwrap_or_default();
             let mut upper = Tick::ZERO;
             while upper.0 < end.load(Ordering::SeqCst) {
                 let Some(batch) = query.next(Duration::from_millis(2))? else { continue };
-                each(&batch);
-                let positive = batch.rows.iter().filter(|row| row.positive).count() as u64;
+                let rows = &batch.rows[batch.rows.partition_point(|row| row.tick < from)..];
+                each(rows);
+                let positive = rows.iter().filter(|row| row.positive).count() as u64;
                 counted.matches += positive;
-                counted.cancellations += batch.rows.len() as u64 - positive;
+                counted.cancellations += rows.len() as u64 - positive;
                 upper = batch.upper;
-                query.set_delivered(OUTPUT, upper, Position::default(), !batch.rows.is_empty());
+                if upper > from {
+                    query.set_delivered(OUTPUT, upper, Position::default(), !rows.is_empty());
+                }
             }
             Ok(counted)
         };

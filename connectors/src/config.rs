@@ -69,7 +69,12 @@ fn plain_problem<'m>(message: &'m str, value: Option<&Json>) -> (&'m str, String
     if let (true, Some((_, expected)), Some(value)) =
         (message.starts_with("invalid type: "), message.split_once(", expected "), value)
     {
-        let expected = expected.trim_start_matches("a ");
+        let expected = match expected.trim_start_matches("a ") {
+            "path string" => "string",
+            "map" => "object",
+            "sequence" => "array",
+            other => other,
+        };
         return ("", format!("Got value '{value}' with wrong type, expecting {expected}"));
     }
     ("", message.to_owned())

@@ -245,10 +245,7 @@ fn a_file_goes_on_at_every_record() {
         &*file_source(&path, csv(json!(true)), json!({})),
         &["{ id: \"1\", name: \"a\\nb\" }", "{ id: \"2\", name: \"c\\\"\" }", "{ id: \"3\" }"],
     );
-    check_resume(
-        &*file_source(&path, csv(json!(["x"])), json!({"ingestLimit": 2})),
-        &["{ x: \"id\" }", "{ x: \"1\" }"],
-    );
+    check_resume(&*file_source(&path, csv(json!(["x"])), json!({"ingestLimit": 2})), &["{ x: \"id\" }", "{ x: \"1\" }"]);
     // The header counts as skipped: the next row is the header then.
     check_resume(
         &*file_source(&path, csv(json!(true)), json!({"startAtOffset": 1, "ingestLimit": 1})),
@@ -282,7 +279,9 @@ fn large_files_come_in_batches_of_whole_lines() {
     let expected: Vec<String> = (0..60_000).map(|n| format!("{n} {}", "x".repeat(random.below(120)))).collect();
     fs::write(&path, expected.join("\n")).unwrap();
     let config = file_source(&path, lines(), json!({}));
-    for limits in [Limits::default(), Limits { bytes_max: 1, ..Limits::default() }, Limits { records_max: 7, ..Limits::default() }] {
+    for limits in
+        [Limits::default(), Limits { bytes_max: 1, ..Limits::default() }, Limits { records_max: 7, ..Limits::default() }]
+    {
         let run = run(&*config, None, &limits).unwrap();
         assert!(run.records.iter().map(|shown| shown.trim_matches('"')).eq(expected.iter().map(String::as_str)));
     }

@@ -35,7 +35,8 @@ impl FilePolicy {
     /// Relative directories count from the working directory. One that does not exist allows nothing and is no error; a
     /// path that is no directory is one.
     pub fn new(directories: &[PathBuf], resolution: FileResolution) -> Result<FilePolicy, ConnectorError> {
-        let mut policy = FilePolicy { files: (resolution == FileResolution::Static).then(BTreeSet::new), ..FilePolicy::default() };
+        let mut policy =
+            FilePolicy { files: (resolution == FileResolution::Static).then(BTreeSet::new), ..FilePolicy::default() };
         for directory in directories {
             policy.allow(directory)?;
         }
@@ -91,7 +92,9 @@ impl FilePolicy {
 
 fn absent(error: &std::io::Error) -> String {
     match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such file; check the path, which counts from the working directory".to_owned(),
+        std::io::ErrorKind::NotFound => {
+            "there is no such file; check the path, which counts from the working directory".to_owned()
+        }
         _ => format!("the file cannot be reached: {error}"),
     }
 }

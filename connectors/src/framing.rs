@@ -60,7 +60,9 @@ pub struct FrameReader {
 
 enum Cut {
     /// So many bytes from the start have no newline.
-    Lines { scanned: usize },
+    Lines {
+        scanned: usize,
+    },
     CsvRows(CsvFraming),
 }
 

@@ -114,12 +114,7 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         parse_v1: destination::<PostToSlack>,
         sample: || json!({"type": "PostToSlack", "hookUrl": "https://hooks.example.com/services/T/B/X"}),
     },
-    DestinationRow {
-        name: "Drop",
-        name_v1: "Drop",
-        parse_v1: destination::<Drop>,
-        sample: || json!({"type": "Drop"}),
-    },
+    DestinationRow { name: "Drop", name_v1: "Drop", parse_v1: destination::<Drop>, sample: || json!({"type": "Drop"}) },
 ];
 
 /// Reads the v1 definition of a source: the body that creates an ingest stream.

@@ -202,10 +202,8 @@ impl Place {
 
     fn columns(&self, bounds: &Bounds) -> Result<Option<Arc<[Text]>>, ConnectorError> {
         let (Some(header), Some(characters)) = (&self.header, bounds.header) else { return Ok(None) };
-        let columns = split_row(header, characters).map_err(|problem| ConnectorError::Framing {
-            place: "the header row".to_owned(),
-            problem,
-        })?;
+        let columns = split_row(header, characters)
+            .map_err(|problem| ConnectorError::Framing { place: "the header row".to_owned(), problem })?;
         Ok(Some(columns.into()))
     }
 }

@@ -3,8 +3,9 @@
 //! Old enough is what is durable and delivered: after a restart the graph is loaded as of the checkpoint and the log is
 //! replayed from there, so results that no output has taken yet are found again.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use weir_model::Tick;
 
@@ -16,7 +17,7 @@ use crate::error::EngineError;
 use crate::store::{Delivered, Entry, GraphId, NewRun, Progress, Store, StoreError};
 
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
-const FACTS_BETWEEN: usize = 8_000_000;
+const FACTS_BETWEEN: usize = 2_000_000;
 
 /// A run is built in memory from at most about this many facts.
 const FACTS_PER_RUN: usize = 4_000_000;
@@ -24,18 +25,19 @@ const FACTS_PER_RUN: usize = 4_000_000;
 #[derive(Default)]
 pub struct Checkpoints {
     /// Facts logged since the last checkpoint.
-    facts: AtomicUsize,
+    facts: Arc<AtomicUsize>,
     /// What the store knows.
     progress: Mutex<Progress>,
 }
 
 impl Checkpoints {
     pub fn resume(progress: Progress) -> Checkpoints {
-        Checkpoints { facts: AtomicUsize::new(0), progress: Mutex::new(progress) }
+        Checkpoints { facts: Arc::default(), progress: Mutex::new(progress) }
     }
 
-    pub fn logged(&self, facts: usize) {
-        self.facts.fetch_add(facts, Ordering::Relaxed);
+    /// Where those who write to the log count.
+    pub fn logged(&self) -> &Arc<AtomicUsize> {
+        &self.facts
     }
 }
 
@@ -79,12 +81,13 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         next.upto = last.upper;
         entries.iter().for_each(|entry| note(&mut next, entry));
         delivered.iter().for_each(|delivered| note_delivered(&mut next, delivered));
+        let began = Instant::now();
         let run = pages::build_run(&entries);
         let (first, upper) = (first.first, last.upper);
         store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut pages::chunks(&run) }, &next)?;
+        tracing::debug!(graph = graph.name(), facts, upto = %next.upto, took = ?began.elapsed(), "checkpoint");
         *progress = next;
-        let left = checkpoints.facts.load(Ordering::Relaxed).saturating_sub(facts);
-        checkpoints.facts.store(left, Ordering::Relaxed);
+        checkpoints.facts.fetch_sub(facts, Ordering::Relaxed);
     }
 }
 

@@ -5,6 +5,7 @@
 //! lock held and the newest state in view, so that even a node everybody counts on makes progress.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -26,6 +27,8 @@ pub struct Committer {
     graph: GraphId,
     parts: Parts,
     published: Arc<Published>,
+    /// Facts that went to the log: checkpoints are made by it.
+    logged: Arc<AtomicUsize>,
     state: Mutex<State>,
 }
 
@@ -66,11 +69,12 @@ impl Committer {
         graph: GraphId,
         parts: &Parts,
         published: Arc<Published>,
+        logged: Arc<AtomicUsize>,
         next: Tick,
         sources: FxHashMap<Text, Position>,
     ) -> Committer {
         let state = State { next, sent: next, sources, ..State::default() };
-        Committer { graph, parts: parts.clone(), published, state: Mutex::new(state) }
+        Committer { graph, parts: parts.clone(), published, logged, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -144,6 +148,7 @@ impl Committer {
             delivered,
         });
         self.parts.log.submit(entry.clone())?;
+        self.logged.fetch_add(entry.mutations.rows.len(), Ordering::Relaxed);
         state.next = upper;
         if records > 0 {
             let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());

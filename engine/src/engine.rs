@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use weir_model::{IdScheme, NodeId, Plan, Position, QueryId, Text, Tick};
@@ -271,7 +271,7 @@ impl Graph {
     fn new(parts: &Parts, id: GraphId, name: String, options: GraphOptions, base: Base, loaded: Loaded) -> Graph {
         let published = Arc::new(Published::new(parts.workers.count()));
         let next = base.upper;
-        let committer = Committer::new(id, parts, published.clone(), next, loaded.sources);
+        let committer = Committer::new(id, parts, published.clone(), loaded.checkpoints.logged().clone(), next, loaded.sources);
         {
             let _order = lock(&parts.sending);
             let base = Arc::new(base);
@@ -295,6 +295,7 @@ impl Graph {
 
     /// Reads a graph from its store: the newest pages as the base, the rest of the log for `replay`.
     fn load(parts: &Parts, id: GraphId, name: String, options: GraphOptions) -> Result<Graph, EngineError> {
+        let began = Instant::now();
         let progress = parts.store.progress(id)?;
         let base = checkpoint::load_base(&*parts.store, id, progress.upto, parts.workers.count())?;
         let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), ..Loaded::default() };
@@ -303,19 +304,24 @@ impl Graph {
         parts.store.read_log(id, progress.upto, &mut |entry| {
             loaded.sources.extend(entry.sources.iter().cloned());
             entry.delivered.iter().for_each(|delivered| loaded.note(delivered));
-            loaded.checkpoints.logged(entry.mutations.rows.len());
+            loaded.checkpoints.logged().fetch_add(entry.mutations.rows.len(), Ordering::Relaxed);
             loaded.tail.push(Arc::new(entry));
             Ok(())
         })?;
+        let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
+        tracing::debug!(graph = name, facts, tail = loaded.tail.len(), took = ?began.elapsed(), "read from the store");
         Ok(Graph::new(parts, id, name, options, base, loaded))
     }
 
     fn replay(&self) -> Result<(), EngineError> {
+        let began = Instant::now();
         for entry in std::mem::take(&mut *lock(&self.inner.tail)) {
             self.inner.committer.replay(entry)?;
         }
         self.inner.parts.log.set_durable(self.inner.id, self.inner.committer.next());
-        self.inner.committer.wait_applied_all()
+        self.inner.committer.wait_applied_all()?;
+        tracing::debug!(graph = self.name(), took = ?began.elapsed(), "replayed the log");
+        Ok(())
     }
 
     pub fn id(&self) -> GraphId {

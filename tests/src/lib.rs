@@ -1,6 +1,9 @@
-//! What tests of the whole share: readers of the openCypher TCK.
+//! What tests of the whole share: readers of the openCypher TCK, and the real binary as a child process.
 //!
 //! The tests themselves stand under `tests/`, one file a subject. Files that are not part of the project are looked for in
 //! `../shared`, beside the clone; a test that misses them says so and passes.
 
+pub mod client;
+pub mod random;
+pub mod service;
 pub mod tck;

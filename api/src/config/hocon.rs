@@ -64,7 +64,10 @@ pub enum Kind {
     Array(Vec<Value>),
     Object(Object),
     /// A concatenation with substitutions in it, and what the key held before: `path = ${path} ["x"]` refers to that.
-    Pending { pieces: Vec<Piece>, previous: Option<Box<Value>> },
+    Pending {
+        pieces: Vec<Piece>,
+        previous: Option<Box<Value>>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -240,12 +243,10 @@ impl Resolver<'_> {
         }
         let value = concatenate(resolved, origin)?;
         match (previous, value) {
-            (Some(previous), Some(value @ Value { kind: Kind::Object(_), .. })) => {
-                Ok(Some(match self.value(previous, at)? {
-                    Some(below) => layer(below, value),
-                    None => value,
-                }))
-            }
+            (Some(previous), Some(value @ Value { kind: Kind::Object(_), .. })) => Ok(Some(match self.value(previous, at)? {
+                Some(below) => layer(below, value),
+                None => value,
+            })),
             // An optional substitution that is missing leaves what was there before.
             (Some(previous), None) => self.value(previous, at),
             (_, value) => Ok(value),
@@ -317,7 +318,10 @@ fn concatenate(pieces: Vec<Piece>, origin: &Origin) -> Result<Option<Value>, Hoc
         Kind::Object(merged)
     } else if values.iter().all(|value| matches!(value.kind, Kind::Array(_))) {
         Kind::Array(
-            values.iter().flat_map(|value| if let Kind::Array(items) = &value.kind { items.clone() } else { Vec::new() }).collect(),
+            values
+                .iter()
+                .flat_map(|value| if let Kind::Array(items) = &value.kind { items.clone() } else { Vec::new() })
+                .collect(),
         )
     } else {
         let mut text = String::new();
@@ -551,12 +555,18 @@ impl<'a> Parser<'a> {
             }
         }
         if self.includes >= INCLUDE_DEPTH_MAX {
-            return Err(self.error(format!("includes are nested more than {INCLUDE_DEPTH_MAX} deep; does a file include itself?")));
+            return Err(
+                self.error(format!("includes are nested more than {INCLUDE_DEPTH_MAX} deep; does a file include itself?"))
+            );
         }
         let path = self.directory.as_deref().unwrap_or(Path::new("")).join(&name);
         if !path.exists() {
             // As in the format's own definition: a file that is not there includes nothing, unless it is required.
-            return if required { Err(self.error(format!("the included file {} does not exist", path.display()))) } else { Ok(()) };
+            return if required {
+                Err(self.error(format!("the included file {} does not exist", path.display())))
+            } else {
+                Ok(())
+            };
         }
         object.merge(parse_file_nested(&path, self.includes + 1)?);
         Ok(())
@@ -624,7 +634,8 @@ impl<'a> Parser<'a> {
                 }
                 Some(_) => {
                     let start = self.at;
-                    while self.peek().is_some_and(|c| !c.is_whitespace() && !"$\"{}[],:=+#`^?!@*&\\".contains(c)) && !self.at_comment()
+                    while self.peek().is_some_and(|c| !c.is_whitespace() && !"$\"{}[],:=+#`^?!@*&\\".contains(c))
+                        && !self.at_comment()
                     {
                         self.next();
                     }
@@ -643,7 +654,10 @@ impl<'a> Parser<'a> {
         if pieces.is_empty() {
             return Err(self.error("a value is missing"));
         }
-        if pieces.iter().any(|piece| matches!(piece, Piece::Reference { .. } | Piece::Value(Value { kind: Kind::Pending { .. }, .. }))) {
+        if pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Reference { .. } | Piece::Value(Value { kind: Kind::Pending { .. }, .. })))
+        {
             return Ok(Value { kind: Kind::Pending { pieces, previous: None }, origin });
         }
         concatenate(pieces, &origin)?.ok_or_else(|| self.error("a value is missing"))
@@ -769,7 +783,10 @@ mod tests {
     #[test]
     fn braces_separators_and_comments() {
         check("{\"a\": 1, \"b\": [true, null]}", "{a: 1, b: [true, null]}");
-        check("a = 1 # one\n// two\nb : x y  z # three\n c { d = 10 s, e=\"q\" }", "{a: 1, b: \"x y  z\", c: {d: \"10 s\", e: \"q\"}}");
+        check(
+            "a = 1 # one\n// two\nb : x y  z # three\n c { d = 10 s, e=\"q\" }",
+            "{a: 1, b: \"x y  z\", c: {d: \"10 s\", e: \"q\"}}",
+        );
         check("list = [\n 1\n 2,\n 3,\n]", "{list: [1, 2, 3]}");
         check("url = \"http://x/y\"\npath = /var/lib/weir", "{url: \"http://x/y\", path: \"/var/lib/weir\"}");
         check("", "{}");

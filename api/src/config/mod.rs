@@ -133,7 +133,11 @@ impl<'a> Reading<'a> {
                 match root.get(name) {
                     Some(Value { kind: Written::Object(object), .. }) => reading.flatten(name, "", object, from_override),
                     Some(other) if !from_override => {
-                        reading.problems.push(format!("{}: '{name}' is a root and holds an object, not {}", other.origin, describe(other)));
+                        reading.problems.push(format!(
+                            "{}: '{name}' is a root and holds an object, not {}",
+                            other.origin,
+                            describe(other)
+                        ));
                     }
                     _ => {}
                 }
@@ -270,8 +274,11 @@ impl<'a> Reading<'a> {
             // The default of a build without rocks-db; asking for it by name is refused below.
             "rocks-db" if !self.values.contains_key("store.type") => StoreSettings::InMemory,
             other => {
-                let message =
-                    format!("{}: there is no store '{other}' here; there are {}", self.place("store.type"), stores_built_in().join(" and "));
+                let message = format!(
+                    "{}: there is no store '{other}' here; there are {}",
+                    self.place("store.type"),
+                    stores_built_in().join(" and ")
+                );
                 self.problems.push(message);
                 StoreSettings::InMemory
             }
@@ -389,7 +396,9 @@ fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
     match kind {
         Kind::Free => Ok(to_json(value)),
         Kind::Texts => match &value.kind {
-            Written::Array(items) => items.iter().map(|item| convert(item, Kind::Text)).collect::<Result<Vec<_>, _>>().map(Json::Array),
+            Written::Array(items) => {
+                items.iter().map(|item| convert(item, Kind::Text)).collect::<Result<Vec<_>, _>>().map(Json::Array)
+            }
             _ => Err("a list of texts".to_owned()),
         },
         Kind::Text => text.map(Json::String).ok_or_else(|| "a text".to_owned()),
@@ -398,15 +407,15 @@ fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
             Some("false" | "no" | "off") => Ok(Json::Bool(false)),
             _ => Err("true or false".to_owned()),
         },
-        Kind::Integer(low, high) => text
-            .and_then(|text| text.parse::<i64>().ok())
-            .filter(|n| (low..=high).contains(n))
-            .map(Json::from)
-            .ok_or_else(|| match high {
-                i64::MAX if low == i64::MIN => "a whole number".to_owned(),
-                i64::MAX => format!("a whole number of at least {low}"),
-                _ => format!("a whole number from {low} to {high}"),
-            }),
+        Kind::Integer(low, high) => {
+            text.and_then(|text| text.parse::<i64>().ok()).filter(|n| (low..=high).contains(n)).map(Json::from).ok_or_else(|| {
+                match high {
+                    i64::MAX if low == i64::MIN => "a whole number".to_owned(),
+                    i64::MAX => format!("a whole number of at least {low}"),
+                    _ => format!("a whole number from {low} to {high}"),
+                }
+            })
+        }
         Kind::Duration => match text {
             Some(text) if duration(&text).is_some() => Ok(Json::String(text)),
             _ => Err("a duration such as '10 s', '100 ms' or '2 minutes'".to_owned()),
@@ -529,7 +538,8 @@ mod tests {
 
     #[test]
     fn all_roots_and_overrides() {
-        let text = "quine { webserver.port = 1, id.type = long }\nservice.webserver { address = localhost }\nweir.webserver.port = 2";
+        let text =
+            "quine { webserver.port = 1, id.type = long }\nservice.webserver { address = localhost }\nweir.webserver.port = 2";
         let settings = load_text(text, &[]).expect("loads");
         assert_eq!((settings.webserver.port, settings.webserver.address.as_str()), (2, "localhost"));
         assert_eq!(settings.ids, IdScheme::Long { consecutive: false });
@@ -540,7 +550,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         fails("quine.webserver.prot = 1", &["line 1", "'quine.webserver.prot' is not a key", "'quine.webserver.port'"]);
-        fails("service.webserver {\n  port = many\n}", &["line 2, column 10", "service.webserver.port is 'many'", "from 0 to 65535"]);
+        fails(
+            "service.webserver {\n  port = many\n}",
+            &["line 2, column 10", "service.webserver.port is 'many'", "from 0 to 65535"],
+        );
         fails("quine.webserver.port = 70000", &["70000"]);
         fails("quine.timeout = soon", &["a duration such as"]);
         fails("quine.store.type = cassandra", &["'cassandra' is not built into this version", "in-memory"]);

@@ -68,7 +68,7 @@ impl Generator {
                 let (pid, _) = self.pick();
                 Change::Rename { pid, name: self.any(&NAMES) }
             }
-            3..=5 if crowded => Change::End { pid: self.alive[0].0 },
+            3..=9 if crowded => Change::End { pid: self.alive[0].0 },
             6 if self.alive.len() > 5 => Change::End { pid: self.pick().0 },
             _ if self.below(STORY_EVERY) == 0 => self.story(),
             _ => {
@@ -86,7 +86,8 @@ impl Generator {
         let (viewer, shell, download) = (self.pid(), self.pid(), self.pid());
         if self.below(3) > 0 {
             let changed = [viewer, shell, download][self.below(3) as usize];
-            let change = if self.below(2) == 0 { Change::End { pid: changed } } else { Change::Rename { pid: changed, name: "backup" } };
+            let change =
+                if self.below(2) == 0 { Change::End { pid: changed } } else { Change::Rename { pid: changed, name: "backup" } };
             self.planned.push(change);
             for _ in 0..2 + self.below(6) {
                 let pid = self.pid();

@@ -56,7 +56,9 @@ pub fn start(app: &Arc<App>, per_second: u32, url: &str) -> Result<JoinHandle<()
     tokio::spawn(print(app.clone()));
     let app = app.clone();
     let named = std::thread::Builder::new().name("demo".to_owned());
-    named.spawn(move || generate(&app, per_second, start, rename, end)).map_err(|error| format!("no thread could be started: {error}"))
+    named
+        .spawn(move || generate(&app, per_second, start, rename, end))
+        .map_err(|error| format!("no thread could be started: {error}"))
 }
 
 fn ingester(graph: &Graph, query: &str) -> Result<Ingester, ApiError> {

@@ -138,9 +138,10 @@ fn commit(stream: &Stream, batches: &Receiver<Batch>, committed: &Committed) -> 
         let ingested = ingester.ingest(&batch.records, Some((&stream.source, batch.position.clone())))?;
         for (index, failure) in ingested.failures {
             let number = batch.numbers.get(index).copied().unwrap_or_default();
-            let sample = batch.records.get(index).map_or_else(String::new, |record| {
-                record.shown().chars().take(SAMPLE_CHARACTERS_MAX).collect()
-            });
+            let sample = batch
+                .records
+                .get(index)
+                .map_or_else(String::new, |record| record.shown().chars().take(SAMPLE_CHARACTERS_MAX).collect());
             stream.set_aside(number, failure_text(&failure), sample);
         }
         last = ingested.upper;

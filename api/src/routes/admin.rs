@@ -9,6 +9,7 @@ use warp::reply::Response;
 use super::{Request, blocking, empty, json as json_reply};
 use crate::app::App;
 use crate::error::ApiError;
+use crate::wire::standing::Output;
 
 /// The format of the store, as the reference numbers its own.
 const STORE_FORMAT: &str = "1.0.0";
@@ -64,8 +65,19 @@ pub async fn shutdown(app: Arc<App>, _: Request) -> Result<Response, ApiError> {
 
 pub async fn metadata(app: Arc<App>, _: Request) -> Result<Response, ApiError> {
     let entries = blocking(move || Ok(app.engine.metadata_list("")?)).await?;
-    let encoded = entries.into_iter().map(|(key, value)| (key, Json::String(base64(&value))));
+    let encoded = entries.into_iter().map(|(key, value)| (key, Json::String(base64(&without_secrets(value)))));
     Ok(json_reply(&Json::Object(encoded.collect::<JsonMap<_, _>>())))
+}
+
+/// Definitions of standing queries are stored with the secrets of their outputs; these stay here.
+fn without_secrets(stored: Vec<u8>) -> Vec<u8> {
+    let Ok(mut definition) = serde_json::from_slice::<Json>(&stored) else { return stored };
+    let outputs = definition.pointer_mut("/settings/outputs").and_then(Json::as_object_mut);
+    let Some(outputs) = outputs else { return stored };
+    for output in outputs.values_mut() {
+        *output = Output::decode(output).map_or(Json::Null, |decoded| decoded.to_json());
+    }
+    definition.to_string().into_bytes()
 }
 
 /// Standard alphabet, padded.
@@ -85,6 +97,15 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_stay_here() {
+        let output = json!({"type": "PostToEndpoint", "url": "http://x/", "headers": {"X-Key": "hush"}});
+        let stored = json!({"name": "q", "settings": {"outputs": {"o": output}}}).to_string();
+        let shown = String::from_utf8(without_secrets(stored.into_bytes())).expect("text");
+        assert!(shown.contains("http://x/") && !shown.contains("hush"), "{shown}");
+        assert_eq!(without_secrets(b"\x00\x01".to_vec()), b"\x00\x01");
+    }
 
     #[test]
     fn base64_is_padded() {

@@ -155,8 +155,7 @@ async fn answer<B: Buf>(
         return Err(ApiError::Method);
     }
     let (route, names) = find(&method, path).ok_or_else(|| no_route(path, query, &headers))?;
-    let mut request =
-        Request { names, query: parse_query(query), content: Content::None, body: Vec::new(), headers };
+    let mut request = Request { names, query: parse_query(query), content: Content::None, body: Vec::new(), headers };
     if route.takes != Takes::Nothing {
         request.content = content(route.takes, &request.headers)?;
         let read = read_body(body, &request.headers, app.settings.webserver.body_bytes_max);
@@ -225,9 +224,10 @@ fn accepts(headers: &HeaderMap, gives: &str) -> bool {
     let Some(accept) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else { return true };
     let family = gives.split('/').next().unwrap_or_default();
     gives.is_empty()
-        || accept.split(',').map(|range| range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()).any(|range| {
-            range == "*/*" || range == gives || range.strip_suffix("/*").is_some_and(|wanted| wanted == family)
-        })
+        || accept
+            .split(',')
+            .map(|range| range.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+            .any(|range| range == "*/*" || range == gives || range.strip_suffix("/*").is_some_and(|wanted| wanted == family))
 }
 
 async fn read_body<B: Buf>(
@@ -405,7 +405,11 @@ mod tests {
     #[test]
     fn every_route_has_its_own_place() {
         for (index, route) in ROUTES.iter().enumerate() {
-            assert!(ROUTES[..index].iter().all(|other| (&other.method, other.path) != (&route.method, route.path)), "{}", route.path);
+            assert!(
+                ROUTES[..index].iter().all(|other| (&other.method, other.path) != (&route.method, route.path)),
+                "{}",
+                route.path
+            );
         }
     }
 

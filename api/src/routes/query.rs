@@ -106,7 +106,8 @@ fn compiled(app: &App, body: &QueryBody) -> Result<(Plan, Vec<Value>), ApiError>
     if let Some(unknown) = plan.parameters.iter().find(|name| body.parameters.iter().all(|(given, _)| given != *name)) {
         return Err(ApiError::bad(unknown_parameter(&body.text, unknown)));
     }
-    let value = |name: &Text| body.parameters.iter().find(|(given, _)| given == name).map_or(Value::Null, |(_, value)| value.clone());
+    let value =
+        |name: &Text| body.parameters.iter().find(|(given, _)| given == name).map_or(Value::Null, |(_, value)| value.clone());
     let parameters = plan.parameters.iter().map(value).collect();
     Ok((plan, parameters))
 }
@@ -130,8 +131,7 @@ fn explained(text: &str) -> Option<&str> {
 
 /// One column `plan`, one row: the operators, nested, with the stages of the compiler as text beside the root.
 fn explanation(app: &App, query: &str, body: &QueryBody) -> Result<Response, ApiError> {
-    let options =
-        Options { parameters: body.parameters.iter().map(|(name, _)| name.clone()).collect(), ids: app.settings.ids };
+    let options = Options { parameters: body.parameters.iter().map(|(name, _)| name.clone()).collect(), ids: app.settings.ids };
     let plan = compile(query, &options)?;
     let mut shown = operator(&plan.root);
     shown["canContainAllNodeScan"] = plan.facts.scans.into();
@@ -169,6 +169,9 @@ mod tests {
     #[test]
     fn unknown_parameters_read_as_recorded() {
         assert_eq!(unknown_parameter("RETURN $p", "p"), "CompileError at 1.8 Unknown parameter `p`\n\nRETURN $p\n       ^");
-        assert_eq!(unknown_parameter("MATCH (a)\nRETURN $é", "é"), "CompileError at 2.8 Unknown parameter `é`\n\nRETURN $é\n       ^");
+        assert_eq!(
+            unknown_parameter("MATCH (a)\nRETURN $é", "é"),
+            "CompileError at 2.8 Unknown parameter `é`\n\nRETURN $é\n       ^"
+        );
     }
 }

@@ -27,10 +27,21 @@ pub fn json(text: &[u8]) -> Result<Json, Vec<String>> {
     serde_json::from_slice(text).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Eof => "exhausted input".to_owned(),
-            _ => error.to_string(),
+            _ => match after_the_end(text, &error) {
+                Some(c) => format!("expected whitespace or eof got '{c}' (line {}, column {})", error.line(), error.column()),
+                None => error.to_string(),
+            },
         };
         vec![format!("ParsingFailure: {what}")]
     })
+}
+
+/// What follows a value that is complete, if that is what is wrong.
+fn after_the_end(text: &[u8], error: &serde_json::Error) -> Option<char> {
+    let line = text.split(|byte| *byte == b'\n').nth(error.line().checked_sub(1)?)?;
+    let rest = line.get(error.column().checked_sub(1)?..)?;
+    let c = String::from_utf8_lossy(rest).chars().next()?;
+    error.to_string().starts_with("trailing characters").then_some(c)
 }
 
 pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
@@ -109,7 +120,9 @@ impl<'a> Fields<'a> {
     fn whole(&self, name: &str, kind: &str, limits: (i64, i64), mistakes: &mut Mistakes) -> Option<i64> {
         let value = self.get(name)?;
         let number = match value {
-            Json::Number(number) => number.as_i64().or_else(|| number.as_f64().filter(|x| x.fract() == 0.0 && x.abs() < 9e15).map(|x| x as i64)),
+            Json::Number(number) => {
+                number.as_i64().or_else(|| number.as_f64().filter(|x| x.fract() == 0.0 && x.abs() < 9e15).map(|x| x as i64))
+            }
             Json::String(text) => text.parse().ok(),
             _ => None,
         };
@@ -198,7 +211,8 @@ mod tests {
     fn bodies_that_are_no_json() {
         assert_eq!(json(b"{"), Err(vec!["ParsingFailure: exhausted input".to_owned()]));
         assert_eq!(json(b""), Err(vec!["ParsingFailure: exhausted input".to_owned()]));
-        assert!(json(b"{\"a\":1} x").expect_err("garbage")[0].starts_with("ParsingFailure: trailing characters"));
+        let garbage = "ParsingFailure: expected whitespace or eof got 'x' (line 1, column 9)";
+        assert_eq!(json(b"{\"a\":1} x"), Err(vec![garbage.to_owned()]));
         assert!(json("[".repeat(100_000).as_bytes()).is_err());
         assert_eq!(yaml(b"a: [1, x]").expect("yaml"), j!({"a": [1, "x"]}));
     }

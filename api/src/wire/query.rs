@@ -34,7 +34,9 @@ impl QueryBody {
         };
         let parameters = match map.get("parameters") {
             None | Some(Json::Null) => Some(Vec::new()),
-            Some(Json::Object(parameters)) => Some(parameters.iter().map(|(name, value)| (Text::new(name), to_value(value))).collect()),
+            Some(Json::Object(parameters)) => {
+                Some(parameters.iter().map(|(name, value)| (Text::new(name), to_value(value))).collect())
+            }
             Some(other) => {
                 mistakes.at(".parameters", format!("Got value '{other}' with wrong type, expecting object"));
                 None

@@ -90,7 +90,9 @@ fn decode(body: &Json, mistakes: &mut Mistakes) -> Option<StandingSettings> {
     let pattern = fields.required("pattern", mistakes).and_then(|value| decode_pattern(value, mistakes));
     let outputs = fields.required("outputs", mistakes).and_then(|value| {
         let outputs = Fields::of(value, ".outputs", mistakes)?;
-        let decoded = outputs.entries().map(|(name, value)| Some((name.clone(), decode_output(value, &format!(".outputs.{name}"), 0, mistakes)?)));
+        let decoded = outputs
+            .entries()
+            .map(|(name, value)| Some((name.clone(), decode_output(value, &format!(".outputs.{name}"), 0, mistakes)?)));
         decoded.collect::<Option<Vec<_>>>()
     });
     Some(StandingSettings {
@@ -228,13 +230,13 @@ mod tests {
 
     #[test]
     fn defaults_and_the_way_back() {
-        let settings = decode_text(&format!(
+        let Ok(settings) = decode_text(&format!(
             r#"{{{PATTERN}, "zzz": 1, "outputs": {{"log": {{"type": "PrintToStandardOut"}},
               "post": {{"type": "CypherQuery", "query": "RETURN 1",
                 "andThen": {{"type": "PostToEndpoint", "url": "http://x/", "headers": {{"X-Key": "hush"}}}}}}}}}}"#
-        ))
-        .ok()
-        .expect("decodes");
+        )) else {
+            panic!("should have been decoded")
+        };
         assert_eq!(settings.pattern.mode, Mode::DistinctId);
         assert_eq!(settings.input_buffer_size, 32);
         assert_eq!(
@@ -242,8 +244,7 @@ mod tests {
             r#"{"type":"PrintToStandardOut","logLevel":"Info","logMode":"Complete","structure":{"type":"WithMetadata"}}"#
         );
         let stored = settings.to_stored_json();
-        let again = StandingSettings::decode(&stored).ok().expect("decodes what it stored");
-        assert_eq!(again.to_stored_json(), stored);
+        assert_eq!(StandingSettings::decode(&stored).map(|again| again.to_stored_json()), Ok(stored.clone()));
         assert!(stored.to_string().contains("hush"));
         let shown = settings.outputs[1].1.to_json().to_string();
         assert!(shown.contains("Secret(****)") && !shown.contains("hush"), "{shown}");
@@ -261,8 +262,14 @@ mod tests {
                     "DecodingFailure at .outputs: Got value '5' with wrong type, expecting object",
                 ],
             ),
-            (r#"{"pattern": {"type": "Graph"}, "outputs": {}}"#.to_owned(), vec!["DecodingFailure at : No decoder for discriminator 'Graph'!"]),
-            (format!(r#"{{{PATTERN}, "outputs": {{}}, "inputBufferSize": "x"}}"#), vec!["DecodingFailure at .inputBufferSize: Int"]),
+            (
+                r#"{"pattern": {"type": "Graph"}, "outputs": {}}"#.to_owned(),
+                vec!["DecodingFailure at : No decoder for discriminator 'Graph'!"],
+            ),
+            (
+                format!(r#"{{{PATTERN}, "outputs": {{}}, "inputBufferSize": "x"}}"#),
+                vec!["DecodingFailure at .inputBufferSize: Int"],
+            ),
             (
                 r#"{"pattern": {"type": "Cypher", "query": "x", "mode": "Nope"}, "outputs": {}}"#.to_owned(),
                 vec!["DecodingFailure at .mode: Invalid value: Nope ; valid values are: DistinctId, MultipleValues"],

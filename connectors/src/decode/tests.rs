@@ -155,9 +155,7 @@ fn written_rows_are_read_back() {
     let mut random = Random::new(3);
     for _ in 0..20_000 {
         let table: Vec<Vec<String>> = (0..1 + random.below(4))
-            .map(|_| {
-                (0..1 + random.below(4)).map(|_| String::from_utf8_lossy(&random.bytes(b"a,\"\\\n")).into_owned()).collect()
-            })
+            .map(|_| (0..1 + random.below(4)).map(|_| String::from_utf8_lossy(&random.bytes(b"a,\"\\\n")).into_owned()).collect())
             .collect();
         let quoted = |field: &String| format!("\"{}\"", field.replace('\\', "\\\\").replace('"', "\"\""));
         let lines: Vec<String> = table.iter().map(|row| row.iter().map(quoted).collect::<Vec<_>>().join(",")).collect();

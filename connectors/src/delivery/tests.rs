@@ -10,9 +10,12 @@ type Log = Arc<Mutex<Vec<String>>>;
 
 /// What the next call of `write` does; then all is written.
 enum Step {
-    Fail { retryable: bool },
+    Fail {
+        retryable: bool,
+    },
     Leave(Vec<usize>),
     Refuse(Vec<usize>),
+    /// Begins to wait with the first signal and goes on with the second.
     Wait(Receiver<()>),
 }
 
@@ -38,7 +41,7 @@ impl Destination for Scripted {
             }
             Some(Step::Leave(left)) => written.left = left,
             Some(Step::Refuse(refused)) => written.refused = refused.into_iter().map(|index| (index, "no".into())).collect(),
-            Some(Step::Wait(signal)) => signal.recv().unwrap(),
+            Some(Step::Wait(signal)) => (0..2).for_each(|_| signal.recv().unwrap()),
             None => {}
         }
         let mut log = self.log.lock().unwrap();
@@ -145,28 +148,34 @@ fn an_output_that_cannot_go_on_ends_and_says_why() {
 
 #[test]
 fn a_full_queue_holds_back_whoever_sends_unless_the_output_may_lose() {
-    let (go, signal) = crossbeam_channel::bounded(1);
+    // Without a buffer: a signal is sent when it is received.
+    let (go, signal) = crossbeam_channel::bounded(0);
     let lossy = rig(vec![Step::Wait(signal)], None, true);
-    (0..200).for_each(|mark| lossy.delivery.send(results("a"), mark).unwrap());
-    assert!(count(&lossy.delivery.counters().dropped) >= 100);
+    lossy.delivery.send(results("a"), 0).unwrap();
+    go.send(()).unwrap();
+    (1..200).for_each(|mark| lossy.delivery.send(results("a"), mark).unwrap());
+    assert_eq!(count(&lossy.delivery.counters().dropped), 199 - QUEUE_BATCHES_MAX as u64);
     go.send(()).unwrap();
     assert!(lossy.delivery.close(Duration::from_secs(10)));
     assert_eq!(lossy.marks.lock().unwrap().last().unwrap().0, 199);
 
-    let (go, signal) = crossbeam_channel::bounded(1);
+    let (go, signal) = crossbeam_channel::bounded(0);
     let complete = rig(vec![Step::Wait(signal)], None, false);
+    complete.delivery.send(results("a"), 0).unwrap();
+    go.send(()).unwrap();
     let sent = AtomicU64::new(0);
     thread::scope(|scope| {
         scope.spawn(|| {
-            for mark in 0..200 {
+            for mark in 1..200 {
                 complete.delivery.send(results("a"), mark).unwrap();
                 sent.fetch_add(1, Ordering::Relaxed);
             }
         });
         wait_until(|| count(&sent) >= QUEUE_BATCHES_MAX as u64);
         thread::sleep(Duration::from_millis(50));
-        assert!(count(&sent) <= QUEUE_BATCHES_MAX as u64 + 1, "{} batches went into the queue", count(&sent));
+        let queued = count(&sent);
         go.send(()).unwrap();
+        assert_eq!(queued, QUEUE_BATCHES_MAX as u64);
     });
     assert!(complete.delivery.close(Duration::from_secs(10)));
     assert_eq!(complete.log.lock().unwrap().len(), 200);

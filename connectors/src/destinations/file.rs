@@ -8,6 +8,8 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
@@ -49,16 +51,7 @@ impl DestinationConfig for WriteToFile {
         let regular = metadata.is_file();
         let mut length = metadata.len();
         if regular {
-            file.try_lock().map_err(|error| match error {
-                TryLockError::WouldBlock => ConnectorError::World {
-                    place: place.clone(),
-                    problem: "another output writes to this file; give each output a file of its own".to_owned(),
-                    fault: Fault::User,
-                    retryable: false,
-                    source: None,
-                },
-                TryLockError::Error(error) => ConnectorError::io(&place, "cannot lock the file", error),
-            })?;
+            lock(&file, &place)?;
             if let Some(known) = from.filter(|position| !position.0.is_empty()) {
                 let known = known.0.as_slice().try_into().map(u64::from_le_bytes).map_err(|_| ConnectorError::Position {
                     place: place.clone(),
@@ -75,6 +68,27 @@ impl DestinationConfig for WriteToFile {
             file.seek(SeekFrom::Start(length)).map_err(io("cannot go to the end of the file"))?;
         }
         Ok(Box::new(LineFile { file, place, regular, length, torn: false, text: Vec::new() }))
+    }
+}
+
+/// Claims the file. One that is just being let go, by an output that is deleted and made anew, is waited for.
+fn lock(file: &File, place: &str) -> Result<(), ConnectorError> {
+    let deadline = Instant::now() + Duration::from_millis(500);
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+            Err(TryLockError::WouldBlock) => {
+                return Err(ConnectorError::World {
+                    place: place.to_owned(),
+                    problem: "another output writes to this file; give each output a file of its own".to_owned(),
+                    fault: Fault::User,
+                    retryable: false,
+                    source: None,
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(ConnectorError::io(place, "cannot lock the file", error)),
+        }
     }
 }
 

@@ -131,7 +131,8 @@ pub(super) async fn post(client: &Client, url: &Url, headers: &HeaderMap, body: 
         }
         Ok(answer) => {
             let status = answer.status();
-            let passing = matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error();
+            let passing =
+                matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error();
             let problem = format!("POST {} was answered with {status}", shown(url));
             if passing { Outcome::Failed(problem) } else { Outcome::Refused(problem) }
         }

@@ -189,8 +189,12 @@ mod tests {
         let many = message(&[(true, "{}"), (false, "{}"), (true, r#"{"a":2}"#), (false, "{}")]);
         assert_eq!(many["text"], "New Standing Query Updates");
         let texts: Vec<&str> = many["blocks"].as_array().unwrap().iter().map(|b| b["text"]["text"].as_str().unwrap()).collect();
-        let expected =
-            ["New Standing Query Results", "Latest result of 1:", "```{\n  \"a\": 2\n}```", "Standing Query Results Cancelled: 2"];
+        let expected = [
+            "New Standing Query Results",
+            "Latest result of 1:",
+            "```{\n  \"a\": 2\n}```",
+            "Standing Query Results Cancelled: 2",
+        ];
         assert_eq!(texts, expected);
     }
 }

@@ -1,0 +1,286 @@
+//! The real binary as a child process, in a directory of its own: started, asked, stopped and killed.
+//!
+//! Everything here has a limit of time, and a test that fails shows the end of what weir logged. Does not know what is tested.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value as Json, json};
+use tempfile::TempDir;
+
+use crate::client::{self, Answer};
+
+/// How long weir may take to be ready; generous, since machines under load are slow.
+pub const START_MAX: Duration = Duration::from_secs(60);
+
+/// How long weir may take to end when it is asked to.
+pub const STOP_MAX: Duration = Duration::from_secs(60);
+
+/// Between two looks at something that is waited for.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Of the log, in the message of a failure.
+const LOG_SHOWN_BYTES_MAX: u64 = 6_000;
+
+/// A directory for one weir: its working directory, its data, the files it reads and writes, its log. Goes with the test,
+/// unless that fails.
+pub struct Home {
+    directory: TempDir,
+}
+
+impl Home {
+    pub fn new() -> Home {
+        Home { directory: tempfile::Builder::new().prefix("weir-test-").tempdir().expect("a temporary directory") }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.file(name), text).expect("a file in the temporary directory");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Starts weir on a free port and waits until it is ready.
+    pub fn start(&self, arguments: &[&str]) -> Weir {
+        let mut weir = self.spawn(arguments);
+        weir.wait_ready();
+        weir
+    }
+
+    /// Starts weir with the durable store, on a port the system chooses; does not wait.
+    pub fn spawn(&self, arguments: &[&str]) -> Weir {
+        let usual = ["-Dweir.webserver.address=127.0.0.1", "-Dweir.webserver.port=0", "-Dweir.store.filepath=data"];
+        self.spawn_bare(&[&usual, arguments].concat())
+    }
+
+    /// Starts weir with these arguments and nothing else.
+    pub fn spawn_bare(&self, arguments: &[&str]) -> Weir {
+        let log = self.file("weir.log");
+        let mut file = OpenOptions::new().create(true).append(true).open(&log).expect("a log in the temporary directory");
+        let from = file.seek(SeekFrom::End(0)).expect("a log in the temporary directory");
+        let mut command = Command::new(binary());
+        command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
+        // What the caller of the tests has set must not change what they see.
+        command.env_remove("WEIR_LOG").env_remove("RUST_LOG");
+        command.stdout(File::create(self.file("stdout")).expect("a file in the temporary directory")).stderr(file);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{} cannot be started: {error}", binary().display()));
+        Weir { child, log, from, address: None }
+    }
+}
+
+impl Default for Home {
+    fn default() -> Home {
+        Home::new()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.directory.disable_cleanup(true);
+            eprintln!("---- the directory of the test is kept: {}", self.path().display());
+        }
+    }
+}
+
+/// The binary beside the test's own.
+pub fn binary() -> PathBuf {
+    let own = std::env::current_exe().expect("the path of this program");
+    let target = own.parent().and_then(Path::parent).expect("a test lies two directories below its target directory");
+    let binary = target.join("weir");
+    assert!(
+        binary.exists(),
+        "{} is not there. These tests run the real binary: `make test` builds it, or `cargo build --release -p weir-api`",
+        binary.display()
+    );
+    binary
+}
+
+/// A running weir. It is killed when it goes, and shows its log when that is because the test failed.
+pub struct Weir {
+    child: Child,
+    log: PathBuf,
+    /// Where in the log file this start began.
+    from: u64,
+    address: Option<SocketAddr>,
+}
+
+impl Weir {
+    pub fn address(&self) -> SocketAddr {
+        self.address.expect("weir is not ready yet")
+    }
+
+    /// Waits until weir says that it is ready; fails when it ends before, or takes too long.
+    pub fn wait_ready(&mut self) {
+        let deadline = Instant::now() + START_MAX;
+        while !self.look_ready() {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                panic!("weir ended with {status} instead of starting; it said:\n{}", self.log());
+            }
+            assert!(Instant::now() < deadline, "weir was not ready within {START_MAX:?}; it said:\n{}", self.log());
+            sleep(LOOK);
+        }
+    }
+
+    /// Waits so long, or until weir is ready.
+    pub fn wait_ready_at_most(&mut self, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while !self.look_ready() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            sleep(LOOK);
+        }
+        true
+    }
+
+    /// The log names the address, which is how the port that the system chose is known.
+    fn look_ready(&mut self) -> bool {
+        if self.address.is_none() {
+            let log = self.log();
+            let named = log.split_once(" is ready at http://").and_then(|(_, rest)| rest.split_once(';'));
+            self.address = named.and_then(|(address, _)| address.parse().ok());
+        }
+        self.address.is_some()
+    }
+
+    /// What was logged since this start.
+    pub fn log(&self) -> String {
+        let mut bytes = Vec::new();
+        let read = File::open(&self.log).and_then(|mut file| {
+            file.seek(SeekFrom::Start(self.from))?;
+            file.read_to_end(&mut bytes)
+        });
+        read.map_or_else(|error| format!("(the log cannot be read: {error})"), |_| String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// SIGKILL: no code of weir runs any more.
+    pub fn kill(mut self) {
+        self.end_at_once();
+    }
+
+    fn end_at_once(&mut self) {
+        // Fails only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// The orderly end: SIGTERM, and exit code 0.
+    pub fn stop(self) {
+        self.signal(Signal::TERM);
+        let (status, log) = self.wait_end(STOP_MAX);
+        assert!(status.success(), "weir ended with {status}; it said:\n{log}");
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id() as i32).expect("a process has an id above zero");
+        kill_process(pid, signal).expect("a signal can be sent to a child");
+    }
+
+    /// Waits for the end, and gives what was logged.
+    pub fn wait_end(mut self, limit: Duration) -> (ExitStatus, String) {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return (status, self.log());
+            }
+            assert!(Instant::now() < deadline, "weir did not end within {limit:?}; it said:\n{}", self.log());
+            sleep(LOOK);
+        }
+    }
+
+    /// Any request. A connection that breaks is the caller's business.
+    pub fn try_send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<Answer> {
+        client::send(self.address(), method, target, headers, body)
+    }
+
+    pub fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        self.try_send(method, target, headers, body)
+            .unwrap_or_else(|error| panic!("{method} {target}: {error}; weir said:\n{}", self.log()))
+    }
+
+    pub fn get(&self, target: &str) -> Answer {
+        self.send("GET", target, &[], b"")
+    }
+
+    pub fn delete(&self, target: &str) -> Answer {
+        self.send("DELETE", target, &[], b"")
+    }
+
+    pub fn put(&self, target: &str) -> Answer {
+        self.send("PUT", target, &[], b"")
+    }
+
+    pub fn post(&self, target: &str, body: &Json) -> Answer {
+        self.send("POST", target, &[("Content-Type", "application/json")], body.to_string().as_bytes())
+    }
+
+    /// Cypher as text; the answer of whatever status.
+    pub fn query(&self, text: &str) -> Answer {
+        self.send("POST", "/api/v1/query/cypher", &[("Content-Type", "text/plain")], text.as_bytes())
+    }
+
+    /// The rows of a query that must succeed.
+    pub fn rows(&self, text: &str) -> Vec<Json> {
+        let mut answer = self.query(text).expect(200).json();
+        match answer["results"].take() {
+            Json::Array(rows) => rows,
+            other => panic!("{text} gave {other} for rows"),
+        }
+    }
+
+    /// The rows of a query with parameters.
+    pub fn rows_with(&self, text: &str, parameters: Json) -> Vec<Json> {
+        let answer = self.post("/api/v1/query/cypher", &json!({"text": text, "parameters": parameters})).expect(200);
+        answer.json()["results"].as_array().cloned().expect("rows")
+    }
+
+    /// Waits until an ingest stream has the status.
+    pub fn wait_ingest(&self, name: &str, status: &str, limit: Duration) -> Json {
+        let deadline = Instant::now() + limit;
+        loop {
+            let stream = self.get(&format!("/api/v1/ingest/{name}")).expect(200).json();
+            if stream["status"] == status {
+                return stream;
+            }
+            assert!(Instant::now() < deadline, "stream {name} is not {status} within {limit:?}: {stream}\n{}", self.log());
+            sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Weir {
+    fn drop(&mut self) {
+        self.end_at_once();
+        if std::thread::panicking() {
+            let log = self.log();
+            let from = log.len().saturating_sub(LOG_SHOWN_BYTES_MAX as usize);
+            let shown = log.get(from..).unwrap_or(&log);
+            eprintln!("---- the end of what weir logged\n{shown}\n----");
+        }
+    }
+}
+
+/// Waits until something holds.
+pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
