@@ -102,6 +102,7 @@ impl App {
     /// The end: sources stop and hand in what they have read, results found so far are delivered, the store is closed.
     pub fn shut_down(&self) -> Result<(), String> {
         self.live.hub.close();
+        self.engine.close_ingest();
         self.ingests.shut_down();
         self.standing.shut_down(Instant::now() + DELIVERY_PATIENCE);
         self.engine.shutdown().map_err(|error| format!("the store could not be closed cleanly: {}", chain(&error)))

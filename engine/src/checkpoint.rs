@@ -3,8 +3,8 @@
 //! Old enough is what is durable and delivered: after a restart the graph is loaded as of the checkpoint and the log is
 //! replayed from there, so results that no output has taken yet are found again.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use weir_model::Tick;

@@ -16,14 +16,26 @@ use crate::symbols::Symbols;
 #[derive(Clone)]
 pub enum Command {
     /// A new graph, empty, or as loaded from the store: then `base` holds a batch for each shard.
-    CreateGraph { graph: GraphId, published: Arc<Published>, base: Arc<Base> },
-    DropGraph { graph: GraphId },
+    CreateGraph {
+        graph: GraphId,
+        published: Arc<Published>,
+        base: Arc<Base>,
+    },
+    DropGraph {
+        graph: GraphId,
+    },
     /// The changes of a batch of records; their ticks follow those of the entry before.
     Apply(Arc<Entry>),
     Install(Arc<Install>),
     /// Report what was held back when the query was installed.
-    Propagate { graph: GraphId, query: QueryId },
-    Drop { graph: GraphId, query: QueryId },
+    Propagate {
+        graph: GraphId,
+        query: QueryId,
+    },
+    Drop {
+        graph: GraphId,
+        query: QueryId,
+    },
     Stop,
 }
 

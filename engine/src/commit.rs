@@ -121,10 +121,7 @@ impl Committer {
     }
 
     /// Evaluates with the lock held: what the snapshot shows is the last word. For batches that lost a race.
-    pub fn alone(
-        &self,
-        evaluate: impl FnOnce(&Snapshot) -> Result<Change, EngineError>,
-    ) -> Result<Tick, EngineError> {
+    pub fn alone(&self, evaluate: impl FnOnce(&Snapshot) -> Result<Change, EngineError>) -> Result<Tick, EngineError> {
         let mut state = self.lock();
         self.wait_applied(state.sent)?;
         let change = evaluate(&self.published.snapshot())?;

@@ -3,8 +3,8 @@
 //! An engine is a store, its log, the workers and the graphs (namespaces) in it. Both handles are cheap to clone.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -36,18 +36,13 @@ const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
 /// How long anyone waits for the log before it is called a failure.
 const DURABLE_PATIENCE: Duration = Duration::from_secs(60);
 
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Options {
     /// Worker threads, each with a shard of every graph; 0 is one per core.
     pub workers: usize,
     pub ids: IdScheme,
     /// Each commit reaches the disk before it counts as durable, not only the operating system.
     pub sync_all_writes: bool,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { workers: 0, ids: IdScheme::default(), sync_all_writes: false }
-    }
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -80,6 +75,8 @@ pub struct Parts {
     /// Held while commands are sent, so that all workers see one order.
     pub sending: Arc<Mutex<()>>,
     pub ids: IdScheme,
+    /// Nobody waits for room any more.
+    pub closing: Arc<AtomicBool>,
 }
 
 impl Engine {
@@ -91,9 +88,18 @@ impl Engine {
             count => count,
         };
         let symbols = Arc::new(Symbols::load(store.symbols()?));
-        let log = Log::start(store.clone(), symbols.clone(), LogOptions { sync: options.sync_all_writes, ..LogOptions::default() });
+        let log =
+            Log::start(store.clone(), symbols.clone(), LogOptions { sync: options.sync_all_writes, ..LogOptions::default() });
         let workers = Arc::new(Workers::start(count).map_err(EngineError::Workers)?);
-        let parts = Parts { store, log: Arc::new(log), symbols, workers, sending: Arc::default(), ids: options.ids };
+        let parts = Parts {
+            store,
+            log: Arc::new(log),
+            symbols,
+            workers,
+            sending: Arc::default(),
+            ids: options.ids,
+            closing: Arc::default(),
+        };
         let mut graphs = BTreeMap::new();
         for info in parts.store.graphs()? {
             let options = GraphOptions { parallel_edges: info.options == PARALLEL_EDGES };
@@ -172,6 +178,7 @@ impl Engine {
         let parts = &self.shared.parts;
         graph.committer().between(|_| parts.workers.send(&Command::DropGraph { graph: graph.id() }));
         parts.store.drop_graph(graph.id())?;
+        parts.log.forget(graph.id());
         Ok(true)
     }
 
@@ -191,6 +198,11 @@ impl Engine {
 
     pub fn metadata_list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
         Ok(self.shared.parts.store.list_metadata(prefix)?)
+    }
+
+    /// Those who wait to ingest until results are taken are refused from now on. The first step of an orderly end.
+    pub fn close_ingest(&self) {
+        self.shared.parts.closing.store(true, Ordering::Relaxed);
     }
 
     /// Ends: what was committed is applied, logged and, as far as results are delivered, put into pages.
@@ -426,10 +438,14 @@ impl Graph {
     }
 
     /// Ingest waits here while standing queries have too many results that nobody has taken.
-    pub(crate) fn wait_for_room(&self) {
+    pub(crate) fn wait_for_room(&self) -> Result<(), EngineError> {
         while self.standing().values().any(|state| state.waiting.load(Ordering::Relaxed) > RESULTS_WAITING_MAX) {
+            if self.inner.parts.closing.load(Ordering::Relaxed) {
+                return Err(EngineError::Closing);
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
+        Ok(())
     }
 
     /// Logs frontiers that no commit has taken along, and moves what is old enough from the log into pages.

@@ -24,8 +24,12 @@ pub enum EngineError {
     StandingExists,
     #[error("this standing query was dropped")]
     StandingGone,
-    #[error("the graph's workers did not catch up within a minute; the process should be restarted, nothing acknowledged is lost")]
+    #[error(
+        "the graph's workers did not catch up within a minute; the process should be restarted, nothing acknowledged is lost"
+    )]
     WorkersStuck,
+    #[error("the service is ending; the stream resumes where it was when it is started again")]
+    Closing,
     #[error("cannot start the worker threads: {0}")]
     Workers(String),
     #[error("reads of a past moment are not in this version: leave the time out to read the present")]

@@ -42,7 +42,7 @@ impl Ingester {
     /// same write, so that each record's effect on the graph happens exactly once.
     pub fn ingest(&mut self, records: &[Value], progress: Option<(&str, Position)>) -> Result<Ingested, EngineError> {
         let graph = self.graph.clone();
-        graph.wait_for_room();
+        graph.wait_for_room()?;
         let committer = graph.committer();
         let mut failures = Vec::new();
         let source = progress.map(|(name, position)| (Text::new(name), position));

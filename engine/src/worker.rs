@@ -18,7 +18,7 @@ use crate::arrangement::build::Shard;
 use crate::command::{Command, Install};
 use crate::graph::ShardOfGraph;
 use crate::render::Time;
-use crate::render::probe::render;
+use crate::render::probe::{Place, render};
 use crate::render::results::Gather;
 use crate::store::GraphId;
 
@@ -34,8 +34,8 @@ pub struct Workers {
 
 impl Workers {
     pub fn start(count: usize) -> Result<Workers, String> {
-        let (senders, receivers): (Vec<_>, Vec<Receiver<Command>>) =
-            (0..count).map(|_| crossbeam_channel::unbounded()).unzip();
+        #[expect(clippy::disallowed_methods, reason = "committers wait when workers are behind, which bounds what lies here")]
+        let (senders, receivers): (Vec<_>, Vec<Receiver<Command>>) = (0..count).map(|_| crossbeam_channel::unbounded()).unzip();
         let receivers = Arc::new(receivers);
         let guards = timely::execute(timely::Config::process(count), move |worker| {
             let commands = receivers[worker.index()].clone();
@@ -156,15 +156,20 @@ impl State {
         )));
         let (program, symbols) = (install.program.clone(), install.symbols.clone());
         let (installed, trace, results) = (graph.upper, &mut graph.trace, gather.clone());
-        let button = worker.dataflow::<Time, _, _>(|scope| {
-            render(scope, trace, program, symbols, shard, installed, home, results)
-        });
+        let place = Place { shard, installed, home };
+        let button = worker.dataflow::<Time, _, _>(|scope| render(scope, trace, program, symbols, place, results));
         self.standing.insert((install.graph, install.query), Standing { button, gather });
     }
 
     /// Applies what was sent, lets standing queries run dry, and ends the dataflows.
     fn finish(mut self, worker: &mut Worker) {
-        while self.graphs.values().any(|graph| !graph.is_current()) {
+        let behind = |state: &State| {
+            let waits = |((graph, _), standing): (&(GraphId, QueryId), &Standing)| {
+                state.graphs.get(graph).is_some_and(|graph| standing.gather.borrow().upper() < graph.upper)
+            };
+            state.graphs.values().any(|graph| !graph.is_current()) || state.standing.iter().any(waits)
+        };
+        while behind(&self) {
             worker.step();
         }
         for standing in self.standing.values_mut() {

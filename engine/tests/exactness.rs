@@ -1,6 +1,8 @@
 //! Proof of exactness: what standing queries report, tick by tick, is what a naive evaluation of the whole graph before
 //! and after each record says; whatever the number of workers, and however records are batched.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,7 @@
 //! Pages: runs built from stretches of the log hold, put together, what the log makes of nothing.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
 mod common;
 
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Restarts: whatever was under way when the process ended, the graph holds what was acknowledged, and every output
 //! that can be cut back to a position has each result once.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 #![cfg(feature = "rocks-db")]
 
 mod common;
@@ -74,7 +75,7 @@ fn run(seed: u64) {
         queries.iter().zip(&mut files).for_each(|(query, file)| cut_back(query, file));
         engine.start().unwrap();
         same_graph(&graph, &records[..ticks.len()]);
-        assert_eq!(ticks.last().map_or(Tick::ZERO, |tick| tick.next()) <= graph.next(), true, "a commit was lost");
+        assert!(ticks.last().map_or(Tick::ZERO, |tick| tick.next()) <= graph.next(), "a commit was lost");
 
         let until = ticks.len() + 1 + random.below(60) as usize;
         while ticks.len() < until.min(records.len()) {

@@ -1,5 +1,7 @@
 //! Every query is serializable, and every client reads its own writes.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

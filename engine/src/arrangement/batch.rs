@@ -15,9 +15,9 @@
 use std::cmp::Ordering;
 
 use timely::progress::Antichain;
+use weir_model::NodeId;
 use weir_model::codec::{FactKey, fact_key};
 use weir_model::mutation::{Payload, Tag};
-use weir_model::NodeId;
 
 /// One update of one fact of a node.
 #[derive(Clone, Copy, Debug)]

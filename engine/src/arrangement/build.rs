@@ -50,7 +50,8 @@ impl Builder {
         }
         self.order.sort_unstable();
         let since = Antichain::from_elem(0);
-        let mut batch = Batch::with_capacity(lower, upper, since, self.order.len() / 4 + 1, self.order.len(), mutations.arena.len());
+        let mut batch =
+            Batch::with_capacity(lower, upper, since, self.order.len() / 4 + 1, self.order.len(), mutations.arena.len());
         let last = rows.last().map_or(0, |row| row.record());
         batch.times = (first..=first + u64::from(last)).collect();
 
@@ -120,9 +121,7 @@ fn expand_clears(rows: &[(u32, Row)], facts: &Facts<'_>) -> Vec<(u32, Row)> {
 
 /// Replays the rows of one node fact by fact and appends the differences to the batch.
 fn replay(rows: &mut [(u32, Row)], arena: &[u8], facts: &Facts<'_>, batch: &mut Batch) {
-    rows.sort_unstable_by(|(x, a), (y, b)| {
-        a.tag.cmp(&b.tag).then_with(|| key(a, arena).cmp(&key(b, arena))).then(x.cmp(y))
-    });
+    rows.sort_unstable_by(|(x, a), (y, b)| a.tag.cmp(&b.tag).then_with(|| key(a, arena).cmp(&key(b, arena))).then(x.cmp(y)));
     for fact in rows.chunk_by(|(_, a), (_, b)| a.tag == b.tag && key(a, arena) == key(b, arena)) {
         let tag = fact[0].1.tag;
         let before = if facts.is_unknown() { None } else { facts.keyed(tag, key(&fact[0].1, arena), u64::MAX) };

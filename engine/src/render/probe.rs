@@ -37,21 +37,29 @@ type Trace = TraceAgent<Spine>;
 /// How many nodes of a graph at rest are looked at before other work of the worker gets its turn.
 const BACKFILL_NODES: usize = 4096;
 
-/// Builds the dataflow of one standing query. `installed` is the tick before which the graph is at rest: the same on
-/// every worker. `home` is the worker where results come together; its `gather` takes them.
+/// Where and since when a standing query runs.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub shard: Shard,
+    /// The tick before which the graph is at rest: the same on every worker.
+    pub installed: Time,
+    /// The worker where results come together.
+    pub home: usize,
+}
+
+/// Builds the dataflow of one standing query. At its home worker `gather` takes the results.
 pub fn render(
     scope: Scope<'_, Time>,
     trace: &mut Trace,
     program: Arc<Program>,
     symbols: Arc<Symbols>,
-    shard: Shard,
-    installed: Time,
-    home: usize,
+    Place { shard, installed, home }: Place,
     gather: Rc<RefCell<Gather>>,
 ) -> ShutdownButton<CapabilitySet<Time>> {
     let (arranged, button) = trace.import_core(scope, "graph");
     let hops = if shard.count == 1 { 0 } else { program.hops };
-    let (results, mut parcels) = changes(arranged.stream.clone(), trace.clone(), program.clone(), symbols.clone(), shard, installed);
+    let (results, mut parcels) =
+        changes(arranged.stream.clone(), trace.clone(), program.clone(), symbols.clone(), shard, installed);
     let mut all = vec![results];
     for _ in 0..hops {
         let (results, further) = hop(parcels, arranged.stream.clone(), trace.clone(), program.clone(), symbols.clone(), shard);
@@ -61,7 +69,10 @@ pub fn render(
     scope.concatenate(all).sink(Exchange::new(move |_: &RowChange| home as u64), "results", move |(input, frontier)| {
         let mut gather = gather.borrow_mut();
         input.for_each(|_, changes| gather.push(changes));
-        gather.advance(frontier.frontier().first().copied().unwrap_or(Time::MAX));
+        // No frontier: the query is being taken away.
+        if let Some(frontier) = frontier.frontier().first() {
+            gather.advance(*frontier);
+        }
     });
     button
 }
@@ -290,13 +301,13 @@ fn change_of_view<'a>(
     id: NodeId,
     facts: &Facts<'a>,
     time: Time,
-    row: &mut Vec<Value>,
+    row: &mut [Value],
 ) {
     let program = walk.program;
     let view = &program.nodes[node];
     row[view.slot] = Value::Node(id);
     let was = look(view, facts, time.wrapping_sub(1), row, walk);
-    let old = was.then(|| row.clone());
+    let old = was.then(|| row.to_vec());
     let is = look(view, facts, time, row, walk);
     if let Some(mut old) = old {
         if is && seen(view, &old) == seen(view, row) {

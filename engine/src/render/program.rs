@@ -109,7 +109,8 @@ impl Program {
                 conditions: node.conditions.clone(),
                 must_exist: false,
             };
-            view.must_exist = pattern.edges.is_empty() && view.labels.is_empty() && holds_for_nothing(&view, plan.width, &context);
+            view.must_exist =
+                pattern.edges.is_empty() && view.labels.is_empty() && holds_for_nothing(&view, plan.width, &context);
             nodes.push(view);
         }
         let mut edges = Vec::new();
@@ -140,7 +141,8 @@ impl Program {
             Atom::Edge(j) => nodes.len() + j,
         };
         let last = (0..paths.len()).max_by_key(|index| number(&paths[*index])).unwrap_or(0);
-        let hops = paths.iter().map(|path| path.moves.iter().filter(|m| !matches!(m, Move::Test { .. })).count()).max().unwrap_or(0);
+        let hops =
+            paths.iter().map(|path| path.moves.iter().filter(|m| !matches!(m, Move::Test { .. })).count()).max().unwrap_or(0);
         Ok(Program { width: plan.width, nodes, edges, paths, filters, columns, distinct, hops, last, context })
     }
 }
@@ -151,8 +153,8 @@ fn place(slot: Slot) -> usize {
 
 /// Whether a node without any fact would pass: then it is existence that makes or breaks the match.
 fn holds_for_nothing(view: &NodeView, width: usize, context: &GraphFree) -> bool {
-    let mut row = vec![Value::Null; width];
-    view.conditions.iter().all(|condition| condition.evaluate(&mut row, context).is_ok_and(|value| value.is_true()))
+    let row = vec![Value::Null; width];
+    view.conditions.iter().all(|condition| condition.evaluate(&row, context).is_ok_and(|value| value.is_true()))
 }
 
 fn moves(

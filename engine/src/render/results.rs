@@ -144,6 +144,11 @@ impl Gather {
         }
     }
 
+    /// Everything before this has been sent on.
+    pub fn upper(&self) -> Time {
+        self.upper
+    }
+
     pub fn push(&mut self, changes: &mut Vec<RowChange>) {
         self.pending.append(changes);
     }

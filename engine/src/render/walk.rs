@@ -66,7 +66,14 @@ impl<'a> Walk<'a> {
         }
         if self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index {
             let row = Row::from_slice(row);
-            self.parcels.push(Parcel { node: id, path: change.path as u16, at: at as u16, time: change.time, diff: change.diff, row });
+            self.parcels.push(Parcel {
+                node: id,
+                path: change.path as u16,
+                at: at as u16,
+                time: change.time,
+                diff: change.diff,
+                row,
+            });
             return;
         }
         let facts = Facts::find(self.batches, id);

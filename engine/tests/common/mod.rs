@@ -1,5 +1,8 @@
 //! Random graphs with deletions, the queries that watch them, and what the oracle says those must report.
 
+#![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

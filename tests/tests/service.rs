@@ -1,0 +1,680 @@
+//! The service as its users have it: the real binary, asked over HTTP, stopped by signals, started wrongly.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value as Json, json};
+use weir_tests::client;
+use weir_tests::service::{Home, Weir, wait_until};
+
+/// For tests that do not look at durability.
+const IN_MEMORY: &[&str] = &["-Dweir.store.type=in-memory"];
+
+/// How soon what was asked for must be seen.
+const SOON: Duration = Duration::from_secs(20);
+
+/// How quickly an idle weir ends.
+const END_MAX: Duration = Duration::from_secs(10);
+
+// ---- start and stop
+
+#[test]
+fn it_starts_answers_and_ends_with_zero_when_asked() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let home = Home::new();
+        let weir = home.start(&[]);
+        assert_eq!(weir.get("/api/v1/admin/liveness").status, 204);
+        assert_eq!(weir.get("/api/v1/admin/readiness").status, 204);
+        weir.signal(signal);
+        let (status, log) = weir.wait_end(END_MAX);
+        assert!(status.success(), "{status}: {log}");
+    }
+}
+
+#[test]
+fn it_ends_when_asked_over_http() {
+    let weir = Home::new().start(IN_MEMORY);
+    weir.send("POST", "/api/v1/admin/shutdown", &[], b"").expect(202);
+    let (status, log) = weir.wait_end(END_MAX);
+    assert!(status.success(), "{status}: {log}");
+}
+
+#[test]
+fn a_stop_hands_in_what_was_read_and_delivers_what_was_found() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.should-resume-ingest=true"]);
+    standing(&weir, "all", "MATCH (n) WHERE n.i IS NOT NULL RETURN DISTINCT id(n) AS id", "out.jsonl");
+    let numbers = json!({"type": "NumberIteratorIngest", "format": {"type": "CypherLine",
+        "query": "MATCH (n) WHERE id(n) = idFrom(toInteger($that)) SET n.i = toInteger($that)"}});
+    weir.post("/api/v1/ingest/numbers", &numbers).expect(200);
+    wait_until("some results are written", SOON, || fs::metadata(home.file("out.jsonl")).is_ok_and(|file| file.len() > 1000));
+    weir.stop();
+    let lines = home.read("out.jsonl").lines().count();
+    // Without resumption nothing is added, and what is there can be compared.
+    let weir = home.start(&[]);
+    assert_eq!(weir.rows("MATCH (n) WHERE n.i IS NOT NULL RETURN count(n), max(n.i)"), [json!([lines, lines - 1])]);
+    assert_eq!(weir.get("/api/v1/ingest/numbers").expect(200).json()["status"], "Restored");
+    assert_eq!(home.read("out.jsonl").lines().count(), lines);
+    // It can be started by hand, and goes on where it stood.
+    weir.put("/api/v1/ingest/numbers/start").expect(200);
+    wait_until("the stream goes on", SOON, || {
+        weir.rows("MATCH (n) WHERE n.i IS NOT NULL RETURN count(n)")[0][0].as_u64() > Some(lines as u64)
+    });
+    weir.delete("/api/v1/ingest/numbers").expect(200);
+    let rows = weir.rows("MATCH (n) WHERE n.i IS NOT NULL RETURN count(n), max(n.i)");
+    assert_eq!(rows[0][0].as_u64(), rows[0][1].as_u64().map(|most| most + 1), "a number was left out");
+}
+
+#[test]
+fn what_cannot_start_says_why_and_what_to_do() {
+    let home = Home::new();
+    home.write("typo.conf", "weir { webserver { prot = 9090 } }");
+    home.write("broken.conf", "weir { webserver { ");
+    home.write("recipe.yaml", "version: 1\ntitle: t\ningestStreams:\n  - type: Nope\n");
+    let running = home.start(&[]);
+    let port = format!("-Dweir.webserver.port={}", running.address().port());
+    let refused: &[(&[&str], i32, &[&str])] = &[
+        (&[&port, "-Dweir.store.type=in-memory"], 1, &["the port is in use", "--port"]),
+        (&["-p", "0", "-Dweir.store.filepath=data"], 1, &["data", "weir"]),
+        (&["-Dweir.webserver.prot=1"], 1, &["webserver.prot", "webserver.port"]),
+        (&["-Dquine.webserver.port=http"], 1, &["webserver.port", "http"]),
+        (&["-Dweir.store.type=cassandra"], 1, &["cassandra", "rocks-db"]),
+        (&["typo.conf"], 1, &["typo.conf", "webserver.prot"]),
+        (&["broken.conf"], 1, &["broken.conf"]),
+        (&["absent.conf"], 1, &["absent.conf"]),
+        (&["-r", "no-such-recipe"], 1, &["no-such-recipe"]),
+        (&["-r", "recipe.yaml"], 1, &["Nope"]),
+        (&["--no-such-option"], 2, &["--no-such-option"]),
+        (&["-Dno-equals-sign"], 2, &["no-equals-sign"]),
+    ];
+    for (arguments, code, texts) in refused {
+        let (status, said) = home.spawn_bare(arguments).wait_end(END_MAX);
+        assert_eq!(status.code(), Some(*code), "{arguments:?}: {said}");
+        for text in *texts {
+            assert!(said.contains(text), "{arguments:?} should have named {text}: {said}");
+        }
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    }
+    // The one that was there is as it was.
+    assert_eq!(running.rows("RETURN 1"), [json!([1])]);
+    running.stop();
+}
+
+#[test]
+fn all_three_roots_and_a_file_set_the_same_keys() {
+    for root in ["weir", "service", "quine"] {
+        let home = Home::new();
+        home.write("my.conf", format!("{root} {{ webserver {{ address = 127.0.0.1, port = 0 }}\n store.type = in-memory }}"));
+        let mut weir = home.spawn_bare(&["my.conf", &format!("-D{root}.timeout=7 s")]);
+        weir.wait_ready();
+        let config = weir.get("/api/v1/admin/config").expect(200).json();
+        assert_eq!(config["persistor"]["persistorType"], "in-memory", "{config}");
+        assert!(config["quine"]["timeout"].as_str().is_some_and(|text| text.starts_with('7')), "{config}");
+        weir.stop();
+    }
+}
+
+#[test]
+fn a_recipe_runs_and_leaves_nothing() {
+    let home = Home::new();
+    home.write("in.jsonl", "{\"id\": 1}\n{\"id\": 2}\n{\"id\": 3}\n");
+    home.write(
+        "recipe.yaml",
+        "version: 1
+title: three
+contributor: nobody
+summary: three nodes
+description: three nodes
+ingestStreams:
+  - type: FileIngest
+    path: $in_file
+    format:
+      type: CypherJson
+      query: MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id
+standingQueries:
+  - pattern:
+      type: Cypher
+      query: MATCH (n) WHERE n.id > 1 RETURN DISTINCT id(n) AS id
+    outputs:
+      out:
+        type: WriteToFile
+        path: out.jsonl
+nodeAppearances: []
+quickQueries: []
+sampleQueries: []
+",
+    );
+    let weir = home.start(&["-r", "recipe.yaml", "-x", "in_file=in.jsonl"]);
+    wait_until("the results are written", SOON, || {
+        fs::read_to_string(home.file("out.jsonl")).is_ok_and(|text| text.lines().count() == 2)
+    });
+    assert_eq!(weir.rows("MATCH (n) RETURN n.id AS id ORDER BY id"), [json!([1]), json!([2]), json!([3])]);
+    weir.stop();
+    assert!(!home.file("data").exists(), "a recipe has a store of its own");
+}
+
+// ---- queries
+
+#[test]
+fn queries_answer_tables_nodes_and_edges() {
+    let weir = Home::new().start(IN_MEMORY);
+    let (ann, bo) = ("3684d3cf-b62e-3437-8fba-25032b2a8a22", "ec557105-215e-34bc-86ea-2fcb95f50d66");
+    let answer = weir.query(
+        "MATCH (a), (b) WHERE id(a) = idFrom('wire', 1) AND id(b) = idFrom('wire', 2)
+         SET a:Person, a.name = 'Ann', a.n = 1, b:Person:Admin, b.name = 'Bo'
+         CREATE (a)-[:KNOWS]->(b)",
+    );
+    assert_eq!((answer.status, answer.text().as_str()), (200, r#"{"columns":[],"results":[]}"#));
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    // A client's next read sees its last write, in every form.
+    let rows = weir.rows_with(
+        "MATCH (a)-[r]->(b) WHERE a.name = $name RETURN a.n + $more, type(r), strId(b)",
+        json!({"name": "Ann", "more": 1.5}),
+    );
+    assert_eq!(rows, [json!([2.5, "KNOWS", bo])]);
+    let nodes =
+        weir.send("POST", "/api/v1/query/cypher/nodes", &[("Content-Type", "text/plain")], b"MATCH (n) RETURN n ORDER BY n.name");
+    assert_eq!(
+        nodes.expect(200).json(),
+        json!([
+            {"id": ann, "hostIndex": 0, "label": "Person", "properties": {"n": 1, "name": "Ann"}},
+            {"id": bo, "hostIndex": 0, "label": "Admin:Person", "properties": {"name": "Bo"}},
+        ])
+    );
+    let edges = weir.post("/api/v1/query/cypher/edges", &json!({"text": "MATCH ()-[r]->() RETURN r", "parameters": {}}));
+    assert_eq!(edges.expect(200).json(), json!([{"from": ann, "edgeType": "KNOWS", "to": bo, "isDirected": true}]));
+    let yaml = b"text: RETURN $x AS x\nparameters: {x: [1, null, {a: b}]}\n";
+    let yaml = weir.send("POST", "/api/v1/query/cypher", &[("Content-Type", "application/yaml")], yaml);
+    assert_eq!(yaml.expect(200).json(), json!({"columns": ["x"], "results": [[[1, null, {"a": "b"}]]]}));
+}
+
+#[test]
+fn the_past_can_be_asked() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('past') SET n.v = 'old', n:Was");
+    std::thread::sleep(Duration::from_millis(20));
+    let then = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    std::thread::sleep(Duration::from_millis(20));
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('past') SET n.v = 'new' REMOVE n:Was");
+    let past = |weir: &Weir| {
+        let query = b"MATCH (n) WHERE id(n) = idFrom('past') RETURN n.v, labels(n)";
+        let target = format!("/api/v1/query/cypher?at-time={then}");
+        weir.send("POST", &target, &[("Content-Type", "text/plain")], query).expect(200).json()["results"].clone()
+    };
+    assert_eq!(past(&weir), json!([["old", ["Was"]]]));
+    weir.stop();
+    let weir = home.start(&[]);
+    assert_eq!(past(&weir), json!([["old", ["Was"]]]), "the past changed with a restart");
+    assert_eq!(weir.rows("MATCH (n) WHERE id(n) = idFrom('past') RETURN n.v, labels(n)"), [json!(["new", []])]);
+}
+
+/// What is answered to what is wrong: method, target, content type, body, status, content type, body.
+type Wrong = (&'static str, &'static str, &'static str, &'static str, u16, Option<&'static str>, &'static str);
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
+const PLAIN: Option<&str> = Some("text/plain; charset=UTF-8");
+const NOT_FOUND: &str = "The requested resource could not be found.";
+const CYPHER: &str = "/api/v1/query/cypher";
+const S: &str = "/api/v1/query/standing/new";
+const I: &str = "/api/v1/ingest/new";
+const SQ: &str = r#""pattern":{"type":"Cypher","query":"MATCH (n) WHERE n.sq = 1 RETURN DISTINCT id(n) AS id"}"#;
+
+/// As the reference service answers. Where the body ends in `…` only what is before it counts.
+const WRONG: &[Wrong] = &[
+    ("GET", "/api/v1", "", "", 404, PLAIN, NOT_FOUND),
+    ("GET", "/api/v1/nope", "", "", 404, PLAIN, NOT_FOUND),
+    ("GET", "/api/v1//admin/build-info", "", "", 404, PLAIN, NOT_FOUND),
+    ("POST", "/api/v1/admin/liveness", "", "", 404, PLAIN, NOT_FOUND),
+    ("DELETE", "/", "", "", 404, PLAIN, NOT_FOUND),
+    ("GET", CYPHER, "", "", 404, PLAIN, NOT_FOUND),
+    ("OPTIONS", CYPHER, "", "", 405, PLAIN, "HTTP method not allowed, supported methods: POST, GET, PUT, DELETE"),
+    ("HEAD", "/api/v1/admin/build-info", "", "", 405, PLAIN, ""),
+    (
+        "GET",
+        "/api/v1/admin/build-info/",
+        "",
+        "",
+        308,
+        Some("text/html; charset=UTF-8"),
+        "The request, and all future requests should be repeated using <a href=\"http://…",
+    ),
+    // Bodies.
+    (
+        "POST",
+        CYPHER,
+        "",
+        "RETURN 1",
+        415,
+        PLAIN,
+        "The request's Content-Type [application/octet-stream] is not supported. Expected:\napplication/yaml or application/json or text/plain",
+    ),
+    (
+        "POST",
+        CYPHER,
+        "text/yaml",
+        "text: RETURN 1",
+        415,
+        PLAIN,
+        "The request's Content-Type [text/yaml] is not supported. Expected:\napplication/yaml or application/json or text/plain",
+    ),
+    ("POST", I, TEXT, "{}", 415, PLAIN, "The request's Content-Type [text/plain…"),
+    ("POST", CYPHER, JSON, "{\"text\":", 400, Some(JSON), r#"["ParsingFailure: exhausted input"]"#),
+    ("POST", CYPHER, JSON, "", 400, Some(JSON), r#"["ParsingFailure: exhausted input"]"#),
+    ("POST", CYPHER, JSON, "{\"parameters\": {}}", 400, Some(JSON), r#"["DecodingFailure at .text: Missing required field"]"#),
+    (
+        "POST",
+        CYPHER,
+        JSON,
+        r#"{"text": "RETURN 1", "parameters": [1]}"#,
+        400,
+        Some(JSON),
+        r#"["DecodingFailure at .parameters: Got value '[1]' with wrong type, expecting object"]"#,
+    ),
+    (
+        "POST",
+        CYPHER,
+        JSON,
+        "[]",
+        400,
+        Some(JSON),
+        r#"["DecodingFailure at .text: Missing required field","DecodingFailure at .parameters: Missing required field","DecodingFailure at : Invalid JSON object: []"]"#,
+    ),
+    // Parameters.
+    (
+        "POST",
+        "/api/v1/query/cypher?at-time=abc",
+        TEXT,
+        "RETURN 1",
+        400,
+        Some(JSON),
+        r#"["Invalid integer value 'abc' for query parameter 'at-time'"]"#,
+    ),
+    (
+        "POST",
+        "/api/v1/query/cypher?at-time=99999999999999",
+        TEXT,
+        "RETURN 1",
+        400,
+        Some(JSON),
+        r#"["Value 99999999999999 must be less than system time …"#,
+    ),
+    (
+        "POST",
+        "/api/v1/query/cypher?timeout=1.5",
+        TEXT,
+        "RETURN 1",
+        400,
+        Some(JSON),
+        r#"["Invalid integer value '1.5' for query parameter 'timeout'"]"#,
+    ),
+    // Cypher.
+    (
+        "POST",
+        CYPHER,
+        TEXT,
+        "RETURN $p",
+        400,
+        Some(JSON),
+        r#"["CompileError at 1.8 Unknown parameter `p`\n\nRETURN $p\n       ^"]"#,
+    ),
+    ("POST", CYPHER, TEXT, "RETURN x", 400, Some(JSON), "[\"…"),
+    ("POST", CYPHER, TEXT, "RETRUN 1", 400, Some(JSON), "[\"…"),
+    ("POST", CYPHER, TEXT, "", 400, Some(JSON), "[\"…"),
+    ("POST", CYPHER, TEXT, "RETURN 1 / 0", 400, Some(JSON), "[\"ArithmeticError …"),
+    (
+        "POST",
+        "/api/v1/query/cypher/nodes",
+        TEXT,
+        "RETURN 1",
+        400,
+        Some(JSON),
+        r#"["TypeMismatchError Expected type(s) Node but got value 1 of type Integer in node query return value"]"#,
+    ),
+    (
+        "POST",
+        "/api/v1/query/cypher/edges",
+        TEXT,
+        "RETURN 1",
+        400,
+        Some(JSON),
+        r#"["TypeMismatchError Expected type(s) Relationship but got value 1 of type Integer in edge query return value"]"#,
+    ),
+    // Ingest streams.
+    ("GET", "/api/v1/ingest/nope", "", "", 404, None, ""),
+    ("DELETE", "/api/v1/ingest/nope", "", "", 404, None, ""),
+    ("PUT", "/api/v1/ingest/nope/pause", "", "", 404, None, ""),
+    ("PUT", "/api/v1/ingest/nope/start", "", "", 404, None, ""),
+    ("POST", "/api/v1/ingest", JSON, "{}", 404, PLAIN, NOT_FOUND),
+    ("POST", I, JSON, "{}", 400, Some(JSON), r#"["DecodingFailure at : Missing type discriminator field 'type'!"]"#),
+    ("POST", I, JSON, r#"{"type": "Nope"}"#, 400, Some(JSON), r#"["DecodingFailure at : No decoder for discriminator 'Nope'!"]"#),
+    ("POST", I, JSON, r#"{"type": "FileIngest"}"#, 400, Some(JSON), r#"["DecodingFailure at .path: Missing required field"]"#),
+    (
+        "POST",
+        I,
+        JSON,
+        r#"{"type": "FileIngest", "path": 5}"#,
+        400,
+        Some(JSON),
+        r#"["DecodingFailure at .path: Got value '5' with wrong type, expecting string"]"#,
+    ),
+    ("POST", I, JSON, r#"{"type": "FileIngest", "path": "no-such-file"}"#, 400, Some(JSON), "[\"…"),
+    ("POST", I, JSON, r#"{"type": "FileIngest", "path": "/etc/passwd"}"#, 400, Some(JSON), "[\"…"),
+    (
+        "POST",
+        I,
+        JSON,
+        r#"{"type": "NumberIteratorIngest", "parallelism": "x"}"#,
+        400,
+        Some(JSON),
+        r#"["DecodingFailure at .parallelism: Int"]"#,
+    ),
+    (
+        "POST",
+        I,
+        JSON,
+        r#"{"type": "NumberIteratorIngest", "ingestLimit": 1.5}"#,
+        400,
+        Some(JSON),
+        r#"["DecodingFailure at .ingestLimit: Long"]"#,
+    ),
+    (
+        "POST",
+        I,
+        JSON,
+        r#"{"type": "NumberIteratorIngest", "format": {"type": "CypherLine"}}"#,
+        400,
+        Some(JSON),
+        r#"["DecodingFailure at .query: Missing required field"]"#,
+    ),
+    (
+        "POST",
+        I,
+        JSON,
+        r#"{"type": "NumberIteratorIngest", "format": {"type": "CypherLine", "query": "RETURN ("}}"#,
+        400,
+        Some(JSON),
+        "[\"…",
+    ),
+    (
+        "POST",
+        I,
+        JSON,
+        r#"{"type": "NumberIteratorIngest", "format": {"type": "CypherLine", "query": "RETURN $x"}}"#,
+        400,
+        Some(JSON),
+        "[\"Unknown parameter `x`…",
+    ),
+    ("POST", I, JSON, "[]", 400, Some(JSON), r#"["DecodingFailure at : Got value '[]' with wrong type, expecting object"]"#),
+    // Standing queries.
+    ("GET", "/api/v1/query/standing/nope", "", "", 404, None, ""),
+    ("DELETE", "/api/v1/query/standing/nope", "", "", 404, None, ""),
+    ("POST", "/api/v1/query/standing/nope/output/o", JSON, r#"{"type": "Drop"}"#, 404, None, ""),
+    ("DELETE", "/api/v1/query/standing/nope/output/o", "", "", 404, None, ""),
+    ("POST", S, JSON, r#"{"outputs": {}}"#, 400, Some(JSON), r#"["DecodingFailure at .pattern: Missing required field"]"#),
+    (
+        "POST",
+        S,
+        JSON,
+        r#"{"pattern": 5, "outputs": 5}"#,
+        400,
+        Some(JSON),
+        r#"["DecodingFailure at .pattern: Got value '5' with wrong type, expecting object","DecodingFailure at .outputs: Got value '5' with wrong type, expecting object"]"#,
+    ),
+    (
+        "POST",
+        S,
+        JSON,
+        r#"{"pattern": {"type": "Cypher", "query": "MATCH (n"}, "outputs": {}}"#,
+        400,
+        Some(JSON),
+        "[\"SyntaxError at 1.9 …",
+    ),
+    (
+        "POST",
+        S,
+        JSON,
+        r#"{"pattern": {"type": "Cypher", "query": "MATCH (n) RETURN id(n) AS id"}, "outputs": {}}"#,
+        400,
+        Some(JSON),
+        "[\"DistinctId Standing Queries must specify a `DISTINCT` keyword…",
+    ),
+    (
+        "POST",
+        "/api/v1/query/standing/control/propagate?include-sleeping=x",
+        "",
+        "",
+        400,
+        Some(JSON),
+        r#"["Invalid boolean value 'x' for query parameter 'include-sleeping'"]"#,
+    ),
+];
+
+#[test]
+fn what_is_wrong_is_answered_as_clients_know_it() {
+    let weir = Home::new().start(IN_MEMORY);
+    let mut failures = Vec::new();
+    for (method, target, content, body, status, content_type, expected) in WRONG {
+        let headers: Vec<(&str, &str)> = Some(("Content-Type", *content)).filter(|_| !content.is_empty()).into_iter().collect();
+        let answer = weir.send(method, target, &headers, body.as_bytes());
+        let text = answer.text();
+        let as_expected = expected.strip_suffix('…').map_or(text == *expected, |begin| text.starts_with(begin));
+        if answer.status != *status || answer.header("content-type") != *content_type || !as_expected {
+            failures.push(format!(
+                "{method} {target} {body}\n  expected {status} {content_type:?} {expected}\n  got      {}",
+                answer.shown()
+            ));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), WRONG.len(), failures.join("\n"));
+    // None of it left anything behind.
+    assert_eq!(weir.get("/api/v1/ingest").json(), json!({}));
+    assert_eq!(weir.get("/api/v1/query/standing").json(), json!([]));
+    assert!(!weir.log().contains("panicked"), "{}", weir.log());
+}
+
+// ---- ingest
+
+#[test]
+fn broken_records_are_counted_and_the_stream_goes_on() {
+    let home = Home::new();
+    home.write(
+        "in.jsonl",
+        "{\"id\": 1, \"by\": 1}\nno json\n{\"id\": 2, \"by\": 0}\n\n{\"id\": 3, \"by\": 2}\n{\"id\": 4, \"by\"\n{\"id\": 5, \"by\": 1}\n",
+    );
+    let weir = home.start(IN_MEMORY);
+    // The property is set before the division fails: nothing of the record may stay.
+    let query = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id SET n.share = 10 / $that.by";
+    let file = json!({"type": "FileIngest", "path": "in.jsonl", "format": {"type": "CypherJson", "query": query}});
+    weir.post("/api/v1/ingest/broken", &file).expect(200);
+    let stream = weir.wait_ingest("broken", "Completed", SOON);
+    assert_eq!(weir.rows("MATCH (n) RETURN n.id AS id, n.share ORDER BY id"), [json!([1, 10]), json!([3, 5]), json!([5, 10])]);
+    let failed = &stream["failedRecords"];
+    let numbers: Vec<&Json> = failed["first"].as_array().expect("samples").iter().map(|record| &record["number"]).collect();
+    assert!(failed["count"].as_u64() == Some(numbers.len() as u64) && (3..=4).contains(&numbers.len()), "{stream}");
+    let reasons = failed.to_string();
+    assert!(reasons.contains("no json") && reasons.contains("ArithmeticError"), "{reasons}");
+}
+
+#[test]
+fn a_csv_file_with_headers_is_read_by_name() {
+    let home = Home::new();
+    home.write("in.csv", "id,name,note\n1,Ann,\"a, \"\"quoted\"\" one\"\n2,Bo\n");
+    let weir = home.start(IN_MEMORY);
+    let query = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n = $that";
+    let file = json!({"type": "FileIngest", "path": "in.csv", "format": {"type": "CypherCsv", "headers": true, "query": query}});
+    weir.post("/api/v1/ingest/csv", &file).expect(200);
+    weir.wait_ingest("csv", "Completed", SOON);
+    let rows = weir.rows("MATCH (n) RETURN n.id AS id, n.name, n.note ORDER BY id");
+    assert_eq!(rows, [json!(["1", "Ann", "a, \"quoted\" one"]), json!(["2", "Bo", null])]);
+}
+
+#[test]
+fn a_stream_is_paused_started_and_deleted() {
+    let weir = Home::new().start(IN_MEMORY);
+    let count = || weir.rows("MATCH (n) WHERE n.i IS NOT NULL RETURN count(n)")[0][0].as_u64().expect("a number");
+    let numbers = json!({"type": "NumberIteratorIngest", "maximumPerSecond": 500});
+    weir.post("/api/v1/ingest/a%20b", &numbers).expect(200);
+    let again = weir.post("/api/v1/ingest/a%20b", &numbers).expect(400);
+    assert_eq!(again.json(), json!(["Cannot create ingest stream `a b` (a stream with this name already exists)"]));
+    wait_until("numbers arrive", SOON, || count() > 10);
+    assert_eq!(weir.put("/api/v1/ingest/a%20b/pause").expect(200).json()["status"], "Paused");
+    // What was on its way may still arrive; then nothing does.
+    std::thread::sleep(Duration::from_millis(200));
+    let paused = count();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(count(), paused);
+    let stream = weir.get("/api/v1/ingest").expect(200).json()["a b"].clone();
+    assert_eq!((&stream["status"], stream["stats"]["ingestedCount"].as_u64()), (&json!("Paused"), Some(paused)), "{stream}");
+    assert_eq!(weir.put("/api/v1/ingest/a%20b/start").expect(200).json()["status"], "Running");
+    wait_until("numbers arrive again", SOON, || count() > paused + 10);
+    let ended = weir.delete("/api/v1/ingest/a%20b").expect(200).json();
+    assert_eq!((&ended["name"], &ended["status"]), (&json!("a b"), &json!("Terminated")));
+    assert_eq!(ended["stats"]["ingestedCount"].as_u64(), Some(count()));
+    weir.get("/api/v1/ingest/a%20b").expect(404);
+    // A stream of the same name starts anew.
+    weir.post("/api/v1/ingest/a%20b", &json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect(200);
+    let stream = weir.wait_ingest("a%20b", "Completed", SOON);
+    assert_eq!(stream["stats"]["ingestedCount"], 1);
+    let answer = weir.put("/api/v1/ingest/a%20b/pause").expect(400);
+    assert_eq!(answer.json(), json!(["Cannot pause a failed ingest."]));
+}
+
+// ---- standing queries
+
+#[test]
+fn a_standing_query_lives_from_creation_to_deletion() {
+    let home = Home::new();
+    let weir = home.start(IN_MEMORY);
+    let one = "/api/v1/query/standing/adults";
+    let pattern =
+        json!({"type": "Cypher", "query": "MATCH (n) WHERE n.age > 17 RETURN DISTINCT id(n) AS id", "mode": "DistinctId"});
+    let body = json!({"pattern": pattern, "includeCancellations": true, "outputs": {"file": {"type": "WriteToFile", "path": "out.jsonl"}}});
+    assert_eq!(weir.post(one, &body).expect(201).text(), "");
+    let taken = weir.post(one, &body).expect(400).json();
+    assert_eq!(taken, json!(["There is already a standing query named 'adults'"]));
+
+    let info = weir.get(one).expect(200).json();
+    assert_eq!(
+        (&info["name"], &info["includeCancellations"], &info["inputBufferSize"]),
+        (&json!("adults"), &json!(true), &json!(32))
+    );
+    assert_eq!(
+        info["outputs"]["file"],
+        json!({"type": "WriteToFile", "path": "out.jsonl", "structure": {"type": "WithMetadata"}})
+    );
+    let list = weir.get("/api/v1/query/standing").expect(200).json();
+    assert_eq!((list.as_array().map(Vec::len), &list[0]["internalId"]), (Some(1), &info["internalId"]));
+
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 1) SET n.age = 18");
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 1) SET n.age = 19");
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 1) REMOVE n.age");
+    let id = weir.rows("RETURN idFrom('p', 1)")[0][0].clone();
+    let lines = wait_lines(&home, "out.jsonl", 2);
+    let result =
+        |line: &Json| (line["meta"]["isPositiveMatch"].clone(), line["data"]["id"].clone(), line["meta"]["resultId"].clone());
+    let ((first, of, result_id), (second, also_of, same_id)) = (result(&lines[0]), result(&lines[1]));
+    assert_eq!((first, second, &of, also_of, result_id), (json!(true), json!(false), &id, id.clone(), same_id));
+
+    // Another output has what comes from here on; a query in it reads the graph, and passes rows on.
+    let named = json!({"type": "CypherQuery", "query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.name AS name",
+        "andThen": {"type": "WriteToFile", "path": "names.jsonl", "structure": {"type": "Bare"}}});
+    weir.post(&format!("{one}/output/names"), &named).expect(201);
+    let taken = weir.post(&format!("{one}/output/names"), &named).expect(400).json();
+    assert_eq!(taken, json!(["There is already a standing query output named 'names'"]));
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 2) SET n.age = 30, n.name = 'Ann'");
+    assert_eq!(wait_lines(&home, "names.jsonl", 1), [json!({"name": "Ann"})]);
+    wait_lines(&home, "out.jsonl", 3);
+    let removed = weir.delete(&format!("{one}/output/names")).expect(200).json();
+    assert_eq!(removed["type"], "CypherQuery");
+    weir.delete(&format!("{one}/output/names")).expect(404);
+
+    let before = weir.delete(one).expect(200).json();
+    assert_eq!((&before["name"], &before["stats"]["local"]["rates"]["count"]), (&json!("adults"), &json!(3)), "{before}");
+    weir.get(one).expect(404);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 3) SET n.age = 30");
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(lines_of(&home, "out.jsonl").len(), 3, "a query that was deleted goes on");
+}
+
+#[test]
+fn what_matched_before_is_reported_when_propagated_and_once() {
+    let home = Home::new();
+    let weir = home.start(IN_MEMORY);
+    weir.rows("UNWIND range(1, 5) AS i MATCH (n) WHERE id(n) = idFrom('old', i) SET n.v = i");
+    standing(&weir, "all", "MATCH (n) WHERE n.v IS NOT NULL RETURN DISTINCT id(n) AS id", "out.jsonl");
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('new', 1) SET n.v = 1");
+    wait_lines(&home, "out.jsonl", 1);
+    for _ in 0..2 {
+        weir.send("POST", "/api/v1/query/standing/control/propagate", &[], b"").expect(202);
+        wait_lines(&home, "out.jsonl", 6);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(lines_of(&home, "out.jsonl").len(), 6, "propagated twice is reported twice");
+}
+
+#[test]
+fn results_are_heard_as_they_come() {
+    let weir = Home::new().start(IN_MEMORY);
+    let body = json!({"pattern": {"type": "Cypher", "query": "MATCH (n) WHERE n.v = 1 RETURN n.w AS w", "mode": "MultipleValues"},
+        "includeCancellations": true, "outputs": {}});
+    weir.post("/api/v1/query/standing/heard", &body).expect(201);
+    let target = "/api/v1/query/standing/heard/results";
+    let stream = client::open(weir.address(), "GET", target, &[("Accept", "text/event-stream")], b"").expect("a connection");
+    let mut lines = BufReader::new(stream).lines().map(|line| line.expect("an event within the time"));
+    // The first bytes are an empty event: from then on nothing is missed.
+    assert!(lines.by_ref().any(|line| line.starts_with("data:")));
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('h') SET n.v = 1, n.w = 'é'");
+    let data = lines.by_ref().find(|line| line.starts_with("data:{")).expect("a result");
+    assert!(data.contains("\"isPositiveMatch\":true") && data.ends_with(r#""data":{"w":"é"}}"#), "{data}");
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('h') SET n.v = 2");
+    let data = lines.by_ref().find(|line| line.starts_with("data:{")).expect("a cancellation");
+    assert!(data.contains("\"isPositiveMatch\":false"), "{data}");
+    weir.stop();
+}
+
+#[test]
+fn a_file_that_cannot_be_written_refuses_the_query_and_leaves_nothing() {
+    let home = Home::new();
+    let weir = home.start(IN_MEMORY);
+    let body: Json =
+        serde_json::from_str(&format!(r#"{{{SQ}, "outputs": {{"f": {{"type": "WriteToFile", "path": "no/such/place"}}}}}}"#))
+            .expect("JSON");
+    let answer = weir.post(S, &body).expect(400);
+    assert!(answer.text().contains("no/such/place"), "{}", answer.shown());
+    weir.get(S).expect(404);
+    // The same name is free.
+    weir.post(S, &serde_json::from_str(&format!(r#"{{{SQ}, "outputs": {{}}}}"#)).expect("JSON")).expect(201);
+}
+
+// ---- helpers
+
+fn standing(weir: &Weir, name: &str, query: &str, file: &str) {
+    let outputs = json!({"file": {"type": "WriteToFile", "path": file}});
+    let body = json!({"pattern": {"type": "Cypher", "query": query}, "includeCancellations": true, "outputs": outputs});
+    weir.post(&format!("/api/v1/query/standing/{name}"), &body).expect(201);
+}
+
+fn lines_of(home: &Home, name: &str) -> Vec<Json> {
+    let text = fs::read_to_string(home.file(name)).unwrap_or_default();
+    // The last line may be on its way.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+/// Waits for so many results.
+fn wait_lines(home: &Home, name: &str, count: usize) -> Vec<Json> {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let lines = lines_of(home, name);
+        if lines.len() >= count {
+            assert_eq!(lines.len(), count, "{name} has too many lines: {lines:?}");
+            return lines;
+        }
+        assert!(Instant::now() < deadline, "{name} has {} of {count} lines: {lines:?}", lines.len());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
