@@ -10,17 +10,17 @@ use std::time::Instant;
 use weir_model::Tick;
 
 use crate::arrangement::build::Shard;
-use crate::arrangement::pages;
+use crate::arrangement::{Batch, pages};
 use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::store::{Delivered, Entry, GraphId, NewRun, Progress, Store, StoreError};
 
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
-const FACTS_BETWEEN: usize = 2_000_000;
+const FACTS_BETWEEN: usize = 1_500_000;
 
 /// A run is built in memory from at most about this many facts.
-const FACTS_PER_RUN: usize = 4_000_000;
+const FACTS_PER_RUN: usize = 1_000_000;
 
 #[derive(Default)]
 pub struct Checkpoints {
@@ -41,10 +41,11 @@ impl Checkpoints {
     }
 }
 
-/// Makes a checkpoint if enough has gathered and enough of it is delivered.
-pub fn consider(graph: &Graph) -> Result<(), EngineError> {
-    let checkpoints = graph.checkpoints();
-    if checkpoints.facts.load(Ordering::Relaxed) < FACTS_BETWEEN {
+/// Makes a checkpoint if enough has gathered, as far as it is delivered. The last one before the end is worth making for
+/// less: it saves the next start the replay.
+pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
+    let enough = if last { FACTS_BETWEEN / 10 } else { FACTS_BETWEEN };
+    if graph.checkpoints().facts.load(Ordering::Relaxed) < enough {
         return Ok(());
     }
     let delivered = graph.standing().values().filter_map(|state| state.delivered_by_all()).min();
@@ -116,11 +117,11 @@ pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -
     for run in store.runs(graph)? {
         let mut chunks = Vec::new();
         store.read_run(graph, run.id, &mut |bytes| {
-            let damaged = || StoreError::damaged("a page", format!("run {:?} of graph {}", run.id, graph.0));
-            chunks.push(pages::read_chunk(bytes).ok_or_else(damaged)?);
+            chunks.push(bytes.to_vec());
             Ok(())
         })?;
-        runs.push(chunks);
+        let damaged = || StoreError::damaged("a page", format!("run {:?} of graph {}", run.id, graph.0));
+        runs.push(decode(&chunks, shards).ok_or_else(damaged)?);
     }
     if runs.is_empty() {
         return Ok(Base { shards: Vec::new(), upper: upto });
@@ -132,4 +133,18 @@ pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
     Ok(Base { shards, upper: upto })
+}
+
+/// The chunks of a run as batches, decoded side by side.
+fn decode(chunks: &[Vec<u8>], threads: usize) -> Option<Vec<Batch>> {
+    let portion = chunks.len().div_ceil(threads).max(1);
+    std::thread::scope(|scope| {
+        let read = |part: &'_ [Vec<u8>]| part.iter().map(|bytes| pages::read_chunk(bytes)).collect::<Option<Vec<Batch>>>();
+        let parts: Vec<_> = chunks.chunks(portion).map(|part| scope.spawn(move || read(part))).collect();
+        let mut batches = Vec::with_capacity(chunks.len());
+        for part in parts {
+            batches.extend(part.join().ok().flatten()?);
+        }
+        Some(batches)
+    })
 }

@@ -215,6 +215,8 @@ impl Engine {
         }
         for graph in self.all() {
             graph.committer().log_delivered()?;
+            graph.wait_durable(graph.next())?;
+            checkpoint::consider(&graph, true)?;
         }
         self.shared.parts.workers.stop();
         self.shared.parts.log.shutdown()?;
@@ -450,7 +452,7 @@ impl Graph {
 
     /// Logs frontiers that no commit has taken along, and moves what is old enough from the log into pages.
     fn keep_house(&self) {
-        if let Err(error) = self.inner.committer.log_delivered().and_then(|()| checkpoint::consider(self)) {
+        if let Err(error) = self.inner.committer.log_delivered().and_then(|()| checkpoint::consider(self, false)) {
             tracing::error!(graph = self.name(), "{error}");
         }
     }

@@ -250,17 +250,24 @@ impl Weir {
         answer.json()["results"].as_array().cloned().expect("rows")
     }
 
-    /// Waits until an ingest stream has the status.
+    /// Waits until an ingest stream has the status, and reads show what it brought.
     pub fn wait_ingest(&self, name: &str, status: &str, limit: Duration) -> Json {
         let deadline = Instant::now() + limit;
         loop {
             let stream = self.get(&format!("/api/v1/ingest/{name}")).expect(200).json();
             if stream["status"] == status {
+                self.catch_up();
                 return stream;
             }
             assert!(Instant::now() < deadline, "stream {name} is not {status} within {limit:?}: {stream}\n{}", self.log());
             sleep(Duration::from_millis(10));
         }
+    }
+
+    /// A stream is completed when its records are safe, which can be a moment before reads show them. A query that might
+    /// write is evaluated on everything before it, so reads after it show that.
+    pub fn catch_up(&self) {
+        self.rows("MATCH (n) WHERE id(n) = idFrom('nothing') AND n.nothing IS NOT NULL SET n.nothing = true");
     }
 }
 

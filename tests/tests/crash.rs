@@ -8,7 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,9 @@ const LIFE_MAX: Duration = Duration::from_millis(400);
 
 /// Of these starts, one is killed before weir is ready.
 const KILLED_AT_START_ONCE_IN: u64 = 4;
+
+/// Clients that write over HTTP at the same time.
+const WRITERS: usize = 4;
 
 const SETTINGS: &[&str] = &["-Dweir.should-resume-ingest=true", "-Dweir.workers=2"];
 
@@ -87,10 +91,11 @@ fn a_killed_weir_loses_nothing_and_does_nothing_twice() {
     expected.compare("the undisturbed run", &undisturbed);
 
     let began = Instant::now();
-    let disturbed = run_disturbed(&records, kills, &mut random);
+    let (disturbed, writes) = run_disturbed(&records, kills, &mut random);
     eprintln!("{kills} kills took {:?}", began.elapsed());
     assert_eq!(undisturbed.graph, disturbed.graph, "the graph after {kills} kills is not that of the undisturbed run");
     expected.compare("the run with kills", &disturbed);
+    writes.check();
 }
 
 #[derive(Clone, Debug)]
@@ -317,13 +322,14 @@ fn run_undisturbed(records: &[Record]) -> Outcome {
     finish(home, weir)
 }
 
-fn run_disturbed(records: &[Record], kills: u64, random: &mut Random) -> Outcome {
+/// Kills weir again and again, then lets it finish.
+fn run_disturbed(records: &[Record], kills: u64, random: &mut Random) -> (Outcome, Writes) {
     let home = Home::new();
     home.write("records.jsonl", file(records));
     let weir = home.start(SETTINGS);
     create(&weir, records.len() as u64, Some(RECORDS_A_SECOND));
     let mut writes = Writes::default();
-    live(weir, &mut writes, random);
+    live(weir, &writes, random);
     let (mut killed_at_start, mut start_max) = (0, Duration::from_millis(100));
     for _ in 1..kills {
         let began = Instant::now();
@@ -337,20 +343,19 @@ fn run_disturbed(records: &[Record], kills: u64, random: &mut Random) -> Outcome
         }
         weir.wait_ready();
         start_max = start_max.max(began.elapsed());
-        live(weir, &mut writes, random);
+        live(weir, &writes, random);
     }
     let weir = home.start(SETTINGS);
-    let stats = weir.get("/api/v1/ingest/processes").json();
+    let after_the_last = weir.get("/api/v1/ingest/processes").expect(200).json();
     eprintln!(
         "{killed_at_start} of {kills} kills came during the start, which took up to {start_max:?}; \
-         after the last one the stream was {} and {} of {} writes had been acknowledged",
-        stats["status"],
-        writes.acknowledged.len(),
-        writes.next
+         after the last one the stream was {} and of the writes these (acknowledged, made) were: {:?}",
+        after_the_last["status"],
+        writes.counts()
     );
     wait_completed(&weir, records.len() as u64);
-    writes.check(&weir);
-    finish(home, weir)
+    writes.read(&weir);
+    (finish(home, weir), writes)
 }
 
 fn create(weir: &Weir, records: u64, per_second: Option<u64>) {
@@ -431,29 +436,32 @@ fn graph(weir: &Weir) -> (Vec<String>, BTreeMap<String, u64>) {
 }
 
 /// Lets weir live for a while, writing to it all the time, and kills it.
-fn live(weir: Weir, writes: &mut Writes, random: &mut Random) {
+fn live(weir: Weir, writes: &Writes, random: &mut Random) {
     let life = Duration::from_micros(random.below(LIFE_MAX.as_micros() as u64));
-    let (address, over) = (weir.address(), AtomicBool::new(false));
+    let address = weir.address();
     std::thread::scope(|scope| {
-        scope.spawn(|| while !over.load(Ordering::Relaxed) && writes.write(address) {});
+        for _ in 0..WRITERS {
+            scope.spawn(move || while writes.write(address) {});
+        }
         sleep(life);
         weir.kill();
-        over.store(true, Ordering::Relaxed);
     });
 }
 
-/// Writes over HTTP, one after the other, each to a node of its own and to one of ten counters.
+/// Writes over HTTP, each to a node of its own and to one of ten counters.
 #[derive(Default)]
 struct Writes {
-    next: u64,
-    acknowledged: BTreeSet<u64>,
+    next: AtomicU64,
+    acknowledged: Mutex<BTreeSet<u64>>,
+    /// In the end: which are there, and what the counters add up to.
+    there: BTreeSet<u64>,
+    counted: Option<u64>,
 }
 
 impl Writes {
     /// False when weir is gone.
-    fn write(&mut self, address: SocketAddr) -> bool {
-        let number = self.next;
-        self.next += 1;
+    fn write(&self, address: SocketAddr) -> bool {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let counter = number % 10;
         let query = format!(
             "MATCH (w), (c) WHERE id(w) = idFrom('write', {number}) AND id(c) = idFrom('counter', {counter})
@@ -462,22 +470,31 @@ impl Writes {
         match client::send(address, "POST", "/api/v1/query/cypher", &[("Content-Type", "text/plain")], query.as_bytes()) {
             Ok(answer) => {
                 assert_eq!(answer.status, 200, "a write was refused: {}", answer.shown());
-                self.acknowledged.insert(number)
+                self.acknowledged.lock().expect("no writer panics with it").insert(number)
             }
             // It may have happened or not.
             Err(_) => false,
         }
     }
 
-    /// What was acknowledged is there, what was not may be; and each write that is there was counted once.
-    fn check(&self, weir: &Weir) {
+    fn counts(&self) -> (usize, u64) {
+        (self.acknowledged.lock().expect("no writer panics with it").len(), self.next.load(Ordering::Relaxed))
+    }
+
+    fn read(&mut self, weir: &Weir) {
         let rows = weir.rows("MATCH (w) WHERE w.write IS NOT NULL AND w.count IS NULL RETURN w.write");
-        let there: BTreeSet<u64> = rows.iter().map(|row| row[0].as_u64().expect("a number")).collect();
-        let lost: Vec<&u64> = self.acknowledged.difference(&there).collect();
-        assert!(lost.is_empty(), "writes that were acknowledged are lost: {lost:?}");
-        assert!(there.iter().all(|number| *number < self.next), "there are writes that nobody made");
-        let counted = weir.rows("MATCH (c) WHERE c.count IS NOT NULL RETURN sum(c.count)");
-        assert_eq!(counted[0][0].as_u64(), Some(there.len() as u64), "a write is counted without being there, or twice");
+        self.there = rows.iter().map(|row| row[0].as_u64().expect("a number")).collect();
+        self.counted = weir.rows("MATCH (c) WHERE c.count IS NOT NULL RETURN sum(c.count)")[0][0].as_u64();
+    }
+
+    /// What was acknowledged is there, what was not may be; and each write that is there was counted once.
+    fn check(self) {
+        let (acknowledged, made) = self.counts();
+        let lost: Vec<u64> =
+            self.acknowledged.into_inner().expect("no writer panics with it").difference(&self.there).copied().collect();
+        assert!(lost.is_empty(), "of {acknowledged} writes that were acknowledged these are lost: {lost:?}");
+        assert!(self.there.iter().all(|number| *number < made), "there are writes that nobody made");
+        assert_eq!(self.counted, Some(self.there.len() as u64), "a write is counted without being there, or twice");
     }
 }
 

@@ -185,7 +185,7 @@ impl Batch {
     }
 }
 
-/// Says "not here" for most nodes that are not: two bits a node, both in one word, about ten bits of space a node.
+/// Says "not here" for most nodes that are not: two bits a node, both in one word, twelve bits of space a node.
 #[derive(Debug)]
 struct Filter {
     words: Vec<u64>,
@@ -193,7 +193,7 @@ struct Filter {
 
 impl Filter {
     fn with_capacity(nodes: usize) -> Filter {
-        Filter { words: vec![0; (nodes * 10 / 64 + 1).next_power_of_two()] }
+        Filter { words: vec![0; nodes * 12 / 64 + 1] }
     }
 
     fn insert(&mut self, id: NodeId) {
@@ -206,9 +206,12 @@ impl Filter {
         self.words[word] & bits == bits
     }
 
+    /// Ids are hashes, so their high bits choose the word: neighbours in a batch are neighbours here, and a merge fills the
+    /// filter from front to back. The ids of the `long` scheme are small numbers and have to be mixed.
     fn place(&self, id: NodeId) -> (usize, u64) {
         let hash = (id.high ^ id.low).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let word = (hash >> 24) as usize & (self.words.len() - 1);
+        let even = if id.high == 0 { hash << 12 } else { id.high };
+        let word = ((u128::from(even) * self.words.len() as u128) >> 64) as usize;
         (word, 1 << (hash >> 58) | 1 << (hash >> 52 & 63))
     }
 }

@@ -36,7 +36,7 @@ impl<'a> Facts<'a> {
     /// The update that decides a fact without a key (a label, a property) at a tick, if it is an addition.
     fn single(&self, tag: Tag, at: u64) -> Option<(&'a Batch, Payload)> {
         for (batch, facts) in &self.hits {
-            let start = facts.partition_point(|fact| fact.tag < tag);
+            let start = first_of(facts, tag);
             let last = facts[start..].iter().take_while(|fact| fact.tag == tag).take_while(|fact| batch.time(fact) <= at).last();
             if let Some(fact) = last {
                 return fact.adds().then_some((*batch, fact.payload));
@@ -74,7 +74,7 @@ impl<'a> Facts<'a> {
             }
             let all = batch.all_until(at);
             let oldest = depth + 1 == self.hits.len();
-            let mut index = facts.partition_point(|fact| fact.tag < from);
+            let mut index = first_of(facts, from);
             while index < facts.len() && facts[index].tag <= to {
                 let first = &facts[index];
                 let key = batch.key(first);
@@ -193,5 +193,15 @@ impl<'a> Facts<'a> {
         let mut found = false;
         self.each(Tag(0), Tag(u32::MAX), at, |_, _| found = true);
         found
+    }
+}
+
+/// Where the facts with this tag, or a greater one, begin. Most nodes have few facts, and looking through them in order
+/// beats jumping about.
+fn first_of(facts: &[Fact], tag: Tag) -> usize {
+    if facts.len() <= 16 {
+        facts.iter().position(|fact| fact.tag >= tag).unwrap_or(facts.len())
+    } else {
+        facts.partition_point(|fact| fact.tag < tag)
     }
 }

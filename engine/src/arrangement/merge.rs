@@ -33,14 +33,17 @@ impl Merge {
             older.arena.len() + newer.arena.len(),
         );
         let floor = since.elements().first().copied().unwrap_or(0);
-        let advanced = |time: &u64| (*time).max(floor);
-        let mut times: Vec<u64> = older.times.iter().chain(&newer.times).map(advanced).collect();
-        // Two ascending stretches, which the stable sort sees.
-        times.sort();
-        times.dedup();
-        let place = |time: &u64| times.partition_point(|other| *other < advanced(time)) as u32;
-        let older_times = older.times.iter().map(place).collect();
-        let newer_times = newer.times.iter().map(place).collect();
+        // Both lists ascend, and the newer one begins where the older one ends.
+        let mut times: Vec<u64> = Vec::with_capacity(older.times.len() + newer.times.len());
+        let mut place = |time: &u64| {
+            let advanced = (*time).max(floor);
+            if times.last() != Some(&advanced) {
+                times.push(advanced);
+            }
+            times.len() as u32 - 1
+        };
+        let older_times = older.times.iter().map(&mut place).collect();
+        let newer_times = newer.times.iter().map(&mut place).collect();
         let compacted = u32::from(times.first().is_some_and(|first| *first <= floor));
         out.times = times;
         Merge { out, older_at: 0, newer_at: 0, older_times, newer_times, compacted }

@@ -189,11 +189,15 @@ pub fn newest(runs: &[Vec<Batch>], shard: Shard, upper: Tick) -> SharedBatch {
     while let Some(id) = cursors.iter().filter_map(Cursor::id).min() {
         versions.clear();
         let mut cleared = None;
+        let here = id.shard(shard.count) == shard.index;
         for (run, cursor) in cursors.iter_mut().enumerate() {
             if cursor.id() != Some(id) {
                 continue;
             }
             let (chunk, facts) = cursor.take();
+            if !here {
+                continue;
+            }
             if facts.last().is_some_and(|fact| fact.tag.kind() == Kind::ClearProperties) {
                 cleared = Some(run);
             }
@@ -201,9 +205,6 @@ pub fn newest(runs: &[Vec<Batch>], shard: Shard, upper: Tick) -> SharedBatch {
                 let fact = &group[group.len() - 1];
                 versions.push(Version { tag: fact.tag, key: chunk.key(fact), run, chunk, fact });
             }
-        }
-        if id.shard(shard.count) != shard.index {
-            continue;
         }
         versions.sort_by(|a, b| a.tag.cmp(&b.tag).then_with(|| a.key.cmp(&b.key)).then(a.run.cmp(&b.run)));
         for group in versions.chunk_by(|a, b| a.tag == b.tag && a.key == b.key) {
