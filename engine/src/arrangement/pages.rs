@@ -91,39 +91,51 @@ fn push_versions(rows: &[(u32, Row)], arena: &[u8], batch: &mut Batch) {
 /// A run cut into chunks, in the order of nodes.
 pub fn chunks(run: &Batch) -> impl Iterator<Item = Vec<u8>> + '_ {
     let mut from = 0;
+    // The number each time of the run has in the chunk at hand; 0 is none yet.
+    let mut places = vec![0u32; run.times.len()];
     std::iter::from_fn(move || {
         if from >= run.ids.len() {
             return None;
         }
         let mut piece = Batch::empty(run.lower.clone(), run.upper.clone());
-        let mut times: Vec<u64> = Vec::new();
+        let mut used: Vec<u32> = Vec::new();
         let mut to = from;
         while to < run.ids.len() && piece.facts.len() * size_of::<Fact>() + piece.arena.len() < CHUNK_BYTES {
             for fact in run.facts_at(to) {
-                times.push(run.time(fact));
+                let place = &mut places[fact.time_index()];
+                if *place == 0 {
+                    *place = 1;
+                    used.push(fact.time_index() as u32);
+                }
                 let payload = relocate(fact.tag, fact.payload, &run.arena, &mut piece.arena);
                 piece.facts.push(Fact { payload, ..*fact });
             }
             piece.ends.push(piece.facts.len() as u32);
             to += 1;
         }
-        times.sort_unstable();
-        times.dedup();
-        let mut bytes = Vec::with_capacity(16 + (to - from) * 20 + piece.facts.len() * 24 + piece.arena.len() + times.len() * 8);
-        for count in [to - from, piece.facts.len(), piece.arena.len(), times.len()] {
+        used.sort_unstable();
+        for (number, time) in used.iter().enumerate() {
+            places[*time as usize] = number as u32;
+        }
+        let mut bytes = Vec::with_capacity(16 + (to - from) * 20 + piece.facts.len() * 24 + piece.arena.len() + used.len() * 8);
+        for count in [to - from, piece.facts.len(), piece.arena.len(), used.len()] {
             bytes.extend_from_slice(&(count as u32).to_le_bytes());
         }
         run.ids[from..to].iter().for_each(|id| bytes.extend_from_slice(&id.to_bytes()));
         piece.ends.iter().for_each(|end| bytes.extend_from_slice(&end.to_le_bytes()));
         for fact in &piece.facts {
-            let time = times.binary_search(&run.time(fact)).unwrap_or(0) as u32;
-            bytes.extend_from_slice(&fact.tag.0.to_le_bytes());
-            bytes.extend_from_slice(&(time << 1 | (fact.when & 1)).to_le_bytes());
-            bytes.extend_from_slice(&fact.payload.a.to_le_bytes());
-            bytes.extend_from_slice(&fact.payload.b.to_le_bytes());
+            let mut packed = [0; size_of::<Fact>()];
+            packed[..4].copy_from_slice(&fact.tag.0.to_le_bytes());
+            packed[4..8].copy_from_slice(&(places[fact.time_index()] << 1 | (fact.when & 1)).to_le_bytes());
+            packed[8..16].copy_from_slice(&fact.payload.a.to_le_bytes());
+            packed[16..].copy_from_slice(&fact.payload.b.to_le_bytes());
+            bytes.extend_from_slice(&packed);
         }
         bytes.extend_from_slice(&piece.arena);
-        times.iter().for_each(|time| bytes.extend_from_slice(&time.to_le_bytes()));
+        for time in &used {
+            bytes.extend_from_slice(&run.times[*time as usize].to_le_bytes());
+            places[*time as usize] = 0;
+        }
         from = to;
         Some(bytes)
     })
