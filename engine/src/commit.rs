@@ -17,8 +17,9 @@ use crate::engine::Parts;
 use crate::error::EngineError;
 use crate::store::{Delivered, Entry, GraphId};
 
-/// How many entries the workers may be behind before those who commit wait for them.
-const ENTRIES_BEHIND_MAX: usize = 64;
+/// How many entries the workers may be behind before those who commit wait for them. Few, so that under load records
+/// gather at their sources, where they make larger and so cheaper batches, and not as a queue of small entries here.
+const ENTRIES_BEHIND_MAX: usize = 4;
 
 /// How long anyone waits for the workers before it is called a failure.
 const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
