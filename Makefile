@@ -27,7 +27,10 @@ run: tools-build ## build weir and start its demonstration (stop it with Ctrl-C)
 	cargo build --release -p weir-api
 	$(CARGO_TARGET_DIR)/release/weir demo $(ARGS)
 
+# Some tests run the real binary, and cargo does not build it for another crate's tests. `--workspace` here as there, or
+# crates would be compiled once more, with other features.
 test: tools-build ## run every test
+	cargo build --release --workspace --bin weir
 	cargo test --release --workspace $(ARGS)
 
 check: tools-build tools-check ## formatting, lints, licences and, with internet, security advisories
@@ -53,7 +56,8 @@ bench: tools-build ## measure weir beside its floor and its rival, in turns
 	  --json $(CARGO_TARGET_DIR)/benchmark.json --plot $(CARGO_TARGET_DIR)/benchmark.svg
 
 crash: tools-build ## the crash test at length: kill weir KILLS times at random moments
-	WEIR_CRASH_KILLS=$(KILLS) cargo test --release -p weir-tests --test crash -- --nocapture
+	cargo build --release --workspace --bin weir
+	WEIR_CRASH_KILLS=$(KILLS) cargo test --release --workspace --test crash -- --nocapture
 
 tools-build:
 	@.ci/tools build

@@ -30,7 +30,7 @@ const RECORDS_A_KILL: u64 = 300;
 const RECORDS_A_SECOND: u64 = 1_500;
 
 /// The longest time from readiness to the kill.
-const LIFE_MAX: Duration = Duration::from_millis(400);
+const LIFE_MAX: Duration = Duration::from_millis(300);
 
 /// Of these starts, one is killed before weir is ready.
 const KILLED_AT_START_ONCE_IN: u64 = 4;
