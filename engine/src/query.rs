@@ -34,7 +34,7 @@ pub struct Answered {
 
 impl Graph {
     /// Runs a query. Rows of a query that only reads are given out as they are found; those of a query that writes
-    /// after its changes are committed. When this returns, the next read shows the changes.
+    /// after its changes are committed. When this returns, the next read shows the changes, and they are durable.
     pub fn query(
         &self,
         query: &Prepared,
@@ -63,7 +63,9 @@ impl Graph {
             if change.mutations.is_empty() { None } else { Some(committer.commit(change)?) }
         };
         if let Some(upper) = upper {
+            // The caller takes the end of this call as a promise: the change is seen, and it stays.
             committer.wait_applied(upper)?;
+            self.wait_durable(upper)?;
         }
         for row in &rows {
             if each(row).is_break() {

@@ -7,6 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -28,19 +29,22 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Of the log, in the message of a failure.
 const LOG_SHOWN_BYTES_MAX: u64 = 6_000;
 
-/// A directory for one weir: its working directory, its data, the files it reads and writes, its log. Goes with the test,
-/// unless that fails.
+/// A directory for one weir: its working directory, its data, the files it reads and writes, its log. Goes with the last
+/// that uses it, unless the test fails.
 pub struct Home {
-    directory: TempDir,
+    directory: Arc<Directory>,
 }
+
+struct Directory(TempDir);
 
 impl Home {
     pub fn new() -> Home {
-        Home { directory: tempfile::Builder::new().prefix("weir-test-").tempdir().expect("a temporary directory") }
+        let directory = tempfile::Builder::new().prefix("weir-test-").tempdir().expect("a temporary directory");
+        Home { directory: Arc::new(Directory(directory)) }
     }
 
     pub fn path(&self) -> &Path {
-        self.directory.path()
+        self.directory.0.path()
     }
 
     pub fn file(&self, name: &str) -> PathBuf {
@@ -79,7 +83,7 @@ impl Home {
         command.env_remove("WEIR_LOG").env_remove("RUST_LOG");
         command.stdout(File::create(self.file("stdout")).expect("a file in the temporary directory")).stderr(file);
         let child = command.spawn().unwrap_or_else(|error| panic!("{} cannot be started: {error}", binary().display()));
-        Weir { child, log, from, address: None }
+        Weir { child, log, from, address: None, _directory: self.directory.clone() }
     }
 }
 
@@ -89,11 +93,11 @@ impl Default for Home {
     }
 }
 
-impl Drop for Home {
+impl Drop for Directory {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.directory.disable_cleanup(true);
-            eprintln!("---- the directory of the test is kept: {}", self.path().display());
+            self.0.disable_cleanup(true);
+            eprintln!("---- the directory of the test is kept: {}", self.0.path().display());
         }
     }
 }
@@ -118,6 +122,7 @@ pub struct Weir {
     /// Where in the log file this start began.
     from: u64,
     address: Option<SocketAddr>,
+    _directory: Arc<Directory>,
 }
 
 impl Weir {

@@ -230,7 +230,8 @@ fn touched(processes: &[Process], id: usize) -> Vec<usize> {
     (0..processes.len()).filter(|place| *place == id || reaches(place)).collect()
 }
 
-/// Three edges in a row. As in the reference service, a standing pattern may walk one edge twice: a self loop is a chain.
+/// Three edges in a row. A standing pattern of weir, unlike an ad-hoc MATCH, may walk one edge twice: a self loop is a
+/// chain. That is how things are, taken from weir and not from openCypher, which would have the edges differ.
 fn chain(processes: &[Process], a: usize) -> Option<String> {
     let b = processes[a].parent?;
     let c = processes[b].parent?;
