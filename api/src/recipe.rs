@@ -120,6 +120,17 @@ impl Recipe {
                 text
             }
         };
+        if errors.is_empty() {
+            for (index, query) in standing.iter().enumerate() {
+                let problems = StandingSettings::decode(query).err().unwrap_or_default();
+                errors.extend(problems.iter().map(|problem| format!("standingQueries[{index}]: {problem}")));
+            }
+            for (index, ingest) in ingests.iter().enumerate() {
+                if let Err(problem) = weir_connectors::parse_source_v1(ingest) {
+                    errors.push(format!("ingestStreams[{index}]: {problem}"));
+                }
+            }
+        }
         let title = recipe.get("title").and_then(Json::as_str).unwrap_or("RECIPE").to_owned();
         if errors.is_empty() { Ok(Recipe { title, ingests, standing, ui, status_query }) } else { Err(errors) }
     }

@@ -19,12 +19,15 @@ use crate::store::{Delivered, Entry, GraphId, NewRun, Progress, Store, StoreErro
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
 const FACTS_BETWEEN: usize = 1_500_000;
 
+/// What an entry weighs besides its facts: after a restart each costs about as much as this many.
+pub const ENTRY_WEIGHT: usize = 300;
+
 /// A run is built in memory from at most about this many facts.
 const FACTS_PER_RUN: usize = 1_000_000;
 
 #[derive(Default)]
 pub struct Checkpoints {
-    /// Facts logged since the last checkpoint.
+    /// Facts logged since the last checkpoint, with `ENTRY_WEIGHT` for each entry.
     facts: Arc<AtomicUsize>,
     /// What the store knows.
     progress: Mutex<Progress>,
@@ -88,7 +91,7 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut pages::chunks(&run) }, &next)?;
         tracing::debug!(graph = graph.name(), facts, upto = %next.upto, took = ?began.elapsed(), "checkpoint");
         *progress = next;
-        checkpoints.facts.fetch_sub(facts, Ordering::Relaxed);
+        checkpoints.facts.fetch_sub(facts + entries.len() * ENTRY_WEIGHT, Ordering::Relaxed);
     }
 }
 

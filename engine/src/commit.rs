@@ -13,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{Mutations, NodeId, Position, Text, Tick};
 
 use crate::arrangement::{Published, Snapshot};
+use crate::checkpoint::ENTRY_WEIGHT;
 use crate::engine::Parts;
 use crate::error::EngineError;
 use crate::store::{Delivered, Entry, GraphId};
@@ -146,7 +147,7 @@ impl Committer {
             delivered,
         });
         self.parts.log.submit(entry.clone())?;
-        self.logged.fetch_add(entry.mutations.rows.len(), Ordering::Relaxed);
+        self.logged.fetch_add(entry.mutations.rows.len() + ENTRY_WEIGHT, Ordering::Relaxed);
         state.next = upper;
         if records > 0 {
             let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());

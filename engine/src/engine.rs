@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use weir_model::{IdScheme, NodeId, Plan, Position, QueryId, Text, Tick};
 
 use crate::arrangement::{Published, Snapshot};
-use crate::checkpoint::{self, Checkpoints};
+use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
 use crate::command::{Base, Command};
 use crate::commit::{Change, Committer};
 use crate::error::EngineError;
@@ -318,7 +318,7 @@ impl Graph {
         parts.store.read_log(id, progress.upto, &mut |entry| {
             loaded.sources.extend(entry.sources.iter().cloned());
             entry.delivered.iter().for_each(|delivered| loaded.note(delivered));
-            loaded.checkpoints.logged().fetch_add(entry.mutations.rows.len(), Ordering::Relaxed);
+            loaded.checkpoints.logged().fetch_add(entry.mutations.rows.len() + ENTRY_WEIGHT, Ordering::Relaxed);
             loaded.tail.push(Arc::new(entry));
             Ok(())
         })?;

@@ -55,6 +55,8 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext) {
         if let Some(mut source) = source {
             acknowledge(stream, &mut source, &committed)?;
         }
+        // Whoever sees the stream as completed may count on reading all of it.
+        stream.graph.wait_visible().map_err(|error| chain(&error))?;
         Ok(ended)
     });
     match outcome {
