@@ -1,6 +1,7 @@
 //! Mutation: the only ways a graph can change, as rows in columns.
 //!
-//! The evaluator writes these rows, the log packs them, the workers read them: one form from evaluation to arrangement. A row is one *fact* asserted or removed at one node; an edge is two rows, one at each end.
+//! The evaluator writes these rows, the log packs them, the workers read them: one form from evaluation to arrangement.
+//! A row is one *fact* asserted or removed at one node; an edge is two rows, one at each end.
 //!
 //!     Row     node 16 | tag 4 | when 4 | payload 16        = 40 bytes
 //!     tag     kind in the high 3 bits, symbol in the low 29

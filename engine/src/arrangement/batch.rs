@@ -164,16 +164,6 @@ impl Batch {
         self.facts.is_empty()
     }
 
-    /// Bytes held, for reports.
-    pub fn bytes(&self) -> usize {
-        self.ids.capacity() * 16
-            + self.ends.capacity() * 4
-            + self.facts.capacity() * size_of::<Fact>()
-            + self.arena.capacity()
-            + self.times.capacity() * 8
-            + self.filter.words.len() * 8
-    }
-
     /// Gives back what a merge reserved and did not use, where that is worth the copy.
     pub fn shrink(&mut self) {
         if self.facts.len() < self.facts.capacity() / 4 * 3 {

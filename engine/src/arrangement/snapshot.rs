@@ -114,10 +114,9 @@ impl Snapshot {
         Facts::find(&self.shards[shard].batches, node)
     }
 
-    /// Facts held and bytes they take, for reports.
-    pub fn size(&self) -> (usize, usize) {
-        let batches = || self.shards.iter().flat_map(|shard| &shard.batches);
-        (batches().map(|batch| batch.len()).sum(), batches().map(|batch| batch.bytes()).sum())
+    /// How many facts each batch holds, by shard, oldest first: for reports.
+    pub fn shape(&self) -> Vec<Vec<usize>> {
+        self.shards.iter().map(|shard| shard.batches.iter().map(|batch| batch.len()).collect()).collect()
     }
 }
 
@@ -176,12 +175,5 @@ impl View for Snapshot {
                 return;
             }
         }
-    }
-}
-
-impl Snapshot {
-    /// How many facts each batch holds, by shard, oldest first: for reports.
-    pub fn shape(&self) -> Vec<Vec<usize>> {
-        self.shards.iter().map(|shard| shard.batches.iter().map(|batch| batch.len()).collect()).collect()
     }
 }
