@@ -86,9 +86,8 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         entries.iter().for_each(|entry| note(&mut next, entry));
         delivered.iter().for_each(|delivered| note_delivered(&mut next, delivered));
         let began = Instant::now();
-        let run = pages::build_run(&entries);
         let (first, upper) = (first.first, last.upper);
-        store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut pages::chunks(&run) }, &next)?;
+        store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut pages::run(&entries) }, &next)?;
         tracing::debug!(graph = graph.name(), facts, upto = %next.upto, took = ?began.elapsed(), "checkpoint");
         *progress = next;
         checkpoints.facts.fetch_sub(facts + entries.len() * ENTRY_WEIGHT, Ordering::Relaxed);

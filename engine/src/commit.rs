@@ -22,6 +22,9 @@ use crate::store::{Delivered, Entry, GraphId};
 /// gather at their sources, where they make larger and so cheaper batches, and not as a queue of small entries here.
 const ENTRIES_BEHIND_MAX: usize = 4;
 
+/// The same while the log is replayed: small entries that wait together are applied together.
+const REPLAYED_BEHIND_MAX: usize = 256;
+
 /// How long anyone waits for the workers before it is called a failure.
 const WORKERS_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -88,7 +91,7 @@ impl Committer {
     pub fn commit(&self, change: Change) -> Result<Tick, EngineError> {
         let mut state = self.lock();
         let upper = self.append(&mut state, change)?;
-        let wait = state.too_far_behind(&self.published);
+        let wait = state.too_far_behind(&self.published, ENTRIES_BEHIND_MAX);
         drop(state);
         self.wait_behind(wait)?;
         Ok(upper)
@@ -210,7 +213,7 @@ impl Committer {
         state.behind.push_back(entry.upper);
         let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
         self.parts.workers.send(&crate::command::Command::Apply(entry));
-        let wait = state.too_far_behind(&self.published);
+        let wait = state.too_far_behind(&self.published, REPLAYED_BEHIND_MAX);
         drop(state);
         self.wait_behind(wait)
     }
@@ -218,12 +221,12 @@ impl Committer {
 
 impl State {
     /// The tick to wait for when the workers have fallen back too far.
-    fn too_far_behind(&mut self, published: &Published) -> Option<Tick> {
+    fn too_far_behind(&mut self, published: &Published, most: usize) -> Option<Tick> {
         let upper = published.upper();
         while self.behind.front().is_some_and(|end| *end <= upper) {
             self.behind.pop_front();
         }
-        let excess = self.behind.len().checked_sub(ENTRIES_BEHIND_MAX)?;
+        let excess = self.behind.len().checked_sub(most)?;
         self.behind.get(excess).copied()
     }
 }
@@ -249,7 +252,7 @@ impl Transaction<'_> {
             return Ok(Err(change));
         }
         let upper = self.committer.append(&mut state, change)?;
-        let wait = state.too_far_behind(&self.committer.published);
+        let wait = state.too_far_behind(&self.committer.published, ENTRIES_BEHIND_MAX);
         drop(state);
         self.committer.wait_behind(wait)?;
         Ok(Ok(upper))

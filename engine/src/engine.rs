@@ -30,8 +30,11 @@ pub const DEFAULT_GRAPH: &str = "quine";
 /// Ingest pauses while a standing query has more results waiting than this.
 const RESULTS_WAITING_MAX: usize = 100_000;
 
-/// How often frontiers of delivery are logged when no commit takes them along, and checkpoints are considered.
+/// How often frontiers of delivery that no commit took along are logged, and how often checkpoints are considered.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How far checkpoints step back from the threads that records wait for.
+const CHECKPOINTS_NICE: i32 = 10;
 
 /// How long anyone waits for the log before it is called a failure.
 const DURABLE_PATIENCE: Duration = Duration::from_secs(60);
@@ -62,7 +65,7 @@ struct Shared {
     /// Creating and dropping graphs, one at a time.
     naming: Mutex<()>,
     stopping: AtomicBool,
-    housekeeper: Mutex<Option<JoinHandle<()>>>,
+    housekeepers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What all graphs of an engine work with.
@@ -110,7 +113,7 @@ impl Engine {
             graphs: RwLock::new(graphs),
             naming: Mutex::new(()),
             stopping: AtomicBool::new(false),
-            housekeeper: Mutex::new(None),
+            housekeepers: Mutex::default(),
         };
         let engine = Engine { shared: Arc::new(shared) };
         if engine.graph(DEFAULT_GRAPH).is_none() {
@@ -124,18 +127,37 @@ impl Engine {
         for graph in self.all() {
             graph.replay()?;
         }
+        let delivery = self.housekeeper("delivery", |graph| graph.committer().log_delivered())?;
+        let mut polite = false;
+        let checkpoints = self.housekeeper("checkpoints", move |graph| {
+            if !std::mem::replace(&mut polite, true) {
+                // They take what processor time is left over; a failure changes nothing but that.
+                let _ = rustix::process::nice(CHECKPOINTS_NICE);
+            }
+            checkpoint::consider(graph, false)
+        })?;
+        lock(&self.shared.housekeepers).extend([delivery, checkpoints]);
+        Ok(())
+    }
+
+    /// A thread that does something for every graph, now and then, until the engine ends.
+    fn housekeeper(
+        &self,
+        name: &str,
+        mut keep: impl FnMut(&Graph) -> Result<(), EngineError> + Send + 'static,
+    ) -> Result<JoinHandle<()>, EngineError> {
         let engine = Arc::downgrade(&self.shared);
-        let keeper = std::thread::Builder::new().name("housekeeping".into()).spawn(move || {
+        let run = move || {
             while let Some(shared) = engine.upgrade().filter(|shared| !shared.stopping.load(Ordering::Relaxed)) {
                 for graph in (Engine { shared }).all() {
-                    graph.keep_house();
+                    if let Err(error) = keep(&graph) {
+                        tracing::error!(graph = graph.name(), "{error}");
+                    }
                 }
                 std::thread::sleep(HOUSEKEEPING_INTERVAL);
             }
-        });
-        let keeper = keeper.map_err(|error| EngineError::Workers(error.to_string()))?;
-        *lock(&self.shared.housekeeper) = Some(keeper);
-        Ok(())
+        };
+        std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|error| EngineError::Workers(error.to_string()))
     }
 
     pub fn default_graph(&self) -> Graph {
@@ -210,7 +232,7 @@ impl Engine {
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        if let Some(keeper) = lock(&self.shared.housekeeper).take() {
+        for keeper in std::mem::take(&mut *lock(&self.shared.housekeepers)) {
             let _ = keeper.join();
         }
         for graph in self.all() {
@@ -228,11 +250,11 @@ impl Engine {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
-        if let Some(keeper) = lock(&self.housekeeper).take()
+        for keeper in std::mem::take(&mut *lock(&self.housekeepers)) {
             // The last handle may have been the housekeeper's own.
-            && keeper.thread().id() != std::thread::current().id()
-        {
-            let _ = keeper.join();
+            if keeper.thread().id() != std::thread::current().id() {
+                let _ = keeper.join();
+            }
         }
         self.parts.workers.stop();
     }
@@ -448,13 +470,6 @@ impl Graph {
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
-    }
-
-    /// Logs frontiers that no commit has taken along, and moves what is old enough from the log into pages.
-    fn keep_house(&self) {
-        if let Err(error) = self.inner.committer.log_delivered().and_then(|()| checkpoint::consider(self, false)) {
-            tracing::error!(graph = self.name(), "{error}");
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The `graph` operator: a worker's shard of one graph, as a trace that standing queries import.
 //!
-//! Each entry of the log becomes one immutable batch of its net change. The batch goes into the trace, through it to the
+//! Each entry of the log, or several small ones together, becomes one immutable batch of its net change. The batch goes into the trace, through it to the
 //! standing queries, and with the rest of the spine it is published for readers on other threads.
 
 use std::sync::Arc;
@@ -14,16 +14,17 @@ use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::Antichain;
 use timely::progress::frontier::AntichainRef;
 use timely::worker::Worker;
+use weir_model::Mutations;
 
 use crate::arrangement::build::{Builder, Shard};
 use crate::arrangement::snapshot::Shown;
-use crate::arrangement::{Published, SharedBatch, Spine};
+use crate::arrangement::{Layers, Published, SharedBatch};
 use crate::command::Base;
 use crate::store::Entry;
 
 pub struct ShardOfGraph {
     input: InputHandle<u64, CapacityContainerBuilder<Vec<Arc<Entry>>>>,
-    pub trace: TraceAgent<Spine>,
+    pub trace: TraceAgent<Layers>,
     published: Arc<Published>,
     shard: Shard,
     /// The tick after the last entry that was put in.
@@ -43,13 +44,14 @@ impl ShardOfGraph {
             let info = operator.operator_info();
             let activator = scope.activator_for(info.address.clone());
             let mut entries = operator.new_input(stream, Pipeline);
-            let spine = Spine::new(info.clone(), None, Some(activator));
-            let (reader, writer) = TraceAgent::new(spine, info, None);
+            let layers = Layers::new(info.clone(), None, Some(activator));
+            let (reader, writer) = TraceAgent::new(layers, info, None);
             let trace = reader.clone();
             let mut writing = Writing {
                 writer,
                 reader,
                 builder: Builder::default(),
+                joined: Mutations::default(),
                 existing: Vec::new(),
                 lower: Antichain::from_elem(0),
                 published: publisher,
@@ -58,7 +60,10 @@ impl ShardOfGraph {
             writing.load(loaded);
             operator.build(move |_| {
                 move |_| {
-                    entries.for_each(|_, data: &mut Vec<Arc<Entry>>| data.drain(..).for_each(|entry| writing.apply(&entry)));
+                    entries.for_each(|_, data: &mut Vec<Arc<Entry>>| {
+                        writing.apply(data);
+                        data.clear();
+                    });
                     writing.writer.exert();
                 }
             });
@@ -68,13 +73,14 @@ impl ShardOfGraph {
         ShardOfGraph { input, trace, published, shard, upper: base.upper.0 }
     }
 
-    /// Hands an entry to the operator; the next `step` of the worker applies it.
-    pub fn apply(&mut self, entry: Arc<Entry>) {
+    /// Hands entries to the operator, to become one batch; the next `step` of the worker applies them.
+    pub fn apply(&mut self, mut entries: Vec<Arc<Entry>>) {
+        let Some(last) = entries.last() else { return };
         // What is imported next begins with what has been applied by then, so this handle holds nothing back.
         let applied = self.published.shard_upper(self.shard.index);
         allow_compaction(&mut self.trace, &self.published, applied);
-        self.upper = entry.upper.0;
-        self.input.send(entry);
+        self.upper = last.upper.0;
+        self.input.send_batch(&mut entries);
         self.input.advance_to(self.upper);
         self.input.flush();
     }
@@ -87,9 +93,11 @@ impl ShardOfGraph {
 
 /// The state of the operator.
 struct Writing {
-    writer: TraceWriter<Spine>,
-    reader: TraceAgent<Spine>,
+    writer: TraceWriter<Layers>,
+    reader: TraceAgent<Layers>,
     builder: Builder,
+    /// Several entries as one.
+    joined: Mutations,
     /// The batches of the spine, oldest first.
     existing: Vec<SharedBatch>,
     lower: Antichain<u64>,
@@ -106,11 +114,23 @@ impl Writing {
         self.publish();
     }
 
-    fn apply(&mut self, entry: &Entry) {
-        let upper = Antichain::from_elem(entry.upper.0);
-        let batch =
-            self.builder.build(&entry.mutations, entry.first.0, self.lower.clone(), upper.clone(), self.shard, &self.existing);
-        self.writer.insert(SharedBatch::new(batch), Some(entry.first.0));
+    fn apply(&mut self, entries: &[Arc<Entry>]) {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
+        let upper = Antichain::from_elem(last.upper.0);
+        let times: Vec<u64> = entries.iter().flat_map(|entry| entry.first.0..entry.upper.0).collect();
+        let mutations = if entries.len() == 1 {
+            &*first.mutations
+        } else {
+            self.joined.clear();
+            let mut records = 0;
+            for entry in entries {
+                self.joined.append_records(&entry.mutations, records);
+                records += (entry.upper.0 - entry.first.0) as u32;
+            }
+            &self.joined
+        };
+        let batch = self.builder.build(mutations, times, self.lower.clone(), upper.clone(), self.shard, &self.existing);
+        self.writer.insert(SharedBatch::new(batch), Some(first.first.0));
         self.lower = upper;
         self.publish();
     }
@@ -127,7 +147,7 @@ impl Writing {
 }
 
 /// Snapshots are taken at the moment of the slowest shard, so nothing older needs to be told apart.
-fn allow_compaction(trace: &mut TraceAgent<Spine>, published: &Published, upper: u64) {
+fn allow_compaction(trace: &mut TraceAgent<Layers>, published: &Published, upper: u64) {
     let slowest = published.upper().0.saturating_sub(1);
     trace.set_logical_compaction(AntichainRef::new(&[slowest]));
     trace.set_physical_compaction(AntichainRef::new(&[upper]));

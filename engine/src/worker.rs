@@ -20,10 +20,13 @@ use crate::graph::ShardOfGraph;
 use crate::render::Time;
 use crate::render::probe::{Place, render};
 use crate::render::results::Gather;
-use crate::store::GraphId;
+use crate::store::{Entry, GraphId};
 
 /// The longest sleep: a bound in case a wake-up is missed, not a polling interval that anything relies on.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// Entries that wait are taken together until they have this many rows.
+const JOINED_ROWS: usize = 4096;
 
 /// The threads, and the way to reach them.
 pub struct Workers {
@@ -84,13 +87,21 @@ struct State {
 
 fn run(worker: &mut Worker, commands: &Receiver<Command>) {
     let mut state = State::default();
+    let mut next = None;
     loop {
-        match commands.try_recv() {
+        match next.take().map_or_else(|| commands.try_recv(), Ok) {
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return state.finish(worker),
             Ok(command) => {
-                state.obey(worker, command);
-                // One entry at a time: the graph takes it in, then the standing queries do, and let go of the batches
-                // before it, so that those can be merged and reads stay short.
+                match command {
+                    Command::Apply(entry) => {
+                        let (entries, further) = join(entry, commands);
+                        next = further;
+                        state.apply(entries);
+                    }
+                    command => state.obey(worker, command),
+                }
+                // The graph takes it in, then the standing queries do, and let go of the batches before it, so that those
+                // can be merged and reads stay short.
                 worker.step();
                 worker.step();
             }
@@ -99,6 +110,24 @@ fn run(worker: &mut Worker, commands: &Receiver<Command>) {
             }
         }
     }
+}
+
+/// Takes more entries of the same graph if they are there already, so that small ones cost no step each. Shards may do
+/// so at different places: each record has its own tick all the same. Also gives back what came next instead.
+fn join(first: Arc<Entry>, commands: &Receiver<Command>) -> (Vec<Arc<Entry>>, Option<Command>) {
+    let mut rows = first.mutations.rows.len();
+    let mut entries = vec![first];
+    while rows < JOINED_ROWS {
+        match commands.try_recv() {
+            Ok(Command::Apply(entry)) if entry.graph == entries[0].graph => {
+                rows += entry.mutations.rows.len();
+                entries.push(entry);
+            }
+            Ok(other) => return (entries, Some(other)),
+            Err(_) => break,
+        }
+    }
+    (entries, None)
 }
 
 impl State {
@@ -116,11 +145,7 @@ impl State {
                 });
                 self.graphs.remove(&graph);
             }
-            Command::Apply(entry) => {
-                if let Some(graph) = self.graphs.get_mut(&entry.graph) {
-                    graph.apply(entry);
-                }
-            }
+            Command::Apply(entry) => self.apply(vec![entry]),
             Command::Install(install) => self.install(worker, &install),
             Command::Propagate { graph, query } => {
                 if let Some(standing) = self.standing.get(&(graph, query)) {
@@ -133,6 +158,12 @@ impl State {
                 }
             }
             Command::Stop => {}
+        }
+    }
+
+    fn apply(&mut self, entries: Vec<Arc<Entry>>) {
+        if let Some(graph) = entries.first().and_then(|entry| self.graphs.get_mut(&entry.graph)) {
+            graph.apply(entries);
         }
     }
 

@@ -142,6 +142,17 @@ impl Mutations {
         }));
     }
 
+    /// Appends the changes of a batch that follows: its records are numbered from `first` on.
+    pub fn append_records(&mut self, other: &Mutations, first: u32) {
+        let offset = self.arena.len() as u64;
+        self.arena.extend_from_slice(&other.arena);
+        self.rows.extend(other.rows.iter().map(|row| Row {
+            when: row.when + (first << 1),
+            payload: codec::shift(row.tag, row.payload, offset),
+            ..*row
+        }));
+    }
+
     pub fn clear(&mut self) {
         self.rows.clear();
         self.arena.clear();

@@ -13,6 +13,7 @@
 //! no comparison of values.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use timely::progress::Antichain;
 use weir_model::NodeId;
@@ -99,8 +100,13 @@ impl Batch {
     }
 
     pub fn facts_at(&self, index: usize) -> &[Fact] {
+        &self.facts[self.range_at(index)]
+    }
+
+    /// Where the facts of a node lie.
+    pub fn range_at(&self, index: usize) -> Range<usize> {
         let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        &self.facts[start..self.ends[index] as usize]
+        start..self.ends[index] as usize
     }
 
     pub fn time(&self, fact: &Fact) -> u64 {
@@ -166,12 +172,15 @@ impl Batch {
 
     /// Gives back what a merge reserved and did not use, where that is worth the copy.
     pub fn shrink(&mut self) {
-        if self.facts.len() < self.facts.capacity() / 4 * 3 {
-            self.ids.shrink_to_fit();
-            self.ends.shrink_to_fit();
-            self.facts.shrink_to_fit();
-            self.arena.shrink_to_fit();
+        fn column<T>(column: &mut Vec<T>) {
+            if column.len() < column.capacity() / 4 * 3 {
+                column.shrink_to_fit();
+            }
         }
+        column(&mut self.ids);
+        column(&mut self.ends);
+        column(&mut self.facts);
+        column(&mut self.arena);
     }
 }
 

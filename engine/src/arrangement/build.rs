@@ -1,12 +1,12 @@
 //! Build: the mutations of a tick become the batch of their net change.
 //!
-//! Each record has a tick of its own, `first` plus its index. For each fact the rows are replayed in order against what
+//! Each record has a tick of its own. For each fact the rows are replayed in order against what
 //! the shard holds: asserting what is there, or removing what is not, leaves no trace, and of several changes within
 //! one record only the last counts. So the batch is exact, and the same whatever records were committed together.
 
 use rustc_hash::FxHashSet;
 use timely::progress::Antichain;
-use weir_model::Symbol;
+use weir_model::{NodeId, Symbol};
 use weir_model::codec::{FactKey, fact_key, relocate, same_payload};
 use weir_model::mutation::{Kind, Mutations, Payload, Row, Tag};
 
@@ -17,10 +17,17 @@ use super::trace::SharedBatch;
 /// Reused from tick to tick by a worker.
 #[derive(Default)]
 pub struct Builder {
-    /// The rows of this shard by node, in order: (high half of the id, index of the row).
-    order: Vec<(u64, u32)>,
-    /// The rows of one node: position in the sequence, and the row.
-    group: Vec<(u32, Row)>,
+    /// The rows of this shard in stretches of one node, by node, in order.
+    stretches: Vec<Stretch>,
+    order: Vec<u64>,
+}
+
+/// Rows that follow one another and concern one node. Compared by the high half of the id, then by place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Stretch {
+    high: u64,
+    start: u32,
+    end: u32,
 }
 
 /// Which of the rows of a tick belong here.
@@ -31,70 +38,80 @@ pub struct Shard {
 }
 
 impl Builder {
-    /// The net change of `mutations` on this shard, given the batches it holds, oldest first.
+    /// The net change of `mutations` on this shard, given the batches it holds, oldest first. `times` are the ticks of the
+    /// records.
     pub fn build(
         &mut self,
         mutations: &Mutations,
-        first: u64,
+        times: Vec<u64>,
         lower: Antichain<u64>,
         upper: Antichain<u64>,
         shard: Shard,
         existing: &[SharedBatch],
     ) -> Batch {
         let rows = &mutations.rows;
-        self.order.clear();
-        for (index, row) in rows.iter().enumerate() {
-            if shard.count == 1 || row.node.shard(shard.count) == shard.index {
-                self.order.push((row.node.high, index as u32));
+        self.stretches.clear();
+        let (mut at, mut here) = (0, 0);
+        for same in rows.chunk_by(|a, b| a.node == b.node) {
+            let (start, end) = (at, at + same.len());
+            at = end;
+            if shard.count == 1 || same[0].node.shard(shard.count) == shard.index {
+                self.stretches.push(Stretch { high: same[0].node.high, start: start as u32, end: end as u32 });
+                here += same.len();
             }
         }
-        self.order.sort_unstable();
+        self.stretches.sort_unstable();
         let since = Antichain::from_elem(0);
-        let mut batch =
-            Batch::with_capacity(lower, upper, since, self.order.len() / 4 + 1, self.order.len(), mutations.arena.len());
-        let last = rows.last().map_or(0, |row| row.record());
-        batch.times = (first..=first + u64::from(last)).collect();
+        let mut batch = Batch::with_capacity(lower, upper, since, self.stretches.len(), here, mutations.arena.len());
+        batch.times = times;
 
-        let mut start = 0;
-        while start < self.order.len() {
-            let high = self.order[start].0;
-            let mut end = start + 1;
-            while end < self.order.len() && self.order[end].0 == high {
-                end += 1;
-            }
-            self.group.clear();
-            self.group.extend(self.order[start..end].iter().map(|(_, index)| (*index, rows[*index as usize])));
+        let order = &mut self.order;
+        for same_high in self.stretches.chunk_by_mut(|a, b| a.high == b.high) {
             // Two ids may share their high half.
-            let mut group = std::mem::take(&mut self.group);
-            if group.iter().any(|(_, row)| row.node != group[0].1.node) {
-                group.sort_by_key(|(index, row)| (row.node, *index));
+            same_high.sort_by_key(|stretch| (rows[stretch.start as usize].node, stretch.start));
+            let node = |stretch: &Stretch| rows[stretch.start as usize].node;
+            for of_node in same_high.chunk_by(|a, b| node(a) == node(b)) {
+                order.clear();
+                for index in of_node.iter().flat_map(|stretch| stretch.start..stretch.end) {
+                    order.push(by_tag(&rows[index as usize], index));
+                }
+                build_node(node(&of_node[0]), rows, order, &mutations.arena, existing, &mut batch);
             }
-            for node in group.chunk_by_mut(|(_, a), (_, b)| a.node == b.node) {
-                build_node(node, &mutations.arena, existing, &mut batch);
-            }
-            self.group = group;
-            start = end;
         }
         batch
     }
 }
 
-fn build_node(rows: &mut [(u32, Row)], arena: &[u8], existing: &[SharedBatch], batch: &mut Batch) {
-    let id = rows[0].1.node;
+/// Sorts by tag, then in the order of the rows.
+fn by_tag(row: &Row, index: u32) -> u64 {
+    u64::from(row.tag.0) << 32 | u64::from(index)
+}
+
+/// `order` holds the rows of this node, as `by_tag`.
+fn build_node(id: NodeId, rows: &[Row], order: &mut Vec<u64>, arena: &[u8], existing: &[SharedBatch], batch: &mut Batch) {
     let facts = Facts::find(existing, id);
-    if rows.iter().any(|(_, row)| row.tag.kind() == Kind::ClearProperties) {
-        let mut expanded = expand_clears(rows, &facts);
-        replay(&mut expanded, arena, &facts, batch);
-    } else {
-        replay(rows, arena, &facts, batch);
+    let row = |place: &u64| &rows[*place as u32 as usize];
+    let kind = |place: &u64| row(place).tag.kind();
+    if let Some(last_clear) = order.iter().rposition(|place| kind(place) == Kind::ClearProperties) {
+        // `SET n = map` on a node that is new clears nothing.
+        if facts.is_unknown() && order[..last_clear].iter().all(|place| kind(place) != Kind::Property) {
+            order.retain(|place| kind(place) != Kind::ClearProperties);
+        } else {
+            let expanded = expand_clears(order.iter().map(row), &facts);
+            order.clear();
+            order.extend(expanded.iter().zip(0..).map(|(row, index)| by_tag(row, index)));
+            replay(&expanded, order, arena, &facts, batch);
+            order.clear();
+        }
     }
+    replay(rows, order, arena, &facts, batch);
     if batch.facts.len() > batch.finished() {
         batch.finish_node(id);
     }
 }
 
 /// Writes each ClearProperties as the removal of every property that may be there at that point.
-fn expand_clears(rows: &[(u32, Row)], facts: &Facts<'_>) -> Vec<(u32, Row)> {
+fn expand_clears<'a>(rows: impl Iterator<Item = &'a Row>, facts: &Facts<'_>) -> Vec<Row> {
     let mut present: FxHashSet<Tag> = FxHashSet::default();
     if !facts.is_unknown() {
         let last = Symbol((1 << Tag::SYMBOL_BITS) - 1);
@@ -102,17 +119,17 @@ fn expand_clears(rows: &[(u32, Row)], facts: &Facts<'_>) -> Vec<(u32, Row)> {
             present.insert(fact.tag);
         });
     }
-    let mut expanded = Vec::with_capacity(rows.len());
-    for (index, row) in rows {
+    let mut expanded = Vec::new();
+    for row in rows {
         match row.tag.kind() {
             Kind::ClearProperties => {
-                expanded.extend(present.drain().map(|tag| (*index, Row { tag, payload: Payload::default(), ..*row })));
+                expanded.extend(present.drain().map(|tag| Row { tag, payload: Payload::default(), ..*row }));
             }
             kind => {
                 if kind == Kind::Property && !row.removes() {
                     present.insert(row.tag);
                 }
-                expanded.push((*index, *row));
+                expanded.push(*row);
             }
         }
     }
@@ -120,29 +137,35 @@ fn expand_clears(rows: &[(u32, Row)], facts: &Facts<'_>) -> Vec<(u32, Row)> {
 }
 
 /// Replays the rows of one node fact by fact and appends the differences to the batch.
-fn replay(rows: &mut [(u32, Row)], arena: &[u8], facts: &Facts<'_>, batch: &mut Batch) {
-    rows.sort_unstable_by(|(x, a), (y, b)| a.tag.cmp(&b.tag).then_with(|| key(a, arena).cmp(&key(b, arena))).then(x.cmp(y)));
-    for fact in rows.chunk_by(|(_, a), (_, b)| a.tag == b.tag && key(a, arena) == key(b, arena)) {
-        let tag = fact[0].1.tag;
-        let before = if facts.is_unknown() { None } else { facts.keyed(tag, key(&fact[0].1, arena), u64::MAX) };
-        // What holds so far: the payload and the arena it points into.
-        let mut now: Option<(Payload, &[u8])> = before.map(|(batch, fact)| (fact.payload, batch.arena.as_slice()));
-        for record in fact.chunk_by(|(_, a), (_, b)| a.record() == b.record()) {
-            let (_, row) = record[record.len() - 1];
-            let next = (!row.removes()).then_some((row.payload, arena));
-            if same_fact(tag, now, next) {
-                continue;
+fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, batch: &mut Batch) {
+    order.sort_unstable();
+    let row = |place: &u64| &rows[*place as u32 as usize];
+    for same_tag in order.chunk_by_mut(|a, b| row(a).tag == row(b).tag) {
+        if same_tag.len() > 1 {
+            same_tag.sort_by(|a, b| key(row(a), arena).cmp(&key(row(b), arena)));
+        }
+        for fact in same_tag.chunk_by(|a, b| key(row(a), arena) == key(row(b), arena)) {
+            let tag = row(&fact[0]).tag;
+            let before = if facts.is_unknown() { None } else { facts.keyed(tag, key(row(&fact[0]), arena), u64::MAX) };
+            // What holds so far: the payload and the arena it points into.
+            let mut now: Option<(Payload, &[u8])> = before.map(|(batch, fact)| (fact.payload, batch.arena.as_slice()));
+            for record in fact.chunk_by(|a, b| row(a).record() == row(b).record()) {
+                let row = row(&record[record.len() - 1]);
+                let next = (!row.removes()).then_some((row.payload, arena));
+                if same_fact(tag, now, next) {
+                    continue;
+                }
+                let when = row.record() << 1;
+                if let Some((payload, from)) = now {
+                    let payload = relocate(tag, payload, from, &mut batch.arena);
+                    batch.facts.push(Fact { tag, when, payload });
+                }
+                if let Some((payload, from)) = next {
+                    let payload = relocate(tag, payload, from, &mut batch.arena);
+                    batch.facts.push(Fact { tag, when: when | 1, payload });
+                }
+                now = next;
             }
-            let when = row.record() << 1;
-            if let Some((payload, from)) = now {
-                let payload = relocate(tag, payload, from, &mut batch.arena);
-                batch.facts.push(Fact { tag, when, payload });
-            }
-            if let Some((payload, from)) = next {
-                let payload = relocate(tag, payload, from, &mut batch.arena);
-                batch.facts.push(Fact { tag, when: when | 1, payload });
-            }
-            now = next;
         }
     }
 }

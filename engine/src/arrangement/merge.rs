@@ -1,4 +1,4 @@
-//! Merge: one batch out of two that follow one another, spent in portions of fuel.
+//! Merge: one batch out of several that follow one another, spent in portions of fuel.
 //!
 //! Times at or before `since` can no longer be told apart, so of the updates of one fact up to there only two can
 //! matter: the first if it is a removal (of something in an older batch), and the last if it is an addition. What lies
@@ -7,34 +7,49 @@
 use std::cmp::Ordering;
 
 use timely::progress::Antichain;
+use weir_model::NodeId;
 use weir_model::codec::relocate;
 
 use super::batch::{Batch, Fact};
+use super::trace::SharedBatch;
 
 pub struct Merge {
+    /// Oldest first.
+    sources: Vec<Source>,
     out: Batch,
-    older_at: usize,
-    newer_at: usize,
-    /// Where each time of the sources stands among the times of the result.
-    older_times: Vec<u32>,
-    newer_times: Vec<u32>,
     /// How many times of the result are compacted into one: 0 or 1.
     compacted: u32,
+    /// The sources that know the node at hand, with where its facts lie that are not merged yet.
+    heads: Vec<Head>,
+    /// The updates of one fact, oldest first: where in which source.
+    updates: Vec<(usize, usize)>,
+}
+
+struct Source {
+    batch: SharedBatch,
+    /// The next node.
+    at: usize,
+    /// Where each time of the batch stands among the times of the result.
+    times: Vec<u32>,
+}
+
+struct Head {
+    source: usize,
+    next: usize,
+    end: usize,
 }
 
 impl Merge {
-    pub fn new(older: &Batch, newer: &Batch, since: Antichain<u64>) -> Merge {
-        let mut out = Batch::with_capacity(
-            older.lower.clone(),
-            newer.upper.clone(),
-            since.clone(),
-            older.ids.len() + newer.ids.len(),
-            older.facts.len() + newer.facts.len(),
-            older.arena.len() + newer.arena.len(),
-        );
+    /// Merges batches given oldest first.
+    pub fn new(batches: &[SharedBatch], since: Antichain<u64>) -> Merge {
+        let sum = |count: fn(&Batch) -> usize| batches.iter().map(|batch| count(batch)).sum::<usize>();
+        let lower = batches.first().map_or_else(|| Antichain::from_elem(0), |batch| batch.lower.clone());
+        let upper = batches.last().map_or_else(|| Antichain::from_elem(0), |batch| batch.upper.clone());
         let floor = since.elements().first().copied().unwrap_or(0);
-        // Both lists ascend, and the newer one begins where the older one ends.
-        let mut times: Vec<u64> = Vec::with_capacity(older.times.len() + newer.times.len());
+        let mut out =
+            Batch::with_capacity(lower, upper, since, sum(|b| b.ids.len()), sum(|b| b.facts.len()), sum(|b| b.arena.len()));
+        // All lists ascend, and each begins where the one before it ends.
+        let times = &mut out.times;
         let mut place = |time: &u64| {
             let advanced = (*time).max(floor);
             if times.last() != Some(&advanced) {
@@ -42,84 +57,162 @@ impl Merge {
             }
             times.len() as u32 - 1
         };
-        let older_times = older.times.iter().map(&mut place).collect();
-        let newer_times = newer.times.iter().map(&mut place).collect();
-        let compacted = u32::from(times.first().is_some_and(|first| *first <= floor));
-        out.times = times;
-        Merge { out, older_at: 0, newer_at: 0, older_times, newer_times, compacted }
+        let source = |batch: &SharedBatch| Source {
+            times: batch.times.iter().map(&mut place).collect(),
+            batch: batch.clone(),
+            at: 0,
+        };
+        let sources = batches.iter().map(source).collect();
+        let compacted = u32::from(out.times.first().is_some_and(|first| *first <= floor));
+        Merge { sources, out, compacted, heads: Vec::new(), updates: Vec::new() }
     }
 
-    /// Merges nodes until the fuel is used up or all is done; a unit of fuel is a fact.
-    pub fn work(&mut self, older: &Batch, newer: &Batch, fuel: &mut isize) {
+    /// What is being merged, oldest first.
+    pub fn sources(&self) -> impl Iterator<Item = &SharedBatch> {
+        self.sources.iter().map(|source| &source.batch)
+    }
+
+    /// Merges nodes until the fuel is used up or all is done; a unit of fuel is a fact. True when all is done.
+    pub fn work(&mut self, fuel: &mut isize) -> bool {
         while *fuel > 0 {
-            let order = match (older.ids.get(self.older_at), newer.ids.get(self.newer_at)) {
-                (None, None) => return,
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(x), Some(y)) => x.cmp(y),
-            };
-            let before = (self.older_at, self.newer_at);
-            let x = if order.is_le() { older.facts_at(self.older_at) } else { &[] };
-            let y = if order.is_ge() { newer.facts_at(self.newer_at) } else { &[] };
-            self.merge_node(older, x, newer, y);
-            let id = if order.is_le() { older.ids[before.0] } else { newer.ids[before.1] };
-            if self.out.facts.len() > self.out.finished() {
-                self.out.finish_node(id);
+            // The smallest id, where it is, and the smallest id anywhere else.
+            let mut smallest: Option<(NodeId, usize)> = None;
+            let mut other: Option<NodeId> = None;
+            for (index, source) in self.sources.iter().enumerate() {
+                let Some(id) = source.batch.ids.get(source.at).copied() else { continue };
+                match smallest {
+                    Some((least, _)) if id >= least => other = Some(other.map_or(id, |other| other.min(id))),
+                    _ => {
+                        other = smallest.map(|(least, _)| least);
+                        smallest = Some((id, index));
+                    }
+                }
             }
-            self.older_at += usize::from(order.is_le());
-            self.newer_at += usize::from(order.is_ge());
-            *fuel -= (x.len() + y.len()) as isize;
+            let Some((id, index)) = smallest else { return true };
+            if other == Some(id) {
+                self.merge_shared(id, fuel);
+            } else {
+                self.take_over(index, other, fuel);
+            }
+        }
+        false
+    }
+
+    /// Copies the nodes of one source up to the next id of the others.
+    fn take_over(&mut self, index: usize, until: Option<NodeId>, fuel: &mut isize) {
+        let Source { batch, at, times } = &mut self.sources[index];
+        let mut again = None;
+        while *fuel > 0 {
+            let Some(id) = batch.ids.get(*at).copied().filter(|id| until.is_none_or(|until| *id < until)) else { break };
+            let facts = batch.facts_at(*at);
+            // Two updates of one fact may have cancelled out since.
+            if facts.windows(2).any(|pair| pair[0].tag == pair[1].tag) {
+                again = Some(id);
+                break;
+            }
+            let Batch { facts: out, arena, .. } = &mut self.out;
+            out.extend(facts.iter().map(|fact| Fact {
+                tag: fact.tag,
+                when: times[fact.time_index()] << 1 | (fact.when & 1),
+                payload: relocate(fact.tag, fact.payload, &batch.arena, arena),
+            }));
+            self.out.finish_node(id);
+            *at += 1;
+            *fuel -= facts.len() as isize;
+        }
+        if let Some(id) = again {
+            self.merge_shared(id, fuel);
         }
     }
 
-    fn merge_node(&mut self, older: &Batch, x: &[Fact], newer: &Batch, y: &[Fact]) {
-        let (mut i, mut j) = (0, 0);
-        while i < x.len() || j < y.len() {
-            let order = match (x.get(i), y.get(j)) {
-                (Some(a), Some(b)) => older.compare(a, newer, b),
-                (Some(_), None) => Ordering::Less,
-                _ => Ordering::Greater,
-            };
-            let i_end = if order.is_le() { group_end(older, x, i) } else { i };
-            let j_end = if order.is_ge() { group_end(newer, y, j) } else { j };
-            self.merge_fact(older, &x[i..i_end], newer, &y[j..j_end]);
-            (i, j) = (i_end, j_end);
+    /// Merges the facts of one node, fact by fact.
+    fn merge_shared(&mut self, id: NodeId, fuel: &mut isize) {
+        self.heads.clear();
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            if source.batch.ids.get(source.at) == Some(&id) {
+                let range = source.batch.range_at(source.at);
+                *fuel -= range.len() as isize;
+                self.heads.push(Head { source: index, next: range.start, end: range.end });
+                source.at += 1;
+            }
+        }
+        loop {
+            let mut first: Option<usize> = None;
+            let mut shared = false;
+            for index in 0..self.heads.len() {
+                if self.heads[index].next == self.heads[index].end {
+                    continue;
+                }
+                let order = first.map_or(Ordering::Less, |first| self.compare(index, first));
+                shared = (shared && order != Ordering::Less) || order == Ordering::Equal;
+                if order == Ordering::Less {
+                    first = Some(index);
+                }
+            }
+            let Some(first) = first else { break };
+            self.updates.clear();
+            let Head { source: first_source, next: first_at, .. } = self.heads[first];
+            for index in first..if shared { self.heads.len() } else { first + 1 } {
+                let Head { source, mut next, end } = self.heads[index];
+                let (batch, of) = (&*self.sources[source].batch, &*self.sources[first_source].batch);
+                while next < end
+                    && ((source, next) == (first_source, first_at)
+                        || batch.compare(&batch.facts[next], of, &of.facts[first_at]).is_eq())
+                {
+                    self.updates.push((source, next));
+                    next += 1;
+                }
+                self.heads[index].next = next;
+            }
+            self.push_updates();
+        }
+        if self.out.facts.len() > self.out.finished() {
+            self.out.finish_node(id);
         }
     }
 
-    /// All updates of one fact: those of the older batch precede those of the newer one.
-    fn merge_fact(&mut self, older: &Batch, x: &[Fact], newer: &Batch, y: &[Fact]) {
-        if let ([one], []) = (x, y) {
-            return self.push(older, one, self.older_times[one.time_index()]);
-        }
-        if let ([], [one]) = (x, y) {
-            return self.push(newer, one, self.newer_times[one.time_index()]);
-        }
-        let compacted = self.compacted;
-        let early_x = x.iter().take_while(|fact| self.older_times[fact.time_index()] < compacted).count();
-        let early_y = y.iter().take_while(|fact| self.newer_times[fact.time_index()] < compacted).count();
-        let early = early_x + early_y;
-        let at = |index: usize| if index < early_x { (older, &x[index]) } else { (newer, &y[index - early_x]) };
+    /// The order of the next facts of two heads.
+    fn compare(&self, x: usize, y: usize) -> Ordering {
+        let next = |head: &Head| {
+            let batch = &*self.sources[head.source].batch;
+            (batch, &batch.facts[head.next])
+        };
+        let ((x, x_fact), (y, y_fact)) = (next(&self.heads[x]), next(&self.heads[y]));
+        x.compare(x_fact, y, y_fact)
+    }
+
+    /// What is left of the updates of one fact.
+    fn push_updates(&mut self) {
+        let early = match self.updates[..] {
+            [_] => 0,
+            _ => self.updates.iter().take_while(|update| self.time(**update) < self.compacted).count(),
+        };
         if early > 0 {
-            let (batch, first) = at(0);
-            if !first.adds() {
-                self.push(batch, first, 0);
+            let (first, last) = (self.updates[0], self.updates[early - 1]);
+            if !self.fact(first).adds() {
+                self.push(first);
             }
-            let (batch, last) = at(early - 1);
-            if last.adds() {
-                self.push(batch, last, 0);
+            if self.fact(last).adds() {
+                self.push(last);
             }
         }
-        for fact in &x[early_x..] {
-            self.push(older, fact, self.older_times[fact.time_index()]);
-        }
-        for fact in &y[early_y..] {
-            self.push(newer, fact, self.newer_times[fact.time_index()]);
+        for index in early..self.updates.len() {
+            self.push(self.updates[index]);
         }
     }
 
-    fn push(&mut self, from: &Batch, fact: &Fact, time: u32) {
-        let payload = relocate(fact.tag, fact.payload, &from.arena, &mut self.out.arena);
+    fn fact(&self, (source, at): (usize, usize)) -> &Fact {
+        &self.sources[source].batch.facts[at]
+    }
+
+    fn time(&self, update: (usize, usize)) -> u32 {
+        self.sources[update.0].times[self.fact(update).time_index()]
+    }
+
+    fn push(&mut self, update: (usize, usize)) {
+        let time = self.time(update);
+        let fact = self.sources[update.0].batch.facts[update.1];
+        let payload = relocate(fact.tag, fact.payload, &self.sources[update.0].batch.arena, &mut self.out.arena);
         self.out.facts.push(Fact { tag: fact.tag, when: time << 1 | (fact.when & 1), payload });
     }
 
@@ -129,10 +222,98 @@ impl Merge {
     }
 }
 
-fn group_end(batch: &Batch, facts: &[Fact], start: usize) -> usize {
-    let mut end = start + 1;
-    while end < facts.len() && batch.compare(&facts[start], batch, &facts[end]) == Ordering::Equal {
-        end += 1;
+#[cfg(test)]
+mod tests {
+    use weir_model::{Mutations, Symbol, Value};
+
+    use super::*;
+    use crate::arrangement::Facts;
+    use crate::arrangement::build::{Builder, Shard};
+    use crate::view::Direction;
+
+    const NODES: u64 = 12;
+    const RECORDS: u64 = 5;
+
+    /// Batches of `RECORDS` ticks each, beginning at tick 10: sets, overwrites and removals on few nodes.
+    fn batches(seed: &mut u64, count: usize) -> Vec<SharedBatch> {
+        let mut random = |below: u64| {
+            *seed ^= *seed << 13;
+            *seed ^= *seed >> 7;
+            *seed ^= *seed << 17;
+            *seed % below
+        };
+        let mut builder = Builder::default();
+        let mut batches: Vec<SharedBatch> = Vec::new();
+        for number in 0..count as u64 {
+            let mut mutations = Mutations::default();
+            for record in 0..RECORDS {
+                mutations.start_record(record as u32);
+                for _ in 0..random(6) {
+                    let (node, key) = (node(random(NODES)), Symbol(random(4) as u32));
+                    match random(6) {
+                        0 => mutations.set_property(node, key, &Value::Text("long enough for the arena".repeat(2).into())),
+                        1 => mutations.set_property(node, key, &Value::Integer(random(3) as i64)),
+                        2 => mutations.set_property(node, key, &Value::Null),
+                        3 => mutations.clear_properties(node),
+                        4 => mutations.set_label(node, key, random(2) == 0),
+                        _ => mutations.set_edge(node, key, self::node(random(NODES)), random(2) as u32, random(3) > 0),
+                    }
+                }
+            }
+            let first = 10 + number * RECORDS;
+            let (lower, upper) = (Antichain::from_elem(first), Antichain::from_elem(first + RECORDS));
+            let times = (first..first + RECORDS).collect();
+            let batch = builder.build(&mutations, times, lower, upper, Shard { index: 0, count: 1 }, &batches);
+            batches.push(SharedBatch::new(batch));
+        }
+        batches
     }
-    end
+
+    fn node(n: u64) -> NodeId {
+        NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n)
+    }
+
+    /// All there is to read of a node at a tick.
+    fn state(batches: &[SharedBatch], id: NodeId, at: u64) -> Vec<String> {
+        let facts = Facts::find(batches, id);
+        let mut all = Vec::new();
+        facts.labels(at, |label| all.push(format!("{label:?}")));
+        facts.properties(at, |key, value| all.push(format!("{key:?} {value:?}")));
+        facts.edges(Direction::Both, &[], at, &mut |half| all.push(format!("{half:?}")));
+        all.sort();
+        all
+    }
+
+    #[test]
+    fn reads_are_the_same_from_since_on() {
+        let mut seed = 88172645463325252;
+        for count in [2, 3, 5, 9] {
+            for round in 0..40 {
+                let parts = batches(&mut seed, count);
+                let end = 10 + count as u64 * RECORDS;
+                let since = 10 + round % (end - 10);
+                // The first stays as it is: a merge must keep removals of what is older.
+                let mut merge = Merge::new(&parts[1..], Antichain::from_elem(since));
+                while !merge.work(&mut 3) {}
+                let merged = [parts[0].clone(), SharedBatch::new(merge.done())];
+                for (id, at) in (0..NODES).flat_map(|n| (since..end).map(move |at| (node(n), at))) {
+                    assert_eq!(state(&merged, id, at), state(&parts, id, at), "node {id:?} at {at}, since {since}, {count} batches");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_cancelled_out_is_gone() {
+        let mut seed = 2685821657736338717;
+        let parts = batches(&mut seed, 40);
+        let end = 10 + 40 * RECORDS;
+        let mut merge = Merge::new(&parts, Antichain::from_elem(end));
+        assert!(merge.work(&mut isize::MAX.clone()));
+        let merged = merge.done();
+        // Nothing is older, so what is left is what holds, once.
+        assert!(merged.facts.iter().all(Fact::adds), "{merged:?}");
+        assert!(parts.iter().map(|part| part.len()).sum::<usize>() > 2 * merged.len());
+        assert!(merged.ids.is_sorted_by(|a, b| a < b));
+    }
 }

@@ -16,4 +16,4 @@ pub mod trace;
 pub use batch::{Batch, Fact};
 pub use facts::Facts;
 pub use snapshot::{Published, Snapshot};
-pub use trace::{SharedBatch, Spine};
+pub use trace::{Layers, SharedBatch};

@@ -10,8 +10,8 @@
 //!     nodes u32 | facts u32 | arena u32 | times u32 | ids 16 n | ends 4 n | facts 24 f | arena a | times 8 t
 
 use timely::progress::Antichain;
-use weir_model::codec::{FactKey, payload_in_range, relocate};
-use weir_model::mutation::{Kind, Mutations, Payload, Row, Tag};
+use weir_model::codec::{FactKey, fact_key, payload_in_range, relocate};
+use weir_model::mutation::{Kind, Payload, Row, Tag};
 use weir_model::{NodeId, Tick};
 
 use super::batch::{Batch, Fact};
@@ -22,123 +22,176 @@ use crate::store::Entry;
 /// A chunk ends with the node that takes it over this.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The versions that a stretch of the log holds.
-pub fn build_run(entries: &[Entry]) -> Batch {
-    let facts: usize = entries.iter().map(|entry| entry.mutations.rows.len()).sum();
-    let mut all = Mutations::default();
-    all.rows.reserve(facts);
+/// The versions that a stretch of the log holds, chunk by chunk, in the order of nodes. Nothing but the chunk at hand is
+/// copied.
+pub fn run(entries: &[Entry]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    let mut stretches = Vec::new();
     let mut times = Vec::new();
-    for entry in entries {
-        let Mutations { rows, arena, .. } = &*entry.mutations;
-        let before = times.len() as u32;
-        let records = rows.last().map_or(0, |row| u64::from(row.record()) + 1);
-        times.extend((0..records).map(|record| entry.first.0 + record));
-        let offset = all.arena.len() as u64;
-        all.arena.extend_from_slice(arena);
-        all.rows.extend(rows.iter().map(|row| Row {
-            when: row.when + (before << 1),
-            payload: weir_model::codec::shift(row.tag, row.payload, offset),
-            ..*row
-        }));
-    }
-    let mut order: Vec<(u64, u32)> = all.rows.iter().enumerate().map(|(index, row)| (row.node.high, index as u32)).collect();
-    order.sort_unstable();
-    let (lower, upper) = match (entries.first(), entries.last()) {
-        (Some(first), Some(last)) => (first.first.0, last.upper.0),
-        _ => (0, 0),
-    };
-    let at = |tick| Antichain::from_elem(tick);
-    let mut batch = Batch::with_capacity(at(lower), at(upper), at(0), order.len() / 4 + 1, order.len(), all.arena.len());
-    batch.times = times;
-    let mut group: Vec<(u32, Row)> = Vec::new();
-    for same_high in order.chunk_by(|a, b| a.0 == b.0) {
-        group.clear();
-        group.extend(same_high.iter().map(|(_, index)| (*index, all.rows[*index as usize])));
-        group.sort_by_key(|(index, row)| (row.node, *index));
-        for node in group.chunk_by(|(_, a), (_, b)| a.node == b.node) {
-            push_versions(node, &all.arena, &mut batch);
+    for (number, entry) in entries.iter().enumerate() {
+        let rows = &entry.mutations.rows;
+        let mut at = 0;
+        for same in rows.chunk_by(|a, b| a.node == b.node) {
+            stretches.push(Stretch { node: same[0].node, entry: number as u32, start: at, end: at + same.len() as u32 });
+            at += same.len() as u32;
         }
+        times.push(Times { first: entry.first.0, before: times.last().map_or(0, Times::end), count: records(rows) });
     }
-    batch
+    stretches.sort_unstable();
+    let places = vec![0; times.last().map_or(0, Times::end)];
+    let mut writing = Writing { entries, stretches, times, places, at: 0, rows: Vec::new(), order: Vec::new() };
+    std::iter::from_fn(move || writing.chunk())
 }
 
-/// Appends the versions of one node's facts.
-fn push_versions(rows: &[(u32, Row)], arena: &[u8], batch: &mut Batch) {
-    let mut expanded: Vec<(u32, Row)> = Vec::with_capacity(rows.len());
-    let mut set: Vec<Tag> = Vec::new();
-    for (index, row) in rows {
-        expanded.push((*index, *row));
-        match row.tag.kind() {
-            Kind::ClearProperties => {
-                expanded.extend(set.drain(..).map(|tag| (*index, Row { tag, payload: Payload::default(), ..*row })));
-            }
-            Kind::Property if !row.removes() && !set.contains(&row.tag) => set.push(row.tag),
-            _ => {}
-        }
-    }
-    let key = |row: &Row| weir_model::codec::fact_key(row.tag, row.payload, arena);
-    expanded.sort_by(|(x, a), (y, b)| a.tag.cmp(&b.tag).then_with(|| key(a).cmp(&key(b))).then(x.cmp(y)));
-    for fact in expanded.chunk_by(|(_, a), (_, b)| a.tag == b.tag && key(a) == key(b)) {
-        for record in fact.chunk_by(|(_, a), (_, b)| a.record() == b.record()) {
-            let (_, row) = record[record.len() - 1];
-            let payload = relocate(row.tag, row.payload, arena, &mut batch.arena);
-            batch.facts.push(Fact { tag: row.tag, when: row.record() << 1 | u32::from(!row.removes()), payload });
-        }
-    }
-    batch.finish_node(rows[0].1.node);
+fn records(rows: &[Row]) -> usize {
+    rows.last().map_or(0, |row| row.record() as usize + 1)
 }
 
-/// A run cut into chunks, in the order of nodes.
-pub fn chunks(run: &Batch) -> impl Iterator<Item = Vec<u8>> + '_ {
-    let mut from = 0;
-    // The number each time of the run has in the chunk at hand; 0 is none yet.
-    let mut places = vec![0u32; run.times.len()];
-    std::iter::from_fn(move || {
-        if from >= run.ids.len() {
+/// Rows of one entry that follow one another and concern one node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Stretch {
+    node: NodeId,
+    entry: u32,
+    start: u32,
+    end: u32,
+}
+
+/// The ticks of the records of one entry, among those of all entries of the run.
+struct Times {
+    first: u64,
+    before: usize,
+    count: usize,
+}
+
+impl Times {
+    fn end(&self) -> usize {
+        self.before + self.count
+    }
+}
+
+struct Writing<'a> {
+    entries: &'a [Entry],
+    stretches: Vec<Stretch>,
+    times: Vec<Times>,
+    /// The number each record of the run has among the times of the chunk at hand; 0 is none yet.
+    places: Vec<u32>,
+    /// The next stretch.
+    at: usize,
+    /// The rows of the node at hand, in order.
+    rows: Vec<Versioned<'a>>,
+    /// Where they are in `rows`, by tag.
+    order: Vec<u64>,
+}
+
+/// A row with the arena it points into and the number of its record in the run.
+#[derive(Clone, Copy)]
+struct Versioned<'a> {
+    row: Row,
+    arena: &'a [u8],
+    record: usize,
+}
+
+impl Versioned<'_> {
+    fn key(&self) -> FactKey<'_> {
+        fact_key(self.row.tag, self.row.payload, self.arena)
+    }
+}
+
+impl<'a> Writing<'a> {
+    fn chunk(&mut self) -> Option<Vec<u8>> {
+        let mut used: Vec<usize> = Vec::new();
+        let mut piece = Batch::empty(Antichain::new(), Antichain::new());
+        let mut records: Vec<usize> = Vec::new();
+        while self.at < self.stretches.len() && piece.facts.len() * size_of::<Fact>() + piece.arena.len() < CHUNK_BYTES {
+            let node = self.stretches[self.at].node;
+            self.gather(node);
+            self.push_versions(&mut piece, &mut records);
+            piece.ids.push(node);
+            piece.ends.push(piece.facts.len() as u32);
+        }
+        if piece.ids.is_empty() {
             return None;
         }
-        let mut piece = Batch::empty(run.lower.clone(), run.upper.clone());
-        let mut used: Vec<u32> = Vec::new();
-        let mut to = from;
-        while to < run.ids.len() && piece.facts.len() * size_of::<Fact>() + piece.arena.len() < CHUNK_BYTES {
-            for fact in run.facts_at(to) {
-                let place = &mut places[fact.time_index()];
-                if *place == 0 {
-                    *place = 1;
-                    used.push(fact.time_index() as u32);
-                }
-                let payload = relocate(fact.tag, fact.payload, &run.arena, &mut piece.arena);
-                piece.facts.push(Fact { payload, ..*fact });
+        for record in &records {
+            if self.places[*record] == 0 {
+                self.places[*record] = 1;
+                used.push(*record);
             }
-            piece.ends.push(piece.facts.len() as u32);
-            to += 1;
         }
         used.sort_unstable();
-        for (number, time) in used.iter().enumerate() {
-            places[*time as usize] = number as u32;
+        for (number, record) in used.iter().enumerate() {
+            self.places[*record] = number as u32;
         }
-        let mut bytes = Vec::with_capacity(16 + (to - from) * 20 + piece.facts.len() * 24 + piece.arena.len() + used.len() * 8);
-        for count in [to - from, piece.facts.len(), piece.arena.len(), used.len()] {
+        let (nodes, facts, arena) = (piece.ids.len(), piece.facts.len(), piece.arena.len());
+        let mut bytes = Vec::with_capacity(16 + nodes * 20 + facts * 24 + arena + used.len() * 8);
+        for count in [nodes, facts, arena, used.len()] {
             bytes.extend_from_slice(&(count as u32).to_le_bytes());
         }
-        run.ids[from..to].iter().for_each(|id| bytes.extend_from_slice(&id.to_bytes()));
+        piece.ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_bytes()));
         piece.ends.iter().for_each(|end| bytes.extend_from_slice(&end.to_le_bytes()));
-        for fact in &piece.facts {
+        for (fact, record) in piece.facts.iter().zip(&records) {
             let mut packed = [0; size_of::<Fact>()];
             packed[..4].copy_from_slice(&fact.tag.0.to_le_bytes());
-            packed[4..8].copy_from_slice(&(places[fact.time_index()] << 1 | (fact.when & 1)).to_le_bytes());
+            packed[4..8].copy_from_slice(&(self.places[*record] << 1 | fact.when).to_le_bytes());
             packed[8..16].copy_from_slice(&fact.payload.a.to_le_bytes());
             packed[16..].copy_from_slice(&fact.payload.b.to_le_bytes());
             bytes.extend_from_slice(&packed);
         }
         bytes.extend_from_slice(&piece.arena);
-        for time in &used {
-            bytes.extend_from_slice(&run.times[*time as usize].to_le_bytes());
-            places[*time as usize] = 0;
+        for record in used {
+            let times = &self.times[self.times.partition_point(|times| times.end() <= record)];
+            bytes.extend_from_slice(&(times.first + (record - times.before) as u64).to_le_bytes());
+            self.places[record] = 0;
         }
-        from = to;
         Some(bytes)
-    })
+    }
+
+    /// Collects the rows of a node. A ClearProperties also becomes the removal of each property set before it.
+    fn gather(&mut self, node: NodeId) {
+        self.rows.clear();
+        while let Some(stretch) = self.stretches.get(self.at).filter(|stretch| stretch.node == node) {
+            self.at += 1;
+            let (entry, before): (&'a Entry, usize) = (&self.entries[stretch.entry as usize], self.times[stretch.entry as usize].before);
+            for row in &entry.mutations.rows[stretch.start as usize..stretch.end as usize] {
+                let versioned = Versioned { row: *row, arena: &entry.mutations.arena, record: before + row.record() as usize };
+                self.rows.push(versioned);
+                if row.tag.kind() == Kind::ClearProperties {
+                    self.end_properties(versioned);
+                }
+            }
+        }
+    }
+
+    fn end_properties(&mut self, clear: Versioned<'a>) {
+        let mut set: Vec<Tag> =
+            self.rows.iter().filter(|v| v.row.tag.kind() == Kind::Property && !v.row.removes()).map(|v| v.row.tag).collect();
+        set.sort_unstable();
+        set.dedup();
+        self.rows.extend(
+            set.into_iter().map(|tag| Versioned { row: Row { tag, payload: Payload::default(), ..clear.row }, ..clear }),
+        );
+    }
+
+    /// Appends the versions of the node's facts: of several in one record, the last.
+    fn push_versions(&mut self, piece: &mut Batch, records: &mut Vec<usize>) {
+        let (rows, order) = (&self.rows, &mut self.order);
+        order.clear();
+        order.extend(rows.iter().zip(0u64..).map(|(versioned, index)| u64::from(versioned.row.tag.0) << 32 | index));
+        order.sort_unstable();
+        let at = |place: &u64| &rows[*place as u32 as usize];
+        for same_tag in order.chunk_by_mut(|a, b| at(a).row.tag == at(b).row.tag) {
+            if same_tag.len() > 1 {
+                same_tag.sort_by(|a, b| at(a).key().cmp(&at(b).key()));
+            }
+            for fact in same_tag.chunk_by(|a, b| at(a).key() == at(b).key()) {
+                for record in fact.chunk_by(|a, b| at(a).record == at(b).record) {
+                    let Versioned { row, arena, record } = at(&record[record.len() - 1]);
+                    let payload = relocate(row.tag, row.payload, arena, &mut piece.arena);
+                    piece.facts.push(Fact { tag: row.tag, when: u32::from(!row.removes()), payload });
+                    records.push(*record);
+                }
+            }
+        }
+    }
 }
 
 /// Reads a chunk. None when the bytes are not one: every index and every offset is checked.

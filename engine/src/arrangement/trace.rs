@@ -1,26 +1,43 @@
-//! Hands batches to differential: its traits for a batch shared by `Arc`, and the spine over them.
+//! The trace of a shard: its batches, and what is merged when. Hands both to differential through its traits.
 //!
-//! `Arc` rather than the `Rc` of differential's own wrappers, so that a worker can publish its batches to other threads.
+//! Batches are shared by `Arc` rather than the `Rc` of differential's own wrappers, so that a worker can publish them to
+//! other threads. Differential's own spine merges two and two, which copies every fact once for each doubling of the
+//! graph; here about `FAN_IN` batches become one, which halves the copies (see docs/decisions/0007).
+//!
+//!     oldest                                               newest
+//!     [ 9M ] [ 3M 2M 3M -> merging ] [ 900k ] [ 300k ] [ 13k ] [ 13k ]
 
 use std::ops::Deref;
 use std::sync::Arc;
 
-use differential_dataflow::trace::implementations::spine_fueled;
-use differential_dataflow::trace::{self, BatchReader, Description};
+use differential_dataflow::logging::Logger;
+use differential_dataflow::trace::{self, BatchReader, Description, ExertionLogic, Trace, TraceReader};
+use timely::PartialOrder;
+use timely::dataflow::operators::generic::OperatorInfo;
 use timely::progress::Antichain;
 use timely::progress::frontier::AntichainRef;
+use timely::scheduling::activate::Activator;
 
 use super::batch::Batch;
 use super::merge::Merge;
+
+/// The newest batches are merged when together they are this many times the largest of them.
+const FAN_IN: usize = 4;
+
+/// How many facts each merge goes on by for each fact that comes in: merges end before as much again has gathered.
+const MERGED_PER_FACT: usize = 2;
+
+/// And at least by this many for each batch, so that small ones do not pile up.
+const MERGED_PER_BATCH: usize = 512;
+
+/// How many facts are merged at a time while there is nothing else to do: some microseconds.
+const MERGED_WHEN_IDLE: isize = 4096;
 
 #[derive(Clone)]
 pub struct SharedBatch {
     batch: Arc<Batch>,
     description: Arc<Description<u64>>,
 }
-
-/// The trace of one shard.
-pub type Spine = spine_fueled::Spine<SharedBatch>;
 
 impl SharedBatch {
     pub fn new(batch: Batch) -> SharedBatch {
@@ -50,25 +67,155 @@ impl BatchReader for SharedBatch {
 }
 
 impl trace::Batch for SharedBatch {
-    type Merger = SharedMerge;
+    type Merger = Merge;
 
     fn empty(lower: Antichain<u64>, upper: Antichain<u64>) -> Self {
         SharedBatch::new(Batch::empty(lower, upper))
     }
 }
 
-pub struct SharedMerge(Merge);
-
-impl trace::Merger<SharedBatch> for SharedMerge {
+impl trace::Merger<SharedBatch> for Merge {
     fn new(older: &SharedBatch, newer: &SharedBatch, since: AntichainRef<u64>) -> Self {
-        SharedMerge(Merge::new(older, newer, since.to_owned()))
+        Merge::new(&[older.clone(), newer.clone()], since.to_owned())
     }
 
-    fn work(&mut self, older: &SharedBatch, newer: &SharedBatch, fuel: &mut isize) {
-        self.0.work(older, newer, fuel);
+    fn work(&mut self, _: &SharedBatch, _: &SharedBatch, fuel: &mut isize) {
+        Merge::work(self, fuel);
     }
 
     fn done(self) -> SharedBatch {
-        SharedBatch::new(self.0.done())
+        SharedBatch::new(Merge::done(self))
+    }
+}
+
+/// The batches of one shard.
+pub struct Layers {
+    /// Oldest first; each begins where the one before it ends.
+    layers: Vec<Layer>,
+    upper: Antichain<u64>,
+    /// Times before this may be made one.
+    logical: Antichain<u64>,
+    /// Batches that end by this may be made one.
+    physical: Antichain<u64>,
+    activator: Option<Activator>,
+}
+
+enum Layer {
+    Whole(SharedBatch),
+    Merging(Box<Merge>),
+}
+
+impl Layers {
+    /// Starts every merge that is due.
+    fn plan(&mut self) {
+        // What is newer than the newest merge under way: what is older had its turn before.
+        let start = self.layers.iter().rposition(|layer| matches!(layer, Layer::Merging(_))).map_or(0, |index| index + 1);
+        let tail: Vec<SharedBatch> = self.layers[start..].iter().flat_map(Layer::batches).cloned().collect();
+        let settled = tail.iter().take_while(|batch| PartialOrder::less_equal(&batch.upper, &self.physical)).count();
+        let (mut together, mut largest, mut from) = (0, 0, None);
+        for (index, batch) in tail[..settled].iter().enumerate().rev() {
+            together += batch.len();
+            largest = largest.max(batch.len());
+            if index + 1 < settled && together >= FAN_IN * largest {
+                from = Some(index);
+            }
+        }
+        if let Some(from) = from {
+            let merge = Merge::new(&tail[from..settled], self.logical.clone());
+            self.layers.splice(start + from..start + settled, [Layer::Merging(Box::new(merge))]);
+        }
+    }
+
+    /// Goes on with each merge, newest first, by this many facts.
+    fn work(&mut self, fuel: isize) {
+        for layer in self.layers.iter_mut().rev() {
+            if let Layer::Merging(merge) = layer
+                && merge.work(&mut fuel.clone())
+            {
+                let merge = std::mem::replace(merge, Box::new(Merge::new(&[], Antichain::new())));
+                *layer = Layer::Whole(SharedBatch::new(merge.done()));
+            }
+        }
+        self.plan();
+    }
+}
+
+impl Layer {
+    fn batches(&self) -> impl Iterator<Item = &SharedBatch> {
+        let (whole, merging) = match self {
+            Layer::Whole(batch) => (Some(batch), None),
+            Layer::Merging(merge) => (None, Some(merge.sources())),
+        };
+        whole.into_iter().chain(merging.into_iter().flatten())
+    }
+}
+
+impl TraceReader for Layers {
+    type Time = u64;
+    type Batch = SharedBatch;
+
+    fn batches_through(&mut self, upper: AntichainRef<u64>) -> Option<Vec<SharedBatch>> {
+        let mut batches = Vec::new();
+        self.map_batches(|batch| {
+            if PartialOrder::less_equal(&batch.upper.borrow(), &upper) && !batch.is_empty() {
+                batches.push(batch.clone());
+            }
+        });
+        Some(batches)
+    }
+
+    fn set_logical_compaction(&mut self, frontier: AntichainRef<u64>) {
+        self.logical = frontier.to_owned();
+    }
+
+    fn get_logical_compaction(&mut self) -> AntichainRef<'_, u64> {
+        self.logical.borrow()
+    }
+
+    fn set_physical_compaction(&mut self, frontier: AntichainRef<'_, u64>) {
+        self.physical = frontier.to_owned();
+        self.plan();
+    }
+
+    fn get_physical_compaction(&mut self) -> AntichainRef<'_, u64> {
+        self.physical.borrow()
+    }
+
+    fn map_batches<F: FnMut(&SharedBatch)>(&self, f: F) {
+        self.layers.iter().flat_map(Layer::batches).for_each(f);
+    }
+}
+
+impl Trace for Layers {
+    fn new(_: OperatorInfo, _: Option<Logger>, activator: Option<Activator>) -> Layers {
+        let zero = || Antichain::from_elem(0);
+        Layers { layers: Vec::new(), upper: zero(), logical: zero(), physical: zero(), activator }
+    }
+
+    /// Goes on with merges while there is nothing else to do.
+    fn exert(&mut self) {
+        if self.layers.iter().any(|layer| matches!(layer, Layer::Merging(_))) {
+            self.work(MERGED_WHEN_IDLE);
+            if let Some(activator) = &self.activator {
+                activator.activate();
+            }
+        }
+    }
+
+    /// How much is merged when is not for others to say.
+    fn set_exert_logic(&mut self, _: ExertionLogic) {}
+
+    fn insert(&mut self, batch: SharedBatch) {
+        assert!(batch.lower == self.upper, "batches follow one another");
+        self.upper.clone_from(&batch.upper);
+        let fuel = (batch.len() * MERGED_PER_FACT).max(MERGED_PER_BATCH);
+        self.layers.push(Layer::Whole(batch));
+        self.work(fuel as isize);
+    }
+
+    fn close(&mut self) {
+        if !self.upper.is_empty() {
+            self.insert(trace::Batch::empty(self.upper.clone(), Antichain::new()));
+        }
     }
 }

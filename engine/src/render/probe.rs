@@ -28,11 +28,11 @@ use super::results::{Gather, RowChange};
 use super::walk::{Change, Parcel, Walk, look};
 use super::{Program, Time, before};
 use crate::arrangement::build::Shard;
-use crate::arrangement::{Batch, Fact, Facts, SharedBatch, Spine};
+use crate::arrangement::{Batch, Fact, Facts, Layers, SharedBatch};
 use crate::symbols::Symbols;
 use crate::view::Direction;
 
-type Trace = TraceAgent<Spine>;
+type Trace = TraceAgent<Layers>;
 
 /// How many nodes of a graph at rest are looked at before other work of the worker gets its turn.
 const BACKFILL_NODES: usize = 4096;

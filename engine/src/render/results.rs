@@ -3,11 +3,13 @@
 //! All changes of one query come together at one worker. They wait until the frontier says that a tick is complete,
 //! then leave in batches, each with the tick up to which everything is in.
 
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
@@ -87,34 +89,56 @@ pub struct Gather {
 /// How often each row is there now. Most queries in mode DistinctId have rows of a single id.
 #[derive(Default)]
 struct Counts {
-    ids: FxHashMap<NodeId, i64>,
-    rows: FxHashMap<Row, i64>,
+    ids: Parted<NodeId>,
+    rows: Parted<Row>,
+}
+
+/// Counts in many small maps: one large one would stop everything for milliseconds whenever it grows.
+struct Parted<K> {
+    parts: Vec<FxHashMap<K, i64>>,
+}
+
+const PARTS: usize = 256;
+
+impl<K> Default for Parted<K> {
+    fn default() -> Parted<K> {
+        Parted { parts: Vec::new() }
+    }
+}
+
+impl<K: Hash + Eq> Parted<K> {
+    /// Adds to a count and says what it was before and is after.
+    fn add(&mut self, key: K, diff: i64) -> (i64, i64) {
+        if self.parts.is_empty() {
+            self.parts.resize_with(PARTS, FxHashMap::default);
+        }
+        // The maps themselves use the other bits of a hash.
+        let part = (FxBuildHasher.hash_one(&key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % PARTS;
+        match self.parts[part].entry(key) {
+            Entry::Occupied(mut entry) => {
+                let before = *entry.get();
+                *entry.get_mut() += diff;
+                if before + diff == 0 {
+                    entry.remove();
+                }
+                (before, before + diff)
+            }
+            Entry::Vacant(entry) => {
+                if diff != 0 {
+                    entry.insert(diff);
+                }
+                (0, diff)
+            }
+        }
+    }
 }
 
 impl Counts {
     /// Adds to the count of a row and says how often it was there before and is after.
     fn add(&mut self, row: &Row, diff: i64) -> (i64, i64) {
-        fn bump<K: std::hash::Hash + Eq>(map: &mut FxHashMap<K, i64>, key: K, diff: i64) -> (i64, i64) {
-            match map.entry(key) {
-                std::collections::hash_map::Entry::Occupied(mut entry) => {
-                    let before = *entry.get();
-                    *entry.get_mut() += diff;
-                    if before + diff == 0 {
-                        entry.remove();
-                    }
-                    (before, before + diff)
-                }
-                std::collections::hash_map::Entry::Vacant(entry) => {
-                    if diff != 0 {
-                        entry.insert(diff);
-                    }
-                    (0, diff)
-                }
-            }
-        }
         match row.0.as_slice() {
-            [Value::Id(id)] => bump(&mut self.ids, *id, diff),
-            _ => bump(&mut self.rows, row.clone(), diff),
+            [Value::Id(id)] => self.ids.add(*id, diff),
+            _ => self.rows.add(row.clone(), diff),
         }
     }
 }
