@@ -130,7 +130,7 @@ impl Writing {
             &self.joined
         };
         let batch = self.builder.build(mutations, times, self.lower.clone(), upper.clone(), self.shard, &self.existing);
-        self.writer.insert(SharedBatch::new(batch), Some(first.first.0));
+        self.writer.insert(batch, Some(first.first.0));
         self.lower = upper;
         self.publish();
     }

@@ -123,12 +123,26 @@ impl Batch {
         self.times.first().is_none_or(|first| *first > tick)
     }
 
-    /// The facts of a node: filter, then interpolation, because ids are hashes and lie evenly.
+    /// The facts of a node.
     pub fn find(&self, id: NodeId) -> Option<&[Fact]> {
-        if !self.filter.may_contain(id) {
-            return None;
+        self.index_of(id).map(|index| self.facts_at(index))
+    }
+
+    /// Where a node stands: filter, then interpolation, because ids are hashes and lie evenly.
+    pub fn index_of(&self, id: NodeId) -> Option<usize> {
+        if self.filter.may_contain(id) { self.position(id) } else { None }
+    }
+
+    /// Looks up many nodes, given in ascending order: says where each lies that is here.
+    pub fn locate(&self, ids: &[NodeId], scratch: &mut Vec<u32>, mut found: impl FnMut(usize, usize)) {
+        // In two passes, so that the processor waits for many words of the filter at a time.
+        scratch.clear();
+        scratch.extend((0..ids.len() as u32).filter(|index| self.filter.may_contain(ids[*index as usize])));
+        for index in scratch.iter() {
+            if let Some(position) = self.position(ids[*index as usize]) {
+                found(*index as usize, position);
+            }
         }
-        self.position(id).map(|index| self.facts_at(index))
     }
 
     fn position(&self, id: NodeId) -> Option<usize> {

@@ -4,11 +4,13 @@
 //! the shard holds: asserting what is there, or removing what is not, leaves no trace, and of several changes within
 //! one record only the last counts. So the batch is exact, and the same whatever records were committed together.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashSet;
 use timely::progress::Antichain;
-use weir_model::{NodeId, Symbol};
 use weir_model::codec::{FactKey, fact_key, relocate, same_payload};
 use weir_model::mutation::{Kind, Mutations, Payload, Row, Tag};
+use weir_model::{NodeId, Symbol};
 
 use super::batch::{Batch, Fact};
 use super::facts::Facts;
@@ -19,7 +21,47 @@ use super::trace::SharedBatch;
 pub struct Builder {
     /// The rows of this shard in stretches of one node, by node, in order.
     stretches: Vec<Stretch>,
+    /// The nodes of the stretches, each once, ascending.
+    nodes: Vec<NodeId>,
+    /// Where the nodes lie in the batches that are there.
+    hits: Vec<Hit>,
     order: Vec<u64>,
+    scratch: Vec<u32>,
+}
+
+/// A node of a new batch found in an older one.
+#[derive(Clone, Copy)]
+struct Hit {
+    node: u32,
+    batch: u32,
+    position: u32,
+}
+
+/// What was found of the nodes of a batch while it was built, so that the standing queries need not look again.
+pub struct Located {
+    /// What there was before, oldest first.
+    pub existing: Vec<SharedBatch>,
+    /// By node, oldest first.
+    hits: Vec<Hit>,
+    /// Of each node of the batch, its hits.
+    of_node: Vec<Range<u32>>,
+}
+
+impl Located {
+    /// Everything that is known of a node of the batch, the batch included.
+    pub fn facts<'a>(&'a self, batch: &'a Batch, index: usize) -> Facts<'a> {
+        let Range { start, end } = self.of_node[index];
+        let before = facts_of(&self.existing, &self.hits[start as usize..end as usize]);
+        Facts::known(std::iter::once((batch, batch.facts_at(index))).chain(before))
+    }
+}
+
+/// Newest first.
+fn facts_of<'a>(existing: &'a [SharedBatch], hits: &'a [Hit]) -> impl Iterator<Item = (&'a Batch, &'a [Fact])> {
+    hits.iter().rev().map(|hit| {
+        let batch = &*existing[hit.batch as usize];
+        (batch, batch.facts_at(hit.position as usize))
+    })
 }
 
 /// Rows that follow one another and concern one node. Compared by the high half of the id, then by place.
@@ -48,7 +90,7 @@ impl Builder {
         upper: Antichain<u64>,
         shard: Shard,
         existing: &[SharedBatch],
-    ) -> Batch {
+    ) -> SharedBatch {
         let rows = &mutations.rows;
         self.stretches.clear();
         let (mut at, mut here) = (0, 0);
@@ -65,20 +107,48 @@ impl Builder {
         let mut batch = Batch::with_capacity(lower, upper, since, self.stretches.len(), here, mutations.arena.len());
         batch.times = times;
 
-        let order = &mut self.order;
+        let node = |stretch: &Stretch| rows[stretch.start as usize].node;
         for same_high in self.stretches.chunk_by_mut(|a, b| a.high == b.high) {
             // Two ids may share their high half.
-            same_high.sort_by_key(|stretch| (rows[stretch.start as usize].node, stretch.start));
-            let node = |stretch: &Stretch| rows[stretch.start as usize].node;
-            for of_node in same_high.chunk_by(|a, b| node(a) == node(b)) {
-                order.clear();
-                for index in of_node.iter().flat_map(|stretch| stretch.start..stretch.end) {
-                    order.push(by_tag(&rows[index as usize], index));
-                }
-                build_node(node(&of_node[0]), rows, order, &mutations.arena, existing, &mut batch);
+            same_high.sort_by_key(|stretch| (node(stretch), stretch.start));
+        }
+        self.locate(rows, existing);
+
+        let mut located = Located { existing: existing.to_vec(), hits: std::mem::take(&mut self.hits), of_node: Vec::new() };
+        let order = &mut self.order;
+        let mut hit = 0;
+        for (index, of_node) in self.stretches.chunk_by(|a, b| node(a) == node(b)).enumerate() {
+            order.clear();
+            for index in of_node.iter().flat_map(|stretch| stretch.start..stretch.end) {
+                order.push(by_tag(&rows[index as usize], index));
+            }
+            let start = hit;
+            while located.hits.get(hit).is_some_and(|hit| hit.node as usize == index) {
+                hit += 1;
+            }
+            let facts = Facts::known(facts_of(existing, &located.hits[start..hit]));
+            build_node(rows, order, &mutations.arena, &facts, &mut batch);
+            if batch.facts.len() > batch.finished() {
+                batch.finish_node(self.nodes[index]);
+                located.of_node.push(start as u32..hit as u32);
             }
         }
-        batch
+        SharedBatch::with_located(batch, located)
+    }
+
+    /// Finds all nodes in one batch after another: most of it is waiting for memory, and so many waits become one.
+    fn locate(&mut self, rows: &[Row], existing: &[SharedBatch]) {
+        self.nodes.clear();
+        self.nodes.extend(self.stretches.iter().map(|stretch| rows[stretch.start as usize].node));
+        self.nodes.dedup();
+        self.hits = Vec::with_capacity(self.nodes.len());
+        for (batch, number) in existing.iter().zip(0..) {
+            let hits = &mut self.hits;
+            batch.locate(&self.nodes, &mut self.scratch, |node, position| {
+                hits.push(Hit { node: node as u32, batch: number, position: position as u32 });
+            });
+        }
+        self.hits.sort_by_key(|hit| hit.node);
     }
 }
 
@@ -87,9 +157,8 @@ fn by_tag(row: &Row, index: u32) -> u64 {
     u64::from(row.tag.0) << 32 | u64::from(index)
 }
 
-/// `order` holds the rows of this node, as `by_tag`.
-fn build_node(id: NodeId, rows: &[Row], order: &mut Vec<u64>, arena: &[u8], existing: &[SharedBatch], batch: &mut Batch) {
-    let facts = Facts::find(existing, id);
+/// `order` holds the rows of a node, as `by_tag`; `facts` is what there was.
+fn build_node(rows: &[Row], order: &mut Vec<u64>, arena: &[u8], facts: &Facts<'_>, batch: &mut Batch) {
     let row = |place: &u64| &rows[*place as u32 as usize];
     let kind = |place: &u64| row(place).tag.kind();
     if let Some(last_clear) = order.iter().rposition(|place| kind(place) == Kind::ClearProperties) {
@@ -97,17 +166,14 @@ fn build_node(id: NodeId, rows: &[Row], order: &mut Vec<u64>, arena: &[u8], exis
         if facts.is_unknown() && order[..last_clear].iter().all(|place| kind(place) != Kind::Property) {
             order.retain(|place| kind(place) != Kind::ClearProperties);
         } else {
-            let expanded = expand_clears(order.iter().map(row), &facts);
+            let expanded = expand_clears(order.iter().map(row), facts);
             order.clear();
             order.extend(expanded.iter().zip(0..).map(|(row, index)| by_tag(row, index)));
-            replay(&expanded, order, arena, &facts, batch);
+            replay(&expanded, order, arena, facts, batch);
             order.clear();
         }
     }
-    replay(rows, order, arena, &facts, batch);
-    if batch.facts.len() > batch.finished() {
-        batch.finish_node(id);
-    }
+    replay(rows, order, arena, facts, batch);
 }
 
 /// Writes each ClearProperties as the removal of every property that may be there at that point.

@@ -29,6 +29,11 @@ impl<'a> Facts<'a> {
         Facts { hits }
     }
 
+    /// A node found before: its facts in some batches, newest first.
+    pub fn known(hits: impl IntoIterator<Item = (&'a Batch, &'a [Fact])>) -> Facts<'a> {
+        Facts { hits: hits.into_iter().collect() }
+    }
+
     pub fn is_unknown(&self) -> bool {
         self.hits.is_empty()
     }

@@ -57,11 +57,8 @@ impl Merge {
             }
             times.len() as u32 - 1
         };
-        let source = |batch: &SharedBatch| Source {
-            times: batch.times.iter().map(&mut place).collect(),
-            batch: batch.clone(),
-            at: 0,
-        };
+        let source =
+            |batch: &SharedBatch| Source { times: batch.times.iter().map(&mut place).collect(), batch: batch.clone(), at: 0 };
         let sources = batches.iter().map(source).collect();
         let compacted = u32::from(out.times.first().is_some_and(|first| *first <= floor));
         Merge { sources, out, compacted, heads: Vec::new(), updates: Vec::new() }
@@ -264,7 +261,7 @@ mod tests {
             let (lower, upper) = (Antichain::from_elem(first), Antichain::from_elem(first + RECORDS));
             let times = (first..first + RECORDS).collect();
             let batch = builder.build(&mutations, times, lower, upper, Shard { index: 0, count: 1 }, &batches);
-            batches.push(SharedBatch::new(batch));
+            batches.push(batch);
         }
         batches
     }
@@ -297,7 +294,11 @@ mod tests {
                 while !merge.work(&mut 3) {}
                 let merged = [parts[0].clone(), SharedBatch::new(merge.done())];
                 for (id, at) in (0..NODES).flat_map(|n| (since..end).map(move |at| (node(n), at))) {
-                    assert_eq!(state(&merged, id, at), state(&parts, id, at), "node {id:?} at {at}, since {since}, {count} batches");
+                    assert_eq!(
+                        state(&merged, id, at),
+                        state(&parts, id, at),
+                        "node {id:?} at {at}, since {since}, {count} batches"
+                    );
                 }
             }
         }

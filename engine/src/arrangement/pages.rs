@@ -150,7 +150,8 @@ impl<'a> Writing<'a> {
         self.rows.clear();
         while let Some(stretch) = self.stretches.get(self.at).filter(|stretch| stretch.node == node) {
             self.at += 1;
-            let (entry, before): (&'a Entry, usize) = (&self.entries[stretch.entry as usize], self.times[stretch.entry as usize].before);
+            let (entry, before): (&'a Entry, usize) =
+                (&self.entries[stretch.entry as usize], self.times[stretch.entry as usize].before);
             for row in &entry.mutations.rows[stretch.start as usize..stretch.end as usize] {
                 let versioned = Versioned { row: *row, arena: &entry.mutations.arena, record: before + row.record() as usize };
                 self.rows.push(versioned);
@@ -166,9 +167,8 @@ impl<'a> Writing<'a> {
             self.rows.iter().filter(|v| v.row.tag.kind() == Kind::Property && !v.row.removes()).map(|v| v.row.tag).collect();
         set.sort_unstable();
         set.dedup();
-        self.rows.extend(
-            set.into_iter().map(|tag| Versioned { row: Row { tag, payload: Payload::default(), ..clear.row }, ..clear }),
-        );
+        self.rows
+            .extend(set.into_iter().map(|tag| Versioned { row: Row { tag, payload: Payload::default(), ..clear.row }, ..clear }));
     }
 
     /// Appends the versions of the node's facts: of several in one record, the last.

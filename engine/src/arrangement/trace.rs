@@ -19,6 +19,7 @@ use timely::progress::frontier::AntichainRef;
 use timely::scheduling::activate::Activator;
 
 use super::batch::Batch;
+use super::build::Located;
 use super::merge::Merge;
 
 /// The newest batches are merged when together they are this many times the largest of them.
@@ -37,12 +38,22 @@ const MERGED_WHEN_IDLE: isize = 4096;
 pub struct SharedBatch {
     batch: Arc<Batch>,
     description: Arc<Description<u64>>,
+    located: Option<Arc<Located>>,
 }
 
 impl SharedBatch {
     pub fn new(batch: Batch) -> SharedBatch {
         let description = Description::new(batch.lower.clone(), batch.upper.clone(), batch.since.clone());
-        SharedBatch { batch: Arc::new(batch), description: Arc::new(description) }
+        SharedBatch { batch: Arc::new(batch), description: Arc::new(description), located: None }
+    }
+
+    /// A batch on its way to the standing queries, with what was found while it was built.
+    pub fn with_located(batch: Batch, located: Located) -> SharedBatch {
+        SharedBatch { located: Some(Arc::new(located)), ..SharedBatch::new(batch) }
+    }
+
+    pub fn located(&self) -> Option<&Located> {
+        self.located.as_deref()
     }
 }
 
@@ -205,7 +216,9 @@ impl Trace for Layers {
     /// How much is merged when is not for others to say.
     fn set_exert_logic(&mut self, _: ExertionLogic) {}
 
-    fn insert(&mut self, batch: SharedBatch) {
+    fn insert(&mut self, mut batch: SharedBatch) {
+        // Those who are told of the batch have it; kept here, it would hold batches long merged.
+        batch.located = None;
         assert!(batch.lower == self.upper, "batches follow one another");
         self.upper.clone_from(&batch.upper);
         let fuel = (batch.len() * MERGED_PER_FACT).max(MERGED_PER_BATCH);

@@ -27,7 +27,7 @@ use super::program::concerns;
 use super::results::{Gather, RowChange};
 use super::walk::{Change, Parcel, Walk, look};
 use super::{Program, Time, before};
-use crate::arrangement::build::Shard;
+use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Fact, Facts, Layers, SharedBatch};
 use crate::symbols::Symbols;
 use crate::view::Direction;
@@ -115,6 +115,7 @@ fn changes<'scope>(
                 let mut walk = Walk {
                     program: &program,
                     batches: &view,
+                    newest: None,
                     symbols: &symbols,
                     shard,
                     results: &mut found,
@@ -133,22 +134,24 @@ fn changes<'scope>(
                 rest = None;
             }
             input.for_each(|capability, data| {
-                view.clear();
-                trace.map_batches(|batch| view.push(batch.clone()));
                 for batch in data.drain(..) {
-                    if batch.upper.elements().first().is_some_and(|upper| *upper <= installed) {
-                        continue;
-                    }
+                    // Batches that were there when the query was installed come without; they were looked through above.
+                    let Some(located) = batch.located() else { continue };
+                    view.clear();
+                    view.extend_from_slice(&located.existing);
+                    view.push(batch.clone());
                     let mut walk = Walk {
                         program: &program,
                         batches: &view,
+                        newest: Some((&batch, located)),
                         symbols: &symbols,
                         shard,
                         results: &mut found,
                         parcels: &mut leaving,
                     };
-                    walk_batch(&mut walk, &batch);
+                    walk_batch(&mut walk, &batch, located);
                 }
+                view.clear();
                 if !found.is_empty() {
                     results_handle.session(&capability.retain(0)).give_container(&mut found);
                 }
@@ -202,6 +205,7 @@ fn hop<'scope>(
                     let mut walk = Walk {
                         program: &program,
                         batches: &view,
+                        newest: None,
                         symbols: &symbols,
                         shard,
                         results: &mut found,
@@ -242,7 +246,7 @@ fn allow_compaction(trace: &mut Trace, frontier: &[Time]) {
 }
 
 /// Everything a batch changes, atom by atom.
-fn walk_batch(walk: &mut Walk<'_>, batch: &Batch) {
+fn walk_batch<'a>(walk: &mut Walk<'a>, batch: &'a Batch, located: &'a Located) {
     let program = walk.program;
     let mut row = vec![Value::Null; program.width];
     for (index, id) in batch.ids.iter().enumerate() {
@@ -257,7 +261,7 @@ fn walk_batch(walk: &mut Walk<'_>, batch: &Batch) {
                     times.sort_unstable();
                     times.dedup();
                     for time in times {
-                        let facts = facts.get_or_insert_with(|| Facts::find(walk.batches, *id));
+                        let facts = facts.get_or_insert_with(|| located.facts(batch, index));
                         change_of_view(walk, path, node, *id, facts, time, &mut row);
                     }
                 }
@@ -267,7 +271,7 @@ fn walk_batch(walk: &mut Walk<'_>, batch: &Batch) {
                         for tag in [Tag::new(Kind::Out, *kind), Tag::new(Kind::OutParallel, *kind)] {
                             let start = updates.partition_point(|fact| fact.tag < tag);
                             for fact in updates[start..].iter().take_while(|fact| fact.tag == tag) {
-                                let facts = facts.get_or_insert_with(|| Facts::find(walk.batches, *id));
+                                let facts = facts.get_or_insert_with(|| located.facts(batch, index));
                                 let other = other_end(fact, batch);
                                 if source == target && other != *id {
                                     continue;

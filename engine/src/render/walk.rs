@@ -7,8 +7,8 @@ use weir_model::{Context, EdgeKey, Expr, FullEdge, FullNode, IdScheme, Map, Node
 use super::Time;
 use super::program::{Move, NodeView, Program, Version};
 use super::results::{Row, RowChange};
-use crate::arrangement::build::Shard;
-use crate::arrangement::{Facts, SharedBatch};
+use crate::arrangement::build::{Located, Shard};
+use crate::arrangement::{Batch, Facts, SharedBatch};
 use crate::symbols::Symbols;
 use crate::view::Direction;
 
@@ -16,6 +16,8 @@ use crate::view::Direction;
 pub struct Walk<'a> {
     pub program: &'a Program,
     pub batches: &'a [SharedBatch],
+    /// The newest of them, with where its nodes lie in the others, when the walk begins there.
+    pub newest: Option<(&'a Batch, &'a Located)>,
     pub symbols: &'a Symbols,
     pub shard: Shard,
     pub results: &'a mut Vec<RowChange>,
@@ -76,8 +78,17 @@ impl<'a> Walk<'a> {
             });
             return;
         }
-        let facts = Facts::find(self.batches, id);
+        let facts = self.find(id);
         self.visit(change, at, next, row, id, &facts);
+    }
+
+    fn find(&self, id: NodeId) -> Facts<'a> {
+        if let Some((batch, located)) = self.newest
+            && let Some(index) = batch.index_of(id)
+        {
+            return located.facts(batch, index);
+        }
+        Facts::find(self.batches, id)
     }
 
     fn visit(&mut self, change: Change, at: usize, next: &Move, row: &mut [Value], id: NodeId, facts: &Facts<'a>) {
