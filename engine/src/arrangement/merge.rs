@@ -134,6 +134,7 @@ impl Merge {
             }
         }
         loop {
+            self.take_over_facts();
             let mut first: Option<usize> = None;
             let mut shared = false;
             for index in 0..self.heads.len() {
@@ -165,6 +166,36 @@ impl Merge {
         }
         if self.out.facts.len() > self.out.finished() {
             self.out.finish_node(id);
+        }
+    }
+
+    /// Copies facts of the head whose next tag is the smallest, as long as no other fact with that tag is about.
+    fn take_over_facts(&mut self) {
+        let Merge { sources, out, heads, .. } = self;
+        let next_tag = |head: &Head| {
+            let facts = &sources[head.source].batch.facts[head.next..head.end];
+            facts.first().map_or(u64::MAX, |fact| u64::from(fact.tag.0))
+        };
+        let (mut smallest, mut other, mut holder) = (u64::MAX, u64::MAX, 0);
+        for (index, head) in heads.iter().enumerate() {
+            let tag = next_tag(head);
+            if tag < smallest {
+                (smallest, other, holder) = (tag, smallest, index);
+            } else {
+                other = other.min(tag);
+            }
+        }
+        let Some(head) = heads.get_mut(holder) else { return };
+        let Source { batch, times, .. } = &sources[head.source];
+        while head.next < head.end {
+            let fact = &batch.facts[head.next];
+            let repeated = head.next + 1 < head.end && batch.facts[head.next + 1].tag == fact.tag;
+            if repeated || u64::from(fact.tag.0) >= other {
+                break;
+            }
+            let payload = relocate(fact.tag, fact.payload, &batch.arena, &mut out.arena);
+            out.facts.push(Fact { tag: fact.tag, when: times[fact.time_index()] << 1 | (fact.when & 1), payload });
+            head.next += 1;
         }
     }
 
