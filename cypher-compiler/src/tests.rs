@@ -290,7 +290,7 @@ fn errors() {
         ),
         (
             "MATCH (n) RETURN n.a + count(*)",
-            "1.18 AmbiguousAggregationExpression: Aggregation column contains implicit grouping expressions: each variable beside the aggregate must be projected on its own",
+            "1.18 AmbiguousAggregationExpression: Aggregation column contains implicit grouping expressions: what is said of `n` beside the aggregate must be projected on its own, as a variable or a property",
         ),
         (
             "MATCH (n) RETURN sum(n.n) AS s ORDER BY n.n",

@@ -34,8 +34,7 @@ impl Binder<'_> {
                 let list_span = list.span;
                 let list = self.expression(list);
                 self.expect_list(&list, list_span);
-                let holds = self.draft.element_holds(&list);
-                let slot = self.draft.new_slot(&variable.text, holds);
+                let slot = self.draft.new_element_slot(&variable.text, &list);
                 let before = self.scope.len();
                 self.scope.insert(&variable.text, slot);
                 let writes = updates.iter().flat_map(|update| self.for_each_update(update)).collect();
