@@ -334,7 +334,7 @@ fn errors() {
         ("CREATE (a)-[:R*2]->(b)", "1.11 CreatingVarLength: Variable length relationships cannot be used in CREATE"),
         (
             "FOREACH (x IN [1] | UNWIND [1] AS y SET x.a = 1)",
-            "1.21 InvalidClauseComposition: Invalid use of UNWIND inside FOREACH",
+            "1.21 InvalidClauseComposition: Invalid use of UNWIND inside FOREACH\n1.41 InvalidArgumentType: Type mismatch: expected Node or Relationship but was Integer",
         ),
         (
             "MATCH (a)-[:R*1..2]->(b) RETURN b",

@@ -21,6 +21,9 @@ use weir_tests::tck::{self, Scenario};
 /// A scenario that is not done by then has failed, and the next ones run without waiting for it.
 const SCENARIO_LIMIT: Duration = Duration::from_secs(10);
 
+/// Scenarios of the same form that are part of the project. None of them may fail.
+const OWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cypher");
+
 const OUTCOMES_WAITING_MAX: usize = 64;
 
 const LIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tck-differences.txt");
@@ -65,6 +68,18 @@ fn the_tck_passes_but_for_the_differences_in_the_list() {
         verdict.failures.len(),
         verdict.passes.len()
     );
+}
+
+#[test]
+fn our_own_scenarios_pass() {
+    let scenarios = Arc::new(tck::scenarios(Path::new(OWN)).unwrap());
+    assert!(scenarios.len() > 100, "only {} scenarios", scenarios.len());
+    let outcomes = run_all(&scenarios, Path::new(OWN));
+    let failures: Vec<String> = (scenarios.iter().zip(outcomes))
+        .filter_map(|(scenario, failure)| Some((scenario, failure?)))
+        .map(|(Scenario { file, name, example, .. }, failure)| format!("=== {file} {name} {example:?}\n{failure}\n"))
+        .collect();
+    assert!(failures.is_empty(), "{} of {} fail:\n{}", failures.len(), scenarios.len(), failures.join("\n"));
 }
 
 /// Why each scenario fails; None where it passes. One thread runs them in turn, and is given up and replaced when it hangs.

@@ -117,6 +117,25 @@ impl Binder<'_> {
         self.expect(expr, span, &["Map", "Node", "Relationship"], shown);
     }
 
+    /// What has properties that can be set.
+    pub fn expect_entity(&mut self, expr: &Expr, span: Span) {
+        self.expect(expr, span, &["Node", "Relationship"], "Node or Relationship");
+    }
+
+    pub fn expect_node(&mut self, expr: &Expr, span: Span) {
+        self.expect(expr, span, &["Node"], "Node");
+    }
+
+    pub fn expect_map(&mut self, expr: &Expr, span: Span) {
+        self.expect(expr, span, &["Map", "Node", "Relationship"], "Map, Node or Relationship");
+    }
+
+    pub fn expect_deletable(&mut self, expr: &Expr, span: Span) {
+        if !matches!(expr, Expr::HasLabels { .. }) {
+            self.expect(expr, span, &["Node", "Path", "Relationship"], "Node, Path or Relationship");
+        }
+    }
+
     pub fn expect_argument(&mut self, function: &str, argument: &Expr, span: Span) {
         if let Some((_, wanted)) = ARGUMENTS.iter().find(|(name, _)| *name == function) {
             let shown = match wanted {

@@ -179,6 +179,15 @@ fn creating() {
     check(&["UNWIND [1, 2, 3, 4, 5] AS x CREATE (n:N {x: x}) RETURN n.x LIMIT 1", "MATCH (n:N) RETURN count(*)"], &["5"]);
 }
 
+/// Operators are nested as deep as there are clauses.
+#[test]
+fn many_clauses() {
+    let query: String = (0..900).map(|i| format!("CREATE (:N {{i: {i}}})\n")).collect();
+    check(&[&query, "MATCH (n:N) RETURN count(*), sum(n.i)"], &["900 | 404550"]);
+    let read: String = (0..400).map(|i| format!("MATCH (n{i}:N) WHERE n{i}.i = {i} WITH *\n")).collect();
+    check(&["UNWIND range(0, 399) AS i CREATE (:N {i: i})", &format!("{read} RETURN n399.i")], &["399"]);
+}
+
 #[test]
 fn setting() {
     let at = |set: &str| format!("MATCH (n) WHERE id(n) = 1 {set}");

@@ -511,7 +511,7 @@ fn what_cannot_be_stored() {
     // A path is not, nor is a number all of somebody's properties.
     let path = Value::Path(weir_model::Path { start: id(0), steps: vec![] }.into());
     let set = b.set(0, "m", Expr::List(vec![literal(1), Expr::Literal(path)]));
-    assert_eq!(fixture.fails(at(&b, set)), FailureKind::TypeMismatch);
+    assert_eq!(fixture.fails(at(&b, set)), FailureKind::NotStorable);
     let all = Write::SetProperties { target: Slot(0), value: literal(1), replace: false };
     assert_eq!(fixture.fails(at(&b, all)), FailureKind::TypeMismatch);
 }

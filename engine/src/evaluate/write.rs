@@ -368,6 +368,10 @@ impl Run<'_> {
 
     /// The form in which a value is stored: as it is, except that a node or an edge becomes a map of its properties.
     fn storable<'v>(&self, value: &'v Value) -> Result<Cow<'v, Value>, Failure> {
+        if self.environment.open_cypher && is_composed(value) {
+            let failure = mismatch("a value that is no map, node, relationship or path, or a list of such,", value, "a property");
+            return Err(Failure { kind: FailureKind::NotStorable, ..failure });
+        }
         if codec::storable(value) {
             return Ok(Cow::Borrowed(value));
         }
@@ -403,9 +407,18 @@ impl Run<'_> {
                 let entries = map.iter().map(|(key, value)| Ok((key.clone(), self.storable(value)?.into_owned())));
                 Value::Map(entries.collect::<Result<Map, Failure>>()?.into())
             }
-            other => return Err(mismatch("a property value", other, "a property")),
+            other => return Err(Failure { kind: FailureKind::NotStorable, ..mismatch("a property value", other, "a property") }),
         };
         Ok(Cow::Owned(stored))
+    }
+}
+
+/// What openCypher has no property hold. Streams bring nested records, which other graphs store as they come.
+fn is_composed(value: &Value) -> bool {
+    match value {
+        Value::Map(_) | Value::Node(_) | Value::FullNode(_) | Value::Edge(_) | Value::FullEdge(_) | Value::Path(_) => true,
+        Value::List(items) => items.iter().any(is_composed),
+        _ => false,
     }
 }
 
