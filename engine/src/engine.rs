@@ -46,6 +46,8 @@ pub struct Options {
     pub ids: IdScheme,
     /// Each commit reaches the disk before it counts as durable, not only the operating system.
     pub sync_all_writes: bool,
+    /// Of the default graph. None is what the store has, and the default where it has none yet.
+    pub graph: Option<GraphOptions>,
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -53,6 +55,13 @@ pub struct GraphOptions {
     /// The graph model of openCypher: each CREATE of an edge makes a new one, and a node is there from its CREATE to its
     /// DELETE, whatever is known of it. Otherwise an edge is its ends and its type, and a node is what is known of it.
     pub open_cypher: bool,
+}
+
+impl GraphOptions {
+    /// As the configuration names the graph model.
+    pub fn name(self) -> &'static str {
+        if self.open_cypher { "open-cypher" } else { "streaming" }
+    }
 }
 
 #[derive(Clone)]
@@ -117,8 +126,12 @@ impl Engine {
             housekeepers: Mutex::default(),
         };
         let engine = Engine { shared: Arc::new(shared) };
-        if engine.graph(DEFAULT_GRAPH).is_none() {
-            engine.create_graph(DEFAULT_GRAPH, GraphOptions::default())?;
+        match (engine.graph(DEFAULT_GRAPH), options.graph) {
+            (None, wanted) => drop(engine.create_graph(DEFAULT_GRAPH, wanted.unwrap_or_default())?),
+            (Some(graph), Some(wanted)) if graph.inner.options != wanted => {
+                return Err(EngineError::OtherModel { stored: graph.inner.options.name(), wanted: wanted.name() });
+            }
+            _ => {}
         }
         Ok(engine)
     }
