@@ -29,6 +29,7 @@ run: tools-build ## build weir and start its demonstration (stop it with Ctrl-C)
 
 # Some tests run the real binary, and cargo does not build it for another crate's tests. `--workspace` here as there, or
 # crates would be compiled once more, with other features.
+# The openCypher TCK is one of them: WEIR_TCK_FILTER=merge prints each failure of a part, UPDATE_EXPECT=1 writes its list anew.
 test: tools-build ## run every test
 	cargo build --release --workspace --bin weir
 	cargo test --release --workspace $(ARGS)

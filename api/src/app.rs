@@ -41,7 +41,7 @@ impl App {
         let context = SourceContext { files: file_policy(&settings, recipe_directories)? };
         let store = open_store(&settings.store)?;
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });
-        let options = Options { workers: settings.workers, ids: settings.ids, sync_all_writes };
+        let options = Options { workers: settings.workers, ids: settings.ids, sync_all_writes, graph: settings.graph };
         let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));
         let engine = Engine::open(store, options).map_err(|error| cannot("open the graph", &error))?;
         let live = Arc::new(LiveState::default());

@@ -120,11 +120,17 @@ impl From<Vec<Diagnostic>> for ApiError {
 /// `ArithmeticError / by zero …`: the name of the kind, then the text.
 pub fn failure_text(failure: &Failure) -> String {
     let kind = match failure.kind {
-        FailureKind::TypeMismatch => "TypeMismatch",
+        FailureKind::TypeMismatch | FailureKind::KeyIsNoText | FailureKind::NotStorable => "TypeMismatch",
         FailureKind::Arithmetic => "Arithmetic",
-        FailureKind::ConstraintViolation => "ConstraintViolation",
+        FailureKind::ConstraintViolation | FailureKind::StillConnected | FailureKind::MergeWithNull => "ConstraintViolation",
         FailureKind::WrongSignature => "WrongSignature",
-        FailureKind::InvalidArgument | FailureKind::Interrupted | FailureKind::Runtime => "Runtime",
+        FailureKind::InvalidArgument
+        | FailureKind::OutOfRange
+        | FailureKind::NegativeRowCount
+        | FailureKind::InvalidRowCount
+        | FailureKind::Deleted
+        | FailureKind::Interrupted
+        | FailureKind::Runtime => "Runtime",
     };
     format!("{kind}Error {}", failure.message)
 }

@@ -94,7 +94,7 @@ pub fn prepare(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error
     let options = weir_cypher_compiler::Options { parameters: vec!["that".into()], ids: graph.ids() };
     let plan = compile(text, &options).map_err(|problems| problems[0].to_string())?;
     let prepared = graph.prepare(plan);
-    if prepared.reads(graph.parallel_edges()) {
+    if prepared.reads(graph.open_cypher()) {
         return Err(format!("this query reads the graph:\n{}", weir_cypher_compiler::explain_plan(&prepared.plan)).into());
     }
     Ok(prepared)
@@ -134,7 +134,7 @@ pub fn evaluate(
             now_millis: 0,
             fresh_id: &fresh_id,
             limits: Limits::default(),
-            parallel_edges: graph.parallel_edges(),
+            open_cypher: graph.open_cypher(),
         };
         evaluator.run(&environment, mutations, &mut |_| ControlFlow::Continue(()))?;
     }

@@ -51,7 +51,7 @@ pub fn unknown_parameter(text: &str, name: &str) -> Diagnostic {
     };
     let found = tokens.windows(2).find(|pair| pair[0].kind == TokenKind::Symbol("$") && is_name(&pair[1].kind));
     let span = found.map_or(error::Span::default(), |pair| pair[0].span);
-    Diagnostic::compile(text, span, "ParameterMissing", format!("Unknown parameter `{name}`"))
+    Diagnostic::compile(text, span, "MissingParameter", format!("Unknown parameter `{name}`"))
 }
 
 /// Reads the text without binding names: whether it is Cypher at all.

@@ -290,7 +290,7 @@ fn errors() {
         ),
         (
             "MATCH (n) RETURN n.a + count(*)",
-            "1.18 AmbiguousAggregationExpression: Aggregation column contains implicit grouping expressions: each variable beside the aggregate must be projected on its own",
+            "1.18 AmbiguousAggregationExpression: Aggregation column contains implicit grouping expressions: what is said of `n` beside the aggregate must be projected on its own, as a variable or a property",
         ),
         (
             "MATCH (n) RETURN sum(n.n) AS s ORDER BY n.n",
@@ -334,7 +334,7 @@ fn errors() {
         ("CREATE (a)-[:R*2]->(b)", "1.11 CreatingVarLength: Variable length relationships cannot be used in CREATE"),
         (
             "FOREACH (x IN [1] | UNWIND [1] AS y SET x.a = 1)",
-            "1.21 InvalidClauseComposition: Invalid use of UNWIND inside FOREACH",
+            "1.21 InvalidClauseComposition: Invalid use of UNWIND inside FOREACH\n1.41 InvalidArgumentType: Type mismatch: expected Node or Relationship but was Integer",
         ),
         (
             "MATCH (a)-[:R*1..2]->(b) RETURN b",

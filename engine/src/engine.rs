@@ -46,12 +46,22 @@ pub struct Options {
     pub ids: IdScheme,
     /// Each commit reaches the disk before it counts as durable, not only the operating system.
     pub sync_all_writes: bool,
+    /// Of the default graph. None is what the store has, and the default where it has none yet.
+    pub graph: Option<GraphOptions>,
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct GraphOptions {
-    /// Each CREATE of an edge makes a new one, as openCypher has it.
-    pub parallel_edges: bool,
+    /// The graph model of openCypher: each CREATE of an edge makes a new one, and a node is there from its CREATE to its
+    /// DELETE, whatever is known of it. Otherwise an edge is its ends and its type, and a node is what is known of it.
+    pub open_cypher: bool,
+}
+
+impl GraphOptions {
+    /// As the configuration names the graph model.
+    pub fn name(self) -> &'static str {
+        if self.open_cypher { "open-cypher" } else { "streaming" }
+    }
 }
 
 #[derive(Clone)]
@@ -105,7 +115,7 @@ impl Engine {
         };
         let mut graphs = BTreeMap::new();
         for info in parts.store.graphs()? {
-            let options = GraphOptions { parallel_edges: info.options == PARALLEL_EDGES };
+            let options = GraphOptions { open_cypher: info.options == OPEN_CYPHER };
             graphs.insert(info.name.clone(), Graph::load(&parts, info.id, info.name, options)?);
         }
         let shared = Shared {
@@ -116,8 +126,12 @@ impl Engine {
             housekeepers: Mutex::default(),
         };
         let engine = Engine { shared: Arc::new(shared) };
-        if engine.graph(DEFAULT_GRAPH).is_none() {
-            engine.create_graph(DEFAULT_GRAPH, GraphOptions::default())?;
+        match (engine.graph(DEFAULT_GRAPH), options.graph) {
+            (None, wanted) => drop(engine.create_graph(DEFAULT_GRAPH, wanted.unwrap_or_default())?),
+            (Some(graph), Some(wanted)) if graph.inner.options != wanted => {
+                return Err(EngineError::OtherModel { stored: graph.inner.options.name(), wanted: wanted.name() });
+            }
+            _ => {}
         }
         Ok(engine)
     }
@@ -182,7 +196,7 @@ impl Engine {
             return Err(EngineError::GraphExists(name.to_owned()));
         }
         let parts = &self.shared.parts;
-        let id = parts.store.create_graph(name, if options.parallel_edges { PARALLEL_EDGES } else { b"" })?;
+        let id = parts.store.create_graph(name, if options.open_cypher { OPEN_CYPHER } else { b"" })?;
         let graph = Graph::new(parts, id, name.to_owned(), options, Base::default(), Loaded::default());
         self.shared.graphs.write().unwrap_or_else(|e| e.into_inner()).insert(name.to_owned(), graph.clone());
         Ok(graph)
@@ -260,8 +274,8 @@ impl Drop for Shared {
     }
 }
 
-/// A graph is stored with these options when it allows parallel edges, and with none when it does not.
-const PARALLEL_EDGES: &[u8] = b"parallel-edges";
+/// A graph is stored with these options when it has the graph model of openCypher, and with none when it has not.
+const OPEN_CYPHER: &[u8] = b"open-cypher";
 
 #[derive(Clone)]
 pub struct Graph {
@@ -368,8 +382,8 @@ impl Graph {
         &self.inner.name
     }
 
-    pub fn parallel_edges(&self) -> bool {
-        self.inner.options.parallel_edges
+    pub fn open_cypher(&self) -> bool {
+        self.inner.options.open_cypher
     }
 
     pub fn ids(&self) -> IdScheme {

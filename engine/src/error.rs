@@ -18,6 +18,10 @@ pub enum EngineError {
     Render(#[from] RenderError),
     #[error("a graph named '{0}' exists already")]
     GraphExists(String),
+    #[error(
+        "the graph in this store has the graph model `{stored}`, not `{wanted}`; leave the setting out, or use another store"
+    )]
+    OtherModel { stored: &'static str, wanted: &'static str },
     #[error("there is no graph named '{0}'")]
     NoSuchGraph(String),
     #[error("this standing query is installed already")]

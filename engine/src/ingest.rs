@@ -48,7 +48,7 @@ impl Ingester {
         let source = progress.map(|(name, position)| (Text::new(name), position));
         let change = |mutations| Change { mutations, records: records.len(), source: source.clone() };
 
-        if !self.query.reads(graph.parallel_edges()) {
+        if !self.query.reads(graph.open_cypher()) {
             let mutations = self.evaluate(records, &crate::view::Empty, None, &mut failures);
             let upper = committer.commit(change(mutations))?;
             return Ok(Ingested { upper, failures });
@@ -98,7 +98,7 @@ impl Ingester {
                 now_millis,
                 fresh_id: &fresh_id,
                 limits: Limits::default(),
-                parallel_edges: graph.parallel_edges(),
+                open_cypher: graph.open_cypher(),
             };
             match evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())) {
                 Ok(()) => {

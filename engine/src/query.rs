@@ -45,7 +45,7 @@ impl Graph {
         if options.at.is_some_and(|at| at.millis() < crate::commit::wall_clock_millis()) {
             return Err(EngineError::NoHistory);
         }
-        let reads = query.reads(self.parallel_edges());
+        let reads = query.reads(self.open_cypher());
         if !query.writes() {
             self.run(query, parameters, options, &self.snapshot(), each)?;
             return Ok(Answered { committed: None });
@@ -130,7 +130,7 @@ impl Graph {
             now_millis: crate::commit::wall_clock_millis() as i64,
             fresh_id: &fresh_id,
             limits: Limits { deadline: options.deadline, cancelled: options.cancelled, ..Limits::default() },
-            parallel_edges: self.parallel_edges(),
+            open_cypher: self.open_cypher(),
         };
         evaluate(query, self.symbols(), &environment, &mut change.mutations, each)?;
         Ok(change)

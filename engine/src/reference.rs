@@ -11,7 +11,7 @@ use weir_model::mutation::Kind;
 use weir_model::plan::{Name, Operator, Pattern, Step};
 use weir_model::{Expr, Failure, IdScheme, Mutations, NodeId, Symbol, Value, codec};
 
-use crate::evaluate::{Environment, Limits, Names, Prepared, Reader, node_of};
+use crate::evaluate::{Deleted, Environment, Limits, Names, Prepared, Reader, node_of};
 use crate::symbols::Symbols;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
@@ -186,10 +186,10 @@ pub fn matches(
         now_millis: 0,
         fresh_id: &fresh_id,
         limits: Limits::NONE,
-        parallel_edges: true,
+        open_cypher: true,
     };
     let names = Names::new(symbols);
-    let reader = Reader { prepared, names: &names, view: graph, environment: &environment };
+    let reader = Reader { prepared, names: &names, view: graph, environment: &environment, deleted: Deleted::default() };
     let naive = Naive { prepared, graph, reader, ids };
     let mut answer = BTreeMap::new();
     for row in naive.rows(&prepared.plan.root)? {

@@ -15,7 +15,7 @@ use common::{NODES, QUERIES, Random, Rows, concatenate, expected, install, node,
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions};
 use weir_engine::view::{Direction, View};
-use weir_engine::{Engine, Options, StandingQuery, Start, checkpoint};
+use weir_engine::{Engine, GraphOptions, Options, StandingQuery, Start, checkpoint};
 use weir_model::{Position, Tick, Value};
 
 const OUTPUT: &str = "file";
@@ -145,4 +145,18 @@ fn nothing_is_lost_and_nothing_is_repeated() {
     for seed in [88172645463325252, 2685821657736338717] {
         run(seed);
     }
+}
+
+#[test]
+fn the_graph_model_stays_with_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = |graph: Option<GraphOptions>| {
+        let store = RocksDb::open(RocksDbOptions::new(directory.path())).expect("the directory is free");
+        Engine::open(Arc::new(store), Options { workers: 1, graph, ..Options::default() })
+    };
+    let model = |open_cypher| Some(GraphOptions { open_cypher });
+    assert!(open(model(true)).unwrap().default_graph().open_cypher());
+    assert!(open(None).unwrap().default_graph().open_cypher());
+    let refused = open(model(false)).err().expect("another model is not what the store has");
+    assert!(refused.to_string().contains("`open-cypher`, not `streaming`"), "{refused}");
 }

@@ -135,7 +135,7 @@ fn hundreds_of_graphs_come_and_go_apart() {
 fn parallel_edges_where_they_are_allowed() {
     let engine = engine(1);
     let plain = engine.default_graph();
-    let parallel = engine.create_graph("parallel", GraphOptions { parallel_edges: true }).unwrap();
+    let parallel = engine.create_graph("parallel", GraphOptions { open_cypher: true }).unwrap();
     for (graph, wanted) in [(&plain, 1), (&parallel, 2)] {
         let create = "MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') CREATE (a)-[:knows {since: $that}]->(b)";
         let create = prepare(graph, create);

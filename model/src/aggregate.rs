@@ -168,7 +168,7 @@ fn percentile_fraction(value: &Value) -> Result<f64, Failure> {
         return Ok(fraction);
     }
     let message = format!("Invalid input for `percentile`: {} is not in the range 0.0 to 1.0", value.shown());
-    Err(Failure::new(FailureKind::Runtime, message))
+    Err(Failure::new(FailureKind::OutOfRange, message))
 }
 
 fn percentile(mut values: Vec<Value>, fraction: f64, continuous: bool) -> Value {
@@ -268,6 +268,6 @@ mod tests {
         assert_eq!(run(discrete, 1.0, &[30, 10, 20]), Ok(Value::Integer(30)));
         assert_eq!(run(continuous, 0.25, &[10, 20]), Ok(Value::Float(12.5)));
         assert_eq!(run(continuous, 0.3, &[10]), Ok(Value::Integer(10)));
-        assert_eq!(run(continuous, 1.5, &[10]).map_err(|f| f.kind), Err(FailureKind::Runtime));
+        assert_eq!(run(continuous, 1.5, &[10]).map_err(|f| f.kind), Err(FailureKind::OutOfRange));
     }
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::arithmetic::{self, mismatch};
-use crate::expression::{Binary, Context, Expr, Failure, Quantifier};
+use crate::expression::{Binary, Context, Expr, Failure, FailureKind, Quantifier};
 use crate::java_regex;
 use crate::plan::Slot;
 use crate::temporal;
@@ -219,11 +219,16 @@ fn at_index<'a>(of: Cow<'a, Value>, index: &Value, context: &dyn Context) -> Out
         }
         (of, index) if matches!(**of, Value::List(_)) => Err(mismatch("Integer", index, "index into list")),
         (_, Value::Text(key)) => property(of, key, None, context),
-        (other, index) if matches!(**other, Value::Map(_) | Value::Node(_) | Value::Edge(_) | Value::FullNode(_)) => {
-            Err(mismatch("Str", index, "dynamic property access"))
+        (other, index) if is_keyed(other) => {
+            let failure = mismatch("Str", index, "dynamic property access");
+            Err(Failure { kind: FailureKind::KeyIsNoText, ..failure })
         }
         (other, _) => Err(mismatch("Map, Node, Relationship, List(Anything)", other, "dynamic property access")),
     }
+}
+
+fn is_keyed(value: &Value) -> bool {
+    matches!(value, Value::Map(_) | Value::Node(_) | Value::Edge(_) | Value::FullNode(_) | Value::FullEdge(_))
 }
 
 /// The place an index means: negative counts from the end.
@@ -365,7 +370,7 @@ fn quantifier(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expression::{FailureKind, Nothing};
+    use crate::expression::Nothing;
     use crate::id::IdScheme;
     use crate::value::Text;
 
@@ -494,6 +499,6 @@ mod tests {
         check(at("a"), Value::Integer(1));
         check(at("b"), Value::Null);
         let bad = Expr::Index { of: literal(map.clone()), index: literal(Value::Integer(0)) };
-        assert_eq!(run(bad).map_err(|f| f.kind), Err(FailureKind::TypeMismatch));
+        assert_eq!(run(bad).map_err(|f| f.kind), Err(FailureKind::KeyIsNoText));
     }
 }

@@ -187,10 +187,26 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     TypeMismatch,
+    /// A map or an entity was asked for a key that is no text.
+    KeyIsNoText,
     Arithmetic,
     ConstraintViolation,
+    /// A node is to be deleted and still has edges.
+    StillConnected,
     WrongSignature,
     InvalidArgument,
+    /// A number outside of what a function takes.
+    OutOfRange,
+    /// SKIP or LIMIT of less than nothing.
+    NegativeRowCount,
+    /// SKIP or LIMIT of something that is no integer.
+    InvalidRowCount,
+    /// What was deleted is asked for more than its name.
+    Deleted,
+    /// MERGE by a property that is null: it would never find what it makes.
+    MergeWithNull,
+    /// A value that no property can hold.
+    NotStorable,
     /// A limit of time or memory was reached, or the client went away.
     Interrupted,
     Runtime,

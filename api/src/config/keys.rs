@@ -75,6 +75,7 @@ pub const KEYS: &[Key] = &[
     key("id.partitioned", Boolean, "false", Refused("weir's ids have 128 bits and no room for a position: leave it off")),
     key("id.namespace", Text, "", Used),
     key("id.consecutive-start", Integer(i64::MIN, i64::MAX), "", Used),
+    key("graph-model", OneOf(&["streaming", "open-cypher"]), "", Used),
     key("workers", Integer(0, 1024), "0", Used),
     key("timeout", Duration, "2 minutes", Used),
     key("should-resume-ingest", Boolean, "false", Used),

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Map as JsonMap, Value as Json};
 use thiserror::Error;
+use weir_engine::GraphOptions;
 use weir_model::IdScheme;
 
 use self::hocon::{Kind as Written, Object, Value};
@@ -35,6 +36,8 @@ pub struct Settings {
     pub webserver: Webserver,
     pub store: StoreSettings,
     pub ids: IdScheme,
+    /// The graph model; none is that of the store.
+    pub graph: Option<GraphOptions>,
     /// 0 is one per core.
     pub workers: usize,
     /// How long starting and stopping may take.
@@ -188,6 +191,7 @@ impl<'a> Reading<'a> {
             webserver,
             store,
             ids,
+            graph: self.text("graph-model").map(|name| GraphOptions { open_cypher: name == "open-cypher" }),
             workers: self.integer("workers") as usize,
             timeout: self.duration("timeout"),
             should_resume_ingest: self.boolean("should-resume-ingest"),
@@ -589,6 +593,15 @@ mod tests {
         let settings = load_text("service.store { type = rocks-db, path = /x/y, sync-all-writes = yes }", &[]).expect("loads");
         let expected = StoreSettings::RocksDb { path: "/x/y".into(), sync_all_writes: true, create_parent_dir: false };
         assert_eq!(settings.store, expected);
+    }
+
+    #[test]
+    fn the_graph_model_is_chosen_or_left_to_the_store() {
+        let model = |text: &str| load_text(text, &[]).expect("loads").graph;
+        assert_eq!(model(""), None);
+        assert_eq!(model("weir.graph-model = streaming"), Some(GraphOptions { open_cypher: false }));
+        assert_eq!(model("weir.graph-model = open-cypher"), Some(GraphOptions { open_cypher: true }));
+        fails("weir.graph-model = other", &["graph-model"]);
     }
 
     #[test]

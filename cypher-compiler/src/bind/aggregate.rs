@@ -8,6 +8,7 @@ use super::Binder;
 use super::draft::Holds;
 use crate::ast::{Expression, ExpressionKind};
 use crate::error::Span;
+use crate::walk;
 
 pub const NAMES: &[(&str, AggregateKind)] = &[
     ("count", AggregateKind::Count),
@@ -58,7 +59,14 @@ impl Binder<'_> {
             self.error(inner.span, "NestedAggregation", "Can't use aggregate functions inside of aggregate functions.");
             return Expr::Literal(Value::Null);
         }
-        let arguments = arguments.iter().map(|e| self.expression(e)).collect();
+        let places = arguments;
+        let arguments: Vec<Expr> = arguments.iter().map(|e| self.expression(e)).collect();
+        for (argument, place) in arguments.iter().zip(places) {
+            if walk::any(argument, &|e| matches!(e, Expr::Call { function, .. } if function.name == "rand")) {
+                let message = format!("{name}(...) over rand() differs from run to run; compute the number before, in a WITH");
+                self.error(place.span, "NonConstantExpression", message);
+            }
+        }
         self.add(name, span, Aggregate { kind, arguments, distinct })
     }
 

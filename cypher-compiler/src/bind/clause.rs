@@ -2,7 +2,7 @@
 
 use weir_model::plan::Operator;
 
-use super::{Binder, Holds};
+use super::Binder;
 use crate::ast::{Clause, ClauseKind, Expression, Name, PatternPart};
 
 impl Binder<'_> {
@@ -41,8 +41,7 @@ impl Binder<'_> {
     fn unwind(&mut self, input: Operator, list: &Expression, variable: &Name) -> Operator {
         let list = self.expression(list);
         self.check_new(variable);
-        let into = self.draft.new_slot(&variable.text, Holds::Plain);
-        self.draft.slots[into.0 as usize].holds = self.draft.element_holds(&list);
+        let into = self.draft.new_element_slot(&variable.text, &list);
         self.scope.insert(&variable.text, into);
         Operator::Unwind { input: Box::new(input), list, into }
     }

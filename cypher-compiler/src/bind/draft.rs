@@ -4,6 +4,7 @@
 use weir_model::plan::{Name, Operator, Slot};
 use weir_model::{Expr, Text};
 
+use super::types;
 use crate::{Options, walk};
 
 /// What kind of thing a slot can hold, as far as the text tells.
@@ -24,6 +25,8 @@ pub struct SlotInfo {
     pub holds: Holds,
     /// The type of the value where the text tells it.
     pub type_name: Option<&'static str>,
+    /// Of a list: the type all its elements have.
+    pub element_type: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -47,7 +50,22 @@ impl Draft {
     }
 
     pub fn new_slot(&mut self, name: &str, holds: Holds) -> Slot {
-        self.slots.push(SlotInfo { name: Text::new(name), holds, type_name: None });
+        self.slots.push(SlotInfo { name: Text::new(name), holds, type_name: None, element_type: None });
+        Slot((self.slots.len() - 1) as u32)
+    }
+
+    /// A slot for the value of an expression.
+    pub fn new_slot_for(&mut self, name: &str, expr: &Expr) -> Slot {
+        let (holds, type_name) = (self.value_holds(expr), types::type_of(self, expr));
+        let element_type = types::element_type(self, expr);
+        self.slots.push(SlotInfo { name: Text::new(name), holds, type_name, element_type });
+        Slot((self.slots.len() - 1) as u32)
+    }
+
+    /// A slot for the elements of a list.
+    pub fn new_element_slot(&mut self, name: &str, list: &Expr) -> Slot {
+        let (holds, type_name) = (self.element_holds(list), types::element_type(self, list));
+        self.slots.push(SlotInfo { name: Text::new(name), holds, type_name, element_type: None });
         Slot((self.slots.len() - 1) as u32)
     }
 

@@ -113,8 +113,7 @@ impl Binder<'_> {
 
     /// Binds the inside of a list expression, where its own variable is visible.
     fn with_local<T>(&mut self, variable: &Name, list: &Expr, bind: impl FnOnce(&mut Self, Slot) -> T) -> (Slot, T) {
-        let holds = self.draft.element_holds(list);
-        let slot = self.draft.new_slot(&variable.text, holds);
+        let slot = self.draft.new_element_slot(&variable.text, list);
         let before = self.scope.len();
         self.scope.insert(&variable.text, slot);
         // Aggregates run over rows, not over the elements of a list.
@@ -129,10 +128,21 @@ impl Binder<'_> {
         if operator == BinaryOperator::Xor {
             return Expr::Xor(Box::new(self.truth(left)), Box::new(self.truth(right)));
         }
-        let right_span = right.span;
+        let (left_span, right_span) = (left.span, right.span);
         let (left, right) = (self.boxed(left), self.boxed(right));
         if operator == BinaryOperator::In {
             self.expect_list(&right, right_span);
+        }
+        if matches!(
+            operator,
+            BinaryOperator::Subtract
+                | BinaryOperator::Multiply
+                | BinaryOperator::Divide
+                | BinaryOperator::Modulo
+                | BinaryOperator::Power
+        ) {
+            self.expect_number(&left, left_span);
+            self.expect_number(&right, right_span);
         }
         let operator = match operator {
             BinaryOperator::Xor | BinaryOperator::Equal => Binary::Equal,

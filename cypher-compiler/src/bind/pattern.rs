@@ -1,6 +1,6 @@
 //! A MATCH or MERGE pattern becomes a query graph: nodes, edges and conditions, however it was written.
 
-use weir_model::expression::{Binary, Quantifier};
+use weir_model::expression::Binary;
 use weir_model::plan::{Pattern, PatternEdge, PatternNode, PatternPath, Slot};
 use weir_model::{Expr, Value};
 
@@ -148,24 +148,22 @@ impl Binder<'_> {
         }
     }
 
-    /// `{k: e}` as conditions; `$map` as one condition over all its keys, compared as the store compares.
+    /// `{k: e}` as conditions.
     pub fn property_conditions(&mut self, slot: Slot, expression: &Expression, operator: Binary) -> Vec<Expr> {
-        if let ExpressionKind::Map(entries) = &*expression.kind {
-            return entries
-                .iter()
-                .map(|(key, value)| {
-                    let of = Box::new(Expr::Slot(slot));
-                    let left = Box::new(Expr::Property { of, key: self.draft.name(&key.text) });
-                    Expr::Binary { operator, left, right: self.boxed(value) }
-                })
-                .collect();
+        let ExpressionKind::Map(entries) = &*expression.kind else {
+            let message = format!(
+                "Parameter maps cannot be used in MATCH and MERGE patterns (use a literal map instead, e.g. `{{id: {expression}.id}}`)"
+            );
+            self.error(expression.span, "InvalidParameterUse", message);
+            return Vec::new();
+        };
+        let mut conditions = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let of = Box::new(Expr::Slot(slot));
+            let left = Box::new(Expr::Property { of, key: self.draft.name(&key.text) });
+            conditions.push(Expr::Binary { operator, left, right: self.boxed(value) });
         }
-        let map = self.expression(expression);
-        let list = Box::new(self.resolve("keys", vec![map.clone()], expression.span));
-        let key = self.draft.new_slot("", Holds::Plain);
-        let at = |of: Expr| Box::new(Expr::Index { of: Box::new(of), index: Box::new(Expr::Slot(key)) });
-        let condition = Box::new(Expr::Binary { operator: Binary::Same, left: at(Expr::Slot(slot)), right: at(map) });
-        vec![Expr::Quantifier { kind: Quantifier::All, slot: key, list, condition }]
+        conditions
     }
 
     /// Within one clause no edge is matched twice. Only pairs whose types can coincide are worth a look.

@@ -59,26 +59,30 @@ impl Binder<'_> {
         if grouped || projection.distinct {
             let keys: Vec<(Slot, Expr)> =
                 items.iter().filter(|item| !item.aggregates).map(|item| (item.slot, item.expr.clone())).collect();
+            // Beside an aggregate only what is plainly one of the keys may stand: a variable or a property.
+            let simple: Vec<(Slot, Expr)> = keys.iter().filter(|(_, key)| is_simple(key)).cloned().collect();
             if grouped {
                 let spans: Vec<Span> = items.iter().map(|item| item.span).collect();
                 for (item, span) in items.iter_mut().zip(spans).filter(|(item, _)| item.aggregates) {
-                    let mut expr = item.expr.clone();
-                    if self.over_keys(&mut expr, &keys, &[]).is_some() {
-                        self.error(span, "AmbiguousAggregationExpression", "Aggregation column contains implicit grouping expressions: each variable beside the aggregate must be projected on its own");
+                    if let Some(left) = self.over_keys(&mut item.expr, &simple, &[]) {
+                        self.ambiguous(span, left);
                     }
-                    item.expr = expr;
                 }
             }
             let projected: Vec<Slot> = items.iter().map(|item| item.slot).collect();
             for (expr, span) in
                 order.iter_mut().map(|(key, span)| (&mut key.expr, *span)).chain(filter.iter_mut().map(|(e, s)| (e, *s)))
             {
-                if let Some(name) = self.over_keys(expr, &keys, &projected) {
-                    self.error(
-                        span,
-                        "UndefinedVariable",
-                        format!("In a WITH/RETURN with DISTINCT or an aggregation, it is not possible to access variables declared before the WITH/RETURN: {name}"),
+                let beside = found.iter().any(|(slot, _)| walk::mentions(expr, *slot));
+                let Some(left) = self.over_keys(expr, if beside { &simple } else { &keys }, &projected) else { continue };
+                if beside && keys.iter().any(|(_, key)| walk::mentions(key, left)) {
+                    self.ambiguous(span, left);
+                } else {
+                    let name = &self.draft.slots[left.0 as usize].name;
+                    let message = format!(
+                        "In a WITH/RETURN with DISTINCT or an aggregation, it is not possible to access variables declared before the WITH/RETURN: {name}"
                     );
+                    self.error(span, "UndefinedVariable", message);
                 }
             }
         }
@@ -156,13 +160,7 @@ impl Binder<'_> {
         let expr = self.expression(&item.expression);
         let slot = match expr {
             Expr::Slot(slot) => slot,
-            _ => {
-                let holds = self.draft.value_holds(&expr);
-                let type_name = super::types::type_of(&self.draft, &expr);
-                let slot = self.draft.new_slot(item.alias.as_ref().map_or("", |alias| &alias.text), holds);
-                self.draft.slots[slot.0 as usize].type_name = type_name;
-                slot
-            }
+            _ => self.draft.new_slot_for(item.alias.as_ref().map_or("", |alias| &alias.text), &expr),
         };
         let name = match (&item.alias, item.expression.as_variable()) {
             (Some(alias), _) => alias.text.clone(),
@@ -172,8 +170,16 @@ impl Binder<'_> {
         BoundItem { name, expr, slot, aggregates: aggregate::contains(&item.expression), span: item.expression.span }
     }
 
-    /// Replaces what equals a key by the slot of the key; gives the name of a variable that is left over.
-    fn over_keys(&self, expr: &mut Expr, keys: &[(Slot, Expr)], projected: &[Slot]) -> Option<Text> {
+    fn ambiguous(&mut self, span: Span, left: Slot) {
+        let name = &self.draft.slots[left.0 as usize].name;
+        let message = format!(
+            "Aggregation column contains implicit grouping expressions: what is said of `{name}` beside the aggregate must be projected on its own, as a variable or a property"
+        );
+        self.error(span, "AmbiguousAggregationExpression", message);
+    }
+
+    /// Replaces what equals a key by the slot of the key; gives a variable that is left over.
+    fn over_keys(&self, expr: &mut Expr, keys: &[(Slot, Expr)], projected: &[Slot]) -> Option<Slot> {
         if let Some((slot, _)) = keys.iter().find(|(_, key)| walk::same(key, expr)) {
             *expr = Expr::Slot(*slot);
             return None;
@@ -181,7 +187,7 @@ impl Binder<'_> {
         if let Expr::Slot(slot) = expr {
             let name = &self.draft.slots[slot.0 as usize].name;
             let visible_before = self.scope.get(name) == Some(*slot);
-            return (visible_before && !projected.contains(slot)).then(|| name.clone());
+            return (visible_before && !projected.contains(slot)).then_some(*slot);
         }
         walk::children_mut(expr).into_iter().filter_map(|child| self.over_keys(child, keys, projected)).next_back()
     }
@@ -204,6 +210,14 @@ impl Binder<'_> {
             self.error(expression.span, code, message);
         }
         count
+    }
+}
+
+fn is_simple(key: &Expr) -> bool {
+    match key {
+        Expr::Slot(_) => true,
+        Expr::Property { of, .. } => is_simple(of),
+        _ => false,
     }
 }
 

@@ -8,6 +8,9 @@ use super::{Binder, Draft, Holds};
 use crate::error::Span;
 
 const BOOLEAN: &str = "Boolean";
+const INTEGER: &str = "Integer";
+const FLOAT: &str = "Float";
+const TEXT: &str = "String";
 const LIST: &str = "List<T>";
 
 /// What some functions take of the types that can be told here.
@@ -16,10 +19,10 @@ const ARGUMENTS: &[(&str, &[&str])] = &[
     ("type", &["Relationship"]),
     ("id", &["Node", "Relationship"]),
     ("strId", &["Node"]),
-    ("length", &["Path", "String", LIST]),
+    ("length", &["Path", TEXT, LIST]),
     ("nodes", &["Path"]),
     ("relationships", &["Path"]),
-    ("size", &["String", LIST]),
+    ("size", &[TEXT, LIST]),
     ("keys", &["Map", "Node", "Relationship"]),
     ("properties", &["Map", "Node", "Relationship"]),
 ];
@@ -28,9 +31,9 @@ const ARGUMENTS: &[(&str, &[&str])] = &[
 pub fn type_of(draft: &Draft, expr: &Expr) -> Option<&'static str> {
     Some(match expr {
         Expr::Literal(Value::Boolean(_)) => BOOLEAN,
-        Expr::Literal(Value::Integer(_)) => "Integer",
-        Expr::Literal(Value::Float(_)) => "Float",
-        Expr::Literal(Value::Text(_)) => "String",
+        Expr::Literal(Value::Integer(_)) => INTEGER,
+        Expr::Literal(Value::Float(_)) => FLOAT,
+        Expr::Literal(Value::Text(_)) => TEXT,
         Expr::List(_) | Expr::Comprehension { .. } => LIST,
         Expr::Map(_) => "Map",
         Expr::Slot(slot) => match draft.holds(*slot) {
@@ -41,12 +44,45 @@ pub fn type_of(draft: &Draft, expr: &Expr) -> Option<&'static str> {
         },
         Expr::Not(_) | Expr::And(_) | Expr::Or(_) | Expr::Xor(..) | Expr::IsNull { .. } | Expr::Quantifier { .. } => BOOLEAN,
         Expr::HasLabels { .. } => BOOLEAN,
-        Expr::Binary { operator, .. } => match operator {
-            Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Modulo | Binary::Power => return None,
+        Expr::Binary { operator, left, right } => match operator {
+            Binary::Power => FLOAT,
+            Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Modulo => {
+                match (type_of(draft, left)?, type_of(draft, right)?) {
+                    (INTEGER, INTEGER) => INTEGER,
+                    (INTEGER | FLOAT, INTEGER | FLOAT) => FLOAT,
+                    (TEXT, TEXT | INTEGER | FLOAT) | (INTEGER | FLOAT, TEXT) if *operator == Binary::Add => TEXT,
+                    (LIST, _) | (_, LIST) if *operator == Binary::Add => LIST,
+                    _ => return None,
+                }
+            }
             _ => BOOLEAN,
         },
+        Expr::Negate(of) => type_of(draft, of).filter(|name| matches!(*name, INTEGER | FLOAT))?,
         _ => return None,
     })
+}
+
+/// The type that all elements of a list have, where that is certain. Null has every type.
+pub fn element_type(draft: &Draft, list: &Expr) -> Option<&'static str> {
+    let common = |mut types: Vec<Option<&'static str>>| {
+        types.dedup();
+        match types.as_slice() {
+            [one] => *one,
+            _ => None,
+        }
+    };
+    match list {
+        Expr::List(items) => common(items.iter().filter(|item| !is_null(item)).map(|item| type_of(draft, item)).collect()),
+        Expr::Slot(slot) => draft.slots[slot.0 as usize].element_type,
+        Expr::Slice { of, .. } | Expr::Comprehension { list: of, result: None, .. } => element_type(draft, of),
+        Expr::Comprehension { result: Some(result), .. } => type_of(draft, result),
+        Expr::Call { function, .. } if function.name == "range" => Some(INTEGER),
+        _ => None,
+    }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(Value::Null))
 }
 
 impl Binder<'_> {
@@ -71,9 +107,33 @@ impl Binder<'_> {
         self.expect(expr, span, &[LIST], LIST);
     }
 
+    /// An operand of `- * / % ^`. What is known of times and durations is known when they run.
+    pub fn expect_number(&mut self, expr: &Expr, span: Span) {
+        self.expect(expr, span, &[INTEGER, FLOAT], "Integer, Float or Duration");
+    }
+
     pub fn expect_properties(&mut self, expr: &Expr, span: Span) {
         let shown = "Map, Node, Relationship, Point, Duration, Date, Time, LocalTime, LocalDateTime or DateTime";
         self.expect(expr, span, &["Map", "Node", "Relationship"], shown);
+    }
+
+    /// What has properties that can be set.
+    pub fn expect_entity(&mut self, expr: &Expr, span: Span) {
+        self.expect(expr, span, &["Node", "Relationship"], "Node or Relationship");
+    }
+
+    pub fn expect_node(&mut self, expr: &Expr, span: Span) {
+        self.expect(expr, span, &["Node"], "Node");
+    }
+
+    pub fn expect_map(&mut self, expr: &Expr, span: Span) {
+        self.expect(expr, span, &["Map", "Node", "Relationship"], "Map, Node or Relationship");
+    }
+
+    pub fn expect_deletable(&mut self, expr: &Expr, span: Span) {
+        if !matches!(expr, Expr::HasLabels { .. }) {
+            self.expect(expr, span, &["Node", "Path", "Relationship"], "Node, Path or Relationship");
+        }
     }
 
     pub fn expect_argument(&mut self, function: &str, argument: &Expr, span: Span) {

@@ -6,7 +6,9 @@ use weir_model::{Expr, Value};
 
 use super::pattern::QueryGraph;
 use super::{Binder, Holds, keyword};
-use crate::ast::{Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, SetItem};
+use crate::ast::{
+    Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, Name, NodePattern, PatternPart, SetItem,
+};
 
 impl Binder<'_> {
     pub fn update(&mut self, input: Operator, clause: &Clause) -> Operator {
@@ -34,8 +36,7 @@ impl Binder<'_> {
                 let list_span = list.span;
                 let list = self.expression(list);
                 self.expect_list(&list, list_span);
-                let holds = self.draft.element_holds(&list);
-                let slot = self.draft.new_slot(&variable.text, holds);
+                let slot = self.draft.new_element_slot(&variable.text, &list);
                 let before = self.scope.len();
                 self.scope.insert(&variable.text, slot);
                 let writes = updates.iter().flat_map(|update| self.for_each_update(update)).collect();
@@ -218,18 +219,23 @@ impl Binder<'_> {
         match item {
             SetItem::Property { of, key, value } => {
                 let target = self.expression(of);
+                self.expect_entity(&target, of.span);
                 let key = self.draft.name(&key.text);
                 let value = value.as_ref().map_or(Expr::Literal(Value::Null), |value| self.expression(value));
                 Some(Write::SetProperty { target, key, value })
             }
             SetItem::All { variable, value, replace } => {
                 let target = self.lookup(variable);
+                let place = value.span;
                 let value = self.expression(value);
-                Some(Write::SetProperties { target: target?, value, replace: *replace })
+                self.expect_map(&value, place);
+                let target = target?;
+                self.expect_entity(&Expr::Slot(target), variable.span);
+                Some(Write::SetProperties { target, value, replace: *replace })
             }
             SetItem::Labels { variable, labels } => {
                 let labels = labels.iter().map(|label| self.draft.name(&label.text)).collect();
-                Some(Write::AddLabels { target: self.lookup(variable)?, labels })
+                Some(Write::AddLabels { target: self.labelled(variable)?, labels })
             }
         }
     }
@@ -237,14 +243,23 @@ impl Binder<'_> {
     fn remove_item(&mut self, item: &SetItem) -> Option<Write> {
         match item {
             SetItem::Property { of, key, .. } => {
-                Some(Write::RemoveProperty { target: self.expression(of), key: self.draft.name(&key.text) })
+                let target = self.expression(of);
+                self.expect_entity(&target, of.span);
+                Some(Write::RemoveProperty { target, key: self.draft.name(&key.text) })
             }
             SetItem::Labels { variable, labels } => {
                 let labels = labels.iter().map(|label| self.draft.name(&label.text)).collect();
-                Some(Write::RemoveLabels { target: self.lookup(variable)?, labels })
+                Some(Write::RemoveLabels { target: self.labelled(variable)?, labels })
             }
             SetItem::All { .. } => None,
         }
+    }
+
+    /// The variable of a change of labels.
+    fn labelled(&mut self, variable: &Name) -> Option<Slot> {
+        let slot = self.lookup(variable)?;
+        self.expect_node(&Expr::Slot(slot), variable.span);
+        Some(slot)
     }
 
     fn delete(&mut self, target: &Expression, detach: bool) -> Write {
@@ -252,9 +267,7 @@ impl Binder<'_> {
             self.error(target.span, "InvalidDelete", "DELETE doesn't support removing labels from a node. Try REMOVE.");
         }
         let expr = self.expression(target);
-        if matches!(expr, Expr::Literal(_) | Expr::Binary { .. } | Expr::List(_) | Expr::Map(_)) && self.errors.is_empty() {
-            self.error(target.span, "InvalidArgumentType", "Type mismatch: expected Node, Path or Relationship");
-        }
+        self.expect_deletable(&expr, target.span);
         Write::Delete { target: expr, detach }
     }
 }

@@ -12,7 +12,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     strict("toInteger", 1, 1, "toInteger(value :: ANY) :: INTEGER", to_integer),
     strict("toFloat", 1, 1, "toFloat(value :: ANY) :: FLOAT", to_float),
     strict("toBoolean", 1, 1, "toBoolean(value :: ANY) :: BOOLEAN", to_boolean),
-    strict("toString", 1, 1, "toString(value :: ANY) :: STRING", |_, arguments| Ok(Value::text(&arguments[0].to_text()))),
+    strict("toString", 1, 1, "toString(value :: ANY) :: STRING", to_string),
     Function { pure: false, ..strict("toJson", 1, 1, "toJson(value :: ANY) :: STRING", to_json) },
     strict("parseJson", 1, 1, "parseJson(text :: STRING) :: ANY", parse_json),
     strict("meta.type", 1, 1, "meta.type(value :: ANY) :: STRING", |_, arguments| Ok(Value::text(type_name(&arguments[0])))),
@@ -54,6 +54,20 @@ fn to_integer(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
         Value::Float(x) => Ok(Value::Integer(*x as i64)),
         Value::Text(text) => Ok(integer_of(text).map_or(Value::Null, Value::Integer)),
         _ => Err(wrong_signature("toInteger(value :: ANY) :: INTEGER", arguments)),
+    }
+}
+
+/// What is put together of other values has no text of its own; `toJson` gives it one.
+fn to_string(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match &arguments[0] {
+        Value::List(_)
+        | Value::Map(_)
+        | Value::Node(_)
+        | Value::FullNode(_)
+        | Value::Edge(_)
+        | Value::FullEdge(_)
+        | Value::Path(_) => Err(wrong_signature("toString(value :: ANY) :: STRING", arguments)),
+        other => Ok(Value::text(&other.to_text())),
     }
 }
 

@@ -6,10 +6,11 @@ use weir_model::expression::{Context, Failure, Function};
 use weir_model::id::{EdgeKey, NodeId};
 use weir_model::value::{Map, Value};
 
+use super::hash::edge_number;
 use super::{id_value, lenient, strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    of_graph("id", "id(node :: NODE) :: ANY", id),
+    of_graph("id", "id(entity :: NODE) :: ANY", id),
     of_graph("strId", "strId(node :: NODE) :: STRING", str_id),
     of_graph("labels", "labels(entity :: NODE) :: LIST OF STRING", labels),
     of_graph("properties", "properties(entity :: ANY) :: MAP", properties),
@@ -49,11 +50,12 @@ fn edge(value: &Value) -> Option<&EdgeKey> {
     }
 }
 
-/// An integer under the scheme `long`, else the id itself.
+/// Of a node an integer under the scheme `long`, else the id itself; of an edge an integer.
 fn id(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    match node(&arguments[0]) {
-        Some(id) => Ok(id_value(context.ids(), id)),
-        None => Err(wrong_signature("id(node :: NODE) :: ANY", arguments)),
+    match (node(&arguments[0]), edge(&arguments[0])) {
+        (Some(id), _) => Ok(id_value(context.ids(), id)),
+        (_, Some(edge)) => Ok(Value::Integer(edge_number(edge, context.ids()))),
+        _ => Err(wrong_signature("id(entity :: NODE) :: ANY", arguments)),
     }
 }
 
@@ -166,7 +168,12 @@ mod tests {
         assert_eq!(call_with(long, "strId", std::slice::from_ref(&node)), Ok(Value::text("-5")));
         assert_eq!(call("id", &[Value::Node(NodeId::new(1, 2))]), Ok(Value::Id(NodeId::new(1, 2))));
         let edge = Value::Edge(an_edge().into());
-        assert_eq!(call("id", &[edge]).map_err(|f| f.kind), Err(FailureKind::WrongSignature));
+        let parallel = Value::Edge(EdgeKey { ordinal: 1, ..an_edge() }.into());
+        let number = call("id", std::slice::from_ref(&edge)).expect("an edge has a number");
+        assert!(matches!(number, Value::Integer(0..0x20_0000_0000_0000)), "{number:?}");
+        assert_eq!(call("id", &[edge]), Ok(number.clone()));
+        assert_ne!(call("id", &[parallel]), Ok(number));
+        assert_eq!(call("id", &[Value::Integer(1)]).map_err(|f| f.kind), Err(FailureKind::WrongSignature));
     }
 
     #[test]

@@ -112,6 +112,14 @@ pub(super) fn digest(value: &Value, ids: IdScheme) -> [u8; 16] {
     state.finish()
 }
 
+/// What stands for an edge where a number is asked for. Exact in a float, so that clients whose numbers are floats keep it.
+pub(super) fn edge_number(edge: &EdgeKey, ids: IdScheme) -> i64 {
+    let mut state = Murmur3::default();
+    feed_edge(edge, ids, &mut state);
+    state.put(&edge.ordinal.to_le_bytes());
+    i64::from_le_bytes(front(&state.finish())) & ((1 << 53) - 1)
+}
+
 /// The tags are the hash codes a JVM gives the names of the types.
 fn feed(value: &Value, ids: IdScheme, state: &mut Murmur3) {
     let tag = |state: &mut Murmur3, tag: i32| state.put(&tag.to_le_bytes());

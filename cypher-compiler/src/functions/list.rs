@@ -75,10 +75,10 @@ fn range(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let (start, end, step) = match arguments {
         [Value::Integer(start), Value::Integer(end)] => (*start, *end, 1),
         [Value::Integer(start), Value::Integer(end), Value::Integer(step)] => (*start, *end, *step),
-        _ => return Err(wrong_signature(RANGE, arguments)),
+        _ => return Err(Failure { kind: FailureKind::InvalidArgument, ..wrong_signature(RANGE, arguments) }),
     };
     if step == 0 {
-        return Err(Failure::new(FailureKind::InvalidArgument, "step cannot be 0."));
+        return Err(Failure::new(FailureKind::OutOfRange, "step cannot be 0."));
     }
     let length = ((i128::from(end) - i128::from(start)) / i128::from(step) + 1).max(0);
     if (step > 0) != (start <= end) && start != end {

@@ -269,6 +269,10 @@ impl Parser<'_> {
                 self.advance();
                 ExpressionKind::Float(n)
             }
+            TokenKind::Malformed => {
+                let message = format!("Invalid number '{}'", self.source(self.span()));
+                return Err(Box::new(Diagnostic::syntax(self.text, self.span(), "InvalidNumberLiteral", message)));
+            }
             TokenKind::Text(text) => {
                 self.advance();
                 ExpressionKind::Text(text)

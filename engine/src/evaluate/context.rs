@@ -1,8 +1,9 @@
 //! What an expression may ask of the graph, answered from the View in force; and symbols without their lock.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::plan::Name;
 use weir_model::{Context, EdgeKey, FullEdge, FullNode, IdScheme, Map, NodeId, Symbol, Text, Value};
 
@@ -80,9 +81,74 @@ pub struct Reader<'r> {
     pub names: &'r Names<'r>,
     pub view: &'r dyn View,
     pub environment: &'r Environment<'r>,
+    pub deleted: Deleted,
+}
+
+/// What a query deleted. In the graph model of openCypher it is an error to ask for more than the name of it, told when
+/// the query is through: until then nothing of it has left.
+#[derive(Default)]
+pub struct Deleted {
+    nodes: RefCell<FxHashSet<NodeId>>,
+    /// Ordinals by source, type and target.
+    edges: RefCell<FxHashMap<(NodeId, Symbol, NodeId), BTreeSet<u32>>>,
+    pub asked: Cell<bool>,
 }
 
 impl Reader<'_> {
+    pub fn note_deleted_node(&self, node: NodeId) {
+        if self.environment.open_cypher {
+            self.deleted.nodes.borrow_mut().insert(node);
+        }
+    }
+
+    pub fn note_deleted_edge(&self, edge: EdgeRef) {
+        if self.environment.open_cypher {
+            let between = (edge.source, edge.kind, edge.target);
+            self.deleted.edges.borrow_mut().entry(between).or_default().insert(edge.ordinal);
+        }
+    }
+
+    /// An anchor enters a node whether it is there or not.
+    pub fn note_entered(&self, node: NodeId) {
+        if self.environment.open_cypher {
+            self.deleted.nodes.borrow_mut().remove(&node);
+        }
+    }
+
+    /// The greatest ordinal of the edges between two nodes that this query deleted.
+    pub fn last_deleted(&self, source: NodeId, kind: Symbol, target: NodeId) -> Option<u32> {
+        self.deleted.edges.borrow().get(&(source, kind, target)).and_then(|ordinals| ordinals.last().copied())
+    }
+
+    fn ask_node(&self, node: NodeId) {
+        if self.deleted.nodes.borrow().contains(&node) {
+            self.deleted.asked.set(true);
+        }
+    }
+
+    fn ask_edge(&self, edge: EdgeRef) {
+        let deleted = self.deleted.edges.borrow();
+        if deleted.get(&(edge.source, edge.kind, edge.target)).is_some_and(|ordinals| ordinals.contains(&edge.ordinal)) {
+            self.deleted.asked.set(true);
+        }
+    }
+
+    /// What is known of a node, also when it was deleted: then nothing.
+    pub fn known_node(&self, id: NodeId) -> FullNode {
+        let mut labels = Vec::new();
+        self.view.labels(id, &mut |label| {
+            if label != self.prepared.existence {
+                labels.push(self.names.text(label));
+            }
+        });
+        labels.sort_unstable();
+        FullNode { id, labels, properties: self.properties(id) }
+    }
+
+    fn known_edge(&self, edge: &EdgeKey) -> FullEdge {
+        FullEdge { key: edge.clone(), properties: self.edge_properties(self.edge_ref(edge)) }
+    }
+
     pub fn edge_ref(&self, key: &EdgeKey) -> EdgeRef {
         EdgeRef { source: key.source, kind: self.names.intern(&key.kind), target: key.target, ordinal: key.ordinal }
     }
@@ -107,8 +173,8 @@ impl Reader<'_> {
     /// list of its nodes and edges in turn.
     pub fn hydrate(&self, value: &Value) -> Value {
         match value {
-            Value::Node(id) => Value::FullNode(self.full_node(*id).into()),
-            Value::Edge(key) => Value::FullEdge(self.full_edge(key).into()),
+            Value::Node(id) => Value::FullNode(self.known_node(*id).into()),
+            Value::Edge(key) => Value::FullEdge(self.known_edge(key).into()),
             Value::List(items) if items.iter().any(refers) => Value::List(items.iter().map(|item| self.hydrate(item)).collect()),
             Value::Map(map) if map.iter().any(|(_, value)| refers(value)) => {
                 Value::map(map.iter().map(|(key, value)| (key.clone(), self.hydrate(value))))
@@ -149,30 +215,34 @@ impl Context for Reader<'_> {
     }
 
     fn property(&self, node: NodeId, key: Name) -> Value {
+        self.ask_node(node);
         self.view.property(node, self.prepared.symbol(key))
     }
 
     fn property_by_text(&self, node: NodeId, key: &str) -> Value {
+        self.ask_node(node);
         self.names.find(key).map_or(Value::Null, |key| self.view.property(node, key))
     }
 
     fn has_label(&self, node: NodeId, label: Name) -> bool {
+        self.ask_node(node);
         self.view.has_label(node, self.prepared.symbol(label))
     }
 
     fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
-        self.names.find(key).map_or(Value::Null, |key| self.view.edge_property(self.edge_ref(edge), key))
+        let edge = self.edge_ref(edge);
+        self.ask_edge(edge);
+        self.names.find(key).map_or(Value::Null, |key| self.view.edge_property(edge, key))
     }
 
     fn full_node(&self, id: NodeId) -> FullNode {
-        let mut labels = Vec::new();
-        self.view.labels(id, &mut |label| labels.push(self.names.text(label)));
-        labels.sort_unstable();
-        FullNode { id, labels, properties: self.properties(id) }
+        self.ask_node(id);
+        self.known_node(id)
     }
 
     fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
-        FullEdge { key: edge.clone(), properties: self.edge_properties(self.edge_ref(edge)) }
+        self.ask_edge(self.edge_ref(edge));
+        self.known_edge(edge)
     }
 
     fn degree(&self, node: NodeId) -> usize {

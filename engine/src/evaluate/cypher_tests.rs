@@ -18,12 +18,12 @@ struct Session {
     symbols: Symbols,
     graph: ReferenceGraph,
     fresh: Cell<u64>,
-    parallel_edges: bool,
+    open_cypher: bool,
 }
 
 impl Session {
     fn new() -> Session {
-        Session { symbols: Symbols::default(), graph: ReferenceGraph::new(), fresh: Cell::new(100), parallel_edges: false }
+        Session { symbols: Symbols::default(), graph: ReferenceGraph::new(), fresh: Cell::new(100), open_cypher: false }
     }
 
     fn run(&mut self, query: &str, that: Value) -> Result<Vec<String>, Failure> {
@@ -41,7 +41,7 @@ impl Session {
             now_millis: 1_000,
             fresh_id: &fresh_id,
             limits: Limits::default(),
-            parallel_edges: self.parallel_edges,
+            open_cypher: self.open_cypher,
         };
         let (mut mutations, mut rows) = (Mutations::default(), Vec::new());
         let result = evaluate(&prepared, &self.symbols, &environment, &mut mutations, &mut |row| {
@@ -172,11 +172,20 @@ fn creating() {
     check(&["CREATE (a {x: 1})-[r:T]->(b {y: 2}) RETURN r", "MATCH (a)-[:T]->(b) RETURN a.x, b.y"], &["1 | 2"]);
     let edge = "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 CREATE (a)-[:T]->(b)";
     check(&[edge, edge, "MATCH (a)-[:T]->(b) RETURN id(a), id(b)"], &["1 | 2"]);
-    let mut parallel = Session { parallel_edges: true, ..Session::new() };
+    let mut parallel = Session { open_cypher: true, ..Session::new() };
     check_in(&mut parallel, &[edge, edge, "MATCH (a)-[:T]->(b) RETURN id(a), id(b)"], &["1 | 2", "1 | 2"]);
     check_in(&mut parallel, &["MATCH (a)-[r]->(b) WITH r LIMIT 1 DELETE r", edge, "MATCH ()-[r]->() RETURN count(r)"], &["2"]);
     check(&["UNWIND [1, 2, 3, 4, 5] AS x CREATE (:N {x: x})", "MATCH (n:N) RETURN sum(n.x)"], &["15"]);
     check(&["UNWIND [1, 2, 3, 4, 5] AS x CREATE (n:N {x: x}) RETURN n.x LIMIT 1", "MATCH (n:N) RETURN count(*)"], &["5"]);
+}
+
+/// Operators are nested as deep as there are clauses.
+#[test]
+fn many_clauses() {
+    let query: String = (0..900).map(|i| format!("CREATE (:N {{i: {i}}})\n")).collect();
+    check(&[&query, "MATCH (n:N) RETURN count(*), sum(n.i)"], &["900 | 404550"]);
+    let read: String = (0..400).map(|i| format!("MATCH (n{i}:N) WHERE n{i}.i = {i} WITH *\n")).collect();
+    check(&["UNWIND range(0, 399) AS i CREATE (:N {i: i})", &format!("{read} RETURN n399.i")], &["399"]);
 }
 
 #[test]
@@ -251,7 +260,7 @@ fn an_ingest_query_streams() {
                 now_millis: 0,
                 fresh_id: &fresh_id,
                 limits: Limits::NONE,
-                parallel_edges: false,
+                open_cypher: false,
             };
             evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())).expect("the record is taken");
         }
@@ -366,7 +375,7 @@ fn random_patterns_agree_with_the_oracle() {
     let (mut found, mut empty) = (0, 0);
     for seed in 0..400 {
         let mut random = Random(seed);
-        let mut session = Session { parallel_edges: seed % 2 == 0, ..Session::new() };
+        let mut session = Session { open_cypher: seed % 2 == 0, ..Session::new() };
         for query in random.graph() {
             session.run(&query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
         }
@@ -423,7 +432,7 @@ fn one_query_of_many_clauses_is_many_queries() {
         let mut random = Random(seed);
         let changes: Vec<String> = (0..2 + random.below(20)).map(|_| random.change()).collect();
         let (before, after) = changes.split_at(changes.len() / 2);
-        let new = || Session { parallel_edges: seed % 2 == 0, ..Session::new() };
+        let new = || Session { open_cypher: seed % 2 == 0, ..Session::new() };
         let (mut one_by_one, mut at_once) = (new(), new());
         let after_at_once = after.join("\nWITH count(*) AS rows\n");
         for (session, changes) in [(&mut one_by_one, after), (&mut at_once, &[after_at_once][..])] {

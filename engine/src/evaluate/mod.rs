@@ -26,10 +26,11 @@ mod tests;
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
+use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Write};
 use weir_model::{Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
 
-pub use self::context::{Names, Reader};
+pub use self::context::{Deleted, Names, Reader};
 use self::limits::Budget;
 pub use self::limits::Limits;
 use self::operators::{Run, Scratch};
@@ -42,6 +43,8 @@ pub struct Prepared {
     pub plan: Plan,
     /// By `Name`.
     symbols: Vec<Symbol>,
+    /// The label by which a node is there in the graph model of openCypher. Its name is empty, and it is never shown.
+    existence: Symbol,
     writes: bool,
     reads: bool,
     creates_edges: bool,
@@ -60,7 +63,7 @@ impl Prepared {
         let reads = plan.facts.reads || hydrates || contains_write(&plan.root, &looks);
         let creates_edges = contains_write(&plan.root, &|write| matches!(write, Write::CreateEdge { .. }));
         let names = plan.names.iter().map(|name| symbols.intern(name)).collect();
-        Prepared { symbols: names, plan, writes, reads, creates_edges }
+        Prepared { symbols: names, existence: symbols.intern(""), plan, writes, reads, creates_edges }
     }
 
     pub fn symbol(&self, name: Name) -> Symbol {
@@ -72,9 +75,9 @@ impl Prepared {
     }
 
     /// Whether a run may ask its view anything. Where it may not, the view can be empty and needs no validation.
-    /// Parallel edges are numbered, so there to create one is to look.
-    pub fn reads(&self, parallel_edges: bool) -> bool {
-        self.reads || (parallel_edges && self.creates_edges)
+    /// Parallel edges are numbered, so where there are any, to create one is to look.
+    pub fn reads(&self, open_cypher: bool) -> bool {
+        self.reads || (open_cypher && self.creates_edges)
     }
 }
 
@@ -88,8 +91,8 @@ pub struct Environment<'a> {
     pub now_millis: i64,
     pub fresh_id: &'a dyn Fn() -> NodeId,
     pub limits: Limits<'a>,
-    /// Each CREATE of an edge makes a new one. Otherwise creating what exists changes nothing.
-    pub parallel_edges: bool,
+    /// As in `GraphOptions`. Each CREATE of an edge makes a new one; otherwise creating what exists changes nothing.
+    pub open_cypher: bool,
 }
 
 /// Runs one plan again and again, keeping its buffers and the symbols it has met.
@@ -116,21 +119,26 @@ impl<'p> Evaluator<'p> {
     ) -> Result<(), Failure> {
         let mark = mutations.mark();
         let overlay = Overlay::new(environment.view);
-        let layered = self.prepared.writes && self.prepared.reads(environment.parallel_edges);
+        let layered = self.prepared.writes && self.prepared.reads(environment.open_cypher);
         let view: &dyn View = if layered { &overlay } else { environment.view };
         self.row.iter_mut().for_each(|value| *value = Value::Null);
         self.scratch.reset();
-        let result = Run {
+        let run = Run {
             prepared: self.prepared,
             environment,
-            reader: Reader { prepared: self.prepared, names: &self.names, view, environment },
+            reader: Reader { prepared: self.prepared, names: &self.names, view, environment, deleted: Deleted::default() },
             overlay: layered.then_some(&overlay),
             applied: Cell::new(mark.0),
             mutations: RefCell::new(&mut *mutations),
             budget: Budget::new(&environment.limits),
             scratch: &self.scratch,
+        };
+        let mut result = run.to_columns(&mut self.row, each);
+        if result.is_ok() && run.reader.deleted.asked.get() {
+            let message = "The query asks for labels or properties of a node or relationship that it has deleted before";
+            result = Err(Failure::new(FailureKind::Deleted, message));
         }
-        .to_columns(&mut self.row, each);
+        drop(run);
         if result.is_err() {
             mutations.truncate(mark);
         }
@@ -193,5 +201,5 @@ fn holds(condition: &Expr, row: &[Value], reader: &Reader) -> Result<bool, Failu
 
 fn mismatch(expected: &str, got: &Value, place: &str) -> Failure {
     let message = format!("Expected type(s) {expected} but got a value of type {} in {place}", got.type_name());
-    Failure::new(weir_model::expression::FailureKind::TypeMismatch, message)
+    Failure::new(FailureKind::TypeMismatch, message)
 }

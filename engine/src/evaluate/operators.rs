@@ -263,9 +263,12 @@ impl Run<'_> {
             Value::Integer(n) if n >= 0 => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
             Value::Integer(n) => {
                 let message = format!("{clause} takes a number that is not negative, but got {n}");
-                Err(Failure::new(FailureKind::InvalidArgument, message))
+                Err(Failure::new(FailureKind::NegativeRowCount, message))
             }
-            other => Err(super::mismatch("Integer", &other, clause)),
+            other => {
+                let message = format!("{clause} takes an integer, but got {}", other.shown());
+                Err(Failure::new(FailureKind::InvalidRowCount, message))
+            }
         }
     }
 

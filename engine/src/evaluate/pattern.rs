@@ -64,7 +64,10 @@ impl Walk<'_, '_> {
                 }
             }
             Step::Seek { node, id } => match node_of(&*id.look(row, &run.reader)?, run.environment.ids) {
-                Some(id) => self.visit(*node, id, at, row),
+                Some(id) => {
+                    run.reader.note_entered(id);
+                    self.visit(*node, id, at, row)
+                }
                 None => GO_ON,
             },
             Step::Scan { node } => {
@@ -164,7 +167,7 @@ impl Walk<'_, '_> {
         let start = run.scratch.halves.borrow().len();
         with_symbols(run, kinds, |kinds| match far {
             // Between two known nodes a look-up will do, unless edges are many or of any type.
-            Some(far) if !kinds.is_empty() && !run.environment.parallel_edges => {
+            Some(far) if !kinds.is_empty() && !run.environment.open_cypher => {
                 for (_, kind) in kinds.iter().enumerate().filter(|(i, kind)| !kinds[..*i].contains(kind)) {
                     for outgoing in [true, false] {
                         let half = HalfEdge { kind: *kind, outgoing, other: far, ordinal: 0 };

@@ -143,12 +143,12 @@ struct Fixture {
     symbols: Symbols,
     graph: ReferenceGraph,
     fresh: Cell<u64>,
-    parallel_edges: bool,
+    open_cypher: bool,
 }
 
 impl Fixture {
     fn new() -> Fixture {
-        Fixture { symbols: Symbols::default(), graph: ReferenceGraph::new(), fresh: Cell::new(1000), parallel_edges: false }
+        Fixture { symbols: Symbols::default(), graph: ReferenceGraph::new(), fresh: Cell::new(1000), open_cypher: false }
     }
 
     fn run_limited(&mut self, plan: Plan, parameters: &[Value], limits: Limits, rows_max: usize) -> Result<Vec<String>, Failure> {
@@ -164,7 +164,7 @@ impl Fixture {
             now_millis: 0,
             fresh_id: &fresh_id,
             limits,
-            parallel_edges: self.parallel_edges,
+            open_cypher: self.open_cypher,
         };
         let mut mutations = Mutations::default();
         let mut rows = Vec::new();
@@ -511,7 +511,7 @@ fn what_cannot_be_stored() {
     // A path is not, nor is a number all of somebody's properties.
     let path = Value::Path(weir_model::Path { start: id(0), steps: vec![] }.into());
     let set = b.set(0, "m", Expr::List(vec![literal(1), Expr::Literal(path)]));
-    assert_eq!(fixture.fails(at(&b, set)), FailureKind::TypeMismatch);
+    assert_eq!(fixture.fails(at(&b, set)), FailureKind::NotStorable);
     let all = Write::SetProperties { target: Slot(0), value: literal(1), replace: false };
     assert_eq!(fixture.fails(at(&b, all)), FailureKind::TypeMismatch);
 }
@@ -530,7 +530,7 @@ fn delete_wants_no_edges_left() {
     let mut fixture = Fixture::chain(2);
     let delete = |detach| vec![Write::Delete { target: slot(0), detach }];
     let plan = |b: &Builder, writes| b.plan(write(matching(unit(), seek(0, literal(1))), writes), &[], BOTH);
-    assert_eq!(fixture.fails(plan(&b, delete(false))), FailureKind::ConstraintViolation);
+    assert_eq!(fixture.fails(plan(&b, delete(false))), FailureKind::StillConnected);
     fixture.run(plan(&b, delete(true)));
     assert_eq!((fixture.nodes(), fixture.edges()), (2, 0));
     fixture.run(plan(&b, delete(false)));
@@ -570,7 +570,7 @@ fn a_deleted_edge_loses_its_properties() {
 fn edges_are_one_or_many() {
     for (parallel, expected) in [(false, 1), (true, 3)] {
         let mut fixture = Fixture::new();
-        fixture.parallel_edges = parallel;
+        fixture.open_cypher = parallel;
         let mut b = Builder::default();
         let connect = b.connect(0, "next", 0, Some(1));
         let input = matching(unwind(list(0..3), 2), seek(0, literal(1)));
@@ -715,7 +715,7 @@ fn the_ingest_path_takes_about_a_microsecond() {
                 now_millis: 0,
                 fresh_id: &fresh_id,
                 limits: Limits::NONE,
-                parallel_edges: false,
+                open_cypher: false,
             };
             evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())).expect("the plan runs");
         }

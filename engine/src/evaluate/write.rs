@@ -58,6 +58,7 @@ impl Run<'_> {
         let mut merged = Rows::new(self);
         let mut emptied = Vec::new();
         for row in rows.iter_mut() {
+            self.check_merged(create, row)?;
             let mut found = Rows::new(self);
             let _ = self.matches(pattern, row, &mut |row| found.push(row).and(GO_ON))?;
             if found.is_empty() {
@@ -72,6 +73,34 @@ impl Run<'_> {
         }
         self.check_emptied(&emptied)?;
         merged.pass(next)
+    }
+
+    /// A property that is null is not stored, so MERGE would not find what it made and make it again and again.
+    fn check_merged(&self, create: &[Write], row: &[Value]) -> Result<(), Failure> {
+        for write in create {
+            let (Write::CreateNode { properties, .. } | Write::CreateEdge { properties, .. }) = write else { continue };
+            let null = match properties {
+                Some(Expr::Map(entries)) => {
+                    let mut null = None;
+                    for (key, value) in entries {
+                        if null.is_none() && value.look(row, &self.reader)?.is_null() {
+                            null = Some(key.clone());
+                        }
+                    }
+                    null
+                }
+                Some(other) => match &*other.look(row, &self.reader)? {
+                    Value::Map(map) => map.iter().find(|(_, value)| value.is_null()).map(|(key, _)| key.clone()),
+                    _ => None,
+                },
+                None => None,
+            };
+            if let Some(key) = null {
+                let message = format!("Cannot merge a node or relationship by the property `{key}`, which is null here");
+                return Err(Failure::new(FailureKind::MergeWithNull, message));
+            }
+        }
+        Ok(())
     }
 
     /// The writes of one row in order. `emptied` takes the nodes that must turn out to have no edges.
@@ -92,6 +121,9 @@ impl Run<'_> {
         match write {
             Write::CreateNode { slot, labels, properties } => {
                 let id = (self.environment.fresh_id)();
+                if self.environment.open_cypher {
+                    self.mutations.borrow_mut().set_label(id, self.prepared.existence, true);
+                }
                 self.set_labels(id, labels, true);
                 if let Some(properties) = properties {
                     self.create_properties(Entity::Node(id), properties, row)?;
@@ -222,7 +254,7 @@ impl Run<'_> {
         }
         let [source, target] = ids;
         let kind = self.prepared.symbol(kind);
-        let ordinal = if self.environment.parallel_edges { self.free_ordinal(source, kind, target)? } else { 0 };
+        let ordinal = if self.environment.open_cypher { self.free_ordinal(source, kind, target)? } else { 0 };
         self.mutations.borrow_mut().set_edge(source, kind, target, ordinal, true);
         let edge = EdgeRef { source, kind, target, ordinal };
         if let Some(properties) = properties {
@@ -234,9 +266,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// One more than the greatest in use, so that a new edge never takes the name of one that is there.
+    /// One more than the greatest in use, so that a new edge never takes the name of one that is there, or was before this
+    /// very query.
     fn free_ordinal(&self, source: NodeId, kind: Symbol, target: NodeId) -> Result<u32, Failure> {
-        let mut last = None;
+        let mut last = self.reader.last_deleted(source, kind, target);
         self.reader.view.edges(source, Direction::Outgoing, &[kind], &mut |half| {
             if half.other == target {
                 last = last.max(Some(half.ordinal));
@@ -286,6 +319,7 @@ impl Run<'_> {
 
     /// Whether a node that is not detached has edges is looked at when the clause is done: `DELETE n, r` takes both.
     fn delete_node(&self, node: NodeId, detach: bool, emptied: &mut Vec<NodeId>) {
+        self.reader.note_deleted_node(node);
         if detach {
             let mut halves: Vec<HalfEdge> = Vec::new();
             self.reader.view.edges(node, Direction::Both, &[], &mut |half| halves.push(half));
@@ -309,6 +343,7 @@ impl Run<'_> {
     }
 
     fn delete_edge(&self, edge: EdgeRef) {
+        self.reader.note_deleted_edge(edge);
         self.clear_edge_properties(edge);
         self.mutations.borrow_mut().set_edge(edge.source, edge.kind, edge.target, edge.ordinal, false);
     }
@@ -325,7 +360,7 @@ impl Run<'_> {
             if count > 0 {
                 let id = self.environment.ids.text(*node);
                 let message = format!("Node {id} cannot be deleted: it still has {count} edges. DETACH DELETE takes them along");
-                return Err(Failure::new(FailureKind::ConstraintViolation, message));
+                return Err(Failure::new(FailureKind::StillConnected, message));
             }
         }
         Ok(())
@@ -333,6 +368,10 @@ impl Run<'_> {
 
     /// The form in which a value is stored: as it is, except that a node or an edge becomes a map of its properties.
     fn storable<'v>(&self, value: &'v Value) -> Result<Cow<'v, Value>, Failure> {
+        if self.environment.open_cypher && is_composed(value) {
+            let failure = mismatch("a value that is no map, node, relationship or path, or a list of such,", value, "a property");
+            return Err(Failure { kind: FailureKind::NotStorable, ..failure });
+        }
         if codec::storable(value) {
             return Ok(Cow::Borrowed(value));
         }
@@ -368,9 +407,18 @@ impl Run<'_> {
                 let entries = map.iter().map(|(key, value)| Ok((key.clone(), self.storable(value)?.into_owned())));
                 Value::Map(entries.collect::<Result<Map, Failure>>()?.into())
             }
-            other => return Err(mismatch("a property value", other, "a property")),
+            other => return Err(Failure { kind: FailureKind::NotStorable, ..mismatch("a property value", other, "a property") }),
         };
         Ok(Cow::Owned(stored))
+    }
+}
+
+/// What openCypher has no property hold. Streams bring nested records, which other graphs store as they come.
+fn is_composed(value: &Value) -> bool {
+    match value {
+        Value::Map(_) | Value::Node(_) | Value::FullNode(_) | Value::Edge(_) | Value::FullEdge(_) | Value::Path(_) => true,
+        Value::List(items) => items.iter().any(is_composed),
+        _ => false,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A date or a duration is written as a string in quotes; so a temporal value is compared by its text.
 
-use weir_model::{EdgeKey, FullEdge, FullNode, Map, NodeId, Value};
+use weir_model::{FullEdge, FullNode, Map, Value};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Literal {
@@ -44,6 +44,23 @@ impl Literal {
         let literal = parser.value()?;
         parser.blanks();
         if parser.at < text.len() { Err(parser.unexpected("the end")) } else { Ok(literal) }
+    }
+
+    /// The value of a parameter; None for what only results can be.
+    pub fn to_value(&self) -> Option<Value> {
+        Some(match self {
+            Literal::Null => Value::Null,
+            Literal::Boolean(x) => Value::Boolean(*x),
+            Literal::Integer(x) => Value::Integer(*x),
+            Literal::Float(x) => Value::Float(*x),
+            Literal::Text(x) => Value::text(x),
+            Literal::List(items) => Value::list(items.iter().map(Literal::to_value).collect::<Option<_>>()?),
+            Literal::Map(entries) => {
+                let entry = |(key, value): &(String, Literal)| Some((key.into(), value.to_value()?));
+                Value::map(entries.iter().map(entry).collect::<Option<Vec<_>>>()?)
+            }
+            Literal::Node(_) | Literal::Edge(_) | Literal::Path { .. } => return None,
+        })
     }
 }
 
@@ -215,19 +232,13 @@ impl Parser<'_> {
     }
 }
 
-/// Where nodes and edges that a result only names are looked up.
-pub trait Entities {
-    fn node(&self, id: NodeId) -> FullNode;
-    fn edge(&self, key: &EdgeKey) -> FullEdge;
-}
-
-/// How values are compared: against which graph, and whether lists are multisets.
-pub struct Comparison<'a> {
-    pub entities: &'a dyn Entities,
+/// How values are compared. Nodes and edges are those of a result: in full. A path is the list of its nodes and edges.
+#[derive(Clone, Copy)]
+pub struct Comparison {
     pub lists_unordered: bool,
 }
 
-impl Comparison<'_> {
+impl Comparison {
     pub fn same(&self, wanted: &Literal, found: &Value) -> bool {
         match (wanted, found) {
             (Literal::Null, Value::Null) => true,
@@ -240,26 +251,23 @@ impl Comparison<'_> {
             (Literal::List(a), Value::List(b)) if self.lists_unordered => pairs_off(a, b, |a, b| self.same(a, b)),
             (Literal::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| self.same(a, b)),
             (Literal::Map(a), Value::Map(b)) => self.same_map(a, b),
-            (Literal::Node(a), Value::Node(id)) => self.same_node(a, &self.entities.node(*id)),
             (Literal::Node(a), Value::FullNode(b)) => self.same_node(a, b),
-            (Literal::Edge(a), Value::Edge(key)) => self.same_edge(a, &self.entities.edge(key)),
             (Literal::Edge(a), Value::FullEdge(b)) => self.same_edge(a, b),
-            (Literal::Path { start, steps }, Value::Path(path)) => {
-                let mut at = path.start;
-                self.same_node(start, &self.entities.node(at))
-                    && steps.len() == path.steps.len()
-                    && steps.iter().zip(&path.steps).all(|(wanted, (key, to))| {
-                        let (from, arrow) = (std::mem::replace(&mut at, *to), (key.source, key.target));
-                        let forward = arrow == (from, *to);
-                        // A self loop points both ways.
-                        let direction = if wanted.forward { forward } else { arrow == (*to, from) };
-                        direction
-                            && self.same_edge(&wanted.edge, &self.entities.edge(key))
-                            && self.same_node(&wanted.node, &self.entities.node(*to))
-                    })
-            }
+            (Literal::Path { start, steps }, Value::List(elements)) => self.same_path(start, steps, elements),
             _ => false,
         }
+    }
+
+    fn same_path(&self, start: &Node, steps: &[PathStep], elements: &[Value]) -> bool {
+        let Some((Value::FullNode(first), rest)) = elements.split_first() else { return false };
+        let mut at = first.id;
+        let mut same_step = |(wanted, pair): (&PathStep, &[Value])| {
+            let [Value::FullEdge(edge), Value::FullNode(node)] = pair else { return false };
+            let (from, to) = (std::mem::replace(&mut at, node.id), node.id);
+            let ends = if wanted.forward { (from, to) } else { (to, from) };
+            (edge.key.source, edge.key.target) == ends && self.same_edge(&wanted.edge, edge) && self.same_node(&wanted.node, node)
+        };
+        self.same_node(start, first) && rest.len() == 2 * steps.len() && steps.iter().zip(rest.chunks(2)).all(&mut same_step)
     }
 
     fn same_map(&self, wanted: &[(String, Literal)], found: &Map) -> bool {
@@ -302,9 +310,7 @@ fn pairs_off<A, B>(a: &[A], b: &[B], same: impl Fn(&A, &B) -> bool) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use weir_model::Path;
+    use weir_model::{EdgeKey, NodeId};
 
     use super::*;
 
@@ -339,42 +345,32 @@ mod tests {
         }
     }
 
-    /// Node 1 `(:A {n: 1})`, node 2 `()`, edges without properties.
-    struct Two;
-
-    impl Entities for Two {
-        fn node(&self, id: NodeId) -> FullNode {
-            let one = id == NodeId::new(0, 1);
-            let properties = if one { Map::from_iter([("n".into(), Value::Integer(1))]) } else { Map::default() };
-            FullNode { id, labels: if one { vec!["A".into()] } else { vec![] }, properties }
-        }
-
-        fn edge(&self, key: &EdgeKey) -> FullEdge {
-            FullEdge { key: key.clone(), properties: Map::default() }
-        }
-    }
-
     fn same(wanted: &str, found: &Value) -> bool {
-        Comparison { entities: &Two, lists_unordered: false }.same(&parse(wanted), found)
+        Comparison { lists_unordered: false }.same(&parse(wanted), found)
     }
 
     #[test]
     fn values_are_compared_by_type_and_content() {
         assert!(same("1", &Value::Integer(1)) && !same("1", &Value::Float(1.0)) && same("NaN", &Value::Float(f64::NAN)));
-        assert!(same("(:A {n: 1})", &Value::Node(NodeId::new(0, 1))) && !same("(:A)", &Value::Node(NodeId::new(0, 1))));
         let (one, two) = (NodeId::new(0, 1), NodeId::new(0, 2));
+        let properties = Map::from_iter([("n".into(), Value::Integer(1))]);
+        let a = Value::FullNode(FullNode { id: one, labels: vec!["A".into()], properties }.into());
+        let b = Value::FullNode(FullNode { id: two, labels: vec![], properties: Map::default() }.into());
+        assert!(same("(:A {n: 1})", &a) && !same("(:A)", &a));
         let key = EdgeKey { source: two, kind: "T".into(), target: one, ordinal: 0 };
-        let path = Value::Path(Arc::new(Path { start: one, steps: vec![(key, two)] }));
+        let edge = Value::FullEdge(FullEdge { key, properties: Map::default() }.into());
+        let path = Value::list(vec![a.clone(), edge.clone(), b]);
         assert!(same("<(:A {n: 1})<-[:T]-()>", &path) && !same("<(:A {n: 1})-[:T]->()>", &path));
+        assert!(!same("<(:A {n: 1})>", &path) && !same("<(:A {n: 1})<-[:T]-()>", &Value::list(vec![a, edge])));
         let list = Value::list(vec![Value::Integer(2), Value::Integer(1)]);
         assert!(same("[2, 1]", &list) && !same("[1, 2]", &list));
-        let unordered = Comparison { entities: &Two, lists_unordered: true };
+        let unordered = Comparison { lists_unordered: true };
         assert!(unordered.same(&parse("[1, 2]"), &list) && !unordered.same(&parse("[1, 1]"), &list));
     }
 
     #[test]
     fn rows_are_a_multiset_unless_ordered() {
-        let comparison = Comparison { entities: &Two, lists_unordered: false };
+        let comparison = Comparison { lists_unordered: false };
         let wanted: Vec<Vec<Literal>> = [1, 2, 2].map(|n| vec![Literal::Integer(n)]).into();
         let found = |all: [i64; 3]| all.map(|n| vec![Value::Integer(n)]).to_vec();
         assert!(comparison.same_rows(false, &wanted, &found([2, 1, 2])));

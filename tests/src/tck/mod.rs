@@ -1,12 +1,16 @@
-//! The openCypher TCK: scenarios in feature files, as data.
+//! The openCypher TCK: scenarios in feature files, as data, and what runs one.
 //!
-//!     file ─ gherkin ─> raw steps, examples filled in ─ step ─> Step ─ (a runner)
+//!     file ─ gherkin ─> raw steps, examples filled in ─ step ─> Step ─ runner ─> passes, or why not ─ differences ─> surprises
 //!                                                   literal ─> the values its tables expect
+//!                                                             effects ─> what a query changed
 //!
-//! Nothing here runs a query. The files are not part of the project: `folder` says where they are, if anywhere.
+//! The files are not part of the project: `folder` says where they are, if anywhere.
 
+pub mod differences;
+pub mod effects;
 pub mod gherkin;
 pub mod literal;
+pub mod runner;
 pub mod step;
 
 use std::fs;
