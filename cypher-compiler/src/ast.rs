@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use weir_model::Text;
 use weir_model::expression::Quantifier;
+use weir_model::plan::Search;
 
 use crate::error::Span;
 
@@ -70,15 +71,54 @@ pub struct Item {
 #[derive(Clone, Debug)]
 pub struct PatternPart {
     pub variable: Option<Name>,
+    pub search: Search,
     pub start: NodePattern,
     pub steps: Vec<(EdgePattern, NodePattern)>,
     pub span: Span,
 }
 
+/// `A&(B|!C)`: what the labels of a node or the type of an edge have to be.
+#[derive(Clone, Debug)]
+pub enum LabelExpression {
+    Name(Name),
+    /// `%`: at least one.
+    Any,
+    Not(Box<LabelExpression>),
+    And(Vec<LabelExpression>),
+    Or(Vec<LabelExpression>),
+}
+
+impl LabelExpression {
+    /// The names, if it is nothing but a conjunction of them: all that can be created or set.
+    pub fn all_of(&self) -> Option<Vec<&Name>> {
+        match self {
+            LabelExpression::Name(name) => Some(vec![name]),
+            LabelExpression::And(parts) => {
+                parts.iter().map(|part| part.all_of()).collect::<Option<Vec<_>>>().map(|all| all.concat())
+            }
+            _ => None,
+        }
+    }
+
+    /// The names, if it is nothing but a choice between them.
+    pub fn one_of(&self) -> Option<Vec<&Name>> {
+        match self {
+            LabelExpression::Name(name) => Some(vec![name]),
+            LabelExpression::Or(parts) => {
+                parts.iter().map(|part| part.one_of()).collect::<Option<Vec<_>>>().map(|all| all.concat())
+            }
+            _ => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct NodePattern {
     pub variable: Option<Name>,
+    /// Labels it has to have.
     pub labels: Vec<Name>,
+    /// What stands there where that is more than a conjunction; then `labels` is empty.
+    pub label_expression: Option<LabelExpression>,
     pub properties: Option<Expression>,
     pub condition: Option<Expression>,
     pub span: Span,
@@ -94,10 +134,14 @@ pub enum Direction {
 #[derive(Clone, Debug)]
 pub struct EdgePattern {
     pub variable: Option<Name>,
+    /// Types to choose from.
     pub kinds: Vec<Name>,
+    /// What stands there where that is more than a choice; then `kinds` is empty.
+    pub kind_expression: Option<LabelExpression>,
     /// `*2..5`
     pub length: Option<(Option<u64>, Option<u64>)>,
     pub properties: Option<Expression>,
+    pub condition: Option<Expression>,
     pub direction: Direction,
     pub span: Span,
 }
@@ -148,7 +192,7 @@ pub enum ExpressionKind {
     Variable(Text),
     Parameter(Text),
     Property(Expression, Name),
-    Labels(Expression, Vec<Name>),
+    Labels(Expression, LabelExpression),
     Index(Expression, Expression),
     Slice(Expression, Option<Expression>, Option<Expression>),
     Not(Expression),
@@ -190,9 +234,34 @@ pub enum ExpressionKind {
         list: Expression,
         step: Expression,
     },
-    /// A pattern where an expression stands: a predicate or a list of paths.
+    /// A pattern where an expression stands: a predicate, or the search for a shortest path.
     Pattern(PatternPart),
-    PatternComprehension(PatternPart),
+    PatternComprehension {
+        part: PatternPart,
+        filter: Option<Expression>,
+        result: Expression,
+    },
+    Subquery {
+        kind: SubqueryKind,
+        body: SubqueryBody,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubqueryKind {
+    Exists,
+    Count,
+    Collect,
+}
+
+#[derive(Clone, Debug)]
+pub enum SubqueryBody {
+    /// `{ (a)-->(b) WHERE … }`
+    Pattern {
+        parts: Vec<PatternPart>,
+        condition: Option<Expression>,
+    },
+    Query(Query),
 }
 
 #[derive(Clone, Debug)]
@@ -208,7 +277,7 @@ pub enum MapItem {
 }
 
 impl Expression {
-    /// The expressions directly inside this one (not those inside patterns).
+    /// The expressions directly inside this one (not those inside patterns and subqueries).
     pub fn children(&self) -> Vec<&Expression> {
         use ExpressionKind::*;
         match &*self.kind {
@@ -221,7 +290,8 @@ impl Expression {
             | Parameter(_)
             | CountRows
             | Pattern(_)
-            | PatternComprehension(_) => Vec::new(),
+            | PatternComprehension { .. }
+            | Subquery { .. } => Vec::new(),
             Property(e, _) | Labels(e, _) | Not(e) | Negate(e) | IsNull(e, _) => vec![e],
             Index(a, b) | Binary(_, a, b) => vec![a, b],
             Slice(e, from, to) => [Some(e), from.as_ref(), to.as_ref()].into_iter().flatten().collect(),
@@ -403,11 +473,33 @@ impl Display for PatternPart {
         if let Some(variable) = &self.variable {
             write!(f, "{variable} = ")?;
         }
+        f.write_str(match self.search {
+            Search::All => "",
+            Search::Shortest => "shortestPath(",
+            Search::AllShortest => "allShortestPaths(",
+        })?;
         write!(f, "{}", self.start)?;
         for (edge, node) in &self.steps {
             write!(f, "{edge}{node}")?;
         }
-        Ok(())
+        f.write_str(if self.search == Search::All { "" } else { ")" })
+    }
+}
+
+impl Display for LabelExpression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut Formatter<'_>, parts: &[LabelExpression], separator: &str| {
+            f.write_str("(")?;
+            join(f, parts, separator)?;
+            f.write_str(")")
+        };
+        match self {
+            LabelExpression::Name(name) => write!(f, "{name}"),
+            LabelExpression::Any => f.write_str("%"),
+            LabelExpression::Not(of) => write!(f, "!{of}"),
+            LabelExpression::And(parts) => list(f, parts, "&"),
+            LabelExpression::Or(parts) => list(f, parts, "|"),
+        }
     }
 }
 
@@ -417,6 +509,9 @@ impl Display for NodePattern {
         join(f, &self.variable, "")?;
         for label in &self.labels {
             write!(f, ":{label}")?;
+        }
+        if let Some(labels) = &self.label_expression {
+            write!(f, ":{labels}")?;
         }
         if let Some(properties) = &self.properties {
             write!(f, " {properties}")?;
@@ -435,6 +530,9 @@ impl Display for EdgePattern {
         for (i, kind) in self.kinds.iter().enumerate() {
             write!(f, "{}{kind}", if i == 0 { ":" } else { "|" })?;
         }
+        if let Some(kinds) = &self.kind_expression {
+            write!(f, ":{kinds}")?;
+        }
         if let Some((min, max)) = &self.length {
             f.write_str("*")?;
             join(f, min, "")?;
@@ -443,6 +541,9 @@ impl Display for EdgePattern {
         }
         if let Some(properties) = &self.properties {
             write!(f, " {properties}")?;
+        }
+        if let Some(condition) = &self.condition {
+            write!(f, " WHERE {condition}")?;
         }
         f.write_str(if self.direction == Direction::Right { "]->" } else { "]-" })
     }
@@ -484,11 +585,14 @@ impl Display for Expression {
             Variable(name) => f.write_str(name),
             Parameter(name) => write!(f, "${name}"),
             Property(of, key) => write!(f, "{of}.{key}"),
-            Labels(of, labels) => {
-                write!(f, "({of}:")?;
-                join(f, labels, ":")?;
-                f.write_str(")")
-            }
+            Labels(of, labels) => match labels.all_of() {
+                Some(names) => {
+                    write!(f, "({of}:")?;
+                    join(f, names, ":")?;
+                    f.write_str(")")
+                }
+                None => write!(f, "({of}:{labels})"),
+            },
             Index(of, index) => write!(f, "{of}[{index}]"),
             Slice(of, from, to) => {
                 write!(f, "{of}[")?;
@@ -559,7 +663,26 @@ impl Display for Expression {
                 write!(f, "reduce({total} = {initial}, {variable} IN {list} | {step})")
             }
             Pattern(part) => write!(f, "{part}"),
-            PatternComprehension(part) => write!(f, "[{part} | …]"),
+            PatternComprehension { part, filter, result } => {
+                write!(f, "[{part}")?;
+                if let Some(filter) = filter {
+                    write!(f, " WHERE {filter}")?;
+                }
+                write!(f, " | {result}]")
+            }
+            Subquery { kind, body } => {
+                write!(f, "{} {{ ", format!("{kind:?}").to_uppercase())?;
+                match body {
+                    SubqueryBody::Pattern { parts, condition } => {
+                        join(f, parts, ", ")?;
+                        if let Some(condition) = condition {
+                            write!(f, " WHERE {condition}")?;
+                        }
+                    }
+                    SubqueryBody::Query(query) => f.write_str(&query.to_string().replace('\n', " "))?,
+                }
+                f.write_str(" }")
+            }
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use weir_model::expression::{Binary, Quantifier};
-use weir_model::plan::{Atom, Name, Operator, Pattern, PatternEdge, PatternNode, Plan, Slot, Step, Write};
+use weir_model::expression::{Binary, Quantifier, SubqueryKind};
+use weir_model::plan::{Atom, Chain, Name, Operator, Pattern, PatternEdge, PatternNode, Plan, Search, Slot, Step, Write};
 use weir_model::{Aggregate, Expr, Text, Value};
 
 use crate::bind::Draft;
@@ -127,12 +127,7 @@ impl<'a> Printer<'a> {
             Operator::Merge { pattern, create, on_create, on_match, .. } => {
                 line("Merge".into());
                 self.pattern(pattern, depth + 1, out);
-                for (title, writes) in [("else", create), ("on create", on_create), ("on match", on_match)] {
-                    if !writes.is_empty() {
-                        let _ = writeln!(out, "{}{title}", "  ".repeat(depth + 1));
-                        self.writes(writes, depth + 2, out);
-                    }
-                }
+                self.titled_writes(&[("else", create), ("on create", on_create), ("on match", on_match)], depth + 1, out);
             }
             Operator::Union { right, distinct, .. } => {
                 line(format!("Union{}", distinct.as_ref().map_or(" all".into(), |of| format!(" distinct {}", slots(of)))));
@@ -198,13 +193,36 @@ impl<'a> Printer<'a> {
         let kinds = joined(edge.kinds.iter().map(|kind| self.name(*kind).to_owned()), "|");
         let kinds = if kinds.is_empty() { kinds } else { format!(":{kinds}") };
         let arrow = if edge.directed { "->" } else { "-" };
+        let length = edge
+            .chain
+            .as_ref()
+            .map_or(String::new(), |chain| format!("*{}..{}", chain.min, chain.max.map_or(String::new(), |max| max.to_string())));
         format!(
-            "{}-[{slot}{bound}{kinds}]{arrow}{}{}{}",
+            "{}-[{slot}{bound}{kinds}{length}]{arrow}{}{}{}{}",
             edge.source,
             edge.target,
             self.reads(&edge.reads, None),
-            self.conditions(&edge.conditions)
+            self.conditions(&edge.conditions),
+            edge.chain.as_ref().map_or(String::new(), |chain| self.chain(chain))
         )
+    }
+
+    fn chain(&self, chain: &Chain) -> String {
+        let mut text = match chain.search {
+            Search::All => "",
+            Search::Shortest => " shortest",
+            Search::AllShortest => " all shortest",
+        }
+        .to_owned();
+        for (what, conditions) in [("edge", &chain.edges), ("node", &chain.nodes)] {
+            for (slot, condition) in conditions {
+                let _ = write!(text, " each {what} {} where {}", self.slot(*slot), self.expr(condition));
+            }
+        }
+        if let Some(path) = chain.path {
+            let _ = write!(text, " as path {}", self.slot(path));
+        }
+        text + &self.conditions(&chain.whole)
     }
 
     fn reads(&self, reads: &[(Name, Slot)], all: Option<Slot>) -> String {
@@ -258,11 +276,25 @@ impl<'a> Printer<'a> {
                     format!("{}delete {}", if *detach { "detach " } else { "" }, self.expr(target))
                 }
                 Write::ForEach { slot, list, .. } => format!("for each {} in {}", self.slot(*slot), self.expr(list)),
+                Write::Merge { .. } => "merge".into(),
             };
             let _ = writeln!(out, "{}{text}", "  ".repeat(depth));
-            if let Write::ForEach { writes, .. } = write {
-                self.writes(writes, depth + 1, out);
+            match write {
+                Write::ForEach { writes, .. } => self.writes(writes, depth + 1, out),
+                Write::Merge { pattern, create, on_create, on_match, then } => {
+                    self.pattern(pattern, depth + 1, out);
+                    let parts = [("else", create), ("on create", on_create), ("on match", on_match), ("then", then)];
+                    self.titled_writes(&parts, depth + 1, out);
+                }
+                _ => {}
             }
+        }
+    }
+
+    fn titled_writes(&self, parts: &[(&str, &Vec<Write>)], depth: usize, out: &mut String) {
+        for (title, writes) in parts.iter().filter(|(_, writes)| !writes.is_empty()) {
+            let _ = writeln!(out, "{}{title}", "  ".repeat(depth));
+            self.writes(writes, depth + 1, out);
         }
     }
 
@@ -337,6 +369,15 @@ impl<'a> Printer<'a> {
                 self.expr(list),
                 self.expr(step)
             ),
+            Expr::Subquery(subquery) => {
+                let word = match &subquery.kind {
+                    SubqueryKind::Exists => "EXISTS".to_owned(),
+                    SubqueryKind::Count => "COUNT".to_owned(),
+                    SubqueryKind::Collect(item) => format!("COLLECT {}", self.expr(item)),
+                };
+                let plan = self.tree(&subquery.plan);
+                format!("{word} {{ {} }}", joined(plan.lines().map(|line| line.trim_start().to_owned()), " | "))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ mod facts;
 pub mod order;
 
 use weir_model::expression::Binary;
-use weir_model::plan::{Operator, Pattern, Slot, Step};
+use weir_model::plan::{Pattern, Slot, Step};
 use weir_model::{Expr, Plan, Text};
 
 use crate::bind::Draft;
@@ -14,11 +14,7 @@ use crate::{functions, walk};
 use order::Order;
 
 pub fn lower(text: &str, mut draft: Draft) -> Plan {
-    walk::operators_mut(&mut draft.root, &mut |operator| {
-        if let Operator::Match { pattern, .. } | Operator::Merge { pattern, .. } = operator {
-            order_pattern(pattern);
-        }
-    });
+    walk::operators_mut(&mut draft.root, &mut |operator| walk::patterns_mut(operator, &mut order_pattern));
     let facts = facts::facts(&draft);
     Plan {
         root: draft.root,
@@ -120,7 +116,7 @@ fn anchors(pattern: &Pattern) -> Vec<Anchor> {
             }
         }
     }
-    for edge in pattern.edges.iter().filter(|edge| edge.bound && edge.directed) {
+    for edge in pattern.edges.iter().filter(|edge| edge.bound && edge.directed && edge.chain.is_none()) {
         for (node, function) in [(edge.source, "startNode"), (edge.target, "endNode")] {
             if let (Some(function), Some(slot)) = (functions::find(function), edge.slot)
                 && !pattern.nodes[node].bound

@@ -122,6 +122,9 @@ impl Standing<'_> {
     }
 
     fn part(&mut self, part: &PatternPart) -> Checked<()> {
+        if part.search != weir_model::plan::Search::All {
+            return Err(self.error(part.span, "ShortestPath", "Shortest paths are not supported in standing queries"));
+        }
         if part.variable.is_some() {
             return Err(self.error(part.span, "NamedPath", "Named patterns are not supported in standing queries"));
         }
@@ -137,6 +140,10 @@ impl Standing<'_> {
     fn node(&mut self, node: &NodePattern) -> Checked<usize> {
         if let Some(condition) = &node.condition {
             return Err(self.error(condition.span, "Unsupported", "WHERE inside a node is not supported in standing queries"));
+        }
+        if node.label_expression.is_some() {
+            let message = "Label expressions are not supported in standing queries, only labels a node has to have";
+            return Err(self.error(node.span, "LabelExpression", message));
         }
         let name = node.variable.as_ref().map_or("", |name| &name.text);
         let at = match self.node_of(name) {
@@ -194,6 +201,13 @@ impl Standing<'_> {
         if edge.properties.is_some() {
             return refuse("EdgeProperties", "Properties on edges are not yet supported".into());
         }
+        if let Some(condition) = &edge.condition {
+            return Err(self.error(condition.span, "Unsupported", "WHERE inside an edge is not supported in standing queries"));
+        }
+        if let Some(kinds) = &edge.kind_expression {
+            let message = format!("Edges in standing query patterns must have exactly one label (got :{kinds})");
+            return Err(self.error(edge.span, "EdgeLabel", message));
+        }
         let [kind] = edge.kinds.as_slice() else {
             let got = edge.kinds.iter().map(|kind| format!(":{kind}")).collect::<Vec<_>>().join(", ");
             return refuse("EdgeLabel", format!("Edges in standing query patterns must have exactly one label (got {got})"));
@@ -213,6 +227,7 @@ impl Standing<'_> {
             bound: false,
             conditions: Vec::new(),
             reads: Vec::new(),
+            chain: None,
         });
         Ok(())
     }
@@ -348,7 +363,7 @@ impl Standing<'_> {
             ExpressionKind::Parameter(name) => {
                 Err(self.error(expression.span, "Parameter", format!("Unknown parameter `{name}`")))
             }
-            ExpressionKind::Pattern(_) | ExpressionKind::PatternComprehension(_) => {
+            ExpressionKind::Pattern(_) | ExpressionKind::PatternComprehension { .. } | ExpressionKind::Subquery { .. } => {
                 Err(self.error(expression.span, "NotPure", format!("Not a pure expression: {what} asks the graph")))
             }
             _ => expression.children().into_iter().try_for_each(|child| self.check_nodes(child, what)),

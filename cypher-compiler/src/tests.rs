@@ -337,16 +337,93 @@ fn errors() {
             "1.21 InvalidClauseComposition: Invalid use of UNWIND inside FOREACH\n1.41 InvalidArgumentType: Type mismatch: expected Node or Relationship but was Integer",
         ),
         (
-            "MATCH (a)-[:R*1..2]->(b) RETURN b",
-            "1.10 Unsupported: A relationship of variable length is not supported in this version",
+            "MATCH (n) RETURN (n)-->()",
+            "1.18 UnexpectedSyntax: A pattern expression only tests whether the pattern is there: it belongs where a truth value is wanted, such as WHERE",
         ),
-        ("MATCH (n) WHERE (n)-->() RETURN n", "1.17 Unsupported: A pattern as an expression is not supported in this version"),
-        ("MATCH (n) WHERE EXISTS { MATCH (n)-->() } RETURN n", "1.17 Unsupported: EXISTS { … } is not supported in this version"),
+        (
+            "MATCH (n) RETURN size((n)-->())",
+            "1.23 UnexpectedSyntax: A pattern expression only tests whether the pattern is there: it belongs where a truth value is wanted, such as WHERE",
+        ),
+        ("MATCH (n) WHERE (n)-[r]->() RETURN n", "1.22 UndefinedVariable: Variable `r` not defined"),
+        ("MATCH (n) WHERE (n) RETURN n", "1.17 InvalidArgumentType: Type mismatch: expected Boolean but was Node"),
+        (
+            "MATCH (n) WHERE EXISTS { MATCH (n)-->(m) SET m.x = 1 } RETURN n",
+            "1.42 InvalidClauseComposition: EXISTS { ... } cannot contain any updates, but got SET",
+        ),
+        ("MATCH (n) RETURN EXISTS { (n)-->(m) } AS e, m", "1.45 UndefinedVariable: Variable `m` not defined"),
+        (
+            "MATCH (n) RETURN COLLECT { MATCH (n)-->(m) }",
+            "1.18 InvalidClauseComposition: COLLECT { ... } takes a query that returns exactly one column",
+        ),
+        (
+            "MATCH p = shortestPath((a)-[*2..]->(b)) RETURN p",
+            "1.27 InvalidRelationshipPattern: A shortest path cannot have a minimal length other than 0 or 1",
+        ),
+        (
+            "MATCH (a)-[r]->() MATCH (a)-[r*]->(b) RETURN b",
+            "1.30 VariableTypeConflict: Type mismatch: r defined with conflicting type Relationship (expected List<T>)",
+        ),
+        (
+            "MATCH ()-[r*]->(r) RETURN r",
+            "1.17 VariableTypeConflict: Type mismatch: r defined with conflicting type List<T> (expected Node)",
+        ),
+        ("CREATE (n:A|B)", "1.8 InvalidLabelExpression: Only labels can be created, not label expressions"),
+        (
+            "MATCH (n) SET n:A|B",
+            "1.15 InvalidLabelExpression: Label expressions in patterns are not allowed in SET and REMOVE, only labels",
+        ),
+        ("CREATE (n WHERE n.x = 1)", "1.17 UnexpectedSyntax: WHERE inside a pattern is for patterns that are matched"),
+        (
+            "MATCH (n) RETURN count(*) + COUNT { (n)-->() }",
+            "1.18 AmbiguousAggregationExpression: Aggregation column contains implicit grouping expressions: what is said of `n` beside the aggregate must be projected on its own, as a variable or a property",
+        ),
+        ("FOREACH (x IN [1] | MERGE p = (n))", "1.27 Unsupported: A named path inside FOREACH is not supported in this version"),
         ("CALL recentNodes(1)", "1.1 Unsupported: CALL is not supported in this version"),
-        ("FOREACH (x IN [1] | MERGE (n))", "1.21 Unsupported: MERGE inside FOREACH is not supported in this version"),
     ] {
         assert_eq!(compiled(text), format!("{expected}\n"), "{text}");
     }
+}
+
+#[test]
+fn chains_and_subqueries() {
+    check(
+        "MATCH (a) WHERE id(a) = 1 MATCH p = (a)-[r:R* {w: 1}]->(b:B) WHERE none(n IN nodes(p) WHERE n.x > 1) AND size(r) < 3 RETURN b.x",
+        "
+        Facts reads
+        Columns b.x: #6
+        Project #6 = #2.x
+          Match
+            node 0: #0 (bound)
+            node 1: #2:B
+            edge 0: 0-[#1:R*1..]->1 each edge #4 where (#4.w = 1) each node #5 where NOT (#5.x > 1)
+            condition 0: (size(#1) < 3)
+            path #3: from node 0 over edges 0
+            steps: bound 0; expand edge 0 from 0; test 0
+            Match
+              node 0: #0
+              steps: seek 0 by 1
+              Unit
+        ",
+    );
+    check(
+        "MATCH (a:A), (b), p = shortestPath((a)-[*..5]-(b)) WHERE (a)-->(b) AND any(n IN nodes(p) WHERE n:C) RETURN 1",
+        "
+        Facts reads scans
+        Columns 1: #4
+        Project #4 = 1
+          Match
+            node 0: #0:A
+            node 1: #1
+            edge 0: 0-[*1..5]-1 shortest as path #2 where any(#3 IN nodes(#2) WHERE #3:C)
+            condition 0: EXISTS { Match | node 0: #0 (bound) | node 1: #1 (bound) | edge 0: 0-[]->1 | steps: bound 0; bound 1; expand edge 0 from 0 | Argument }
+            path #2: from node 0 over edges 0
+            steps: scan 0; scan 1; test 0; expand edge 0 from 0
+            Unit
+        ",
+    );
+    check_steps("MATCH (n) WHERE id(n) = 1 RETURN [(n)-->(m) WHERE id(m) = n.x | m.y]", "seek 0 by 1");
+    check_facts("MATCH (n) WHERE id(n) = 1 RETURN EXISTS { MATCH (m:A) WHERE m.x = n.x }", "reads scans");
+    check_facts("FOREACH (x IN [1] | MERGE (n:N {x: x}) SET n.y = 1)", "reads writes scans impure");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Visiting every expression and operator of a draft. Knows where expressions lie, not what they mean.
 
 use weir_model::Expr;
-use weir_model::plan::{Operator, Pattern, Slot, Write};
+use weir_model::expression::SubqueryKind;
+use weir_model::plan::{Operator, Pattern, Slot, Step, Write};
 
 /// The expressions directly inside `expr`.
 pub fn children(expr: &Expr) -> Vec<&Expr> {
@@ -20,9 +21,18 @@ pub fn children(expr: &Expr) -> Vec<&Expr> {
         }
         Quantifier { list, condition, .. } => vec![list, condition],
         Reduce { initial, list, step, .. } => vec![initial, list, step],
+        Subquery(subquery) => {
+            let mut all = Vec::new();
+            plan_expressions(&subquery.plan, &mut all);
+            if let SubqueryKind::Collect(item) = &subquery.kind {
+                all.push(item);
+            }
+            all
+        }
     }
 }
 
+/// As `children`, but what stands in the plan of a subquery is left to `operators_mut`.
 pub fn children_mut(expr: &mut Expr) -> Vec<&mut Expr> {
     use Expr::*;
     match expr {
@@ -39,6 +49,10 @@ pub fn children_mut(expr: &mut Expr) -> Vec<&mut Expr> {
         }
         Quantifier { list, condition, .. } => vec![list, condition],
         Reduce { initial, list, step, .. } => vec![initial, list, step],
+        Subquery(subquery) => match &mut subquery.kind {
+            SubqueryKind::Collect(item) => vec![item],
+            _ => Vec::new(),
+        },
     }
 }
 
@@ -55,7 +69,29 @@ pub fn rewrite(expr: &mut Expr, change: &mut dyn FnMut(&mut Expr)) {
 }
 
 pub fn mentions(expr: &Expr, slot: Slot) -> bool {
-    any(expr, &|e| matches!(e, Expr::Slot(s) if *s == slot))
+    slots(expr).contains(&slot)
+}
+
+/// Every slot the value of the expression may depend on, those it fills itself among them. The nodes and edges of the
+/// patterns in a subquery count: the row around it may have bound them.
+pub fn slots(expr: &Expr) -> Vec<Slot> {
+    let mut found = Vec::new();
+    collect_slots(expr, &mut found);
+    found
+}
+
+fn collect_slots(expr: &Expr, found: &mut Vec<Slot>) {
+    match expr {
+        Expr::Slot(slot) => found.push(*slot),
+        Expr::Subquery(subquery) => operators(&subquery.plan, &mut |operator| {
+            if let Operator::Match { pattern, .. } = operator {
+                found.extend(pattern.nodes.iter().map(|node| node.slot));
+                found.extend(pattern.edges.iter().filter_map(|edge| edge.slot));
+            }
+        }),
+        _ => {}
+    }
+    children(expr).into_iter().for_each(|child| collect_slots(child, found));
 }
 
 /// Whether two expressions are written the same. The model gives expressions no equality (their functions have none),
@@ -64,19 +100,48 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
     format!("{a:?}") == format!("{b:?}")
 }
 
-/// Every operator, inputs before what stands on them.
+/// Every operator, inputs before what stands on them, and the operators of subqueries before the operator they stand in.
 pub fn operators_mut(operator: &mut Operator, visit: &mut dyn FnMut(&mut Operator)) {
+    for input in inputs_mut(operator) {
+        operators_mut(input, visit);
+    }
+    expressions_mut(operator, &mut |expr| subqueries_mut(expr, visit));
+    visit(operator);
+}
+
+fn subqueries_mut(expr: &mut Expr, visit: &mut dyn FnMut(&mut Operator)) {
+    if let Expr::Subquery(subquery) = expr {
+        operators_mut(&mut subquery.plan, visit);
+        if let SubqueryKind::Collect(item) = &mut subquery.kind {
+            subqueries_mut(item, visit);
+        }
+        return;
+    }
+    children_mut(expr).into_iter().for_each(|child| subqueries_mut(child, visit));
+}
+
+/// As `operators_mut`, without those of subqueries.
+pub fn operators(operator: &Operator, visit: &mut dyn FnMut(&Operator)) {
+    inputs(operator).into_iter().for_each(|input| operators(input, visit));
+    visit(operator);
+}
+
+/// The operators whose rows an operator takes.
+fn inputs(operator: &Operator) -> Vec<&Operator> {
+    let more = match operator {
+        Operator::Union { right, .. } => Some(&**right),
+        Operator::Optional { inner, .. } => Some(&**inner),
+        _ => None,
+    };
+    operator.input().into_iter().chain(more).collect()
+}
+
+fn inputs_mut(operator: &mut Operator) -> Vec<&mut Operator> {
     use Operator::*;
     match operator {
-        Unit | Argument => {}
-        Union { left, right, .. } => {
-            operators_mut(left, visit);
-            operators_mut(right, visit);
-        }
-        Optional { input, inner, .. } => {
-            operators_mut(input, visit);
-            operators_mut(inner, visit);
-        }
+        Unit | Argument => Vec::new(),
+        Union { left, right, .. } => vec![left, right],
+        Optional { input, inner, .. } => vec![input, inner],
         Match { input, .. }
         | Filter { input, .. }
         | Project { input, .. }
@@ -87,21 +152,39 @@ pub fn operators_mut(operator: &mut Operator, visit: &mut dyn FnMut(&mut Operato
         | Limit { input, .. }
         | Unwind { input, .. }
         | Write { input, .. }
-        | Merge { input, .. } => operators_mut(input, visit),
+        | Merge { input, .. } => vec![input],
     }
-    visit(operator);
 }
 
-pub fn operators(operator: &Operator, visit: &mut dyn FnMut(&Operator)) {
-    if let Some(input) = operator.input() {
-        operators(input, visit);
-    }
+/// The expressions of an operator and all below it.
+fn plan_expressions<'e>(operator: &'e Operator, all: &mut Vec<&'e Expr>) {
+    inputs(operator).into_iter().for_each(|input| plan_expressions(input, all));
+    use Operator::*;
     match operator {
-        Operator::Union { right, .. } => operators(right, visit),
-        Operator::Optional { inner, .. } => operators(inner, visit),
-        _ => {}
+        Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } => {}
+        Match { pattern, .. } => {
+            all.extend(pattern.nodes.iter().flat_map(|node| &node.conditions));
+            for edge in &pattern.edges {
+                all.extend(&edge.conditions);
+                if let Some(chain) = &edge.chain {
+                    all.extend(chain.edges.iter().chain(&chain.nodes).map(|(_, e)| e).chain(&chain.whole));
+                }
+            }
+            all.extend(&pattern.conditions);
+            all.extend(pattern.steps.iter().filter_map(|step| if let Step::Seek { id, .. } = step { Some(id) } else { None }));
+        }
+        Filter { condition, .. } => all.push(condition),
+        Project { items, .. } => all.extend(items.iter().map(|(_, e)| e)),
+        Aggregate { keys, aggregates, .. } => {
+            all.extend(keys.iter().map(|(_, e)| e));
+            all.extend(aggregates.iter().flat_map(|(_, a)| &a.arguments));
+        }
+        Sort { keys, limit, .. } => all.extend(keys.iter().map(|key| &key.expr).chain(limit)),
+        Skip { count, .. } | Limit { count, .. } => all.push(count),
+        Unwind { list, .. } => all.push(list),
+        // A subquery changes nothing.
+        Write { .. } | Merge { .. } => {}
     }
-    visit(operator);
 }
 
 /// The expressions written in one operator, not in its inputs.
@@ -134,7 +217,13 @@ pub fn expressions_mut(operator: &mut Operator, visit: &mut dyn FnMut(&mut Expr)
 
 fn pattern_expressions_mut(pattern: &mut Pattern, visit: &mut dyn FnMut(&mut Expr)) {
     pattern.nodes.iter_mut().flat_map(|node| &mut node.conditions).for_each(&mut *visit);
-    pattern.edges.iter_mut().flat_map(|edge| &mut edge.conditions).for_each(&mut *visit);
+    for edge in &mut pattern.edges {
+        edge.conditions.iter_mut().for_each(&mut *visit);
+        if let Some(chain) = &mut edge.chain {
+            chain.edges.iter_mut().chain(&mut chain.nodes).for_each(|(_, e)| visit(e));
+            chain.whole.iter_mut().for_each(&mut *visit);
+        }
+    }
     pattern.conditions.iter_mut().for_each(&mut *visit);
 }
 
@@ -155,6 +244,37 @@ fn writes_expressions_mut(writes: &mut [Write], visit: &mut dyn FnMut(&mut Expr)
                 visit(list);
                 writes_expressions_mut(writes, visit);
             }
+            Write::Merge { pattern, create, on_create, on_match, then } => {
+                pattern_expressions_mut(pattern, visit);
+                for writes in [create, on_create, on_match, then] {
+                    writes_expressions_mut(writes, visit);
+                }
+            }
         }
+    }
+}
+
+/// Every pattern of an operator, those inside FOREACH included.
+pub fn patterns_mut(operator: &mut Operator, visit: &mut dyn FnMut(&mut Pattern)) {
+    fn of_writes(writes: &mut [Write], visit: &mut dyn FnMut(&mut Pattern)) {
+        for write in writes {
+            match write {
+                Write::ForEach { writes, .. } => of_writes(writes, visit),
+                Write::Merge { pattern, create, on_create, on_match, then } => {
+                    visit(pattern);
+                    [create, on_create, on_match, then].into_iter().for_each(|writes| of_writes(writes, visit));
+                }
+                _ => {}
+            }
+        }
+    }
+    match operator {
+        Operator::Match { pattern, .. } => visit(pattern),
+        Operator::Merge { pattern, create, on_create, on_match, .. } => {
+            visit(pattern);
+            [create, on_create, on_match].into_iter().for_each(|writes| of_writes(writes, visit));
+        }
+        Operator::Write { writes, .. } => of_writes(writes, visit),
+        _ => {}
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use weir_model::expression::FailureKind;
 use weir_model::mutation::Kind;
-use weir_model::plan::{Name, Operator, Pattern, Step};
+use weir_model::plan::{Chain, Name, Operator, Pattern, PatternEdge, Search, Slot, Step};
 use weir_model::{Expr, Failure, IdScheme, Mutations, NodeId, Symbol, Value, codec};
 
 use crate::evaluate::{Deleted, Environment, Limits, Names, Prepared, Reader, node_of};
@@ -210,7 +210,16 @@ struct Naive<'a> {
 #[derive(Clone)]
 struct Choice {
     nodes: Vec<Option<NodeId>>,
-    edges: Vec<Option<EdgeRef>>,
+    /// One edge each, but for chains, which are the edges from source to target.
+    edges: Vec<Option<Vec<EdgeRef>>>,
+}
+
+/// Edges one after another, none twice, and where they begin and end.
+#[derive(Clone)]
+struct Trail {
+    start: NodeId,
+    end: NodeId,
+    edges: Vec<EdgeRef>,
 }
 
 impl Naive<'_> {
@@ -243,7 +252,7 @@ impl Naive<'_> {
         })
     }
 
-    fn projected(&self, items: &[(weir_model::plan::Slot, Expr)], row: Row) -> Option<Row> {
+    fn projected(&self, items: &[(Slot, Expr)], row: Row) -> Option<Row> {
         let mut result = row.clone();
         for (slot, expr) in items {
             result[slot.0 as usize] = self.value(expr, &row)?;
@@ -274,26 +283,18 @@ impl Naive<'_> {
             }
         }
         let mut choices = vec![start];
-        let all_edges = self.graph.all_edges();
-        for (index, edge) in pattern.edges.iter().enumerate() {
-            let mut longer = Vec::new();
-            for choice in &choices {
-                for found in &all_edges {
-                    let forward = (found.source, found.target);
-                    let backward = (found.target, found.source);
-                    longer.extend(choice.with_edge(index, *found, (edge.source, edge.target), forward));
-                    if !edge.directed && forward != backward {
-                        longer.extend(choice.with_edge(index, *found, (edge.source, edge.target), backward));
-                    }
-                }
-            }
-            choices = longer;
-        }
         let mut all_nodes = Vec::new();
         self.graph.nodes(&mut |node| {
             all_nodes.push(node);
             true
         });
+        for (index, edge) in pattern.edges.iter().enumerate() {
+            let trails = self.trails(&all_nodes, edge);
+            let with = |choice: &Choice| -> Vec<Choice> {
+                trails.iter().filter_map(|trail| choice.with_edge(index, trail, (edge.source, edge.target))).collect()
+            };
+            choices = choices.iter().flat_map(with).collect();
+        }
         for index in 0..pattern.nodes.len() {
             let mut longer = Vec::new();
             for choice in choices {
@@ -309,15 +310,48 @@ impl Naive<'_> {
             }
             choices = longer;
         }
-        choices.iter().filter_map(|choice| self.fitting_row(pattern, choice, row)).collect()
+        let fitting = choices.iter().filter_map(|choice| Some((choice, self.fitting_row(pattern, choice, row)?))).collect();
+        shortest(pattern, fitting)
+    }
+
+    /// Everything an edge of the pattern can be.
+    fn trails(&self, all_nodes: &[NodeId], edge: &PatternEdge) -> Vec<Trail> {
+        let all_edges = self.graph.all_edges();
+        let (min, max) = match &edge.chain {
+            Some(chain) => (chain.min, chain.max.unwrap_or(u64::MAX)),
+            None => (1, 1),
+        };
+        let mut trails: Vec<Trail> = all_nodes.iter().map(|node| Trail { start: *node, end: *node, edges: Vec::new() }).collect();
+        let mut found = Vec::new();
+        for length in 0..=max.min(all_edges.len() as u64) {
+            if length >= min {
+                found.extend(trails.iter().cloned());
+            }
+            let longer = |trail: &Trail| -> Vec<Trail> {
+                let mut longer = Vec::new();
+                for edge_found in all_edges.iter().filter(|found| !trail.edges.contains(found)) {
+                    let (source, target) = (edge_found.source, edge_found.target);
+                    let ways = [(source, target), (target, source)];
+                    for (from, to) in ways.into_iter().take(if edge.directed || source == target { 1 } else { 2 }) {
+                        if from == trail.end {
+                            let edges = trail.edges.iter().copied().chain([*edge_found]).collect();
+                            longer.push(Trail { start: trail.start, end: to, edges });
+                        }
+                    }
+                }
+                longer
+            };
+            trails = trails.iter().flat_map(longer).collect();
+        }
+        found
     }
 
     /// The row of a complete choice, if it is a match.
     fn fitting_row(&self, pattern: &Pattern, choice: &Choice, row: &Row) -> Option<Row> {
         let mut row = row.clone();
         let nodes: Vec<NodeId> = choice.nodes.iter().copied().collect::<Option<_>>()?;
-        let edges: Vec<EdgeRef> = choice.edges.iter().copied().collect::<Option<_>>()?;
-        if pattern.distinct_edges.iter().any(|(x, y)| edges[*x] == edges[*y])
+        let edges: Vec<&Vec<EdgeRef>> = choice.edges.iter().map(Option::as_ref).collect::<Option<_>>()?;
+        if pattern.distinct_edges.iter().any(|(x, y)| edges[*x].iter().any(|edge| edges[*y].contains(edge)))
             || pattern.distinct_nodes.iter().any(|(x, y)| nodes[*x] == nodes[*y])
         {
             return None;
@@ -335,27 +369,50 @@ impl Naive<'_> {
             }
         }
         for (edge, found) in pattern.edges.iter().zip(&edges) {
-            if !(edge.kinds.is_empty() || edge.kinds.iter().any(|kind| self.symbol(*kind) == found.kind)) {
+            let kind_fits = |found: &EdgeRef| edge.kinds.iter().any(|kind| self.symbol(*kind) == found.kind);
+            if !(edge.kinds.is_empty() || found.iter().all(kind_fits)) {
                 return None;
             }
+            let mut values: Vec<Value> = found.iter().map(|found| Value::Edge(self.reader.edge_key(*found).into())).collect();
             if let Some(slot) = edge.slot {
-                row[slot.0 as usize] = Value::Edge(self.reader.edge_key(*found).into());
+                row[slot.0 as usize] = match &edge.chain {
+                    None => values.remove(0),
+                    Some(chain) => {
+                        if chain.reversed {
+                            values.reverse();
+                        }
+                        Value::list(values)
+                    }
+                };
             }
             for (key, slot) in &edge.reads {
-                row[slot.0 as usize] = self.graph.edge_property(*found, self.symbol(*key));
+                row[slot.0 as usize] = self.graph.edge_property(found[0], self.symbol(*key));
             }
         }
         for path in &pattern.paths {
             let mut here = nodes[path.start];
             let mut steps = Vec::new();
-            for edge in &path.edges {
-                here = if edges[*edge].source == here { edges[*edge].target } else { edges[*edge].source };
-                steps.push((self.reader.edge_key(edges[*edge]), here));
+            for index in &path.edges {
+                let mut crossed = edges[*index].clone();
+                if pattern.edges[*index].chain.as_ref().is_some_and(|chain| chain.reversed) {
+                    crossed.reverse();
+                }
+                for edge in crossed {
+                    here = if edge.source == here { edge.target } else { edge.source };
+                    steps.push((self.reader.edge_key(edge), here));
+                }
             }
             row[path.slot.0 as usize] = Value::Path(weir_model::Path { start: nodes[path.start], steps }.into());
         }
         let node_conditions = pattern.nodes.iter().flat_map(|node| &node.conditions);
         let edge_conditions = pattern.edges.iter().flat_map(|edge| &edge.conditions);
+        for (edge, found) in pattern.edges.iter().zip(&edges) {
+            if let Some(chain) = &edge.chain
+                && !self.chain_fits(chain, nodes[edge.source], found, &mut row)
+            {
+                return None;
+            }
+        }
         let fits = node_conditions.chain(edge_conditions).chain(&pattern.conditions).all(|condition| self.holds(condition, &row));
         // An anchor is a condition too, wherever the plan keeps it.
         let anchored = pattern.steps.iter().all(|step| match step {
@@ -365,17 +422,61 @@ impl Naive<'_> {
         (fits && anchored).then_some(row)
     }
 
+    /// The conditions of a chain, on each edge, on each node, and on the whole.
+    fn chain_fits(&self, chain: &Chain, start: NodeId, edges: &[EdgeRef], row: &mut Row) -> bool {
+        let mut nodes = vec![start];
+        for edge in edges {
+            let here = nodes[nodes.len() - 1];
+            nodes.push(if edge.source == here { edge.target } else { edge.source });
+        }
+        let edges = edges.iter().map(|edge| Value::Edge(self.reader.edge_key(*edge).into()));
+        let nodes = nodes.into_iter().map(Value::Node);
+        let mut all_fit = |values: Vec<Value>, conditions: &[(Slot, Expr)]| {
+            values.into_iter().all(|value| {
+                conditions.iter().all(|(slot, condition)| {
+                    row[slot.0 as usize] = value.clone();
+                    self.holds(condition, row)
+                })
+            })
+        };
+        all_fit(edges.collect(), &chain.edges)
+            && all_fit(nodes.collect(), &chain.nodes)
+            && chain.whole.iter().all(|condition| self.holds(condition, row))
+    }
+
     fn symbol(&self, name: Name) -> Symbol {
         self.prepared.symbol(name)
     }
 }
 
+/// Of the rows that differ in a shortest chain alone, those where it is shortest; one of them, if one is wanted.
+fn shortest(pattern: &Pattern, mut fitting: Vec<(&Choice, Row)>) -> Vec<Row> {
+    for (index, edge) in pattern.edges.iter().enumerate() {
+        let Some(chain) = edge.chain.as_ref().filter(|chain| chain.search != Search::All) else { continue };
+        let mut groups: BTreeMap<_, Vec<(usize, &Choice, Row)>> = BTreeMap::new();
+        for (choice, row) in fitting {
+            let mut others = choice.edges.clone();
+            let length = others[index].take().map_or(0, |edges| edges.len());
+            groups.entry((choice.nodes.clone(), others)).or_default().push((length, choice, row));
+        }
+        fitting = Vec::new();
+        for ((nodes, _), group) in groups {
+            let least = group.iter().map(|(length, ..)| *length).min().unwrap_or(0);
+            let circle = nodes[edge.source] == nodes[edge.target] && least > 0;
+            let wanted = if chain.search == Search::Shortest { 1 } else { usize::MAX };
+            let kept = group.into_iter().filter(|(length, ..)| *length == least && !circle);
+            fitting.extend(kept.take(wanted).map(|(_, choice, row)| (choice, row)));
+        }
+    }
+    fitting.into_iter().map(|(_, row)| row).collect()
+}
+
 impl Choice {
-    /// This choice with an edge added, if that agrees with the nodes chosen so far.
-    fn with_edge(&self, index: usize, edge: EdgeRef, ends: (usize, usize), ids: (NodeId, NodeId)) -> Option<Choice> {
+    /// This choice with an edge or chain added, if that agrees with the nodes chosen so far.
+    fn with_edge(&self, index: usize, trail: &Trail, ends: (usize, usize)) -> Option<Choice> {
         let mut longer = self.clone();
-        longer.edges[index] = Some(edge);
-        for (end, id) in [(ends.0, ids.0), (ends.1, ids.1)] {
+        longer.edges[index] = Some(trail.edges.clone());
+        for (end, id) in [(ends.0, trail.start), (ends.1, trail.end)] {
             if longer.nodes[end].is_some_and(|chosen| chosen != id) {
                 return None;
             }

@@ -90,6 +90,7 @@ impl Expr {
                 }
                 std::mem::take(&mut inner[total.0 as usize])
             }
+            Expr::Subquery(subquery) => context.subquery(subquery, row)?,
         };
         Ok(Cow::Owned(owned))
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::id::{EdgeKey, IdScheme, NodeId};
-use crate::plan::{Name, Slot};
+use crate::plan::{Name, Operator, Slot};
 use crate::value::{FullEdge, FullNode, Text, Value};
 
 #[derive(Clone, Debug)]
@@ -80,6 +80,26 @@ pub enum Expr {
         list: Box<Expr>,
         step: Box<Expr>,
     },
+    /// What the graph answers to a query that begins at this row.
+    Subquery(Box<Subquery>),
+}
+
+/// A query inside an expression: EXISTS, COUNT, COLLECT, patterns as predicates, pattern comprehensions.
+#[derive(Clone, Debug)]
+pub struct Subquery {
+    pub kind: SubqueryKind,
+    /// Begins at `Argument`: the row the expression is evaluated over. It changes nothing.
+    pub plan: Operator,
+}
+
+#[derive(Clone, Debug)]
+pub enum SubqueryKind {
+    /// Whether there is a row.
+    Exists,
+    /// How many rows there are.
+    Count,
+    /// The list of the values of an expression over each row.
+    Collect(Expr),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,6 +194,10 @@ pub trait Context {
     fn ids(&self) -> IdScheme;
     /// Milliseconds since 1970, the same for the whole query.
     fn now_millis(&self) -> i64;
+    /// Only who runs plans can answer.
+    fn subquery(&self, _: &Subquery, _: &[Value]) -> Result<Value, Failure> {
+        Err(Failure::new(FailureKind::Runtime, "A pattern or subquery asks the graph, and there is none here"))
+    }
 }
 
 /// Why an expression has no value. `kind` decides how the API names it; the text says what to do.

@@ -181,6 +181,14 @@ pub enum Write {
         list: Expr,
         writes: Vec<Write>,
     },
+    /// MERGE inside FOREACH: as the operator of that name, and then the updates that follow it, once for each row it gives.
+    Merge {
+        pattern: Box<Pattern>,
+        create: Vec<Write>,
+        on_create: Vec<Write>,
+        on_match: Vec<Write>,
+        then: Vec<Write>,
+    },
 }
 
 /// A query graph: what one MATCH asks for, however it was written.
@@ -231,9 +239,39 @@ pub struct PatternEdge {
     pub directed: bool,
     /// The edge variable is bound by the input row.
     pub bound: bool,
-    /// Conditions over this edge alone.
+    /// Conditions over this edge alone; a chain has its own.
     pub conditions: Vec<Expr>,
     pub reads: Vec<(Name, Slot)>,
+    /// Not one edge but several in a row; `slot` then holds the list of them.
+    pub chain: Option<Chain>,
+}
+
+/// `-[*1..3]->`: edges one after another, none of them twice.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    pub min: u64,
+    pub max: Option<u64>,
+    pub search: Search,
+    /// Written from target to source: the list of edges runs that way.
+    pub reversed: bool,
+    /// Conditions over a single edge of the chain, tested as soon as it is crossed with the edge in the slot.
+    pub edges: Vec<(Slot, Expr)>,
+    /// The same for each node of the chain, both ends included.
+    pub nodes: Vec<(Slot, Expr)>,
+    /// Conditions over the whole of a shortest chain: it is the shortest of those that meet them.
+    pub whole: Vec<Expr>,
+    /// Where `whole` looks for the named path that consists of this chain.
+    pub path: Option<Slot>,
+}
+
+/// Which of the chains between two nodes match.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Search {
+    All,
+    /// One of the shortest: `shortestPath`.
+    Shortest,
+    /// Every one of the shortest: `allShortestPaths`.
+    AllShortest,
 }
 
 #[derive(Clone, Debug)]
@@ -253,7 +291,8 @@ pub enum Step {
     Seek { node: usize, id: Expr },
     /// Every node.
     Scan { node: usize },
-    /// From a visited node over `edge` to its other end. Where that end has been visited too, a check.
+    /// From a visited node over `edge` to its other end. Where that end has been visited too, a check. A shortest chain is
+    /// crossed last, between nodes that have been visited.
     Expand { edge: usize, from: usize },
     /// `Pattern::conditions[i]`: everything it needs is there.
     Test { condition: usize },

@@ -1,6 +1,7 @@
 //! Draft: a plan in the making. The operators are those of the plan; beside them stands what later stages need to know
 //! of each slot.
 
+use weir_model::expression::SubqueryKind;
 use weir_model::plan::{Name, Operator, Slot};
 use weir_model::{Expr, Text};
 
@@ -102,6 +103,10 @@ impl Draft {
             Expr::Call { function, arguments } => match function.name.to_ascii_lowercase().as_str() {
                 "startnode" | "endnode" => Holds::Node,
                 _ => any_part(arguments.iter().collect()),
+            },
+            Expr::Subquery(subquery) => match &subquery.kind {
+                SubqueryKind::Exists | SubqueryKind::Count => Holds::Plain,
+                SubqueryKind::Collect(item) => any_part(vec![item]),
             },
             other => any_part(walk::children(other)),
         }

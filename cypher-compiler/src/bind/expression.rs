@@ -1,7 +1,7 @@
 //! Expressions: variables to slots, names to indices, calls to rows of the table of functions.
 
 use weir_model::expression::Binary;
-use weir_model::plan::Slot;
+use weir_model::plan::{Search, Slot};
 use weir_model::{Expr, Text, Value};
 
 use super::draft::Holds;
@@ -34,7 +34,8 @@ impl Binder<'_> {
                 Expr::Property { of: inner, key: self.draft.name(&key.text) }
             }
             ExpressionKind::Labels(of, labels) => {
-                Expr::HasLabels { of: self.boxed(of), labels: labels.iter().map(|label| self.draft.name(&label.text)).collect() }
+                let of = self.expression(of);
+                self.label_condition(&of, labels)
             }
             ExpressionKind::Index(of, index) => Expr::Index { of: self.boxed(of), index: self.boxed(index) },
             ExpressionKind::Slice(of, from, to) => Expr::Slice {
@@ -57,13 +58,13 @@ impl Binder<'_> {
             ExpressionKind::Comprehension { variable, list, filter, result } => {
                 let list = self.list(list);
                 let (slot, (filter, result)) = self.with_local(variable, &list, |binder, _| {
-                    (filter.as_ref().map(|e| binder.boxed(e)), result.as_ref().map(|e| binder.boxed(e)))
+                    (filter.as_ref().map(|e| Box::new(binder.predicate(e))), result.as_ref().map(|e| binder.boxed(e)))
                 });
                 Expr::Comprehension { slot, list, filter, result }
             }
             ExpressionKind::Quantifier { kind, variable, list, condition } => {
                 let list = self.list(list);
-                let (slot, condition) = self.with_local(variable, &list, |binder, _| binder.boxed(condition));
+                let (slot, condition) = self.with_local(variable, &list, |binder, _| Box::new(binder.predicate(condition)));
                 Expr::Quantifier { kind: *kind, slot, list, condition }
             }
             ExpressionKind::Reduce { total, initial, variable, list, step } => {
@@ -76,16 +77,33 @@ impl Binder<'_> {
                 });
                 Expr::Reduce { total: total_slot, initial, slot, list, step }
             }
-            ExpressionKind::Pattern(_) => self.refused(span, "A pattern as an expression"),
-            ExpressionKind::PatternComprehension(_) => self.refused(span, "A pattern comprehension"),
+            ExpressionKind::Pattern(part) if part.search != Search::All => self.shortest_path(part, span),
+            ExpressionKind::Pattern(_) => {
+                let message = "A pattern expression only tests whether the pattern is there: it belongs where a truth value is wanted, such as WHERE";
+                let hint = "`[p = (a)-->(b) | p]` is the list of its paths, `COUNT { (a)-->(b) }` their number";
+                self.error_with_hint(span, "UnexpectedSyntax", message, Some(hint.into()));
+                Expr::Literal(Value::Null)
+            }
+            ExpressionKind::PatternComprehension { part, filter, result } => {
+                self.pattern_comprehension(part, filter.as_ref(), result)
+            }
+            ExpressionKind::Subquery { kind, body } => self.subquery(*kind, body, span),
         }
     }
 
     /// An operand of AND, OR, XOR, NOT.
     fn truth(&mut self, expression: &Expression) -> Expr {
-        let expr = self.expression(expression);
+        let expr = self.predicate(expression);
         self.expect_boolean(&expr, expression.span);
         expr
+    }
+
+    /// Where a truth value is wanted a pattern stands for whether it is there.
+    fn predicate(&mut self, expression: &Expression) -> Expr {
+        match &*expression.kind {
+            ExpressionKind::Pattern(part) if part.search == Search::All => self.pattern_predicate(part),
+            _ => self.expression(expression),
+        }
     }
 
     /// What `IN` of a comprehension, quantifier or reduce runs over.
@@ -97,18 +115,13 @@ impl Binder<'_> {
 
     /// A WHERE.
     pub fn condition(&mut self, expression: &Expression) -> Expr {
-        let expr = self.expression(expression);
+        let expr = self.predicate(expression);
         self.expect_condition(&expr, expression.span);
         expr
     }
 
     pub fn boxed(&mut self, expression: &Expression) -> Box<Expr> {
         Box::new(self.expression(expression))
-    }
-
-    fn refused(&mut self, span: Span, what: &str) -> Expr {
-        self.not_yet(span, what);
-        Expr::Literal(Value::Null)
     }
 
     /// Binds the inside of a list expression, where its own variable is visible.
@@ -241,9 +254,12 @@ impl Binder<'_> {
         }
         if name.text.eq_ignore_ascii_case("exists") {
             let [of] = arguments else {
-                self.error(span, "InvalidNumberOfArguments", "exists(...) takes one property");
+                self.error(span, "InvalidNumberOfArguments", "exists(...) takes one property or pattern");
                 return Expr::Literal(Value::Null);
             };
+            if matches!(*of.kind, ExpressionKind::Pattern(_)) {
+                return self.predicate(of);
+            }
             return Expr::IsNull { of: self.boxed(of), negated: true };
         }
         let places: Vec<Span> = arguments.iter().map(|e| e.span).collect();

@@ -10,6 +10,7 @@ mod expression;
 mod pattern;
 mod projection;
 mod scope;
+mod subquery;
 mod types;
 mod update;
 
@@ -20,12 +21,12 @@ use crate::Options;
 use crate::ast::{Clause, ClauseKind, Query};
 use crate::error::{Diagnostic, Span};
 pub use draft::{Draft, Holds};
-pub use pattern::is_true;
+pub use pattern::{is_shortest, is_true};
 use scope::Scope;
 
 pub fn bind(text: &str, query: &Query, options: &Options) -> Result<Draft, Vec<Diagnostic>> {
     let mut binder = Binder::new(text, options);
-    binder.query(query);
+    (binder.draft.root, binder.draft.columns) = binder.query(query, Operator::Unit);
     binder.finish()
 }
 
@@ -34,13 +35,22 @@ pub struct Binder<'a> {
     pub draft: Draft,
     pub errors: Vec<Diagnostic>,
     pub scope: Scope,
+    /// What a subquery sees of the query around it, whatever its own clauses do.
+    outer: Scope,
     /// Where aggregates are collected while the items of a projection are bound; `None` where none may stand.
     aggregates: Option<Vec<(Slot, Aggregate)>>,
 }
 
 impl<'a> Binder<'a> {
     pub fn new(text: &'a str, options: &Options) -> Binder<'a> {
-        Binder { text, draft: Draft::new(options), errors: Vec::new(), scope: Scope::default(), aggregates: None }
+        Binder {
+            text,
+            draft: Draft::new(options),
+            errors: Vec::new(),
+            scope: Scope::default(),
+            outer: Scope::default(),
+            aggregates: None,
+        }
     }
 
     pub fn finish(self) -> Result<Draft, Vec<Diagnostic>> {
@@ -59,12 +69,11 @@ impl<'a> Binder<'a> {
         self.error(span, "Unsupported", format!("{what} is not supported in this version"));
     }
 
-    fn query(&mut self, query: &Query) {
-        let (mut root, columns) = self.single(&query.first);
+    /// The operators of a query that begins at `start`, and its columns.
+    fn query(&mut self, query: &Query, start: Operator) -> (Operator, Vec<(Text, Slot)>) {
+        let (mut root, columns) = self.single(&query.first, start.clone());
         if query.unions.is_empty() {
-            self.draft.root = root;
-            self.draft.columns = columns;
-            return;
+            return (root, columns);
         }
         // Every side of a union leaves its values in slots of the union's own.
         let shared: Vec<(Text, Slot)> =
@@ -75,8 +84,8 @@ impl<'a> Binder<'a> {
             if *all != query.unions[0].0 {
                 self.error(*span, "InvalidClauseComposition", "UNION and UNION ALL cannot be mixed in one query");
             }
-            self.scope = Scope::default();
-            let (right, right_columns) = self.single(clauses);
+            self.scope = self.outer.clone();
+            let (right, right_columns) = self.single(clauses, start.clone());
             let names = |columns: &[(Text, Slot)]| {
                 let mut names: Vec<Text> = columns.iter().map(|(name, _)| name.clone()).collect();
                 names.sort();
@@ -99,8 +108,7 @@ impl<'a> Binder<'a> {
                 self.draft.slots[slot.0 as usize].holds = Holds::Plain;
             }
         }
-        self.draft.root = root;
-        self.draft.columns = shared;
+        (root, shared)
     }
 
     /// Copies each column into the shared slot of the same name.
@@ -115,9 +123,9 @@ impl<'a> Binder<'a> {
     }
 
     /// One query between UNIONs: its operators and its columns.
-    fn single(&mut self, clauses: &[Clause]) -> (Operator, Vec<(Text, Slot)>) {
-        self.check_order(clauses);
-        let mut root = Operator::Unit;
+    fn single(&mut self, clauses: &[Clause], start: Operator) -> (Operator, Vec<(Text, Slot)>) {
+        self.check_order(clauses, matches!(start, Operator::Argument));
+        let mut root = start;
         let mut columns = Vec::new();
         for clause in clauses {
             root = match &clause.kind {
@@ -132,8 +140,8 @@ impl<'a> Binder<'a> {
         (root, columns)
     }
 
-    /// Which clause may follow which.
-    fn check_order(&mut self, clauses: &[Clause]) {
+    /// Which clause may follow which. A subquery need not return anything.
+    fn check_order(&mut self, clauses: &[Clause], subquery: bool) {
         let mut updated: Option<&'static str> = None;
         for (i, clause) in clauses.iter().enumerate() {
             let word = keyword(&clause.kind);
@@ -159,6 +167,7 @@ impl<'a> Binder<'a> {
             }
         }
         if let Some(last) = clauses.last()
+            && !(subquery && matches!(last.kind, ClauseKind::Match { .. }))
             && matches!(last.kind, ClauseKind::Match { .. } | ClauseKind::Unwind { .. } | ClauseKind::With { .. })
         {
             let word = keyword(&last.kind);

@@ -34,7 +34,7 @@ impl Binder<'_> {
             }
         }
         let (operator, columns) = self.project(input, projection, condition);
-        self.scope = Default::default();
+        self.scope = self.outer.clone();
         for (name, slot) in columns {
             self.scope.insert(&name, slot);
         }
@@ -184,10 +184,18 @@ impl Binder<'_> {
             *expr = Expr::Slot(*slot);
             return None;
         }
-        if let Expr::Slot(slot) = expr {
+        let lost = |slot: &Slot| {
             let name = &self.draft.slots[slot.0 as usize].name;
-            let visible_before = self.scope.get(name) == Some(*slot);
-            return (visible_before && !projected.contains(slot)).then_some(*slot);
+            let visible_before = self.scope.get(name) == Some(*slot) && self.outer.get(name) != Some(*slot);
+            (visible_before && !projected.contains(slot)).then_some(*slot)
+        };
+        if let Expr::Slot(slot) = expr {
+            return lost(slot);
+        }
+        // A subquery goes on from the row: what it names has to be there as it is.
+        if let Expr::Subquery(_) = expr {
+            let kept = |slot: &Slot| keys.iter().any(|(key, _)| key == slot);
+            return walk::slots(expr).iter().filter(|slot| !kept(slot)).find_map(lost);
         }
         walk::children_mut(expr).into_iter().filter_map(|child| self.over_keys(child, keys, projected)).next_back()
     }

@@ -1,7 +1,7 @@
 //! What the text alone tells about types: literals, truth values, nodes, edges, paths. Enough to refuse what cannot work
 //! (`1 AND true`, `type(n)`) with a place; parameters, properties and function results pass and are judged when they run.
 
-use weir_model::expression::Binary;
+use weir_model::expression::{Binary, SubqueryKind};
 use weir_model::{Expr, Value};
 
 use super::{Binder, Draft, Holds};
@@ -11,7 +11,7 @@ const BOOLEAN: &str = "Boolean";
 const INTEGER: &str = "Integer";
 const FLOAT: &str = "Float";
 const TEXT: &str = "String";
-const LIST: &str = "List<T>";
+pub const LIST: &str = "List<T>";
 
 /// What some functions take of the types that can be told here.
 const ARGUMENTS: &[(&str, &[&str])] = &[
@@ -58,6 +58,11 @@ pub fn type_of(draft: &Draft, expr: &Expr) -> Option<&'static str> {
             _ => BOOLEAN,
         },
         Expr::Negate(of) => type_of(draft, of).filter(|name| matches!(*name, INTEGER | FLOAT))?,
+        Expr::Subquery(subquery) => match subquery.kind {
+            SubqueryKind::Exists => BOOLEAN,
+            SubqueryKind::Count => "Integer",
+            SubqueryKind::Collect(_) => LIST,
+        },
         _ => return None,
     })
 }

@@ -10,6 +10,16 @@ use crate::ast::{
     Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, Name, NodePattern, PatternPart, SetItem,
 };
 
+/// A MERGE, wherever it stands.
+struct Merge {
+    pattern: Pattern,
+    create: Vec<Write>,
+    on_create: Vec<Write>,
+    on_match: Vec<Write>,
+    /// Its path, over what was found or created.
+    named: Pattern,
+}
+
 impl Binder<'_> {
     pub fn update(&mut self, input: Operator, clause: &Clause) -> Operator {
         let input = Box::new(input);
@@ -18,7 +28,10 @@ impl Binder<'_> {
                 let (writes, paths) = self.create(parts);
                 with_paths(Operator::Write { input, writes }, paths)
             }
-            ClauseKind::Merge { part, on_create, on_match } => self.merge(*input, part, on_create, on_match),
+            ClauseKind::Merge { part, on_create, on_match } => {
+                let Merge { pattern, create, on_create, on_match, named } = self.merge(part, on_create, on_match);
+                with_paths(Operator::Merge { input, pattern, create, on_create, on_match }, named)
+            }
             _ => {
                 let writes = self.writes(clause);
                 Operator::Write { input, writes }
@@ -39,7 +52,7 @@ impl Binder<'_> {
                 let slot = self.draft.new_element_slot(&variable.text, &list);
                 let before = self.scope.len();
                 self.scope.insert(&variable.text, slot);
-                let writes = updates.iter().flat_map(|update| self.for_each_update(update)).collect();
+                let writes = self.for_each_updates(updates);
                 self.scope.truncate(before);
                 vec![Write::ForEach { slot, list, writes }]
             }
@@ -50,12 +63,35 @@ impl Binder<'_> {
         }
     }
 
+    /// The updates inside FOREACH in order. A MERGE may give several rows, so what follows it happens inside it.
+    fn for_each_updates(&mut self, clauses: &[Clause]) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for (i, clause) in clauses.iter().enumerate() {
+            if let ClauseKind::Merge { part, on_create, on_match } = &clause.kind {
+                self.check_unnamed(part);
+                let Merge { pattern, create, on_create, on_match, .. } = self.merge(part, on_create, on_match);
+                let then = self.for_each_updates(&clauses[i + 1..]);
+                let pattern = Box::new(pattern);
+                writes.push(Write::Merge { pattern, create, on_create, on_match, then });
+                return writes;
+            }
+            writes.extend(self.for_each_update(clause));
+        }
+        writes
+    }
+
+    /// A path is read back by a pattern, and FOREACH has none.
+    fn check_unnamed(&mut self, part: &PatternPart) {
+        if let Some(variable) = &part.variable {
+            self.not_yet(variable.span, "A named path inside FOREACH");
+        }
+    }
+
     fn for_each_update(&mut self, clause: &Clause) -> Vec<Write> {
         match &clause.kind {
-            ClauseKind::Create(parts) => self.create(parts).0,
-            ClauseKind::Merge { .. } => {
-                self.not_yet(clause.span, "MERGE inside FOREACH");
-                Vec::new()
+            ClauseKind::Create(parts) => {
+                parts.iter().for_each(|part| self.check_unnamed(part));
+                self.create(parts).0
             }
             ClauseKind::Set(_) | ClauseKind::Remove(_) | ClauseKind::Delete { .. } | ClauseKind::ForEach { .. } => {
                 self.writes(clause)
@@ -121,6 +157,11 @@ impl Binder<'_> {
             }
             return slot;
         }
+        if node.label_expression.is_some() {
+            let message = "Only labels can be created, not label expressions";
+            self.error(node.span, "InvalidLabelExpression", message);
+        }
+        self.check_no_condition(node.condition.as_ref());
         let properties = node.properties.as_ref().map(|map| self.expression(map));
         let labels = node.labels.iter().map(|label| self.draft.name(&label.text)).collect();
         let slot = self.declare(node.variable.as_ref(), Holds::Node);
@@ -128,7 +169,14 @@ impl Binder<'_> {
         slot
     }
 
+    fn check_no_condition(&mut self, condition: Option<&Expression>) {
+        if let Some(condition) = condition {
+            self.error(condition.span, "UnexpectedSyntax", "WHERE inside a pattern is for patterns that are matched");
+        }
+    }
+
     fn check_created_edge(&mut self, edge: &EdgePattern, word: &str) {
+        self.check_no_condition(edge.condition.as_ref());
         if edge.length.is_some() {
             self.error(edge.span, "CreatingVarLength", format!("Variable length relationships cannot be used in {word}"));
         }
@@ -144,7 +192,7 @@ impl Binder<'_> {
     }
 
     /// The pattern, and the writes that make it where it is not found. Maps compare as the store compares.
-    fn merge(&mut self, input: Operator, part: &PatternPart, on_create: &[SetItem], on_match: &[SetItem]) -> Operator {
+    fn merge(&mut self, part: &PatternPart, on_create: &[SetItem], on_match: &[SetItem]) -> Merge {
         let mut graph = QueryGraph::default();
         let mut create = Vec::new();
         let start = self.merge_node(&mut graph, &part.start, part.steps.is_empty(), &mut create);
@@ -173,6 +221,7 @@ impl Binder<'_> {
                 bound: false,
                 conditions,
                 reads: Vec::new(),
+                chain: None,
             });
             let (source, target) = (graph.pattern.nodes[source].slot, graph.pattern.nodes[target].slot);
             create.push(Write::CreateEdge { slot, source, kind, target, properties });
@@ -191,7 +240,7 @@ impl Binder<'_> {
         }
         let on_create = self.set_items(on_create);
         let on_match = self.set_items(on_match);
-        with_paths(Operator::Merge { input: Box::new(input), pattern: graph.pattern, create, on_create, on_match }, named)
+        Merge { pattern: graph.pattern, create, on_create, on_match, named }
     }
 
     fn merge_node(&mut self, graph: &mut QueryGraph, node: &NodePattern, alone: bool, create: &mut Vec<Write>) -> usize {
@@ -306,6 +355,7 @@ fn add_path(named: &mut Pattern, slot: Slot, start: Slot, edges: &[(Option<Slot>
             bound,
             conditions: Vec::new(),
             reads: Vec::new(),
+            chain: None,
         });
     }
     named.paths.push(PatternPath { slot, start, edges: path });

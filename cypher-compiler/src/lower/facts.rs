@@ -4,6 +4,7 @@
 //! may really be a node or an edge: `$that.x` never is, `n.x` always.
 
 use weir_model::Expr;
+use weir_model::expression::SubqueryKind;
 use weir_model::plan::{Operator, Pattern, QueryFacts, Step, Write};
 
 use crate::bind::{Draft, Holds};
@@ -51,6 +52,14 @@ impl Finder<'_> {
     fn expression(&mut self, expr: &Expr) {
         match expr {
             Expr::HasLabels { .. } => self.facts.reads = true,
+            Expr::Subquery(subquery) => {
+                self.facts.reads = true;
+                walk::operators(&subquery.plan, &mut |operator| self.operator(operator));
+                if let SubqueryKind::Collect(item) = &subquery.kind {
+                    self.expression(item);
+                }
+                return;
+            }
             Expr::Property { of, .. } | Expr::Index { of, .. } => self.facts.reads |= self.may_be_graph(of),
             Expr::Call { function, arguments } => {
                 let name = function.name.to_ascii_lowercase();
@@ -110,7 +119,11 @@ impl Finder<'_> {
             self.facts.reads |= !node.labels.is_empty() || !node.reads.is_empty() || node.reads_all.is_some();
             node.conditions.iter().for_each(|e| self.expression(e));
         }
-        pattern.edges.iter().flat_map(|edge| &edge.conditions).for_each(|e| self.expression(e));
+        for edge in &pattern.edges {
+            let chain =
+                edge.chain.iter().flat_map(|chain| chain.edges.iter().chain(&chain.nodes).map(|(_, e)| e).chain(&chain.whole));
+            edge.conditions.iter().chain(chain).for_each(|e| self.expression(e));
+        }
         pattern.conditions.iter().for_each(|e| self.expression(e));
     }
 
@@ -138,6 +151,13 @@ impl Finder<'_> {
                 Write::ForEach { list, writes, .. } => {
                     self.expression(list);
                     self.writes(writes);
+                }
+                Write::Merge { pattern, create, on_create, on_match, then } => {
+                    self.facts.reads = true;
+                    self.pattern(pattern);
+                    for writes in [create, on_create, on_match, then] {
+                        self.writes(writes);
+                    }
                 }
             }
         }

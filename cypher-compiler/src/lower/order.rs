@@ -77,13 +77,10 @@ impl<'a> Order<'a> {
 
     /// Whether everything the expression mentions has been visited.
     pub fn knows_all(&self, expr: &Expr) -> bool {
-        !walk::any(expr, &|e| match e {
-            Expr::Slot(slot) => match self.fills.get(slot) {
-                Some(Part::Node(node)) => !self.visited[*node],
-                Some(Part::Edge(edge)) => !self.crossed[*edge],
-                None => false,
-            },
-            _ => false,
+        walk::slots(expr).iter().all(|slot| match self.fills.get(slot) {
+            Some(Part::Node(node)) => self.visited[*node],
+            Some(Part::Edge(edge)) => self.crossed[*edge],
+            None => true,
         })
     }
 
@@ -98,16 +95,23 @@ impl<'a> Order<'a> {
     }
 
     /// Crosses one edge: one between visited nodes if there is one (a check costs least), else the one that leads to the most
-    /// restricted node. False when no edge touches what has been visited.
+    /// restricted node. Chains come after single edges, a shortest chain when everything else is there. False when no edge
+    /// touches what has been visited.
     pub fn expand(&mut self) -> bool {
+        let is_shortest = |edge: usize| crate::bind::is_shortest(&self.pattern.edges[edge]);
+        let rest_done = self.visited.iter().all(|visited| *visited)
+            && (0..self.crossed.len()).all(|edge| self.crossed[edge] || is_shortest(edge));
         let weight = |edge: usize| -> Option<usize> {
             let graph_edge = &self.pattern.edges[edge];
+            let towards = |node: usize| self.restrictions(node) * 2 + usize::from(!graph_edge.kinds.is_empty());
             match (self.visited[graph_edge.source], self.visited[graph_edge.target]) {
                 _ if self.crossed[edge] => None,
-                (true, true) => Some(usize::MAX),
-                (true, false) => Some(self.restrictions(graph_edge.target) * 2 + usize::from(!graph_edge.kinds.is_empty())),
-                (false, true) => Some(self.restrictions(graph_edge.source) * 2 + usize::from(!graph_edge.kinds.is_empty())),
                 (false, false) => None,
+                _ if is_shortest(edge) => rest_done.then_some(0),
+                (both, other) if graph_edge.chain.is_some() => Some(usize::from(both && other)),
+                (true, true) => Some(usize::MAX),
+                (true, false) => Some(towards(graph_edge.target) + 2),
+                (false, true) => Some(towards(graph_edge.source) + 2),
             }
         };
         let best = (0..self.pattern.edges.len())

@@ -6,22 +6,13 @@ use crate::lexer::TokenKind;
 
 impl Parser<'_> {
     pub(super) fn query(&mut self) -> Parsed<Query> {
-        let first = self.clauses()?;
-        let mut unions = Vec::new();
-        loop {
-            let span = self.span();
-            if !self.words("UNION") {
-                break;
-            }
-            let all = self.words("ALL");
-            unions.push((all, span, self.clauses()?));
-        }
+        let query = self.regular_query()?;
         let mut ended = false;
         while self.symbol(";") {
             ended = true;
         }
         match self.kind() {
-            TokenKind::End => Ok(Query { first, unions }),
+            TokenKind::End => Ok(query),
             _ if ended => Err(Box::new(crate::error::Diagnostic::syntax(
                 self.text,
                 self.span(),
@@ -32,6 +23,20 @@ impl Parser<'_> {
                 self.expect_note("a clause");
                 Err(self.unexpected())
             }
+        }
+    }
+
+    /// Clauses, and more after each UNION.
+    pub(super) fn regular_query(&mut self) -> Parsed<Query> {
+        let first = self.clauses()?;
+        let mut unions = Vec::new();
+        loop {
+            let span = self.span();
+            if !self.words("UNION") {
+                return Ok(Query { first, unions });
+            }
+            let all = self.words("ALL");
+            unions.push((all, span, self.clauses()?));
         }
     }
 
@@ -207,6 +212,11 @@ impl Parser<'_> {
             }
             ExpressionKind::Labels(of, labels) if of.as_variable().is_some() => {
                 let ExpressionKind::Variable(text) = *of.kind else { return Err(self.unexpected()) };
+                let Some(names) = labels.all_of() else {
+                    let message = "Label expressions in patterns are not allowed in SET and REMOVE, only labels";
+                    return Err(self.compile_error(span, "InvalidLabelExpression", message));
+                };
+                let labels = names.into_iter().cloned().collect();
                 Ok(SetItem::Labels { variable: crate::ast::Name { text, span: of.span }, labels })
             }
             ExpressionKind::Variable(text) if assigning => {
@@ -236,7 +246,7 @@ impl Parser<'_> {
         self.need_symbol("(")?;
         let variable = self.variable()?;
         self.need_words("IN")?;
-        let list = self.expression()?;
+        let list = self.expression_before_bar()?;
         self.need_symbol("|")?;
         let updates = self.nested(|parser| parser.clauses())?;
         self.need_symbol(")")?;

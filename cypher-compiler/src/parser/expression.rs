@@ -5,13 +5,25 @@ use weir_model::Text;
 use weir_model::expression::Quantifier;
 
 use super::{CHAIN_LENGTH_MAX, Parsed, Parser};
-use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name};
+use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name, SubqueryBody, SubqueryKind};
 use crate::error::{Diagnostic, Span};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
     pub(super) fn expression(&mut self) -> Parsed<Expression> {
-        self.nested(|parser| parser.or())
+        self.expression_where(false)
+    }
+
+    /// An expression after which a `|` follows that is not part of it: the bar of `n:A|B` has to stand in parentheses there.
+    pub(super) fn expression_before_bar(&mut self) -> Parsed<Expression> {
+        self.expression_where(true)
+    }
+
+    fn expression_where(&mut self, bar_ends: bool) -> Parsed<Expression> {
+        let outer = std::mem::replace(&mut self.bar_ends, bar_ends);
+        let result = self.nested(|parser| parser.or());
+        self.bar_ends = outer;
+        result
     }
 
     fn make(&self, from: usize, kind: ExpressionKind) -> Expression {
@@ -187,15 +199,12 @@ impl Parser<'_> {
         for _ in 0..CHAIN_LENGTH_MAX {
             let kind = if self.symbol(".") {
                 ExpressionKind::Property(left, self.name("a property key")?)
-            } else if self.is_symbol(":") && matches!(self.ahead(1), TokenKind::Word(_) | TokenKind::Quoted(_)) {
-                let mut labels = Vec::new();
-                while self.symbol(":") {
-                    labels.push(self.name("a label")?);
-                }
-                if self.is_symbol("&") {
-                    return Err(self.not_yet("A label expression"));
-                }
-                ExpressionKind::Labels(left, labels)
+            } else if self.is_symbol(":")
+                && matches!(self.ahead(1), TokenKind::Word(_) | TokenKind::Quoted(_) | TokenKind::Symbol("!" | "%" | "("))
+            {
+                self.advance();
+                let alternatives = !self.bar_ends;
+                ExpressionKind::Labels(left, self.label_expression("a label", alternatives)?)
             } else if self.symbol("[") {
                 self.index_or_slice(left)?
             } else if self.is_symbol("{") && left.as_variable().is_some() {
@@ -313,6 +322,8 @@ impl Parser<'_> {
 
     fn word_atom(&mut self, word: &str) -> Parsed<ExpressionKind> {
         let calls = matches!(self.ahead(1), TokenKind::Symbol("("));
+        // `count {.x}` is a projection of a variable of that name.
+        let opens = matches!(self.ahead(1), TokenKind::Symbol("{")) && !matches!(self.ahead(2), TokenKind::Symbol("." | "}"));
         let upper = word.to_ascii_uppercase();
         let kind = match upper.as_str() {
             "TRUE" => ExpressionKind::Boolean(true),
@@ -331,10 +342,15 @@ impl Parser<'_> {
             }
             "ALL" | "ANY" | "NONE" | "SINGLE" if calls => return self.quantifier(&upper),
             "REDUCE" if calls => return self.reduce(),
-            "EXISTS" | "COUNT" if matches!(self.ahead(1), TokenKind::Symbol("{")) => {
-                return Err(self.not_yet(if upper == "EXISTS" { "EXISTS { … }" } else { "COUNT { … }" }));
+            "EXISTS" if opens => return self.subquery(SubqueryKind::Exists),
+            "COUNT" if opens => return self.subquery(SubqueryKind::Count),
+            "COLLECT" if opens => return self.subquery(SubqueryKind::Collect),
+            "SHORTESTPATH" | "ALLSHORTESTPATHS" if calls => {
+                return match self.shortest_path()? {
+                    Some(part) => Ok(ExpressionKind::Pattern(part)),
+                    None => self.variable_or_call(),
+                };
             }
-            "SHORTESTPATH" | "ALLSHORTESTPATHS" if calls => return Err(self.not_yet(word)),
             _ => return self.variable_or_call(),
         };
         self.advance();
@@ -436,7 +452,7 @@ impl Parser<'_> {
         self.need_symbol(",")?;
         let variable = self.variable()?;
         self.need_words("IN")?;
-        let list = self.expression()?;
+        let list = self.expression_before_bar()?;
         self.need_symbol("|")?;
         let step = self.expression()?;
         self.need_symbol(")")?;
@@ -444,18 +460,11 @@ impl Parser<'_> {
     }
 
     fn list_or_comprehension(&mut self) -> Parsed<ExpressionKind> {
-        if matches!(self.ahead(1), TokenKind::Symbol("(")) {
-            if let Some(kind) = self.pattern_comprehension()? {
-                return Ok(kind);
-            }
-        } else if matches!(self.ahead(2), TokenKind::Symbol("=")) && matches!(self.ahead(3), TokenKind::Symbol("(")) {
-            let back = self.at;
-            self.advance();
-            self.advance();
-            if let Ok(Some(kind)) = self.pattern_comprehension() {
-                return Ok(kind);
-            }
-            self.at = back;
+        let named = matches!((self.ahead(2), self.ahead(3)), (TokenKind::Symbol("="), TokenKind::Symbol("(")));
+        if (named || matches!(self.ahead(1), TokenKind::Symbol("(")))
+            && let Some(kind) = self.pattern_comprehension()?
+        {
+            return Ok(kind);
         }
         if self.is_word_at(2, "IN") && matches!(self.ahead(1), TokenKind::Word(_) | TokenKind::Quoted(_)) {
             let back = self.at;
@@ -463,8 +472,8 @@ impl Parser<'_> {
             self.advance();
             let variable = self.variable()?;
             self.need_words("IN")?;
-            let list = self.expression()?;
-            let filter = if self.words("WHERE") { Some(self.expression()?) } else { None };
+            let list = self.expression_before_bar()?;
+            let filter = if self.words("WHERE") { Some(self.expression_before_bar()?) } else { None };
             let result = if self.symbol("|") { Some(self.expression()?) } else { None };
             if filter.is_some() || result.is_some() || self.is_symbol("]") {
                 self.need_symbol("]")?;
@@ -481,29 +490,45 @@ impl Parser<'_> {
     }
 
     /// From the token before the pattern; moves nothing when there is no pattern comprehension here.
+    #[inline(never)]
     fn pattern_comprehension(&mut self) -> Parsed<Option<ExpressionKind>> {
         let back = self.at;
         self.speculate()?;
         self.advance();
-        let part = match self.path() {
+        let part = match self.pattern_part() {
             Ok(part) if !part.steps.is_empty() => part,
             _ => {
                 self.at = back;
                 return Ok(None);
             }
         };
-        let filtered = self.words("WHERE");
-        if filtered {
-            self.expression()?;
-        }
-        if !filtered && !self.is_symbol("|") {
+        let filter = if self.words("WHERE") { Some(self.expression_before_bar()?) } else { None };
+        if filter.is_none() && !self.is_symbol("|") {
             self.at = back;
             return Ok(None);
         }
         self.need_symbol("|")?;
-        self.expression()?;
+        let result = self.expression()?;
         self.need_symbol("]")?;
-        Ok(Some(ExpressionKind::PatternComprehension(part)))
+        Ok(Some(ExpressionKind::PatternComprehension { part, filter, result }))
+    }
+
+    /// `EXISTS { … }` and its kin, from the word on: a pattern with a WHERE, or a query.
+    #[inline(never)]
+    fn subquery(&mut self, kind: SubqueryKind) -> Parsed<ExpressionKind> {
+        self.advance();
+        self.need_symbol("{")?;
+        let named = matches!(self.ahead(1), TokenKind::Symbol("="));
+        let shortest = ["shortestPath", "allShortestPaths"].iter().any(|word| self.is_word_at(0, word));
+        let body = if self.is_symbol("(") || named || shortest {
+            let parts = self.pattern_parts()?;
+            let condition = if self.words("WHERE") { Some(self.expression()?) } else { None };
+            SubqueryBody::Pattern { parts, condition }
+        } else {
+            SubqueryBody::Query(self.nested(|parser| parser.regular_query())?)
+        };
+        self.need_symbol("}")?;
+        Ok(ExpressionKind::Subquery { kind, body })
     }
 
     fn map(&mut self) -> Parsed<ExpressionKind> {

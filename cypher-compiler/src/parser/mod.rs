@@ -34,7 +34,8 @@ const RESERVED: &[&str] = &[
 
 pub fn parse(text: &str) -> Parsed<Query> {
     let tokens = lex(text)?;
-    let mut parser = Parser { text, tokens, at: 0, expected: Vec::new(), expected_at: 0, depth: 0, speculations: 0 };
+    let mut parser =
+        Parser { text, tokens, at: 0, expected: Vec::new(), expected_at: 0, depth: 0, speculations: 0, bar_ends: false };
     parser.query()
 }
 
@@ -47,6 +48,8 @@ struct Parser<'a> {
     expected_at: usize,
     depth: usize,
     speculations: usize,
+    /// See `expression_before_bar`.
+    bar_ends: bool,
 }
 
 impl Parser<'_> {
@@ -255,7 +258,16 @@ mod tests {
             ("n:A:B AND (m)-->()", "((n:A:B) AND (m)-[]->())"),
             ("(a) - (b)", "(a - b)"),
             ("{a: 1, `b c`: {}}", "{a: 1, b c: {}}"),
-            ("[(a)-[:R]->(b) | b.x]", "[(a)-[:R]->(b) | …]"),
+            ("[(a)-[:R]->(b) | b.x]", "[(a)-[:R]->(b) | b.x]"),
+            ("[p = (a)-[:R*]->() WHERE a:A | p]", "[p = (a)-[:R*..]->() WHERE (a:A) | p]"),
+            ("[x IN l WHERE x:A|x.y]", "[x IN l WHERE (x:A) | x.y]"),
+            ("[x IN l WHERE x:(A|B)|x.y]", "[x IN l WHERE (x:(A|B)) | x.y]"),
+            ("n:A|B&!C OR n:%", "((n:(A|(B&!C))) OR (n:%))"),
+            ("EXISTS { (a)-->(b:A&B WHERE b.x) WHERE a.y }", "EXISTS { (a)-[]->(b:A:B WHERE b.x) WHERE a.y }"),
+            ("count { MATCH (a) RETURN a UNION MATCH (b) RETURN b }", "COUNT { MATCH (a) RETURN a UNION MATCH (b) RETURN b }"),
+            ("collect{UNWIND l AS x RETURN x}[0]", "COLLECT { UNWIND l AS x RETURN x }[0]"),
+            ("exists((a)-[:R|!S]->())", "exists((a)-[:(R|!S)]->())"),
+            ("shortestPath((a)-[:R*..3]-(b))", "shortestPath((a)-[:R*..3]-(b))"),
         ] {
             check(&format!("RETURN {text}"), &format!("RETURN {expected}"));
         }
@@ -278,6 +290,15 @@ mod tests {
         check("MATCH (n)\nWHERE n.x = \nRETURN n", "3.1 Invalid input 'RETURN': expected an expression");
         check("RETURN all(x IN [1])", "1.8 all(...) requires a WHERE predicate");
         check(&format!("RETURN {}", "(".repeat(5000)), "1.208 The query is nested more than 200 levels deep here");
+        check(
+            "MATCH (a)-[:R..2]->() RETURN a",
+            "1.14 A relationship of variable length is written with an asterisk before the bounds, as in `*1..3`",
+        );
+        check("MATCH (a)-[:R*-2]->() RETURN a", "1.15 The length of a relationship pattern cannot be negative");
+        check(
+            "MATCH p = shortestPath((a)-->()-->(b)) RETURN p",
+            "1.24 shortestPath(...) requires a pattern containing a single relationship",
+        );
         check("RETURN 9223372036854775808", "1.8 The integer 9223372036854775808 does not fit into 64 bits");
     }
 }

@@ -1,7 +1,9 @@
 //! Patterns: nodes, edges, paths.
 
 use super::{CHAIN_LENGTH_MAX, Parsed, Parser};
-use crate::ast::{Direction, EdgePattern, Expression, ExpressionKind, Name, NodePattern, PatternPart};
+use weir_model::plan::Search;
+
+use crate::ast::{Direction, EdgePattern, Expression, ExpressionKind, LabelExpression, Name, NodePattern, PatternPart};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
@@ -22,13 +24,10 @@ impl Parser<'_> {
         } else {
             None
         };
-        let is_shortest = ["shortestPath", "allShortestPaths"].iter().any(|word| self.is_word_at(0, word));
-        if is_shortest {
-            return Err(self.compile_error(
-                self.span(),
-                "Unsupported",
-                "`shortestPath` planning in graph patterns is not supported",
-            ));
+        if let Some(mut part) = self.shortest_path()? {
+            part.variable = variable;
+            part.span = self.span_from(from);
+            return Ok(part);
         }
         if matches!(self.kind(), TokenKind::Word(_) | TokenKind::Quoted(_)) && !self.is_reserved() {
             let name = self.source(self.span());
@@ -41,8 +40,33 @@ impl Parser<'_> {
         Ok(part)
     }
 
-    /// A node, and edges with nodes after it.
+    /// `shortestPath(…)` and `allShortestPaths(…)`: one edge, which may stand for many.
+    pub(super) fn shortest_path(&mut self) -> Parsed<Option<PatternPart>> {
+        let search = match () {
+            _ if !matches!(self.ahead(1), TokenKind::Symbol("(")) => return Ok(None),
+            _ if self.is_word_at(0, "shortestPath") => Search::Shortest,
+            _ if self.is_word_at(0, "allShortestPaths") => Search::AllShortest,
+            _ => return Ok(None),
+        };
+        let (from, word) = (self.at, self.source(self.span()));
+        self.advance();
+        self.need_symbol("(")?;
+        let part = self.path()?;
+        self.need_symbol(")")?;
+        if part.steps.len() != 1 {
+            let message = format!("{word}(...) requires a pattern containing a single relationship");
+            return Err(self.compile_error(part.span, "UnexpectedSyntax", message));
+        }
+        Ok(Some(PatternPart { search, span: self.span_from(from), ..part }))
+    }
+
+    /// A node, and edges with nodes after it. A level of its own: on the way down a pattern takes more of the stack than
+    /// most expressions.
     pub(super) fn path(&mut self) -> Parsed<PatternPart> {
+        self.nested(|parser| parser.nodes_and_edges())
+    }
+
+    fn nodes_and_edges(&mut self) -> Parsed<PatternPart> {
         let from = self.at;
         let start = self.node_pattern()?;
         let mut steps = Vec::new();
@@ -53,7 +77,7 @@ impl Parser<'_> {
                 return Err(self.compile_error(self.span(), "TooLong", format!("A path has at most {CHAIN_LENGTH_MAX} edges")));
             }
         }
-        Ok(PatternPart { variable: None, start, steps, span: self.span_from(from) })
+        Ok(PatternPart { variable: None, search: Search::All, start, steps, span: self.span_from(from) })
     }
 
     fn edge_begins(&mut self) -> bool {
@@ -69,20 +93,51 @@ impl Parser<'_> {
         let from = self.at;
         self.need_symbol("(")?;
         let variable = self.optional_variable()?;
-        let mut labels = Vec::new();
-        while self.symbol(":") {
-            if self.is_symbol("!") || self.is_symbol("%") {
-                return Err(self.not_yet("A label expression"));
-            }
-            labels.push(self.name("a label")?);
-            if self.is_symbol("|") || self.is_symbol("&") {
-                return Err(self.not_yet("A label expression"));
-            }
-        }
+        let expression = if self.symbol(":") { Some(self.label_expression("a label", true)?) } else { None };
+        let labels = expression.as_ref().and_then(LabelExpression::all_of);
+        let (labels, label_expression) = match labels {
+            Some(names) => (names.into_iter().cloned().collect(), None),
+            None => (Vec::new(), expression),
+        };
         let properties = self.pattern_properties()?;
         let condition = if self.words("WHERE") { Some(self.expression()?) } else { None };
         self.need_symbol(")")?;
-        Ok(NodePattern { variable, labels, properties, condition, span: self.span_from(from) })
+        Ok(NodePattern { variable, labels, label_expression, properties, condition, span: self.span_from(from) })
+    }
+
+    /// What follows the colon: `|` binds least, then `&` and the old `:`, then `!`. Where `alternatives` is false a bar is
+    /// left alone, because it means something else there.
+    pub(super) fn label_expression(&mut self, what: &'static str, alternatives: bool) -> Parsed<LabelExpression> {
+        let mut parts = vec![self.label_conjunction(what)?];
+        while alternatives && self.symbol("|") {
+            // `[:A|:B]` is the old way to write `[:A|B]`.
+            self.symbol(":");
+            parts.push(self.label_conjunction(what)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { LabelExpression::Or(parts) })
+    }
+
+    fn label_conjunction(&mut self, what: &'static str) -> Parsed<LabelExpression> {
+        let mut parts = vec![self.label_term(what)?];
+        while self.symbol("&") || self.symbol(":") {
+            parts.push(self.label_term(what)?);
+        }
+        Ok(if parts.len() == 1 { parts.remove(0) } else { LabelExpression::And(parts) })
+    }
+
+    fn label_term(&mut self, what: &'static str) -> Parsed<LabelExpression> {
+        if self.symbol("!") {
+            return Ok(LabelExpression::Not(Box::new(self.nested(|parser| parser.label_term(what))?)));
+        }
+        if self.symbol("%") {
+            return Ok(LabelExpression::Any);
+        }
+        if self.symbol("(") {
+            let inner = self.nested(|parser| parser.label_expression(what, true))?;
+            self.need_symbol(")")?;
+            return Ok(inner);
+        }
+        Ok(LabelExpression::Name(self.name(what)?))
     }
 
     fn optional_variable(&mut self) -> Parsed<Option<Name>> {
@@ -116,24 +171,31 @@ impl Parser<'_> {
         let mut edge = EdgePattern {
             variable: None,
             kinds: Vec::new(),
+            kind_expression: None,
             length: None,
             properties: None,
+            condition: None,
             direction: Direction::Either,
             span: self.span(),
         };
         if self.symbol("[") {
             edge.variable = self.optional_variable()?;
             if self.symbol(":") {
-                edge.kinds.push(self.name("a relationship type")?);
-                while self.symbol("|") {
-                    self.symbol(":");
-                    edge.kinds.push(self.name("a relationship type")?);
+                let kinds = self.label_expression("a relationship type", true)?;
+                match kinds.one_of() {
+                    Some(names) => edge.kinds = names.into_iter().cloned().collect(),
+                    None => edge.kind_expression = Some(kinds),
                 }
+            }
+            if self.is_symbol("..") {
+                let message = "A relationship of variable length is written with an asterisk before the bounds, as in `*1..3`";
+                return Err(self.compile_error(self.span(), "InvalidRelationshipPattern", message));
             }
             if self.symbol("*") {
                 edge.length = Some(self.length()?);
             }
             edge.properties = self.pattern_properties()?;
+            edge.condition = if self.words("WHERE") { Some(self.expression()?) } else { None };
             self.need_symbol("]")?;
         }
         self.need_symbol("-")?;
@@ -147,19 +209,26 @@ impl Parser<'_> {
         Ok(edge)
     }
 
+    #[allow(clippy::type_complexity, reason = "two bounds, as they are written")]
     fn length(&mut self) -> Parsed<(Option<u64>, Option<u64>)> {
-        let min = self.bound();
+        let min = self.bound()?;
         if !self.symbol("..") {
             return Ok((min, min));
         }
-        Ok((min, self.bound()))
+        Ok((min, self.bound()?))
     }
 
-    fn bound(&mut self) -> Option<u64> {
-        if let TokenKind::Integer(n) = *self.kind() {
-            self.advance();
-            return Some(n);
+    fn bound(&mut self) -> Parsed<Option<u64>> {
+        match *self.kind() {
+            TokenKind::Integer(n) => {
+                self.advance();
+                Ok(Some(n))
+            }
+            TokenKind::Symbol("-") => {
+                let message = "The length of a relationship pattern cannot be negative";
+                Err(self.compile_error(self.span(), "InvalidRelationshipPattern", message))
+            }
+            _ => Ok(None),
         }
-        None
     }
 }

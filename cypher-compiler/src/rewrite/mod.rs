@@ -8,6 +8,7 @@
 //! | single element in  | lower (anchors)     | `id(n) IN [e]` is found as the anchor `id(n) = e`              |
 //! | split conditions   | labels, conditions  | they look at single conjuncts                                 |
 //! | labels to nodes    | place conditions    | a label test is cheaper on the node than as a condition       |
+//! | push into chains   | place conditions    | a condition over a whole chain is placed only if it stays       |
 //! | place conditions   | lower (order)       | lower weighs nodes by the conditions that lie on them          |
 //! | limit sorts        | -                   | looks at operators that no other rule touches                 |
 
@@ -15,6 +16,7 @@ mod fold_constants;
 mod labels_to_nodes;
 mod limit_sorts;
 mod place_conditions;
+mod push_into_chains;
 mod single_element_in;
 mod split_conditions;
 mod validate;
@@ -33,6 +35,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "single element in", apply: single_element_in::apply },
     Rule { name: "split conditions", apply: split_conditions::apply },
     Rule { name: "labels to nodes", apply: labels_to_nodes::apply },
+    Rule { name: "push into chains", apply: push_into_chains::apply },
     Rule { name: "place conditions", apply: place_conditions::apply },
     Rule { name: "limit sorts", apply: limit_sorts::apply },
 ];

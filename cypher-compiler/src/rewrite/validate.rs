@@ -1,7 +1,7 @@
 //! What must hold of every draft: slots lie within the row, names and parameters exist, patterns are connected to their parts.
 
 use weir_model::Expr;
-use weir_model::plan::{Name, Operator, Pattern, Slot};
+use weir_model::plan::{Name, Pattern, Slot};
 
 use crate::bind::Draft;
 use crate::walk;
@@ -13,11 +13,11 @@ pub fn validate(draft: &mut Draft) -> Result<(), String> {
         limits.slot(*slot).unwrap_or_else(|wrong| problem = Some(format!("column {name}: {wrong}")));
     }
     walk::operators_mut(&mut draft.root, &mut |operator| {
-        if let Operator::Match { pattern, .. } | Operator::Merge { pattern, .. } = operator
-            && let Err(wrong) = limits.pattern(pattern)
-        {
-            problem = Some(wrong);
-        }
+        walk::patterns_mut(operator, &mut |pattern| {
+            if let Err(wrong) = limits.pattern(pattern) {
+                problem = Some(wrong);
+            }
+        });
         walk::expressions_mut(operator, &mut |expr| {
             if let Err(wrong) = limits.expression(expr) {
                 problem = Some(wrong);
@@ -71,9 +71,13 @@ impl Limits {
             if edge.source >= count || edge.target >= count {
                 return Err("an edge without its node".into());
             }
+            if let Some(chain) = &edge.chain {
+                let slots = chain.edges.iter().chain(&chain.nodes).map(|(slot, _)| *slot);
+                slots.chain(chain.path).try_for_each(|slot| self.slot(slot))?;
+            }
         }
         for (a, b) in &pattern.distinct_edges {
-            let slotted = |edge: usize| pattern.edges.get(edge).is_some_and(|edge| edge.slot.is_some());
+            let slotted = |edge: usize| pattern.edges.get(edge).is_some_and(|edge| edge.slot.is_some() || edge.chain.is_some());
             if !slotted(*a) || !slotted(*b) {
                 return Err("an edge to be told apart that has no slot".into());
             }

@@ -233,6 +233,36 @@ fn refused_patterns() {
             "MATCH (a) WHERE (a)-->() RETURN id(a)",
             "1.17 NotPure: Not a pure expression: the filter condition asks the graph",
         ),
+        (
+            MultipleValues,
+            "MATCH (a) WHERE EXISTS { (a)-->() } RETURN id(a)",
+            "1.17 NotPure: Not a pure expression: the filter condition asks the graph",
+        ),
+        (
+            MultipleValues,
+            "MATCH (a) RETURN [(a)-->(b) | b.x] AS xs",
+            "1.18 NotPure: Not a pure expression: a returned column asks the graph",
+        ),
+        (
+            MultipleValues,
+            "MATCH p = shortestPath((a)-[:R*]->(b)) RETURN id(a)",
+            "1.7 ShortestPath: Shortest paths are not supported in standing queries",
+        ),
+        (
+            MultipleValues,
+            "MATCH (a:A|B) RETURN id(a)",
+            "1.7 LabelExpression: Label expressions are not supported in standing queries, only labels a node has to have",
+        ),
+        (
+            MultipleValues,
+            "MATCH (a)-[:!R]->(b) RETURN id(a)",
+            "1.10 EdgeLabel: Edges in standing query patterns must have exactly one label (got :!R)",
+        ),
+        (
+            MultipleValues,
+            "MATCH (a)-[:R WHERE a.x = 1]->(b) RETURN id(a)",
+            "1.21 Unsupported: WHERE inside an edge is not supported in standing queries",
+        ),
         (MultipleValues, "MATCH (a) RETURN $p AS p", "1.18 Parameter: Unknown parameter `p`"),
         (MultipleValues, "MATCH (a) RETURN b.x AS x", "1.18 UndefinedVariable: Variable `b` not defined"),
         (MultipleValues, "MATCH (a) RETURN count(*) AS c", "1.18 InvalidAggregation: Failed to resolve function `count`"),

@@ -12,21 +12,21 @@ use crate::reference::{self, ReferenceGraph};
 use crate::symbols::Symbols;
 
 /// Ids are small integers (scheme `long`), so that `id(n) = 1` anchors.
-const IDS: IdScheme = IdScheme::Long { consecutive: false };
+pub const IDS: IdScheme = IdScheme::Long { consecutive: false };
 
-struct Session {
-    symbols: Symbols,
-    graph: ReferenceGraph,
-    fresh: Cell<u64>,
-    open_cypher: bool,
+pub struct Session {
+    pub symbols: Symbols,
+    pub graph: ReferenceGraph,
+    pub fresh: Cell<u64>,
+    pub open_cypher: bool,
 }
 
 impl Session {
-    fn new() -> Session {
+    pub fn new() -> Session {
         Session { symbols: Symbols::default(), graph: ReferenceGraph::new(), fresh: Cell::new(100), open_cypher: false }
     }
 
-    fn run(&mut self, query: &str, that: Value) -> Result<Vec<String>, Failure> {
+    pub fn run(&mut self, query: &str, that: Value) -> Result<Vec<String>, Failure> {
         let options = Options { parameters: vec!["that".into()], ids: IDS };
         let plan = compile(query, &options).unwrap_or_else(|errors| panic!("{query}: {errors:?}"));
         let prepared = Prepared::new(plan, &self.symbols);
@@ -54,7 +54,7 @@ impl Session {
     }
 }
 
-fn show(value: &Value) -> String {
+pub fn show(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Boolean(b) => b.to_string(),
@@ -82,11 +82,11 @@ fn show_map(map: &Map) -> String {
 }
 
 /// Runs the queries but the last for their effect, and compares the rows of the last, in any order unless it has one.
-fn check(queries: &[&str], expected: &[&str]) {
+pub fn check(queries: &[&str], expected: &[&str]) {
     check_in(&mut Session::new(), queries, expected);
 }
 
-fn check_in(session: &mut Session, queries: &[&str], expected: &[&str]) {
+pub fn check_in(session: &mut Session, queries: &[&str], expected: &[&str]) {
     let (last, setup) = queries.split_last().expect("a query");
     for query in setup {
         session.run(query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
@@ -100,7 +100,7 @@ fn check_in(session: &mut Session, queries: &[&str], expected: &[&str]) {
     assert_eq!(rows, expected, "{queries:#?}");
 }
 
-fn check_fails(queries: &[&str], fragment: &str) {
+pub fn check_fails(queries: &[&str], fragment: &str) {
     let mut session = Session::new();
     let (last, setup) = queries.split_last().expect("a query");
     for query in setup {
@@ -313,20 +313,20 @@ fn failures() {
 }
 
 /// Small numbers from a seed; the same seed gives the same test.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % n
     }
 
-    fn one_of<'t>(&mut self, choices: &[&'t str]) -> &'t str {
+    pub fn one_of<'t>(&mut self, choices: &[&'t str]) -> &'t str {
         choices[self.below(choices.len() as u64) as usize]
     }
 
     /// Nodes 1 to 5, all with the label V, some with A and B and a property p, and some edges, self loops among them.
-    fn graph(&mut self) -> Vec<String> {
+    pub fn graph(&mut self) -> Vec<String> {
         let mut queries = Vec::new();
         for node in 1..=5 {
             let more = self.one_of(&["", ", n:A", ", n:B, n:A", ", n.p = 1", ", n.p = 2, n:A", ", n.p = 'x'"]);
@@ -340,7 +340,7 @@ impl Random {
         queries
     }
 
-    fn node(&mut self) -> String {
+    pub fn node(&mut self) -> String {
         let name = self.one_of(&["a", "b", "c"]);
         format!("({name}{})", self.one_of(&["", "", "", "", "", "", ":A", ":B", ":A:B", " {p: 1}"]))
     }

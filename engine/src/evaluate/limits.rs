@@ -67,8 +67,12 @@ impl<'a> Budget<'a> {
 
     /// Counts values that an operator keeps.
     pub fn hold(&self, values: &[Value]) -> Result<usize, Failure> {
+        self.hold_bytes(weight_of(values))
+    }
+
+    /// As `hold`, for what is not made of values.
+    pub fn hold_bytes(&self, bytes: usize) -> Result<usize, Failure> {
         self.step()?;
-        let bytes = weight_of(values);
         let total = self.bytes.get() + bytes;
         if total > self.limits.buffer_bytes_max {
             let message = format!(

@@ -12,14 +12,19 @@
 //! A plan that reads the graph works clause by clause: each write takes in all its rows before it changes anything, and
 //! later clauses see the changes through an `Overlay`. A plan that only writes streams straight through.
 
+mod chain;
 mod context;
 mod limits;
 mod operators;
 mod pattern;
+mod shortest;
+mod subquery;
 mod write;
 
 #[cfg(test)]
 mod cypher_tests;
+#[cfg(test)]
+mod pattern_tests;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +33,7 @@ use std::ops::ControlFlow;
 
 use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Write};
-use weir_model::{Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
+use weir_model::{Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
 
 pub use self::context::{Deleted, Names, Reader};
 use self::limits::Budget;
@@ -171,7 +176,16 @@ pub fn node_of(value: &Value, ids: IdScheme) -> Option<NodeId> {
 
 fn contains_write(operator: &Operator, wanted: &dyn Fn(&Write) -> bool) -> bool {
     fn any(writes: &[Write], wanted: &dyn Fn(&Write) -> bool) -> bool {
-        writes.iter().any(|write| wanted(write) || matches!(write, Write::ForEach { writes, .. } if any(writes, wanted)))
+        writes.iter().any(|write| {
+            let inside = match write {
+                Write::ForEach { writes, .. } => any(writes, wanted),
+                Write::Merge { create, on_create, on_match, then, .. } => {
+                    [create, on_create, on_match, then].into_iter().any(|writes| any(writes, wanted))
+                }
+                _ => false,
+            };
+            inside || wanted(write)
+        })
     }
     let here = match operator {
         Operator::Write { writes, .. } => any(writes, wanted),
@@ -190,8 +204,8 @@ fn creates_edge_in(operator: &Operator, target: weir_model::plan::Slot) -> bool 
 }
 
 /// What a condition says of its row: null is no. A list holds when it is not empty.
-fn holds(condition: &Expr, row: &[Value], reader: &Reader) -> Result<bool, Failure> {
-    match &*condition.look(row, reader)? {
+fn holds(condition: &Expr, row: &[Value], context: &dyn Context) -> Result<bool, Failure> {
+    match &*condition.look(row, context)? {
         Value::Boolean(answer) => Ok(*answer),
         Value::Null => Ok(false),
         Value::List(items) => Ok(!items.is_empty()),

@@ -46,7 +46,7 @@ pub(super) struct Scratch {
     pub halves: RefCell<Vec<HalfEdge>>,
     pub frames: RefCell<Vec<Frame>>,
     values: RefCell<Vec<Value>>,
-    buffers: RefCell<Vec<Vec<Value>>>,
+    pub buffers: RefCell<Vec<Vec<Value>>>,
 }
 
 impl Scratch {
@@ -134,7 +134,7 @@ impl Run<'_> {
             Operator::Match { input, pattern } => self.run(input, row, &mut |row| self.matches(pattern, row, next)),
             Operator::Optional { input, inner, nulls } => self.run(input, row, &mut |row| self.optional(inner, nulls, row, next)),
             Operator::Filter { input, condition } => self.run(input, row, &mut |row| {
-                if holds(condition, row, &self.reader)? { next(row) } else { GO_ON }
+                if holds(condition, row, self)? { next(row) } else { GO_ON }
             }),
             Operator::Project { input, items } => self.run(input, row, &mut |row| self.project(items, row, next)),
             Operator::Aggregate { input, keys, aggregates } => self.aggregate(input, keys, aggregates, row, next),
@@ -204,7 +204,7 @@ impl Run<'_> {
     fn project(&self, items: &[(Slot, Expr)], row: &mut [Value], next: Next) -> Flow {
         let at = self.scratch.values.borrow().len();
         for (_, expr) in items {
-            let value = expr.evaluate(row, &self.reader)?;
+            let value = expr.evaluate(row, self)?;
             self.scratch.values.borrow_mut().push(value);
         }
         self.with_swapped(items.iter().map(|(slot, _)| *slot), at, row, next)
@@ -237,7 +237,7 @@ impl Run<'_> {
     }
 
     fn unwind(&self, list: &Expr, into: Slot, row: &mut [Value], next: Next) -> Flow {
-        let elements = match list.evaluate(row, &self.reader)? {
+        let elements = match list.evaluate(row, self)? {
             Value::Null => return GO_ON,
             Value::List(items) => items,
             Value::Path(path) => path_elements(&path).into(),
@@ -259,7 +259,7 @@ impl Run<'_> {
 
     /// The number after SKIP or LIMIT.
     fn count(&self, count: &Expr, clause: &str, row: &mut [Value]) -> Result<usize, Failure> {
-        match count.evaluate(row, &self.reader)? {
+        match count.evaluate(row, self)? {
             Value::Integer(n) if n >= 0 => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
             Value::Integer(n) => {
                 let message = format!("{clause} takes a number that is not negative, but got {n}");
@@ -294,7 +294,7 @@ impl Run<'_> {
             if !keys.is_empty() {
                 key.clear();
                 for (_, expr) in keys {
-                    key.push(expr.evaluate(row, &self.reader)?);
+                    key.push(expr.evaluate(row, self)?);
                 }
                 group = match numbers.get(&key) {
                     Some(number) => *number,
@@ -309,7 +309,7 @@ impl Run<'_> {
             for ((_, aggregate), accumulator) in aggregates.iter().zip(&mut groups[group].1) {
                 arguments.clear();
                 for argument in &aggregate.arguments {
-                    arguments.push(argument.evaluate(row, &self.reader)?);
+                    arguments.push(argument.evaluate(row, self)?);
                 }
                 if keeps_arguments(aggregate) {
                     self.budget.hold(&arguments)?;
@@ -348,7 +348,7 @@ impl Run<'_> {
         self.drain(input, row, &mut |row| {
             let mut entry = Vec::with_capacity(keys.len() + row.len());
             for key in keys {
-                entry.push(key.expr.evaluate(row, &self.reader)?);
+                entry.push(key.expr.evaluate(row, self)?);
             }
             entry.extend_from_slice(row);
             self.budget.hold(&entry)?;

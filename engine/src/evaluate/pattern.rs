@@ -6,6 +6,7 @@
 use weir_model::plan::{Name, Pattern, PatternEdge, PatternNode, Slot, Step};
 use weir_model::{EdgeKey, Failure, NodeId, Path, Symbol, Value};
 
+use super::chain::Ends;
 use super::operators::{Flow, GO_ON, Next, Run, STOP};
 use super::{holds, mismatch, node_of};
 use crate::view::{Direction, EdgeRef, HalfEdge};
@@ -13,23 +14,41 @@ use crate::view::{Direction, EdgeRef, HalfEdge};
 /// What of a pattern is bound at the moment.
 #[derive(Default)]
 pub(super) struct Frame {
-    nodes: Vec<Option<NodeId>>,
-    edges: Vec<Option<EdgeRef>>,
+    pub nodes: Vec<Option<NodeId>>,
+    pub edges: Vec<Option<EdgeRef>>,
+    /// The edges of each chain, by its place among the edges, in the order in which they were crossed.
+    pub chains: Vec<Followed>,
+}
+
+/// A chain as far as it has been followed.
+#[derive(Default)]
+pub(super) struct Followed {
+    pub edges: Vec<EdgeRef>,
+    /// Crossed against the way it is written.
+    pub backward: bool,
+}
+
+impl Followed {
+    /// In the order in which the chain is written.
+    pub fn as_written(&self) -> impl Iterator<Item = EdgeRef> + '_ {
+        let last = self.edges.len().wrapping_sub(1);
+        (0..self.edges.len()).map(move |i| self.edges[if self.backward { last - i } else { i }])
+    }
 }
 
 /// An edge as crossed from one of its ends.
 #[derive(Clone, Copy)]
-struct Crossing {
-    edge: EdgeRef,
+pub(super) struct Crossing {
+    pub edge: EdgeRef,
     /// The end it leads to.
-    far: NodeId,
+    pub far: NodeId,
 }
 
 /// One way through a pattern.
-struct Walk<'w, 'r> {
-    run: &'w Run<'r>,
-    pattern: &'w Pattern,
-    frame: Frame,
+pub(super) struct Walk<'w, 'r> {
+    pub run: &'w Run<'r>,
+    pub pattern: &'w Pattern,
+    pub frame: Frame,
     next: Next<'w>,
 }
 
@@ -41,6 +60,8 @@ impl Run<'_> {
         frame.nodes.resize(pattern.nodes.len(), None);
         frame.edges.clear();
         frame.edges.resize(pattern.edges.len(), None);
+        frame.chains.resize_with(frame.chains.len().max(pattern.edges.len()), Followed::default);
+        frame.chains.iter_mut().for_each(|chain| chain.edges.clear());
         let mut walk = Walk { run: self, pattern, frame, next };
         let flow = walk.step(0, row);
         self.scratch.frames.borrow_mut().push(walk.frame);
@@ -50,7 +71,7 @@ impl Run<'_> {
 
 impl Walk<'_, '_> {
     /// Takes step number `at` and all after it.
-    fn step(&mut self, at: usize, row: &mut [Value]) -> Flow {
+    pub(super) fn step(&mut self, at: usize, row: &mut [Value]) -> Flow {
         let (run, pattern) = (self.run, self.pattern);
         let Some(step) = pattern.steps.get(at) else { return self.complete(row) };
         run.budget.step()?;
@@ -63,7 +84,7 @@ impl Walk<'_, '_> {
                     ref other => Err(mismatch("Node", other, "a pattern")),
                 }
             }
-            Step::Seek { node, id } => match node_of(&*id.look(row, &run.reader)?, run.environment.ids) {
+            Step::Seek { node, id } => match node_of(&*id.look(row, run)?, run.environment.ids) {
                 Some(id) => {
                     run.reader.note_entered(id);
                     self.visit(*node, id, at, row)
@@ -80,7 +101,7 @@ impl Walk<'_, '_> {
             }
             Step::Expand { edge, from } => self.expand(*edge, *from, at, row),
             Step::Test { condition } => {
-                if holds(&pattern.conditions[*condition], row, &run.reader)? {
+                if holds(&pattern.conditions[*condition], row, run)? {
                     self.step(at + 1, row)
                 } else {
                     GO_ON
@@ -90,7 +111,7 @@ impl Walk<'_, '_> {
     }
 
     /// Binds a node, and goes on if it is one the pattern wants.
-    fn visit(&mut self, index: usize, id: NodeId, at: usize, row: &mut [Value]) -> Flow {
+    pub(super) fn visit(&mut self, index: usize, id: NodeId, at: usize, row: &mut [Value]) -> Flow {
         let (pattern, frame) = (self.pattern, &self.frame);
         let node = &pattern.nodes[index];
         for (x, y) in &pattern.distinct_nodes {
@@ -125,7 +146,7 @@ impl Walk<'_, '_> {
             row[slot.0 as usize] = Value::Map(self.run.reader.properties(id).into());
         }
         for condition in &node.conditions {
-            if !holds(condition, row, &self.run.reader)? {
+            if !holds(condition, row, self.run)? {
                 return Ok(false);
             }
         }
@@ -136,13 +157,18 @@ impl Walk<'_, '_> {
         let (run, edge, frame) = (self.run, &self.pattern.edges[index], &self.frame);
         let near = frame.nodes[from].ok_or_else(|| unvisited(from))?;
         let to = if from == edge.source { edge.target } else { edge.source };
-        let direction = match (edge.directed, from == edge.source) {
-            (false, _) => Direction::Both,
-            (true, true) => Direction::Outgoing,
-            (true, false) => Direction::Incoming,
-        };
+        let direction = direction_from(edge, from);
+        if let Some(chain) = &edge.chain {
+            let backward = (from == edge.source) == chain.reversed;
+            let ends = Ends { from: near, to, known: frame.nodes[to], direction };
+            let followed = &mut self.frame.chains[index];
+            followed.edges.clear();
+            followed.backward = backward;
+            return self.follow(index, chain, ends, at, row);
+        }
         if edge.bound {
-            return match self.bound_edge(edge, near, direction, row)? {
+            let bound = edge.slot.map_or(&Value::Null, |slot| &row[slot.0 as usize]);
+            return match self.bound_edge(edge, bound, near, direction)? {
                 Some(crossing) => self.cross(index, to, crossing, at, row),
                 None => GO_ON,
             };
@@ -162,7 +188,13 @@ impl Walk<'_, '_> {
 
     /// The half edges at `near` that may match, put on the stack of half edges; answers where. They are listed before any
     /// is followed, because listing cannot be broken off. A self loop comes once.
-    fn halves(&self, near: NodeId, far: Option<NodeId>, direction: Direction, kinds: &[Name]) -> std::ops::Range<usize> {
+    pub(super) fn halves(
+        &self,
+        near: NodeId,
+        far: Option<NodeId>,
+        direction: Direction,
+        kinds: &[Name],
+    ) -> std::ops::Range<usize> {
         let (run, view) = (self.run, self.run.reader.view);
         let start = run.scratch.halves.borrow().len();
         with_symbols(run, kinds, |kinds| match far {
@@ -194,18 +226,18 @@ impl Walk<'_, '_> {
     }
 
     /// The edge an earlier clause bound, if it still is there and leads from `near` as the pattern says.
-    fn bound_edge(
+    pub(super) fn bound_edge(
         &self,
         edge: &PatternEdge,
+        bound: &Value,
         near: NodeId,
         direction: Direction,
-        row: &[Value],
     ) -> Result<Option<Crossing>, Failure> {
-        let key: &EdgeKey = match edge.slot.map(|slot| &row[slot.0 as usize]) {
-            Some(Value::Edge(key)) => key,
-            Some(Value::FullEdge(full)) => &full.key,
-            Some(Value::Null) | None => return Ok(None),
-            Some(other) => return Err(mismatch("Relationship", other, "a pattern")),
+        let key: &EdgeKey = match bound {
+            Value::Edge(key) => key,
+            Value::FullEdge(full) => &full.key,
+            Value::Null => return Ok(None),
+            other => return Err(mismatch("Relationship", other, "a pattern")),
         };
         let found = self.run.reader.edge_ref(key);
         let far = match direction {
@@ -225,11 +257,8 @@ impl Walk<'_, '_> {
         if known_far.is_some_and(|far| far != crossing.far) {
             return GO_ON;
         }
-        for (x, y) in &pattern.distinct_edges {
-            let same = Some(crossing.edge);
-            if (*x == index && frame.edges[*y] == same) || (*y == index && frame.edges[*x] == same) {
-                return GO_ON;
-            }
+        if self.is_taken(index, crossing.edge) {
+            return GO_ON;
         }
         let restore = edge.slot.filter(|_| !edge.bound).map(|Slot(slot)| {
             let key = Value::Edge(self.run.reader.edge_key(crossing.edge).into());
@@ -252,12 +281,25 @@ impl Walk<'_, '_> {
         flow
     }
 
+    /// Whether another edge of the pattern, one that must differ from this, is this very edge.
+    pub(super) fn is_taken(&self, index: usize, edge: EdgeRef) -> bool {
+        let frame = &self.frame;
+        self.pattern.distinct_edges.iter().any(|(x, y)| {
+            let other = match (*x == index, *y == index) {
+                (true, _) => *y,
+                (_, true) => *x,
+                _ => return false,
+            };
+            frame.edges[other] == Some(edge) || frame.chains[other].edges.contains(&edge)
+        })
+    }
+
     fn fits_edge(&self, edge: &PatternEdge, found: EdgeRef, row: &mut [Value]) -> Result<bool, Failure> {
         for (key, slot) in &edge.reads {
             row[slot.0 as usize] = self.run.reader.view.edge_property(found, self.run.prepared.symbol(*key));
         }
         for condition in &edge.conditions {
-            if !holds(condition, row, &self.run.reader)? {
+            if !holds(condition, row, self.run)? {
                 return Ok(false);
             }
         }
@@ -266,28 +308,47 @@ impl Walk<'_, '_> {
 
     /// Everything is bound: builds the named paths.
     fn complete(&mut self, row: &mut [Value]) -> Flow {
-        let frame = &self.frame;
         for path in &self.pattern.paths {
-            let start = frame.nodes[path.start].ok_or_else(|| unvisited(path.start))?;
-            let (mut here, mut steps) = (start, Vec::with_capacity(path.edges.len()));
-            for edge in &path.edges {
-                let edge = frame.edges[*edge].ok_or_else(|| unvisited(*edge))?;
-                here = if edge.source == here { edge.target } else { edge.source };
-                steps.push((self.run.reader.edge_key(edge), here));
-            }
-            row[path.slot.0 as usize] = Value::Path(Path { start, steps }.into());
+            row[path.slot.0 as usize] = self.path(path.start, &path.edges)?;
         }
         (self.next)(row)
     }
+
+    /// The path from a node over edges and chains.
+    pub(super) fn path(&self, start: usize, edges: &[usize]) -> Result<Value, Failure> {
+        let frame = &self.frame;
+        let start = frame.nodes[start].ok_or_else(|| unvisited(start))?;
+        let (mut here, mut steps) = (start, Vec::with_capacity(edges.len()));
+        let mut cross = |edge: EdgeRef| {
+            here = if edge.source == here { edge.target } else { edge.source };
+            steps.push((self.run.reader.edge_key(edge), here));
+        };
+        for edge in edges {
+            match &self.pattern.edges[*edge].chain {
+                Some(_) => frame.chains[*edge].as_written().for_each(&mut cross),
+                None => cross(frame.edges[*edge].ok_or_else(|| unvisited(*edge))?),
+            }
+        }
+        Ok(Value::Path(Path { start, steps }.into()))
+    }
 }
 
-fn crossing(near: NodeId, half: HalfEdge) -> Crossing {
+/// The way an edge of the pattern leads from one of its ends.
+fn direction_from(edge: &PatternEdge, from: usize) -> Direction {
+    match (edge.directed, from == edge.source) {
+        (false, _) => Direction::Both,
+        (true, true) => Direction::Outgoing,
+        (true, false) => Direction::Incoming,
+    }
+}
+
+pub(super) fn crossing(near: NodeId, half: HalfEdge) -> Crossing {
     let (source, target) = if half.outgoing { (near, half.other) } else { (half.other, near) };
     Crossing { edge: EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal }, far: half.other }
 }
 
 /// A plan whose steps do not hang together: a bug of the compiler, reported rather than answered wrongly.
-fn unvisited(part: usize) -> Failure {
+pub(super) fn unvisited(part: usize) -> Failure {
     let message = format!("The plan uses part {part} of a pattern before it is bound; please report this query");
     Failure::new(weir_model::expression::FailureKind::Runtime, message)
 }

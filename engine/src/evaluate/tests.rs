@@ -90,7 +90,17 @@ impl Builder {
 
     fn edge(&mut self, source: usize, kinds: &[&str], target: usize) -> PatternEdge {
         let kinds = kinds.iter().map(|kind| self.name(kind)).collect();
-        PatternEdge { slot: None, source, target, kinds, directed: true, bound: false, conditions: vec![], reads: vec![] }
+        PatternEdge {
+            slot: None,
+            source,
+            target,
+            kinds,
+            directed: true,
+            bound: false,
+            conditions: vec![],
+            reads: vec![],
+            chain: None,
+        }
     }
 
     fn plan(&self, root: Operator, columns: &[u32], facts: QueryFacts) -> Plan {

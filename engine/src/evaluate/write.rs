@@ -52,24 +52,12 @@ impl Run<'_> {
         row: &mut [Value],
         next: Next,
     ) -> Flow {
-        let [create, on_create, on_match] = writes;
         let mut rows = Rows::new(self);
         self.drain(input, row, &mut |row| rows.push(row))?;
         let mut merged = Rows::new(self);
         let mut emptied = Vec::new();
         for row in rows.iter_mut() {
-            self.check_merged(create, row)?;
-            let mut found = Rows::new(self);
-            let _ = self.matches(pattern, row, &mut |row| found.push(row).and(GO_ON))?;
-            if found.is_empty() {
-                self.apply(create, row, &mut emptied)?;
-                self.apply(on_create, row, &mut emptied)?;
-                merged.push(row)?;
-            }
-            for row in found.iter_mut() {
-                self.apply(on_match, row, &mut emptied)?;
-                merged.push(row)?;
-            }
+            self.merge_one(pattern, writes, row, &mut emptied, &mut merged)?;
         }
         self.check_emptied(&emptied)?;
         merged.pass(next)
@@ -83,13 +71,13 @@ impl Run<'_> {
                 Some(Expr::Map(entries)) => {
                     let mut null = None;
                     for (key, value) in entries {
-                        if null.is_none() && value.look(row, &self.reader)?.is_null() {
+                        if null.is_none() && value.look(row, self)?.is_null() {
                             null = Some(key.clone());
                         }
                     }
                     null
                 }
-                Some(other) => match &*other.look(row, &self.reader)? {
+                Some(other) => match &*other.look(row, self)? {
                     Value::Map(map) => map.iter().find(|(_, value)| value.is_null()).map(|(key, _)| key.clone()),
                     _ => None,
                 },
@@ -99,6 +87,30 @@ impl Run<'_> {
                 let message = format!("Cannot merge a node or relationship by the property `{key}`, which is null here");
                 return Err(Failure::new(FailureKind::MergeWithNull, message));
             }
+        }
+        Ok(())
+    }
+
+    /// MERGE for one row: those it gives go to `merged`.
+    fn merge_one(
+        &self,
+        pattern: &Pattern,
+        [create, on_create, on_match]: [&[Write]; 3],
+        row: &mut [Value],
+        emptied: &mut Vec<NodeId>,
+        merged: &mut Rows,
+    ) -> Result<(), Failure> {
+        self.check_merged(create, row)?;
+        let mut found = Rows::new(self);
+        let _ = self.matches(pattern, row, &mut |row| found.push(row).and(GO_ON))?;
+        if found.is_empty() {
+            self.apply(create, row, emptied)?;
+            self.apply(on_create, row, emptied)?;
+            merged.push(row)?;
+        }
+        for row in found.iter_mut() {
+            self.apply(on_match, row, emptied)?;
+            merged.push(row)?;
         }
         Ok(())
     }
@@ -134,23 +146,23 @@ impl Run<'_> {
                 self.create_edge(*slot, [*source, *target], *kind, properties.as_ref(), row)?;
             }
             Write::SetProperty { target, key, value } => {
-                let entity = self.entity(&*target.look(row, &self.reader)?)?;
-                let value = value.look(row, &self.reader)?;
+                let entity = self.entity(&*target.look(row, self)?)?;
+                let value = value.look(row, self)?;
                 self.set(entity, self.prepared.symbol(*key), self.storable(&value)?.as_ref());
             }
             Write::SetProperties { target, value, replace } => {
                 let entity = self.entity(&row[target.0 as usize])?;
-                self.set_properties(entity, &*value.look(row, &self.reader)?, *replace)?;
+                self.set_properties(entity, &*value.look(row, self)?, *replace)?;
             }
             Write::RemoveProperty { target, key } => {
-                let entity = self.entity(&*target.look(row, &self.reader)?)?;
+                let entity = self.entity(&*target.look(row, self)?)?;
                 self.set(entity, self.prepared.symbol(*key), &Value::Null);
             }
             Write::AddLabels { target, labels } => self.change_labels(*target, labels, true, row)?,
             Write::RemoveLabels { target, labels } => self.change_labels(*target, labels, false, row)?,
-            Write::Delete { target, detach } => self.delete(&*target.look(row, &self.reader)?, *detach, emptied)?,
+            Write::Delete { target, detach } => self.delete(&*target.look(row, self)?, *detach, emptied)?,
             Write::ForEach { slot, list, writes } => {
-                let elements = match list.evaluate(row, &self.reader)? {
+                let elements = match list.evaluate(row, self)? {
                     Value::Null => return Ok(()),
                     Value::List(elements) => elements,
                     other => return Err(mismatch("List", &other, "FOREACH")),
@@ -162,6 +174,13 @@ impl Run<'_> {
                     self.apply(writes, row, emptied)?;
                 }
                 row[slot] = before;
+            }
+            Write::Merge { pattern, create, on_create, on_match, then } => {
+                let mut merged = Rows::new(self);
+                self.merge_one(pattern, [create, on_create, on_match], row, emptied, &mut merged)?;
+                for row in merged.iter_mut() {
+                    self.apply(then, row, emptied)?;
+                }
             }
         }
         Ok(())
@@ -225,7 +244,7 @@ impl Run<'_> {
     }
 
     fn create_properties(&self, entity: Entity, properties: &Expr, row: &mut [Value]) -> Result<(), Failure> {
-        match &*properties.look(row, &self.reader)? {
+        match &*properties.look(row, self)? {
             Value::Null => Ok(()),
             Value::Map(map) => self.set_entries(entity, map, false),
             other => self.set_properties(entity, other, false),

@@ -1,0 +1,317 @@
+//! Patterns in full: chains, shortest paths, label expressions, and subqueries in expressions.
+
+use weir_cypher_compiler::{Options, compile};
+use weir_model::Value;
+
+use super::Prepared;
+use super::cypher_tests::{IDS, Random, Session, check, check_fails, check_in, show};
+use crate::reference;
+
+/// A chain of four nodes with numbered edges, and a way back from the third to the first.
+const CHAIN: &str = "CREATE (a:A {name: 'a'})-[:R {n: 1}]->(b:B {name: 'b'})-[:R {n: 2}]->(c:C {name: 'c'})-[:R {n: 3}]->(:D {name: 'd'}), \
+                     (c)-[:S {n: 4}]->(a)";
+
+#[test]
+fn chains() {
+    check(&[CHAIN, "MATCH (:A)-[:R*]->(x) RETURN x.name"], &["'b'", "'c'", "'d'"]);
+    check(&[CHAIN, "MATCH (:A)-[*2]->(x) RETURN x.name"], &["'c'"]);
+    check(&[CHAIN, "MATCH (:A)-[*0..1]->(x) RETURN x.name"], &["'a'", "'b'"]);
+    check(&[CHAIN, "MATCH (:A)-[*3..]->(x) RETURN x.name"], &["'a'", "'d'"]);
+    check(&[CHAIN, "MATCH (:A)-[*2..1]->(x) RETURN x.name"], &[]);
+    check(&[CHAIN, "MATCH (:A)-[*..0]->(x) RETURN x.name"], &[]);
+    check(&[CHAIN, "MATCH (:A)<-[*..2]-(x) RETURN x.name"], &["'b'", "'c'"]);
+    check(&[CHAIN, "MATCH (:D)-[:R*]-(x) RETURN x.name"], &["'a'", "'b'", "'c'"]);
+    check(&[CHAIN, "MATCH (:A)-[r:R*2]->(x) RETURN [e IN r | e.n]"], &["[1, 2]"]);
+    check(&[CHAIN, "MATCH (x)<-[r:R*2]-(:A) RETURN [e IN r | e.n]"], &["[2, 1]"]);
+    check(&[CHAIN, "MATCH (:D)<-[r:R*2]-(x) RETURN [e IN r | e.n]"], &["[3, 2]"]);
+    check(&[CHAIN, "MATCH (:A)-[r:R* {n: 1}]->(x) RETURN x.name"], &["'b'"]);
+    check(&[CHAIN, "MATCH (:A)-[r*]->(x) WHERE all(e IN r WHERE e.n < 3) RETURN x.name"], &["'b'", "'c'"]);
+    check(&[CHAIN, "MATCH (:A)-[r*]->(x) WHERE none(e IN r WHERE e.n = 2) RETURN x.name"], &["'b'"]);
+    check(&[CHAIN, "MATCH p = (:A)-[*]->(x) WHERE all(n IN nodes(p) WHERE n.name < 'c') RETURN x.name"], &["'b'"]);
+    check(&[CHAIN, "MATCH (:A)-[r*]->(x) WHERE size(r) = 3 RETURN x.name"], &["'a'", "'d'"]);
+    check(&[CHAIN, "MATCH (:A)-[r:R|S*3]->(x:A) RETURN x.name"], &["'a'"]);
+    check(&[CHAIN, "MATCH (:A)-[r:!S*]->(x) RETURN x.name"], &["'b'", "'c'", "'d'"]);
+    // No edge twice, in one chain and in one MATCH.
+    check(&[CHAIN, "MATCH (:D)-[*]-(x:D) RETURN x"], &[]);
+    check(&[CHAIN, "MATCH (a:A)-[:R]->()-[*]-(a) RETURN a.name"], &["'a'"]);
+    check(
+        &[CHAIN, "MATCH (:A)-[*1..2]->(x)-[*1..2]->(y) RETURN x.name, y.name"],
+        &["'b' | 'a'", "'b' | 'c'", "'b' | 'd'", "'c' | 'a'", "'c' | 'd'"],
+    );
+    check(&[CHAIN, "OPTIONAL MATCH (:D)-[r:R*]->(x) RETURN r, x"], &["null | null"]);
+    check(&["CREATE (a:A)-[:R]->(a)", "MATCH (a:A)-[r*]-(b) RETURN size(r)"], &["1"]);
+}
+
+#[test]
+fn chains_that_are_bound() {
+    let list = "MATCH (a:A)-[r1]->()-[r2]->(c) WITH a, c, [r1, r2] AS rs ";
+    check(&[CHAIN, &format!("{list}MATCH (x)-[rs*]->(y) RETURN x.name, y.name")], &["'a' | 'c'"]);
+    check(&[CHAIN, &format!("{list}MATCH (x)-[rs*3]->(y) RETURN x.name, y.name")], &[]);
+    check(&[CHAIN, &format!("{list}MATCH (c)-[rs*]->(a) RETURN c")], &[]);
+    check(&[CHAIN, &format!("{list}MATCH (c)<-[rs*]-(a) RETURN c")], &[]);
+    check(&[CHAIN, &format!("{list}WITH a, c, reverse(rs) AS rs MATCH p = (c)<-[rs*]-(a) RETURN length(p)")], &["2"]);
+    check(&[CHAIN, "MATCH (a:A) WITH a, [] AS rs MATCH (a)-[rs*0..]->(b) RETURN b.name"], &["'a'"]);
+    check_fails(&[CHAIN, "WITH [1] AS rs MATCH (a)-[rs*]->(b) RETURN b"], "Relationship");
+}
+
+#[test]
+fn paths_over_chains() {
+    let names = "RETURN [n IN nodes(p) | n.name] AS names, [r IN relationships(p) | r.n] AS numbers";
+    check(&[CHAIN, &format!("MATCH p = (:A)-[:R*2]->()-->(:D) {names}")], &["['a', 'b', 'c', 'd'] | [1, 2, 3]"]);
+    check(&[CHAIN, &format!("MATCH p = (:D)<--()<-[:R*2]-(:A) {names}")], &["['d', 'c', 'b', 'a'] | [3, 2, 1]"]);
+    check(&[CHAIN, &format!("MATCH p = (x)<-[:R*2]-(:B) {names}")], &["['d', 'c', 'b'] | [3, 2]"]);
+    check(&[CHAIN, "MATCH p = (:A)-[:R*0..1]->() RETURN length(p)"], &["0", "1"]);
+    check(&[CHAIN, "MATCH p = (:A)-[*]->(), q = (:A)-[*]->() WHERE p = q RETURN length(p)"], &[]);
+    check(&[CHAIN, "MATCH p = (:A)-[*..2]->() MATCH q = (:A)-[:R]->() RETURN p = q, p > q"], &["false | null", "true | null"]);
+}
+
+#[test]
+fn shortest_paths() {
+    let names = "RETURN [n IN nodes(p) | n.name] AS names";
+    let between = "MATCH (a:A), (d:D)";
+    check(&[CHAIN, &format!("{between}, p = shortestPath((a)-[*]->(d)) {names}")], &["['a', 'b', 'c', 'd']"]);
+    check(&[CHAIN, &format!("{between}, p = shortestPath((a)-[*]-(d)) {names}")], &["['a', 'c', 'd']"]);
+    check(&[CHAIN, &format!("{between}, p = shortestPath((d)-[*]-(a)) {names}")], &["['d', 'c', 'a']"]);
+    check(&[CHAIN, &format!("{between}, p = shortestPath((d)<-[r*]-(a)) RETURN [e IN r | e.n]")], &["[3, 2, 1]"]);
+    check(&[CHAIN, &format!("{between}, p = shortestPath((a)-[:R*]-(d)) {names}")], &["['a', 'b', 'c', 'd']"]);
+    check(&[CHAIN, &format!("{between}, p = shortestPath((a)-[*..2]->(d)) {names}")], &[]);
+    check(&[CHAIN, &format!("{between}, p = shortestPath((d)-[*]->(a)) {names}")], &[]);
+    check(&[CHAIN, "MATCH p = shortestPath((:A)-[*]-(:D)) RETURN length(p)"], &["2"]);
+    check(
+        &[CHAIN, "MATCH (a:A), p = shortestPath((a)-[*0..]-(b)) RETURN length(p), b.name ORDER BY b.name"],
+        &["0 | 'a'", "1 | 'b'", "1 | 'c'", "2 | 'd'"],
+    );
+    check(&[CHAIN, "MATCH (a:A), p = shortestPath((a)-[*]-(b)) RETURN count(p)"], &["3"]);
+    // Conditions: on single edges and nodes, and on the whole.
+    check(
+        &[CHAIN, &format!("{between} MATCH p = shortestPath((a)-[r*]-(d)) WHERE all(e IN r WHERE e.n < 4) {names}")],
+        &["['a', 'b', 'c', 'd']"],
+    );
+    check(
+        &[CHAIN, &format!("{between} MATCH p = shortestPath((a)-[*]-(d)) WHERE any(n IN nodes(p) WHERE n:B) {names}")],
+        &["['a', 'b', 'c', 'd']"],
+    );
+    check(&[CHAIN, &format!("{between} MATCH p = shortestPath((a)-[*]-(d)) WHERE none(n IN nodes(p) WHERE n:C) {names}")], &[]);
+    check(&[CHAIN, &format!("{between} MATCH p = shortestPath((a)-[*]-(d)) WHERE length(p) > 5 {names}")], &[]);
+    let diamond =
+        "CREATE (a:A)-[:R]->(:B {n: 1})-[:R]->(d:D), (a)-[:R]->(:B {n: 2})-[:R]->(d), (a)-[:R]->(:B {n: 3})-[:R]->()-[:R]->(d)";
+    let middle = "RETURN nodes(p)[1].n";
+    check(&[diamond, &format!("MATCH p = allShortestPaths((:A)-[*]->(:D)) {middle}")], &["1", "2"]);
+    check(&[diamond, &format!("MATCH p = allShortestPaths((:D)<-[*]-(:A)) {middle}")], &["1", "2"]);
+    check(&[diamond, &format!("MATCH p = allShortestPaths((:A)-[*]->(:D)) WHERE nodes(p)[1].n > 1 {middle}")], &["2"]);
+    check(&[diamond, &format!("MATCH p = allShortestPaths((:A)-[*]->(:D)) WHERE nodes(p)[1].n > 2 {middle}")], &["3"]);
+    check(&[diamond, "MATCH p = shortestPath((:A)-[*]->(:D)) RETURN length(p)"], &["2"]);
+    let mut parallel = Session { open_cypher: true, ..Session::new() };
+    check_in(
+        &mut parallel,
+        &["CREATE (a:A)-[:R]->(b:B)-[:R]->(c:C), (a)-[:R]->(b)", "MATCH p = allShortestPaths((:A)-[*]->(:C)) RETURN length(p)"],
+        &["2", "2"],
+    );
+    // As values.
+    check(&[CHAIN, &format!("{between} RETURN length(shortestPath((a)-[*]->(d))), shortestPath((d)-[*]->(a))")], &["3 | null"]);
+    check(&[diamond, &format!("{between} RETURN size(allShortestPaths((a)-[*]->(d)))")], &["2"]);
+}
+
+#[test]
+fn label_expressions() {
+    let nodes = "CREATE (:A {n: 1}), (:A:B {n: 2}), (:B {n: 3}), ({n: 4})";
+    let found = |pattern: &str, expected: &[&str]| check(&[nodes, &format!("MATCH {pattern} RETURN n.n")], expected);
+    found("(n:A|B)", &["1", "2", "3"]);
+    found("(n:A&B)", &["2"]);
+    found("(n:A:B)", &["2"]);
+    found("(n:!A)", &["3", "4"]);
+    found("(n:%)", &["1", "2", "3"]);
+    found("(n:!%)", &["4"]);
+    found("(n:(A|B)&!(A&B))", &["1", "3"]);
+    found("(n WHERE n.n > 2)", &["3", "4"]);
+    found("(n:A WHERE n.n > 1)", &["2"]);
+    found("(n) WHERE n:A|B AND NOT n:A&B", &["1", "3"]);
+    check(
+        &[nodes, "MATCH (n) RETURN n.n, n:A|B, n:!A&%"],
+        &["1 | true | false", "2 | true | false", "3 | true | true", "4 | false | false"],
+    );
+    check(&[CHAIN, "MATCH ()-[r:!S]->() RETURN r.n"], &["1", "2", "3"]);
+    check(&[CHAIN, "MATCH ()-[r:%]->() RETURN count(r)"], &["4"]);
+    check(&[CHAIN, "MATCH ()-[r:R|S WHERE r.n > 2]->() RETURN r.n, r:S"], &["3 | false", "4 | true"]);
+}
+
+#[test]
+fn patterns_as_predicates() {
+    let found =
+        |condition: &str, expected: &[&str]| check(&[CHAIN, &format!("MATCH (n) WHERE {condition} RETURN n.name")], expected);
+    found("(n)-->(:C)", &["'b'"]);
+    found("NOT (n)-->()", &["'d'"]);
+    found("(n)-[:R]->() AND (n)-[:S]->()", &["'c'"]);
+    found("(n)-[:S]->() OR (:C)-[:S]->(n)", &["'a'", "'c'"]);
+    found("(n)-[*2]->({name: 'd'})", &["'b'"]);
+    found("exists((n)-->(:C))", &["'b'"]);
+    found("exists { (n)-->(m) WHERE m.name = 'c' }", &["'b'"]);
+    found("EXISTS { MATCH (n)-->(m) RETURN m }", &["'a'", "'b'", "'c'"]);
+    found("EXISTS { MATCH (n)-->(m) WITH n, count(*) AS c WHERE c = 2 RETURN true }", &["'c'"]);
+    found("EXISTS { MATCH (m) WHERE EXISTS { (n)-[:S]->(m) } }", &["'c'"]);
+    found("COUNT { (n)--() } = 3", &["'c'"]);
+    found("COUNT { MATCH (n)-->(m) RETURN DISTINCT m.none } = 1", &["'a'", "'b'", "'c'"]);
+    found("'d' IN COLLECT { MATCH (n)-->(m) RETURN m.name }", &["'c'"]);
+    found("size([(n)-->(m) | m]) = 2", &["'c'"]);
+    found("CASE WHEN (n)-->(:A) THEN true ELSE false END", &["'c'"]);
+    found("EXISTS { MATCH (n)-->(m) RETURN m UNION MATCH (n)<--(m:C) RETURN m }", &["'a'", "'b'", "'c'", "'d'"]);
+    check(&[CHAIN, "OPTIONAL MATCH (n:None) RETURN exists((n)-->()), COUNT { (n)-->() }, [(n)-->(m) | m]"], &["false | 0 | []"]);
+    check(&[CHAIN, "MATCH (n:C) OPTIONAL MATCH (n)-[r]->(m) WHERE (m)-->(:B) RETURN r.n"], &["4"]);
+    check(&[CHAIN, "MATCH (n), (m) WHERE (n)-[:S]-(m) RETURN n.name, m.name"], &["'a' | 'c'", "'c' | 'a'"]);
+}
+
+#[test]
+fn comprehensions_of_patterns() {
+    check(&[CHAIN, "MATCH (n:C) RETURN [(n)-->(m) WHERE m.name <> 'a' | m.name] AS l"], &["['d']"]);
+    check(&[CHAIN, "MATCH (n:A) RETURN [p = (n)-[*]->(:D) | length(p)] AS l"], &["[3]"]);
+    check(&[CHAIN, "MATCH p = (:A)-->() RETURN [x IN nodes(p) | size([(x)-->(:C) | 1])] AS l"], &["[0, 1]"]);
+    check(
+        &[CHAIN, "MATCH (n)-->(m) WITH n, [(n)-->(x) | x.name] AS l, count(m) AS c RETURN c, size(l)"],
+        &["1 | 1", "1 | 1", "2 | 2"],
+    );
+    check(&[CHAIN, "MATCH (n:B) RETURN COLLECT { MATCH (n)--(m) RETURN m.name ORDER BY m.name DESC LIMIT 1 } AS l"], &["['c']"]);
+    check(&[CHAIN, "MATCH (n:A) RETURN [(n)-[r]->(m) | [(m)-[s]->(o) | r.n + s.n]] AS l"], &["[[3]]"]);
+    check(&[CHAIN, "MATCH (n:B) SET n.degree = COUNT { (n)--() } RETURN n.degree"], &["2"]);
+    check(&[CHAIN, "MATCH (n:A) SET n.x = 1 WITH n RETURN [(n)-->(m) WHERE m.x IS NULL | n.x] AS l"], &["[1]"]);
+}
+
+#[test]
+fn merging_in_foreach() {
+    check(
+        &["FOREACH (x IN [1, 2, 1] | MERGE (n:N {x: x}) ON MATCH SET n.again = true)", "MATCH (n:N) RETURN n.x, n.again"],
+        &["1 | true", "2 | null"],
+    );
+    check(
+        &[
+            "CREATE (:N {x: 1}), (:N {x: 1})",
+            "FOREACH (x IN [1, 2] | MERGE (n:N {x: x}) SET n.y = x MERGE (n)-[:R]->(:M {y: n.y}))",
+            "MATCH (n:N)-[:R]->(m) RETURN n.y, m.y",
+        ],
+        &["1 | 1", "1 | 1", "2 | 2"],
+    );
+    check(
+        &[
+            "CREATE (:A {n: 1})",
+            "MATCH (a:A) FOREACH (x IN [1, 2] | MERGE (a)-[:R]->(b:B) SET b.x = x)",
+            "MATCH (b:B) RETURN b.x",
+        ],
+        &["2"],
+    );
+}
+
+/// A long chain neither overflows the stack nor takes forever.
+#[test]
+fn chains_may_be_long() {
+    let mut session = Session::new();
+    let create = "UNWIND range(1, 20000) AS i MATCH (a), (b) WHERE id(a) = i AND id(b) = i + 1 CREATE (a)-[:R]->(b)";
+    session.run(create, Value::Null).expect("creates");
+    let ends = "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 20001 ";
+    check_in(&mut session, &[&format!("{ends} MATCH (a)-[r:R*]->(b) RETURN size(r)")], &["20000"]);
+    check_in(&mut session, &[&format!("{ends} MATCH p = shortestPath((a)-[:R*]-(b)) RETURN length(p)")], &["20000"]);
+}
+
+impl Random {
+    /// A MATCH with a chain in it.
+    fn chain_query(&mut self) -> String {
+        let length = self.one_of(&["*", "*0..2", "*1..3", "*2", "*0", "*2..3", "*0..1"]);
+        let search = if length == "*" || self.below(3) == 0 { self.one_of(&["shortestPath", "allShortestPaths"]) } else { "" };
+        let length = if search.is_empty() { length } else { self.one_of(&["*", "*0..", "*..3", "*..2"]) };
+        let kind = self.one_of(&["", ":T", ":U", ":T|U", ":!T"]);
+        let weight = self.one_of(&["", "", "", " {w: 1}"]);
+        let (left, right) = [("-", "->"), ("<-", "-"), ("-", "-")][self.below(3) as usize];
+        let (x, y) = (self.node(), self.node());
+        let chain = format!("{x}{left}[r{kind}{length}{weight}]{right}{y}");
+        let part = if search.is_empty() { format!("p = {chain}") } else { format!("p = {search}({chain})") };
+        let more = match self.below(4) {
+            0 => format!(", {}-[s]-{}", self.node(), self.node()),
+            1 => format!(", {}", self.node()),
+            _ => String::new(),
+        };
+        let clauses = format!("MATCH {part}{more}");
+        let names: Vec<&str> = ["a", "b", "c"].into_iter().filter(|name| clauses.contains(&format!("({name}"))).collect();
+        let some = self.one_of(&names);
+        let condition = match self.below(9) {
+            0 => "WHERE all(e IN r WHERE e.w > 0)".to_owned(),
+            1 => format!("WHERE none(e IN relationships(p) WHERE e.w = {some}.p)"),
+            2 => format!("WHERE id({some}) = 1 AND all(n IN nodes(p) WHERE n.p IS NULL OR n.p > 0)"),
+            3 if search != "shortestPath" => format!("WHERE length(p) > 1 AND id({some}) = 2"),
+            4 if search != "shortestPath" => "WHERE any(n IN nodes(p) WHERE n:B)".to_owned(),
+            _ => String::new(),
+        };
+        // Of several that are shortest any may be given.
+        let shown = if search == "shortestPath" { "length(p)" } else { "[e IN r | id(startNode(e))], [n IN nodes(p) | id(n)]" };
+        let ids: Vec<String> = names.iter().map(|name| format!("id({name})")).collect();
+        format!("{clauses} {condition} RETURN {}, {shown}", ids.join(", "))
+    }
+}
+
+#[test]
+fn random_chains_agree_with_the_oracle() {
+    let (mut found, mut empty) = (0, 0);
+    for seed in 0..300 {
+        let mut random = Random(seed);
+        let mut session = Session { open_cypher: seed % 2 == 0, ..Session::new() };
+        // The oracle tries every way; few edges keep them few.
+        for query in random.graph().into_iter().take(13) {
+            session.run(&query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
+        }
+        for _ in 0..5 {
+            let query = random.chain_query();
+            let mut rows = session.run(&query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
+            rows.sort();
+            let plan = compile(&query, &Options { parameters: vec![], ids: IDS }).expect("compiled before");
+            let prepared = Prepared::new(plan, &session.symbols);
+            let answer = reference::matches(&prepared, &session.graph, &session.symbols, IDS).expect("a plan for the oracle");
+            let mut expected: Vec<String> = Vec::new();
+            for (row, count) in answer {
+                let row = row.iter().map(show).collect::<Vec<_>>().join(" | ");
+                expected.extend(std::iter::repeat_n(row, count as usize));
+            }
+            expected.sort();
+            assert_eq!(rows, expected, "seed {seed}: {query}");
+            *(if rows.is_empty() { &mut empty } else { &mut found }) += 1;
+        }
+    }
+    assert!(found > 200 && empty > 50, "the queries should mean something: {found} with rows, {empty} without");
+}
+
+/// A subquery answers what the same pattern answers in clauses of its own.
+#[test]
+fn subqueries_agree_with_clauses() {
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let mut session = Session { open_cypher: seed % 2 == 0, ..Session::new() };
+        for query in random.graph() {
+            session.run(&query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
+        }
+        for _ in 0..5 {
+            let kind = random.one_of(&["", ":T", ":U", "*1..2", ":T*0..2", ":!U"]);
+            let (left, right) = [("-", "->"), ("<-", "-"), ("-", "-")][random.below(3) as usize];
+            let (other, last) = (random.node().replace("(a", "(b"), random.node());
+            let pattern = format!("(a){left}[r{kind}]{right}{other}-->{last}");
+            let condition = random.one_of(&["", " WHERE b.p = 1", " WHERE b.p > a.p OR b:B", " WHERE NOT (b)-[:T]->(a)"]);
+            let pattern = if pattern.contains("(b") { format!("{pattern}{condition}") } else { pattern };
+            let clauses = format!("MATCH (a:V) OPTIONAL MATCH {pattern} RETURN id(a) AS id, count(r) AS c");
+            let mut run = |query: &str| {
+                let mut rows = session.run(query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
+                rows.sort();
+                rows
+            };
+            let expected = run(&clauses);
+            for expression in [
+                format!("COUNT {{ {pattern} }}"),
+                format!("COUNT {{ MATCH {pattern} }}"),
+                format!("size([{pattern} | 1])"),
+                format!("size(COLLECT {{ MATCH {pattern} RETURN 1 AS one }})"),
+            ] {
+                assert_eq!(run(&format!("MATCH (a:V) RETURN id(a), {expression}")), expected, "seed {seed}: {expression}");
+            }
+            let exists = format!("MATCH (a:V) WHERE EXISTS {{ {pattern} }} RETURN id(a)");
+            let some: Vec<String> = expected
+                .iter()
+                .filter_map(|row| Some(row.split_once(" | ").filter(|(_, count)| *count != "0")?.0.to_owned()))
+                .collect();
+            assert_eq!(run(&exists), some, "seed {seed}: {exists}");
+        }
+    }
+}

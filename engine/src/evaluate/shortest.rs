@@ -1,0 +1,228 @@
+//! Shortest chains between two nodes: breadth first from both ends at once, always on the side with fewer nodes to go on from.
+//!
+//! ```text
+//! from ──> level 1 ──> level 2 ══ meet ══ level 2 <── level 1 <── far
+//! ```
+//!
+//! Each side remembers of every node the edges by which it was first reached; the shortest chains are all the ways back from
+//! the nodes where the sides meet. Conditions on single edges and nodes hold during the search. Conditions on the whole chain
+//! are tested on what it finds; where none of the shortest meets them, longer and longer trails are tried.
+
+use std::mem::size_of;
+
+use rustc_hash::FxHashMap;
+use weir_model::plan::{Chain, Search};
+use weir_model::{Failure, NodeId, Value};
+
+use super::chain::Ends;
+use super::holds;
+use super::operators::{Flow, GO_ON, STOP};
+use super::pattern::{Walk, crossing};
+use crate::view::{Direction, EdgeRef};
+
+/// How the search came to a node.
+struct Reached {
+    depth: u64,
+    /// The edges from nodes one nearer to where the side began; one alone where one path is enough.
+    by: Vec<(EdgeRef, NodeId)>,
+}
+
+struct Side {
+    reached: FxHashMap<NodeId, Reached>,
+    /// The nodes reached last, in the order in which they were.
+    frontier: Vec<NodeId>,
+    depth: u64,
+    direction: Direction,
+}
+
+impl Side {
+    fn new(start: NodeId, direction: Direction) -> Side {
+        let reached = FxHashMap::from_iter([(start, Reached { depth: 0, by: Vec::new() })]);
+        Side { reached, frontier: vec![start], depth: 0, direction }
+    }
+
+    fn ways_to(&self, node: NodeId) -> &[(EdgeRef, NodeId)] {
+        self.reached.get(&node).map_or(&[], |reached| &reached.by)
+    }
+}
+
+/// Both sides as they met, and the nodes where they did.
+type Met = ([Side; 2], Vec<NodeId>);
+
+/// Where one search is within the pattern.
+struct Task<'c> {
+    index: usize,
+    chain: &'c Chain,
+    ends: Ends,
+    at: usize,
+    /// A chain that meets all conditions was found.
+    found: bool,
+}
+
+impl Walk<'_, '_> {
+    pub(super) fn follow_shortest(&mut self, index: usize, chain: &Chain, ends: Ends, at: usize, row: &mut [Value]) -> Flow {
+        let Some(far) = ends.known else { return Err(super::pattern::unvisited(ends.to)) };
+        if !self.fits_chain_node(chain, far, row)? {
+            return GO_ON;
+        }
+        let mut task = Task { index, chain, ends, at, found: false };
+        if ends.from == far {
+            // No chain is shorter than none. One that comes back to where it began is not looked for.
+            return if chain.min == 0 { self.offer(&mut task, row) } else { GO_ON };
+        }
+        let mut held = 0;
+        let sides = self.meet(&task, far, row, &mut held);
+        let flow = match sides? {
+            Some((sides, meeting)) => self.ways_back(&mut task, &sides, &meeting, row)?,
+            None => return GO_ON,
+        };
+        self.run.budget.release(held);
+        if flow.0.is_break() || task.found || chain.whole.is_empty() {
+            return Ok(flow.0);
+        }
+        self.longer(&mut task, flow.1, row)
+    }
+
+    /// Both searches up to where they meet, if they do.
+    fn meet(&self, task: &Task, far: NodeId, row: &mut [Value], held: &mut usize) -> Result<Option<Met>, Failure> {
+        let opposite = match task.ends.direction {
+            Direction::Outgoing => Direction::Incoming,
+            Direction::Incoming => Direction::Outgoing,
+            Direction::Both => Direction::Both,
+        };
+        let mut sides = [Side::new(task.ends.from, task.ends.direction), Side::new(far, opposite)];
+        loop {
+            let length = sides[0].depth + sides[1].depth;
+            let stuck = sides.iter().any(|side| side.frontier.is_empty());
+            if stuck || task.chain.max.is_some_and(|max| length >= max) {
+                self.run.budget.release(*held);
+                return Ok(None);
+            }
+            let smaller = usize::from(sides[1].frontier.len() < sides[0].frontier.len());
+            self.widen(task, &mut sides[smaller], row, held)?;
+            let other = &sides[1 - smaller].reached;
+            let meeting: Vec<NodeId> = sides[smaller].frontier.iter().copied().filter(|node| other.contains_key(node)).collect();
+            if !meeting.is_empty() {
+                return Ok(Some((sides, meeting)));
+            }
+        }
+    }
+
+    /// One level more.
+    fn widen(&self, task: &Task, side: &mut Side, row: &mut [Value], held: &mut usize) -> Result<(), Failure> {
+        let run = self.run;
+        let keeps_all = task.chain.search == Search::AllShortest || !task.chain.whole.is_empty();
+        side.depth += 1;
+        let mut next = Vec::new();
+        for near in std::mem::take(&mut side.frontier) {
+            let halves = self.halves(near, None, side.direction, &self.pattern.edges[task.index].kinds);
+            for i in halves.clone() {
+                run.budget.step()?;
+                let hop = crossing(near, run.scratch.halves.borrow()[i]);
+                let known = side.reached.get(&hop.far).map(|reached| reached.depth);
+                let wanted = known.is_none_or(|depth| depth == side.depth && keeps_all);
+                if !wanted || !self.fits_hop(task.chain, hop, row)? {
+                    continue;
+                }
+                *held += run.budget.hold_bytes(size_of::<(EdgeRef, NodeId)>())?;
+                let reached = side.reached.entry(hop.far).or_insert_with(|| Reached { depth: side.depth, by: Vec::new() });
+                reached.by.push((hop.edge, near));
+                if known.is_none() {
+                    *held += run.budget.hold_bytes(size_of::<(NodeId, Reached)>() + size_of::<NodeId>())?;
+                    next.push(hop.far);
+                }
+            }
+            run.scratch.halves.borrow_mut().truncate(halves.start);
+        }
+        side.frontier = next;
+        Ok(())
+    }
+
+    /// Every chain over a node where the sides meet: back to the first end, then on to the other. Answers their length too.
+    fn ways_back(
+        &mut self,
+        task: &mut Task,
+        [first, second]: &[Side; 2],
+        meeting: &[NodeId],
+        row: &mut [Value],
+    ) -> Result<(std::ops::ControlFlow<()>, u64), Failure> {
+        let (back, length) = (first.depth as usize, (first.depth + second.depth) as usize);
+        for middle in meeting {
+            // The node to choose a way at, the ways tried there, and the edges chosen before.
+            let mut choices: Vec<(NodeId, usize)> = vec![(*middle, 0)];
+            let mut edges: Vec<EdgeRef> = Vec::with_capacity(length);
+            while let Some((node, tried)) = choices.last_mut() {
+                self.run.budget.step()?;
+                let side = if edges.len() < back { first } else { second };
+                let Some((edge, next)) = side.ways_to(*node).get(*tried) else {
+                    choices.pop();
+                    edges.pop();
+                    continue;
+                };
+                *tried += 1;
+                edges.push(*edge);
+                if edges.len() < length {
+                    choices.push((if edges.len() == back { *middle } else { *next }, 0));
+                    continue;
+                }
+                let chain = &mut self.frame.chains[task.index].edges;
+                chain.clear();
+                chain.extend(edges[..back].iter().rev().chain(&edges[back..]));
+                let flow = self.offer(task, row)?;
+                if flow.is_break() || (task.found && task.chain.search == Search::Shortest) {
+                    return Ok((flow, length as u64));
+                }
+                edges.pop();
+            }
+        }
+        GO_ON.map(|flow| (flow, length as u64))
+    }
+
+    /// Trails of one length after another, until some meet the conditions on the whole or there are none so long.
+    fn longer(&mut self, task: &mut Task, mut length: u64, row: &mut [Value]) -> Flow {
+        while task.chain.max.is_none_or(|max| length < max) {
+            length += 1;
+            let mut above = GO_ON?;
+            let (index, chain, ends) = (task.index, task.chain, task.ends);
+            let (_, longest) = self.trails(index, chain, ends, (length, Some(length)), row, &mut |walk, _, row| {
+                above = walk.offer(task, row)?;
+                let enough = above.is_break() || (task.found && chain.search == Search::Shortest);
+                if enough { STOP } else { GO_ON }
+            })?;
+            if above.is_break() || task.found || longest < length {
+                return Ok(above);
+            }
+        }
+        GO_ON
+    }
+
+    /// The chain in the frame, if it meets the conditions on the whole.
+    fn offer(&mut self, task: &mut Task, row: &mut [Value]) -> Flow {
+        let far = task.ends.known.unwrap_or(task.ends.from);
+        if self.fits_whole(task.index, task.chain, row)? {
+            task.found = true;
+            return self.arrive(task.index, task.ends.to, far, task.at, row);
+        }
+        GO_ON
+    }
+
+    fn fits_whole(&self, index: usize, chain: &Chain, row: &mut [Value]) -> Result<bool, Failure> {
+        if chain.whole.is_empty() {
+            return Ok(true);
+        }
+        if let Some(slot) = self.pattern.edges[index].slot {
+            row[slot.0 as usize] = self.chain_list(index);
+        }
+        if let Some(slot) = chain.path
+            && let Some(path) = self.pattern.paths.iter().find(|path| path.slot == slot)
+        {
+            row[slot.0 as usize] = self.path(path.start, &path.edges)?;
+        }
+        for condition in &chain.whole {
+            if !holds(condition, row, self.run)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

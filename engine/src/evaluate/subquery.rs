@@ -1,0 +1,95 @@
+//! The Context of a running plan: what its reader answers, and subqueries, which only the run itself can answer.
+
+use weir_model::expression::{Subquery, SubqueryKind};
+use weir_model::plan::Name;
+use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, IdScheme, NodeId, Value};
+
+use super::operators::{GO_ON, Run, STOP};
+
+impl Context for Run<'_> {
+    fn parameter(&self, index: u32) -> &Value {
+        self.reader.parameter(index)
+    }
+
+    fn name(&self, name: Name) -> &str {
+        self.reader.name(name)
+    }
+
+    fn property(&self, node: NodeId, key: Name) -> Value {
+        self.reader.property(node, key)
+    }
+
+    fn property_by_text(&self, node: NodeId, key: &str) -> Value {
+        self.reader.property_by_text(node, key)
+    }
+
+    fn has_label(&self, node: NodeId, label: Name) -> bool {
+        self.reader.has_label(node, label)
+    }
+
+    fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
+        self.reader.edge_property(edge, key)
+    }
+
+    fn full_node(&self, id: NodeId) -> FullNode {
+        self.reader.full_node(id)
+    }
+
+    fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
+        self.reader.full_edge(edge)
+    }
+
+    fn degree(&self, node: NodeId) -> usize {
+        self.reader.degree(node)
+    }
+
+    fn ids(&self) -> IdScheme {
+        self.reader.ids()
+    }
+
+    fn now_millis(&self) -> i64 {
+        self.reader.now_millis()
+    }
+
+    /// The plan runs over a copy of the row. What a list of results holds is counted until it is handed over.
+    fn subquery(&self, subquery: &Subquery, row: &[Value]) -> Result<Value, Failure> {
+        let mut inner = self.scratch.buffers.borrow_mut().pop().unwrap_or_default();
+        inner.clear();
+        inner.extend_from_slice(row);
+        inner.resize(self.prepared.plan.width.max(1), Value::Null);
+        let answer = self.answer(subquery, &mut inner);
+        inner.clear();
+        self.scratch.buffers.borrow_mut().push(inner);
+        answer
+    }
+}
+
+impl Run<'_> {
+    fn answer(&self, subquery: &Subquery, row: &mut [Value]) -> Result<Value, Failure> {
+        match &subquery.kind {
+            SubqueryKind::Exists => {
+                let flow = self.run(&subquery.plan, row, &mut |_| STOP)?;
+                Ok(Value::Boolean(flow.is_break()))
+            }
+            SubqueryKind::Count => {
+                let mut count = 0;
+                self.drain(&subquery.plan, row, &mut |_| {
+                    count += 1;
+                    self.budget.step()
+                })?;
+                Ok(Value::Integer(count))
+            }
+            SubqueryKind::Collect(item) => {
+                let (mut items, mut bytes) = (Vec::new(), 0);
+                let flow = self.run(&subquery.plan, row, &mut |row| {
+                    let value = item.evaluate(row, self)?;
+                    bytes += self.budget.hold(std::slice::from_ref(&value))?;
+                    items.push(value);
+                    GO_ON
+                });
+                self.budget.release(bytes);
+                flow.map(|_| Value::list(items))
+            }
+        }
+    }
+}
