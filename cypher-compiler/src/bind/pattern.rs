@@ -147,11 +147,15 @@ impl Binder<'_> {
             }
         }
         deferred.conditions.extend(&edge.condition);
+        let mut kinds: Vec<_> = edge.kinds.iter().map(|kind| self.draft.name(&kind.text)).collect();
+        // `[:T|T]` is one type.
+        kinds.sort_unstable();
+        kinds.dedup();
         graph.pattern.edges.push(PatternEdge {
             slot,
             source: 0,
             target: 0,
-            kinds: edge.kinds.iter().map(|kind| self.draft.name(&kind.text)).collect(),
+            kinds,
             directed: edge.direction != Direction::Either,
             bound: known.is_some(),
             conditions: Vec::new(),

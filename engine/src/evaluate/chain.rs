@@ -35,6 +35,9 @@ struct Level {
     bytes: usize,
 }
 
+/// A search for chains to a known end that has crossed so many edges looks from that end which nodes lead there at all.
+const HOPS_BEFORE_PRUNING: usize = 1000;
+
 /// What becomes of a chain that has come to a node.
 pub(super) type Arrival<'a, 'w, 'r> = &'a mut dyn FnMut(&mut Walk<'w, 'r>, NodeId, &mut [Value]) -> Flow;
 
@@ -83,6 +86,7 @@ impl<'w, 'r> Walk<'w, 'r> {
         let first = self.level(index, ends.from, ends, max == Some(1))?;
         let bottom = first.start;
         let mut levels = vec![first];
+        let (mut hops, mut towards) = (0, None);
         let mut flow = GO_ON?;
         while let Some(level) = levels.last_mut() {
             if level.next == level.end {
@@ -101,8 +105,17 @@ impl<'w, 'r> Walk<'w, 'r> {
             if used.contains(&hop.edge) || self.is_taken(index, hop.edge) || !self.fits_hop(chain, hop, row)? {
                 continue;
             }
-            self.frame.chains[index].edges.push(hop.edge);
             let length = levels.len() as u64;
+            hops += 1;
+            if let (Some(known), HOPS_BEFORE_PRUNING) = (ends.known, hops) {
+                towards = self.towards(index, chain, (known, ends.direction), max, row)?;
+            }
+            if let Some(side) = &towards
+                && side.distance(hop.far).is_none_or(|distance| max.is_some_and(|max| length + distance > max))
+            {
+                continue;
+            }
+            self.frame.chains[index].edges.push(hop.edge);
             longest = longest.max(length);
             if length >= min && is_end(hop.far) && arrive(self, hop.far, row)?.is_break() {
                 flow = STOP?;
@@ -119,6 +132,7 @@ impl<'w, 'r> Walk<'w, 'r> {
         // Only where it was broken off is anything left.
         run.scratch.halves.borrow_mut().truncate(bottom);
         run.budget.release(levels.iter().map(|level| level.bytes).sum());
+        run.budget.release(towards.map_or(0, |side| side.bytes));
         self.frame.chains[index].edges.clear();
         Ok((flow, longest))
     }

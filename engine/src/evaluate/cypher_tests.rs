@@ -27,6 +27,10 @@ impl Session {
     }
 
     pub fn run(&mut self, query: &str, that: Value) -> Result<Vec<String>, Failure> {
+        self.run_within(Limits::default(), query, that)
+    }
+
+    pub fn run_within(&mut self, limits: Limits, query: &str, that: Value) -> Result<Vec<String>, Failure> {
         let options = Options { parameters: vec!["that".into()], ids: IDS };
         let plan = compile(query, &options).unwrap_or_else(|errors| panic!("{query}: {errors:?}"));
         let prepared = Prepared::new(plan, &self.symbols);
@@ -40,7 +44,7 @@ impl Session {
             ids: IDS,
             now_millis: 1_000,
             fresh_id: &fresh_id,
-            limits: Limits::default(),
+            limits,
             open_cypher: self.open_cypher,
         };
         let (mut mutations, mut rows) = (Mutations::default(), Vec::new());

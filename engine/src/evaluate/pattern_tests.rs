@@ -1,10 +1,13 @@
 //! Patterns in full: chains, shortest paths, label expressions, and subqueries in expressions.
 
+use std::time::{Duration, Instant};
+
 use weir_cypher_compiler::{Options, compile};
 use weir_model::Value;
+use weir_model::expression::FailureKind;
 
-use super::Prepared;
 use super::cypher_tests::{IDS, Random, Session, check, check_fails, check_in, show};
+use super::{Limits, Prepared};
 use crate::reference;
 
 /// A chain of four nodes with numbered edges, and a way back from the third to the first.
@@ -208,6 +211,47 @@ fn chains_may_be_long() {
     let ends = "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 20001 ";
     check_in(&mut session, &[&format!("{ends} MATCH (a)-[r:R*]->(b) RETURN size(r)")], &["20000"]);
     check_in(&mut session, &[&format!("{ends} MATCH p = shortestPath((a)-[:R*]-(b)) RETURN length(p)")], &["20000"]);
+}
+
+/// Between twelve nodes, each joined to each, there are more chains than can ever be listed.
+#[test]
+fn chains_end_with_the_time_and_memory_of_their_query() {
+    let mut session = Session::new();
+    let create =
+        "UNWIND range(1, 12) AS i UNWIND range(1, 12) AS j MATCH (a), (b) WHERE id(a) = i AND id(b) = j CREATE (a)-[:R]->(b)";
+    session.run(create, Value::Null).expect("creates");
+    let soon = || Limits { deadline: Some(Instant::now() + Duration::from_millis(50)), ..Limits::default() };
+    for query in [
+        "MATCH (a)-[*]->(b) RETURN count(*)",
+        "MATCH (a) WHERE EXISTS { MATCH (a)-[r*]-(b) WHERE size(r) < 0 } RETURN count(*)",
+        "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 MATCH p = shortestPath((a)-[*]-(b)) WHERE length(p) > 200 RETURN p",
+    ] {
+        let failure = session.run_within(soon(), query, Value::Null).expect_err(query);
+        assert_eq!(failure.kind, FailureKind::Interrupted, "{query}: {failure}");
+    }
+    let little = Limits { buffer_bytes_max: 10_000, ..Limits::default() };
+    let failure = session.run_within(little, "RETURN size([(a)-[*3]->(b) | id(a)])", Value::Null).expect_err("too many");
+    assert!(failure.message.contains("10000 bytes"), "{failure}");
+    // A limit is enough, and so is an end that nothing leads to.
+    check_in(&mut session, &["MATCH (a)-[*]->(b) RETURN 1 AS one LIMIT 2"], &["1", "1"]);
+    let apart = "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 99 MATCH (a)-[r*]->(b) RETURN count(r)";
+    check_in(&mut session, &["CREATE (n:Alone)", apart], &["0"]);
+}
+
+/// As the openCypher suite has them, among what it does not print here.
+#[test]
+fn chains_beside_bound_edges() {
+    let line = "CREATE (n0:Node)-[:EDGE]->(n1:Node)-[:EDGE]->(n2:Node)-[:EDGE]->(n3:Node)";
+    let around = "MATCH ()-[r:EDGE]-() MATCH p = (n)-[*0..1]-()-[r]-()-[*0..1]-(m) RETURN count(p)";
+    check(&[line, around], &["32"]);
+    check(&[line, "MATCH (a:Node)-[:EDGE*3]->(b) WITH a, b MATCH (a)-[*]-(b) DETACH DELETE a, b RETURN count(*)"], &["1"]);
+    check(&["CREATE (:A)-[:T]->(:B)", "MATCH ()-[r*0..1]-() RETURN type(last(r))"], &["'T'", "'T'", "null", "null"]);
+    check(
+        &[CHAIN, "MATCH (a), (b) WHERE a.name = 'a' AND (a)-[:R]->(b:B) OR (a)-[:R*]->(b:None) RETURN DISTINCT b.name"],
+        &["'b'"],
+    );
+    check(&[CHAIN, "MATCH (a:A)-[:R|R|R]->(b) RETURN count(*)"], &["1"]);
+    check(&[CHAIN, "MATCH (a)-[r1:R]->(b)-[r2*1..2]->(c) WHERE NOT r1 IN r2 RETURN count(*)"], &["6"]);
 }
 
 impl Random {

@@ -20,6 +20,9 @@ use super::operators::{Flow, GO_ON, STOP};
 use super::pattern::{Walk, crossing};
 use crate::view::{Direction, EdgeRef};
 
+/// A chain whose end more nodes than this lead to is followed without knowing which do.
+const NODES_TO_PRUNE_BY_MAX: usize = 1_000_000;
+
 /// How the search came to a node.
 struct Reached {
     depth: u64,
@@ -27,18 +30,24 @@ struct Reached {
     by: Vec<(EdgeRef, NodeId)>,
 }
 
-struct Side {
+pub(super) struct Side {
     reached: FxHashMap<NodeId, Reached>,
     /// The nodes reached last, in the order in which they were.
     frontier: Vec<NodeId>,
     depth: u64,
     direction: Direction,
+    /// Counted by the budget.
+    pub bytes: usize,
 }
 
 impl Side {
     fn new(start: NodeId, direction: Direction) -> Side {
         let reached = FxHashMap::from_iter([(start, Reached { depth: 0, by: Vec::new() })]);
-        Side { reached, frontier: vec![start], depth: 0, direction }
+        Side { reached, frontier: vec![start], depth: 0, direction, bytes: 0 }
+    }
+
+    pub fn distance(&self, node: NodeId) -> Option<u64> {
+        self.reached.get(&node).map(|reached| reached.depth)
     }
 
     fn ways_to(&self, node: NodeId) -> &[(EdgeRef, NodeId)] {
@@ -70,13 +79,9 @@ impl Walk<'_, '_> {
             // No chain is shorter than none. One that comes back to where it began is not looked for.
             return if chain.min == 0 { self.offer(&mut task, row) } else { GO_ON };
         }
-        let mut held = 0;
-        let sides = self.meet(&task, far, row, &mut held);
-        let flow = match sides? {
-            Some((sides, meeting)) => self.ways_back(&mut task, &sides, &meeting, row)?,
-            None => return GO_ON,
-        };
-        self.run.budget.release(held);
+        let Some((sides, meeting)) = self.meet(&task, far, row)? else { return GO_ON };
+        let flow = self.ways_back(&mut task, &sides, &meeting, row)?;
+        self.run.budget.release(sides[0].bytes + sides[1].bytes);
         if flow.0.is_break() || task.found || chain.whole.is_empty() {
             return Ok(flow.0);
         }
@@ -84,22 +89,19 @@ impl Walk<'_, '_> {
     }
 
     /// Both searches up to where they meet, if they do.
-    fn meet(&self, task: &Task, far: NodeId, row: &mut [Value], held: &mut usize) -> Result<Option<Met>, Failure> {
-        let opposite = match task.ends.direction {
-            Direction::Outgoing => Direction::Incoming,
-            Direction::Incoming => Direction::Outgoing,
-            Direction::Both => Direction::Both,
-        };
-        let mut sides = [Side::new(task.ends.from, task.ends.direction), Side::new(far, opposite)];
+    fn meet(&self, task: &Task, far: NodeId, row: &mut [Value]) -> Result<Option<Met>, Failure> {
+        let direction = task.ends.direction;
+        let mut sides = [Side::new(task.ends.from, direction), Side::new(far, opposite(direction))];
+        let keeps_all = task.chain.search == Search::AllShortest || !task.chain.whole.is_empty();
         loop {
             let length = sides[0].depth + sides[1].depth;
             let stuck = sides.iter().any(|side| side.frontier.is_empty());
             if stuck || task.chain.max.is_some_and(|max| length >= max) {
-                self.run.budget.release(*held);
+                self.run.budget.release(sides[0].bytes + sides[1].bytes);
                 return Ok(None);
             }
             let smaller = usize::from(sides[1].frontier.len() < sides[0].frontier.len());
-            self.widen(task, &mut sides[smaller], row, held)?;
+            self.widen(task.index, task.chain, &mut sides[smaller], keeps_all, row)?;
             let other = &sides[1 - smaller].reached;
             let meeting: Vec<NodeId> = sides[smaller].frontier.iter().copied().filter(|node| other.contains_key(node)).collect();
             if !meeting.is_empty() {
@@ -108,29 +110,49 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// One level more.
-    fn widen(&self, task: &Task, side: &mut Side, row: &mut [Value], held: &mut usize) -> Result<(), Failure> {
+    /// How far nodes are from the known end of a chain, for all that can reach it in time; None where they are too many.
+    pub(super) fn towards(
+        &self,
+        index: usize,
+        chain: &Chain,
+        (known, direction): (NodeId, Direction),
+        max: Option<u64>,
+        row: &mut [Value],
+    ) -> Result<Option<Side>, Failure> {
+        let mut side = Side::new(known, opposite(direction));
+        while !side.frontier.is_empty() && max.is_none_or(|max| side.depth < max) {
+            self.widen(index, chain, &mut side, false, row)?;
+            if side.reached.len() > NODES_TO_PRUNE_BY_MAX {
+                self.run.budget.release(side.bytes);
+                return Ok(None);
+            }
+        }
+        Ok(Some(side))
+    }
+
+    /// One level more. Where all ways are wanted, every edge by which a node is first reached is kept.
+    fn widen(&self, index: usize, chain: &Chain, side: &mut Side, keeps_all: bool, row: &mut [Value]) -> Result<(), Failure> {
         let run = self.run;
-        let keeps_all = task.chain.search == Search::AllShortest || !task.chain.whole.is_empty();
         side.depth += 1;
         let mut next = Vec::new();
         for near in std::mem::take(&mut side.frontier) {
-            let halves = self.halves(near, None, side.direction, &self.pattern.edges[task.index].kinds);
+            let halves = self.halves(near, None, side.direction, &self.pattern.edges[index].kinds);
             for i in halves.clone() {
                 run.budget.step()?;
                 let hop = crossing(near, run.scratch.halves.borrow()[i]);
-                let known = side.reached.get(&hop.far).map(|reached| reached.depth);
+                let known = side.distance(hop.far);
                 let wanted = known.is_none_or(|depth| depth == side.depth && keeps_all);
-                if !wanted || !self.fits_hop(task.chain, hop, row)? {
+                if !wanted || !self.fits_hop(chain, hop, row)? {
                     continue;
                 }
-                *held += run.budget.hold_bytes(size_of::<(EdgeRef, NodeId)>())?;
-                let reached = side.reached.entry(hop.far).or_insert_with(|| Reached { depth: side.depth, by: Vec::new() });
-                reached.by.push((hop.edge, near));
+                let mut bytes = size_of::<(EdgeRef, NodeId)>();
                 if known.is_none() {
-                    *held += run.budget.hold_bytes(size_of::<(NodeId, Reached)>() + size_of::<NodeId>())?;
+                    bytes += size_of::<(NodeId, Reached)>() + size_of::<NodeId>();
                     next.push(hop.far);
                 }
+                side.bytes += run.budget.hold_bytes(bytes)?;
+                let reached = side.reached.entry(hop.far).or_insert_with(|| Reached { depth: side.depth, by: Vec::new() });
+                reached.by.push((hop.edge, near));
             }
             run.scratch.halves.borrow_mut().truncate(halves.start);
         }
@@ -224,5 +246,13 @@ impl Walk<'_, '_> {
             }
         }
         Ok(true)
+    }
+}
+
+fn opposite(direction: Direction) -> Direction {
+    match direction {
+        Direction::Outgoing => Direction::Incoming,
+        Direction::Incoming => Direction::Outgoing,
+        Direction::Both => Direction::Both,
     }
 }
