@@ -452,6 +452,7 @@ fn explain_prints_every_stage() {
 fn nothing_panics() {
     let whole = [
         INGEST,
+        "MATCH p = allShortestPaths((a:A&!B)-[r:%*..2 {x: 1}]-(b)) WHERE EXISTS { MATCH (a)-->(c) WHERE (c)--(b) RETURN c UNION MATCH (c) RETURN c } RETURN [q = (a)-[*]->() WHERE a:A|B | q], COLLECT { RETURN 1 AS x }",
         "MATCH p = (a:A {x: [1, {y: $z}]})<-[r:R|S*1..2]-(b) WHERE all(x IN [y IN a.l | y] WHERE x =~ '\\d') RETURN n {.a, .*}, CASE a WHEN 1 THEN 2 END",
     ];
     for text in whole {
@@ -466,6 +467,20 @@ fn nothing_panics() {
         let text = format!("RETURN {}1{}", open.repeat(3000), close.repeat(3000));
         assert!(compile(&text, &options()).is_err());
     }
+    let nested = |open: &str, close: &str, depth: usize| {
+        compile(&format!("MATCH (n) WHERE {}true{} RETURN n", open.repeat(depth), close.repeat(depth)), &options()).is_ok()
+    };
+    for (open, close) in [
+        ("EXISTS { (n) WHERE ", " }"),
+        ("EXISTS { MATCH (n) WHERE ", " RETURN n }"),
+        ("size([(n)-->(n) WHERE ", " | n]) > 0"),
+        ("(n)-[{x: [(n)-->() WHERE ", " | 1]}]->()"),
+        ("COUNT { UNWIND [1] AS x MATCH (n:(A|!B)) WHERE ", " } > 0"),
+    ] {
+        assert!(nested(open, close, 30), "{open}");
+        assert!(!nested(open, close, 3000), "{open}");
+    }
+    assert!(compile(&format!("MATCH (n:{}A) RETURN n", "!(".repeat(3000)), &options()).is_err());
     assert!(compile(&format!("RETURN 1{} AS x", " + 1".repeat(900)), &options()).is_ok());
     assert!(compile(&format!("RETURN 1{} AS x", " + $x".repeat(5000)), &options()).is_err());
     assert!(compile(&format!("RETURN true{} AS x", " AND $x".repeat(5000)), &options()).is_ok());

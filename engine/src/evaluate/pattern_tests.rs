@@ -213,6 +213,18 @@ fn chains_may_be_long() {
     check_in(&mut session, &[&format!("{ends} MATCH p = shortestPath((a)-[:R*]-(b)) RETURN length(p)")], &["20000"]);
 }
 
+#[test]
+fn subqueries_may_be_nested() {
+    let nested = format!(
+        "MATCH (n) WHERE {}n.name = 'a'{} RETURN n.name",
+        "EXISTS { MATCH (n)--(m) WHERE ".repeat(40),
+        " RETURN m }".repeat(40)
+    );
+    check(&[CHAIN, &nested], &["'a'"]);
+    let nested = format!("MATCH (n:A) RETURN {}1{} AS l", "[(n)-[:R]->() | ".repeat(40), "]".repeat(40));
+    check(&[CHAIN, &nested], &[&format!("{}1{}", "[".repeat(40), "]".repeat(40))]);
+}
+
 /// Between twelve nodes, each joined to each, there are more chains than can ever be listed.
 #[test]
 fn chains_end_with_the_time_and_memory_of_their_query() {
