@@ -120,13 +120,23 @@ pub struct Function {
     pub name: &'static str,
     pub arguments_min: usize,
     pub arguments_max: usize,
-    /// For help and error messages: `(STRING, INTEGER) → STRING`.
+    /// For help and error messages: `left(text :: STRING, length :: INTEGER) :: STRING`.
     pub signature: &'static str,
+    /// One sentence, for help and the reference page.
+    pub description: &'static str,
+    /// A query that shows it, the same answer every time.
+    pub example: &'static str,
     /// Any null argument makes the result null before the function runs.
     pub null_in_null_out: bool,
     /// The same arguments always give the same result and the graph is not asked.
     pub pure: bool,
     pub run: fn(&dyn Context, &[Value]) -> Result<Value, Failure>,
+}
+
+impl Function {
+    pub const fn about(self, description: &'static str, example: &'static str) -> Function {
+        Function { description, example, ..self }
+    }
 }
 
 impl fmt::Debug for Function {
@@ -174,6 +184,10 @@ pub trait Context {
     fn ids(&self) -> IdScheme;
     /// Milliseconds since 1970, the same for the whole query.
     fn now_millis(&self) -> i64;
+    /// Milliseconds since 1970 at the moment of asking.
+    fn clock_millis(&self) -> i64 {
+        self.now_millis()
+    }
 }
 
 /// Why an expression has no value. `kind` decides how the API names it; the text says what to do.

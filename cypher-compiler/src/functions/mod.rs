@@ -1,10 +1,11 @@
 //! The table of functions a query may call.
 //!
 //! Owns names, arity and null rules; each file below holds the functions of one subject. Knows values and the graph only
-//! through `Context`. Aggregates are no functions: they are kinds of `Aggregate`, found by the binder.
+//! through `Context`. Aggregates are no functions: they are kinds of `Aggregate`, found by the binder, and only described here.
 //!
 //! A new function is one row in the table of its subject.
 
+mod aggregate;
 mod cast;
 mod conversion;
 mod date_map;
@@ -15,9 +16,12 @@ mod iso;
 mod list;
 mod map;
 mod math;
+mod pattern;
+mod span;
 mod string;
 mod temporal;
 mod text;
+mod truncate;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -26,20 +30,25 @@ use weir_model::expression::{Context, Failure, FailureKind, Function};
 use weir_model::id::{IdScheme, NodeId};
 use weir_model::value::Value;
 
+pub use aggregate::{AGGREGATES, AggregateRow};
+
 type Run = fn(&dyn Context, &[Value]) -> Result<Value, Failure>;
 
-static TABLES: &[&[Function]] = &[
-    graph::FUNCTIONS,
-    hash::FUNCTIONS,
-    conversion::FUNCTIONS,
-    cast::FUNCTIONS,
-    string::FUNCTIONS,
-    text::FUNCTIONS,
-    list::FUNCTIONS,
-    map::FUNCTIONS,
-    math::FUNCTIONS,
-    temporal::FUNCTIONS,
-    generator::FUNCTIONS,
+/// Subject by subject, as the reference page has them.
+pub static SUBJECTS: &[(&str, &[Function])] = &[
+    ("Nodes, relationships and paths", graph::FUNCTIONS),
+    ("Ids and hashes", hash::FUNCTIONS),
+    ("Conversion", conversion::FUNCTIONS),
+    ("Casts", cast::FUNCTIONS),
+    ("Text", string::FUNCTIONS),
+    ("Text by regular expressions, and of URLs", text::FUNCTIONS),
+    ("Lists", list::FUNCTIONS),
+    ("Maps", map::FUNCTIONS),
+    ("Numbers", math::FUNCTIONS),
+    ("Points in time and durations", temporal::FUNCTIONS),
+    ("Points in time, cut to a unit", truncate::FUNCTIONS),
+    ("From one point in time to another", span::FUNCTIONS),
+    ("Values made up out of others", generator::FUNCTIONS),
 ];
 
 /// The function of that name, found without regard to case, namespace included.
@@ -51,12 +60,22 @@ pub fn find(name: &str) -> Option<&'static Function> {
 
 /// Every function, subject by subject.
 pub fn all() -> impl Iterator<Item = &'static Function> {
-    TABLES.iter().copied().flatten()
+    SUBJECTS.iter().flat_map(|(_, functions)| functions.iter())
 }
 
 /// A function of its arguments alone, null as soon as one of them is.
 const fn strict(name: &'static str, arguments_min: usize, arguments_max: usize, signature: &'static str, run: Run) -> Function {
-    Function { name, arguments_min, arguments_max, signature, null_in_null_out: true, pure: true, run }
+    Function {
+        name,
+        arguments_min,
+        arguments_max,
+        signature,
+        description: "",
+        example: "",
+        null_in_null_out: true,
+        pure: true,
+        run,
+    }
 }
 
 /// As `strict`, but the function itself looks at nulls.
@@ -133,6 +152,17 @@ mod tests {
         for function in all() {
             assert!(function.signature.starts_with(&format!("{}(", function.name)), "{}", function.signature);
             assert!(function.arguments_min <= function.arguments_max, "{}", function.name);
+        }
+    }
+
+    #[test]
+    fn every_function_is_described_and_shown() {
+        for function in all() {
+            let description = function.description;
+            assert!(description.ends_with('.') && description.len() > 10, "{}: {description:?}", function.name);
+            assert!(function.example.contains(&format!("{}(", function.name)), "{}: {:?}", function.name, function.example);
+            let compiled = crate::compile(function.example, &crate::Options::default());
+            assert!(compiled.is_ok(), "{}: {compiled:?}", function.example);
         }
     }
 
