@@ -257,12 +257,13 @@ mod tests {
     #[test]
     fn one_kind_out_of_another() {
         let at = call("datetime", &[Value::text("2024-02-03T04:05:06+01:00[Europe/Paris]")]).expect("a datetime");
-        check("date", &[at.clone()], "date(\"2024-02-03\")");
-        check("localtime", &[at.clone()], "localtime(\"04:05:06\")");
-        check("time", &[at.clone()], "time(\"04:05:06+01:00\")");
-        check("localdatetime", &[at.clone()], "localdatetime(\"2024-02-03T04:05:06\")");
+        let out_of = |name: &str, value: &Value, expected: &str| check(name, std::slice::from_ref(value), expected);
+        out_of("date", &at, "date(\"2024-02-03\")");
+        out_of("localtime", &at, "localtime(\"04:05:06\")");
+        out_of("time", &at, "time(\"04:05:06+01:00\")");
+        out_of("localdatetime", &at, "localdatetime(\"2024-02-03T04:05:06\")");
         let date = call("date", &[at]).expect("a date");
-        check("datetime", &[date.clone()], "datetime(\"2024-02-03T00:00Z\")");
+        out_of("datetime", &date, "datetime(\"2024-02-03T00:00Z\")");
         assert_eq!(call("time", &[date]).map_err(|f| f.kind), Err(FailureKind::WrongSignature));
     }
 
