@@ -58,6 +58,14 @@ pub fn find(name: &str) -> Option<&'static Function> {
     BY_NAME.get(&name.to_lowercase()).copied()
 }
 
+/// Whether a call with these arguments gives the same result whenever it is made. Constructors of points in time are impure
+/// for what they do without arguments; what they read out of text is always the same.
+pub fn is_constant(function: &Function, arguments: &[Value]) -> bool {
+    const OF_TEXT: &[&str] = &["date", "localtime", "time", "localdatetime", "datetime"];
+    let of_text = || !arguments.is_empty() && arguments.iter().all(|argument| matches!(argument, Value::Text(_)));
+    function.pure || (OF_TEXT.contains(&function.name) && of_text())
+}
+
 /// Every function, subject by subject.
 pub fn all() -> impl Iterator<Item = &'static Function> {
     SUBJECTS.iter().flat_map(|(_, functions)| functions.iter())
@@ -156,6 +164,34 @@ mod tests {
     }
 
     #[test]
+    fn the_library_of_the_service_is_here() {
+        let built_in = "abs acos asin atan atan2 ceil coalesce cos cot degrees e exp floor haversin head id keys labels last left \
+                        length log log10 lTrim nodes pi properties radians rand range relationships replace reverse right rTrim \
+                        round sign sin size split sqrt substring tail tan timestamp toBoolean toFloat toInteger toLower toString \
+                        toUpper trim type startNode endNode exists";
+        let user_defined = "strId quineId bytes convert.stringToBytes hash kafkaHash idFrom locIdFrom getHost toJson parseJson \
+                            text.utf8Decode text.utf8Encode map.fromPairs map.sortedProperties map.merge map.removeKey \
+                            map.dropNullValues text.split text.regexFirstMatch text.regexGroups text.regexReplaceAll \
+                            text.urlencode text.urldecode datetime date time localtime localdatetime duration duration.between \
+                            temporal.format coll.max coll.min meta.type";
+        for name in built_in.split_whitespace().chain(user_defined.split_whitespace()) {
+            assert!(find(name).is_some(), "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_always_the_same_is_constant() {
+        let constant = |name: &str, arguments: &[Value]| is_constant(find(name).expect(name), arguments);
+        assert!(constant("abs", &[Value::Integer(1)]));
+        assert!(constant("datetime", &[Value::text("2024-02-03T04:05Z")]));
+        assert!(constant("date", &[Value::text("03.02.2024"), Value::text("dd.MM.yyyy")]));
+        assert!(!constant("datetime", &[]));
+        assert!(!constant("datetime", &[Value::map([("timezone".into(), Value::text("Asia/Tokyo"))])]));
+        assert!(!constant("date.statement", &[Value::text("Asia/Tokyo")]));
+        assert!(!constant("rand", &[]));
+    }
+
+    #[test]
     fn every_function_is_described_and_shown() {
         for function in all() {
             let description = function.description;
@@ -189,7 +225,17 @@ mod tests {
             Value::list(vec![Value::Null, Value::Integer(1), Value::text("x")]),
             Value::map([]),
             Value::map([("hour".into(), Value::Integer(i64::MIN)), ("week".into(), Value::text("x"))]),
-            Value::Date(weir_model::value::Date { epoch_day: i64::from(i32::MAX) }),
+            Value::Date(weir_model::value::Date { epoch_day: 365_241_780_471 }),
+            Value::DateTime(
+                weir_model::value::DateTime::utc(-31_557_014_135_596_800, 999_999_999)
+                    .at_zone(0, Some("Asia/Tokyo".into()))
+                    .into(),
+            ),
+            Value::Duration(
+                weir_model::value::Duration { months: i64::MIN, days: i64::MAX, seconds: i64::MIN, nanos: 999_999_999 }.into(),
+            ),
+            Value::text("yyyy-MM-dd[ HH]"),
+            Value::text("week"),
         ];
         let context = weir_model::expression::Nothing(IdScheme::Uuid);
         for function in all() {
