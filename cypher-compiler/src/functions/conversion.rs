@@ -21,8 +21,10 @@ pub(super) static FUNCTIONS: &[Function] = &[
         "The words true and false as booleans, in any case; other text is null.",
         "RETURN [toBoolean('TRUE'), toBoolean('yes')]",
     ),
-    strict("toString", 1, 1, "toString(value :: ANY) :: STRING", to_string)
-        .about("Any value as text, but no list, map, node, relationship or path.", "RETURN [toString(1e10), toString(date('2024-02-03'))]"),
+    strict("toString", 1, 1, "toString(value :: ANY) :: STRING", to_string).about(
+        "Any value as text, but no list, map, node, relationship or path.",
+        "RETURN [toString(1e10), toString(date('2024-02-03'))]",
+    ),
     Function { pure: false, ..strict("toJson", 1, 1, "toJson(value :: ANY) :: STRING", to_json) }
         .about("Any value as compact JSON.", "RETURN toJson({a: [1, 2.5, null]})"),
     strict("parseJson", 1, 1, "parseJson(text :: STRING) :: ANY", parse_json)

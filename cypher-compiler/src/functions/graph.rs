@@ -10,8 +10,10 @@ use super::hash::edge_number;
 use super::{id_value, lenient, strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    of_graph("id", "id(entity :: NODE) :: ANY", id)
-        .about("The id of a node, and of a relationship a number made of it.", "MATCH (n) WHERE id(n) = idFrom('x') RETURN id(n) = idFrom('x')"),
+    of_graph("id", "id(entity :: NODE) :: ANY", id).about(
+        "The id of a node, and of a relationship a number made of it.",
+        "MATCH (n) WHERE id(n) = idFrom('x') RETURN id(n) = idFrom('x')",
+    ),
     of_graph("strId", "strId(node :: NODE) :: STRING", str_id)
         .about("The id of a node as text.", "MATCH (n) WHERE id(n) = idFrom('a') RETURN strId(n)"),
     of_graph("labels", "labels(entity :: NODE) :: LIST OF STRING", labels)
