@@ -56,7 +56,10 @@ pub fn multiply(x: &Value, y: &Value) -> Result<Value, Failure> {
     Ok(match (x, y) {
         (Integer(a), Integer(b)) => Integer(a.checked_mul(*b).ok_or_else(|| overflow(*a, *b))?),
         (Null, _) | (_, Null) => Null,
-        (Duration(d), number) | (number, Duration(d)) if float(number).is_some() => scale(d, number, float(number), x, y)?,
+        (Duration(d), number) | (number, Duration(d)) if float(number).is_some() => {
+            let scaled = decimal(number).and_then(|number| d.times(number));
+            Duration(Arc::new(scaled.ok_or_else(|| out_of_range(x, y))?))
+        }
         _ => {
             let (a, b) = numbers(x, y, "multiplication")?;
             Float(a * b)
@@ -71,7 +74,10 @@ pub fn divide(x: &Value, y: &Value) -> Result<Value, Failure> {
         (Integer(a), Integer(b)) => Integer(a.checked_div(*b).ok_or_else(|| overflow(*a, *b))?),
         (Null, _) | (_, Null) => Null,
         (Duration(_), Integer(0)) => return Err(Failure::new(FailureKind::Arithmetic, "A duration cannot be divided by zero")),
-        (Duration(d), number) if float(number).is_some() => scale(d, number, float(number).map(f64::recip), x, y)?,
+        (Duration(d), number) if float(number).is_some() => {
+            let scaled = decimal(number).and_then(|number| d.divided(number));
+            Duration(Arc::new(scaled.ok_or_else(|| out_of_range(x, y))?))
+        }
         _ => {
             let (a, b) = numbers(x, y, "division")?;
             Float(a / b)
@@ -153,26 +159,13 @@ fn numbers(x: &Value, y: &Value, place: &str) -> Result<(f64, f64), Failure> {
     Ok((number(x)?, number(y)?))
 }
 
-/// A duration times a factor; whole factors stay exact.
-fn scale(d: &temporal::Duration, number: &Value, factor: Option<f64>, x: &Value, y: &Value) -> Result<Value, Failure> {
-    let exact = |n: i64| {
-        let nanos = i128::from(d.nanos) * i128::from(n);
-        temporal::Duration::of(
-            d.months.checked_mul(n)?,
-            d.days.checked_mul(n)?,
-            d.seconds.checked_mul(n)?.checked_add(i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?)?,
-            nanos.rem_euclid(1_000_000_000) as i64,
-        )
-    };
-    let whole = match number {
-        Value::Integer(n) if factor == Some(*n as f64) => Some(*n),
+/// A number as exact as it was written. None when it is too large for any duration.
+fn decimal(x: &Value) -> Option<temporal::Decimal> {
+    match x {
+        Value::Integer(x) => Some(temporal::Decimal::of_integer(*x)),
+        Value::Float(x) => temporal::Decimal::of_float(*x),
         _ => None,
-    };
-    let result = match whole {
-        Some(n) => exact(n),
-        None => factor.and_then(|factor| d.times(factor)),
-    };
-    result.map(|d| Value::Duration(Arc::new(d))).ok_or_else(|| out_of_range(x, y))
+    }
 }
 
 fn is_point(value: &Value) -> bool {

@@ -140,13 +140,23 @@ pub struct Function {
     pub name: &'static str,
     pub arguments_min: usize,
     pub arguments_max: usize,
-    /// For help and error messages: `(STRING, INTEGER) → STRING`.
+    /// For help and error messages: `left(text :: STRING, length :: INTEGER) :: STRING`.
     pub signature: &'static str,
+    /// One sentence, for help and the reference page.
+    pub description: &'static str,
+    /// A query that shows it, the same answer every time.
+    pub example: &'static str,
     /// Any null argument makes the result null before the function runs.
     pub null_in_null_out: bool,
     /// The same arguments always give the same result and the graph is not asked.
     pub pure: bool,
     pub run: fn(&dyn Context, &[Value]) -> Result<Value, Failure>,
+}
+
+impl Function {
+    pub const fn about(self, description: &'static str, example: &'static str) -> Function {
+        Function { description, example, ..self }
+    }
 }
 
 impl fmt::Debug for Function {
@@ -197,6 +207,10 @@ pub trait Context {
     /// Only who runs plans can answer.
     fn subquery(&self, _: &Subquery, _: &[Value]) -> Result<Value, Failure> {
         Err(Failure::new(FailureKind::Runtime, "A pattern or subquery asks the graph, and there is none here"))
+    }
+    /// Milliseconds since 1970 at the moment of asking.
+    fn clock_millis(&self) -> i64 {
+        self.now_millis()
     }
 }
 

@@ -79,9 +79,9 @@ impl Value {
             }
             (Bytes(_), Bytes(_)) | (Id(_), Id(_)) | (Map(_), Map(_)) => Some(self.order(other)),
             (Date(_), Date(_)) | (LocalTime(_), LocalTime(_)) | (Time(_), Time(_)) => Some(self.order(other)),
-            (LocalDateTime(_), LocalDateTime(_)) | (DateTime(_), DateTime(_)) | (Duration(_), Duration(_)) => {
-                Some(self.order(other))
-            }
+            (LocalDateTime(_), LocalDateTime(_)) | (Duration(_), Duration(_)) => Some(self.order(other)),
+            // Of one instant in two zones neither is earlier.
+            (DateTime(x), DateTime(y)) => Some((x.epoch_second, x.nano).cmp(&(y.epoch_second, y.nano))),
             _ => None,
         }
     }

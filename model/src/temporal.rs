@@ -1,18 +1,29 @@
-//! Dates, times and durations as plain numbers: the calendar, ISO text out, components, and arithmetic.
+//! Dates, times and durations as plain numbers: the calendar, and what moves a point in time.
 //!
-//! Reading text and building from maps are functions of the compiler crate. No time zone database: a zone is a name
-//! beside the offset that was in force.
+//! Reading text and building from maps are functions of the compiler crate. A zone is a name beside the offset that is in
+//! force there; its rules (`zone`) are asked whenever a clock is moved.
 
-use std::cmp::Ordering;
-use std::fmt;
+mod component;
+mod display;
+mod duration;
+pub mod zone;
 
 use crate::value::{Text, Value};
+
+pub use component::component;
+pub use display::Offset;
+pub use duration::{Amounts, DECIMAL_ONE, Decimal};
 
 pub const NANOS_PER_SECOND: i64 = 1_000_000_000;
 pub const SECONDS_PER_DAY: i64 = 86_400;
 pub const NANOS_PER_DAY: i64 = SECONDS_PER_DAY * NANOS_PER_SECOND;
 /// The mean length of a Gregorian month.
 pub const SECONDS_PER_MONTH: i64 = 2_629_746;
+
+/// The calendar has years of at most nine digits: from -999999999-01-01
+const EPOCH_DAY_MIN: i64 = -365_243_219_162;
+/// to +999999999-12-31.
+const EPOCH_DAY_MAX: i64 = 365_241_780_471;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Date {
@@ -112,8 +123,7 @@ impl Date {
 
     pub fn plus_days(self, days: i64) -> Option<Date> {
         let epoch_day = self.epoch_day.checked_add(days)?;
-        // 365.25 times a billion years: what `civil` computes without overflow.
-        (epoch_day.abs() < 365_249_999_634).then_some(Date { epoch_day })
+        (EPOCH_DAY_MIN..=EPOCH_DAY_MAX).contains(&epoch_day).then_some(Date { epoch_day })
     }
 }
 
@@ -157,6 +167,20 @@ impl LocalDateTime {
         Date { epoch_day: self.epoch_day }
     }
 
+    /// None beyond the calendar.
+    pub fn plus_nanos(&self, nanos: i128) -> Option<LocalDateTime> {
+        let nanos = i128::from(self.nano_of_day) + nanos;
+        let date = self.date().plus_days(i64::try_from(nanos.div_euclid(i128::from(NANOS_PER_DAY))).ok()?)?;
+        let nano_of_day = nanos.rem_euclid(i128::from(NANOS_PER_DAY)) as i64;
+        Some(LocalDateTime { epoch_day: date.epoch_day, nano_of_day })
+    }
+
+    /// When the clocks there show this, preferably with the same offset.
+    pub fn in_zone_of(&self, other: &DateTime) -> DateTime {
+        let by_rules = other.zone.as_deref().and_then(|zone| zone::at_local(zone, *self, Some(other.offset_seconds)));
+        by_rules.unwrap_or_else(|| self.with_offset(other.offset_seconds, other.zone.clone()))
+    }
+
     pub fn with_offset(&self, offset_seconds: i32, zone: Option<Text>) -> DateTime {
         let local_second = self.epoch_day * SECONDS_PER_DAY + self.nano_of_day / NANOS_PER_SECOND;
         DateTime {
@@ -182,6 +206,22 @@ impl DateTime {
         }
     }
 
+    /// The same instant by the clocks of another offset, or of a zone: then the offset is the one in force there.
+    pub fn at_zone(&self, offset_seconds: i32, zone: Option<Text>) -> DateTime {
+        let in_force = zone.as_deref().and_then(|zone| zone::offset_at(zone, self.epoch_second));
+        DateTime { offset_seconds: in_force.unwrap_or(offset_seconds), zone, ..*self }
+    }
+
+    /// None beyond the calendar.
+    pub fn plus_nanos(&self, nanos: i128) -> Option<DateTime> {
+        let nanos = i128::from(self.nano) + nanos;
+        let second = i128::from(NANOS_PER_SECOND);
+        let epoch_second = self.epoch_second.checked_add(i64::try_from(nanos.div_euclid(second)).ok()?)?;
+        Date { epoch_day: 0 }.plus_days(epoch_second.div_euclid(SECONDS_PER_DAY))?;
+        let moved = DateTime { epoch_second, nano: nanos.rem_euclid(second) as i32, ..self.clone() };
+        Some(moved.at_zone(self.offset_seconds, self.zone.clone()))
+    }
+
     pub fn epoch_millis(&self) -> i64 {
         self.epoch_second.saturating_mul(1000).saturating_add(i64::from(self.nano) / 1_000_000)
     }
@@ -192,254 +232,35 @@ impl DateTime {
     }
 }
 
-impl Duration {
-    /// Carries whole seconds out of the nanoseconds. None when the seconds do not fit.
-    pub fn of(months: i64, days: i64, seconds: i64, nanos: i64) -> Option<Duration> {
-        let seconds = seconds.checked_add(nanos.div_euclid(NANOS_PER_SECOND))?;
-        Some(Duration { months, days, seconds, nanos: nanos.rem_euclid(NANOS_PER_SECOND) as i32 })
-    }
-
-    /// By the mean length of a month and days of 24 hours.
-    pub fn length_nanos(&self) -> i128 {
-        let seconds = i128::from(self.months) * i128::from(SECONDS_PER_MONTH)
-            + i128::from(self.days) * i128::from(SECONDS_PER_DAY)
-            + i128::from(self.seconds);
-        seconds * i128::from(NANOS_PER_SECOND) + i128::from(self.nanos)
-    }
-
-    pub fn plus(&self, other: &Duration) -> Option<Duration> {
-        Duration::of(
-            self.months.checked_add(other.months)?,
-            self.days.checked_add(other.days)?,
-            self.seconds.checked_add(other.seconds)?,
-            i64::from(self.nanos) + i64::from(other.nanos),
-        )
-    }
-
-    pub fn negated(&self) -> Option<Duration> {
-        Duration::of(self.months.checked_neg()?, self.days.checked_neg()?, self.seconds.checked_neg()?, -i64::from(self.nanos))
-    }
-
-    /// Fractions of a month carry to days and those of a day to seconds, by mean lengths.
-    pub fn times(&self, factor: f64) -> Option<Duration> {
-        let months = self.months as f64 * factor;
-        let days = self.days as f64 * factor + (months.fract() * SECONDS_PER_MONTH as f64) / SECONDS_PER_DAY as f64;
-        let nanos = (self.seconds as f64 * NANOS_PER_SECOND as f64 + f64::from(self.nanos)) * factor
-            + days.fract() * SECONDS_PER_DAY as f64 * NANOS_PER_SECOND as f64;
-        let fits = |x: f64| (x.abs() < i64::MAX as f64).then_some(x as i64);
-        let seconds = (nanos / NANOS_PER_SECOND as f64).trunc();
-        Duration::of(fits(months)?, fits(days)?, fits(seconds)?, (nanos - seconds * NANOS_PER_SECOND as f64).round() as i64)
-    }
-}
-
 /// A point in time moved by a duration: months first, then days, then the rest. None beyond the calendar.
+///
+/// Months and days are counted by the clock on the wall, the rest by instants: a day after the evening before clocks are put
+/// forward is the next evening, 24 hours after it an hour later.
 pub fn plus(point: &Value, duration: &Duration) -> Option<Value> {
-    let nanos = i128::from(duration.seconds) * i128::from(NANOS_PER_SECOND) + i128::from(duration.nanos);
-    let local = |at: LocalDateTime| -> Option<LocalDateTime> {
-        let date = at.date().plus_months(duration.months)?.plus_days(duration.days)?;
-        let nanos = i128::from(at.nano_of_day) + nanos;
-        let date = date.plus_days(i64::try_from(nanos.div_euclid(i128::from(NANOS_PER_DAY))).ok()?)?;
-        Some(LocalDateTime { epoch_day: date.epoch_day, nano_of_day: nanos.rem_euclid(i128::from(NANOS_PER_DAY)) as i64 })
-    };
+    let nanos = duration.nanos_total();
+    let day_of = |date: Date| date.plus_months(duration.months)?.plus_days(duration.days);
     let wrapped = |nano_of_day: i64| (i128::from(nano_of_day) + nanos).rem_euclid(i128::from(NANOS_PER_DAY)) as i64;
     Some(match point {
         Value::Date(date) => {
             // Of the part below a day only whole days count.
             let days = i64::try_from(nanos / i128::from(NANOS_PER_DAY)).ok()?;
-            Value::Date(date.plus_months(duration.months)?.plus_days(duration.days)?.plus_days(days)?)
+            Value::Date(day_of(*date)?.plus_days(days)?)
         }
         Value::LocalTime(time) => Value::LocalTime(LocalTime { nano_of_day: wrapped(time.nano_of_day) }),
         Value::Time(time) => Value::Time(Time { nano_of_day: wrapped(time.nano_of_day), offset_seconds: time.offset_seconds }),
-        Value::LocalDateTime(at) => Value::LocalDateTime(local(*at)?),
-        Value::DateTime(at) => Value::DateTime(local(at.local())?.with_offset(at.offset_seconds, at.zone.clone()).into()),
+        Value::LocalDateTime(at) => {
+            let epoch_day = day_of(at.date())?.epoch_day;
+            Value::LocalDateTime(LocalDateTime { epoch_day, ..*at }.plus_nanos(nanos)?)
+        }
+        Value::DateTime(at) => {
+            let local = at.local();
+            let moved = LocalDateTime { epoch_day: day_of(local.date())?.epoch_day, ..local };
+            // Without months and days the instant stays what it was, also when clocks show it twice.
+            let moved = if moved == local { DateTime::clone(at) } else { moved.in_zone_of(at) };
+            Value::DateTime(moved.plus_nanos(nanos)?.into())
+        }
         _ => return None,
     })
-}
-
-/// A component by name (`d.year`). Null where the type has none of that name; None when the value is not temporal.
-pub fn component(value: &Value, name: &str) -> Option<Value> {
-    let number = match value {
-        Value::Date(date) => date_component(*date, name),
-        Value::LocalTime(time) => time_component(time.nano_of_day, name),
-        Value::Time(time) => match offset_component(time.offset_seconds, None, name) {
-            Some(value) => return Some(value),
-            None => time_component(time.nano_of_day, name),
-        },
-        Value::LocalDateTime(at) => date_component(at.date(), name).or_else(|| time_component(at.nano_of_day, name)),
-        Value::DateTime(at) => match (offset_component(at.offset_seconds, at.zone.as_deref(), name), name) {
-            (Some(value), _) => return Some(value),
-            (None, "epochSeconds") => Some(at.epoch_second),
-            (None, "epochMillis") => Some(at.epoch_millis()),
-            (None, _) => {
-                let local = at.local();
-                date_component(local.date(), name).or_else(|| time_component(local.nano_of_day, name))
-            }
-        },
-        Value::Duration(duration) => duration_component(duration, name),
-        _ => return None,
-    };
-    Some(number.map_or(Value::Null, Value::Integer))
-}
-
-fn date_component(date: Date, name: &str) -> Option<i64> {
-    let (year, month, day) = date.civil();
-    Some(match name {
-        "year" => year,
-        "quarter" => date.quarter(),
-        "month" => month,
-        "week" => date.week().1,
-        "weekYear" => date.week().0,
-        "day" => day,
-        "ordinalDay" => date.ordinal_day(),
-        "weekDay" | "dayOfWeek" => date.day_of_week(),
-        "dayOfQuarter" => date.day_of_quarter(),
-        _ => return None,
-    })
-}
-
-/// `millisecond`, `microsecond` and `nanosecond` are each the fraction of the second in that unit.
-fn time_component(nano_of_day: i64, name: &str) -> Option<i64> {
-    let (seconds, nanos) = (nano_of_day / NANOS_PER_SECOND, nano_of_day % NANOS_PER_SECOND);
-    Some(match name {
-        "hour" => seconds / 3600,
-        "minute" => seconds / 60 % 60,
-        "second" => seconds % 60,
-        "millisecond" => nanos / 1_000_000,
-        "microsecond" => nanos / 1_000,
-        "nanosecond" => nanos,
-        _ => return None,
-    })
-}
-
-fn offset_component(offset_seconds: i32, zone: Option<&str>, name: &str) -> Option<Value> {
-    Some(match (name, zone) {
-        ("timezone", Some(zone)) => Value::text(zone),
-        ("offset" | "timezone", _) => Value::text(&Offset(offset_seconds).to_string()),
-        ("offsetMinutes", _) => Value::Integer(i64::from(offset_seconds) / 60),
-        ("offsetSeconds", _) => Value::Integer(i64::from(offset_seconds)),
-        _ => return None,
-    })
-}
-
-/// `hours` and the like are the whole time part in that unit; `minutesOfHour` and the like the remainder.
-fn duration_component(duration: &Duration, name: &str) -> Option<i64> {
-    let (months, days, seconds, nanos) = (duration.months, duration.days, duration.seconds, i64::from(duration.nanos));
-    let total = i128::from(seconds) * i128::from(NANOS_PER_SECOND) + i128::from(nanos);
-    let total_in = |unit: i128| i64::try_from(total / unit).ok();
-    match name {
-        "years" => Some(months / 12),
-        "quarters" => Some(months / 3),
-        "months" => Some(months),
-        "weeks" => Some(days / 7),
-        "days" => Some(days),
-        "hours" => total_in(3_600_000_000_000),
-        "minutes" => total_in(60_000_000_000),
-        "seconds" => Some(seconds),
-        "milliseconds" => total_in(1_000_000),
-        "microseconds" => total_in(1_000),
-        "nanoseconds" => total_in(1),
-        "quartersOfYear" => Some(months / 3 % 4),
-        "monthsOfQuarter" => Some(months % 3),
-        "monthsOfYear" => Some(months % 12),
-        "daysOfWeek" => Some(days % 7),
-        "minutesOfHour" => Some(seconds / 60 % 60),
-        "secondsOfMinute" => Some(seconds % 60),
-        "millisecondsOfSecond" => Some(nanos / 1_000_000),
-        "microsecondsOfSecond" => Some(nanos / 1_000),
-        "nanosecondsOfSecond" => Some(nanos),
-        _ => None,
-    }
-}
-
-impl fmt::Display for Date {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = self.civil();
-        let sign = match year.cmp(&0) {
-            Ordering::Less => "-",
-            _ if year > 9999 => "+",
-            _ => "",
-        };
-        write!(f, "{sign}{:04}-{month:02}-{day:02}", year.abs())
-    }
-}
-
-/// Seconds are left out when they and the fraction are zero; the fraction has 3, 6 or 9 digits.
-impl fmt::Display for LocalTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, nanos) = (self.nano_of_day / NANOS_PER_SECOND, self.nano_of_day % NANOS_PER_SECOND);
-        write!(f, "{:02}:{:02}", seconds / 3600, seconds / 60 % 60)?;
-        if seconds % 60 != 0 || nanos != 0 {
-            write!(f, ":{:02}", seconds % 60)?;
-        }
-        match nanos {
-            0 => Ok(()),
-            n if n % 1_000_000 == 0 => write!(f, ".{:03}", n / 1_000_000),
-            n if n % 1_000 == 0 => write!(f, ".{:06}", n / 1_000),
-            n => write!(f, ".{n:09}"),
-        }
-    }
-}
-
-/// `Z`, `+01:00`, `-00:44:30`.
-pub struct Offset(pub i32);
-
-impl fmt::Display for Offset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 {
-            return f.write_str("Z");
-        }
-        let size = self.0.unsigned_abs();
-        write!(f, "{}{:02}:{:02}", if self.0 < 0 { '-' } else { '+' }, size / 3600, size / 60 % 60)?;
-        if !size.is_multiple_of(60) { write!(f, ":{:02}", size % 60) } else { Ok(()) }
-    }
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", LocalTime { nano_of_day: self.nano_of_day }, Offset(self.offset_seconds))
-    }
-}
-
-impl fmt::Display for LocalDateTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}T{}", self.date(), LocalTime { nano_of_day: self.nano_of_day })
-    }
-}
-
-impl fmt::Display for DateTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.local(), Offset(self.offset_seconds))?;
-        match &self.zone {
-            Some(zone) => write!(f, "[{zone}]"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// `P1Y2M3DT4H5M6.007S`, each part with its own sign; `PT0S` when there is nothing.
-impl fmt::Display for Duration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |f: &mut fmt::Formatter<'_>, n: i64, unit: char| if n == 0 { Ok(()) } else { write!(f, "{n}{unit}") };
-        f.write_str("P")?;
-        part(f, self.months / 12, 'Y')?;
-        part(f, self.months % 12, 'M')?;
-        part(f, self.days, 'D')?;
-        // Towards zero, so that all parts of the time have one sign.
-        let total = i128::from(self.seconds) * i128::from(NANOS_PER_SECOND) + i128::from(self.nanos);
-        let (seconds, nanos) = ((total / 1_000_000_000) as i64, (total % 1_000_000_000) as i64);
-        if total == 0 {
-            return if self.months == 0 && self.days == 0 { f.write_str("T0S") } else { Ok(()) };
-        }
-        f.write_str("T")?;
-        part(f, seconds / 3600, 'H')?;
-        part(f, seconds / 60 % 60, 'M')?;
-        if nanos == 0 {
-            return part(f, seconds % 60, 'S');
-        }
-        let fraction = format!("{:09}", nanos.abs());
-        let sign = if total < 0 { "-" } else { "" };
-        write!(f, "{sign}{}.{}S", (seconds % 60).abs(), fraction.trim_end_matches('0'))
-    }
 }
 
 #[cfg(test)]
@@ -455,6 +276,9 @@ mod tests {
         }
         assert_eq!(Date::of(1970, 1, 1), Some(Date { epoch_day: 0 }));
         assert_eq!(Date::of(2023, 2, 29), None);
+        assert_eq!(Date::of(-999_999_999, 1, 1), Some(Date { epoch_day: EPOCH_DAY_MIN }));
+        assert_eq!(Date::of(999_999_999, 12, 31), Some(Date { epoch_day: EPOCH_DAY_MAX }));
+        assert_eq!(Date { epoch_day: EPOCH_DAY_MAX }.plus_days(1), None);
         assert_eq!(Date::of(2000, 2, 29).map(|d| d.to_string()).as_deref(), Some("2000-02-29"));
         assert_eq!(Date::of(0, 1, 1).map(|d| d.to_string()).as_deref(), Some("0000-01-01"));
     }
@@ -493,6 +317,25 @@ mod tests {
         check(0, 0, 3723, 500_000_000, "PT1H2M3.5S");
         check(0, 2, 0, 0, "P2D");
         check(0, 0, -18_000 - 1_800, 0, "PT-5H-30M");
+    }
+
+    #[test]
+    fn days_go_by_the_clock_and_hours_by_instants() {
+        let zoned = |text: &str, epoch_second| {
+            let at = DateTime::utc(epoch_second, 0).at_zone(0, Some(Text::new("Europe/Paris")));
+            assert_eq!(at.to_string(), text);
+            Value::DateTime(at.into())
+        };
+        let moved = |at: &Value, duration| plus(at, &duration).map(|v| v.to_text());
+        let evening = zoned("2024-03-30T20:00+01:00[Europe/Paris]", 1_711_825_200);
+        let day = Duration { days: 1, ..Duration::default() };
+        let hours = Duration { seconds: SECONDS_PER_DAY, ..Duration::default() };
+        assert_eq!(moved(&evening, day).as_deref(), Some("2024-03-31T20:00+02:00[Europe/Paris]"));
+        assert_eq!(moved(&evening, hours).as_deref(), Some("2024-03-31T21:00+02:00[Europe/Paris]"));
+        // The second of the two hours stays the second.
+        let repeated = zoned("2024-10-27T02:30+01:00[Europe/Paris]", 1_729_992_600);
+        assert_eq!(moved(&repeated, Duration::default()).as_deref(), Some("2024-10-27T02:30+01:00[Europe/Paris]"));
+        assert_eq!(plus(&evening, &Duration { seconds: i64::MAX, ..Duration::default() }), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A draft is a plan whose patterns have no order yet: conditions lie unsorted in `Pattern::conditions`, `steps` are empty.
 //! All errors of a query are gathered, not the first only.
 
-mod aggregate;
+pub mod aggregate;
 mod clause;
 pub mod draft;
 mod expression;

@@ -135,10 +135,20 @@ impl Binder<'_> {
         for item in &items {
             self.scope.insert(&item.name, item.slot);
         }
+        let starred = items.len() - projection.items.len();
         let order = projection
             .order
             .iter()
-            .map(|(key, descending)| (SortKey { expr: self.order_key(key), descending: *descending }, key.span))
+            .map(|(key, descending)| {
+                // What an item says is that item, also where its name hides what it is made of (`n.x AS n ORDER BY n.x`).
+                let text = self.text.get(key.span.start..key.span.end);
+                let said = |item: &Item| item.expression.as_variable().is_none() && Some(item.source.as_str()) == text;
+                let expr = match projection.items.iter().position(said) {
+                    Some(place) => Expr::Slot(items[starred + place].slot),
+                    None => self.order_key(key),
+                };
+                (SortKey { expr, descending: *descending }, key.span)
+            })
             .collect();
         let filter = condition.map(|condition| (self.condition(condition), condition.span));
         self.scope.truncate(before);

@@ -8,12 +8,16 @@ use super::strict;
 
 /// Both casts of one type.
 macro_rules! casts {
-    ($($type:literal $kind:literal),* $(,)?) => {
+    ($($type:literal $kind:literal $example:literal),* $(,)?) => {
         &[$(
             strict(
                 concat!("castOrNull.", $type), 1, 1,
                 concat!("castOrNull.", $type, "(value :: ANY) :: ", $kind),
                 |_: &dyn Context, arguments: &[Value]| Ok(cast(&arguments[0], $kind).unwrap_or_default()),
+            )
+            .about(
+                concat!("The value itself if its type is ", $kind, ", else null. Converts nothing."),
+                concat!("RETURN castOrNull.", $type, "(", $example, ") IS NOT NULL"),
             ),
             strict(
                 concat!("castOrThrow.", $type), 1, 1,
@@ -21,25 +25,29 @@ macro_rules! casts {
                 |_: &dyn Context, arguments: &[Value]| {
                     cast(&arguments[0], $kind).ok_or_else(|| failure(&arguments[0], $kind))
                 },
+            )
+            .about(
+                concat!("The value itself if its type is ", $kind, ", else a failure. Converts nothing."),
+                concat!("RETURN castOrThrow.", $type, "(", $example, ") IS NOT NULL"),
             ),
         )*]
     };
 }
 
 pub(super) static FUNCTIONS: &[Function] = casts![
-    "integer" "INTEGER",
-    "float" "FLOAT",
-    "boolean" "BOOLEAN",
-    "string" "STRING",
-    "map" "MAP",
-    "bytes" "BYTES",
-    "node" "NODE",
-    "relationship" "RELATIONSHIP",
-    "path" "PATH",
-    "localdatetime" "LOCALDATETIME",
-    "datetime" "DATETIME",
-    "duration" "DURATION",
-    "list" "LIST OF ANY",
+    "integer" "INTEGER" "1",
+    "float" "FLOAT" "1.5",
+    "boolean" "BOOLEAN" "true",
+    "string" "STRING" "'a'",
+    "map" "MAP" "{a: 1}",
+    "bytes" "BYTES" "bytes('01')",
+    "node" "NODE" "gen.node.from('a')",
+    "relationship" "RELATIONSHIP" "null",
+    "path" "PATH" "null",
+    "localdatetime" "LOCALDATETIME" "localdatetime('2024-02-03T04:05')",
+    "datetime" "DATETIME" "datetime('2024-02-03T04:05Z')",
+    "duration" "DURATION" "duration('PT1S')",
+    "list" "LIST OF ANY" "[1]",
 ];
 
 fn cast(value: &Value, kind: &str) -> Option<Value> {

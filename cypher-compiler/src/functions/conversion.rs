@@ -9,17 +9,38 @@ use weir_model::value::Value;
 use super::{strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    strict("toInteger", 1, 1, "toInteger(value :: ANY) :: INTEGER", to_integer),
-    strict("toFloat", 1, 1, "toFloat(value :: ANY) :: FLOAT", to_float),
-    strict("toBoolean", 1, 1, "toBoolean(value :: ANY) :: BOOLEAN", to_boolean),
-    strict("toString", 1, 1, "toString(value :: ANY) :: STRING", to_string),
-    Function { pure: false, ..strict("toJson", 1, 1, "toJson(value :: ANY) :: STRING", to_json) },
-    strict("parseJson", 1, 1, "parseJson(text :: STRING) :: ANY", parse_json),
-    strict("meta.type", 1, 1, "meta.type(value :: ANY) :: STRING", |_, arguments| Ok(Value::text(type_name(&arguments[0])))),
-    strict("bytes", 1, 1, "bytes(hex :: STRING) :: BYTES", bytes),
-    strict("convert.stringToBytes", 2, 2, STRING_TO_BYTES, string_to_bytes),
-    strict("text.utf8Encode", 1, 1, "text.utf8Encode(text :: STRING) :: BYTES", utf8_encode),
-    strict("text.utf8Decode", 1, 1, "text.utf8Decode(bytes :: BYTES) :: STRING", utf8_decode),
+    strict("toInteger", 1, 1, "toInteger(value :: ANY) :: INTEGER", to_integer).about(
+        "A number, or text of one, as an integer: floats are cut, and what is no number is null.",
+        "RETURN [toInteger('7.9'), toInteger('0xff'), toInteger('seven')]",
+    ),
+    strict("toFloat", 1, 1, "toFloat(value :: ANY) :: FLOAT", to_float).about(
+        "A number, or text of one, as a float; what is no number is null.",
+        "RETURN [toFloat(7), toFloat(' 1.5 '), toFloat('x')]",
+    ),
+    strict("toBoolean", 1, 1, "toBoolean(value :: ANY) :: BOOLEAN", to_boolean).about(
+        "The words true and false as booleans, in any case; other text is null.",
+        "RETURN [toBoolean('TRUE'), toBoolean('yes')]",
+    ),
+    strict("toString", 1, 1, "toString(value :: ANY) :: STRING", to_string).about(
+        "Any value as text, but no list, map, node, relationship or path.",
+        "RETURN [toString(1e10), toString(date('2024-02-03'))]",
+    ),
+    Function { pure: false, ..strict("toJson", 1, 1, "toJson(value :: ANY) :: STRING", to_json) }
+        .about("Any value as compact JSON.", "RETURN toJson({a: [1, 2.5, null]})"),
+    strict("parseJson", 1, 1, "parseJson(text :: STRING) :: ANY", parse_json)
+        .about("The value that JSON text stands for; text that is no JSON fails.", "RETURN parseJson('{\"a\": [1, 2.5]}').a"),
+    strict("meta.type", 1, 1, "meta.type(value :: ANY) :: STRING", |_, arguments| Ok(Value::text(type_name(&arguments[0]))))
+        .about("The name of the value's type.", "RETURN [meta.type(1), meta.type([1]), meta.type(null)]"),
+    strict("bytes", 1, 1, "bytes(hex :: STRING) :: BYTES", bytes)
+        .about("Bytes out of hexadecimal digits; null when the text is anything else.", "RETURN bytes('ca fe')"),
+    strict("convert.stringToBytes", 2, 2, STRING_TO_BYTES, string_to_bytes).about(
+        "The bytes of text in an encoding: utf-8, utf-16 or iso-8859-1; null for others.",
+        "RETURN convert.stringToBytes('é', 'iso-8859-1')",
+    ),
+    strict("text.utf8Encode", 1, 1, "text.utf8Encode(text :: STRING) :: BYTES", utf8_encode)
+        .about("The bytes of text in UTF-8.", "RETURN text.utf8Encode('é')"),
+    strict("text.utf8Decode", 1, 1, "text.utf8Decode(bytes :: BYTES) :: STRING", utf8_decode)
+        .about("The text of bytes in UTF-8; what is none becomes U+FFFD.", "RETURN text.utf8Decode(bytes('c3a9'))"),
 ];
 
 const STRING_TO_BYTES: &str = "convert.stringToBytes(text :: STRING, encoding :: STRING) :: BYTES";

@@ -5,113 +5,121 @@
 
 use weir_model::arithmetic::{mismatch, shortened};
 use weir_model::expression::{Failure, FailureKind};
-use weir_model::temporal::{Date, DateTime, Duration, LocalDateTime, LocalTime, NANOS_PER_DAY, SECONDS_PER_DAY, Time};
-use weir_model::value::{Map, Text, Value};
+use weir_model::temporal::{
+    Amounts, Date, DateTime, Decimal, Duration, LocalDateTime, LocalTime, NANOS_PER_DAY, NANOS_PER_SECOND, SECONDS_PER_DAY, Time,
+};
+use weir_model::value::{Map, Value};
 
-use super::iso;
+use super::iso::{self, Zone};
 
-const DATE_KEYS: &[&str] =
-    &["year", "weekYear", "quarter", "month", "week", "dayOfQuarter", "day", "ordinalDay", "dayOfWeek", "date", "datetime"];
-const TIME_KEYS: &[&str] = &["hour", "minute", "second", "millisecond", "microsecond", "nanosecond", "time", "datetime"];
+const DATE_KEYS: &[&str] = &["year", "weekYear", "quarter", "month", "week", "dayOfQuarter", "day", "ordinalDay", "dayOfWeek"];
+const TIME_KEYS: &[&str] = &["hour", "minute", "second", "millisecond", "microsecond", "nanosecond"];
 const ZONE_KEYS: &[&str] = &["timezone", "offsetSeconds"];
 const EPOCH_KEYS: &[&str] = &["epochMillis", "epochSeconds"];
 
-pub(super) fn date(map: &Map) -> Result<Date, Failure> {
-    known(map, &[DATE_KEYS])?;
+/// Nothing but a zone means now, there.
+fn now_in_zone(map: &Map, now: &DateTime) -> Result<Option<DateTime>, Failure> {
+    if map.len() != 1 || map.get("timezone").is_none() {
+        return Ok(None);
+    }
+    Ok(zone(map)?.map(|zone| zone.show(now)))
+}
+
+pub(super) fn date(map: &Map, now: &DateTime) -> Result<Date, Failure> {
+    if let Some(now) = now_in_zone(map, now)? {
+        return Ok(now.local().date());
+    }
+    known(map, &[DATE_KEYS, &["date", "datetime"]])?;
     date_part(map, None)
 }
 
-pub(super) fn local_time(map: &Map) -> Result<LocalTime, Failure> {
-    known(map, &[TIME_KEYS])?;
+pub(super) fn local_time(map: &Map, now: &DateTime) -> Result<LocalTime, Failure> {
+    if let Some(now) = now_in_zone(map, now)? {
+        return Ok(LocalTime { nano_of_day: now.local().nano_of_day });
+    }
+    known(map, &[TIME_KEYS, &["time", "datetime"]])?;
     time_part(map, None)
 }
 
 /// Without a zone: that of the base, else UTC.
-pub(super) fn time(map: &Map) -> Result<Time, Failure> {
-    known(map, &[TIME_KEYS, ZONE_KEYS])?;
-    let base = base(map, &["time", "datetime"]).and_then(offset_of).unwrap_or(0);
+pub(super) fn time(map: &Map, now: &DateTime) -> Result<Time, Failure> {
+    if let Some(now) = now_in_zone(map, now)? {
+        return Ok(Time { nano_of_day: now.local().nano_of_day, offset_seconds: now.offset_seconds });
+    }
+    known(map, &[TIME_KEYS, ZONE_KEYS, &["time", "datetime"]])?;
+    let base = base(map, &["time", "datetime"]);
     let local = time_part(map, None)?.nano_of_day;
-    let Some((offset_seconds, _)) = zone(map)? else { return Ok(Time { nano_of_day: local, offset_seconds: base }) };
+    let own = base.and_then(offset_of);
+    let Some(zone) = zone(map)? else { return Ok(Time { nano_of_day: local, offset_seconds: own.unwrap_or(0) }) };
+    let at = if let Some(Value::DateTime(at)) = base { at } else { now };
+    let offset_seconds = zone.show(at).offset_seconds;
     // The base keeps its instant; the clock moves.
-    let moved = if base_has_zone(map) { local + i64::from(offset_seconds - base) * 1_000_000_000 } else { local };
+    let moved = own.map_or(local, |own| local + i64::from(offset_seconds - own) * NANOS_PER_SECOND);
     Ok(Time { nano_of_day: moved.rem_euclid(NANOS_PER_DAY), offset_seconds })
 }
 
-pub(super) fn local_date_time(map: &Map, now: DateTime) -> Result<LocalDateTime, Failure> {
-    known(map, &[DATE_KEYS, TIME_KEYS, EPOCH_KEYS, &["timezone"]])?;
+pub(super) fn local_date_time(map: &Map, now: &DateTime) -> Result<LocalDateTime, Failure> {
+    known(map, &[DATE_KEYS, TIME_KEYS, EPOCH_KEYS, &["date", "time", "datetime", "timezone"]])?;
     let start = match epoch(map)? {
         Some(at) => Some(at.local()),
-        None => only_zone(map).then(|| now.local()),
+        None => now_in_zone(map, now)?.map(|at| at.local()),
     };
-    Ok(LocalDateTime {
-        epoch_day: date_part(map, start.map(|at| at.date()))?.epoch_day,
-        nano_of_day: time_part(map, start.map(|at| at.nano_of_day))?.nano_of_day,
-    })
+    local_part(map, start)
 }
 
-/// Nothing but a zone means now, in that zone.
-pub(super) fn date_time(map: &Map, now: DateTime) -> Result<DateTime, Failure> {
-    known(map, &[DATE_KEYS, TIME_KEYS, ZONE_KEYS, EPOCH_KEYS])?;
+pub(super) fn date_time(map: &Map, now: &DateTime) -> Result<DateTime, Failure> {
+    known(map, &[DATE_KEYS, TIME_KEYS, ZONE_KEYS, EPOCH_KEYS, &["date", "time", "datetime"]])?;
+    if let Some(now) = now_in_zone(map, now)? {
+        return Ok(now);
+    }
     let zone = zone(map)?;
-    let instant = match epoch(map)? {
-        Some(at) => Some(at),
-        None => only_zone(map).then_some(now),
+    if let Some(at) = epoch(map)? {
+        let zone = zone.unwrap_or(Zone::Offset(0));
+        return Ok(zone.place(local_part(map, Some(zone.show(&at).local()))?));
+    }
+    let local = local_part(map, None)?;
+    let own = match base(map, &["datetime", "time"]) {
+        Some(Value::DateTime(at)) => Some(local.in_zone_of(at)),
+        Some(Value::Time(time)) => Some(local.with_offset(time.offset_seconds, None)),
+        _ => None,
     };
-    let own = base(map, &["datetime", "time", "date"]).and_then(|base| match base {
-        Value::DateTime(at) => Some((at.offset_seconds, at.zone.clone())),
-        other => offset_of(other).map(|offset| (offset, None)),
-    });
-    let start = instant.as_ref().map(DateTime::local);
-    let local = LocalDateTime {
-        epoch_day: date_part(map, start.map(|at| at.date()))?.epoch_day,
-        nano_of_day: time_part(map, start.map(|at| at.nano_of_day))?.nano_of_day,
-    };
-    let Some((offset_seconds, name)) = zone else {
-        let (offset_seconds, name) = own.unwrap_or((0, None));
-        return Ok(local.with_offset(offset_seconds, name));
-    };
-    let before = own.map(|(offset, _)| offset).or(instant.map(|at| at.offset_seconds));
-    Ok(match before {
+    Ok(match (own, zone) {
         // What has an instant keeps it; the clock moves.
-        Some(before) => DateTime { offset_seconds, zone: name, ..local.with_offset(before, None) },
-        None => local.with_offset(offset_seconds, name),
+        (Some(own), Some(zone)) => zone.show(&own),
+        (Some(own), None) => own,
+        (None, Some(zone)) => zone.place(local),
+        (None, None) => local.with_offset(0, None),
     })
 }
 
 /// Whole numbers of each unit are exact; fractions carry to smaller units.
 pub(super) fn duration(map: &Map) -> Result<Duration, Failure> {
-    let mut total = Duration::default();
+    let mut amounts = Amounts::default();
     for (key, value) in map.iter() {
-        let (months, days, seconds, nanos) = match key.as_str() {
-            "years" => (12, 0, 0, 0),
-            "quarters" => (3, 0, 0, 0),
-            "months" => (1, 0, 0, 0),
-            "weeks" => (0, 7, 0, 0),
-            "days" => (0, 1, 0, 0),
-            "hours" => (0, 0, 3600, 0),
-            "minutes" => (0, 0, 60, 0),
-            "seconds" => (0, 0, 1, 0),
-            "milliseconds" => (0, 0, 0, 1_000_000),
-            "microseconds" => (0, 0, 0, 1_000),
-            "nanoseconds" => (0, 0, 0, 1),
-            _ => return Err(unknown_fields(&[key.as_str()])),
-        };
-        let part = match value {
-            Value::Integer(n) => {
-                let fine = i128::from(nanos) * i128::from(*n);
-                let carried = i64::try_from(fine.div_euclid(1_000_000_000)).ok();
-                let whole = |unit: i64| unit.checked_mul(*n);
-                carried.and_then(|carried| {
-                    let seconds = whole(seconds)?.checked_add(carried)?;
-                    Duration::of(whole(months)?, whole(days)?, seconds, fine.rem_euclid(1_000_000_000) as i64)
-                })
-            }
-            Value::Float(x) => Duration { months, days, seconds, nanos }.times(*x),
+        let count = match value {
+            Value::Integer(n) => Some(Decimal::of_integer(*n)),
+            Value::Float(x) => Decimal::of_float(*x),
             other => return Err(mismatch("Number", other, "duration component")),
         };
-        total = part.and_then(|part| total.plus(&part)).ok_or_else(|| out_of_range("duration"))?;
+        match count.and_then(|count| amounts.add(key, count)) {
+            Some(true) => {}
+            Some(false) => return Err(unknown_fields(&[key.as_str()])),
+            None => return Err(out_of_range("duration")),
+        }
     }
-    Ok(total)
+    amounts.duration().ok_or_else(|| out_of_range("duration"))
+}
+
+/// What the last argument of `truncate` changes in the date that is left.
+pub(super) fn changed_date(map: &Map, date: Date) -> Result<Date, Failure> {
+    known(map, &[DATE_KEYS, TIME_KEYS, ZONE_KEYS])?;
+    date_part(map, Some(date))
+}
+
+/// The same for the time of day.
+pub(super) fn changed_time(map: &Map, nano_of_day: i64) -> Result<i64, Failure> {
+    known(map, &[DATE_KEYS, TIME_KEYS, ZONE_KEYS])?;
+    Ok(time_part(map, Some(nano_of_day))?.nano_of_day)
 }
 
 /// The date of anything that has one.
@@ -166,16 +174,8 @@ fn unknown_fields(keys: &[&str]) -> Failure {
     Failure::new(FailureKind::Runtime, format!("Unknown fields in options map: {}", keys.join(", ")))
 }
 
-fn only_zone(map: &Map) -> bool {
-    map.len() == 1 && map.get("timezone").is_some()
-}
-
 fn base<'m>(map: &'m Map, keys: &[&str]) -> Option<&'m Value> {
     keys.iter().find_map(|key| map.get(key))
-}
-
-fn base_has_zone(map: &Map) -> bool {
-    base(map, &["time", "datetime"]).is_some_and(|value| offset_of(value).is_some())
 }
 
 fn integer(map: &Map, key: &str) -> Result<Option<i64>, Failure> {
@@ -219,6 +219,13 @@ fn date_part(map: &Map, start: Option<Date>) -> Result<Date, Failure> {
     made.ok_or_else(|| no_such("date", map))
 }
 
+fn local_part(map: &Map, start: Option<LocalDateTime>) -> Result<LocalDateTime, Failure> {
+    Ok(LocalDateTime {
+        epoch_day: date_part(map, start.map(|at| at.date()))?.epoch_day,
+        nano_of_day: time_part(map, start.map(|at| at.nano_of_day))?.nano_of_day,
+    })
+}
+
 fn time_part(map: &Map, start: Option<i64>) -> Result<LocalTime, Failure> {
     let base = match base(map, &["time", "datetime"]) {
         None => start.unwrap_or(0),
@@ -226,13 +233,28 @@ fn time_part(map: &Map, start: Option<i64>) -> Result<LocalTime, Failure> {
             nano_of_day(value).ok_or_else(|| mismatch("LocalTime, Time, LocalDateTime, DateTime", value, "component `time`"))?
         }
     };
-    let (seconds, nanos) = (base / 1_000_000_000, base % 1_000_000_000);
-    let fractions = [integer(map, "millisecond")?, integer(map, "microsecond")?, integer(map, "nanosecond")?];
-    let nano = if fractions.iter().all(Option::is_none) {
+    let (seconds, nanos) = (base / NANOS_PER_SECOND, base % NANOS_PER_SECOND);
+    let [milli, micro, nano] = [integer(map, "millisecond")?, integer(map, "microsecond")?, integer(map, "nanosecond")?];
+    // Each counts within the next larger one that is given.
+    let limits = [
+        1_000,
+        if milli.is_some() { 1_000 } else { 1_000_000 },
+        if micro.is_some() {
+            1_000
+        } else if milli.is_some() {
+            1_000_000
+        } else {
+            NANOS_PER_SECOND
+        },
+    ];
+    let given = [(milli, 1_000_000), (micro, 1_000), (nano, 1)];
+    let nano = if given.iter().all(|(n, _)| n.is_none()) {
         Some(nanos)
     } else {
-        let units = [1_000_000, 1_000, 1];
-        fractions.iter().zip(units).try_fold(0i64, |sum, (n, unit)| sum.checked_add(n.unwrap_or(0).checked_mul(unit)?))
+        given.iter().zip(limits).try_fold(0, |sum, ((n, unit), limit)| {
+            let n = n.unwrap_or(0);
+            (0..limit).contains(&n).then_some(sum + n * unit)
+        })
     };
     let made = nano.and_then(|nano| {
         LocalTime::of(
@@ -257,25 +279,27 @@ fn epoch(map: &Map) -> Result<Option<DateTime>, Failure> {
     if in_calendar(at.epoch_second) { Ok(Some(at)) } else { Err(no_such("datetime", map)) }
 }
 
-/// Offset and name of the zone asked for.
-fn zone(map: &Map) -> Result<Option<(i32, Option<Text>)>, Failure> {
+/// The zone asked for.
+pub(super) fn zone(map: &Map) -> Result<Option<Zone>, Failure> {
     if let Some(offset) = integer(map, "offsetSeconds")? {
         let offset = i32::try_from(offset).ok().filter(|offset| offset.abs() <= 18 * 3600);
-        return offset.map(|offset| Some((offset, None))).ok_or_else(|| no_such("offset", map));
+        return offset.map(|offset| Some(Zone::Offset(offset))).ok_or_else(|| no_such("offset", map));
     }
     match map.get("timezone") {
         None => Ok(None),
-        Some(Value::Text(zone)) => match iso::offset_of_zone(zone) {
-            // An offset has no name of its own.
-            Some(offset) if zone.starts_with(['+', '-', 'Z']) && zone != "Zulu" => Ok(Some((offset, None))),
-            Some(offset) => Ok(Some((offset, Some(zone.clone())))),
-            None => {
-                let message = format!("The rules of time zone `{zone}` are not known; use an offset such as '+01:00', or 'UTC'");
-                Err(Failure::new(FailureKind::InvalidArgument, message))
-            }
-        },
+        Some(Value::Text(name)) => zone_named(name).map(Some),
         Some(other) => Err(mismatch("Str", other, "component `timezone`")),
     }
+}
+
+pub(super) fn zone_named(name: &str) -> Result<Zone, Failure> {
+    Zone::of(name).ok_or_else(|| {
+        let message = format!(
+            "There is no time zone {}; write a name like 'Europe/Paris', or an offset like '+01:00'",
+            shortened(&Value::text(name))
+        );
+        Failure::new(FailureKind::InvalidArgument, message)
+    })
 }
 
 fn no_such(what: &str, map: &Map) -> Failure {
@@ -285,6 +309,8 @@ fn no_such(what: &str, map: &Map) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::Text;
+
     use super::super::testing::call;
     use super::*;
 
@@ -325,12 +351,46 @@ mod tests {
         check("datetime", &[("epochSeconds", n(0)), ("timezone", Value::text("+01:00"))], "1970-01-01T01:00+01:00");
         check("datetime", &[("year", n(2024)), ("timezone", Value::text("+01:00"))], "2024-01-01T00:00+01:00");
         check("datetime", &[("year", n(2024)), ("timezone", Value::text("UTC"))], "2024-01-01T00:00Z[UTC]");
+        check(
+            "datetime",
+            &[("year", n(2024)), ("month", n(7)), ("timezone", Value::text("Europe/Paris"))],
+            "2024-07-01T00:00+02:00[Europe/Paris]",
+        );
+        check(
+            "datetime",
+            &[("epochMillis", n(1_700_000_000_123)), ("timezone", Value::text("America/New_York"))],
+            "2023-11-14T17:13:20.123-05:00[America/New_York]",
+        );
+        check("datetime", &[("epochSeconds", n(1_700_000_000)), ("nanosecond", n(5))], "2023-11-14T22:13:20.000000005Z");
+        check("datetime", &[("timezone", Value::text("Asia/Tokyo"))], "1970-01-01T09:00+09:00[Asia/Tokyo]");
+        check("time", &[("hour", n(12)), ("timezone", Value::text("Asia/Tokyo"))], "12:00+09:00");
+        check("date", &[("timezone", Value::text("America/New_York"))], "1969-12-31");
         check("time", &[("hour", n(12)), ("offsetSeconds", n(3600))], "12:00+01:00");
         let base = Value::Time(Time { nano_of_day: 0, offset_seconds: 0 });
         check("time", &[("time", base), ("timezone", Value::text("-01:00"))], "23:00-01:00");
-        fails("datetime", &[("timezone", Value::text("Europe/Paris"))], "are not known");
+        fails("datetime", &[("timezone", Value::text("Mars/Base"))], "There is no time zone");
+        fails("localtime", &[("millisecond", n(1)), ("microsecond", n(1_000))], "makes no time");
         fails("localtime", &[("hour", n(24))], "makes no time");
         fails("datetime", &[("epochSeconds", n(i64::MAX))], "makes no datetime");
+    }
+
+    #[test]
+    fn bases_give_what_the_map_does_not() {
+        let n = Value::Integer;
+        let make = |name: &str, text: &str| call(name, &[Value::text(text)]).expect("a value");
+        let stockholm = make("datetime", "1984-10-11T12:00[Europe/Stockholm]");
+        let honolulu = Value::text("Pacific/Honolulu");
+        let spring = make("date", "1984-03-28");
+        // The zone of the base decides what its clock means on another day; then another zone shows that instant.
+        check(
+            "datetime",
+            &[("date", spring.clone()), ("time", stockholm.clone()), ("second", n(42)), ("timezone", honolulu)],
+            "1984-03-28T00:00:42-10:00[Pacific/Honolulu]",
+        );
+        check("datetime", &[("date", spring), ("time", stockholm.clone())], "1984-03-28T12:00+02:00[Europe/Stockholm]");
+        check("time", &[("time", stockholm.clone()), ("timezone", Value::text("+05:00"))], "16:00+05:00");
+        // Of a base date only the date counts.
+        check("datetime", &[("date", stockholm), ("hour", n(10)), ("timezone", Value::text("+05:00"))], "1984-10-11T10:00+05:00");
     }
 
     #[test]

@@ -10,12 +10,22 @@ use super::hash::{digest, id_of_digests};
 use super::{strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    strict("gen.string.from", 1, 2, "gen.string.from(value :: ANY, length :: INTEGER) :: STRING", string),
-    strict("gen.integer.from", 1, 2, "gen.integer.from(value :: ANY, bound :: INTEGER) :: INTEGER", integer),
-    strict("gen.float.from", 1, 2, "gen.float.from(value :: ANY, factor :: NUMBER) :: FLOAT", float),
-    strict("gen.boolean.from", 1, 2, "gen.boolean.from(value :: ANY, unused :: INTEGER) :: BOOLEAN", boolean),
-    strict("gen.bytes.from", 1, 2, "gen.bytes.from(value :: ANY, length :: INTEGER) :: BYTES", bytes),
-    strict("gen.node.from", 1, 2, "gen.node.from(value :: ANY, properties :: INTEGER) :: NODE", node),
+    strict("gen.string.from", 1, 2, "gen.string.from(value :: ANY, length :: INTEGER) :: STRING", string).about(
+        "Text of letters and digits, 8 unless said otherwise, always the same for the same value.",
+        "RETURN gen.string.from('a')",
+    ),
+    strict("gen.integer.from", 1, 2, "gen.integer.from(value :: ANY, bound :: INTEGER) :: INTEGER", integer)
+        .about("An integer below a bound in size, always the same for the same value.", "RETURN gen.integer.from('a', 100)"),
+    strict("gen.float.from", 1, 2, "gen.float.from(value :: ANY, factor :: NUMBER) :: FLOAT", float)
+        .about("A float from zero to a factor, always the same for the same value.", "RETURN gen.float.from('a')"),
+    strict("gen.boolean.from", 1, 2, "gen.boolean.from(value :: ANY, unused :: INTEGER) :: BOOLEAN", boolean)
+        .about("True or false, always the same for the same value.", "RETURN gen.boolean.from('hello')"),
+    strict("gen.bytes.from", 1, 2, "gen.bytes.from(value :: ANY, length :: INTEGER) :: BYTES", bytes)
+        .about("Bytes, 12 unless said otherwise, always the same for the same value.", "RETURN gen.bytes.from('a', 4)"),
+    strict("gen.node.from", 1, 2, "gen.node.from(value :: ANY, properties :: INTEGER) :: NODE", node).about(
+        "A node value with so many properties, always the same for the same value; nothing is stored.",
+        "RETURN properties(gen.node.from('a', 2))",
+    ),
 ];
 
 /// Longer strings are no test data.

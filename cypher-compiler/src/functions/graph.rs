@@ -10,18 +10,38 @@ use super::hash::edge_number;
 use super::{id_value, lenient, strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    of_graph("id", "id(entity :: NODE) :: ANY", id),
-    of_graph("strId", "strId(node :: NODE) :: STRING", str_id),
-    of_graph("labels", "labels(entity :: NODE) :: LIST OF STRING", labels),
-    of_graph("properties", "properties(entity :: ANY) :: MAP", properties),
-    of_graph("keys", "keys(entity :: ANY) :: LIST OF STRING", keys),
-    of_graph("type", "type(relationship :: RELATIONSHIP) :: STRING", kind),
-    of_graph("startNode", "startNode(relationship :: RELATIONSHIP) :: NODE", start_node),
-    of_graph("endNode", "endNode(relationship :: RELATIONSHIP) :: NODE", end_node),
-    of_graph("nodes", "nodes(path :: PATH) :: LIST OF NODE", nodes),
-    of_graph("relationships", "relationships(path :: PATH) :: LIST OF RELATIONSHIP", relationships),
-    lenient("coalesce", 1, usize::MAX, "coalesce(value :: ANY, ...) :: ANY", coalesce),
-    lenient("exists", 1, 1, "exists(value :: ANY) :: BOOLEAN", |_, arguments| Ok(Value::Boolean(!arguments[0].is_null()))),
+    of_graph("id", "id(entity :: NODE) :: ANY", id).about(
+        "The id of a node, and of a relationship a number made of it.",
+        "MATCH (n) WHERE id(n) = idFrom('x') RETURN id(n) = idFrom('x')",
+    ),
+    of_graph("strId", "strId(node :: NODE) :: STRING", str_id)
+        .about("The id of a node as text.", "MATCH (n) WHERE id(n) = idFrom('a') RETURN strId(n)"),
+    of_graph("labels", "labels(entity :: NODE) :: LIST OF STRING", labels)
+        .about("The labels of a node, or the one type of a relationship.", "CREATE (n:Person:Admin) RETURN labels(n)"),
+    of_graph("properties", "properties(entity :: ANY) :: MAP", properties).about(
+        "The properties of a node or a relationship as a map; a map as it is.",
+        "CREATE (n:Person {name: 'Ada'}) RETURN properties(n)",
+    ),
+    of_graph("keys", "keys(entity :: ANY) :: LIST OF STRING", keys).about(
+        "The names of the properties of a node or a relationship, or of the entries of a map.",
+        "RETURN keys({a: 1, b: null})",
+    ),
+    of_graph("type", "type(relationship :: RELATIONSHIP) :: STRING", kind)
+        .about("The type of a relationship.", "CREATE (:A)-[r:KNOWS]->(:B) RETURN type(r)"),
+    of_graph("startNode", "startNode(relationship :: RELATIONSHIP) :: NODE", start_node)
+        .about("The node a relationship comes from.", "CREATE (:A)-[r:KNOWS]->(:B) RETURN labels(startNode(r))"),
+    of_graph("endNode", "endNode(relationship :: RELATIONSHIP) :: NODE", end_node)
+        .about("The node a relationship leads to.", "CREATE (:A)-[r:KNOWS]->(:B) RETURN labels(endNode(r))"),
+    of_graph("nodes", "nodes(path :: PATH) :: LIST OF NODE", nodes)
+        .about("The nodes of a path, in order.", "CREATE p = (:A)-[:KNOWS]->(:B) RETURN [n IN nodes(p) | labels(n)]"),
+    of_graph("relationships", "relationships(path :: PATH) :: LIST OF RELATIONSHIP", relationships).about(
+        "The relationships of a path, in order.",
+        "CREATE p = (:A)-[:KNOWS]->(:B) RETURN [r IN relationships(p) | type(r)]",
+    ),
+    lenient("coalesce", 1, usize::MAX, "coalesce(value :: ANY, ...) :: ANY", coalesce)
+        .about("The first of its arguments that is not null.", "RETURN coalesce(null, 'a', 'b')"),
+    lenient("exists", 1, 1, "exists(value :: ANY) :: BOOLEAN", |_, arguments| Ok(Value::Boolean(!arguments[0].is_null())))
+        .about("Whether the value is not null.", "RETURN exists({a: 1}.a)"),
 ];
 
 /// One entity in. What only looks at the reference itself is pure; the rest asks the graph.

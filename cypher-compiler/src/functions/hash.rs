@@ -15,12 +15,22 @@ use super::{id_value, strict, wrong_signature};
 const ARGUMENTS_MAX: usize = 16;
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    strict("idFrom", 1, ARGUMENTS_MAX, "idFrom(value :: ANY, ...) :: ANY", id_from),
-    strict("locIdFrom", 2, ARGUMENTS_MAX, "locIdFrom(position :: INTEGER, value :: ANY, ...) :: ANY", loc_id_from),
-    strict("getHost", 1, 1, "getHost(node :: ANY) :: INTEGER", |_, _| Ok(Value::Null)),
-    strict("quineId", 1, 1, "quineId(id :: STRING) :: ANY", quine_id),
-    strict("hash", 0, 15, "hash(value :: ANY, ...) :: INTEGER", hash),
-    strict("kafkaHash", 1, 1, "kafkaHash(value :: ANY) :: INTEGER", kafka_hash),
+    strict("idFrom", 1, ARGUMENTS_MAX, "idFrom(value :: ANY, ...) :: ANY", id_from).about(
+        "The id made of values: always the same for the same values. What a query says where a node is to be found.",
+        "RETURN idFrom('Person', 'Alice')",
+    ),
+    strict("locIdFrom", 2, ARGUMENTS_MAX, "locIdFrom(position :: INTEGER, value :: ANY, ...) :: ANY", loc_id_from)
+        .about("As idFrom, at a position of the cluster; only where ids have positions.", "RETURN locIdFrom(null, 'a')"),
+    strict("getHost", 1, 1, "getHost(node :: ANY) :: INTEGER", |_, _| Ok(Value::Null))
+        .about("The position an id has in it; null where ids have none.", "RETURN getHost(idFrom('a'))"),
+    strict("quineId", 1, 1, "quineId(id :: STRING) :: ANY", quine_id)
+        .about("The id that text stands for; null when it is none.", "RETURN quineId('not an id')"),
+    strict("hash", 0, 15, "hash(value :: ANY, ...) :: INTEGER", hash).about(
+        "A number made of values: always the same for the same values, and well spread.",
+        "RETURN hash('Person', 'Alice')",
+    ),
+    strict("kafkaHash", 1, 1, "kafkaHash(value :: ANY) :: INTEGER", kafka_hash)
+        .about("The number by which Kafka's default partitioner chooses the partition of a key.", "RETURN kafkaHash('foobar')"),
 ];
 
 fn id_from(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {

@@ -1,7 +1,7 @@
 //! ISO 8601 text to dates, times and durations: the extended and the basic form, week, quarter and ordinal dates, and
 //! anything left out from the right. None when the text is none of these.
 
-use weir_model::temporal::{Date, DateTime, Duration, LocalDateTime, LocalTime, Time};
+use weir_model::temporal::{Amounts, Date, DateTime, Decimal, Duration, LocalDateTime, LocalTime, Time, zone};
 use weir_model::value::Text;
 
 pub(super) fn date(text: &str) -> Option<Date> {
@@ -30,52 +30,89 @@ pub(super) fn local_date_time(text: &str) -> Option<LocalDateTime> {
     cursor.at_end().then_some(local)
 }
 
-/// A region needs an offset beside it, except for those that are UTC by another name: the rules of regions are not
-/// known here.
+/// With an offset and a region the offset tells the instant, and the rules of the region how it is shown. Without either: UTC.
 pub(super) fn date_time(text: &str) -> Option<DateTime> {
     let (text, zone) = match text.strip_suffix(']').and_then(|text| text.split_once('[')) {
-        Some((text, zone)) if !zone.is_empty() => (text, Some(zone)),
-        Some(_) => return None,
+        Some((text, zone)) => (text, Some(Zone::of(zone)?)),
         None => (text, None),
     };
     let mut cursor = Cursor { bytes: text.as_bytes() };
     let local = cursor.local_date_time()?;
-    let offset_seconds = match (cursor.offset()?, zone) {
-        (Some(offset), _) => offset,
-        (None, Some(zone)) => offset_of_zone(zone)?,
-        (None, None) => 0,
-    };
-    cursor.at_end().then(|| local.with_offset(offset_seconds, zone.map(Text::new)))
+    let offset = cursor.offset()?;
+    if !cursor.at_end() {
+        return None;
+    }
+    Some(match (offset, zone) {
+        (Some(offset), Some(zone)) => zone.show(&local.with_offset(offset, None)),
+        (Some(offset), None) => local.with_offset(offset, None),
+        (None, Some(zone)) => zone.place(local),
+        (None, None) => local.with_offset(0, None),
+    })
 }
 
-/// `Z`, `+01`, `+0100`, `+01:00`, `+01:00:30`, and the regions that are UTC.
-pub(super) fn offset_of_zone(zone: &str) -> Option<i32> {
-    if matches!(zone, "UTC" | "GMT" | "Etc/UTC" | "Etc/GMT" | "UT" | "Zulu" | "Etc/Zulu" | "Greenwich" | "Universal") {
-        return Some(0);
+/// Where clocks are set alike.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Zone {
+    Offset(i32),
+    Region(Text),
+}
+
+impl Zone {
+    /// `Z`, `+01`, `+0100`, `+01:00`, `+01:00:30`, or the name of a region, in which a blank may stand for `_`.
+    pub(super) fn of(name: &str) -> Option<Zone> {
+        let mut cursor = Cursor { bytes: name.as_bytes() };
+        match cursor.offset()? {
+            Some(offset) if cursor.at_end() => Some(Zone::Offset(offset)),
+            _ => zone::known(&name.replace(' ', "_")).map(Zone::Region),
+        }
     }
-    let mut cursor = Cursor { bytes: zone.as_bytes() };
-    let offset = cursor.offset()??;
-    cursor.at_end().then_some(offset)
+
+    /// The instant at which clocks there show that time.
+    pub(super) fn place(&self, local: LocalDateTime) -> DateTime {
+        match self {
+            Zone::Offset(offset) => local.with_offset(*offset, None),
+            Zone::Region(name) => zone::at_local(name, local, None).unwrap_or_else(|| local.with_offset(0, Some(name.clone()))),
+        }
+    }
+
+    /// What clocks there show at that instant.
+    pub(super) fn show(&self, at: &DateTime) -> DateTime {
+        match self {
+            Zone::Offset(offset) => at.at_zone(*offset, None),
+            Zone::Region(name) => at.at_zone(0, Some(name.clone())),
+        }
+    }
 }
 
 /// `P1Y2M3W4DT5H6M7.008S`, every part optional, signed, and allowed a fraction; or `P2012-02-02T14:37:21.545`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
-    let (negative, text) = match text.strip_prefix('-') {
+    let upper = text.to_ascii_uppercase();
+    let (negative, text) = match upper.strip_prefix('-') {
         Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
+        None => (false, upper.strip_prefix('+').unwrap_or(&upper)),
     };
     let text = text.strip_prefix('P')?;
-    let dated = text.as_bytes().get(4) == Some(&b'-');
-    let duration = if dated { duration_of_date(text)? } else { duration_of_units(text)? };
+    let year = text.len() >= 8 && text.as_bytes()[..4].iter().all(u8::is_ascii_digit);
+    let dated = year && (text.as_bytes()[4] == b'-' || text.as_bytes()[4..8].iter().all(u8::is_ascii_digit));
+    let duration = if dated { duration_of_date(text) } else { None };
+    let duration = match duration {
+        Some(duration) => duration,
+        None => duration_of_units(text)?,
+    };
     if negative { duration.negated() } else { Some(duration) }
 }
 
+/// Years, months and days as the fields of a date are written, though they are none: months and days are not limited.
 fn duration_of_date(text: &str) -> Option<Duration> {
     let (date, time) = text.split_once('T').unwrap_or((text, "00:00"));
-    let mut parts = date.split('-').map(|part| part.parse::<i64>().ok());
-    let (years, months, days) = (parts.next()??, parts.next()??, parts.next()??);
-    let time = local_time(time)?.nano_of_day;
-    Duration::of(years.checked_mul(12)?.checked_add(months)?, days, 0, time)
+    let (years, months, days) = match date.len() {
+        10 if date.as_bytes()[7] == b'-' => (date.get(..4)?, date.get(5..7)?, date.get(8..)?),
+        8 => (date.get(..4)?, date.get(4..6)?, date.get(6..)?),
+        _ => return None,
+    };
+    let number = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<i64>().ok())?;
+    let months = number(years)? * 12 + number(months)?;
+    Duration::of(months, number(days)?, 0, local_time(time)?.nano_of_day)
 }
 
 fn duration_of_units(text: &str) -> Option<Duration> {
@@ -86,59 +123,22 @@ fn duration_of_units(text: &str) -> Option<Duration> {
         None if text.is_empty() => return None,
         None => (text, ""),
     };
-    let mut total = Duration::default();
-    for (part, units) in [(date, "YMWD"), (time, "HMS")] {
-        let mut rest = part;
-        let mut places = units;
+    const OF_DATE: &[(char, &str)] = &[('Y', "years"), ('M', "months"), ('W', "weeks"), ('D', "days")];
+    const OF_TIME: &[(char, &str)] = &[('H', "hours"), ('M', "minutes"), ('S', "seconds")];
+    let mut amounts = Amounts::default();
+    for (part, units) in [(date, OF_DATE), (time, OF_TIME)] {
+        let (mut rest, mut units) = (part, units);
         while !rest.is_empty() {
             let end = rest.find(|c: char| c.is_ascii_alphabetic())?;
-            let (number, unit) = (&rest[..end], rest[end..].chars().next()?);
+            let letter = rest[end..].chars().next()?;
             // Units come in order, each once.
-            places = places.split_once(unit)?.1;
-            total = total.plus(&of_unit(number, unit, units == "HMS")?)?;
+            let place = units.iter().position(|(unit, _)| *unit == letter)?;
+            amounts.add(units[place].1, Decimal::of_text(&rest[..end])?)?;
+            units = &units[place + 1..];
             rest = &rest[end + 1..];
         }
     }
-    Some(total)
-}
-
-/// So many of a unit. Whole numbers stay exact; a fraction carries down.
-fn of_unit(number: &str, unit: char, of_time: bool) -> Option<Duration> {
-    let (negative, digits) = match number.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, number.strip_prefix('+').unwrap_or(number)),
-    };
-    let (whole, fraction) = digits.split_once(['.', ',']).unwrap_or((digits, ""));
-    let plain = |digits: &str| digits.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || !plain(whole) || !plain(fraction) {
-        return None;
-    }
-    let n: i64 = whole.parse().ok()?;
-    let one = match (unit, of_time) {
-        ('Y', false) => Duration { months: 12, ..Duration::default() },
-        ('M', false) => Duration { months: 1, ..Duration::default() },
-        ('W', false) => Duration { days: 7, ..Duration::default() },
-        ('D', false) => Duration { days: 1, ..Duration::default() },
-        ('H', true) => Duration { seconds: 3600, ..Duration::default() },
-        ('M', true) => Duration { seconds: 60, ..Duration::default() },
-        ('S', true) => Duration { seconds: 1, ..Duration::default() },
-        _ => return None,
-    };
-    let mut result = Duration {
-        months: one.months.checked_mul(n)?,
-        days: one.days.checked_mul(n)?,
-        seconds: one.seconds.checked_mul(n)?,
-        nanos: 0,
-    };
-    if !fraction.is_empty() {
-        let part = match unit {
-            // Nanoseconds are read digit by digit.
-            'S' => Duration::of(0, 0, 0, format!("{fraction:0<9}").get(..9)?.parse().ok()?)?,
-            _ => one.times(format!("0.{fraction}").parse().ok()?)?,
-        };
-        result = result.plus(&part)?;
-    }
-    if negative { result.negated() } else { Some(result) }
+    amounts.duration()
 }
 
 struct Cursor<'a> {
@@ -255,13 +255,17 @@ impl Cursor<'_> {
             return Some(None);
         };
         let hours = self.number(2)?;
-        let spread = self.take(b':');
         let mut rest = [0; 2];
-        for part in &mut rest {
-            if self.digits_ahead() > 0 {
-                *part = self.number(2)?;
-                if spread && !self.take(b':') {
-                    break;
+        if self.bytes.first() == Some(&b':') {
+            for part in &mut rest {
+                if self.take(b':') {
+                    *part = self.number(2)?;
+                }
+            }
+        } else {
+            for part in &mut rest {
+                if self.digits_ahead() > 0 {
+                    *part = self.number(2)?;
                 }
             }
         }
@@ -333,8 +337,21 @@ mod tests {
         check("2015-W30-2T214032.142+0100", "2015-07-21T21:40:32.142+01:00");
         check("2015T22+18:00", "2015-01-01T22:00+18:00");
         check("2024-01-01T00:00:00[UTC]", "2024-01-01T00:00Z[UTC]");
+        check("2015-07-21T21:40:32.142[Europe/London]", "2015-07-21T21:40:32.142+01:00[Europe/London]");
+        check("2015-07-21T21:40:32.142+0845[Australia/Eucla]", "2015-07-21T21:40:32.142+08:45[Australia/Eucla]");
+        check("1818-07-21T21:40:32.142[Europe/Stockholm]", "1818-07-21T21:40:32.142+00:53:28[Europe/Stockholm]");
+        check("2024-07-01T10:11:12Z[Europe/Paris]", "2024-07-01T12:11:12+02:00[Europe/Paris]");
+        check("2024-07-01T10:11:12[america/New York]", "2024-07-01T10:11:12-04:00[America/New_York]");
+        check("+12345-07-01T10:11[Europe/Paris]", "+12345-07-01T10:11+02:00[Europe/Paris]");
         check("2020-12-09T13:15:41.914-00:44:30", "2020-12-09T13:15:41.914-00:44:30");
-        for bad in ["2024-01-01T25:00Z", "2024-01-01T00:00+19:00", "2024-01-01T00:00[Mars/Base]", "2024-01-01T00:00Zx", "now"] {
+        for bad in [
+            "2024-01-01T25:00Z",
+            "2024-01-01T00:00+19:00",
+            "2024-01-01T00:00[Mars/Base]",
+            "2024-01-01T00:00Zx",
+            "now",
+            "2024-01-01T00:00+01:",
+        ] {
             check(bad, "");
         }
         assert_eq!(local_time("21:40:32,142").map(|t| t.to_string()).as_deref(), Some("21:40:32.142"));
@@ -357,7 +374,16 @@ mod tests {
         check("-PT1H", "PT-1H");
         check("P12Y5M14DT16H12M70S", "P12Y5M14DT16H13M10S");
         check("P2012-02-02T14:37:21.545", "P2012Y2M2DT14H37M21.545S");
-        for bad in ["", "P", "PT", "P1", "P1H", "PT1D", "1D", "P1D1Y", "P1DT"] {
+        check("P20120202T143721.545", "P2012Y2M2DT14H37M21.545S");
+        check("P20120202D", "P20120202D");
+        check("P0.1Y", "P1M6DT2H5M49.2S");
+        check("P0.3Y0.4M", "P4M");
+        check("pt0,5h", "PT30M");
+        check("P-1Y2M-3DT4H", "P-10M-3DT4H");
+        check("-P1DT0.5S", "P-1DT-0.5S");
+        for bad in
+            ["", "P", "PT", "P1", "P1H", "PT1D", "1D", "P1D1Y", "P1DT", "P1.D", "P--1D", "PT1e3S", "P99999999999999999999Y"]
+        {
             check(bad, "");
         }
     }

@@ -7,15 +7,28 @@ use super::string::utf16_length;
 use super::{strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    strict("head", 1, 1, "head(list :: LIST OF ANY) :: ANY", head),
-    strict("last", 1, 1, "last(list :: LIST OF ANY) :: ANY", last),
-    strict("tail", 1, 1, "tail(list :: LIST OF ANY) :: LIST OF ANY", tail),
-    strict("size", 1, 1, "size(value :: ANY) :: INTEGER", size),
-    strict("length", 1, 1, "length(value :: PATH) :: INTEGER", length),
-    strict("reverse", 1, 1, "reverse(value :: ANY) :: ANY", reverse),
-    strict("range", 2, 3, RANGE, range),
-    strict("coll.max", 1, 15, "coll.max(value :: ANY, ...) :: ANY", |_, arguments| Ok(extreme(arguments, true))),
-    strict("coll.min", 1, 15, "coll.min(value :: ANY, ...) :: ANY", |_, arguments| Ok(extreme(arguments, false))),
+    strict("head", 1, 1, "head(list :: LIST OF ANY) :: ANY", head)
+        .about("The first element of a list; null when there is none.", "RETURN head([1, 2, 3])"),
+    strict("last", 1, 1, "last(list :: LIST OF ANY) :: ANY", last)
+        .about("The last element of a list; null when there is none.", "RETURN last([1, 2, 3])"),
+    strict("tail", 1, 1, "tail(list :: LIST OF ANY) :: LIST OF ANY", tail)
+        .about("A list without its first element.", "RETURN tail([1, 2, 3])"),
+    strict("size", 1, 1, "size(value :: ANY) :: INTEGER", size)
+        .about("How many elements a list has, or UTF-16 code units a text.", "RETURN [size([1, 2]), size('abc')]"),
+    strict("length", 1, 1, "length(value :: PATH) :: INTEGER", length).about(
+        "How many relationships a path has; for lists and text as size.",
+        "CREATE p = (:A)-[:KNOWS]->(:B) RETURN length(p)",
+    ),
+    strict("reverse", 1, 1, "reverse(value :: ANY) :: ANY", reverse)
+        .about("A list or a text from its end to its beginning.", "RETURN [reverse([1, 2]), reverse('abc')]"),
+    strict("range", 2, 3, RANGE, range).about(
+        "The integers from start to end, both included, in steps of one or as given.",
+        "RETURN [range(1, 3), range(10, 0, -5)]",
+    ),
+    strict("coll.max", 1, 15, "coll.max(value :: ANY, ...) :: ANY", |_, arguments| Ok(extreme(arguments, true)))
+        .about("The greatest element of a list, or of the arguments.", "RETURN [coll.max([1, 3, 2]), coll.max('a', 'b')]"),
+    strict("coll.min", 1, 15, "coll.min(value :: ANY, ...) :: ANY", |_, arguments| Ok(extreme(arguments, false)))
+        .about("The smallest element of a list, or of the arguments.", "RETURN [coll.min([1, 3, 2]), coll.min('a', 'b')]"),
 ];
 
 const RANGE: &str = "range(start :: INTEGER, end :: INTEGER, step :: INTEGER) :: LIST OF INTEGER";

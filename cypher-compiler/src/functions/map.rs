@@ -8,11 +8,16 @@ use weir_model::value::{Map, Value};
 use super::{strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    strict("map.fromPairs", 1, 1, FROM_PAIRS, from_pairs),
-    strict("map.sortedProperties", 1, 1, SORTED, sorted_properties),
-    strict("map.merge", 2, 2, "map.merge(first :: MAP, second :: MAP) :: MAP", merge),
-    strict("map.removeKey", 2, 2, "map.removeKey(map :: MAP, key :: STRING) :: MAP", remove_key),
-    strict("map.dropNullValues", 1, 1, "map.dropNullValues(map :: MAP) :: MAP", drop_null_values),
+    strict("map.fromPairs", 1, 1, FROM_PAIRS, from_pairs)
+        .about("A map of pairs of key and value; later pairs win.", "RETURN map.fromPairs([['a', 1], ['b', 2]])"),
+    strict("map.sortedProperties", 1, 1, SORTED, sorted_properties)
+        .about("The entries of a map as pairs, by key.", "RETURN map.sortedProperties({b: 2, a: 1})"),
+    strict("map.merge", 2, 2, "map.merge(first :: MAP, second :: MAP) :: MAP", merge)
+        .about("The entries of both maps; the second wins.", "RETURN map.merge({a: 1, b: 1}, {b: 2})"),
+    strict("map.removeKey", 2, 2, "map.removeKey(map :: MAP, key :: STRING) :: MAP", remove_key)
+        .about("A map without one of its keys.", "RETURN map.removeKey({a: 1, b: 2}, 'a')"),
+    strict("map.dropNullValues", 1, 1, "map.dropNullValues(map :: MAP) :: MAP", drop_null_values)
+        .about("A map without the entries that are null.", "RETURN map.dropNullValues({a: 1, b: null})"),
 ];
 
 const FROM_PAIRS: &str = "map.fromPairs(entries :: LIST OF ANY) :: MAP";

@@ -9,29 +9,53 @@ use weir_model::value::Value;
 use super::{float, impure, strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    strict("abs", 1, 1, "abs(x :: NUMBER) :: NUMBER", abs),
-    strict("sign", 1, 1, "sign(x :: NUMBER) :: INTEGER", sign),
-    strict("ceil", 1, 1, "ceil(x :: NUMBER) :: NUMBER", |_, a| whole("ceil", a, f64::ceil)),
-    strict("floor", 1, 1, "floor(x :: NUMBER) :: NUMBER", |_, a| whole("floor", a, f64::floor)),
-    strict("round", 1, 3, ROUND, round),
-    strict("sqrt", 1, 1, "sqrt(x :: NUMBER) :: FLOAT", |_, a| of_one("sqrt", a, f64::sqrt)),
-    strict("exp", 1, 1, "exp(x :: NUMBER) :: FLOAT", |_, a| of_one("exp", a, f64::exp)),
-    strict("log", 1, 1, "log(x :: NUMBER) :: FLOAT", |_, a| of_one("log", a, f64::ln)),
-    strict("log10", 1, 1, "log10(x :: NUMBER) :: FLOAT", |_, a| of_one("log10", a, f64::log10)),
-    strict("sin", 1, 1, "sin(x :: NUMBER) :: FLOAT", |_, a| of_one("sin", a, f64::sin)),
-    strict("cos", 1, 1, "cos(x :: NUMBER) :: FLOAT", |_, a| of_one("cos", a, f64::cos)),
-    strict("tan", 1, 1, "tan(x :: NUMBER) :: FLOAT", |_, a| of_one("tan", a, f64::tan)),
-    strict("cot", 1, 1, "cot(x :: NUMBER) :: FLOAT", |_, a| of_one("cot", a, |x| 1.0 / x.tan())),
-    strict("asin", 1, 1, "asin(x :: NUMBER) :: FLOAT", |_, a| of_one("asin", a, f64::asin)),
-    strict("acos", 1, 1, "acos(x :: NUMBER) :: FLOAT", |_, a| of_one("acos", a, f64::acos)),
-    strict("atan", 1, 1, "atan(x :: NUMBER) :: FLOAT", |_, a| of_one("atan", a, f64::atan)),
-    strict("atan2", 2, 2, "atan2(y :: NUMBER, x :: NUMBER) :: FLOAT", atan2),
-    strict("degrees", 1, 1, "degrees(x :: NUMBER) :: FLOAT", |_, a| of_one("degrees", a, f64::to_degrees)),
-    strict("radians", 1, 1, "radians(x :: NUMBER) :: FLOAT", |_, a| of_one("radians", a, f64::to_radians)),
-    strict("haversin", 1, 1, "haversin(x :: NUMBER) :: FLOAT", |_, a| of_one("haversin", a, |x| (x / 2.0).sin().powi(2))),
-    strict("e", 0, 0, "e() :: FLOAT", |_, _| Ok(Value::Float(std::f64::consts::E))),
-    strict("pi", 0, 0, "pi() :: FLOAT", |_, _| Ok(Value::Float(std::f64::consts::PI))),
-    impure("rand", 0, 0, "rand() :: FLOAT", |_, _| Ok(Value::Float(random()))),
+    strict("abs", 1, 1, "abs(x :: NUMBER) :: NUMBER", abs).about("A number without its sign.", "RETURN [abs(-3), abs(-1.5)]"),
+    strict("sign", 1, 1, "sign(x :: NUMBER) :: INTEGER", sign)
+        .about("-1, 0 or 1, as the number is below, at or above zero.", "RETURN [sign(-0.5), sign(0), sign(7)]"),
+    strict("ceil", 1, 1, "ceil(x :: NUMBER) :: NUMBER", |_, a| whole("ceil", a, f64::ceil))
+        .about("The smallest whole number that is not below.", "RETURN [ceil(1.2), ceil(3)]"),
+    strict("floor", 1, 1, "floor(x :: NUMBER) :: NUMBER", |_, a| whole("floor", a, f64::floor))
+        .about("The greatest whole number that is not above.", "RETURN [floor(1.8), floor(3)]"),
+    strict("round", 1, 3, ROUND, round).about(
+        "The nearest number with so many decimal places; ties go away from zero unless a mode says otherwise.",
+        "RETURN [round(2.5), round(1.249, 1), round(2.5, 0, 'HALF_EVEN')]",
+    ),
+    strict("sqrt", 1, 1, "sqrt(x :: NUMBER) :: FLOAT", |_, a| of_one("sqrt", a, f64::sqrt))
+        .about("The square root.", "RETURN sqrt(256)"),
+    strict("exp", 1, 1, "exp(x :: NUMBER) :: FLOAT", |_, a| of_one("exp", a, f64::exp))
+        .about("e to the power of x.", "RETURN exp(0)"),
+    strict("log", 1, 1, "log(x :: NUMBER) :: FLOAT", |_, a| of_one("log", a, f64::ln))
+        .about("The natural logarithm.", "RETURN log(1)"),
+    strict("log10", 1, 1, "log10(x :: NUMBER) :: FLOAT", |_, a| of_one("log10", a, f64::log10))
+        .about("The logarithm to the base 10.", "RETURN log10(1000)"),
+    strict("sin", 1, 1, "sin(x :: NUMBER) :: FLOAT", |_, a| of_one("sin", a, f64::sin))
+        .about("The sine of an angle in radians.", "RETURN sin(0)"),
+    strict("cos", 1, 1, "cos(x :: NUMBER) :: FLOAT", |_, a| of_one("cos", a, f64::cos))
+        .about("The cosine of an angle in radians.", "RETURN cos(0)"),
+    strict("tan", 1, 1, "tan(x :: NUMBER) :: FLOAT", |_, a| of_one("tan", a, f64::tan))
+        .about("The tangent of an angle in radians.", "RETURN tan(0)"),
+    strict("cot", 1, 1, "cot(x :: NUMBER) :: FLOAT", |_, a| of_one("cot", a, |x| 1.0 / x.tan()))
+        .about("The cotangent of an angle in radians.", "RETURN round(cot(pi() / 4), 3)"),
+    strict("asin", 1, 1, "asin(x :: NUMBER) :: FLOAT", |_, a| of_one("asin", a, f64::asin))
+        .about("The angle in radians with that sine.", "RETURN asin(0)"),
+    strict("acos", 1, 1, "acos(x :: NUMBER) :: FLOAT", |_, a| of_one("acos", a, f64::acos))
+        .about("The angle in radians with that cosine.", "RETURN acos(1)"),
+    strict("atan", 1, 1, "atan(x :: NUMBER) :: FLOAT", |_, a| of_one("atan", a, f64::atan))
+        .about("The angle in radians with that tangent.", "RETURN atan(0)"),
+    strict("atan2", 2, 2, "atan2(y :: NUMBER, x :: NUMBER) :: FLOAT", atan2)
+        .about("The angle in radians between the positive x axis and the point (x, y).", "RETURN atan2(0, 1)"),
+    strict("degrees", 1, 1, "degrees(x :: NUMBER) :: FLOAT", |_, a| of_one("degrees", a, f64::to_degrees))
+        .about("Radians as degrees.", "RETURN degrees(pi())"),
+    strict("radians", 1, 1, "radians(x :: NUMBER) :: FLOAT", |_, a| of_one("radians", a, f64::to_radians))
+        .about("Degrees as radians.", "RETURN radians(180) = pi()"),
+    strict("haversin", 1, 1, "haversin(x :: NUMBER) :: FLOAT", |_, a| of_one("haversin", a, |x| (x / 2.0).sin().powi(2)))
+        .about("Half the versine of an angle in radians.", "RETURN haversin(0)"),
+    strict("e", 0, 0, "e() :: FLOAT", |_, _| Ok(Value::Float(std::f64::consts::E)))
+        .about("The base of the natural logarithm.", "RETURN e()"),
+    strict("pi", 0, 0, "pi() :: FLOAT", |_, _| Ok(Value::Float(std::f64::consts::PI)))
+        .about("The ratio of a circle's circumference to its diameter.", "RETURN pi()"),
+    impure("rand", 0, 0, "rand() :: FLOAT", |_, _| Ok(Value::Float(random())))
+        .about("A number from zero up to but without one, another at each call.", "RETURN rand() < 1"),
 ];
 
 const ROUND: &str = "round(x :: NUMBER, precision :: INTEGER, mode :: STRING) :: FLOAT";

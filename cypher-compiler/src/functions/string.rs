@@ -8,18 +8,32 @@ use weir_model::value::{Text, Value};
 use super::{strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    strict("left", 2, 2, "left(text :: STRING, length :: INTEGER) :: STRING", left),
-    strict("right", 2, 2, "right(text :: STRING, length :: INTEGER) :: STRING", right),
-    strict("substring", 2, 3, SUBSTRING, substring),
-    strict("trim", 1, 1, "trim(text :: STRING) :: STRING", |_, a| mapped("trim", a, trim)),
-    strict("ltrim", 1, 1, "ltrim(text :: STRING) :: STRING", |_, a| mapped("ltrim", a, |s| s.trim_start_matches(blank).into())),
-    strict("rtrim", 1, 1, "rtrim(text :: STRING) :: STRING", |_, a| mapped("rtrim", a, |s| s.trim_end_matches(blank).into())),
-    strict("toLower", 1, 1, "toLower(text :: STRING) :: STRING", |_, a| mapped("toLower", a, lower)),
-    strict("toUpper", 1, 1, "toUpper(text :: STRING) :: STRING", |_, a| mapped("toUpper", a, upper)),
-    strict("lower", 1, 1, "lower(text :: STRING) :: STRING", |_, a| mapped("lower", a, lower)),
-    strict("upper", 1, 1, "upper(text :: STRING) :: STRING", |_, a| mapped("upper", a, upper)),
-    strict("replace", 3, 3, REPLACE, replace),
-    strict("split", 2, 2, "split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", split),
+    strict("left", 2, 2, "left(text :: STRING, length :: INTEGER) :: STRING", left)
+        .about("The first so many UTF-16 code units of a text.", "RETURN left('hello', 2)"),
+    strict("right", 2, 2, "right(text :: STRING, length :: INTEGER) :: STRING", right)
+        .about("The last so many UTF-16 code units of a text.", "RETURN right('hello', 2)"),
+    strict("substring", 2, 3, SUBSTRING, substring).about(
+        "Text from a place on, counted from 0, to the end or of a length.",
+        "RETURN [substring('hello', 2), substring('hello', 1, 3)]",
+    ),
+    strict("trim", 1, 1, "trim(text :: STRING) :: STRING", |_, a| mapped("trim", a, trim))
+        .about("Text without white space at both ends.", "RETURN trim('  a  ')"),
+    strict("ltrim", 1, 1, "ltrim(text :: STRING) :: STRING", |_, a| mapped("ltrim", a, |s| s.trim_start_matches(blank).into()))
+        .about("Text without white space at its beginning.", "RETURN ltrim('  a')"),
+    strict("rtrim", 1, 1, "rtrim(text :: STRING) :: STRING", |_, a| mapped("rtrim", a, |s| s.trim_end_matches(blank).into()))
+        .about("Text without white space at its end.", "RETURN rtrim('a  ')"),
+    strict("toLower", 1, 1, "toLower(text :: STRING) :: STRING", |_, a| mapped("toLower", a, lower))
+        .about("Text in lower case.", "RETURN toLower('ABC')"),
+    strict("toUpper", 1, 1, "toUpper(text :: STRING) :: STRING", |_, a| mapped("toUpper", a, upper))
+        .about("Text in upper case.", "RETURN toUpper('abc')"),
+    strict("lower", 1, 1, "lower(text :: STRING) :: STRING", |_, a| mapped("lower", a, lower))
+        .about("Text in lower case, as toLower.", "RETURN lower('ABC')"),
+    strict("upper", 1, 1, "upper(text :: STRING) :: STRING", |_, a| mapped("upper", a, upper))
+        .about("Text in upper case, as toUpper.", "RETURN upper('abc')"),
+    strict("replace", 3, 3, REPLACE, replace)
+        .about("Text with every occurrence of one text replaced by another.", "RETURN replace('banana', 'an', 'AN')"),
+    strict("split", 2, 2, "split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", split)
+        .about("The parts of a text between occurrences of a delimiter.", "RETURN split('a,b,c', ',')"),
 ];
 
 const SUBSTRING: &str = "substring(text :: STRING, start :: INTEGER, length :: INTEGER) :: STRING";

@@ -7,12 +7,30 @@ use weir_model::value::Value;
 use super::{strict, wrong_signature};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    strict("text.split", 2, 3, SPLIT, split),
-    strict("text.regexFirstMatch", 2, 2, FIRST_MATCH, first_match),
-    strict("text.regexGroups", 2, 2, GROUPS, groups),
-    strict("text.regexReplaceAll", 3, 3, REPLACE_ALL, replace_all),
-    strict("text.urlencode", 1, 3, URL_ENCODE, url_encode),
-    strict("text.urldecode", 1, 2, URL_DECODE, url_decode),
+    strict("text.split", 2, 3, SPLIT, split).about(
+        "The parts of a text between matches of a regular expression, at most so many.",
+        "RETURN [text.split('a1b22c', '[0-9]+'), text.split('a1b22c', '[0-9]+', 2)]",
+    ),
+    strict("text.regexFirstMatch", 2, 2, FIRST_MATCH, first_match).about(
+        "The first match of a regular expression and its groups; an empty list when there is none.",
+        "RETURN text.regexFirstMatch('a=1, b=2', '(\\\\w)=(\\\\d)')",
+    ),
+    strict("text.regexGroups", 2, 2, GROUPS, groups).about(
+        "Every match of a regular expression, each with its groups.",
+        "RETURN text.regexGroups('a=1, b=2', '(\\\\w)=(\\\\d)')",
+    ),
+    strict("text.regexReplaceAll", 3, 3, REPLACE_ALL, replace_all).about(
+        "Text with every match of a regular expression replaced; $1 stands for a group.",
+        "RETURN text.regexReplaceAll('a=1', '(\\\\w)=(\\\\d)', '$2=$1')",
+    ),
+    strict("text.urlencode", 1, 3, URL_ENCODE, url_encode).about(
+        "Text with what has a meaning in URLs as percent codes; blanks as plus where asked for, and further characters.",
+        "RETURN [text.urlencode('a b&c'), text.urlencode('a b', true)]",
+    ),
+    strict("text.urldecode", 1, 2, URL_DECODE, url_decode).about(
+        "Text out of percent codes; plus is a blank unless said otherwise, and malformed text is null.",
+        "RETURN [text.urldecode('a%20b+c'), text.urldecode('a+b', false)]",
+    ),
 ];
 
 const SPLIT: &str = "text.split(text :: STRING, regex :: STRING, limit :: INTEGER) :: LIST OF STRING";

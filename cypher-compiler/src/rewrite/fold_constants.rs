@@ -8,7 +8,7 @@ use weir_model::{Expr, IdScheme, Value};
 use super::for_each_expression;
 use crate::Options;
 use crate::bind::Draft;
-use crate::walk;
+use crate::{functions, walk};
 
 pub fn apply(draft: &mut Draft, options: &Options) -> bool {
     let mut changed = false;
@@ -47,7 +47,10 @@ fn fold_one(expr: &mut Expr, ids: IdScheme) -> bool {
         Expr::Binary { left, right, .. } if matches!((&**left, &**right), (Expr::Literal(_), Expr::Literal(_))) => {
             expr.evaluate(&[], &Nothing(ids)).ok()
         }
-        Expr::Call { function, arguments } if function.pure => literals(arguments.iter()).and_then(|values| {
+        Expr::Call { function, arguments } => literals(arguments.iter()).and_then(|values| {
+            if !functions::is_constant(function, &values) {
+                return None;
+            }
             if function.null_in_null_out && values.iter().any(Value::is_null) {
                 return Some(Value::Null);
             }

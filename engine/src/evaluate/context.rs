@@ -258,4 +258,8 @@ impl Context for Reader<'_> {
     fn now_millis(&self) -> i64 {
         self.environment.now_millis
     }
+
+    fn clock_millis(&self) -> i64 {
+        crate::commit::wall_clock_millis() as i64
+    }
 }

@@ -18,6 +18,8 @@ static NODE: Function = Function {
     arguments_min: 1,
     arguments_max: 2,
     signature: "(ANY) → NODE ID",
+    description: "",
+    example: "",
     null_in_null_out: true,
     pure: true,
     run: |_, arguments| {
