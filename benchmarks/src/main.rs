@@ -65,6 +65,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // As the binary does.
+    let _ = rustix::thread::disable_transparent_huge_pages(true);
     match run(Arguments::parse().command) {
         Ok(runs) if runs.iter().all(Run::count_is_right) => ExitCode::SUCCESS,
         Ok(_) => {
