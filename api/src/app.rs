@@ -16,6 +16,7 @@ use crate::config::{Settings, StoreSettings};
 use crate::error::{ApiError, chain};
 use crate::ingest::Ingests;
 use crate::live::LiveState;
+use crate::procedures::Procedures;
 use crate::standing::StandingQueries;
 
 /// The other name of the default namespace.
@@ -30,6 +31,8 @@ pub struct App {
     pub ingests: Ingests,
     pub standing: StandingQueries,
     pub live: Arc<LiveState>,
+    /// How queries are compiled, and what they may call besides what the compiler knows.
+    pub procedures: Arc<Procedures>,
     ready: AtomicBool,
     stop: watch::Sender<bool>,
 }
@@ -39,6 +42,7 @@ impl App {
     /// `recipe_directories` may be read besides those of the configuration.
     pub fn open(settings: Settings, recipe_directories: &[PathBuf]) -> Result<Arc<App>, String> {
         let context = SourceContext { files: file_policy(&settings, recipe_directories)? };
+        let procedures = Procedures::new(context.files.clone());
         let store = open_store(&settings.store)?;
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });
         let options = Options { workers: settings.workers, ids: settings.ids, sync_all_writes, graph: settings.graph };
@@ -46,9 +50,10 @@ impl App {
         let engine = Engine::open(store, options).map_err(|error| cannot("open the graph", &error))?;
         let live = Arc::new(LiveState::default());
         let app = App {
-            ingests: Ingests::new(engine.clone(), context),
-            standing: StandingQueries::new(engine.clone(), live.clone()),
+            ingests: Ingests::new(engine.clone(), context, procedures.clone()),
+            standing: StandingQueries::new(engine.clone(), live.clone(), procedures.clone()),
             live,
+            procedures,
             engine,
             settings,
             ready: AtomicBool::new(false),
@@ -58,7 +63,9 @@ impl App {
         app.engine.start().map_err(|error| cannot("replay the log", &error))?;
         app.ingests.restore(app.settings.should_resume_ingest).map_err(|error| cannot("restore the ingest streams", &error))?;
         app.ready.store(true, Ordering::Relaxed);
-        Ok(Arc::new(app))
+        let app = Arc::new(app);
+        app.procedures.connect(&app);
+        Ok(app)
     }
 
     /// Why requests should not be sent here, if so.

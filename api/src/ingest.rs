@@ -12,13 +12,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value as Json, json};
 use weir_connectors::{ConnectorError, SOURCES, SourceConfig, SourceContext};
-use weir_cypher_compiler::{Options, compile};
+use weir_cypher_compiler::compile;
 use weir_engine::{Engine, Graph, Prepared};
 use weir_model::Text;
 
 use crate::clock;
 use crate::error::{ApiError, chain};
 use crate::meter::Meter;
+use crate::procedures::Procedures;
 use crate::wire::decode::{Mistakes, refuse_elsewhere};
 
 /// Sources of the reference service that are not here.
@@ -106,14 +107,15 @@ struct State {
 pub struct Ingests {
     engine: Engine,
     context: SourceContext,
+    procedures: Arc<Procedures>,
     streams: Mutex<BTreeMap<(String, String), Arc<Stream>>>,
     /// Creating and deleting, one at a time.
     changing: Mutex<()>,
 }
 
 impl Ingests {
-    pub fn new(engine: Engine, context: SourceContext) -> Ingests {
-        Ingests { engine, context, streams: Mutex::default(), changing: Mutex::default() }
+    pub fn new(engine: Engine, context: SourceContext, procedures: Arc<Procedures>) -> Ingests {
+        Ingests { engine, context, procedures, streams: Mutex::default(), changing: Mutex::default() }
     }
 
     /// Creates a stream and starts it. The definition is stored first: a crash leaves no stream, or one that can go on.
@@ -124,7 +126,7 @@ impl Ingests {
             return Err(ApiError::bad(format!("Cannot create ingest stream `{name}` (a stream with this name already exists)")));
         }
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
-        let stream = Stream::new(graph, name, source, config, Status::Running)?;
+        let stream = Stream::new(graph, name, source, config, Status::Running, &self.procedures)?;
         stream.config.check(&self.context).map_err(refused)?;
         self.store(&stream)?;
         self.keep(stream.clone());
@@ -160,7 +162,7 @@ impl Ingests {
             other => other,
         };
         let config = parse(&stored["settings"])?;
-        let stream = Stream::new(graph, text("name"), text("source").to_owned(), config, status)?;
+        let stream = Stream::new(graph, text("name"), text("source").to_owned(), config, status, &self.procedures)?;
         if let Some(message) = stored["message"].as_str() {
             stream.lock().message = Some(message.to_owned());
         }
@@ -226,10 +228,10 @@ impl Stream {
         source: String,
         config: Box<dyn SourceConfig>,
         status: Status,
+        procedures: &Arc<Procedures>,
     ) -> Result<Arc<Stream>, ApiError> {
         let query = config.query().ok_or_else(|| ApiError::bad("the stream has no query to run on its records"))?;
-        let options = Options { parameters: vec![Text::new(query.parameter)], ids: graph.ids() };
-        let plan = compile(query.text, &options)?;
+        let plan = compile(query.text, &procedures.options(graph, vec![Text::new(query.parameter)]))?;
         if let Some(other) = plan.parameters.iter().find(|name| name.as_str() != query.parameter) {
             return Err(ApiError::bad(format!("Unknown parameter `{other}`; a record is in `${}`", query.parameter)));
         }

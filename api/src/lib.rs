@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod log;
 pub mod app;
+pub mod procedures;
 pub mod ingest;
 pub mod standing;
 pub mod outputs;

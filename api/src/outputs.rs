@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use weir_connectors::delivery::Delivered;
 use weir_connectors::{Delivery, DestinationContext, Encoder, Envelope, Generation, Outgoing};
-use weir_cypher_compiler::{Options, compile};
+use weir_cypher_compiler::compile;
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
 use weir_model::{IdScheme, Map, NodeId, Position, Text, Tick, Value};
 
 use crate::error::{ApiError, chain, failure_text};
 use crate::ingest::refused;
+use crate::procedures::Procedures;
 use crate::wire::standing::{CypherOutput, Output};
 
 /// Batches of results waiting for the queries of one output.
@@ -57,13 +58,13 @@ pub struct QueryLink {
 
 impl Link {
     /// Finds everything that is wrong with an output before anything is kept of it.
-    pub fn prepare(output: &Output, graph: &Graph) -> Result<Link, ApiError> {
+    pub fn prepare(output: &Output, graph: &Graph, procedures: &Arc<Procedures>) -> Result<Link, ApiError> {
         match output {
             Output::Destination(config) => {
                 config.check().map_err(refused)?;
                 Ok(Link::Destination(config.clone()))
             }
-            Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph)?)),
+            Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph, procedures)?)),
         }
     }
 
@@ -76,9 +77,8 @@ impl Link {
 }
 
 impl QueryLink {
-    fn prepare(cypher: &CypherOutput, graph: &Graph) -> Result<QueryLink, ApiError> {
-        let options = Options { parameters: vec![Text::new(&cypher.parameter)], ids: graph.ids() };
-        let plan = compile(&cypher.query, &options)?;
+    fn prepare(cypher: &CypherOutput, graph: &Graph, procedures: &Arc<Procedures>) -> Result<QueryLink, ApiError> {
+        let plan = compile(&cypher.query, &procedures.options(graph, vec![Text::new(&cypher.parameter)]))?;
         if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
             return Err(ApiError::bad(format!("Unknown parameter `{other}`; a result is in `${}`", cypher.parameter)));
         }
@@ -89,7 +89,7 @@ impl QueryLink {
                 cypher.query
             )));
         }
-        let next = cypher.and_then.as_ref().map(|next| Link::prepare(next, graph)).transpose()?;
+        let next = cypher.and_then.as_ref().map(|next| Link::prepare(next, graph, procedures)).transpose()?;
         let prepared = graph.prepare(plan);
         Ok(QueryLink { prepared, structure: cypher.structure, retries: cypher.should_retry, next: next.map(Box::new) })
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map as JsonMap, Value as Json};
-use weir_cypher_compiler::{Options, compile};
+use weir_cypher_compiler::compile;
 use weir_engine::QueryOptions;
 use weir_model::{Text, Value, json};
 
@@ -329,7 +329,7 @@ async fn status(app: Arc<App>, query: String) {
 
 fn ask(app: &App, query: &str) -> Result<String, ApiError> {
     let graph = app.engine.default_graph();
-    let plan = compile(query, &Options { parameters: Vec::new(), ids: graph.ids() })?;
+    let plan = compile(query, &app.procedures.options(&graph, Vec::new()))?;
     let columns: Vec<Text> = plan.columns.iter().map(|(name, _)| name.clone()).collect();
     let prepared = graph.prepare(plan);
     let deadline = Instant::now() + STATUS_TIME_MAX;

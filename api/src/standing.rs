@@ -22,6 +22,7 @@ use crate::events::{Hub, Live};
 use crate::live::LiveState;
 use crate::meter::Meter;
 use crate::outputs::{Link, Opened, RunningOutput, Sent};
+use crate::procedures::Procedures;
 use crate::result_id::result_id;
 use crate::wire::standing::{Mode, Output, StandingSettings};
 
@@ -54,6 +55,7 @@ pub struct Query {
 pub struct StandingQueries {
     engine: Engine,
     live: Arc<LiveState>,
+    procedures: Arc<Procedures>,
     runtime: Handle,
     queries: Mutex<BTreeMap<(String, String), Arc<Query>>>,
     /// Creating, changing and dropping, one at a time.
@@ -62,8 +64,9 @@ pub struct StandingQueries {
 
 impl StandingQueries {
     /// To be called within the runtime that waits for the network.
-    pub fn new(engine: Engine, live: Arc<LiveState>) -> StandingQueries {
-        StandingQueries { engine, live, runtime: Handle::current(), queries: Mutex::default(), changing: Mutex::default() }
+    pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>) -> StandingQueries {
+        let (runtime, queries, changing) = (Handle::current(), Mutex::default(), Mutex::default());
+        StandingQueries { engine, live, procedures, runtime, queries, changing }
     }
 
     /// Creates a query; matches that exist already are held back until `propagate`.
@@ -72,7 +75,10 @@ impl StandingQueries {
     /// nobody was told that it exists.
     pub fn create(&self, graph: &Graph, name: &str, settings: StandingSettings) -> Result<Arc<Query>, ApiError> {
         let plan = plan(graph, &settings)?;
-        let links = settings.outputs.iter().map(|(output, definition)| Ok((output.clone(), Link::prepare(definition, graph)?)));
+        let links = settings
+            .outputs
+            .iter()
+            .map(|(output, definition)| Ok((output.clone(), Link::prepare(definition, graph, &self.procedures)?)));
         let links = links.collect::<Result<Vec<_>, ApiError>>()?;
         let _one = lock(&self.changing);
         if self.get(graph, name).is_some() {
@@ -167,7 +173,7 @@ impl StandingQueries {
         for (name, definition) in &settings.outputs {
             let position =
                 query.installed.delivered(name).map(|(_, position)| position).filter(|position| !position.0.is_empty());
-            let opened = Link::prepare(definition, &query.graph)
+            let opened = Link::prepare(definition, &query.graph, &self.procedures)
                 .and_then(|link| Opened::open(name, link, query.graph.ids(), position.as_ref(), &self.runtime));
             match opened {
                 Ok(opened) => query.start_output(name, opened)?,
@@ -207,7 +213,7 @@ impl StandingQueries {
 
     /// The output gets the results from here on.
     pub fn add_output(&self, query: &Arc<Query>, name: &str, output: Output) -> Result<(), ApiError> {
-        let link = Link::prepare(&output, &query.graph)?;
+        let link = Link::prepare(&output, &query.graph, &self.procedures)?;
         let _one = lock(&self.changing);
         let mut settings = query.settings();
         if settings.outputs.iter().any(|(other, _)| other == name) {
@@ -439,7 +445,7 @@ fn plan(graph: &Graph, settings: &StandingSettings) -> Result<Plan, ApiError> {
         Mode::DistinctId => StandingMode::DistinctId,
         Mode::MultipleValues => StandingMode::MultipleValues,
     };
-    Ok(compile_standing(&settings.pattern.query, mode, &Options { parameters: Vec::new(), ids: graph.ids() })?.plan)
+    Ok(compile_standing(&settings.pattern.query, mode, &Options { ids: graph.ids(), ..Options::default() })?.plan)
 }
 
 /// A random UUID whatever the scheme of the graph's own ids is.

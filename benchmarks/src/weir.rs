@@ -91,7 +91,7 @@ pub fn started(store: Arc<dyn Store>, workers: usize) -> Result<Engine, EngineEr
 
 /// Compiles an ingest query. One that reads the graph is an error: the figures would be those of another path.
 pub fn prepare(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error>> {
-    let options = weir_cypher_compiler::Options { parameters: vec!["that".into()], ids: graph.ids() };
+    let options = weir_cypher_compiler::Options { parameters: vec!["that".into()], ids: graph.ids(), ..Default::default() };
     let plan = compile(text, &options).map_err(|problems| problems[0].to_string())?;
     let prepared = graph.prepare(plan);
     if prepared.reads(graph.open_cypher()) {
@@ -105,7 +105,7 @@ pub fn install_chain(graph: &Graph, mode: Mode, start: Start) -> Result<Standing
         Mode::DistinctId => (StandingMode::DistinctId, "DISTINCT id(p0) AS id"),
         Mode::MultipleValues => (StandingMode::MultipleValues, "id(p0) AS p0, id(p1) AS p1, id(p2) AS p2, id(p3) AS p3"),
     };
-    let options = weir_cypher_compiler::Options { parameters: Vec::new(), ids: graph.ids() };
+    let options = weir_cypher_compiler::Options { parameters: Vec::new(), ids: graph.ids(), ..Default::default() };
     let standing = compile_standing(&format!("{CHAIN} {columns}"), mode, &options).map_err(|problems| problems[0].to_string())?;
     let id = QueryId(NodeId::new(4, 4));
     Ok(graph.install(Standing { id, plan: standing.plan, cancellations: true, start, outputs: vec![OUTPUT.into()] })?)

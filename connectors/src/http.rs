@@ -11,6 +11,7 @@ use crate::error::{ConnectorError, Fault};
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// From sending a request to the end of its answer.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+const REDIRECT_COUNT_MAX: usize = 5;
 
 /// Connections are kept and shared by all who ask.
 pub fn client() -> Result<Client, ConnectorError> {
@@ -24,24 +25,35 @@ pub fn client() -> Result<Client, ConnectorError> {
         tracing::warn!("no HTTPS server can be trusted: {}; install the package ca-certificates", chain(&error));
         builder().tls_certs_only([]).build()
     });
-    let client = client.map_err(|error| ConnectorError::World {
+    let client = client.map_err(unusable)?;
+    Ok(CLIENT.get_or_init(|| client).clone())
+}
+
+/// A client for one answer that may be long: the time is bounded between its parts, not as a whole. It lives with the
+/// runtime of whoever reads, so its connections are not shared.
+pub(crate) fn fetching_client() -> Result<Client, ConnectorError> {
+    install_tls();
+    let builder = || bare_builder().read_timeout(REQUEST_TIME_MAX).redirect(Policy::limited(REDIRECT_COUNT_MAX));
+    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
+}
+
+fn builder() -> ClientBuilder {
+    // Following a redirect would turn the POST into a GET, and lose its body unnoticed.
+    bare_builder().timeout(REQUEST_TIME_MAX).redirect(Policy::none())
+}
+
+fn bare_builder() -> ClientBuilder {
+    Client::builder().connect_timeout(CONNECT_TIME_MAX).tcp_nodelay(true).user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))
+}
+
+fn unusable(error: reqwest::Error) -> ConnectorError {
+    ConnectorError::World {
         place: "HTTP client".to_owned(),
         problem: format!("cannot be set up: {}", chain(&error)),
         fault: Fault::World,
         retryable: false,
         source: Some(Box::new(error)),
-    })?;
-    Ok(CLIENT.get_or_init(|| client).clone())
-}
-
-fn builder() -> ClientBuilder {
-    Client::builder()
-        .connect_timeout(CONNECT_TIME_MAX)
-        .timeout(REQUEST_TIME_MAX)
-        .tcp_nodelay(true)
-        // Following one would turn the POST into a GET, and lose its body unnoticed.
-        .redirect(Policy::none())
-        .user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))
+    }
 }
 
 /// Makes ring the cryptography of every TLS connection of the process. A second call changes nothing.

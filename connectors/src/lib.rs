@@ -14,6 +14,7 @@ pub mod destination;
 pub mod destinations;
 pub mod encode;
 pub mod error;
+pub mod fetch;
 pub mod file_policy;
 pub mod formats;
 pub mod frames;

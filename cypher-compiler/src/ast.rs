@@ -25,16 +25,75 @@ pub struct Clause {
 
 #[derive(Clone, Debug)]
 pub enum ClauseKind {
-    Match { optional: bool, parts: Vec<PatternPart>, hints: Vec<Hint>, condition: Option<Expression> },
-    Unwind { list: Expression, variable: Name },
-    With { projection: Projection, condition: Option<Expression> },
+    Match {
+        optional: bool,
+        parts: Vec<PatternPart>,
+        hints: Vec<Hint>,
+        condition: Option<Expression>,
+    },
+    Unwind {
+        list: Expression,
+        variable: Name,
+    },
+    With {
+        projection: Projection,
+        condition: Option<Expression>,
+    },
     Return(Projection),
     Create(Vec<PatternPart>),
-    Merge { part: PatternPart, on_create: Vec<SetItem>, on_match: Vec<SetItem> },
+    Merge {
+        part: PatternPart,
+        on_create: Vec<SetItem>,
+        on_match: Vec<SetItem>,
+    },
     Set(Vec<SetItem>),
     Remove(Vec<SetItem>),
-    Delete { detach: bool, targets: Vec<Expression> },
-    ForEach { variable: Name, list: Expression, updates: Vec<Clause> },
+    Delete {
+        detach: bool,
+        targets: Vec<Expression>,
+    },
+    ForEach {
+        variable: Name,
+        list: Expression,
+        updates: Vec<Clause>,
+    },
+    /// Without `arguments`: by the parameters of the same names.
+    Call {
+        procedure: Name,
+        arguments: Option<Vec<Expression>>,
+        yields: Option<Yield>,
+    },
+    Subquery {
+        imports: Option<Imports>,
+        query: Box<Query>,
+    },
+    /// `CALL RECURSIVELY WITH first UNTIL (until) { query }`
+    Recurse {
+        first: Vec<(Expression, Name)>,
+        until: Expression,
+        query: Box<Query>,
+    },
+    LoadCsv {
+        headers: bool,
+        from: Expression,
+        variable: Name,
+        separator: Option<Expression>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub enum Yield {
+    /// `YIELD *`
+    All,
+    /// Columns, with new names; `YIELD -` has none.
+    Columns { columns: Vec<(Name, Option<Name>)>, condition: Option<Expression> },
+}
+
+/// What `CALL (…) { … }` brings in.
+#[derive(Clone, Debug)]
+pub enum Imports {
+    All,
+    These(Vec<Name>),
 }
 
 #[derive(Clone, Debug)]
@@ -432,6 +491,50 @@ impl Display for Clause {
                 write!(f, "FOREACH ({variable} IN {list} | ")?;
                 join(f, updates, " ")?;
                 f.write_str(")")
+            }
+            Call { procedure, arguments, yields } => {
+                write!(f, "CALL {procedure}")?;
+                if let Some(arguments) = arguments {
+                    f.write_str("(")?;
+                    join(f, arguments, ", ")?;
+                    f.write_str(")")?;
+                }
+                match yields {
+                    None => Ok(()),
+                    Some(Yield::All) => f.write_str(" YIELD *"),
+                    Some(Yield::Columns { columns, condition: c }) => {
+                        f.write_str(" YIELD ")?;
+                        for (i, (column, alias)) in columns.iter().enumerate() {
+                            write!(f, "{}{column}", if i == 0 { "" } else { ", " })?;
+                            alias.iter().try_for_each(|alias| write!(f, " AS {alias}"))?;
+                        }
+                        condition(f, c)
+                    }
+                }
+            }
+            Subquery { imports, query } => {
+                f.write_str("CALL ")?;
+                match imports {
+                    None => {}
+                    Some(Imports::All) => f.write_str("(*) ")?,
+                    Some(Imports::These(names)) => {
+                        f.write_str("(")?;
+                        join(f, names, ", ")?;
+                        f.write_str(") ")?;
+                    }
+                }
+                write!(f, "{{ {query} }}")
+            }
+            Recurse { first, until, query } => {
+                f.write_str("CALL RECURSIVELY WITH ")?;
+                for (i, (value, name)) in first.iter().enumerate() {
+                    write!(f, "{}{value} AS {name}", if i == 0 { "" } else { ", " })?;
+                }
+                write!(f, " UNTIL ({until}) {{ {query} }}")
+            }
+            LoadCsv { headers, from, variable, separator } => {
+                write!(f, "LOAD CSV {}FROM {from} AS {variable}", if *headers { "WITH HEADERS " } else { "" })?;
+                separator.iter().try_for_each(|e| write!(f, " FIELDTERMINATOR {e}"))
             }
         }
     }

@@ -25,13 +25,27 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Vec<Diagnostic>>
     .map_err(|broken| vec![broken.diagnostic(text)])?;
     let slots = slot_labels(&draft);
     let plan = lower::lower(text, draft);
-    let _ = write!(out, "== plan\n{}", Printer { names: &plan.names, parameters: &plan.parameters, slots }.plan(&plan));
+    let _ =
+        write!(out, "== plan\n{}", Printer { names: &plan.names, parameters: &plan.parameters, slots, note: None }.plan(&plan));
     Ok(out)
 }
 
 /// A plan by itself. Slots have no names any more but those of the columns.
 pub fn explain_plan(plan: &Plan) -> String {
-    Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new() }.plan(plan)
+    explain_noted(plan, &|_| String::new())
+}
+
+/// As `explain_plan`, with a note behind each operator.
+pub fn explain_noted(plan: &Plan, note: &dyn Fn(&Operator) -> String) -> String {
+    Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: Some(note) }.plan(plan)
+}
+
+/// One operator of a plan, without what it stands on.
+pub fn explain_operator(plan: &Plan, operator: &Operator) -> String {
+    let printer = Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: None };
+    let mut out = String::new();
+    printer.itself(operator, 0, &mut out);
+    out.trim_end().to_owned()
 }
 
 /// The name of a variable where it is the only one of that name, else the number.
@@ -46,6 +60,7 @@ struct Printer<'a> {
     names: &'a [Text],
     parameters: &'a [Text],
     slots: Vec<String>,
+    note: Option<&'a dyn Fn(&Operator) -> String>,
 }
 
 fn joined(items: impl IntoIterator<Item = String>, separator: &str) -> String {
@@ -54,7 +69,7 @@ fn joined(items: impl IntoIterator<Item = String>, separator: &str) -> String {
 
 impl<'a> Printer<'a> {
     fn of_draft(draft: &'a Draft) -> Printer<'a> {
-        Printer { names: &draft.names, parameters: &draft.parameters, slots: slot_labels(draft) }
+        Printer { names: &draft.names, parameters: &draft.parameters, slots: slot_labels(draft), note: None }
     }
 
     fn draft(&self, draft: &Draft) -> String {
@@ -88,6 +103,21 @@ impl<'a> Printer<'a> {
     }
 
     fn operator(&self, operator: &Operator, depth: usize, out: &mut String) {
+        let begins = out.len();
+        self.itself(operator, depth, out);
+        if let Some(note) = self.note.map(|note| note(operator)).filter(|note| !note.is_empty()) {
+            let line_ends = out[begins..].find('\n').map_or(out.len(), |at| begins + at);
+            out.insert_str(line_ends, &format!("  -- {note}"));
+        }
+        let input = operator.input();
+        for child in operator.children().into_iter().rev() {
+            let is_input = input.is_some_and(|input| std::ptr::eq(input, child));
+            self.operator(child, if is_input { depth + 1 } else { depth + 2 }, out);
+        }
+    }
+
+    /// An operator without those it stands on.
+    fn itself(&self, operator: &Operator, depth: usize, out: &mut String) {
         let mut line = |text: String| {
             let _ = writeln!(out, "{}{text}", "  ".repeat(depth));
         };
@@ -99,10 +129,7 @@ impl<'a> Printer<'a> {
                 line("Match".into());
                 self.pattern(pattern, depth + 1, out);
             }
-            Operator::Optional { inner, nulls, .. } => {
-                line(format!("Optional, else null: {}", slots(nulls)));
-                self.operator(inner, depth + 2, out);
-            }
+            Operator::Optional { nulls, .. } => line(format!("Optional, else null: {}", slots(nulls))),
             Operator::Filter { condition, .. } => line(format!("Filter {}", self.expr(condition))),
             Operator::Project { items, .. } => line(format!("Project {}", self.items(items))),
             Operator::Aggregate { keys, aggregates, .. } => {
@@ -129,13 +156,21 @@ impl<'a> Printer<'a> {
                 self.pattern(pattern, depth + 1, out);
                 self.titled_writes(&[("else", create), ("on create", on_create), ("on match", on_match)], depth + 1, out);
             }
-            Operator::Union { right, distinct, .. } => {
-                line(format!("Union{}", distinct.as_ref().map_or(" all".into(), |of| format!(" distinct {}", slots(of)))));
-                self.operator(right, depth + 2, out);
+            Operator::Call { procedure, arguments, yields, .. } => {
+                let arguments = joined(arguments.iter().map(|e| self.expr(e)), ", ");
+                let yields = yields.iter().map(|(at, slot)| format!("{} as {}", procedure.outputs[*at].name, self.slot(*slot)));
+                let yields = joined(yields, ", ");
+                line(format!("Call {}({arguments}){}{yields}", procedure.name, if yields.is_empty() { "" } else { " yields " }));
             }
-        }
-        if let Some(input) = operator.input() {
-            self.operator(input, depth + 1, out);
+            Operator::Recurse { first, state, again, until, .. } => {
+                let first =
+                    joined(first.iter().zip(state).map(|(e, slot)| format!("{} = {}", self.slot(*slot), self.expr(e))), ", ");
+                line(format!("Recurse {first} until {}, else again with {}", self.expr(until), slots(again)));
+            }
+            Operator::Subquery { unit, .. } => line(format!("Subquery{}", if *unit { " for its effect" } else { "" })),
+            Operator::Union { distinct, .. } => {
+                line(format!("Union{}", distinct.as_ref().map_or(" all".into(), |of| format!(" distinct {}", slots(of)))));
+            }
         }
     }
 

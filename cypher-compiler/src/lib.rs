@@ -13,14 +13,17 @@ pub mod functions;
 mod lexer;
 mod lower;
 mod parser;
+pub mod procedures;
 mod rewrite;
 mod standing;
 mod walk;
 
 pub use error::{Diagnostic, DiagnosticKind};
-pub use explain::{explain, explain_plan};
+pub use explain::{explain, explain_noted, explain_operator, explain_plan};
 pub use standing::{StandingMode, StandingPlan, compile_standing};
-use weir_model::{IdScheme, Plan, Text};
+use std::borrow::Cow;
+use std::sync::Arc;
+use weir_model::{IdScheme, Plan, Procedure, Text};
 
 /// What the text does not say.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +32,10 @@ pub struct Options {
     pub parameters: Vec<Text>,
     /// How `idFrom` over constants is computed.
     pub ids: IdScheme,
+    /// Procedures the caller brings; one of the name of a builtin stands in its place.
+    pub procedures: Vec<Arc<Procedure>>,
+    /// A variable that nothing declares is the parameter of that name, as in the texts `do.when` and its like run.
+    pub bare_parameters: bool,
 }
 
 /// Compiles an ad-hoc or ingest query.
@@ -37,6 +44,29 @@ pub fn compile(text: &str, options: &Options) -> Result<Plan, Vec<Diagnostic>> {
     let mut draft = bind::bind(text, &tree, options)?;
     rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
     Ok(lower::lower(text, draft))
+}
+
+/// What is asked of a text: EXPLAIN and PROFILE in front of a query are no part of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    Answer,
+    /// How the query would run.
+    Plan,
+    /// How it ran.
+    Profile,
+}
+
+/// Takes EXPLAIN or PROFILE off. The query keeps its place in the text, so that errors in it are found where they are.
+pub fn wanted(text: &str) -> (Wanted, Cow<'_, str>) {
+    let blanks = text.len() - text.trim_start().len();
+    for (word, wanted) in [("EXPLAIN", Wanted::Plan), ("PROFILE", Wanted::Profile)] {
+        let end = blanks + word.len();
+        let there = text.get(blanks..end).is_some_and(|first| first.eq_ignore_ascii_case(word));
+        if there && text[end..].starts_with(char::is_whitespace) {
+            return (wanted, Cow::Owned(format!("{}{}{}", &text[..blanks], " ".repeat(word.len()), &text[end..])));
+        }
+    }
+    (Wanted::Answer, Cow::Borrowed(text))
 }
 
 /// The error for a parameter that the text uses and the caller does not give. Whether that is an error is the caller's choice:

@@ -378,7 +378,6 @@ fn errors() {
             "1.18 AmbiguousAggregationExpression: Aggregation column contains implicit grouping expressions: what is said of `n` beside the aggregate must be projected on its own, as a variable or a property",
         ),
         ("FOREACH (x IN [1] | MERGE p = (n))", "1.27 Unsupported: A named path inside FOREACH is not supported in this version"),
-        ("CALL recentNodes(1)", "1.1 Unsupported: CALL is not supported in this version"),
     ] {
         assert_eq!(compiled(text), format!("{expected}\n"), "{text}");
     }

@@ -122,26 +122,17 @@ fn subqueries_mut(expr: &mut Expr, visit: &mut dyn FnMut(&mut Operator)) {
 
 /// As `operators_mut`, without those of subqueries.
 pub fn operators(operator: &Operator, visit: &mut dyn FnMut(&Operator)) {
-    inputs(operator).into_iter().for_each(|input| operators(input, visit));
+    operator.children().into_iter().for_each(|child| operators(child, visit));
     visit(operator);
 }
 
 /// The operators whose rows an operator takes.
-fn inputs(operator: &Operator) -> Vec<&Operator> {
-    let more = match operator {
-        Operator::Union { right, .. } => Some(&**right),
-        Operator::Optional { inner, .. } => Some(&**inner),
-        _ => None,
-    };
-    operator.input().into_iter().chain(more).collect()
-}
-
 fn inputs_mut(operator: &mut Operator) -> Vec<&mut Operator> {
     use Operator::*;
     match operator {
         Unit | Argument => Vec::new(),
         Union { left, right, .. } => vec![left, right],
-        Optional { input, inner, .. } => vec![input, inner],
+        Optional { input, inner, .. } | Subquery { input, inner, .. } | Recurse { input, inner, .. } => vec![input, inner],
         Match { input, .. }
         | Filter { input, .. }
         | Project { input, .. }
@@ -152,16 +143,19 @@ fn inputs_mut(operator: &mut Operator) -> Vec<&mut Operator> {
         | Limit { input, .. }
         | Unwind { input, .. }
         | Write { input, .. }
-        | Merge { input, .. } => vec![input],
+        | Merge { input, .. }
+        | Call { input, .. } => vec![input],
     }
 }
 
 /// The expressions of an operator and all below it.
 fn plan_expressions<'e>(operator: &'e Operator, all: &mut Vec<&'e Expr>) {
-    inputs(operator).into_iter().for_each(|input| plan_expressions(input, all));
+    operator.children().into_iter().for_each(|child| plan_expressions(child, all));
     use Operator::*;
     match operator {
-        Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } => {}
+        Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
+        Call { arguments, .. } => all.extend(arguments),
+        Recurse { first, until, .. } => all.extend(first.iter().chain([until])),
         Match { pattern, .. } => {
             all.extend(pattern.nodes.iter().flat_map(|node| &node.conditions));
             for edge in &pattern.edges {
@@ -191,7 +185,12 @@ fn plan_expressions<'e>(operator: &'e Operator, all: &mut Vec<&'e Expr>) {
 pub fn expressions_mut(operator: &mut Operator, visit: &mut dyn FnMut(&mut Expr)) {
     use Operator::*;
     match operator {
-        Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } => {}
+        Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
+        Call { arguments, .. } => arguments.iter_mut().for_each(visit),
+        Recurse { first, until, .. } => {
+            first.iter_mut().for_each(&mut *visit);
+            visit(until);
+        }
         Match { pattern, .. } => pattern_expressions_mut(pattern, visit),
         Filter { condition, .. } => visit(condition),
         Project { items, .. } => items.iter_mut().for_each(|(_, e)| visit(e)),

@@ -9,7 +9,7 @@ use weir_model::{Mutations, Tick, Value};
 use crate::commit::{Change, ReadSet};
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::evaluate::{Environment, Limits, Prepared, evaluate};
+use crate::evaluate::{Environment, Evaluator, Limits, Prepared, Profile};
 use crate::tracked::Tracked;
 use crate::view::View;
 
@@ -23,6 +23,8 @@ pub struct QueryOptions<'a> {
     pub deadline: Option<Instant>,
     /// Set by whoever no longer wants the answer.
     pub cancelled: Option<&'a AtomicBool>,
+    /// Of the plan of the query: filled as it runs.
+    pub profile: Option<&'a Profile>,
 }
 
 /// How a query ended.
@@ -132,7 +134,7 @@ impl Graph {
             limits: Limits { deadline: options.deadline, cancelled: options.cancelled, ..Limits::default() },
             open_cypher: self.open_cypher(),
         };
-        evaluate(query, self.symbols(), &environment, &mut change.mutations, each)?;
+        Evaluator::new(query, self.symbols()).run_profiled(&environment, options.profile, &mut change.mutations, each)?;
         Ok(change)
     }
 }

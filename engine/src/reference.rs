@@ -189,7 +189,7 @@ pub fn matches(
         open_cypher: true,
     };
     let names = Names::new(symbols);
-    let reader = Reader { prepared, names: &names, view: graph, environment: &environment, deleted: Deleted::default() };
+    let reader = Reader { prepared, names: &names, view: graph, environment: &environment, deleted: Deleted::default().into() };
     let naive = Naive { prepared, graph, reader, ids };
     let mut answer = BTreeMap::new();
     for row in naive.rows(&prepared.plan.root)? {

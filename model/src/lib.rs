@@ -15,6 +15,7 @@ pub mod json;
 pub mod mutation;
 pub mod order;
 pub mod plan;
+pub mod procedure;
 pub mod record;
 pub mod temporal;
 pub mod text_form;
@@ -25,6 +26,7 @@ pub use expression::{Aggregate, AggregateKind, Context, Expr, Failure, Function}
 pub use id::{EdgeKey, IdScheme, NodeId, QueryId, Symbol};
 pub use mutation::Mutations;
 pub use plan::Plan;
+pub use procedure::Procedure;
 pub use record::{Match, Position, Record};
 pub use tick::Tick;
 pub use value::{FullEdge, FullNode, Map, Path, Text, Value};

@@ -5,7 +5,10 @@
 //! A row is an array of `width` values; a `Slot` is a place in it. Names (property keys, labels, edge types) are indices
 //! into `Plan::names`, so that an engine resolves each once and not once a row.
 
+use std::sync::Arc;
+
 use crate::expression::{Aggregate, Expr};
+use crate::procedure::Procedure;
 use crate::value::Text;
 
 /// A place in the row.
@@ -42,6 +45,8 @@ pub struct QueryFacts {
     pub scans: bool,
     /// Uses something that differs from run to run (`rand`, `timestamp`, fresh ids).
     pub impure: bool,
+    /// May end with a failure, whatever the reason: a division by zero, a type that does not fit, a file that is not there.
+    pub fallible: bool,
 }
 
 /// Rows flow from the leaves to the root; every operator but the leaves has one input.
@@ -49,7 +54,7 @@ pub struct QueryFacts {
 pub enum Operator {
     /// One row of nulls: where every query begins.
     Unit,
-    /// Inside `Optional`: the row of the outer input.
+    /// Inside `Optional`, `Subquery` and `Recurse`: the row of the outer input.
     Argument,
     /// Extends each row by every match of the pattern.
     Match {
@@ -115,6 +120,31 @@ pub enum Operator {
         create: Vec<Write>,
         on_create: Vec<Write>,
         on_match: Vec<Write>,
+    },
+    /// For each input row the rows of the procedure, with its columns by number put into slots. Without columns the row
+    /// passes once. A procedure that writes gets all its rows before the first of them goes on, as `Write` does.
+    Call {
+        input: Box<Operator>,
+        procedure: Arc<Procedure>,
+        /// One for each input of the procedure; those at the end may be left out.
+        arguments: Vec<Expr>,
+        yields: Vec<(usize, Slot)>,
+    },
+    /// For each input row the rows of `inner` (which starts at `Argument`); with `unit` the row once, whatever ran inside.
+    Subquery {
+        input: Box<Operator>,
+        inner: Box<Operator>,
+        unit: bool,
+    },
+    /// For each input row: `inner` (which starts at `Argument`) with the first values in `state`; each of its rows either meets
+    /// `until` and goes on, or its `again` are the values of the next round. Rounds come one after another.
+    Recurse {
+        input: Box<Operator>,
+        first: Vec<Expr>,
+        state: Vec<Slot>,
+        inner: Box<Operator>,
+        again: Vec<Slot>,
+        until: Expr,
     },
     /// Rows of both; with `distinct` each once. Both sides leave their columns in the slots of `Plan::columns`.
     Union {
@@ -313,6 +343,18 @@ pub enum Atom {
 }
 
 impl Operator {
+    /// Its input, then what it runs besides.
+    pub fn children(&self) -> Vec<&Operator> {
+        let second = match self {
+            Operator::Union { right, .. } => Some(&**right),
+            Operator::Optional { inner, .. } | Operator::Subquery { inner, .. } | Operator::Recurse { inner, .. } => {
+                Some(&**inner)
+            }
+            _ => None,
+        };
+        self.input().into_iter().chain(second).collect()
+    }
+
     pub fn input(&self) -> Option<&Operator> {
         use Operator::*;
         match self {
@@ -328,7 +370,10 @@ impl Operator {
             | Limit { input, .. }
             | Unwind { input, .. }
             | Write { input, .. }
-            | Merge { input, .. } => Some(input),
+            | Merge { input, .. }
+            | Call { input, .. }
+            | Subquery { input, .. }
+            | Recurse { input, .. } => Some(input),
             Union { left, .. } => Some(left),
         }
     }

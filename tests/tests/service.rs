@@ -197,6 +197,68 @@ fn queries_answer_tables_nodes_and_edges() {
 }
 
 #[test]
+fn procedures_are_called_over_http() {
+    let home = Home::new();
+    home.write("in.csv", "name;age\n\"Ann; B\";30\nBo;\n");
+    home.write("in.jsonl", "{\"x\": 1}\n\n{\"x\": [2]}\n");
+    let weir = home.start(IN_MEMORY);
+    assert_eq!(
+        weir.rows("UNWIND [1, 2] AS i CALL int.add(idFrom(i), 'n', i) YIELD result RETURN result"),
+        [json!([1]), json!([2])]
+    );
+    assert_eq!(weir.rows("CALL int.add(idFrom(2), 'n')"), [json!([3])]);
+    assert_eq!(weir.rows_with("CALL cypher.doIt", json!({"cypher": "RETURN 1 AS x"})), [json!([{"x": 1}])]);
+    let listed = weir.query("SHOW PROCEDURES").expect(200).json();
+    assert_eq!(listed["columns"], json!(["name", "signature", "description", "mode"]));
+    let names: Vec<&str> = listed["results"].as_array().expect("rows").iter().filter_map(|row| row[0].as_str()).collect();
+    for name in ["loadJsonLines", "recentNodes", "standing.wiretap"] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    assert!(names.len() > 30, "{names:?}");
+
+    let csv = "LOAD CSV WITH HEADERS FROM 'in.csv' AS row FIELDTERMINATOR ';' RETURN row.name, row.age";
+    assert_eq!(weir.rows(csv), [json!(["Ann; B", "30"]), json!(["Bo", ""])]);
+    assert_eq!(weir.rows("LOAD CSV FROM 'in.csv' AS row RETURN size(row) LIMIT 1"), [json!([1])]);
+    assert_eq!(weir.rows("CALL loadJsonLines('in.jsonl') YIELD value RETURN value.x"), [json!([1]), json!([[2]])]);
+    for query in ["LOAD CSV FROM '/etc/passwd' AS row RETURN row", "CALL loadJsonLines('file:///etc/passwd')"] {
+        let refused = weir.query(query).expect(400).text();
+        assert!(refused.contains("allowed-directories"), "{refused}");
+    }
+    weir.query("CALL loadJsonLines('http://127.0.0.1:1/x')").expect(400);
+    let wrong = weir.query("CALL nope()").expect(400).json();
+    assert_eq!(wrong, json!(["CompileError at 1.6 Failed to resolve procedure `nope`\n\nCALL nope()\n     ^"]));
+    let wrong = weir.query("CALL standing.wiretap({name: 'nope'})").expect(400).json();
+    assert_eq!(wrong, json!(["RuntimeError Cannot find standing query with name `nope`"]));
+    assert_eq!(
+        weir.query("CALL standing.wiretap({})").expect(400).json(),
+        json!(["RuntimeError One of `name` or `id` needs to be specified"])
+    );
+}
+
+#[test]
+fn explain_shows_the_plan_and_profile_what_it_did() {
+    let weir = Home::new().start(IN_MEMORY);
+    weir.query("UNWIND range(1, 10) AS i CREATE (:N {i: i})").expect(200);
+    let plan = weir.query("explain MATCH (n:N) RETURN count(n) AS c").expect(200).json()["results"][0][0].clone();
+    assert_eq!((&plan["isReadOnly"], &plan["canContainAllNodeScan"]), (&json!(true), &json!(true)), "{plan}");
+    assert!(plan["args"]["plan"].as_str().is_some_and(|text| text.contains("scan 0")), "{plan}");
+    let plan = weir.query("PROFILE MATCH (n:N) CALL { WITH n RETURN n.i AS i } RETURN sum(i) AS s").expect(200).json();
+    assert_eq!(plan["columns"], json!(["plan"]));
+    let root = &plan["results"][0][0];
+    let (subquery, scan) = (&root["children"][0], &root["children"][0]["children"][0]);
+    assert_eq!((&root["operatorType"], &root["rows"]), (&json!("Aggregate"), &json!(1)), "{root}");
+    assert_eq!((&subquery["operatorType"], &subquery["rows"]), (&json!("Subquery"), &json!(10)), "{root}");
+    assert_eq!((&scan["operatorType"], &scan["rows"], &scan["factsRead"]), (&json!("Match"), &json!(10), &json!(20)), "{root}");
+    assert_eq!(subquery["children"][1]["factsRead"], 10, "{root}");
+    assert!(root["args"]["plan"].as_str().is_some_and(|text| text.contains("-- 10 rows, 20 facts, ")), "{root}");
+    // What it profiles has happened.
+    weir.query("PROFILE CREATE (:Made)").expect(200);
+    assert_eq!(weir.rows("MATCH (n:Made) RETURN count(n)"), [json!([1])]);
+    let wrong = weir.query("PROFILE RETURN m").expect(400).text();
+    assert!(wrong.contains("CompileError at 1.16 "), "{wrong}");
+}
+
+#[test]
 fn the_past_is_refused_until_there_is_history() {
     let weir = Home::new().start(&[]);
     weir.rows("MATCH (n) WHERE id(n) = idFrom('past') SET n.v = 'old'");
@@ -509,6 +571,23 @@ fn a_csv_file_with_headers_is_read_by_name() {
 }
 
 #[test]
+fn a_stream_may_call_procedures_and_subqueries() {
+    let home = Home::new();
+    home.write("in.jsonl", "{\"k\": 1, \"l\": [1, 2]}\n{\"k\": 1, \"l\": []}\n{\"k\": 2, \"l\": [3]}\n");
+    let weir = home.start(IN_MEMORY);
+    let query = "MATCH (n) WHERE id(n) = idFrom('k', $that.k) CALL incrementCounter(n, 'seen') YIELD count SET n.last = count \
+                 WITH n CALL { WITH n UNWIND $that.l AS x MATCH (m) WHERE id(m) = idFrom('l', x) SET m.x = x CREATE (n)-[:HAS]->(m) } \
+                 CALL reify.time(datetime('2024-02-29T10:11:12Z'), ['hour']) YIELD node CREATE (n)-[:AT]->(node)";
+    let file = json!({"type": "FileIngest", "path": "in.jsonl", "format": {"type": "CypherJson", "query": query}});
+    weir.post("/api/v1/ingest/calls", &file).expect(200);
+    let ended = weir.wait_ingest("calls", "Completed", SOON);
+    assert_eq!(ended["stats"]["ingestedCount"], 3, "{ended}");
+    let rows =
+        weir.rows("MATCH (n)-[:AT]->(t:hour) OPTIONAL MATCH (n)-[:HAS]->(m) RETURN n.last, count(m), t.period ORDER BY n.last");
+    assert_eq!(rows, [json!([1, 1, "hour"]), json!([2, 2, "hour"])]);
+}
+
+#[test]
 fn a_stream_is_paused_started_and_deleted() {
     let weir = Home::new().start(IN_MEMORY);
     let count = || weir.rows("MATCH (n) WHERE n.i IS NOT NULL RETURN count(n)")[0][0].as_u64().expect("a number");
@@ -594,6 +673,39 @@ fn a_standing_query_lives_from_creation_to_deletion() {
     weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 3) SET n.adult = true");
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(lines_of(&home, "out.jsonl").len(), 3, "a query that was deleted goes on");
+}
+
+#[test]
+fn a_standing_query_is_wiretapped_and_may_not_call() {
+    let weir = Home::new().start(IN_MEMORY);
+    for query in ["CALL recentNodes(1) YIELD node RETURN node", "MATCH (n) CALL { WITH n RETURN 1 AS x } RETURN n.x AS x"] {
+        let body = json!({"pattern": {"type": "Cypher", "query": query, "mode": "MultipleValues"}, "outputs": {}});
+        weir.post("/api/v1/query/standing/calls", &body).expect(400);
+    }
+    let body = json!({"pattern": {"type": "Cypher", "query": "MATCH (n) WHERE n.tapped IS NOT NULL RETURN n.tapped AS x",
+        "mode": "MultipleValues"}, "outputs": {}});
+    weir.post("/api/v1/query/standing/tapped", &body).expect(201);
+    std::thread::scope(|scope| {
+        let tap = scope.spawn(|| {
+            weir.rows("CALL standing.wiretap({name: 'tapped'}) YIELD data, meta RETURN data.x IS NOT NULL, meta.isPositiveMatch LIMIT 2")
+        });
+        let mut made = 0;
+        wait_until("the tap has two results", SOON, || {
+            made += 1;
+            weir.query(&format!("CREATE ({{tapped: {made}}})")).expect(200);
+            tap.is_finished()
+        });
+        assert_eq!(tap.join().expect("answers"), [json!([true, true]), json!([true, true])]);
+    });
+    // Without results it ends with its time.
+    let asked = Instant::now();
+    let ended = weir.send(
+        "POST",
+        "/api/v1/query/cypher?timeout=200",
+        &[("Content-Type", "text/plain")],
+        b"CALL standing.wiretap({name: 'tapped'})",
+    );
+    assert!(ended.status >= 400 && asked.elapsed() < SOON, "{}", ended.shown());
 }
 
 #[test]

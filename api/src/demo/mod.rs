@@ -62,7 +62,7 @@ pub fn start(app: &Arc<App>, per_second: u32, url: &str) -> Result<JoinHandle<()
 }
 
 fn ingester(graph: &Graph, query: &str) -> Result<Ingester, ApiError> {
-    let plan = compile(query, &Options { parameters: vec![Text::new("that")], ids: graph.ids() })?;
+    let plan = compile(query, &Options { parameters: vec![Text::new("that")], ids: graph.ids(), ..Options::default() })?;
     Ok(Ingester::new(graph.clone(), graph.prepare(plan)))
 }
 

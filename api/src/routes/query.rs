@@ -7,8 +7,9 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 use warp::reply::Response;
-use weir_cypher_compiler::{Options, compile, explain, explain_plan};
-use weir_engine::QueryOptions;
+use weir_cypher_compiler::{Options, Wanted, compile, explain, explain_noted, explain_operator, explain_plan, wanted};
+use weir_engine::evaluate::{Counts, Profile};
+use weir_engine::{Graph, QueryOptions};
 use weir_model::plan::Operator;
 use weir_model::{Plan, Text, Value};
 
@@ -18,12 +19,13 @@ use crate::error::ApiError;
 use crate::wire::query::{Drawn, QueryBody, Shape, Writer};
 
 pub async fn table(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    let (body, common) = read(&app, &request)?;
-    if let Some(query) = explained(&body.text) {
-        return explanation(&app, query, &body);
+    let (mut body, common) = read(&app, &request)?;
+    let (asked, query) = wanted(&body.text);
+    body.text = query.into_owned();
+    if asked == Wanted::Plan {
+        return explanation(&app, &common.graph, &body);
     }
-    let body = run(app, body, common, Shape::Table).await?;
-    Ok(json_text(body))
+    Ok(json_text(run(app, body, common, Shape::Table, asked == Wanted::Profile).await?))
 }
 
 pub async fn nodes(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
@@ -36,7 +38,7 @@ pub async fn edges(app: Arc<App>, request: Request) -> Result<Response, ApiError
 
 async fn draw(app: Arc<App>, request: Request, shape: Shape) -> Result<Response, ApiError> {
     let (body, common) = read(&app, &request)?;
-    Ok(json_text(run(app, body, common, shape).await?))
+    Ok(json_text(run(app, body, common, shape, false).await?))
 }
 
 fn read(app: &App, request: &Request) -> Result<(QueryBody, Common), ApiError> {
@@ -49,15 +51,15 @@ fn read(app: &App, request: &Request) -> Result<(QueryBody, Common), ApiError> {
     Ok((body, common))
 }
 
-/// Compiles a query, runs it and writes its answer.
-async fn run(app: Arc<App>, body: QueryBody, common: Common, shape: Shape) -> Result<String, ApiError> {
+/// Compiles a query, runs it and writes its answer; with `profiled`, how it ran instead.
+async fn run(app: Arc<App>, body: QueryBody, common: Common, shape: Shape, profiled: bool) -> Result<String, ApiError> {
     // Whoever awaits this may go away; then the query is told.
     let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
     let cancelled = given_up.0.clone();
     let Common { graph, at, timeout } = common;
     let answer = blocking(move || {
         let began = Instant::now();
-        let (plan, parameters) = compiled(&app, &body)?;
+        let (plan, parameters) = compiled(&app, &graph, &body)?;
         if plan.facts.writes && at.is_some() {
             return Err(ApiError::bad("a query that writes cannot run at a past time; leave 'at-time' out"));
         }
@@ -66,19 +68,21 @@ async fn run(app: Arc<App>, body: QueryBody, common: Common, shape: Shape) -> Re
         let mut writer = Writer::new(shape, &plan, graph.ids());
         let prepared = graph.prepare(plan);
         let mut refused = None;
-        let options = QueryOptions { at, deadline, cancelled: Some(&cancelled) };
-        let ended = graph.query(&prepared, &parameters, options, &mut |row| match writer.row(row) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(reason) => {
-                refused = Some(reason);
-                ControlFlow::Break(())
-            }
-        });
+        let profile = profiled.then(|| Profile::new(&prepared.plan));
+        let options = QueryOptions { at, deadline, cancelled: Some(&cancelled), profile: profile.as_ref() };
+        let ended =
+            graph.query(&prepared, &parameters, options, &mut |row| match if profiled { Ok(()) } else { writer.row(row) } {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(reason) => {
+                    refused = Some(reason);
+                    ControlFlow::Break(())
+                }
+            });
         if let Some(reason) = refused {
             return Err(ApiError::bad(reason));
         }
         match ended {
-            Ok(_) => Ok(writer.finish()),
+            Ok(_) => Ok(profile.map_or_else(|| writer.finish(), |profile| profile_of(&prepared.plan, &profile))),
             Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                 Err(ApiError::TimeLimit(timeout.unwrap_or_default().as_millis()))
             }
@@ -100,9 +104,8 @@ impl Drop for GivenUp {
 }
 
 /// The plan, with the values of its parameters in its order.
-fn compiled(app: &App, body: &QueryBody) -> Result<(Plan, Vec<Value>), ApiError> {
-    let names: Vec<Text> = body.parameters.iter().map(|(name, _)| name.clone()).collect();
-    let plan = compile(&body.text, &Options { parameters: names, ids: app.settings.ids })?;
+fn compiled(app: &App, graph: &Graph, body: &QueryBody) -> Result<(Plan, Vec<Value>), ApiError> {
+    let plan = compile(&body.text, &options(app, graph, body))?;
     if let Some(unknown) = plan.parameters.iter().find(|name| body.parameters.iter().all(|(given, _)| given != *name)) {
         return Err(ApiError::bad(unknown_parameter(&body.text, unknown)));
     }
@@ -122,49 +125,60 @@ fn unknown_parameter(query: &str, name: &str) -> String {
     format!("CompileError at {number}.{} Unknown parameter `{name}`\n\n{line}\n{}^", column + 1, " ".repeat(column))
 }
 
-/// The query behind EXPLAIN, if that is what the text asks for.
-fn explained(text: &str) -> Option<&str> {
-    let text = text.trim_start();
-    let (word, rest) = text.split_at_checked("explain".len())?;
-    (word.eq_ignore_ascii_case("explain") && rest.starts_with(char::is_whitespace)).then_some(rest)
+fn options(app: &App, graph: &Graph, body: &QueryBody) -> Options {
+    app.procedures.options(graph, body.parameters.iter().map(|(name, _)| name.clone()).collect())
 }
 
 /// One column `plan`, one row: the operators, nested, with the stages of the compiler as text beside the root.
-fn explanation(app: &App, query: &str, body: &QueryBody) -> Result<Response, ApiError> {
-    let options = Options { parameters: body.parameters.iter().map(|(name, _)| name.clone()).collect(), ids: app.settings.ids };
-    let plan = compile(query, &options)?;
-    let mut shown = operator(&plan.root);
+fn explanation(app: &App, graph: &Graph, body: &QueryBody) -> Result<Response, ApiError> {
+    let options = options(app, graph, body);
+    let plan = compile(&body.text, &options)?;
+    let mut shown = shown(&plan, None);
+    shown["args"] = json!({"plan": explain_plan(&plan), "stages": explain(&body.text, &options)?});
+    Ok(json_text(answer(shown)))
+}
+
+/// As `explanation`, with what each operator did.
+fn profile_of(plan: &Plan, profile: &Profile) -> String {
+    let note = |operator: &Operator| {
+        let Counts { rows, facts, time } = profile.of(operator);
+        format!("{rows} rows, {facts} facts, {:.3} ms", time.as_secs_f64() * 1e3)
+    };
+    let mut shown = shown(plan, Some(profile));
+    shown["args"] = json!({"plan": explain_noted(plan, &note)});
+    answer(shown)
+}
+
+fn answer(plan: Json) -> String {
+    json!({"columns": ["plan"], "results": [[plan]]}).to_string()
+}
+
+fn shown(plan: &Plan, profile: Option<&Profile>) -> Json {
+    let mut shown = operator(plan, &plan.root, profile);
     shown["canContainAllNodeScan"] = plan.facts.scans.into();
     shown["isReadOnly"] = (!plan.facts.writes).into();
     shown["isIdempotent"] = (!plan.facts.impure).into();
-    shown["args"] = json!({"plan": explain_plan(&plan), "stages": explain(query, &options)?});
+    shown["cannotFail"] = (!plan.facts.fallible).into();
     shown["identifiers"] = plan.columns.iter().map(|(name, _)| Json::String(name.to_string())).collect();
-    Ok(json_text(json!({"columns": ["plan"], "results": [[shown]]}).to_string()))
+    shown
 }
 
-fn operator(root: &Operator) -> Json {
-    let debug = format!("{root:?}");
-    let name: String = debug.chars().take_while(|c| c.is_alphanumeric()).collect();
-    let mut children: Vec<Json> = root.input().map(operator).into_iter().collect();
-    match root {
-        Operator::Union { right, .. } => children.push(operator(right)),
-        Operator::Optional { inner, .. } => children.push(operator(inner)),
-        _ => {}
+fn operator(plan: &Plan, of: &Operator, profile: Option<&Profile>) -> Json {
+    let details = explain_operator(plan, of);
+    let name: String = details.chars().take_while(|c| c.is_alphanumeric()).collect();
+    let children: Vec<Json> = of.children().into_iter().map(|child| operator(plan, child, profile)).collect();
+    let mut shown = json!({"operatorType": name, "args": {"details": details}, "identifiers": [], "children": children});
+    if let Some(Counts { rows, facts, time }) = profile.map(|profile| profile.of(of)) {
+        shown["rows"] = rows.into();
+        shown["factsRead"] = facts.into();
+        shown["timeMicros"] = (time.as_micros() as u64).into();
     }
-    json!({"operatorType": name, "args": {}, "identifiers": [], "children": children})
+    shown
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn explain_is_a_word_of_its_own() {
-        assert_eq!(explained(" explain RETURN 1"), Some(" RETURN 1"));
-        assert_eq!(explained("EXPLAIN\nRETURN 1"), Some("\nRETURN 1"));
-        assert_eq!(explained("EXPLAINED"), None);
-        assert_eq!(explained("é"), None);
-    }
 
     #[test]
     fn unknown_parameters_read_as_recorded() {

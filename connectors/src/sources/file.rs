@@ -113,14 +113,19 @@ impl SourceConfig for FileIngest {
     }
 }
 
-struct FileStream {
+pub(crate) struct FileStream {
     file: File,
     place: String,
     follow: bool,
 }
 
 impl FileStream {
-    fn open(path: &Path, place: &str, mode: Option<FileIngestMode>, offset: u64) -> Result<FileStream, ConnectorError> {
+    pub(crate) fn open(
+        path: &Path,
+        place: &str,
+        mode: Option<FileIngestMode>,
+        offset: u64,
+    ) -> Result<FileStream, ConnectorError> {
         let io = |doing: &'static str| move |error| ConnectorError::io(place, doing, error);
         // Without it, opening a pipe waits until somebody writes to it, and cannot be stopped.
         let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;

@@ -14,6 +14,14 @@ impl Binder<'_> {
             }
             ClauseKind::Unwind { list, variable } => self.unwind(input, list, variable),
             ClauseKind::With { projection, condition } => self.with_clause(input, projection, condition.as_ref()),
+            ClauseKind::Call { procedure, arguments, yields } => {
+                self.call_clause(input, procedure, arguments.as_deref(), yields.as_ref(), clause.span)
+            }
+            ClauseKind::Subquery { imports, query } => self.call_subquery(input, imports.as_ref(), query, clause.span),
+            ClauseKind::Recurse { first, until, query } => self.recursion(input, first, until, query, clause.span),
+            ClauseKind::LoadCsv { headers, from, variable, separator } => {
+                self.load_csv(input, *headers, from, variable, separator.as_ref())
+            }
             _ => self.update(input, clause),
         }
     }

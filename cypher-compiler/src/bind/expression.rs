@@ -23,6 +23,11 @@ impl Binder<'_> {
             ExpressionKind::Variable(text) if text == "NaN" && self.scope.get(text).is_none() => {
                 Expr::Literal(Value::Float(f64::NAN))
             }
+            ExpressionKind::Variable(text)
+                if self.options.bare_parameters && self.scope.get(text).is_none() && self.options.parameters.contains(text) =>
+            {
+                Expr::Parameter(self.draft.parameter(text))
+            }
             ExpressionKind::Variable(text) => match self.lookup(&Name { text: text.clone(), span }) {
                 Some(slot) => Expr::Slot(slot),
                 None => Expr::Literal(Value::Null),

@@ -4,6 +4,7 @@
 //! All errors of a query are gathered, not the first only.
 
 pub mod aggregate;
+mod call;
 mod clause;
 pub mod draft;
 mod expression;
@@ -13,6 +14,9 @@ mod scope;
 mod subquery;
 mod types;
 mod update;
+
+#[cfg(test)]
+mod call_tests;
 
 use weir_model::plan::{Operator, Slot};
 use weir_model::{Aggregate, Text};
@@ -32,6 +36,7 @@ pub fn bind(text: &str, query: &Query, options: &Options) -> Result<Draft, Vec<D
 
 pub struct Binder<'a> {
     text: &'a str,
+    options: &'a Options,
     pub draft: Draft,
     pub errors: Vec<Diagnostic>,
     pub scope: Scope,
@@ -39,17 +44,21 @@ pub struct Binder<'a> {
     outer: Scope,
     /// Where aggregates are collected while the items of a projection are bound; `None` where none may stand.
     aggregates: Option<Vec<(Slot, Aggregate)>>,
+    /// What the first clause of a subquery begins with.
+    first: call::First,
 }
 
 impl<'a> Binder<'a> {
-    pub fn new(text: &'a str, options: &Options) -> Binder<'a> {
+    pub fn new(text: &'a str, options: &'a Options) -> Binder<'a> {
         Binder {
             text,
+            options,
             draft: Draft::new(options),
             errors: Vec::new(),
             scope: Scope::default(),
-            outer: Scope::default(),
             aggregates: None,
+            outer: Scope::default(),
+            first: call::First::Outer,
         }
     }
 
@@ -71,6 +80,11 @@ impl<'a> Binder<'a> {
 
     /// The operators of a query that begins at `start`, and its columns.
     fn query(&mut self, query: &Query, start: Operator) -> (Operator, Vec<(Text, Slot)>) {
+        if matches!(start, Operator::Unit)
+            && let Some(call) = self.standalone_call(query)
+        {
+            return call;
+        }
         let (mut root, columns) = self.single(&query.first, start.clone());
         if query.unions.is_empty() {
             return (root, columns);
@@ -84,7 +98,6 @@ impl<'a> Binder<'a> {
             if *all != query.unions[0].0 {
                 self.error(*span, "InvalidClauseComposition", "UNION and UNION ALL cannot be mixed in one query");
             }
-            self.scope = self.outer.clone();
             let (right, right_columns) = self.single(clauses, start.clone());
             let names = |columns: &[(Text, Slot)]| {
                 let mut names: Vec<Text> = columns.iter().map(|(name, _)| name.clone()).collect();
@@ -124,7 +137,8 @@ impl<'a> Binder<'a> {
 
     /// One query between UNIONs: its operators and its columns.
     fn single(&mut self, clauses: &[Clause], start: Operator) -> (Operator, Vec<(Text, Slot)>) {
-        self.check_order(clauses, matches!(start, Operator::Argument));
+        self.check_order(clauses, matches!(self.first, call::First::Expression));
+        self.scope = self.first_scope(clauses);
         let mut root = start;
         let mut columns = Vec::new();
         for clause in clauses {
@@ -140,7 +154,7 @@ impl<'a> Binder<'a> {
         (root, columns)
     }
 
-    /// Which clause may follow which. A subquery need not return anything.
+    /// Which clause may follow which. A subquery that is an expression need not return anything.
     fn check_order(&mut self, clauses: &[Clause], subquery: bool) {
         let mut updated: Option<&'static str> = None;
         for (i, clause) in clauses.iter().enumerate() {
@@ -154,7 +168,9 @@ impl<'a> Binder<'a> {
                     );
                 }
                 ClauseKind::With { .. } | ClauseKind::Return(_) => updated = None,
-                ClauseKind::Match { .. } | ClauseKind::Unwind { .. } => {
+                // A procedure may read or write; what it is called after has been done by then in any case.
+                ClauseKind::Call { .. } | ClauseKind::Subquery { .. } | ClauseKind::Recurse { .. } => {}
+                ClauseKind::Match { .. } | ClauseKind::Unwind { .. } | ClauseKind::LoadCsv { .. } => {
                     if let Some(before) = updated {
                         self.error(
                             clause.span,
@@ -168,12 +184,22 @@ impl<'a> Binder<'a> {
         }
         if let Some(last) = clauses.last()
             && !(subquery && matches!(last.kind, ClauseKind::Match { .. }))
-            && matches!(last.kind, ClauseKind::Match { .. } | ClauseKind::Unwind { .. } | ClauseKind::With { .. })
+            && !can_be_last(&last.kind)
         {
             let word = keyword(&last.kind);
             let message = format!("Query cannot conclude with {word} (must be RETURN or an update clause)");
             self.error(last.span, "InvalidClauseComposition", message);
         }
+    }
+}
+
+fn can_be_last(kind: &ClauseKind) -> bool {
+    match kind {
+        ClauseKind::Match { .. } | ClauseKind::Unwind { .. } | ClauseKind::With { .. } | ClauseKind::LoadCsv { .. } => false,
+        ClauseKind::Call { yields, .. } => yields.is_none(),
+        ClauseKind::Subquery { query, .. } => !call::ends_in_return(query),
+        ClauseKind::Recurse { .. } => false,
+        _ => true,
     }
 }
 
@@ -190,7 +216,14 @@ pub fn keyword(kind: &ClauseKind) -> &'static str {
         ClauseKind::Remove(_) => "REMOVE",
         ClauseKind::Delete { .. } => "DELETE",
         ClauseKind::ForEach { .. } => "FOREACH",
+        ClauseKind::Call { .. } | ClauseKind::Subquery { .. } | ClauseKind::Recurse { .. } => "CALL",
+        ClauseKind::LoadCsv { .. } => "LOAD CSV",
     }
+}
+
+/// The aggregating functions with their signatures.
+pub fn aggregates() -> impl Iterator<Item = (&'static str, &'static str)> {
+    aggregate::NAMES.iter().map(|(name, kind)| (*name, aggregate::signature(*kind)))
 }
 
 /// Whether a function of that name aggregates.

@@ -36,6 +36,14 @@ impl Binder<'_> {
         let (operator, columns) = self.project(input, projection, condition);
         self.scope = self.outer.clone();
         for (name, slot) in columns {
+            if self.scope.get(&name).is_some_and(|constant| constant != slot) {
+                let message = format!("Variable `{name}` already declared: CALL (...) brought it into the subquery");
+                self.error(
+                    projection.items.first().map_or_else(Span::default, |item| item.expression.span),
+                    "VariableAlreadyBound",
+                    message,
+                );
+            }
             self.scope.insert(&name, slot);
         }
         operator

@@ -7,9 +7,11 @@ use weir_model::expression::{Subquery, SubqueryKind};
 use weir_model::plan::{Operator, Slot};
 use weir_model::{Expr, Text, Value};
 
+use super::call::First;
 use super::{Binder, keyword};
 use crate::ast::{self, Clause, ClauseKind, Expression, PatternPart, Query, SubqueryBody};
 use crate::error::Span;
+use crate::procedures;
 
 impl Binder<'_> {
     /// `(a)-->(:B)`: whether there is one. It may not introduce variables.
@@ -66,10 +68,12 @@ impl Binder<'_> {
     fn inside<T>(&mut self, bind: impl FnOnce(&mut Self) -> T) -> T {
         let scope = self.scope.clone();
         let outer = std::mem::replace(&mut self.outer, scope.clone());
+        let first = std::mem::replace(&mut self.first, First::Expression);
         let aggregates = self.aggregates.take();
         let result = bind(self);
         self.aggregates = aggregates;
         self.outer = outer;
+        self.first = first;
         self.scope = scope;
         result
     }
@@ -100,13 +104,29 @@ impl Binder<'_> {
     /// A whole query; none where it would change something.
     fn reading_query(&mut self, kind: ast::SubqueryKind, query: &Query) -> Option<(Operator, Vec<(Text, Slot)>)> {
         let mut all = query.first.iter().chain(query.unions.iter().flat_map(|(_, _, clauses)| clauses));
-        if let Some(clause) = all.find(|clause| updates(clause)) {
+        if let Some(clause) = all.find(|clause| self.updates(clause)) {
             let word = keyword(&clause.kind);
             let message = format!("{} {{ ... }} cannot contain any updates, but got {word}", format!("{kind:?}").to_uppercase());
             self.error(clause.span, "InvalidClauseComposition", message);
             return None;
         }
         Some(self.query(query, Operator::Argument))
+    }
+
+    fn updates(&self, clause: &Clause) -> bool {
+        let any = |query: &Query| {
+            let unions = query.unions.iter().flat_map(|(_, _, clauses)| clauses);
+            query.first.iter().chain(unions).any(|clause| self.updates(clause))
+        };
+        match &clause.kind {
+            ClauseKind::Match { .. } | ClauseKind::Unwind { .. } | ClauseKind::With { .. } | ClauseKind::Return(_) => false,
+            ClauseKind::LoadCsv { .. } => false,
+            ClauseKind::Call { procedure, .. } => {
+                matches!(procedures::find(&procedure.text, self.options), Some(Ok(procedure)) if procedure.writes)
+            }
+            ClauseKind::Subquery { query, .. } | ClauseKind::Recurse { query, .. } => any(query),
+            _ => true,
+        }
     }
 
     /// Every variable of the pattern must be there already.
@@ -122,8 +142,4 @@ impl Binder<'_> {
 
 fn subquery(kind: SubqueryKind, plan: Operator) -> Expr {
     Expr::Subquery(Box::new(Subquery { kind, plan }))
-}
-
-fn updates(clause: &Clause) -> bool {
-    !matches!(clause.kind, ClauseKind::Match { .. } | ClauseKind::Unwind { .. } | ClauseKind::With { .. } | ClauseKind::Return(_))
 }

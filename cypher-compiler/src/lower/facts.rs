@@ -6,6 +6,7 @@
 use weir_model::Expr;
 use weir_model::expression::SubqueryKind;
 use weir_model::plan::{Operator, Pattern, QueryFacts, Step, Write};
+use weir_model::procedure::Body;
 
 use crate::bind::{Draft, Holds};
 use crate::walk;
@@ -50,6 +51,7 @@ impl Finder<'_> {
     }
 
     fn expression(&mut self, expr: &Expr) {
+        self.facts.fallible |= !is_total(expr);
         match expr {
             Expr::HasLabels { .. } => self.facts.reads = true,
             Expr::Subquery(subquery) => {
@@ -77,7 +79,21 @@ impl Finder<'_> {
     fn operator(&mut self, operator: &Operator) {
         use Operator::*;
         match operator {
-            Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } => {}
+            Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
+            Recurse { first, until, .. } => {
+                first.iter().for_each(|e| self.expression(e));
+                self.expression(until);
+                self.facts.fallible = true;
+            }
+            Call { procedure, arguments, .. } => {
+                arguments.iter().for_each(|e| self.expression(e));
+                // What a procedure asks of the graph, or a query asks that is not known yet, is not known here.
+                self.facts.reads |= !matches!(procedure.body, Body::Rows(_));
+                self.facts.writes |= procedure.writes;
+                self.facts.scans |= procedure.scans;
+                self.facts.impure |= !procedure.idempotent;
+                self.facts.fallible = true;
+            }
             Match { pattern, .. } => self.pattern(pattern),
             Filter { condition, .. } => self.expression(condition),
             Project { items, .. } => items.iter().for_each(|(_, e)| self.expression(e)),
@@ -89,7 +105,10 @@ impl Finder<'_> {
                 keys.iter().for_each(|key| self.expression(&key.expr));
                 limit.iter().for_each(|e| self.expression(e));
             }
-            Skip { count, .. } | Limit { count, .. } => self.expression(count),
+            Skip { count, .. } | Limit { count, .. } => {
+                self.expression(count);
+                self.facts.fallible |= !matches!(count, Expr::Literal(_));
+            }
             Unwind { list, .. } => self.expression(list),
             Write { writes, .. } => self.writes(writes),
             Merge { pattern, create, on_create, on_match, .. } => {
@@ -130,6 +149,8 @@ impl Finder<'_> {
     fn writes(&mut self, writes: &[Write]) {
         for write in writes {
             self.facts.writes = true;
+            // What is written has to be storable, what is deleted free.
+            self.facts.fallible |= !matches!(write, Write::AddLabels { .. } | Write::RemoveLabels { .. });
             match write {
                 Write::CreateNode { properties, .. } => {
                     self.facts.impure = true;
@@ -167,5 +188,18 @@ impl Finder<'_> {
     fn stored(&mut self, value: &Expr) {
         self.facts.reads |= self.may_be_graph(value);
         self.expression(value);
+    }
+}
+
+/// Whether an expression has a value whatever its parts are; those are looked at by themselves.
+fn is_total(expr: &Expr) -> bool {
+    use weir_model::expression::Binary;
+    match expr {
+        Expr::Literal(_) | Expr::Slot(_) | Expr::Parameter(_) | Expr::List(_) | Expr::Map(_) | Expr::IsNull { .. } => true,
+        Expr::Property { of, .. } | Expr::HasLabels { of, .. } => matches!(**of, Expr::Slot(_)),
+        Expr::Binary { operator, .. } => matches!(operator, Binary::Equal | Binary::NotEqual | Binary::Same),
+        Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::Case { .. } => true,
+        Expr::Call { function, .. } => matches!(function.name, "id" | "strId" | "labels" | "coalesce" | "idFrom"),
+        _ => false,
     }
 }

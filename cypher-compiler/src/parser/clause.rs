@@ -5,6 +5,7 @@ use crate::ast::{Clause, ClauseKind, ExpressionKind, Hint, Query, SetItem};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
+    /// A whole text.
     pub(super) fn query(&mut self) -> Parsed<Query> {
         let query = self.regular_query()?;
         let mut ended = false;
@@ -125,10 +126,19 @@ impl Parser<'_> {
                 self.advance();
                 self.for_each()?
             }
-            "CALL" => return Err(self.not_yet("CALL")),
-            "LOAD" => return Err(self.not_yet("LOAD CSV")),
+            "CALL" => {
+                self.advance();
+                self.call()?
+            }
+            "LOAD" => {
+                self.advance();
+                self.load_csv()?
+            }
+            "SHOW" => {
+                self.advance();
+                self.show()?
+            }
             "USE" => return Err(self.not_yet("USE")),
-            "SHOW" => return Err(self.not_yet("SHOW")),
             _ => return Ok(None),
         };
         Ok(Some(Clause { kind, span: self.span_from(from) }))

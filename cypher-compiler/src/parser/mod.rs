@@ -3,6 +3,7 @@
 //! Every attempt to read a symbol or keyword notes what it looked for at the present token, so that a syntax error can say
 //! all that would have been understood there. Knows no names and no functions.
 
+mod call;
 mod clause;
 mod expression;
 mod pattern;

@@ -1,7 +1,7 @@
 //! What must hold of every draft: slots lie within the row, names and parameters exist, patterns are connected to their parts.
 
 use weir_model::Expr;
-use weir_model::plan::{Name, Pattern, Slot};
+use weir_model::plan::{Name, Operator, Pattern, Slot};
 
 use crate::bind::Draft;
 use crate::walk;
@@ -18,6 +18,20 @@ pub fn validate(draft: &mut Draft) -> Result<(), String> {
                 problem = Some(wrong);
             }
         });
+        if let Operator::Recurse { first, state, again, .. } = operator {
+            let slots = state.iter().chain(again.iter()).try_for_each(|slot| limits.slot(*slot));
+            if slots.is_err() || first.len() != state.len() || again.len() != state.len() {
+                problem = Some("a recursion that does not come round".into());
+            }
+        }
+        if let Operator::Call { procedure, arguments, yields, .. } = operator {
+            let fits = (procedure.required_count()..=procedure.inputs.len()).contains(&arguments.len())
+                && yields.iter().all(|(at, _)| *at < procedure.outputs.len());
+            let slots = yields.iter().try_for_each(|(_, slot)| limits.slot(*slot));
+            if let Err(wrong) = slots.and(if fits { Ok(()) } else { Err(format!("a call that {procedure:?} is not for")) }) {
+                problem = Some(wrong);
+            }
+        }
         walk::expressions_mut(operator, &mut |expr| {
             if let Err(wrong) = limits.expression(expr) {
                 problem = Some(wrong);

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::plan::Name;
@@ -65,6 +66,11 @@ impl<'s> Names<'s> {
         Some(symbol)
     }
 
+    /// The table all of them come from.
+    pub fn symbols(&self) -> &'s Symbols {
+        self.symbols
+    }
+
     pub fn text(&self, symbol: Symbol) -> Text {
         let at = symbol.0 as usize;
         let mut known = self.by_symbol.borrow_mut();
@@ -81,7 +87,8 @@ pub struct Reader<'r> {
     pub names: &'r Names<'r>,
     pub view: &'r dyn View,
     pub environment: &'r Environment<'r>,
-    pub deleted: Deleted,
+    /// Shared with the queries that run in place of a call.
+    pub deleted: Rc<Deleted>,
 }
 
 /// What a query deleted. In the graph model of openCypher it is an error to ask for more than the name of it, told when

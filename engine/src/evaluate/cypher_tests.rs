@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_cypher_compiler::{Options, compile};
-use weir_model::{Failure, IdScheme, Map, Mutations, NodeId, Value};
+use weir_model::{Failure, IdScheme, Map, Mutations, NodeId, Procedure, Value};
 
 use super::{Environment, Evaluator, Limits, Prepared, evaluate};
 use crate::reference::{self, ReferenceGraph};
@@ -19,11 +20,19 @@ pub struct Session {
     pub graph: ReferenceGraph,
     pub fresh: Cell<u64>,
     pub open_cypher: bool,
+    /// Known besides those of the table.
+    pub procedures: Vec<Arc<Procedure>>,
 }
 
 impl Session {
     pub fn new() -> Session {
-        Session { symbols: Symbols::default(), graph: ReferenceGraph::new(), fresh: Cell::new(100), open_cypher: false }
+        Session {
+            symbols: Symbols::default(),
+            graph: ReferenceGraph::new(),
+            fresh: Cell::new(100),
+            open_cypher: false,
+            procedures: Vec::new(),
+        }
     }
 
     pub fn run(&mut self, query: &str, that: Value) -> Result<Vec<String>, Failure> {
@@ -31,7 +40,8 @@ impl Session {
     }
 
     pub fn run_within(&mut self, limits: Limits, query: &str, that: Value) -> Result<Vec<String>, Failure> {
-        let options = Options { parameters: vec!["that".into()], ids: IDS };
+        let procedures = self.procedures.clone();
+        let options = Options { parameters: vec!["that".into()], ids: IDS, procedures, ..Options::default() };
         let plan = compile(query, &options).unwrap_or_else(|errors| panic!("{query}: {errors:?}"));
         let prepared = Prepared::new(plan, &self.symbols);
         let fresh_id = || {
@@ -117,7 +127,7 @@ pub fn check_fails(queries: &[&str], fragment: &str) {
 }
 
 /// Three people in a row, and a dog.
-const PEOPLE: &str = "CREATE (a:Person {name: 'Ann', age: 30})-[:KNOWS]->(b:Person {name: 'Bob', age: 20}), \
+pub(super) const PEOPLE: &str = "CREATE (a:Person {name: 'Ann', age: 30})-[:KNOWS]->(b:Person {name: 'Bob', age: 20}), \
                       (b)-[:KNOWS]->(c:Person {name: 'Cid', age: 40}), (a)-[:OWNS]->(:Dog {name: 'Rex'})";
 
 #[test]
@@ -227,7 +237,7 @@ fn the_record_of_an_ingest() {
         &["MATCH (a:Process)-[:parent]->(b) RETURN a, id(b)"],
         &["(2:Process {id: 2, parent: 1}) | 1", "(3:Process {id: 3, parent: 2}) | 2"],
     );
-    let plan = compile(query, &Options { parameters: vec!["that".into()], ids: IDS }).expect("compiles");
+    let plan = compile(query, &Options { parameters: vec!["that".into()], ids: IDS, ..Options::default() }).expect("compiles");
     assert!(!Prepared::new(plan, &session.symbols).reads(false), "an ingest query of this form takes the fast path");
 }
 
@@ -236,7 +246,8 @@ fn the_record_of_an_ingest() {
 fn an_ingest_query_streams() {
     let query = "MATCH (n), (p) WHERE id(n) = idFrom('process', $that.process_id) \
                  AND id(p) = idFrom('process', $that.parent_id) SET n = $that, n:Process CREATE (n)-[:parent]->(p)";
-    let plan = compile(query, &Options { parameters: vec!["that".into()], ids: IdScheme::Uuid }).expect("compiles");
+    let plan = compile(query, &Options { parameters: vec!["that".into()], ids: IdScheme::Uuid, ..Options::default() })
+        .expect("compiles");
     let symbols = Symbols::default();
     let prepared = Prepared::new(plan, &symbols);
     let graph = ReferenceGraph::new();
@@ -387,7 +398,7 @@ fn random_patterns_agree_with_the_oracle() {
             let query = random.query();
             let mut rows = session.run(&query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
             rows.sort();
-            let plan = compile(&query, &Options { parameters: vec![], ids: IDS }).expect("compiled before");
+            let plan = compile(&query, &Options { parameters: vec![], ids: IDS, ..Options::default() }).expect("compiled before");
             let prepared = Prepared::new(plan, &session.symbols);
             let answer = reference::matches(&prepared, &session.graph, &session.symbols, IDS).expect("a plan for the oracle");
             let mut expected: Vec<String> = Vec::new();

@@ -53,8 +53,9 @@ impl<'a> Budget<'a> {
         self.check()
     }
 
+    /// Whether there is still time and interest; for those who wait.
     #[cold]
-    fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         let stop = |why: &str| Err(Failure::new(FailureKind::Interrupted, why));
         if self.limits.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return stop("The query was cancelled");
@@ -83,6 +84,13 @@ impl<'a> Budget<'a> {
         }
         self.bytes.set(total);
         Ok(bytes)
+    }
+
+    /// Limits for a part of the query that has less time: what is held outside counts there too.
+    pub fn shortened(&self, deadline: Instant) -> Limits<'a> {
+        let deadline = self.limits.deadline.map_or(deadline, |outer| outer.min(deadline));
+        let buffer_bytes_max = self.limits.buffer_bytes_max.saturating_sub(self.bytes.get());
+        Limits { deadline: Some(deadline), buffer_bytes_max, ..*self.limits }
     }
 
     pub fn release(&self, bytes: usize) {

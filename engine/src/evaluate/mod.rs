@@ -12,15 +12,20 @@
 //! A plan that reads the graph works clause by clause: each write takes in all its rows before it changes anything, and
 //! later clauses see the changes through an `Overlay`. A plan that only writes streams straight through.
 
+mod call;
 mod chain;
 mod context;
 mod limits;
 mod operators;
 mod pattern;
+mod procedures;
+mod profile;
 mod shortest;
 mod subquery;
 mod write;
 
+#[cfg(test)]
+mod call_tests;
 #[cfg(test)]
 mod cypher_tests;
 #[cfg(test)]
@@ -30,6 +35,7 @@ mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Write};
@@ -39,13 +45,14 @@ pub use self::context::{Deleted, Names, Reader};
 use self::limits::Budget;
 pub use self::limits::Limits;
 use self::operators::{Run, Scratch};
+pub use self::profile::{Counts, Profile};
 use crate::overlay::Overlay;
 use crate::symbols::Symbols;
 use crate::view::View;
 
 /// A plan with its names resolved against one engine's symbols. Made once, shared by every run.
 pub struct Prepared {
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     /// By `Name`.
     symbols: Vec<Symbol>,
     /// The label by which a node is there in the graph model of openCypher. Its name is empty, and it is never shown.
@@ -56,7 +63,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    pub fn new(plan: Plan, symbols: &Symbols) -> Prepared {
+    pub fn new(plan: impl Into<Arc<Plan>>, symbols: &Symbols) -> Prepared {
+        let plan: Arc<Plan> = plan.into();
         let writes = plan.facts.writes || contains_write(&plan.root, &|_| true);
         // Deleting looks for edges, replacing the properties of an edge for what is there.
         let looks = |write: &Write| match write {
@@ -122,21 +130,40 @@ impl<'p> Evaluator<'p> {
         mutations: &mut Mutations,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<(), Failure> {
+        self.run_profiled(environment, None, mutations, each)
+    }
+
+    /// As `run`; the profile, of the same plan, is filled.
+    pub fn run_profiled(
+        &mut self,
+        environment: &Environment,
+        profile: Option<&Profile>,
+        mutations: &mut Mutations,
+        each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
+    ) -> Result<(), Failure> {
         let mark = mutations.mark();
         let overlay = Overlay::new(environment.view);
         let layered = self.prepared.writes && self.prepared.reads(environment.open_cypher);
         let view: &dyn View = if layered { &overlay } else { environment.view };
+        let counting = profile.map(|profile| profile::Counting { base: view, profile });
+        let view: &dyn View = counting.as_ref().map_or(view, |counting| counting);
+        profile.iter().for_each(|profile| profile.begin());
         self.row.iter_mut().for_each(|value| *value = Value::Null);
-        self.scratch.reset();
+        // What a failed run left behind.
+        self.scratch.reset((0, 0));
+        let (applied, budget) = (Cell::new(mark.0), Budget::new(&environment.limits));
+        let shared = RefCell::new(std::mem::take(mutations));
         let run = Run {
             prepared: self.prepared,
             environment,
-            reader: Reader { prepared: self.prepared, names: &self.names, view, environment, deleted: Deleted::default() },
+            reader: Reader { prepared: self.prepared, names: &self.names, view, environment, deleted: Deleted::default().into() },
             overlay: layered.then_some(&overlay),
-            applied: Cell::new(mark.0),
-            mutations: RefCell::new(&mut *mutations),
-            budget: Budget::new(&environment.limits),
+            applied: &applied,
+            mutations: &shared,
+            budget: &budget,
             scratch: &self.scratch,
+            depth: 0,
+            profile,
         };
         let mut result = run.to_columns(&mut self.row, each);
         if result.is_ok() && run.reader.deleted.asked.get() {
@@ -144,6 +171,7 @@ impl<'p> Evaluator<'p> {
             result = Err(Failure::new(FailureKind::Deleted, message));
         }
         drop(run);
+        *mutations = shared.into_inner();
         if result.is_err() {
             mutations.truncate(mark);
         }
@@ -192,7 +220,9 @@ fn contains_write(operator: &Operator, wanted: &dyn Fn(&Write) -> bool) -> bool 
         Operator::Merge { create, on_create, on_match, .. } => {
             any(create, wanted) || any(on_create, wanted) || any(on_match, wanted)
         }
-        Operator::Optional { inner, .. } => contains_write(inner, wanted),
+        Operator::Optional { inner, .. } | Operator::Subquery { inner, .. } | Operator::Recurse { inner, .. } => {
+            contains_write(inner, wanted)
+        }
         Operator::Union { right, .. } => contains_write(right, wanted),
         _ => false,
     };

@@ -13,10 +13,12 @@ use weir_model::expression::FailureKind;
 use weir_model::plan::{Operator, Slot, SortKey};
 use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
 
+use super::call::contains_effect;
 use super::context::{Reader, path_elements};
 use super::limits::Budget;
 use super::pattern::Frame;
-use super::{Environment, Prepared, contains_write, holds};
+use super::profile::Profile;
+use super::{Environment, Prepared, holds};
 use crate::overlay::Overlay;
 use crate::view::HalfEdge;
 
@@ -34,10 +36,14 @@ pub(super) struct Run<'r> {
     /// Where the plan reads its own writes.
     pub overlay: Option<&'r Overlay<'r>>,
     /// Rows of `mutations` that are in the overlay.
-    pub applied: Cell<usize>,
-    pub mutations: RefCell<&'r mut Mutations>,
-    pub budget: Budget<'r>,
+    pub applied: &'r Cell<usize>,
+    pub mutations: &'r RefCell<Mutations>,
+    pub budget: &'r Budget<'r>,
     pub scratch: &'r Scratch,
+    /// How many queries around this one run it in place of a call.
+    pub depth: usize,
+    /// Where the operators of the plan are counted, if anybody wants to know.
+    pub profile: Option<&'r Profile>,
 }
 
 /// Memory that outlives a run so that the next need not allocate. The vectors are stacks: who pushes truncates.
@@ -50,10 +56,14 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Forgets what a failed run left behind.
-    pub fn reset(&self) {
-        self.halves.borrow_mut().clear();
-        self.values.borrow_mut().clear();
+    /// How high the stacks are: what a run that fails leaves above is taken off again by `reset`.
+    pub fn mark(&self) -> (usize, usize) {
+        (self.halves.borrow().len(), self.values.borrow().len())
+    }
+
+    pub fn reset(&self, mark: (usize, usize)) {
+        self.halves.borrow_mut().truncate(mark.0);
+        self.values.borrow_mut().truncate(mark.1);
     }
 }
 
@@ -129,6 +139,22 @@ impl Run<'_> {
     }
 
     pub fn run(&self, operator: &Operator, row: &mut [Value], next: Next) -> Flow {
+        let Some((profile, number)) = self.profile.and_then(|profile| Some((profile, profile.number(operator)?))) else {
+            return self.operate(operator, row, next);
+        };
+        let around = profile.enter(Some(number));
+        let flow = self.operate(operator, row, &mut |row| {
+            profile.row(number);
+            let inside = profile.enter(around);
+            let flow = next(row);
+            profile.enter(inside);
+            flow
+        });
+        profile.enter(around);
+        flow
+    }
+
+    fn operate(&self, operator: &Operator, row: &mut [Value], next: Next) -> Flow {
         match operator {
             Operator::Unit | Operator::Argument => next(row),
             Operator::Match { input, pattern } => self.run(input, row, &mut |row| self.matches(pattern, row, next)),
@@ -170,6 +196,12 @@ impl Run<'_> {
             Operator::Merge { input, pattern, create, on_create, on_match } => {
                 self.merge(input, pattern, [create, on_create, on_match], row, next)
             }
+            Operator::Call { input, procedure, arguments, yields } => self.call(input, (procedure, arguments, yields), row, next),
+            Operator::Subquery { input, inner, unit } => self.call_subquery(input, inner, *unit, row, next),
+            Operator::Recurse { input, first, state, inner, again, until } => {
+                let recursion = super::call::Recursion { first, state, inner, again, until };
+                self.recurse_each(input, &recursion, row, next)
+            }
             Operator::Union { left, right, distinct } => {
                 let mut seen = Seen::default();
                 let mut both = |row: &mut [Value]| match distinct {
@@ -178,7 +210,7 @@ impl Run<'_> {
                 };
                 if self.run(left, row, &mut both)?.is_break() {
                     // What the other side writes has to happen all the same.
-                    if contains_write(right, &|_| true) {
+                    if contains_effect(right) {
                         self.drain(right, row, &mut |_| Ok(()))?;
                     }
                     return STOP;
@@ -211,7 +243,7 @@ impl Run<'_> {
     }
 
     /// Puts values on the stack; answers where they begin.
-    fn put(&self, values: impl Iterator<Item = Value>) -> usize {
+    pub(super) fn put(&self, values: impl Iterator<Item = Value>) -> usize {
         let mut stack = self.scratch.values.borrow_mut();
         let at = stack.len();
         stack.extend(values);
@@ -219,7 +251,7 @@ impl Run<'_> {
     }
 
     /// Calls `next` with the values from `at` on in their slots, then takes both back.
-    fn with_swapped(
+    pub(super) fn with_swapped(
         &self,
         slots: impl DoubleEndedIterator<Item = Slot> + ExactSizeIterator + Clone,
         at: usize,

@@ -315,7 +315,7 @@ fn random_chains_agree_with_the_oracle() {
             let query = random.chain_query();
             let mut rows = session.run(&query, Value::Null).unwrap_or_else(|failure| panic!("{query}: {failure}"));
             rows.sort();
-            let plan = compile(&query, &Options { parameters: vec![], ids: IDS }).expect("compiled before");
+            let plan = compile(&query, &Options { parameters: vec![], ids: IDS, ..Options::default() }).expect("compiled before");
             let prepared = Prepared::new(plan, &session.symbols);
             let answer = reference::matches(&prepared, &session.graph, &session.symbols, IDS).expect("a plan for the oracle");
             let mut expected: Vec<String> = Vec::new();

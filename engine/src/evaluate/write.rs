@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Pattern, Slot, Write};
-use weir_model::{Context, EdgeKey, Expr, Failure, Map, Mutations, NodeId, Symbol, Value, codec};
+use weir_model::{Context, EdgeKey, Expr, Failure, Map, Mutations, NodeId, Symbol, Text, Value, codec};
 
 use super::mismatch;
 use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
@@ -120,12 +120,25 @@ impl Run<'_> {
         for write in writes {
             self.budget.step()?;
             self.apply_one(write, row, emptied)?;
-            if let Some(overlay) = self.overlay {
-                let mutations = self.mutations.borrow();
-                let end = mutations.rows.len();
-                overlay.apply(&mutations, self.applied.replace(end)..end);
-            }
+            self.settle();
         }
+        Ok(())
+    }
+
+    /// What was written from here on is seen by who reads.
+    pub(super) fn settle(&self) {
+        if let Some(overlay) = self.overlay {
+            let mutations = self.mutations.borrow();
+            let end = mutations.rows.len();
+            overlay.apply(&mutations, self.applied.replace(end)..end);
+        }
+    }
+
+    /// Sets a property of a node, whatever its key; null removes it.
+    pub(super) fn set_node_property(&self, node: NodeId, key: &Text, value: &Value) -> Result<(), Failure> {
+        let value = self.storable(value)?;
+        self.set(Entity::Node(node), self.reader.names.intern(key), &value);
+        self.settle();
         Ok(())
     }
 
@@ -271,11 +284,7 @@ impl Run<'_> {
                 other => return Err(mismatch("Node", other, "CREATE of a relationship")),
             }
         }
-        let [source, target] = ids;
-        let kind = self.prepared.symbol(kind);
-        let ordinal = if self.environment.open_cypher { self.free_ordinal(source, kind, target)? } else { 0 };
-        self.mutations.borrow_mut().set_edge(source, kind, target, ordinal, true);
-        let edge = EdgeRef { source, kind, target, ordinal };
+        let edge = self.new_edge(ids, self.prepared.symbol(kind))?;
         if let Some(properties) = properties {
             self.create_properties(Entity::Edge(edge), properties, row)?;
         }
@@ -283,6 +292,42 @@ impl Run<'_> {
             row[slot.0 as usize] = Value::Edge(self.reader.edge_key(edge).into());
         }
         Ok(())
+    }
+
+    fn new_edge(&self, [source, target]: [NodeId; 2], kind: Symbol) -> Result<EdgeRef, Failure> {
+        let ordinal = if self.environment.open_cypher { self.free_ordinal(source, kind, target)? } else { 0 };
+        self.mutations.borrow_mut().set_edge(source, kind, target, ordinal, true);
+        Ok(EdgeRef { source, kind, target, ordinal })
+    }
+
+    /// An edge whose type is known only now.
+    pub(super) fn create_edge_of(&self, ends: [NodeId; 2], kind: &Text, properties: &Map) -> Result<EdgeKey, Failure> {
+        let edge = self.new_edge(ends, self.reader.names.intern(kind))?;
+        self.set_entries(Entity::Edge(edge), properties, false)?;
+        self.settle();
+        Ok(self.reader.edge_key(edge))
+    }
+
+    /// The labels of a node become these.
+    pub(super) fn replace_labels(&self, node: NodeId, labels: &[Text]) {
+        let mut before = Vec::new();
+        self.reader.view.labels(node, &mut |label| before.push(label));
+        let after: Vec<Symbol> = labels.iter().map(|label| self.reader.names.intern(label)).collect();
+        {
+            let mut mutations = self.mutations.borrow_mut();
+            before
+                .iter()
+                .filter(|label| **label != self.prepared.existence && !after.contains(label))
+                .for_each(|label| mutations.set_label(node, *label, false));
+            after.iter().for_each(|label| mutations.set_label(node, *label, true));
+        }
+        self.settle();
+    }
+
+    /// Takes away everything a node has, with its edges.
+    pub(super) fn purge(&self, node: NodeId) {
+        self.delete_node(node, true, &mut Vec::new());
+        self.settle();
     }
 
     /// One more than the greatest in use, so that a new edge never takes the name of one that is there, or was before this

@@ -14,7 +14,8 @@ use weir_cypher_compiler::{Diagnostic, compile, unknown_parameter};
 use weir_engine::store::InMemory;
 use weir_engine::{Engine, EngineError, Graph, GraphOptions, QueryOptions};
 use weir_model::expression::FailureKind;
-use weir_model::{IdScheme, Value};
+use weir_model::procedure::Body;
+use weir_model::{IdScheme, Procedure, Value};
 
 use super::Scenario;
 use super::effects::Observation;
@@ -31,14 +32,6 @@ pub struct Runner {
     engine: Engine,
     graphs: PathBuf,
     count: AtomicUsize,
-}
-
-/// What a scenario declares, for whoever resolves the procedures of its queries.
-#[derive(Clone, Debug, Default)]
-pub struct DeclaredProcedure {
-    pub signature: String,
-    pub columns: Vec<String>,
-    pub rows: Vec<Vec<Literal>>,
 }
 
 impl Runner {
@@ -63,12 +56,33 @@ impl Runner {
     }
 }
 
+/// A procedure that answers from a table: of the rows whose first columns are the arguments, the rest. 2 is 2.0, and null null.
+fn declared(signature: &str, rows: &[Vec<Literal>]) -> Result<Procedure, String> {
+    let value =
+        |literal: &Literal| literal.to_value().ok_or_else(|| format!("{literal:?} cannot be in the table of a procedure"));
+    let rows = rows.iter().map(|row| row.iter().map(value).collect()).collect::<Result<Vec<Vec<Value>>, String>>()?;
+    let body = Body::Rows(Arc::new(move |_, arguments, each| {
+        let fits = |(cell, argument): (&Value, &Value)| match cell.equals(argument) {
+            Some(equal) => equal,
+            None => cell.is_null() && argument.is_null(),
+        };
+        for row in rows.iter().filter(|row| row.iter().zip(arguments).all(fits)) {
+            if each(row.get(arguments.len()..).unwrap_or_default())?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }));
+    Procedure::declare(signature, body).map_err(|error| error.to_string())
+}
+
 /// A scenario under way.
 struct Run<'a> {
     graph: Graph,
     graphs: &'a Path,
     parameters: Vec<(String, Value)>,
-    procedures: Vec<DeclaredProcedure>,
+    /// Those the scenario declares.
+    procedures: Vec<Arc<Procedure>>,
     /// The last query that expectations are about.
     query: Option<Ran>,
 }
@@ -112,9 +126,8 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Step::Procedure { signature, columns, rows } => {
-                let (signature, columns, rows) = (signature.clone(), columns.clone(), rows.clone());
-                self.procedures.push(DeclaredProcedure { signature, columns, rows });
+            Step::Procedure { signature, rows, .. } => {
+                self.procedures.push(Arc::new(declared(signature, rows)?));
                 Ok(())
             }
             Step::Execute(text) | Step::Control(text) => {
@@ -142,7 +155,9 @@ impl Run<'_> {
     }
 
     fn query(&self, text: &str) -> Result<Answer, Raised> {
-        let options = weir_cypher_compiler::Options { ids: IDS, ..Default::default() };
+        let parameters = self.parameters.iter().map(|(name, _)| name.into()).collect();
+        let procedures = self.procedures.clone();
+        let options = weir_cypher_compiler::Options { parameters, ids: IDS, procedures, ..Default::default() };
         let plan = compile(text, &options).map_err(|diagnostics| at_compile_time(&diagnostics))?;
         let mut parameters = Vec::new();
         for name in &plan.parameters {

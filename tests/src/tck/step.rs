@@ -15,7 +15,7 @@ pub enum Step {
     Procedure {
         /// As written: `test.labels() :: (label :: STRING?)`.
         signature: String,
-        columns: Vec<String>,
+        /// The inputs, then the outputs.
         rows: Vec<Vec<Literal>>,
     },
     /// The query under test.
@@ -84,8 +84,8 @@ fn longer(text: &str, raw: &RawStep) -> Result<Step, String> {
     }
     if let Some(signature) = text.strip_prefix("there exists a procedure ") {
         let signature = signature.trim_end_matches(':').trim().to_owned();
-        let (columns, rows) = table(raw)?;
-        return Ok(Step::Procedure { signature, columns, rows });
+        let (_, rows) = table(raw)?;
+        return Ok(Step::Procedure { signature, rows });
     }
     if let Some((kind, rest)) = text.split_once(" should be raised at ") {
         let kind = kind.strip_prefix("an ").or_else(|| kind.strip_prefix("a ")).unwrap_or(kind).to_owned();

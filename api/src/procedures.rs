@@ -1,0 +1,129 @@
+//! Procedures: what queries may call that only the service has, and the options with which every query is compiled.
+//!
+//! LOAD CSV and `loadJsonLines` read files the policy allows and web servers; `standing.wiretap` listens to a standing query.
+//! A plan holds these for as long as it lives, and ingest streams hold plans, so the way back to the App is a weak one.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio::sync::mpsc::error::TryRecvError;
+use weir_connectors::FilePolicy;
+use weir_connectors::fetch::{Fetch, Form};
+use weir_cypher_compiler::{Options, procedures};
+use weir_engine::Graph;
+use weir_model::expression::FailureKind;
+use weir_model::procedure::{Body, Caller, Each};
+use weir_model::{Failure, IdScheme, Procedure, Text, Value, json};
+
+use crate::app::App;
+use crate::error::chain;
+
+/// How long a query that waits for results sleeps before it is looked whether anybody still wants it.
+const NAP: Duration = Duration::from_millis(5);
+
+pub struct Procedures {
+    files: FilePolicy,
+    app: OnceLock<Weak<App>>,
+}
+
+impl Procedures {
+    pub fn new(files: FilePolicy) -> Arc<Procedures> {
+        Arc::new(Procedures { files, app: OnceLock::new() })
+    }
+
+    /// To be called once, when there is an App.
+    pub fn connect(&self, app: &Arc<App>) {
+        // A second call would name the same App.
+        let _ = self.app.set(Arc::downgrade(app));
+    }
+
+    /// How a query of this graph is compiled.
+    pub fn options(self: &Arc<Self>, graph: &Graph, parameters: Vec<Text>) -> Options {
+        Options { parameters, ids: graph.ids(), procedures: self.of(graph), ..Options::default() }
+    }
+
+    fn of(self: &Arc<Self>, graph: &Graph) -> Vec<Arc<Procedure>> {
+        let (csv, lines, tap, graph) = (self.clone(), self.clone(), self.clone(), graph.name().to_owned());
+        let brought: [(&str, Body); 3] = [
+            (procedures::LOAD_CSV, Body::Rows(Arc::new(move |caller, arguments, each| csv.load_csv(caller, arguments, each)))),
+            ("loadJsonLines", Body::Rows(Arc::new(move |caller, arguments, each| lines.load_lines(caller, arguments, each)))),
+            (
+                "standing.wiretap",
+                Body::Rows(Arc::new(move |caller, arguments, each| tap.wiretap(&graph, caller, arguments, each))),
+            ),
+        ];
+        brought.into_iter().filter_map(|(name, body)| Some(Arc::new(procedures::declared(name, body)?))).collect()
+    }
+
+    fn load_csv(&self, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
+        let [Value::Text(location), Value::Boolean(headers), Value::Text(separator)] = arguments else { return Ok(()) };
+        let [separator] = separator.as_bytes() else {
+            return Err(failed(format!("FIELDTERMINATOR takes one character of ASCII, but got '{separator}'")));
+        };
+        self.load(location, Form::Csv { separator: *separator, headers: *headers }, caller, each)
+    }
+
+    fn load_lines(&self, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
+        let [Value::Text(location)] = arguments else { return Ok(()) };
+        self.load(location, Form::JsonLines, caller, each)
+    }
+
+    fn load(&self, location: &str, form: Form, caller: &dyn Caller, each: Each) -> Result<(), Failure> {
+        let mut fetch = Fetch::open(location, form, &self.files).map_err(|error| failed(chain(&error)))?;
+        let mut values = Vec::new();
+        while fetch.next(&mut values).map_err(|error| failed(chain(&error)))? {
+            caller.check()?;
+            for value in values.drain(..) {
+                if each(&[value])?.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wiretap(&self, graph: &str, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
+        let (name, id) = match arguments.first() {
+            Some(Value::Map(options)) => (options.get("name").cloned(), options.get("id").cloned()),
+            _ => (None, None),
+        };
+        let app = self.app.get().and_then(Weak::upgrade).ok_or_else(|| failed("weir is starting or stopping"))?;
+        let graph = app.engine.graph(graph).ok_or_else(|| failed("the graph is gone"))?;
+        let query = match (name, id) {
+            (Some(Value::Text(name)), None) => {
+                app.standing.get(&graph, &name).ok_or_else(|| failed(format!("Cannot find standing query with name `{name}`")))?
+            }
+            (None, Some(Value::Text(text))) => {
+                let id = IdScheme::Uuid.parse(&text);
+                let id = id.ok_or_else(|| failed(format!("Expected standing query ID to be UUID, but got `{text}`")))?;
+                let found = app.standing.list(&graph).into_iter().find(|query| query.id.0 == id);
+                found.ok_or_else(|| failed(format!("Cannot find standing query with id `{text}`")))?
+            }
+            _ => return Err(failed("One of `name` or `id` needs to be specified")),
+        };
+        let mut results = query.results.listen();
+        // The query may end, and weir with it, while nobody holds them for our sake.
+        drop((query, graph, app));
+        loop {
+            caller.check()?;
+            match results.try_recv() {
+                Ok(result) => {
+                    let row = json::parse(result.data.as_bytes()).map_err(|error| failed(error.to_string()))?;
+                    let part = |key: &str| match &row {
+                        Value::Map(map) => map.get(key).cloned().unwrap_or_default(),
+                        _ => Value::Null,
+                    };
+                    if each(&[part("data"), part("meta")])?.is_break() {
+                        return Ok(());
+                    }
+                }
+                Err(TryRecvError::Empty) => std::thread::sleep(NAP),
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+}
+
+fn failed(message: impl Into<String>) -> Failure {
+    Failure::new(FailureKind::Runtime, message)
+}

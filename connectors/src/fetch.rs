@@ -1,0 +1,287 @@
+//! Fetch: the records behind a path or URL that a query names, for LOAD CSV and `loadJsonLines`.
+//!
+//!     path, file: URL   ─ policy ─> file ─┐
+//!                                         ├─> FrameReader ─ decode ─> values
+//!     http: https: URL  ─ thread ─> chunks┘
+//!
+//! Unlike a source it has no position and no acknowledgement: it is read once, from the beginning, for as long as the query
+//! wants rows. Files obey the policy of file streams. Whoever asks a web server waits no longer than the bounds here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use weir_model::{Text, Value};
+
+use crate::decode::{CsvCharacters, CsvDecoder, Decoder, JsonDecoder};
+use crate::error::{ConnectorError, Fault};
+use crate::file_policy::FilePolicy;
+use crate::frames::{Frames, Limits, Progress};
+use crate::framing::{ByteStream, Chunk, FrameReader, Framing};
+use crate::http;
+use crate::source::Source;
+use crate::sources::FileStream;
+
+/// A longer line or row is an error.
+const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// Chunks of an answer that wait to be read.
+const CHUNKS_WAITING_MAX: usize = 16;
+
+/// What the records are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// One JSON value a line. Empty lines are none.
+    JsonLines,
+    /// Lists of texts, or, with a first row of names, maps.
+    Csv { separator: u8, headers: bool },
+}
+
+/// Reads what is there, in portions.
+pub struct Fetch {
+    place: String,
+    source: FrameReader,
+    decoder: Arc<dyn Decoder>,
+    frames: Frames,
+    /// The first row is still to be taken for names.
+    header_due: bool,
+    columns: Option<Arc<[Text]>>,
+    number: u64,
+    /// What comes after the values that were before it.
+    failure: Option<ConnectorError>,
+    finished: bool,
+}
+
+impl Fetch {
+    pub fn open(location: &str, form: Form, files: &FilePolicy) -> Result<Fetch, ConnectorError> {
+        let stream: Box<dyn ByteStream> = match scheme(location) {
+            Some("http" | "https") => Box::new(Answer::request(location)?),
+            Some("file") => open_file(&location["file:".len()..], files)?,
+            None => open_file(location, files)?,
+            Some(other) => {
+                let problem = format!("`{other}:` URLs are not read; give an http or https URL, or the path of a file");
+                return Err(ConnectorError::config("", format!("{location}: {problem}")));
+            }
+        };
+        let (framing, decoder, header_due): (_, Arc<dyn Decoder>, _) = match form {
+            Form::JsonLines => (Framing::Lines, Arc::new(JsonDecoder), false),
+            Form::Csv { separator, headers } => {
+                if [b'"', b'\n', b'\r'].contains(&separator) {
+                    return Err(ConnectorError::config("FIELDTERMINATOR", "a quote or a line end cannot separate fields"));
+                }
+                let characters = CsvCharacters { delimiter: separator, quote: b'"', escape: b'\\' };
+                (Framing::CsvRows(characters), Arc::new(CsvDecoder { characters, columns: None }), headers)
+            }
+        };
+        Ok(Fetch {
+            place: location.to_owned(),
+            source: FrameReader::new(location, stream, framing, RECORD_BYTES_MAX, 0),
+            decoder,
+            frames: Frames::default(),
+            header_due,
+            columns: None,
+            number: 0,
+            failure: None,
+            finished: false,
+        })
+    }
+
+    /// The next values; waits for them no longer than `Limits::wait_max`, so the vector may stay empty. False at the end.
+    /// What cannot be decoded is told by the call after the one that gave what was before it.
+    pub fn next(&mut self, values: &mut Vec<Value>) -> Result<bool, ConnectorError> {
+        if let Some(failure) = self.failure.take() {
+            self.finished = true;
+            return Err(failure);
+        }
+        if self.finished {
+            return Ok(false);
+        }
+        self.frames.clear();
+        self.finished = self.source.next(&Limits::default(), &mut self.frames)? == Progress::Finished;
+        self.frames.columns = self.columns.clone();
+        for at in 0..self.frames.len() {
+            self.number += 1;
+            let frame = self.frames.get(at);
+            if frame.bytes.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let record = match self.decoder.record(frame) {
+                Ok(record) => record,
+                Err(problem) => {
+                    let problem = format!("record {}: {problem}", self.number);
+                    self.failure = Some(ConnectorError::Framing { place: self.place.clone(), problem });
+                    return Ok(true);
+                }
+            };
+            match record {
+                Value::List(names) if std::mem::take(&mut self.header_due) => {
+                    let name = |value: &Value| if let Value::Text(text) = value { text.clone() } else { Text::default() };
+                    self.columns = Some(names.iter().map(name).collect());
+                    self.frames.columns = self.columns.clone();
+                }
+                record => values.push(record),
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What stands before the colon, if it is a scheme and no part of a path.
+fn scheme(location: &str) -> Option<&str> {
+    let (scheme, _) = location.split_once(':')?;
+    let valid = scheme.len() > 1 && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    valid.then_some(scheme)
+}
+
+fn open_file(path: &str, files: &FilePolicy) -> Result<Box<dyn ByteStream>, ConnectorError> {
+    // `file:///tmp/x` and `file:/tmp/x` are the same file.
+    let path = PathBuf::from(path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path));
+    let resolved = files.check(&path)?;
+    if !resolved.is_file() {
+        return Err(ConnectorError::File { path, problem: "is no regular file".to_owned() });
+    }
+    Ok(Box::new(FileStream::open(&resolved, &path.display().to_string(), None, 0)?))
+}
+
+/// The body of an answer, as a thread of its own receives it: the network wants a runtime, a query has none.
+struct Answer {
+    chunks: Receiver<Result<Vec<u8>, ConnectorError>>,
+    /// What of a chunk did not fit.
+    rest: Vec<u8>,
+}
+
+impl Answer {
+    fn request(url: &str) -> Result<Answer, ConnectorError> {
+        let (sender, chunks) = bounded(CHUNKS_WAITING_MAX);
+        let url = url.to_owned();
+        let named = thread::Builder::new().name("fetch".to_owned());
+        let place = url.clone();
+        named
+            .spawn(move || {
+                if let Err(error) = receive(&url, &sender) {
+                    let _ = sender.send(Err(error));
+                }
+            })
+            .map_err(|error| ConnectorError::io(&place, "no thread could be started", error))?;
+        Ok(Answer { chunks, rest: Vec::new() })
+    }
+}
+
+/// Ends as soon as nobody takes the chunks any more.
+fn receive(url: &str, sender: &Sender<Result<Vec<u8>, ConnectorError>>) -> Result<(), ConnectorError> {
+    let world =
+        |problem: String, fault| ConnectorError::World { place: url.to_owned(), problem, fault, retryable: true, source: None };
+    let failed = |error: reqwest::Error| world(http::chain(&error), Fault::World);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| ConnectorError::io(url, "the network cannot be used", error))?;
+    runtime.block_on(async {
+        let mut answer = http::fetching_client()?.get(url).send().await.map_err(failed)?;
+        if !answer.status().is_success() {
+            return Err(world(format!("the server answered {}", answer.status()), Fault::User));
+        }
+        while let Some(chunk) = answer.chunk().await.map_err(failed)? {
+            if sender.send(Ok(chunk.to_vec())).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    })
+}
+
+impl ByteStream for Answer {
+    fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError> {
+        if self.rest.is_empty() {
+            self.rest = match self.chunks.recv_timeout(wait) {
+                Ok(chunk) => chunk?,
+                Err(RecvTimeoutError::Timeout) => return Ok(Chunk::Nothing),
+                Err(RecvTimeoutError::Disconnected) => return Ok(Chunk::End),
+            };
+        }
+        let count = self.rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.rest[..count]);
+        self.rest.drain(..count);
+        Ok(if count > 0 { Chunk::Bytes(count) } else { Chunk::Nothing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::path::Path;
+
+    use weir_model::json;
+
+    use super::*;
+    use crate::file_policy::FileResolution;
+
+    fn all(location: &str, form: Form, files: &FilePolicy) -> Result<Vec<String>, ConnectorError> {
+        let mut fetch = Fetch::open(location, form, files)?;
+        let mut values = Vec::new();
+        while fetch.next(&mut values)? {}
+        let shown = |value: &Value| {
+            let mut bytes = Vec::new();
+            json::write(value, weir_model::IdScheme::Uuid, &mut bytes);
+            String::from_utf8(bytes).expect("JSON is text")
+        };
+        Ok(values.iter().map(shown).collect())
+    }
+
+    fn allowed(directory: &Path) -> FilePolicy {
+        FilePolicy::new(&[directory.to_owned()], FileResolution::Dynamic).expect("a directory")
+    }
+
+    const COMMA: Form = Form::Csv { separator: b',', headers: false };
+
+    #[test]
+    fn files_are_read_where_the_policy_lets_them() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::write(at("a.json"), "{\"x\": 1}\n\n[2]\n").expect("written");
+        std::fs::write(at("a.csv"), "name;age\n\"Ann; B\";30\n\nBob;\n").expect("written");
+        std::fs::write(at("b.csv"), "\u{feff}name;age\r\n,\r\n").expect("written");
+        std::fs::write(at("bad.json"), "1\nnope\n").expect("written");
+        let files = allowed(directory.path());
+        assert_eq!(all(&at("a.json"), Form::JsonLines, &files).expect("reads"), [r#"{"x":1}"#, "[2]"]);
+        let url = format!("file://{}", at("a.csv"));
+        let with_headers = Form::Csv { separator: b';', headers: true };
+        assert_eq!(
+            all(&url, with_headers, &files).expect("reads"),
+            [r#"{"name":"Ann; B","age":"30"}"#, r#"{"name":"Bob","age":""}"#]
+        );
+        assert_eq!(all(&at("b.csv"), COMMA, &files).expect("reads"), [r#"["name;age"]"#, r#"["",""]"#]);
+        let refused = |location: &str, form| all(location, form, &files).expect_err("refused").to_string();
+        assert!(refused("/etc/passwd", COMMA).contains("allowed-directories"));
+        assert!(refused("file:///etc/passwd", COMMA).contains("allowed-directories"));
+        assert!(refused("ftp://x/y", COMMA).contains("`ftp:` URLs are not read"));
+        assert!(refused(&directory.path().display().to_string(), COMMA).contains("allowed-directories"));
+        assert!(refused(&at("none"), COMMA).contains("no such file"));
+        assert!(refused(&at("bad.json"), Form::JsonLines).contains("record 2"));
+        assert!(refused(&at("a.csv"), Form::Csv { separator: b'"', headers: false }).contains("separate fields"));
+    }
+
+    #[test]
+    fn web_servers_are_read_and_their_failures_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || {
+            for answer in ["200 OK", "404 Not Found"] {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request);
+                let body = "a,b\n1,2\n";
+                let head = format!("HTTP/1.1 {answer}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+                let _ = stream.write_all(format!("{head}{body}").as_bytes());
+            }
+        });
+        let url = format!("http://{address}/x.csv");
+        let nothing = FilePolicy::default();
+        assert_eq!(all(&url, COMMA, &nothing).expect("reads"), [r#"["a","b"]"#, r#"["1","2"]"#]);
+        assert!(all(&url, COMMA, &nothing).expect_err("there is none").to_string().contains("404"));
+        assert!(all("http://127.0.0.1:1/x", COMMA, &nothing).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! CALL of procedures and of subqueries, LOAD CSV, SHOW.
+
+use super::{Parsed, Parser};
+use crate::ast::{ClauseKind, Imports, Name, Yield};
+
+impl Parser<'_> {
+    /// After CALL.
+    pub(super) fn call(&mut self) -> Parsed<ClauseKind> {
+        if self.is_symbol("{") {
+            return self.call_subquery(None);
+        }
+        if self.words("RECURSIVELY WITH") {
+            return self.recursion();
+        }
+        if self.symbol("(") {
+            let imports = if self.symbol("*") { Imports::All } else { Imports::These(self.imported()?) };
+            self.need_symbol(")")?;
+            return self.call_subquery(Some(imports));
+        }
+        let procedure = self.dotted_name("a procedure")?;
+        let arguments = if self.symbol("(") { Some(self.arguments()?) } else { None };
+        let yields = if self.words("YIELD") { Some(self.yields()?) } else { None };
+        Ok(ClauseKind::Call { procedure, arguments, yields })
+    }
+
+    fn imported(&mut self) -> Parsed<Vec<Name>> {
+        let mut names = Vec::new();
+        if !self.is_symbol(")") {
+            names.push(self.variable()?);
+            while self.symbol(",") {
+                names.push(self.variable()?);
+            }
+        }
+        Ok(names)
+    }
+
+    fn arguments(&mut self) -> Parsed<Vec<crate::ast::Expression>> {
+        let mut arguments = Vec::new();
+        if !self.is_symbol(")") {
+            arguments.push(self.expression()?);
+            while self.symbol(",") {
+                arguments.push(self.expression()?);
+            }
+        }
+        self.need_symbol(")")?;
+        Ok(arguments)
+    }
+
+    /// `a.b.c`
+    fn dotted_name(&mut self, what: &'static str) -> Parsed<Name> {
+        let from = self.at;
+        let mut text = self.name(what)?.text;
+        while self.symbol(".") {
+            text.push('.');
+            text.push_str(&self.name("a name")?.text);
+        }
+        Ok(Name { text, span: self.span_from(from) })
+    }
+
+    fn yields(&mut self) -> Parsed<Yield> {
+        if self.symbol("*") {
+            return Ok(Yield::All);
+        }
+        if self.symbol("-") {
+            return Ok(Yield::Columns { columns: Vec::new(), condition: None });
+        }
+        let mut columns = vec![self.yielded()?];
+        while self.symbol(",") {
+            columns.push(self.yielded()?);
+        }
+        let condition = if self.words("WHERE") { Some(self.expression()?) } else { None };
+        Ok(Yield::Columns { columns, condition })
+    }
+
+    fn yielded(&mut self) -> Parsed<(Name, Option<Name>)> {
+        let column = self.name("a column of the procedure")?;
+        let alias = if self.words("AS") { Some(self.variable()?) } else { None };
+        Ok((column, alias))
+    }
+
+    fn recursion(&mut self) -> Parsed<ClauseKind> {
+        let mut first = Vec::new();
+        loop {
+            let value = self.expression()?;
+            self.need_words("AS")?;
+            first.push((value, self.variable()?));
+            if !self.symbol(",") {
+                break;
+            }
+        }
+        self.need_words("UNTIL")?;
+        self.need_symbol("(")?;
+        let until = self.expression()?;
+        self.need_symbol(")")?;
+        self.need_symbol("{")?;
+        let query = Box::new(self.nested(|parser| parser.regular_query())?);
+        self.need_symbol("}")?;
+        Ok(ClauseKind::Recurse { first, until, query })
+    }
+
+    fn call_subquery(&mut self, imports: Option<Imports>) -> Parsed<ClauseKind> {
+        self.need_symbol("{")?;
+        let query = Box::new(self.nested(|parser| parser.regular_query())?);
+        self.need_symbol("}")?;
+        let batched = self.is_word_at(0, "IN") && (1..=3).any(|ahead| self.is_word_at(ahead, "TRANSACTIONS"));
+        if batched {
+            let message = "CALL { ... } IN TRANSACTIONS is not supported: a query is one transaction. Leave IN TRANSACTIONS out, or \
+                           send the rows as an ingest stream, where each record is a transaction of its own";
+            return Err(self.compile_error(self.span(), "Unsupported", message));
+        }
+        Ok(ClauseKind::Subquery { imports, query })
+    }
+
+    /// After LOAD.
+    pub(super) fn load_csv(&mut self) -> Parsed<ClauseKind> {
+        self.need_words("CSV")?;
+        let headers = self.words("WITH HEADERS");
+        self.need_words("FROM")?;
+        let from = self.expression()?;
+        self.need_words("AS")?;
+        let variable = self.variable()?;
+        let separator = if self.words("FIELDTERMINATOR") { Some(self.expression()?) } else { None };
+        Ok(ClauseKind::LoadCsv { headers, from, variable, separator })
+    }
+
+    /// After SHOW: what the help procedures list.
+    pub(super) fn show(&mut self) -> Parsed<ClauseKind> {
+        let from = self.at;
+        let procedure = if self.words("PROCEDURES") || self.words("PROCEDURE") {
+            "help.procedures"
+        } else if self.words("FUNCTIONS") || self.words("FUNCTION") {
+            "help.functions"
+        } else {
+            return Err(self.unexpected());
+        };
+        let span = self.span_from(from);
+        let yields = if self.words("YIELD") { Some(self.yields()?) } else { None };
+        Ok(ClauseKind::Call { procedure: Name { text: procedure.into(), span }, arguments: Some(Vec::new()), yields })
+    }
+}

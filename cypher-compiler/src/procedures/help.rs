@@ -1,0 +1,93 @@
+//! What can be called, as rows.
+
+use weir_model::{Procedure, Value};
+
+use super::all;
+use crate::{Options, bind, functions};
+
+/// The functions openCypher has, as opposed to those that came with streaming.
+const OF_OPEN_CYPHER: &[&str] = &[
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "atan2",
+    "ceil",
+    "coalesce",
+    "cos",
+    "cot",
+    "degrees",
+    "e",
+    "exp",
+    "floor",
+    "haversin",
+    "head",
+    "id",
+    "keys",
+    "labels",
+    "last",
+    "left",
+    "length",
+    "log",
+    "log10",
+    "ltrim",
+    "nodes",
+    "pi",
+    "properties",
+    "radians",
+    "rand",
+    "range",
+    "relationships",
+    "replace",
+    "reverse",
+    "right",
+    "round",
+    "rtrim",
+    "sign",
+    "sin",
+    "size",
+    "split",
+    "sqrt",
+    "substring",
+    "tail",
+    "tan",
+    "timestamp",
+    "toboolean",
+    "tofloat",
+    "tointeger",
+    "tolower",
+    "tostring",
+    "toupper",
+    "trim",
+    "type",
+];
+
+/// Functions and aggregates, by name.
+pub fn functions() -> Vec<Vec<Value>> {
+    let functions = functions::all().map(|f| (f.name, f.signature.to_owned(), String::new()));
+    let aggregates =
+        bind::aggregates().map(|(name, signature)| (name, signature.to_owned(), "Over all rows of a group".to_owned()));
+    rows(functions.chain(aggregates))
+}
+
+pub fn builtins() -> Vec<Vec<Value>> {
+    let builtin = |name: &str| OF_OPEN_CYPHER.contains(&name.to_lowercase().as_str());
+    rows(functions::all().filter(|f| builtin(f.name)).map(|f| (f.name, f.signature.to_owned(), String::new())))
+}
+
+pub fn procedures(options: &Options) -> Vec<Vec<Value>> {
+    let row = |procedure: &std::sync::Arc<Procedure>| {
+        let mode = if procedure.writes { "WRITE" } else { "READ" };
+        [procedure.name.as_str(), &procedure.signature(), &procedure.description, mode].map(Value::text).to_vec()
+    };
+    all(options).iter().map(row).collect()
+}
+
+fn rows<'a>(described: impl Iterator<Item = (&'a str, String, String)>) -> Vec<Vec<Value>> {
+    let mut described: Vec<_> = described.collect();
+    described.sort_by_key(|(name, ..)| name.to_lowercase());
+    let row = |(name, signature, description): (&str, String, String)| {
+        vec![Value::text(name), Value::text(&signature), Value::text(&description)]
+    };
+    described.into_iter().map(row).collect()
+}

@@ -1,0 +1,281 @@
+//! CALL: procedures, queries in place of a call, and subqueries.
+//!
+//! What writes gets all its rows before it changes anything, as a write clause does; the rest hands rows on as they are found.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_model::expression::FailureKind;
+use weir_model::plan::{Operator, Slot};
+use weir_model::procedure::{Body, Caller, Chosen, Each};
+use weir_model::{Expr, Failure, IdScheme, Procedure, Text, Value};
+
+use super::context::Reader;
+use super::limits::{Budget, Limits, weight_of};
+use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
+use super::{Environment, Prepared, contains_write, procedures};
+
+/// A query can call itself, by its own text as a parameter.
+const DEPTH_MAX: usize = 10;
+
+/// A procedure with its arguments, and its columns by number with their slots.
+type Called<'c> = (&'c Arc<Procedure>, &'c [Expr], &'c [(usize, Slot)]);
+
+/// The parts of `Operator::Recurse` besides its input.
+pub(super) struct Recursion<'c> {
+    pub first: &'c [Expr],
+    pub state: &'c [Slot],
+    pub inner: &'c Operator,
+    pub again: &'c [Slot],
+    pub until: &'c Expr,
+}
+
+impl Run<'_> {
+    pub(super) fn call(&self, input: &Operator, called: Called, row: &mut [Value], next: Next) -> Flow {
+        if !called.0.writes {
+            return self.run(input, row, &mut |row| self.call_once(called, row, next));
+        }
+        self.eagerly(input, row, next, &mut |row, next| self.call_once(called, row, next))
+    }
+
+    pub(super) fn call_subquery(&self, input: &Operator, inner: &Operator, unit: bool, row: &mut [Value], next: Next) -> Flow {
+        let mut once = |row: &mut [Value], next: Next| {
+            if !unit {
+                return self.run(inner, row, next);
+            }
+            self.drain(inner, row, &mut |_| Ok(()))?;
+            next(row)
+        };
+        self.each_once(input, contains_effect(inner), row, next, &mut once)
+    }
+
+    pub(super) fn recurse_each(&self, input: &Operator, recursion: &Recursion, row: &mut [Value], next: Next) -> Flow {
+        let effect = contains_effect(recursion.inner);
+        self.each_once(input, effect, row, next, &mut |row, next| self.recurse(recursion, row, next))
+    }
+
+    /// Round by round: the states of one are run before any of the next. That it ends is up to the query, and to its limits.
+    fn recurse(&self, recursion: &Recursion, row: &mut [Value], next: Next) -> Flow {
+        let Recursion { first, state, inner, again, until } = recursion;
+        let mut values = Vec::with_capacity(first.len());
+        for value in *first {
+            values.push(value.evaluate(row, self)?);
+        }
+        self.budget.hold(&values)?;
+        let mut round = vec![values];
+        while !round.is_empty() {
+            let mut following: Vec<Vec<Value>> = Vec::new();
+            for values in round {
+                self.budget.step()?;
+                self.budget.release(weight_of(&values));
+                let kinds: Vec<&str> = values.iter().map(Value::type_name).collect();
+                let at = self.put(values.iter().cloned());
+                let flow = self.with_swapped(state.iter().copied(), at, row, &mut |row| {
+                    self.run(inner, row, &mut |row| {
+                        let results: Vec<Value> = again.iter().map(|slot| row[slot.0 as usize].clone()).collect();
+                        if matches!(until.evaluate(row, self)?, Value::Boolean(true)) {
+                            return next(row);
+                        }
+                        // A variable keeps its type; only null may become, and follow, anything.
+                        let null = Value::Null.type_name();
+                        let changes =
+                            |(kind, value): (&&str, &Value)| *kind != null && !value.is_null() && *kind != value.type_name();
+                        let changed = kinds.iter().zip(&results).position(changes);
+                        if let Some(at) = changed {
+                            let place = format!("recursive subquery return value (variable {})", at + 1);
+                            return Err(super::mismatch(kinds[at], &results[at], &place));
+                        }
+                        self.budget.hold(&results)?;
+                        following.push(results);
+                        GO_ON
+                    })
+                })?;
+                if flow.is_break() {
+                    return STOP;
+                }
+            }
+            round = following;
+        }
+        GO_ON
+    }
+
+    /// `each` for every row of the input; where it has an effect, also for those that nobody wants any more.
+    fn each_once(
+        &self,
+        input: &Operator,
+        effect: bool,
+        row: &mut [Value],
+        next: Next,
+        each: &mut dyn FnMut(&mut [Value], Next) -> Flow,
+    ) -> Flow {
+        if !effect {
+            return self.run(input, row, &mut |row| each(row, next));
+        }
+        if self.overlay.is_some() {
+            return self.eagerly(input, row, next, each);
+        }
+        // What only writes needs no rows ahead of time.
+        let mut stopped = false;
+        self.drain(input, row, &mut |row| {
+            let mut pass = |row: &mut [Value]| {
+                stopped = stopped || next(row)?.is_break();
+                GO_ON
+            };
+            each(row, &mut pass).map(drop)
+        })?;
+        if stopped { STOP } else { GO_ON }
+    }
+
+    /// All rows of the input, then `each` for all of them, and then what comes of it.
+    fn eagerly(&self, input: &Operator, row: &mut [Value], next: Next, each: &mut dyn FnMut(&mut [Value], Next) -> Flow) -> Flow {
+        let mut rows = Rows::new(self);
+        self.drain(input, row, &mut |row| rows.push(row))?;
+        let mut done = Rows::new(self);
+        for row in rows.iter_mut() {
+            let _ = each(row, &mut |row| done.push(row).and(GO_ON))?;
+        }
+        drop(rows);
+        done.pass(next)
+    }
+
+    fn call_once(&self, (procedure, arguments, yields): Called, row: &mut [Value], next: Next) -> Flow {
+        let mut values = Vec::with_capacity(procedure.inputs.len());
+        for argument in arguments {
+            values.push(argument.evaluate(row, self)?);
+        }
+        let is_void = procedure.outputs.is_empty();
+        // Like SET: what is written to nothing is not written.
+        if is_void && procedure.writes && values.first().is_some_and(Value::is_null) {
+            return next(row);
+        }
+        procedure.accept(&mut values)?;
+        if is_void {
+            self.give(procedure, &values, &mut |_| GO_ON)?;
+            return next(row);
+        }
+        let mut flow = ControlFlow::Continue(());
+        self.give(procedure, &values, &mut |columns| {
+            self.budget.step()?;
+            let at = self.put(yields.iter().map(|(column, _)| columns.get(*column).cloned().unwrap_or_default()));
+            flow = self.with_swapped(yields.iter().map(|(_, slot)| *slot), at, row, next)?;
+            Ok(flow)
+        })?;
+        Ok(flow)
+    }
+
+    /// The rows of a procedure.
+    fn give(&self, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
+        match &procedure.body {
+            Body::Graph => match procedures::find(&procedure.name) {
+                Some(run) => run(self, procedure, arguments, each),
+                None => {
+                    let message = format!("Procedure `{}` is declared, but this engine does not have it", procedure.name);
+                    Err(Failure::new(FailureKind::Runtime, message))
+                }
+            },
+            Body::Rows(rows) => rows(self, arguments, each),
+            Body::Query(choose) => match choose(self, arguments)? {
+                Some(chosen) => self.in_place(chosen, each),
+                None => each(&[Value::map([])]).map(drop),
+            },
+        }
+    }
+
+    /// Runs another query as a part of this one.
+    fn in_place(&self, chosen: Chosen, each: Each) -> Result<(), Failure> {
+        if self.depth >= DEPTH_MAX {
+            let message = format!("Queries that run queries are nested more than {DEPTH_MAX} deep");
+            return Err(Failure::new(FailureKind::Runtime, message));
+        }
+        let Chosen { plan, parameters, as_maps, time_ms_max } = chosen;
+        let prepared = Prepared::new(plan, self.reader.names.symbols());
+        let ends = time_ms_max.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
+        let environment = Environment {
+            view: self.environment.view,
+            parameters: &parameters,
+            ids: self.environment.ids,
+            now_millis: self.environment.now_millis,
+            fresh_id: self.environment.fresh_id,
+            limits: self.environment.limits,
+            open_cypher: self.environment.open_cypher,
+        };
+        let shorter: Limits = ends.map_or(environment.limits, |ends| self.budget.shortened(ends));
+        let own_budget = ends.map(|_| Budget::new(&shorter));
+        let run = Run {
+            prepared: &prepared,
+            environment: &environment,
+            reader: Reader {
+                prepared: &prepared,
+                names: self.reader.names,
+                view: self.reader.view,
+                environment: &environment,
+                deleted: self.reader.deleted.clone(),
+            },
+            overlay: self.overlay,
+            applied: self.applied,
+            mutations: self.mutations,
+            budget: own_budget.as_ref().unwrap_or(self.budget),
+            scratch: self.scratch,
+            depth: self.depth + 1,
+            profile: self.profile,
+        };
+        let stacks = self.scratch.mark();
+        let is_over = || ends.is_some_and(|ends| Instant::now() >= ends);
+        match run.columns_in_place(as_maps, &is_over, each) {
+            // The time of the part was up, not that of the whole.
+            Err(failure) if failure.kind == FailureKind::Interrupted && is_over() && self.budget.check().is_ok() => {
+                self.scratch.reset(stacks);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn columns_in_place(&self, as_maps: bool, is_over: &dyn Fn() -> bool, each: Each) -> Result<(), Failure> {
+        let plan = &self.prepared.plan;
+        let mut row = vec![Value::Null; plan.width.max(1)];
+        if plan.columns.is_empty() {
+            return self.drain(&plan.root, &mut row, &mut |_| Ok(()));
+        }
+        self.run(&plan.root, &mut row, &mut |row| {
+            if is_over() {
+                return STOP;
+            }
+            let columns = plan.columns.iter().map(|(name, slot)| (name.clone(), row[slot.0 as usize].clone()));
+            if as_maps {
+                return each(&[Value::map(columns)]);
+            }
+            let columns: Vec<(Text, Value)> = columns.collect();
+            each(&columns.into_iter().map(|(_, value)| value).collect::<Vec<_>>())
+        })
+        .map(drop)
+    }
+}
+
+impl Caller for Run<'_> {
+    fn check(&self) -> Result<(), Failure> {
+        self.budget.check()
+    }
+
+    fn ids(&self) -> IdScheme {
+        self.environment.ids
+    }
+
+    fn now_millis(&self) -> i64 {
+        self.environment.now_millis
+    }
+}
+
+/// Whether anything in it may write: a clause, or a procedure.
+pub(super) fn contains_effect(operator: &Operator) -> bool {
+    let here = match operator {
+        Operator::Call { procedure, .. } => procedure.writes,
+        Operator::Optional { inner, .. } | Operator::Subquery { inner, .. } | Operator::Recurse { inner, .. } => {
+            contains_effect(inner)
+        }
+        Operator::Union { right, .. } => contains_effect(right),
+        _ => false,
+    };
+    here || contains_write(operator, &|_| true) || operator.input().is_some_and(contains_effect)
+}

@@ -1,0 +1,196 @@
+//! Procedures that look: some nodes, the edges at one, what is stored at one, which names are in use.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use weir_model::expression::FailureKind;
+use weir_model::procedure::Each;
+use weir_model::{Context, Failure, NodeId, Procedure, Symbol, Text, Value};
+
+use super::node;
+use crate::evaluate::node_of;
+use crate::evaluate::operators::Run;
+use crate::view::{Direction, EdgeRef, HalfEdge};
+
+pub fn recent_nodes(run: &Run, _: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
+    some_nodes(run, arguments, &mut |id| each(&[Value::Node(id)]))
+}
+
+pub fn recent_node_ids(run: &Run, _: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
+    some_nodes(run, arguments, &mut |id| each(&[Value::text(&run.environment.ids.text(id))]))
+}
+
+fn some_nodes(
+    run: &Run,
+    arguments: &[Value],
+    each: &mut dyn FnMut(NodeId) -> Result<std::ops::ControlFlow<()>, Failure>,
+) -> Result<(), Failure> {
+    let count = if let Some(Value::Integer(count)) = arguments.first() { (*count).max(0) as u64 } else { 0 };
+    let (mut left, mut result) = (count, Ok(()));
+    if left == 0 {
+        return Ok(());
+    }
+    run.reader.view.nodes(&mut |id| {
+        left -= 1;
+        match each(id) {
+            Ok(flow) => flow.is_continue() && left > 0,
+            Err(failure) => {
+                result = Err(failure);
+                false
+            }
+        }
+    });
+    result
+}
+
+/// The half edges of a node, taken out so that the view is free while they are used.
+fn half_edges(run: &Run, node: NodeId, direction: Direction, kinds: &[Symbol]) -> Result<Vec<HalfEdge>, Failure> {
+    let mut halves = Vec::new();
+    run.reader.view.edges(node, direction, kinds, &mut |half| halves.push(half));
+    for _ in &halves {
+        run.budget.step()?;
+    }
+    Ok(halves)
+}
+
+fn texts<'v>(procedure: &Procedure, arguments: &'v [Value], at: usize) -> Result<Vec<&'v Text>, Failure> {
+    let refused = || procedure.refused(arguments);
+    let Value::List(items) = &arguments[at] else { return Err(refused()) };
+    items.iter().map(|item| if let Value::Text(text) = item { Ok(text) } else { Err(refused()) }).collect()
+}
+
+pub fn filtered_edges(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
+    let here = node(run, procedure, arguments)?;
+    let types = texts(procedure, arguments, 1)?;
+    // A type nobody ever used has no symbol and no edges; a list of nothing but those lets nothing pass.
+    let kinds: Vec<Symbol> = types.iter().filter_map(|kind| run.reader.names.find(kind)).collect();
+    if kinds.is_empty() && !types.is_empty() {
+        return Ok(());
+    }
+    let (mut outgoing, mut incoming) = (false, false);
+    let directions = texts(procedure, arguments, 2)?;
+    for direction in &directions {
+        match direction.to_lowercase().as_str() {
+            "outgoing" => outgoing = true,
+            "incoming" => incoming = true,
+            // No edge is without a direction here.
+            "undirected" => {}
+            _ => {
+                let message = format!("Expected a direction `outgoing`, `incoming` or `undirected`, but got `{direction}`");
+                return Err(Failure::new(FailureKind::Runtime, message));
+            }
+        }
+    }
+    let direction = match (outgoing, incoming) {
+        (true, false) => Direction::Outgoing,
+        (false, true) => Direction::Incoming,
+        (false, false) if !directions.is_empty() => return Ok(()),
+        _ => Direction::Both,
+    };
+    let Value::List(allowed) = &arguments[3] else { return Err(procedure.refused(arguments)) };
+    let allowed = allowed.iter().map(|value| node_of(value, run.environment.ids).ok_or_else(|| procedure.refused(arguments)));
+    let allowed: Vec<NodeId> = allowed.collect::<Result<_, _>>()?;
+    for half in half_edges(run, here, direction, &kinds)? {
+        // A self loop has two halves and is one edge.
+        let twice = half.other == here && !half.outgoing && direction == Direction::Both;
+        if twice || !(allowed.is_empty() || allowed.contains(&half.other)) {
+            continue;
+        }
+        let (source, target) = if half.outgoing { (here, half.other) } else { (half.other, here) };
+        let edge = run.reader.edge_key(EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal });
+        if each(&[Value::Edge(Arc::new(edge))])?.is_break() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Which standing queries a node reports to. Matches are found by probing changes, not by state at nodes.
+pub fn nobody(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each) -> Result<(), Failure> {
+    node(run, procedure, arguments).map(drop)
+}
+
+pub fn debug_node(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
+    let here = node(run, procedure, arguments)?;
+    let stored = run.reader.full_node(here);
+    let mut edges = Vec::new();
+    for half in half_edges(run, here, Direction::Both, &[])? {
+        let direction = if half.outgoing { "Outgoing" } else { "Incoming" };
+        let entries = [
+            ("edgeType", Value::Text(run.reader.names.text(half.kind))),
+            ("direction", Value::text(direction)),
+            ("other", Value::text(&run.environment.ids.text(half.other))),
+        ];
+        edges.push(Value::map(entries.map(|(key, value)| (Text::const_new(key), value))));
+    }
+    run.budget.hold(&edges)?;
+    edges.sort();
+    let mut properties: Vec<(Text, Value)> =
+        stored.properties.iter().map(|(key, value)| (key.clone(), Value::text(&value.shown()))).collect();
+    if !stored.labels.is_empty() {
+        let labels = Value::list(stored.labels.iter().cloned().map(Value::Text).collect());
+        properties.push(("__LABEL".into(), Value::text(&labels.shown())));
+    }
+    properties.sort_by(|a, b| a.0.cmp(&b.0));
+    // Of the content alone, so that equal nodes have equal codes, also elsewhere.
+    let mut hasher = DefaultHasher::new();
+    (&properties, &edges).hash(&mut hasher);
+    let nothing = || Value::list(Vec::new());
+    let columns = [
+        Value::Null,
+        Value::map(properties),
+        Value::list(edges),
+        Value::Null,
+        Value::Null,
+        Value::Null,
+        nothing(),
+        nothing(),
+        Value::Integer(hasher.finish() as i64),
+    ];
+    each(&columns).map(drop)
+}
+
+pub fn relationship_types(run: &Run, _: &Procedure, _: &[Value], each: Each) -> Result<(), Failure> {
+    names_in_use(run, each, &|run, node, names| {
+        run.reader.view.edges(node, Direction::Outgoing, &[], &mut |half| {
+            names.insert(half.kind);
+        });
+    })
+}
+
+pub fn property_keys(run: &Run, _: &Procedure, _: &[Value], each: Each) -> Result<(), Failure> {
+    names_in_use(run, each, &|run, node, names| {
+        run.reader.view.properties(node, &mut |key, _| {
+            names.insert(key);
+        });
+    })
+}
+
+pub fn labels(run: &Run, _: &Procedure, _: &[Value], each: Each) -> Result<(), Failure> {
+    names_in_use(run, each, &|run, node, names| {
+        run.reader.view.labels(node, &mut |label| {
+            names.insert(label);
+        });
+    })
+}
+
+/// Looks at every node; the names come in the order of the alphabet.
+fn names_in_use(run: &Run, each: Each, look: &dyn Fn(&Run, NodeId, &mut BTreeSet<Symbol>)) -> Result<(), Failure> {
+    let (mut symbols, mut result) = (BTreeSet::new(), Ok(()));
+    run.reader.view.nodes(&mut |node| {
+        look(run, node, &mut symbols);
+        result = run.budget.step();
+        result.is_ok()
+    });
+    result?;
+    // The empty name is that of the label by which a node is there.
+    let names: BTreeSet<Text> =
+        symbols.into_iter().map(|symbol| run.reader.names.text(symbol)).filter(|name| !name.is_empty()).collect();
+    for name in names {
+        if each(&[Value::Text(name)])?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}

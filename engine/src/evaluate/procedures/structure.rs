@@ -1,0 +1,41 @@
+//! Procedures that change labels and edges, or take a node away.
+
+use std::sync::Arc;
+
+use weir_model::procedure::Each;
+use weir_model::{Failure, Map, Procedure, Text, Value};
+
+use super::node;
+use crate::evaluate::node_of;
+use crate::evaluate::operators::Run;
+
+pub fn set_labels(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each) -> Result<(), Failure> {
+    let node = node(run, procedure, arguments)?;
+    let Value::List(labels) = &arguments[1] else { return Err(procedure.refused(arguments)) };
+    let text = |label: &Value| if let Value::Text(text) = label { Some(text.clone()) } else { None };
+    let labels: Option<Vec<Text>> = labels.iter().map(text).collect();
+    run.replace_labels(node, &labels.ok_or_else(|| procedure.refused(arguments))?);
+    Ok(())
+}
+
+pub fn create_relationship(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
+    let ids = run.environment.ids;
+    let (Some(from), Value::Text(kind), Some(to)) = (node_of(&arguments[0], ids), &arguments[1], node_of(&arguments[3], ids))
+    else {
+        return Err(procedure.refused(arguments));
+    };
+    // A graph that holds each edge once holds no properties of it that a second one could be told by: those of the
+    // service weir stands in for are ignored there.
+    let ignored = Map::default();
+    let properties = match &arguments[2] {
+        Value::Map(map) if run.environment.open_cypher => map,
+        _ => &ignored,
+    };
+    let edge = run.create_edge_of([from, to], kind, properties)?;
+    each(&[Value::Edge(Arc::new(edge))]).map(drop)
+}
+
+pub fn purge_node(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each) -> Result<(), Failure> {
+    run.purge(node(run, procedure, arguments)?);
+    Ok(())
+}
