@@ -207,7 +207,7 @@ impl Parser<'_> {
             if self.expected_at == self.at { self.expected.iter().map(|e| e.to_string()).collect() } else { Vec::new() };
         let hint = match self.kind() {
             TokenKind::Word(word) => {
-                let clauses = expected.iter().any(|what| what == "a clause").then_some(CLAUSES).unwrap_or_default();
+                let clauses = if expected.iter().any(|what| what == "a clause") { CLAUSES } else { &[] };
                 nearest(word, expected.iter().map(String::as_str).chain(clauses.iter().copied()))
             }
             _ => None,
