@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use weir_model::Text;
 
 use crate::ast::{Name, Query};
-use crate::error::{Diagnostic, Span};
+use crate::error::{Diagnostic, Span, nearest};
 use crate::lexer::{Token, TokenKind, lex};
 
 type Parsed<T> = Result<T, Box<Diagnostic>>;
@@ -31,6 +31,51 @@ const SPECULATION_COUNT_MAX: usize = 10_000;
 const RESERVED: &[&str] = &[
     "AND", "AS", "CASE", "CREATE", "DELETE", "DETACH", "DISTINCT", "FALSE", "IN", "IS", "MATCH", "MERGE", "NOT", "NULL",
     "OPTIONAL", "OR", "REMOVE", "RETURN", "THEN", "TRUE", "UNION", "UNWIND", "WHEN", "WHERE", "WITH", "XOR",
+];
+
+/// Words that begin a clause, for those who misspell one.
+const CLAUSES: &[&str] = &[
+    "MATCH",
+    "OPTIONAL MATCH",
+    "UNWIND",
+    "WITH",
+    "RETURN",
+    "CREATE",
+    "MERGE",
+    "SET",
+    "REMOVE",
+    "DELETE",
+    "DETACH DELETE",
+    "FOREACH",
+    "CALL",
+];
+
+/// What may follow an operand, in the words in which it is looked for.
+const OPERATORS: &[&str] = &[
+    ".",
+    "[",
+    "^",
+    "*",
+    "/",
+    "%",
+    "+",
+    "-",
+    "=~",
+    "STARTS WITH",
+    "ENDS WITH",
+    "CONTAINS",
+    "IN",
+    "IS NOT NULL",
+    "IS NULL",
+    "=",
+    "<>",
+    "<=",
+    ">=",
+    "<",
+    ">",
+    "AND",
+    "XOR",
+    "OR",
 ];
 
 pub fn parse(text: &str) -> Parsed<Query> {
@@ -162,8 +207,21 @@ impl Parser<'_> {
             TokenKind::End => "Unexpected end of input".to_owned(),
             _ => format!("Invalid input '{}'", &self.text[self.span().start..self.span().end]),
         };
-        let expected: Vec<String> =
+        let mut expected: Vec<String> =
             if self.expected_at == self.at { self.expected.iter().map(|e| e.to_string()).collect() } else { Vec::new() };
+        let hint = match self.kind() {
+            TokenKind::Word(word) => {
+                let clauses = if expected.iter().any(|what| what == "a clause") { CLAUSES } else { &[] };
+                nearest(word, expected.iter().map(String::as_str).chain(clauses.iter().copied()))
+            }
+            _ => None,
+        };
+        // After an operand any operator may stand. That need not be spelled out.
+        let count = expected.iter().filter(|what| OPERATORS.contains(&what.as_str())).count();
+        if count > 5 {
+            expected.retain(|what| !OPERATORS.contains(&what.as_str()));
+            expected.insert(0, "an operator".to_owned());
+        }
         let message = match expected.as_slice() {
             [] => found,
             [one] => format!("{found}: expected {one}"),
@@ -171,7 +229,7 @@ impl Parser<'_> {
         };
         let mut error = Diagnostic::syntax(self.text, self.span(), "UnexpectedSyntax", message);
         error.expected = expected;
-        Box::new(error)
+        Box::new(error.with_hint(hint))
     }
 
     fn compile_error(&self, span: Span, code: &'static str, message: impl Into<String>) -> Box<Diagnostic> {
@@ -300,6 +358,15 @@ mod tests {
             "MATCH p = shortestPath((a)-->()-->(b)) RETURN p",
             "1.24 shortestPath(...) requires a pattern containing a single relationship",
         );
+        check("RETURN (1", "1.10 Unexpected end of input: expected an operator or ')'");
+        check(
+            "RETURN 1 2",
+            "1.10 Invalid input '2': expected an operator, AS, ',', ORDER BY, SKIP, OFFSET, LIMIT, UNION, ; or a clause",
+        );
+        let hint = |text: &str| parse(text).expect_err(text).hint.unwrap_or_default();
+        assert_eq!(hint("MATCH (n) RETRN n"), "did you mean `RETURN`?");
+        assert_eq!(hint("MATCH (n) RETURN n ODER BY n.x"), "");
+        assert_eq!(hint("MATCH (n) RETURN n.x LIMT 1"), "did you mean `LIMIT`?");
         check("RETURN 9223372036854775808", "1.8 The integer 9223372036854775808 does not fit into 64 bits");
     }
 }

@@ -127,13 +127,13 @@ impl Reader<'_> {
         self.deleted.edges.borrow().get(&(source, kind, target)).and_then(|ordinals| ordinals.last().copied())
     }
 
-    fn ask_node(&self, node: NodeId) {
+    pub fn ask_node(&self, node: NodeId) {
         if self.deleted.nodes.borrow().contains(&node) {
             self.deleted.asked.set(true);
         }
     }
 
-    fn ask_edge(&self, edge: EdgeRef) {
+    pub fn ask_edge(&self, edge: EdgeRef) {
         let deleted = self.deleted.edges.borrow();
         if deleted.get(&(edge.source, edge.kind, edge.target)).is_some_and(|ordinals| ordinals.contains(&edge.ordinal)) {
             self.deleted.asked.set(true);

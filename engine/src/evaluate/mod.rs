@@ -167,7 +167,7 @@ impl<'p> Evaluator<'p> {
         };
         let mut result = run.to_columns(&mut self.row, each);
         if result.is_ok() && run.reader.deleted.asked.get() {
-            let message = "The query asks for labels or properties of a node or relationship that it has deleted before";
+            let message = "The query asks for or changes what is known of a node or relationship that it has deleted before";
             result = Err(Failure::new(FailureKind::Deleted, message));
         }
         drop(run);

@@ -159,16 +159,16 @@ impl Run<'_> {
                 self.create_edge(*slot, [*source, *target], *kind, properties.as_ref(), row)?;
             }
             Write::SetProperty { target, key, value } => {
-                let entity = self.entity(&*target.look(row, self)?)?;
+                let entity = self.changed(&*target.look(row, self)?)?;
                 let value = value.look(row, self)?;
                 self.set(entity, self.prepared.symbol(*key), self.storable(&value)?.as_ref());
             }
             Write::SetProperties { target, value, replace } => {
-                let entity = self.entity(&row[target.0 as usize])?;
+                let entity = self.changed(&row[target.0 as usize])?;
                 self.set_properties(entity, &*value.look(row, self)?, *replace)?;
             }
             Write::RemoveProperty { target, key } => {
-                let entity = self.entity(&*target.look(row, self)?)?;
+                let entity = self.changed(&*target.look(row, self)?)?;
                 self.set(entity, self.prepared.symbol(*key), &Value::Null);
             }
             Write::AddLabels { target, labels } => self.change_labels(*target, labels, true, row)?,
@@ -212,6 +212,16 @@ impl Run<'_> {
         let edge = self.reader.edge_ref(key);
         let gone = self.overlay.is_some() && !self.reader.view.has_edge(edge);
         Ok(if gone { Entity::None } else { Entity::Edge(edge) })
+    }
+
+    /// As `entity`, of what is to be changed: it must not have been deleted.
+    fn changed(&self, value: &Value) -> Result<Entity, Failure> {
+        match value {
+            Value::Node(node) => self.reader.ask_node(*node),
+            Value::Edge(key) => self.reader.ask_edge(self.reader.edge_ref(key)),
+            _ => {}
+        }
+        self.entity(value)
     }
 
     /// Null removes. The value is storable.
@@ -295,6 +305,7 @@ impl Run<'_> {
     }
 
     fn new_edge(&self, [source, target]: [NodeId; 2], kind: Symbol) -> Result<EdgeRef, Failure> {
+        [source, target].into_iter().for_each(|end| self.reader.ask_node(end));
         let ordinal = if self.environment.open_cypher { self.free_ordinal(source, kind, target)? } else { 0 };
         self.mutations.borrow_mut().set_edge(source, kind, target, ordinal, true);
         Ok(EdgeRef { source, kind, target, ordinal })
@@ -356,6 +367,7 @@ impl Run<'_> {
     }
 
     fn set_labels(&self, node: NodeId, labels: &[Name], present: bool) {
+        self.reader.ask_node(node);
         let mut mutations = self.mutations.borrow_mut();
         for label in labels {
             mutations.set_label(node, self.prepared.symbol(*label), present);

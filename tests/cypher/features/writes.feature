@@ -24,6 +24,30 @@ Feature: Writes - what later clauses see of them
       | a, r    | a['x']        |
       | a, r    | a:A           |
 
+  Scenario Outline: [17] What was deleted is not changed
+    Given an empty graph
+    And having executed:
+      """
+      CREATE (:A {x: 1})-[:T {y: 2}]->(:B)
+      """
+    When executing query:
+      """
+      MATCH (a:A)-[r:T]->(b)
+      DELETE a, r
+      <change>
+      """
+    Then a EntityNotFound should be raised at runtime: DeletedEntityAccess
+
+    Examples:
+      | change                |
+      | SET a.x = 2           |
+      | SET a += {y: 1}       |
+      | SET a:C               |
+      | SET r.y = 1           |
+      | SET r = {}            |
+      | REMOVE a.x            |
+      | CREATE (a)-[:S]->(b)  |
+
   Scenario: [2] The type of a deleted relationship is still known
     Given an empty graph
     And having executed:
