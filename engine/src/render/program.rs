@@ -121,6 +121,9 @@ impl Program {
             if edge.kinds.is_empty() {
                 return refuse("an edge without a type");
             }
+            if edge.chain.is_some() {
+                return refuse("a relationship of variable length");
+            }
             if edge.slot.is_some() || !edge.conditions.is_empty() || !edge.reads.is_empty() {
                 return refuse("a variable or properties of an edge");
             }
