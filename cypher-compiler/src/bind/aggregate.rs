@@ -27,22 +27,6 @@ pub fn kind(name: &str) -> Option<AggregateKind> {
     NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, kind)| *kind)
 }
 
-pub fn signature(kind: AggregateKind) -> &'static str {
-    use AggregateKind::*;
-    match kind {
-        CountRows | Count => "count(value :: ANY) :: INTEGER",
-        Sum => "sum(value :: NUMBER) :: NUMBER",
-        Average => "avg(value :: NUMBER) :: NUMBER",
-        Min => "min(value :: ANY) :: ANY",
-        Max => "max(value :: ANY) :: ANY",
-        Collect => "collect(value :: ANY) :: LIST OF ANY",
-        StandardDeviation => "stDev(value :: NUMBER) :: FLOAT",
-        StandardDeviationPopulation => "stDevP(value :: NUMBER) :: FLOAT",
-        PercentileContinuous => "percentileCont(value :: NUMBER, fraction :: FLOAT) :: FLOAT",
-        PercentileDiscrete => "percentileDisc(value :: NUMBER, fraction :: FLOAT) :: NUMBER",
-    }
-}
-
 pub fn contains(expression: &Expression) -> bool {
     expression.any(&|e| match &*e.kind {
         ExpressionKind::CountRows => true,

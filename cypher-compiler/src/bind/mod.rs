@@ -221,11 +221,6 @@ pub fn keyword(kind: &ClauseKind) -> &'static str {
     }
 }
 
-/// The aggregating functions with their signatures.
-pub fn aggregates() -> impl Iterator<Item = (&'static str, &'static str)> {
-    aggregate::NAMES.iter().map(|(name, kind)| (*name, aggregate::signature(*kind)))
-}
-
 /// Whether a function of that name aggregates.
 pub fn is_aggregate(name: &str) -> bool {
     aggregate::kind(name).is_some()

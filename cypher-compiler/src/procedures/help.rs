@@ -1,9 +1,9 @@
 //! What can be called, as rows.
 
-use weir_model::{Procedure, Value};
+use weir_model::{Function, Procedure, Value};
 
 use super::all;
-use crate::{Options, bind, functions};
+use crate::{Options, functions};
 
 /// The functions openCypher has, as opposed to those that came with streaming.
 const OF_OPEN_CYPHER: &[&str] = &[
@@ -64,15 +64,17 @@ const OF_OPEN_CYPHER: &[&str] = &[
 
 /// Functions and aggregates, by name.
 pub fn functions() -> Vec<Vec<Value>> {
-    let functions = functions::all().map(|f| (f.name, f.signature.to_owned(), String::new()));
-    let aggregates =
-        bind::aggregates().map(|(name, signature)| (name, signature.to_owned(), "Over all rows of a group".to_owned()));
-    rows(functions.chain(aggregates))
+    let aggregates = functions::AGGREGATES.iter().map(|row| (row.name, row.signature, row.description));
+    rows(functions::all().map(described).chain(aggregates))
 }
 
 pub fn builtins() -> Vec<Vec<Value>> {
     let builtin = |name: &str| OF_OPEN_CYPHER.contains(&name.to_lowercase().as_str());
-    rows(functions::all().filter(|f| builtin(f.name)).map(|f| (f.name, f.signature.to_owned(), String::new())))
+    rows(functions::all().filter(|f| builtin(f.name)).map(described))
+}
+
+fn described(function: &Function) -> (&'static str, &'static str, &'static str) {
+    (function.name, function.signature, function.description)
 }
 
 pub fn procedures(options: &Options) -> Vec<Vec<Value>> {
@@ -83,11 +85,8 @@ pub fn procedures(options: &Options) -> Vec<Vec<Value>> {
     all(options).iter().map(row).collect()
 }
 
-fn rows<'a>(described: impl Iterator<Item = (&'a str, String, String)>) -> Vec<Vec<Value>> {
+fn rows(described: impl Iterator<Item = (&'static str, &'static str, &'static str)>) -> Vec<Vec<Value>> {
     let mut described: Vec<_> = described.collect();
     described.sort_by_key(|(name, ..)| name.to_lowercase());
-    let row = |(name, signature, description): (&str, String, String)| {
-        vec![Value::text(name), Value::text(&signature), Value::text(&description)]
-    };
-    described.into_iter().map(row).collect()
+    described.into_iter().map(|(name, signature, description)| [name, signature, description].map(Value::text).to_vec()).collect()
 }
