@@ -329,6 +329,10 @@ impl Standing<'_> {
         let mut expr = self.binder.expression(expression);
         self.copy_reads(&mut expr);
         rewrite::fold(&mut expr, self.options.ids);
+        if walk::any(&expr, &classify::changes_by_itself) {
+            let message = "A standing query's results follow from the graph: chance and the current time cannot stand in them";
+            return Err(self.error(expression.span, "NotMaintainable", message));
+        }
         Ok(expr)
     }
 

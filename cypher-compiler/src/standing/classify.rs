@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_model::{IdScheme, NodeId, Text, Value};
+use weir_model::{Expr, IdScheme, NodeId, Text, Value};
 
 use super::Standing;
 use crate::ast::{BinaryOperator, Expression, ExpressionKind};
@@ -127,4 +127,13 @@ pub fn id_value(id: NodeId, ids: IdScheme) -> Value {
         IdScheme::Long { .. } => Value::Integer(id.low as i64),
         _ => Value::Id(id),
     }
+}
+
+/// A call whose value differs from one moment to the next, the graph being the same: it could never be taken back rightly.
+pub fn changes_by_itself(expr: &Expr) -> bool {
+    let Expr::Call { function, arguments } = expr else { return false };
+    let name = function.name.to_ascii_lowercase();
+    let of_time = matches!(name.split('.').next(), Some("date" | "time" | "localtime" | "datetime" | "localdatetime"));
+    let asks_the_clock = name.ends_with(".transaction") || name.ends_with(".statement") || name.ends_with(".realtime");
+    matches!(name.as_str(), "rand" | "timestamp") || (of_time && (arguments.is_empty() || asks_the_clock))
 }

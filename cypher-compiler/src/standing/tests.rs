@@ -144,6 +144,21 @@ fn refused_patterns() {
             "1.1 WrongFormat: Wrong format for a standing query (expected `MATCH ... WHERE ... RETURN ...`)",
         ),
         (
+            MultipleValues,
+            "MATCH (n) WHERE n.at < timestamp() RETURN n.x AS x",
+            "1.17 NotMaintainable: A standing query's results follow from the graph: chance and the current time cannot stand in them",
+        ),
+        (
+            MultipleValues,
+            "MATCH (n) RETURN n.x AS x, [rand()] AS chance",
+            "1.28 NotMaintainable: A standing query's results follow from the graph: chance and the current time cannot stand in them",
+        ),
+        (
+            MultipleValues,
+            "MATCH (n) RETURN datetime() AS now",
+            "1.18 NotMaintainable: A standing query's results follow from the graph: chance and the current time cannot stand in them",
+        ),
+        (
             DistinctId,
             "MATCH (n) RETURN id(n)",
             "1.11 DistinctIdMustDistinct: DistinctId Standing Queries must specify a `DISTINCT` keyword",
