@@ -135,5 +135,11 @@ pub fn changes_by_itself(expr: &Expr) -> bool {
     let name = function.name.to_ascii_lowercase();
     let of_time = matches!(name.split('.').next(), Some("date" | "time" | "localtime" | "datetime" | "localdatetime"));
     let asks_the_clock = name.ends_with(".transaction") || name.ends_with(".statement") || name.ends_with(".realtime");
-    matches!(name.as_str(), "rand" | "timestamp") || (of_time && (arguments.is_empty() || asks_the_clock))
+    // `datetime({timezone: 'Asia/Tokyo'})` is now, there.
+    let now_there = |argument: &Expr| match argument {
+        Expr::Literal(Value::Map(map)) => map.iter().all(|(key, _)| key.eq_ignore_ascii_case("timezone")),
+        _ => false,
+    };
+    let now = arguments.is_empty() || asks_the_clock || arguments.first().is_some_and(now_there);
+    matches!(name.as_str(), "rand" | "timestamp") || (of_time && now)
 }

@@ -155,6 +155,11 @@ fn refused_patterns() {
         ),
         (
             MultipleValues,
+            "MATCH (n) RETURN datetime({timezone: 'Asia/Tokyo'}) AS now",
+            "1.18 NotMaintainable: A standing query's results follow from the graph: chance and the current time cannot stand in them",
+        ),
+        (
+            MultipleValues,
             "MATCH (n) RETURN datetime() AS now",
             "1.18 NotMaintainable: A standing query's results follow from the graph: chance and the current time cannot stand in them",
         ),
