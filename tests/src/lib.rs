@@ -4,6 +4,7 @@
 //! `../shared`, beside the clone; a test that misses them says so and passes.
 
 pub mod client;
+pub mod page;
 pub mod random;
 pub mod service;
 pub mod tck;

@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use serde_json::Value as Json;
 use weir_cypher_compiler::functions::{AGGREGATES, SUBJECTS};
+use weir_tests::page;
 use weir_tests::service::{Home, Weir};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cypher-functions.md");
@@ -33,14 +34,7 @@ fn the_page_says_what_the_table_says_and_weir_answers() {
     for row in AGGREGATES {
         entry(&mut page, &weir, row.signature, row.description, row.example);
     }
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(PAGE, page).expect("the page can be written");
-        return;
-    }
-    let committed = std::fs::read_to_string(PAGE).unwrap_or_default();
-    let changed = page.lines().zip(committed.lines().chain(std::iter::repeat(""))).find(|(now, then)| now != then);
-    assert_eq!(changed, None, "{PAGE} is not what it would be now: run this test with UPDATE_EXPECT=1");
-    assert_eq!(page.len(), committed.len(), "{PAGE} has more than it would have now: run this test with UPDATE_EXPECT=1");
+    page::check(PAGE, &page);
 }
 
 fn entry(page: &mut String, weir: &Weir, signature: &str, description: &str, example: &str) {
