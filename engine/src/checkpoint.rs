@@ -10,11 +10,11 @@ use std::time::Instant;
 use weir_model::Tick;
 
 use crate::arrangement::build::Shard;
-use crate::arrangement::{Batch, pages};
+use crate::arrangement::pages::{self, Chunk};
 use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::store::{Delivered, Entry, GraphId, NewRun, Progress, Store, StoreError};
+use crate::store::{Delivered, Entry, GraphId, NewRun, Progress, RunId, RunInfo, Store, StoreError};
 
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
 const FACTS_BETWEEN: usize = 1_500_000;
@@ -113,40 +113,39 @@ fn note_delivered(progress: &mut Progress, delivered: &Delivered) {
     }
 }
 
-/// The graph as of its checkpoint, one batch a shard; shards are put together side by side.
+/// The graph as of its checkpoint, one batch a shard. Runs are read side by side, then shards put together side by side.
 pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -> Result<Base, EngineError> {
-    let mut runs = Vec::new();
-    for run in store.runs(graph)? {
-        let mut chunks = Vec::new();
-        store.read_run(graph, run.id, &mut |bytes| {
-            chunks.push(bytes.to_vec());
-            Ok(())
-        })?;
-        let damaged = || StoreError::damaged("a page", format!("run {:?} of graph {}", run.id, graph.0));
-        runs.push(decode(&chunks, shards).ok_or_else(damaged)?);
-    }
+    let runs = store.runs(graph)?;
     if runs.is_empty() {
         return Ok(Base { shards: Vec::new(), upper: upto });
     }
+    let portion = runs.len().div_ceil(shards);
+    let runs = std::thread::scope(|scope| {
+        let read = |part: &[RunInfo]| part.iter().map(|run| read_run(store, graph, run.id)).collect::<Result<Vec<_>, _>>();
+        let threads: Vec<_> = runs.chunks(portion).map(|part| scope.spawn(move || read(part))).collect();
+        threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>()
+    })?;
+    let runs: Vec<Vec<Chunk>> = runs.into_iter().flatten().collect();
     let runs = &runs;
     let shards = std::thread::scope(|scope| {
         let load = |index| scope.spawn(move || pages::newest(runs, Shard { index, count: shards }, upto));
         let threads: Vec<_> = (0..shards).map(load).collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        threads.into_iter().map(joined).collect()
     });
     Ok(Base { shards, upper: upto })
 }
 
-/// The chunks of a run as batches, decoded side by side.
-fn decode(chunks: &[Vec<u8>], threads: usize) -> Option<Vec<Batch>> {
-    let portion = chunks.len().div_ceil(threads).max(1);
-    std::thread::scope(|scope| {
-        let read = |part: &'_ [Vec<u8>]| part.iter().map(|bytes| pages::read_chunk(bytes)).collect::<Option<Vec<Batch>>>();
-        let parts: Vec<_> = chunks.chunks(portion).map(|part| scope.spawn(move || read(part))).collect();
-        let mut batches = Vec::with_capacity(chunks.len());
-        for part in parts {
-            batches.extend(part.join().ok().flatten()?);
-        }
-        Some(batches)
-    })
+fn read_run(store: &dyn Store, graph: GraphId, run: RunId) -> Result<Vec<Chunk>, StoreError> {
+    let mut chunks = Vec::new();
+    store.read_run(graph, run, &mut |bytes| {
+        let damaged = || StoreError::damaged("a page", format!("run {} of graph {}", run.0, graph.0));
+        chunks.push(pages::read_chunk(bytes).ok_or_else(damaged)?);
+        Ok(())
+    })?;
+    Ok(chunks)
+}
+
+/// What a thread found; a panic goes on in the one that waited.
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -1,131 +1,173 @@
-//! Batch: a sorted, immutable set of updates of the graph, in columns of our own.
+//! Batch: a sorted, immutable set of updates of the graph: an index of nodes over segments of facts.
 //!
-//!     ids      the nodes, ascending              16 bytes each
-//!     ends     where each node's facts end        4 bytes each
-//!     facts    tag | when | payload              24 bytes each, by tag, then fact key, then time, removals first
-//!     arena    what does not fit a payload
-//!     times    the ticks that `when` points at, ascending; a single one once the batch is compacted
-//!     filter   two bits a node in one 64-bit word: most misses cost one cache line
+//!     ids       the nodes, ascending                                     16 bytes each
+//!     places    which piece, where its facts begin, how many             12 bytes each
+//!     pieces    the segments referred to, shared with other batches
+//!     filter    two bits a node in one 64-bit word: most misses cost one cache line
+//!
+//! Merging leaves the facts of most nodes where they are and writes an index anew (see docs/decisions/0009).
 //!
 //! Updates are exact differences: a fact is added only where it is absent and removed only where it is present, and a
 //! property that changes is a removal of the old value and an addition of the new one at the same tick. So along time
 //! the updates of one fact key alternate, the last one at or before a tick tells what holds then, and merging needs
 //! no comparison of values.
 
-use std::cmp::Ordering;
-use std::ops::Range;
+use std::sync::Arc;
 
 use timely::progress::Antichain;
 use weir_model::NodeId;
-use weir_model::codec::{FactKey, fact_key};
-use weir_model::mutation::{Payload, Tag};
 
-/// One update of one fact of a node.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Fact {
-    pub tag: Tag,
-    /// Index into `Batch::times`, shifted left once; the low bit is set when the fact is added.
-    pub when: u32,
-    pub payload: Payload,
-}
-
-impl Fact {
-    pub fn adds(&self) -> bool {
-        self.when & 1 == 1
-    }
-
-    pub fn time_index(&self) -> usize {
-        (self.when >> 1) as usize
-    }
-}
+use super::segment::{Fact, Segment, shrink};
 
 #[derive(Debug)]
 pub struct Batch {
-    /// Ticks covered: from `lower`, below `upper`. Times in the batch may have been advanced to `since`.
+    /// Ticks covered: from `lower`, below `upper`. Times up to `since` need not be told apart.
     pub lower: Antichain<u64>,
     pub upper: Antichain<u64>,
     pub since: Antichain<u64>,
     pub ids: Vec<NodeId>,
-    pub ends: Vec<u32>,
-    pub facts: Vec<Fact>,
-    pub arena: Vec<u8>,
-    pub times: Vec<u64>,
+    places: Vec<Place>,
+    pieces: Vec<Piece>,
+    /// How many facts there are.
+    facts: usize,
     filter: Filter,
 }
 
-impl Batch {
-    pub fn empty(lower: Antichain<u64>, upper: Antichain<u64>) -> Batch {
-        Batch::with_capacity(lower, upper, Antichain::from_elem(0), 0, 0, 0)
+/// A segment that a batch refers to.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    pub segment: Arc<Segment>,
+    /// How many of its facts belong to nodes of the batch.
+    pub live: usize,
+    /// And did when a batch referred to it first.
+    pub whole: usize,
+}
+
+/// Where the facts of a node lie.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The number of the piece; the highest bit is set when some fact has more than one update.
+    piece: u32,
+    pub start: u32,
+    pub count: u32,
+}
+
+const REPEATS: u32 = 1 << 31;
+
+impl Place {
+    pub fn piece(&self) -> usize {
+        (self.piece & !REPEATS) as usize
     }
 
-    pub fn with_capacity(
-        lower: Antichain<u64>,
-        upper: Antichain<u64>,
-        since: Antichain<u64>,
-        nodes: usize,
-        facts: usize,
-        arena: usize,
-    ) -> Batch {
-        Batch {
+    /// Whether merging could find that updates have cancelled out.
+    pub fn repeats(&self) -> bool {
+        self.piece & REPEATS != 0
+    }
+
+    pub fn range(&self) -> std::ops::Range<usize> {
+        self.start as usize..(self.start + self.count) as usize
+    }
+}
+
+/// A batch in the making. Nodes come in ascending order, their facts either in `fresh` or in a segment that is there already.
+#[derive(Debug)]
+pub struct Writer {
+    /// Its first piece is what becomes of `fresh`.
+    batch: Batch,
+    pub fresh: Segment,
+    /// How many facts of `fresh` belong to finished nodes.
+    finished: usize,
+}
+
+impl Writer {
+    /// `nodes` is about how many will come: the filter has room for so many.
+    pub fn new(lower: Antichain<u64>, upper: Antichain<u64>, since: Antichain<u64>, nodes: usize, fresh: Segment) -> Writer {
+        let batch = Batch {
             lower,
             upper,
             since,
             ids: Vec::with_capacity(nodes),
-            ends: Vec::with_capacity(nodes),
-            facts: Vec::with_capacity(facts),
-            arena: Vec::with_capacity(arena),
-            times: Vec::new(),
+            places: Vec::with_capacity(nodes),
+            pieces: vec![Piece { segment: Arc::default(), live: 0, whole: 0 }],
+            facts: 0,
             filter: Filter::with_capacity(nodes),
-        }
+        };
+        Writer { batch, fresh, finished: 0 }
     }
 
-    /// Closes the facts pushed since the last call as those of `id`. Ids come in ascending order.
+    /// Takes in a segment that is there already, and says its number. `whole` is that of the piece it comes from; 0 if it is
+    /// referred to for the first time.
+    pub fn adopt(&mut self, segment: Arc<Segment>, whole: usize) -> u32 {
+        self.batch.pieces.push(Piece { segment, live: 0, whole });
+        self.batch.pieces.len() as u32 - 1
+    }
+
+    /// The next node, whose facts lie in an adopted segment, none of them twice.
+    pub fn refer(&mut self, id: NodeId, piece: u32, start: u32, count: u32) {
+        self.push(id, Place { piece, start, count });
+    }
+
+    /// Closes the facts pushed to `fresh` since the last call as those of `id`. Nothing if there are none.
     pub fn finish_node(&mut self, id: NodeId) {
-        debug_assert!(self.ids.last().is_none_or(|last| *last < id));
-        self.filter.insert(id);
-        self.ids.push(id);
-        self.ends.push(self.facts.len() as u32);
+        let (start, end) = (self.finished, self.fresh.facts.len());
+        if start == end {
+            return;
+        }
+        self.finished = end;
+        let same = |pair: &[Fact]| self.fresh.compare(&pair[0], &self.fresh, &pair[1]).is_eq();
+        let repeats = self.fresh.facts[start..].windows(2).any(|pair| pair[0].tag == pair[1].tag && same(pair));
+        let piece = if repeats { REPEATS } else { 0 };
+        self.push(id, Place { piece, start: start as u32, count: (end - start) as u32 });
     }
 
-    /// Takes over the nodes of facts that are there already, ascending, with where the facts of each end.
-    pub fn adopt(&mut self, ids: Vec<NodeId>, ends: Vec<u32>) {
-        ids.iter().for_each(|id| self.filter.insert(*id));
-        (self.ids, self.ends) = (ids, ends);
+    fn push(&mut self, id: NodeId, place: Place) {
+        let batch = &mut self.batch;
+        debug_assert!(batch.ids.last().is_none_or(|last| *last < id));
+        batch.filter.insert(id);
+        batch.ids.push(id);
+        batch.places.push(place);
+        batch.pieces[place.piece()].live += place.count as usize;
+        batch.facts += place.count as usize;
     }
 
-    /// How many facts belong to finished nodes.
-    pub fn finished(&self) -> usize {
-        self.ends.last().map_or(0, |end| *end as usize)
+    pub fn nodes(&self) -> usize {
+        self.batch.ids.len()
     }
 
-    pub fn facts_at(&self, index: usize) -> &[Fact] {
-        &self.facts[self.range_at(index)]
+    pub fn finish(self) -> Batch {
+        let Writer { mut batch, mut fresh, .. } = self;
+        fresh.shrink();
+        batch.pieces[0].segment = Arc::new(fresh);
+        batch.pieces.iter_mut().filter(|piece| piece.whole == 0).for_each(|piece| piece.whole = piece.live);
+        shrink(&mut batch.ids);
+        shrink(&mut batch.places);
+        batch
+    }
+}
+
+impl Batch {
+    pub fn empty(lower: Antichain<u64>, upper: Antichain<u64>) -> Batch {
+        Writer::new(lower, upper, Antichain::from_elem(0), 0, Segment::default()).finish()
     }
 
-    /// Where the facts of a node lie.
-    pub fn range_at(&self, index: usize) -> Range<usize> {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
-        start..self.ends[index] as usize
+    /// The facts of the node at this index, and what they point into.
+    pub fn node(&self, index: usize) -> (&Segment, &[Fact]) {
+        let place = &self.places[index];
+        let segment = &*self.pieces[place.piece()].segment;
+        (segment, &segment.facts[place.range()])
     }
 
-    pub fn time(&self, fact: &Fact) -> u64 {
-        self.times[fact.time_index()]
+    pub fn place(&self, index: usize) -> Place {
+        self.places[index]
     }
 
-    /// Whether every update in this batch happened at or before `tick`.
-    pub fn all_until(&self, tick: u64) -> bool {
-        self.times.last().is_none_or(|last| *last <= tick)
-    }
-
-    /// Whether every update in this batch happened after `tick`.
-    pub fn none_until(&self, tick: u64) -> bool {
-        self.times.first().is_none_or(|first| *first > tick)
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
     }
 
     /// The facts of a node.
-    pub fn find(&self, id: NodeId) -> Option<&[Fact]> {
-        self.index_of(id).map(|index| self.facts_at(index))
+    pub fn find(&self, id: NodeId) -> Option<(&Segment, &[Fact])> {
+        self.index_of(id).map(|index| self.node(index))
     }
 
     /// Where a node stands: filter, then interpolation, because ids are hashes and lie evenly.
@@ -167,34 +209,12 @@ impl Batch {
         self.ids.partition_point(|other| *other < id)
     }
 
-    pub fn key(&self, fact: &Fact) -> FactKey<'_> {
-        fact_key(fact.tag, fact.payload, &self.arena)
-    }
-
-    /// The order of facts within a node, time and sign aside, of two facts of two batches.
-    pub fn compare(&self, fact: &Fact, other_batch: &Batch, other: &Fact) -> Ordering {
-        fact.tag.cmp(&other.tag).then_with(|| self.key(fact).cmp(&other_batch.key(other)))
-    }
-
     pub fn len(&self) -> usize {
-        self.facts.len()
+        self.facts
     }
 
     pub fn is_empty(&self) -> bool {
-        self.facts.is_empty()
-    }
-
-    /// Gives back what a merge reserved and did not use, where that is worth the copy.
-    pub fn shrink(&mut self) {
-        fn column<T>(column: &mut Vec<T>) {
-            if column.len() < column.capacity() / 4 * 3 {
-                column.shrink_to_fit();
-            }
-        }
-        column(&mut self.ids);
-        column(&mut self.ends);
-        column(&mut self.facts);
-        column(&mut self.arena);
+        self.facts == 0
     }
 }
 

@@ -12,8 +12,9 @@ use weir_model::codec::{FactKey, fact_key, relocate, same_payload};
 use weir_model::mutation::{Kind, Mutations, Payload, Row, Tag};
 use weir_model::{NodeId, Symbol};
 
-use super::batch::{Batch, Fact};
+use super::batch::{Batch, Writer};
 use super::facts::Facts;
+use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 
 /// Reused from tick to tick by a worker.
@@ -52,16 +53,13 @@ impl Located {
     pub fn facts<'a>(&'a self, batch: &'a Batch, index: usize) -> Facts<'a> {
         let Range { start, end } = self.of_node[index];
         let before = facts_of(&self.existing, &self.hits[start as usize..end as usize]);
-        Facts::known(std::iter::once((batch, batch.facts_at(index))).chain(before))
+        Facts::known(std::iter::once(batch.node(index)).chain(before))
     }
 }
 
 /// Newest first.
-fn facts_of<'a>(existing: &'a [SharedBatch], hits: &'a [Hit]) -> impl Iterator<Item = (&'a Batch, &'a [Fact])> {
-    hits.iter().rev().map(|hit| {
-        let batch = &*existing[hit.batch as usize];
-        (batch, batch.facts_at(hit.position as usize))
-    })
+fn facts_of<'a>(existing: &'a [SharedBatch], hits: &'a [Hit]) -> impl Iterator<Item = (&'a Segment, &'a [Fact])> {
+    hits.iter().rev().map(|hit| existing[hit.batch as usize].node(hit.position as usize))
 }
 
 /// Rows that follow one another and concern one node. Compared by the high half of the id, then by place.
@@ -104,8 +102,9 @@ impl Builder {
         }
         self.stretches.sort_unstable();
         let since = Antichain::from_elem(0);
-        let mut batch = Batch::with_capacity(lower, upper, since, self.stretches.len(), here, mutations.arena.len());
-        batch.times = times;
+        let mut fresh = Segment::with_capacity(here, mutations.arena.len());
+        fresh.times = times;
+        let mut writer = Writer::new(lower, upper, since, self.stretches.len(), fresh);
 
         let node = |stretch: &Stretch| rows[stretch.start as usize].node;
         for same_high in self.stretches.chunk_by_mut(|a, b| a.high == b.high) {
@@ -127,13 +126,13 @@ impl Builder {
                 hit += 1;
             }
             let facts = Facts::known(facts_of(existing, &located.hits[start..hit]));
-            build_node(rows, order, &mutations.arena, &facts, &mut batch);
-            if batch.facts.len() > batch.finished() {
-                batch.finish_node(self.nodes[index]);
+            build_node(rows, order, &mutations.arena, &facts, &mut writer.fresh);
+            writer.finish_node(self.nodes[index]);
+            if writer.nodes() > located.of_node.len() {
                 located.of_node.push(start as u32..hit as u32);
             }
         }
-        SharedBatch::with_located(batch, located)
+        SharedBatch::with_located(writer.finish(), located)
     }
 
     /// Finds all nodes in one batch after another: most of it is waiting for memory, and so many waits become one.
@@ -158,7 +157,7 @@ fn by_tag(row: &Row, index: u32) -> u64 {
 }
 
 /// `order` holds the rows of a node, as `by_tag`; `facts` is what there was.
-fn build_node(rows: &[Row], order: &mut Vec<u64>, arena: &[u8], facts: &Facts<'_>, batch: &mut Batch) {
+fn build_node(rows: &[Row], order: &mut Vec<u64>, arena: &[u8], facts: &Facts<'_>, segment: &mut Segment) {
     let row = |place: &u64| &rows[*place as u32 as usize];
     let kind = |place: &u64| row(place).tag.kind();
     if let Some(last_clear) = order.iter().rposition(|place| kind(place) == Kind::ClearProperties) {
@@ -169,11 +168,11 @@ fn build_node(rows: &[Row], order: &mut Vec<u64>, arena: &[u8], facts: &Facts<'_
             let expanded = expand_clears(order.iter().map(row), facts);
             order.clear();
             order.extend(expanded.iter().zip(0..).map(|(row, index)| by_tag(row, index)));
-            replay(&expanded, order, arena, facts, batch);
+            replay(&expanded, order, arena, facts, segment);
             order.clear();
         }
     }
-    replay(rows, order, arena, facts, batch);
+    replay(rows, order, arena, facts, segment);
 }
 
 /// Writes each ClearProperties as the removal of every property that may be there at that point.
@@ -202,8 +201,8 @@ fn expand_clears<'a>(rows: impl Iterator<Item = &'a Row>, facts: &Facts<'_>) -> 
     expanded
 }
 
-/// Replays the rows of one node fact by fact and appends the differences to the batch.
-fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, batch: &mut Batch) {
+/// Replays the rows of one node fact by fact and appends the differences to the segment.
+fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, segment: &mut Segment) {
     order.sort_unstable();
     let row = |place: &u64| &rows[*place as u32 as usize];
     for same_tag in order.chunk_by_mut(|a, b| row(a).tag == row(b).tag) {
@@ -214,7 +213,7 @@ fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, batc
             let tag = row(&fact[0]).tag;
             let before = if facts.is_unknown() { None } else { facts.keyed(tag, key(row(&fact[0]), arena), u64::MAX) };
             // What holds so far: the payload and the arena it points into.
-            let mut now: Option<(Payload, &[u8])> = before.map(|(batch, fact)| (fact.payload, batch.arena.as_slice()));
+            let mut now: Option<(Payload, &[u8])> = before.map(|(found, fact)| (fact.payload, found.arena.as_slice()));
             for record in fact.chunk_by(|a, b| row(a).record() == row(b).record()) {
                 let row = row(&record[record.len() - 1]);
                 let next = (!row.removes()).then_some((row.payload, arena));
@@ -223,12 +222,12 @@ fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, batc
                 }
                 let when = row.record() << 1;
                 if let Some((payload, from)) = now {
-                    let payload = relocate(tag, payload, from, &mut batch.arena);
-                    batch.facts.push(Fact { tag, when, payload });
+                    let payload = relocate(tag, payload, from, &mut segment.arena);
+                    segment.facts.push(Fact { tag, when, payload });
                 }
                 if let Some((payload, from)) = next {
-                    let payload = relocate(tag, payload, from, &mut batch.arena);
-                    batch.facts.push(Fact { tag, when: when | 1, payload });
+                    let payload = relocate(tag, payload, from, &mut segment.arena);
+                    segment.facts.push(Fact { tag, when: when | 1, payload });
                 }
                 now = next;
             }

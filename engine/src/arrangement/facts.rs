@@ -8,13 +8,13 @@ use weir_model::codec::{FactKey, decode_edge_property, decode_parallel, decode_p
 use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Symbol, Value};
 
-use super::batch::{Batch, Fact};
+use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 use crate::view::{Direction, HalfEdge};
 
 /// The facts of one node in each batch that knows it, newest first.
 pub struct Facts<'a> {
-    hits: SmallVec<[(&'a Batch, &'a [Fact]); 6]>,
+    hits: SmallVec<[(&'a Segment, &'a [Fact]); 6]>,
 }
 
 impl<'a> Facts<'a> {
@@ -22,15 +22,13 @@ impl<'a> Facts<'a> {
     pub fn find(batches: &'a [SharedBatch], id: NodeId) -> Facts<'a> {
         let mut hits = SmallVec::new();
         for batch in batches.iter().rev() {
-            if let Some(facts) = batch.find(id) {
-                hits.push((&**batch, facts));
-            }
+            hits.extend(batch.find(id));
         }
         Facts { hits }
     }
 
     /// A node found before: its facts in some batches, newest first.
-    pub fn known(hits: impl IntoIterator<Item = (&'a Batch, &'a [Fact])>) -> Facts<'a> {
+    pub fn known(hits: impl IntoIterator<Item = (&'a Segment, &'a [Fact])>) -> Facts<'a> {
         Facts { hits: hits.into_iter().collect() }
     }
 
@@ -39,12 +37,13 @@ impl<'a> Facts<'a> {
     }
 
     /// The update that decides a fact without a key (a label, a property) at a tick, if it is an addition.
-    fn single(&self, tag: Tag, at: u64) -> Option<(&'a Batch, Payload)> {
-        for (batch, facts) in &self.hits {
+    fn single(&self, tag: Tag, at: u64) -> Option<(&'a Segment, Payload)> {
+        for (segment, facts) in &self.hits {
             let start = first_of(facts, tag);
-            let last = facts[start..].iter().take_while(|fact| fact.tag == tag).take_while(|fact| batch.time(fact) <= at).last();
+            let last =
+                facts[start..].iter().take_while(|fact| fact.tag == tag).take_while(|fact| segment.time(fact) <= at).last();
             if let Some(fact) = last {
-                return fact.adds().then_some((*batch, fact.payload));
+                return fact.adds().then_some((*segment, fact.payload));
             }
         }
         None
@@ -56,38 +55,38 @@ impl<'a> Facts<'a> {
 
     pub fn property(&self, key: Symbol, at: u64) -> Value {
         match self.single(Tag::new(Kind::Property, key), at) {
-            Some((batch, payload)) => decode_payload(payload, &batch.arena),
+            Some((segment, payload)) => decode_payload(payload, &segment.arena),
             None => Value::Null,
         }
     }
 
     /// As `property`, without making a value of it.
     pub fn property_payload(&self, key: Symbol, at: u64) -> Option<(Payload, &'a [u8])> {
-        self.single(Tag::new(Kind::Property, key), at).map(|(batch, payload)| (payload, batch.arena.as_slice()))
+        self.single(Tag::new(Kind::Property, key), at).map(|(segment, payload)| (payload, segment.arena.as_slice()))
     }
 
     /// Every fact whose tag lies in a range that holds at a tick: newest batch first, so not in order.
-    pub fn each(&self, from: Tag, to: Tag, at: u64, mut each: impl FnMut(&'a Batch, &'a Fact)) {
+    pub fn each(&self, from: Tag, to: Tag, at: u64, mut each: impl FnMut(&'a Segment, &'a Fact)) {
         // Keys that a newer batch has decided. Only keys with a removal can also stand in an older batch, and removals
         // are rare, so this is nearly always empty.
         let mut decided: FxHashSet<(Tag, FactKey<'a>)> = FxHashSet::default();
-        for (depth, (batch, facts)) in self.hits.iter().enumerate() {
-            let batch: &'a Batch = batch;
+        for (depth, (segment, facts)) in self.hits.iter().enumerate() {
+            let segment: &'a Segment = segment;
             let facts: &'a [Fact] = facts;
-            if batch.none_until(at) {
+            if segment.none_until(at) {
                 continue;
             }
-            let all = batch.all_until(at);
+            let all = segment.all_until(at);
             let oldest = depth + 1 == self.hits.len();
             let mut index = first_of(facts, from);
             while index < facts.len() && facts[index].tag <= to {
                 let first = &facts[index];
-                let key = batch.key(first);
+                let key = segment.key(first);
                 let mut last = None;
                 let mut end = index;
                 let mut removal = false;
-                while end < facts.len() && facts[end].tag == first.tag && (end == index || batch.key(&facts[end]) == key) {
-                    if all || batch.time(&facts[end]) <= at {
+                while end < facts.len() && facts[end].tag == first.tag && (end == index || segment.key(&facts[end]) == key) {
+                    if all || segment.time(&facts[end]) <= at {
                         last = Some(&facts[end]);
                         removal |= !facts[end].adds();
                     }
@@ -102,13 +101,13 @@ impl<'a> Facts<'a> {
                     decided.insert((first.tag, key));
                 }
                 if last.adds() {
-                    each(batch, last);
+                    each(segment, last);
                 }
             }
         }
     }
 
-    fn each_of_kind(&self, kind: Kind, at: u64, each: impl FnMut(&'a Batch, &'a Fact)) {
+    fn each_of_kind(&self, kind: Kind, at: u64, each: impl FnMut(&'a Segment, &'a Fact)) {
         let last = Symbol((1 << Tag::SYMBOL_BITS) - 1);
         self.each(Tag::new(kind, Symbol(0)), Tag::new(kind, last), at, each);
     }
@@ -118,7 +117,9 @@ impl<'a> Facts<'a> {
     }
 
     pub fn properties(&self, at: u64, mut each: impl FnMut(Symbol, Value)) {
-        self.each_of_kind(Kind::Property, at, |batch, fact| each(fact.tag.symbol(), decode_payload(fact.payload, &batch.arena)));
+        self.each_of_kind(Kind::Property, at, |segment, fact| {
+            each(fact.tag.symbol(), decode_payload(fact.payload, &segment.arena))
+        });
     }
 
     /// The half edges of a node, of these types or of any.
@@ -134,10 +135,10 @@ impl<'a> Facts<'a> {
     }
 
     fn halves(&self, kind: Kind, kinds: &[Symbol], at: u64, outgoing: bool, each: &mut dyn FnMut(HalfEdge)) {
-        let mut report = |batch: &Batch, fact: &Fact| {
+        let mut report = |segment: &Segment, fact: &Fact| {
             let (other, ordinal) = match fact.tag.kind() {
                 Kind::Out | Kind::In => (fact.payload.as_node(), 0),
-                _ => decode_parallel(fact.payload, &batch.arena),
+                _ => decode_parallel(fact.payload, &segment.arena),
             };
             each(HalfEdge { kind: fact.tag.symbol(), outgoing, other, ordinal });
         };
@@ -168,15 +169,15 @@ impl<'a> Facts<'a> {
     }
 
     /// The update that decides a fact with a key at a tick, if it is an addition.
-    pub fn keyed(&self, tag: Tag, key: FactKey<'_>, at: u64) -> Option<(&'a Batch, &'a Fact)> {
-        for (batch, facts) in &self.hits {
-            let start = facts.partition_point(|fact| fact.tag < tag || (fact.tag == tag && batch.key(fact) < key));
+    pub fn keyed(&self, tag: Tag, key: FactKey<'_>, at: u64) -> Option<(&'a Segment, &'a Fact)> {
+        for (segment, facts) in &self.hits {
+            let start = facts.partition_point(|fact| fact.tag < tag || (fact.tag == tag && segment.key(fact) < key));
             let last = facts[start..]
                 .iter()
-                .take_while(|fact| fact.tag == tag && batch.key(fact) == key && batch.time(fact) <= at)
+                .take_while(|fact| fact.tag == tag && segment.key(fact) == key && segment.time(fact) <= at)
                 .last();
             if let Some(fact) = last {
-                return fact.adds().then_some((*batch, fact));
+                return fact.adds().then_some((*segment, fact));
             }
         }
         None
@@ -185,8 +186,8 @@ impl<'a> Facts<'a> {
     /// The properties of the edge from this node to `target`.
     pub fn edge_properties(&self, kind: Symbol, target: NodeId, ordinal: u32, at: u64, each: &mut dyn FnMut(Symbol, Value)) {
         let tag = Tag::new(Kind::EdgeProperty, kind);
-        self.each(tag, tag, at, |batch, fact| {
-            let (to, number, key, value) = decode_edge_property(fact.payload, &batch.arena);
+        self.each(tag, tag, at, |segment, fact| {
+            let (to, number, key, value) = decode_edge_property(fact.payload, &segment.arena);
             if to == target && number == ordinal {
                 each(key, value);
             }

@@ -1,5 +1,8 @@
 //! Merge: one batch out of several that follow one another, spent in portions of fuel.
 //!
+//! A node that only one of them knows stays where its facts are; what is written is an index. Facts are copied where several
+//! batches know a node, where updates may have cancelled out, and out of segments that are small or mostly dead.
+//!
 //! Times at or before `since` can no longer be told apart, so of the updates of one fact up to there only two can
 //! matter: the first if it is a removal (of something in an older batch), and the last if it is an addition. What lies
 //! between has cancelled out, because the updates of a fact alternate.
@@ -8,20 +11,29 @@ use std::cmp::Ordering;
 
 use timely::progress::Antichain;
 use weir_model::NodeId;
-use weir_model::codec::relocate;
 
-use super::batch::{Batch, Fact};
+use super::batch::{Batch, Piece, Writer};
+use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
+
+/// Segments with fewer facts are copied together: a read passes through a table of them, which should lie in a near cache. The tests'
+/// graphs are small, and their facts are to stay now and then too.
+const SEGMENT_FACTS: usize = if cfg!(test) { 4 } else { 1 << 13 };
+
+/// What it costs to let a node stay where it is, as facts copied.
+const REFERENCE: isize = 2;
 
 pub struct Merge {
     /// Oldest first.
     sources: Vec<Source>,
-    out: Batch,
+    out: Writer,
+    /// Times up to here are one.
+    floor: u64,
     /// How many times of the result are compacted into one: 0 or 1.
     compacted: u32,
     /// The sources that know the node at hand, with where its facts lie that are not merged yet.
     heads: Vec<Head>,
-    /// The updates of one fact, oldest first: where in which source.
+    /// The updates of one fact, oldest first: which head, and where in its segment.
     updates: Vec<(usize, usize)>,
 }
 
@@ -29,12 +41,14 @@ struct Source {
     batch: SharedBatch,
     /// The next node.
     at: usize,
-    /// Where each time of the batch stands among the times of the result.
-    times: Vec<u32>,
+    /// The number that each piece has in the result, if its facts stay.
+    kept: Vec<Option<u32>>,
 }
 
+#[derive(Clone, Copy)]
 struct Head {
     source: usize,
+    piece: usize,
     next: usize,
     end: usize,
 }
@@ -42,26 +56,36 @@ struct Head {
 impl Merge {
     /// Merges batches given oldest first.
     pub fn new(batches: &[SharedBatch], since: Antichain<u64>) -> Merge {
-        let sum = |count: fn(&Batch) -> usize| batches.iter().map(|batch| count(batch)).sum::<usize>();
         let lower = batches.first().map_or_else(|| Antichain::from_elem(0), |batch| batch.lower.clone());
         let upper = batches.last().map_or_else(|| Antichain::from_elem(0), |batch| batch.upper.clone());
         let floor = since.elements().first().copied().unwrap_or(0);
-        let mut out =
-            Batch::with_capacity(lower, upper, since, sum(|b| b.ids.len()), sum(|b| b.facts.len()), sum(|b| b.arena.len()));
-        // All lists ascend, and each begins where the one before it ends.
-        let times = &mut out.times;
-        let mut place = |time: &u64| {
-            let advanced = (*time).max(floor);
-            if times.last() != Some(&advanced) {
-                times.push(advanced);
-            }
-            times.len() as u32 - 1
+        let nodes = batches.iter().map(|batch| batch.ids.len()).sum();
+        let copied = |piece: &&Piece| !stays(piece);
+        let pieces = || batches.iter().flat_map(|batch| batch.pieces()).filter(|piece| piece.live > 0);
+        let (facts, arena) = pieces().filter(copied).fold((0, 0), |(facts, arena), piece| {
+            (facts + piece.live, arena + piece.segment.arena.len() / piece.segment.facts.len().max(1) * piece.live)
+        });
+        let mut fresh = Segment::with_capacity(facts, arena);
+        let compacted = pieces().any(|piece| piece.segment.times.first().is_some_and(|first| *first <= floor));
+        fresh.times.extend(compacted.then_some(floor));
+        for piece in pieces() {
+            let times = &piece.segment.times;
+            fresh.times.extend_from_slice(&times[times.partition_point(|time| *time <= floor)..]);
+        }
+        fresh.times.sort_unstable();
+        fresh.times.dedup();
+        let mut out = Writer::new(lower, upper, since, nodes, fresh);
+        let mut source = |batch: &SharedBatch| Source {
+            kept: batch
+                .pieces()
+                .iter()
+                .map(|piece| (piece.live > 0 && stays(piece)).then(|| out.adopt(piece.segment.clone(), piece.whole)))
+                .collect(),
+            batch: batch.clone(),
+            at: 0,
         };
-        let source =
-            |batch: &SharedBatch| Source { times: batch.times.iter().map(&mut place).collect(), batch: batch.clone(), at: 0 };
-        let sources = batches.iter().map(source).collect();
-        let compacted = u32::from(out.times.first().is_some_and(|first| *first <= floor));
-        Merge { sources, out, compacted, heads: Vec::new(), updates: Vec::new() }
+        let sources = batches.iter().map(&mut source).collect();
+        Merge { sources, out, floor, compacted: u32::from(compacted), heads: Vec::new(), updates: Vec::new() }
     }
 
     /// What is being merged, oldest first.
@@ -95,30 +119,31 @@ impl Merge {
         false
     }
 
-    /// Copies the nodes of one source up to the next id of the others.
+    /// Takes over the nodes of one source up to the next id of the others.
     fn take_over(&mut self, index: usize, until: Option<NodeId>, fuel: &mut isize) {
-        let Source { batch, at, times } = &mut self.sources[index];
-        let mut again = None;
         while *fuel > 0 {
-            let Some(id) = batch.ids.get(*at).copied().filter(|id| until.is_none_or(|until| *id < until)) else { break };
-            let facts = batch.facts_at(*at);
-            // Two updates of one fact may have cancelled out since.
-            if facts.windows(2).any(|pair| pair[0].tag == pair[1].tag) {
-                again = Some(id);
-                break;
+            let Source { batch, at, kept } = &mut self.sources[index];
+            let Some(id) = batch.ids.get(*at).copied().filter(|id| until.is_none_or(|until| *id < until)) else { return };
+            let place = batch.place(*at);
+            match kept[place.piece()] {
+                // Two updates of one fact may have cancelled out since.
+                _ if place.repeats() => self.merge_shared(id, fuel),
+                Some(piece) => {
+                    *at += 1;
+                    *fuel -= REFERENCE;
+                    self.out.refer(id, piece, place.start, place.count);
+                }
+                None => {
+                    let (segment, facts) = batch.node(*at);
+                    *at += 1;
+                    *fuel -= facts.len() as isize;
+                    for fact in facts {
+                        let time = time_index(&self.out.fresh.times, self.floor, segment.time(fact));
+                        self.out.fresh.copy(fact, &segment.arena, time);
+                    }
+                    self.out.finish_node(id);
+                }
             }
-            let Batch { facts: out, arena, .. } = &mut self.out;
-            out.extend(facts.iter().map(|fact| Fact {
-                tag: fact.tag,
-                when: times[fact.time_index()] << 1 | (fact.when & 1),
-                payload: relocate(fact.tag, fact.payload, &batch.arena, arena),
-            }));
-            self.out.finish_node(id);
-            *at += 1;
-            *fuel -= facts.len() as isize;
-        }
-        if let Some(id) = again {
-            self.merge_shared(id, fuel);
         }
     }
 
@@ -127,9 +152,10 @@ impl Merge {
         self.heads.clear();
         for (index, source) in self.sources.iter_mut().enumerate() {
             if source.batch.ids.get(source.at) == Some(&id) {
-                let range = source.batch.range_at(source.at);
-                *fuel -= range.len() as isize;
-                self.heads.push(Head { source: index, next: range.start, end: range.end });
+                let place = source.batch.place(source.at);
+                *fuel -= place.count as isize;
+                let range = place.range();
+                self.heads.push(Head { source: index, piece: place.piece(), next: range.start, end: range.end });
                 source.at += 1;
             }
         }
@@ -149,31 +175,29 @@ impl Merge {
             }
             let Some(first) = first else { break };
             self.updates.clear();
-            let Head { source: first_source, next: first_at, .. } = self.heads[first];
+            let (of, first_at) = (segment_of(&self.sources, &self.heads[first]), self.heads[first].next);
             for index in first..if shared { self.heads.len() } else { first + 1 } {
-                let Head { source, mut next, end } = self.heads[index];
-                let (batch, of) = (&*self.sources[source].batch, &*self.sources[first_source].batch);
+                let Head { mut next, end, .. } = self.heads[index];
+                let segment = segment_of(&self.sources, &self.heads[index]);
                 while next < end
-                    && ((source, next) == (first_source, first_at)
-                        || batch.compare(&batch.facts[next], of, &of.facts[first_at]).is_eq())
+                    && ((index, next) == (first, first_at)
+                        || segment.compare(&segment.facts[next], of, &of.facts[first_at]).is_eq())
                 {
-                    self.updates.push((source, next));
+                    self.updates.push((index, next));
                     next += 1;
                 }
                 self.heads[index].next = next;
             }
             self.push_updates();
         }
-        if self.out.facts.len() > self.out.finished() {
-            self.out.finish_node(id);
-        }
+        self.out.finish_node(id);
     }
 
     /// Copies facts of the head whose next tag is the smallest, as long as no other fact with that tag is about.
     fn take_over_facts(&mut self) {
-        let Merge { sources, out, heads, .. } = self;
+        let Merge { sources, out, heads, floor, .. } = self;
         let next_tag = |head: &Head| {
-            let facts = &sources[head.source].batch.facts[head.next..head.end];
+            let facts = &segment_of(sources, head).facts[head.next..head.end];
             facts.first().map_or(u64::MAX, |fact| u64::from(fact.tag.0))
         };
         let (mut smallest, mut other, mut holder) = (u64::MAX, u64::MAX, 0);
@@ -186,15 +210,15 @@ impl Merge {
             }
         }
         let Some(head) = heads.get_mut(holder) else { return };
-        let Source { batch, times, .. } = &sources[head.source];
+        let segment = segment_of(sources, head);
         while head.next < head.end {
-            let fact = &batch.facts[head.next];
-            let repeated = head.next + 1 < head.end && batch.facts[head.next + 1].tag == fact.tag;
+            let fact = &segment.facts[head.next];
+            let repeated = head.next + 1 < head.end && segment.facts[head.next + 1].tag == fact.tag;
             if repeated || u64::from(fact.tag.0) >= other {
                 break;
             }
-            let payload = relocate(fact.tag, fact.payload, &batch.arena, &mut out.arena);
-            out.facts.push(Fact { tag: fact.tag, when: times[fact.time_index()] << 1 | (fact.when & 1), payload });
+            let time = time_index(&out.fresh.times, *floor, segment.time(fact));
+            out.fresh.copy(fact, &segment.arena, time);
             head.next += 1;
         }
     }
@@ -202,8 +226,8 @@ impl Merge {
     /// The order of the next facts of two heads.
     fn compare(&self, x: usize, y: usize) -> Ordering {
         let next = |head: &Head| {
-            let batch = &*self.sources[head.source].batch;
-            (batch, &batch.facts[head.next])
+            let segment = segment_of(&self.sources, head);
+            (segment, &segment.facts[head.next])
         };
         let ((x, x_fact), (y, y_fact)) = (next(&self.heads[x]), next(&self.heads[y]));
         x.compare(x_fact, y, y_fact)
@@ -213,14 +237,14 @@ impl Merge {
     fn push_updates(&mut self) {
         let early = match self.updates[..] {
             [_] => 0,
-            _ => self.updates.iter().take_while(|update| self.time(**update) < self.compacted).count(),
+            _ => self.updates.iter().take_while(|update| self.update(**update).2 < self.compacted).count(),
         };
         if early > 0 {
             let (first, last) = (self.updates[0], self.updates[early - 1]);
-            if !self.fact(first).adds() {
+            if !self.update(first).1.adds() {
                 self.push(first);
             }
-            if self.fact(last).adds() {
+            if self.update(last).1.adds() {
                 self.push(last);
             }
         }
@@ -229,25 +253,38 @@ impl Merge {
         }
     }
 
-    fn fact(&self, (source, at): (usize, usize)) -> &Fact {
-        &self.sources[source].batch.facts[at]
+    /// The segment and the fact of an update, and its time in the result.
+    fn update(&self, (head, at): (usize, usize)) -> (&Segment, &Fact, u32) {
+        let segment = segment_of(&self.sources, &self.heads[head]);
+        let fact = &segment.facts[at];
+        (segment, fact, time_index(&self.out.fresh.times, self.floor, segment.time(fact)))
     }
 
-    fn time(&self, update: (usize, usize)) -> u32 {
-        self.sources[update.0].times[self.fact(update).time_index()]
+    fn push(&mut self, (head, at): (usize, usize)) {
+        let Merge { sources, out, heads, floor, .. } = self;
+        let segment = segment_of(sources, &heads[head]);
+        let fact = &segment.facts[at];
+        let time = time_index(&out.fresh.times, *floor, segment.time(fact));
+        out.fresh.copy(fact, &segment.arena, time);
     }
 
-    fn push(&mut self, update: (usize, usize)) {
-        let time = self.time(update);
-        let fact = self.sources[update.0].batch.facts[update.1];
-        let payload = relocate(fact.tag, fact.payload, &self.sources[update.0].batch.arena, &mut self.out.arena);
-        self.out.facts.push(Fact { tag: fact.tag, when: time << 1 | (fact.when & 1), payload });
+    pub fn done(self) -> Batch {
+        self.out.finish()
     }
+}
 
-    pub fn done(mut self) -> Batch {
-        self.out.shrink();
-        self.out
-    }
+/// Whether the facts of a segment stay where they are: enough of them are still in use, and they are enough for one.
+fn stays(piece: &Piece) -> bool {
+    piece.live >= SEGMENT_FACTS && piece.live >= piece.whole / 4 * 3
+}
+
+fn segment_of<'a>(sources: &'a [Source], head: &Head) -> &'a Segment {
+    &sources[head.source].batch.pieces()[head.piece].segment
+}
+
+/// Where a time stands among those of the result.
+fn time_index(times: &[u64], floor: u64, time: u64) -> u32 {
+    if time <= floor { 0 } else { times.partition_point(|other| *other < time) as u32 }
 }
 
 #[cfg(test)]
@@ -344,7 +381,8 @@ mod tests {
         assert!(merge.work(&mut isize::MAX.clone()));
         let merged = merge.done();
         // Nothing is older, so what is left is what holds, once.
-        assert!(merged.facts.iter().all(Fact::adds), "{merged:?}");
+        let facts = |index| merged.node(index).1;
+        assert!((0..merged.ids.len()).flat_map(facts).all(Fact::adds), "{merged:?}");
         assert!(parts.iter().map(|part| part.len()).sum::<usize>() > 2 * merged.len());
         assert!(merged.ids.is_sorted_by(|a, b| a < b));
     }

@@ -1,7 +1,7 @@
 //! The arrangement: the graph itself, `NodeId -> Fact`, multi-versioned by tick, one shard a worker.
 //!
-//! `batch` is the columnar form of a set of updates, `build` makes one out of the mutations of a tick, `merge` makes one
-//! out of two. `trace` hands them to differential's spine, which decides what is merged when. `facts` reads one node
+//! `segment` holds facts in columns and `batch` is an index of nodes over some; `build` makes one out of the mutations of a tick, `merge`
+//! one out of several. `trace` decides what is merged when. `facts` reads one node
 //! across the batches of a spine, and `snapshot` is all shards at one tick, readable from any thread. `pages` is the form
 //! in which the store keeps it all.
 
@@ -10,10 +10,12 @@ pub mod build;
 pub mod facts;
 pub mod merge;
 pub mod pages;
+pub mod segment;
 pub mod snapshot;
 pub mod trace;
 
-pub use batch::{Batch, Fact};
+pub use batch::Batch;
 pub use facts::Facts;
+pub use segment::{Fact, Segment};
 pub use snapshot::{Published, Snapshot};
 pub use trace::{Layers, SharedBatch};

@@ -9,13 +9,17 @@
 //!
 //!     nodes u32 | facts u32 | arena u32 | times u32 | ids 16 n | ends 4 n | facts 24 f | arena a | times 8 t
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use timely::progress::Antichain;
 use weir_model::codec::{FactKey, fact_key, payload_in_range, relocate};
 use weir_model::mutation::{Kind, Payload, Row, Tag};
 use weir_model::{NodeId, Tick};
 
-use super::batch::{Batch, Fact};
+use super::batch::Writer;
 use super::build::Shard;
+use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 use crate::store::Entry;
 
@@ -99,16 +103,16 @@ impl Versioned<'_> {
 impl<'a> Writing<'a> {
     fn chunk(&mut self) -> Option<Vec<u8>> {
         let mut used: Vec<usize> = Vec::new();
-        let mut piece = Batch::empty(Antichain::new(), Antichain::new());
+        let (mut ids, mut ends, mut piece) = (Vec::new(), Vec::new(), Segment::default());
         let mut records: Vec<usize> = Vec::new();
         while self.at < self.stretches.len() && piece.facts.len() * size_of::<Fact>() + piece.arena.len() < CHUNK_BYTES {
             let node = self.stretches[self.at].node;
             self.gather(node);
             self.push_versions(&mut piece, &mut records);
-            piece.ids.push(node);
-            piece.ends.push(piece.facts.len() as u32);
+            ids.push(node);
+            ends.push(piece.facts.len() as u32);
         }
-        if piece.ids.is_empty() {
+        if ids.is_empty() {
             return None;
         }
         for record in &records {
@@ -121,13 +125,13 @@ impl<'a> Writing<'a> {
         for (number, record) in used.iter().enumerate() {
             self.places[*record] = number as u32;
         }
-        let (nodes, facts, arena) = (piece.ids.len(), piece.facts.len(), piece.arena.len());
+        let (nodes, facts, arena) = (ids.len(), piece.facts.len(), piece.arena.len());
         let mut bytes = Vec::with_capacity(16 + nodes * 20 + facts * 24 + arena + used.len() * 8);
         for count in [nodes, facts, arena, used.len()] {
             bytes.extend_from_slice(&(count as u32).to_le_bytes());
         }
-        piece.ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_bytes()));
-        piece.ends.iter().for_each(|end| bytes.extend_from_slice(&end.to_le_bytes()));
+        ids.iter().for_each(|id: &NodeId| bytes.extend_from_slice(&id.to_bytes()));
+        ends.iter().for_each(|end: &u32| bytes.extend_from_slice(&end.to_le_bytes()));
         for (fact, record) in piece.facts.iter().zip(&records) {
             let mut packed = [0; size_of::<Fact>()];
             packed[..4].copy_from_slice(&fact.tag.0.to_le_bytes());
@@ -172,7 +176,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Appends the versions of the node's facts: of several in one record, the last.
-    fn push_versions(&mut self, piece: &mut Batch, records: &mut Vec<usize>) {
+    fn push_versions(&mut self, piece: &mut Segment, records: &mut Vec<usize>) {
         let (rows, order) = (&self.rows, &mut self.order);
         order.clear();
         order.extend(rows.iter().zip(0u64..).map(|(versioned, index)| u64::from(versioned.row.tag.0) << 32 | index));
@@ -194,8 +198,16 @@ impl<'a> Writing<'a> {
     }
 }
 
+/// A chunk that was read back.
+pub struct Chunk {
+    ids: Vec<NodeId>,
+    /// Where the facts of each node end.
+    ends: Vec<u32>,
+    segment: Arc<Segment>,
+}
+
 /// Reads a chunk. None when the bytes are not one: every index and every offset is checked.
-pub fn read_chunk(bytes: &[u8]) -> Option<Batch> {
+pub fn read_chunk(bytes: &[u8]) -> Option<Chunk> {
     let mut rest = bytes;
     let mut counts = [0usize; 4];
     for count in &mut counts {
@@ -205,8 +217,6 @@ pub fn read_chunk(bytes: &[u8]) -> Option<Batch> {
     if rest.len() != nodes * 20 + facts * size_of::<Fact>() + arena + times * 8 {
         return None;
     }
-    let bound = Antichain::from_elem(0);
-    let mut batch = Batch::with_capacity(bound.clone(), bound.clone(), bound, nodes, facts, arena);
     let mut ids = Vec::with_capacity(nodes);
     for _ in 0..nodes {
         ids.push(NodeId::from_bytes(take(&mut rest)?));
@@ -215,25 +225,25 @@ pub fn read_chunk(bytes: &[u8]) -> Option<Batch> {
     for _ in 0..nodes {
         ends.push(u32::from_le_bytes(take(&mut rest)?));
     }
+    let mut segment = Segment::with_capacity(facts, arena);
     for _ in 0..facts {
         let (tag, when) = (Tag(u32::from_le_bytes(take(&mut rest)?)), u32::from_le_bytes(take(&mut rest)?));
         let payload = Payload { a: u64::from_le_bytes(take(&mut rest)?), b: u64::from_le_bytes(take(&mut rest)?) };
         if (when >> 1) as usize >= times || !payload_in_range(tag, payload, arena) {
             return None;
         }
-        batch.facts.push(Fact { tag, when, payload });
+        segment.facts.push(Fact { tag, when, payload });
     }
     let (text, mut rest) = rest.split_at(arena);
-    batch.arena.extend_from_slice(text);
+    segment.arena.extend_from_slice(text);
     for _ in 0..times {
-        batch.times.push(u64::from_le_bytes(take(&mut rest)?));
+        segment.times.push(u64::from_le_bytes(take(&mut rest)?));
     }
-    let ascending = ids.is_sorted_by(|a, b| a < b) && ends.is_sorted() && batch.times.is_sorted_by(|a, b| a < b);
+    let ascending = nodes > 0 && ids.is_sorted_by(|a, b| a < b) && ends.is_sorted() && segment.times.is_sorted_by(|a, b| a < b);
     if !ascending || ends.last().copied().unwrap_or(0) as usize != facts {
         return None;
     }
-    batch.adopt(ids, ends);
-    Some(batch)
+    Some(Chunk { ids, ends, segment: Arc::new(segment) })
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
@@ -243,79 +253,110 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 /// The newest state of the nodes of one shard, as the batch a graph starts from. `runs` come oldest first, each as its
-/// chunks; `upper` is the tick after everything in them.
-pub fn newest(runs: &[Vec<Batch>], shard: Shard, upper: Tick) -> SharedBatch {
-    let facts = runs.iter().flatten().map(|chunk| chunk.len()).sum::<usize>() / shard.count;
+/// chunks; `upper` is the tick after everything in them. What needs no change stays in its chunk, which shards share.
+pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
+    let nodes = runs.iter().flatten().map(|chunk| chunk.ids.len()).sum::<usize>();
     let at = |tick| Antichain::from_elem(tick);
-    let mut base = Batch::with_capacity(at(0), at(upper.0), at(upper.0 - 1), facts / 4 + 1, facts, facts * 8);
-    base.times = vec![upper.0.saturating_sub(1)];
-    let mut cursors: Vec<Cursor<'_>> = runs.iter().map(|chunks| Cursor { chunks, chunk: 0, node: 0 }).collect();
+    let fresh = Segment { times: vec![upper.0.saturating_sub(1)], ..Segment::default() };
+    let mut base = Writer::new(at(0), at(upper.0), at(upper.0 - 1), nodes / shard.count + nodes / 8, fresh);
+    let mut cursors: Vec<Cursor<'_>> = runs.iter().map(|chunks| Cursor::new(chunks, &mut base)).collect();
+    let mut here: Vec<(usize, usize, Range<usize>)> = Vec::new();
+    while let Some(id) = cursors.iter().filter_map(|cursor| cursor.id).min() {
+        here.clear();
+        for (run, cursor) in cursors.iter_mut().enumerate().filter(|(_, cursor)| cursor.id == Some(id)) {
+            let (chunk, range) = cursor.take();
+            here.push((run, chunk, range));
+        }
+        if id.shard(shard.count) != shard.index {
+            continue;
+        }
+        if let [(run, chunk, range)] = &here[..]
+            && let Some(count) = as_it_is(&runs[*run][*chunk].segment, range.clone())
+        {
+            if count > 0 {
+                base.refer(id, cursors[*run].pieces[*chunk], range.start as u32, count as u32);
+            }
+            continue;
+        }
+        let of_runs = here.iter().map(|(run, chunk, range)| (*run, &*runs[*run][*chunk].segment, range.clone()));
+        push_newest(of_runs, &mut base.fresh);
+        base.finish_node(id);
+    }
+    SharedBatch::new(base.finish())
+}
+
+/// How many of the versions of a node, which one run alone knows, are the facts it has: all but the mark that it was cleared
+/// before. None when some fact was removed or changed.
+fn as_it_is(segment: &Segment, range: Range<usize>) -> Option<usize> {
+    let versions = &segment.facts[range];
+    let facts = match versions.split_last() {
+        Some((last, facts)) if last.tag.kind() == Kind::ClearProperties => facts,
+        _ => versions,
+    };
+    let same = |pair: &[Fact]| pair[0].tag == pair[1].tag && segment.key(&pair[0]) == segment.key(&pair[1]);
+    (facts.iter().all(Fact::adds) && !facts.windows(2).any(same)).then_some(facts.len())
+}
+
+/// The newest version of each fact of a node, given its versions run by run, oldest first.
+fn push_newest<'a>(of_runs: impl Iterator<Item = (usize, &'a Segment, Range<usize>)>, fresh: &mut Segment) {
+    let mut cleared = None;
     let mut versions: Vec<Version<'_>> = Vec::new();
-    while let Some(id) = cursors.iter().filter_map(Cursor::id).min() {
-        versions.clear();
-        let mut cleared = None;
-        let here = id.shard(shard.count) == shard.index;
-        for (run, cursor) in cursors.iter_mut().enumerate() {
-            if cursor.id() != Some(id) {
-                continue;
-            }
-            let (chunk, facts) = cursor.take();
-            if !here {
-                continue;
-            }
-            if facts.last().is_some_and(|fact| fact.tag.kind() == Kind::ClearProperties) {
-                cleared = Some(run);
-            }
-            for group in facts.chunk_by(|a, b| a.tag == b.tag && chunk.key(a) == chunk.key(b)) {
-                let fact = &group[group.len() - 1];
-                versions.push(Version { tag: fact.tag, key: chunk.key(fact), run, chunk, fact });
-            }
+    for (run, segment, range) in of_runs {
+        let facts = &segment.facts[range];
+        if facts.last().is_some_and(|fact| fact.tag.kind() == Kind::ClearProperties) {
+            cleared = Some(run);
         }
-        versions.sort_by(|a, b| a.tag.cmp(&b.tag).then_with(|| a.key.cmp(&b.key)).then(a.run.cmp(&b.run)));
-        for group in versions.chunk_by(|a, b| a.tag == b.tag && a.key == b.key) {
-            let newest = &group[group.len() - 1];
-            let ended = newest.tag.kind() == Kind::Property && cleared.is_some_and(|run| run > newest.run);
-            if newest.fact.adds() && !ended {
-                let payload = relocate(newest.tag, newest.fact.payload, &newest.chunk.arena, &mut base.arena);
-                base.facts.push(Fact { tag: newest.tag, when: 1, payload });
-            }
-        }
-        if base.facts.len() > base.finished() {
-            base.finish_node(id);
+        for group in facts.chunk_by(|a, b| a.tag == b.tag && segment.key(a) == segment.key(b)) {
+            let fact = &group[group.len() - 1];
+            versions.push(Version { key: segment.key(fact), run, segment, fact });
         }
     }
-    base.shrink();
-    SharedBatch::new(base)
+    versions.sort_by(|a, b| a.fact.tag.cmp(&b.fact.tag).then_with(|| a.key.cmp(&b.key)).then(a.run.cmp(&b.run)));
+    for group in versions.chunk_by(|a, b| a.fact.tag == b.fact.tag && a.key == b.key) {
+        let Version { run, segment, fact, .. } = group[group.len() - 1];
+        let ended = fact.tag.kind() == Kind::Property && cleared.is_some_and(|cleared| cleared > run);
+        if fact.adds() && !ended {
+            fresh.copy(fact, &segment.arena, 0);
+        }
+    }
 }
 
 struct Version<'a> {
-    tag: Tag,
     key: FactKey<'a>,
     run: usize,
-    chunk: &'a Batch,
+    segment: &'a Segment,
     fact: &'a Fact,
 }
 
+/// Where the reading of a run stands.
 struct Cursor<'a> {
-    chunks: &'a [Batch],
+    chunks: &'a [Chunk],
+    /// The number of each chunk in the base.
+    pieces: Vec<u32>,
     chunk: usize,
     node: usize,
+    /// The node it stands on.
+    id: Option<NodeId>,
 }
 
 impl<'a> Cursor<'a> {
-    fn id(&self) -> Option<NodeId> {
-        self.chunks.get(self.chunk).map(|chunk| chunk.ids[self.node])
+    fn new(chunks: &'a [Chunk], base: &mut Writer) -> Cursor<'a> {
+        let pieces = chunks.iter().map(|chunk| base.adopt(chunk.segment.clone(), 0)).collect();
+        Cursor { chunks, pieces, chunk: 0, node: 0, id: chunks.first().map(|chunk| chunk.ids[0]) }
     }
 
-    /// The facts of the node it stands on; moves to the next.
-    fn take(&mut self) -> (&'a Batch, &'a [Fact]) {
-        let chunk = &self.chunks[self.chunk];
-        let facts = chunk.facts_at(self.node);
+    /// The chunk and the facts of the node it stands on; moves to the next.
+    fn take(&mut self) -> (usize, Range<usize>) {
+        let (number, node) = (self.chunk, self.node);
+        let ends = &self.chunks[number].ends;
+        let start = if node == 0 { 0 } else { ends[node - 1] as usize };
+        let range = start..ends[node] as usize;
         self.node += 1;
-        if self.node == chunk.ids.len() {
+        if self.node == ends.len() {
             self.chunk += 1;
             self.node = 0;
         }
-        (chunk, facts)
+        self.id = self.chunks.get(self.chunk).map(|chunk| chunk.ids[self.node]);
+        (number, range)
     }
 }

@@ -28,7 +28,7 @@ use super::results::{Gather, RowChange};
 use super::walk::{Change, Parcel, Walk, look};
 use super::{Program, Time, before};
 use crate::arrangement::build::{Located, Shard};
-use crate::arrangement::{Batch, Fact, Facts, Layers, SharedBatch};
+use crate::arrangement::{Batch, Fact, Facts, Layers, Segment, SharedBatch};
 use crate::symbols::Symbols;
 use crate::view::Direction;
 
@@ -250,14 +250,14 @@ fn walk_batch<'a>(walk: &mut Walk<'a>, batch: &'a Batch, located: &'a Located) {
     let program = walk.program;
     let mut row = vec![Value::Null; program.width];
     for (index, id) in batch.ids.iter().enumerate() {
-        let updates = batch.facts_at(index);
+        let (segment, updates) = batch.node(index);
         let mut facts = None;
         for (path, atom) in program.paths.iter().enumerate().map(|(index, path)| (index, path.atom)) {
             match atom {
                 Atom::Node(node) => {
                     let view = &program.nodes[node];
                     let mut times: SmallVec<[Time; 4]> =
-                        updates.iter().filter(|fact| concerns(view, fact.tag)).map(|fact| batch.time(fact)).collect();
+                        updates.iter().filter(|fact| concerns(view, fact.tag)).map(|fact| segment.time(fact)).collect();
                     times.sort_unstable();
                     times.dedup();
                     for time in times {
@@ -272,14 +272,14 @@ fn walk_batch<'a>(walk: &mut Walk<'a>, batch: &'a Batch, located: &'a Located) {
                             let start = updates.partition_point(|fact| fact.tag < tag);
                             for fact in updates[start..].iter().take_while(|fact| fact.tag == tag) {
                                 let facts = facts.get_or_insert_with(|| located.facts(batch, index));
-                                let other = other_end(fact, batch);
+                                let other = other_end(fact, segment);
                                 if source == target && other != *id {
                                     continue;
                                 }
                                 row[*source] = Value::Node(*id);
                                 row[*target] = Value::Node(other);
                                 let diff = if fact.adds() { 1 } else { -1 };
-                                let change = Change { path, time: batch.time(fact), diff };
+                                let change = Change { path, time: segment.time(fact), diff };
                                 walk.run(change, 0, &mut row, Some((*id, facts)));
                             }
                         }
@@ -290,10 +290,10 @@ fn walk_batch<'a>(walk: &mut Walk<'a>, batch: &'a Batch, located: &'a Located) {
     }
 }
 
-fn other_end(fact: &Fact, batch: &Batch) -> NodeId {
+fn other_end(fact: &Fact, segment: &Segment) -> NodeId {
     match fact.tag.kind() {
         Kind::Out => fact.payload.as_node(),
-        _ => weir_model::codec::decode_parallel(fact.payload, &batch.arena).0,
+        _ => weir_model::codec::decode_parallel(fact.payload, &segment.arena).0,
     }
 }
 

@@ -1,0 +1,84 @@
+//! Segment: the facts of some nodes with everything they point at. Written once, then shared by every batch that refers to it.
+//!
+//!     facts    tag | when | payload              24 bytes each; those of a node by tag, then fact key, then time, removals first
+//!     arena    what does not fit a payload
+//!     times    the ticks that `when` points at, ascending; a single one where all could be made one
+
+use std::cmp::Ordering;
+
+use weir_model::codec::{FactKey, fact_key, relocate};
+use weir_model::mutation::{Payload, Tag};
+
+/// One update of one fact of a node.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Fact {
+    pub tag: Tag,
+    /// Index into `Segment::times`, shifted left once; the low bit is set when the fact is added.
+    pub when: u32,
+    pub payload: Payload,
+}
+
+impl Fact {
+    pub fn adds(&self) -> bool {
+        self.when & 1 == 1
+    }
+
+    pub fn time_index(&self) -> usize {
+        (self.when >> 1) as usize
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Segment {
+    pub facts: Vec<Fact>,
+    pub arena: Vec<u8>,
+    pub times: Vec<u64>,
+}
+
+impl Segment {
+    pub fn with_capacity(facts: usize, arena: usize) -> Segment {
+        Segment { facts: Vec::with_capacity(facts), arena: Vec::with_capacity(arena), times: Vec::new() }
+    }
+
+    pub fn time(&self, fact: &Fact) -> u64 {
+        self.times[fact.time_index()]
+    }
+
+    /// Whether every update in here happened at or before `tick`.
+    pub fn all_until(&self, tick: u64) -> bool {
+        self.times.last().is_none_or(|last| *last <= tick)
+    }
+
+    /// Whether every update in here happened after `tick`.
+    pub fn none_until(&self, tick: u64) -> bool {
+        self.times.first().is_none_or(|first| *first > tick)
+    }
+
+    pub fn key(&self, fact: &Fact) -> FactKey<'_> {
+        fact_key(fact.tag, fact.payload, &self.arena)
+    }
+
+    /// The order of facts within a node, time and sign aside, of two facts of two segments.
+    pub fn compare(&self, fact: &Fact, other_segment: &Segment, other: &Fact) -> Ordering {
+        fact.tag.cmp(&other.tag).then_with(|| self.key(fact).cmp(&other_segment.key(other)))
+    }
+
+    /// Appends a copy of a fact of another segment, with another time.
+    pub fn copy(&mut self, fact: &Fact, from: &[u8], time: u32) {
+        let payload = relocate(fact.tag, fact.payload, from, &mut self.arena);
+        self.facts.push(Fact { tag: fact.tag, when: time << 1 | (fact.when & 1), payload });
+    }
+
+    /// Gives back what was reserved and is not used, where that is worth the copy.
+    pub fn shrink(&mut self) {
+        shrink(&mut self.facts);
+        shrink(&mut self.arena);
+    }
+}
+
+pub fn shrink<T>(column: &mut Vec<T>) {
+    if column.len() < column.capacity() / 4 * 3 {
+        column.shrink_to_fit();
+    }
+}
