@@ -168,6 +168,10 @@ impl<'a> Printer<'a> {
                 line(format!("Recurse {first} until {}, else again with {}", self.expr(until), slots(again)));
             }
             Operator::Subquery { unit, .. } => line(format!("Subquery{}", if *unit { " for its effect" } else { "" })),
+            Operator::Join { keys, .. } => {
+                let keys = joined(keys.iter().map(|(left, right)| format!("{} = {}", self.expr(left), self.expr(right))), ", ");
+                line(format!("Join{}{keys}", if keys.is_empty() { "" } else { " on " }));
+            }
             Operator::Union { distinct, .. } => {
                 line(format!("Union{}", distinct.as_ref().map_or(" all".into(), |of| format!(" distinct {}", slots(of)))));
             }

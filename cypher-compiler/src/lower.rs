@@ -2,7 +2,7 @@
 //!
 //! Owns the choice of anchors: a condition `id(n) = e` whose `e` is known by then becomes a `Seek` and disappears.
 
-mod facts;
+pub mod facts;
 pub mod order;
 
 use weir_model::expression::Binary;
@@ -44,9 +44,13 @@ enum Origin {
     Edge,
 }
 
-/// Bound nodes, then anchors as soon as their values are known, then edges from what has been visited, and where all of that
+/// A pattern that a standing query maintains is never visited as a whole. Otherwise:
+/// bound nodes, then anchors as soon as their values are known, then edges from what has been visited, and where all of that
 /// is at its end, a scan of the most restricted node of the smallest part that is left.
 fn order_pattern(pattern: &mut Pattern) {
+    if !pattern.delta.is_empty() {
+        return;
+    }
     let anchors = anchors(pattern);
     let mut used: Vec<Origin> = Vec::new();
     let mut order = Order::new(pattern);
@@ -130,7 +134,7 @@ fn anchors(pattern: &Pattern) -> Vec<Anchor> {
 }
 
 /// The `e` of `id(slot) = e` or `strId(slot) = e`, on either side.
-fn anchored(condition: &Expr, slot: Slot) -> Option<&Expr> {
+pub fn anchored(condition: &Expr, slot: Slot) -> Option<&Expr> {
     let Expr::Binary { operator: Binary::Equal, left, right } = condition else { return None };
     let is_id = |e: &Expr| match e {
         Expr::Call { function, arguments } if matches!(function.name, "id" | "strId") => {

@@ -1,11 +1,14 @@
-//! Standing queries: the restricted patterns of both modes, and their plans.
+//! Standing queries: the restricted patterns of two modes, whatever reads in the third, and their plans.
 //!
-//! A standing pattern is one MATCH … WHERE … RETURN whose nodes form a tree. Everything it reads of a node is copied into
+//! A standing pattern of the two is one MATCH … WHERE … RETURN whose nodes form a tree. Everything it reads of a node is copied into
 //! slots when the node is visited (`PatternNode::reads`), so that conditions across nodes and the columns ask nothing of the
 //! graph. Each refused construct has its own error, in the order the reference answers them.
 
+mod any;
 mod classify;
 mod delta;
+mod refuse;
+mod split;
 
 use weir_model::expression::Binary;
 use weir_model::plan::{Operator, Pattern, PatternEdge, PatternNode, Plan, QueryFacts, Slot};
@@ -14,7 +17,7 @@ use weir_model::{Expr, Text, Value};
 use crate::ast::{Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, Projection};
 use crate::bind::{Binder, Holds};
 use crate::error::{Diagnostic, DiagnosticKind, Span};
-use crate::{Options, parser, rewrite, walk};
+use crate::{Options, bind, lower, parser, rewrite, walk};
 use classify::{Class, Local};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,11 +26,13 @@ pub enum StandingMode {
     DistinctId,
     /// One result per way of matching.
     MultipleValues,
+    /// Any query that reads: one result per row of its answer.
+    AnyQuery,
 }
 
 #[derive(Clone, Debug)]
 pub struct StandingPlan {
-    /// `Project` over one `Match` over `Unit`; in mode DistinctId a `Distinct` above.
+    /// `Project` over one `Match` over `Unit`; in mode DistinctId a `Distinct` above. In mode AnyQuery what `any` makes of it.
     pub plan: Plan,
     pub mode: StandingMode,
     /// Index into `Pattern::nodes`: the node whose id a DistinctId query answers.
@@ -38,6 +43,14 @@ type Checked<T> = Result<T, Box<Diagnostic>>;
 
 pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Result<StandingPlan, Vec<Diagnostic>> {
     let tree = parser::parse(text).map_err(|error| vec![*error])?;
+    if mode == StandingMode::AnyQuery {
+        refuse::clauses(text, &tree, options)?;
+        let mut draft = bind::bind(text, &tree, options)?;
+        rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
+        refuse::expressions(text, &draft)?;
+        any::maintainable(&mut draft);
+        return Ok(StandingPlan { plan: lower::lower(text, draft), mode, root: 0 });
+    }
     let mut standing =
         Standing { text, mode, options, binder: Binder::new(text, options), pattern: Pattern::default(), filters: Vec::new() };
     let clauses = if tree.unions.is_empty() { tree.first.as_slice() } else { &[] };

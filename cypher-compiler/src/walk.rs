@@ -2,34 +2,11 @@
 
 use weir_model::Expr;
 use weir_model::expression::SubqueryKind;
-use weir_model::plan::{Operator, Pattern, Slot, Step, Write};
+use weir_model::plan::{Operator, Pattern, Slot, Write};
 
 /// The expressions directly inside `expr`.
 pub fn children(expr: &Expr) -> Vec<&Expr> {
-    use Expr::*;
-    match expr {
-        Literal(_) | Slot(_) | Parameter(_) => Vec::new(),
-        Property { of, .. } | HasLabels { of, .. } | IsNull { of, .. } | Not(of) | Negate(of) => vec![of],
-        Index { of, index } => vec![of, index],
-        Slice { of, from, to } => [Some(of), from.as_ref(), to.as_ref()].into_iter().flatten().map(|e| &**e).collect(),
-        And(all) | Or(all) | List(all) | Call { arguments: all, .. } => all.iter().collect(),
-        Xor(left, right) | Binary { left, right, .. } => vec![left, right],
-        Map(entries) => entries.iter().map(|(_, e)| e).collect(),
-        Case { branches, otherwise } => branches.iter().flat_map(|(w, t)| [w, t]).chain([&**otherwise]).collect(),
-        Comprehension { list, filter, result, .. } => {
-            [Some(list), filter.as_ref(), result.as_ref()].into_iter().flatten().map(|e| &**e).collect()
-        }
-        Quantifier { list, condition, .. } => vec![list, condition],
-        Reduce { initial, list, step, .. } => vec![initial, list, step],
-        Subquery(subquery) => {
-            let mut all = Vec::new();
-            plan_expressions(&subquery.plan, &mut all);
-            if let SubqueryKind::Collect(item) = &subquery.kind {
-                all.push(item);
-            }
-            all
-        }
-    }
+    expr.children()
 }
 
 /// As `children`, but what stands in the plan of a subquery is left to `operators_mut`.
@@ -72,26 +49,9 @@ pub fn mentions(expr: &Expr, slot: Slot) -> bool {
     slots(expr).contains(&slot)
 }
 
-/// Every slot the value of the expression may depend on, those it fills itself among them. The nodes and edges of the
-/// patterns in a subquery count: the row around it may have bound them.
+/// Every slot the value of the expression may depend on, those it fills itself among them.
 pub fn slots(expr: &Expr) -> Vec<Slot> {
-    let mut found = Vec::new();
-    collect_slots(expr, &mut found);
-    found
-}
-
-fn collect_slots(expr: &Expr, found: &mut Vec<Slot>) {
-    match expr {
-        Expr::Slot(slot) => found.push(*slot),
-        Expr::Subquery(subquery) => operators(&subquery.plan, &mut |operator| {
-            if let Operator::Match { pattern, .. } = operator {
-                found.extend(pattern.nodes.iter().map(|node| node.slot));
-                found.extend(pattern.edges.iter().filter_map(|edge| edge.slot));
-            }
-        }),
-        _ => {}
-    }
-    children(expr).into_iter().for_each(|child| collect_slots(child, found));
+    expr.slots()
 }
 
 /// Whether two expressions are written the same. The model gives expressions no equality (their functions have none),
@@ -131,7 +91,7 @@ fn inputs_mut(operator: &mut Operator) -> Vec<&mut Operator> {
     use Operator::*;
     match operator {
         Unit | Argument => Vec::new(),
-        Union { left, right, .. } => vec![left, right],
+        Union { left, right, .. } | Join { left, right, .. } => vec![left, right],
         Optional { input, inner, .. } | Subquery { input, inner, .. } | Recurse { input, inner, .. } => vec![input, inner],
         Match { input, .. }
         | Filter { input, .. }
@@ -148,45 +108,13 @@ fn inputs_mut(operator: &mut Operator) -> Vec<&mut Operator> {
     }
 }
 
-/// The expressions of an operator and all below it.
-fn plan_expressions<'e>(operator: &'e Operator, all: &mut Vec<&'e Expr>) {
-    operator.children().into_iter().for_each(|child| plan_expressions(child, all));
-    use Operator::*;
-    match operator {
-        Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
-        Call { arguments, .. } => all.extend(arguments),
-        Recurse { first, until, .. } => all.extend(first.iter().chain([until])),
-        Match { pattern, .. } => {
-            all.extend(pattern.nodes.iter().flat_map(|node| &node.conditions));
-            for edge in &pattern.edges {
-                all.extend(&edge.conditions);
-                if let Some(chain) = &edge.chain {
-                    all.extend(chain.edges.iter().chain(&chain.nodes).map(|(_, e)| e).chain(&chain.whole));
-                }
-            }
-            all.extend(&pattern.conditions);
-            all.extend(pattern.steps.iter().filter_map(|step| if let Step::Seek { id, .. } = step { Some(id) } else { None }));
-        }
-        Filter { condition, .. } => all.push(condition),
-        Project { items, .. } => all.extend(items.iter().map(|(_, e)| e)),
-        Aggregate { keys, aggregates, .. } => {
-            all.extend(keys.iter().map(|(_, e)| e));
-            all.extend(aggregates.iter().flat_map(|(_, a)| &a.arguments));
-        }
-        Sort { keys, limit, .. } => all.extend(keys.iter().map(|key| &key.expr).chain(limit)),
-        Skip { count, .. } | Limit { count, .. } => all.push(count),
-        Unwind { list, .. } => all.push(list),
-        // A subquery changes nothing.
-        Write { .. } | Merge { .. } => {}
-    }
-}
-
 /// The expressions written in one operator, not in its inputs.
 pub fn expressions_mut(operator: &mut Operator, visit: &mut dyn FnMut(&mut Expr)) {
     use Operator::*;
     match operator {
         Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
         Call { arguments, .. } => arguments.iter_mut().for_each(visit),
+        Join { keys, .. } => keys.iter_mut().flat_map(|(left, right)| [left, right]).for_each(visit),
         Recurse { first, until, .. } => {
             first.iter_mut().for_each(&mut *visit);
             visit(until);

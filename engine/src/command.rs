@@ -9,7 +9,7 @@ use weir_model::{QueryId, Tick};
 
 use crate::arrangement::Published;
 use crate::render::results::Baseline;
-use crate::render::{Program, ResultBatch};
+use crate::render::{Maintained, ResultBatch};
 use crate::store::{Entry, GraphId};
 use crate::symbols::Symbols;
 
@@ -50,8 +50,9 @@ pub struct Base {
 pub struct Install {
     pub graph: GraphId,
     pub query: QueryId,
-    pub program: Arc<Program>,
+    pub maintained: Maintained,
     pub symbols: Arc<Symbols>,
+    pub open_cypher: bool,
     pub cancellations: bool,
     pub baseline: Baseline,
     pub results: Sender<ResultBatch>,

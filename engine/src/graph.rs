@@ -25,7 +25,7 @@ use crate::store::Entry;
 pub struct ShardOfGraph {
     input: InputHandle<u64, CapacityContainerBuilder<Vec<Arc<Entry>>>>,
     pub trace: TraceAgent<Layers>,
-    published: Arc<Published>,
+    pub published: Arc<Published>,
     shard: Shard,
     /// The tick after the last entry that was put in.
     pub upper: u64,

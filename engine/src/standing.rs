@@ -16,7 +16,7 @@ use crate::command::{Command, Install};
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::render::results::Baseline;
-use crate::render::{Program, ResultBatch};
+use crate::render::{Maintained, ResultBatch};
 use crate::store::Delivered;
 
 /// Which of the matches that exist at installation are results.
@@ -66,7 +66,7 @@ impl StandingState {
 impl Graph {
     /// Installs a standing query. Results begin with the next commit, besides what `start` asks for.
     pub fn install(&self, standing: Standing) -> Result<StandingQuery, EngineError> {
-        let program = Arc::new(Program::new(&standing.plan, self.symbols(), self.ids())?);
+        let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
         #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
         let (sender, results) = crossbeam_channel::unbounded();
         let state = Arc::new(StandingState { waiting: Arc::default(), delivered: Mutex::default() });
@@ -94,7 +94,8 @@ impl Graph {
             self.parts().workers.send(&Command::Install(Arc::new(Install {
                 graph: self.id(),
                 query: standing.id,
-                program,
+                maintained,
+                open_cypher: self.open_cypher(),
                 symbols: self.parts().symbols.clone(),
                 cancellations: standing.cancellations,
                 baseline,

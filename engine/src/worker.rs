@@ -20,6 +20,7 @@ use crate::graph::ShardOfGraph;
 use crate::render::Time;
 use crate::render::probe::{Place, render};
 use crate::render::results::Gather;
+use crate::render::stages::Outside;
 use crate::store::{Entry, GraphId};
 
 /// The longest sleep: a bound in case a wake-up is missed, not a polling interval that anything relies on.
@@ -175,20 +176,25 @@ impl State {
         }
         let shard = Shard { index: worker.index(), count: worker.peers() };
         let home = install.query.0.shard(shard.count);
-        let columns = install.program.columns.iter().map(|(name, _)| name.clone()).collect();
+        let maintained = &install.maintained;
+        let outside =
+            Outside { published: graph.published.clone(), symbols: install.symbols.clone(), open_cypher: install.open_cypher };
+        let staged = maintained.staged.as_ref().filter(|_| shard.index == home);
+        let stages = staged.and_then(|staged| staged.start(outside, graph.upper).ok());
         let gather = Rc::new(RefCell::new(Gather::new(
-            columns,
-            install.program.distinct,
+            maintained.columns.clone(),
+            maintained.distinct,
             install.cancellations,
             install.baseline,
-            graph.upper,
+            // Of a graph that nothing was ever written to, all that there is was there before.
+            graph.upper.max(1),
             (shard.index == home).then(|| install.results.clone()),
             install.waiting.clone(),
+            stages,
         )));
-        let (program, symbols) = (install.program.clone(), install.symbols.clone());
         let (installed, trace, results) = (graph.upper, &mut graph.trace, gather.clone());
         let place = Place { shard, installed, home };
-        let button = worker.dataflow::<Time, _, _>(|scope| render(scope, trace, program, symbols, place, results));
+        let button = worker.dataflow::<Time, _, _>(|scope| render(scope, trace, maintained, &install.symbols, place, results));
         self.standing.insert((install.graph, install.query), Standing { button, gather });
     }
 

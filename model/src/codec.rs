@@ -103,6 +103,15 @@ pub fn encode_edge_property(target: NodeId, ordinal: u32, key: Symbol, value: &V
     in_arena(FORM_ENCODED, offset, arena.len() - offset)
 }
 
+/// What `fact_key` gives for this property of the edge to `target`.
+pub fn edge_property_key(target: NodeId, ordinal: u32, key: Symbol) -> [u8; EDGE_PROPERTY_HEAD] {
+    let mut bytes = [0; EDGE_PROPERTY_HEAD];
+    bytes[..16].copy_from_slice(&target.to_bytes());
+    bytes[16..20].copy_from_slice(&ordinal.to_be_bytes());
+    bytes[20..].copy_from_slice(&key.0.to_be_bytes());
+    bytes
+}
+
 /// Target, ordinal, key and value of an edge property.
 pub fn decode_edge_property(payload: Payload, arena: &[u8]) -> (NodeId, u32, Symbol, Value) {
     let bytes = arena_bytes(payload, arena);

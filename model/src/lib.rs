@@ -17,6 +17,7 @@ pub mod order;
 pub mod plan;
 pub mod procedure;
 pub mod record;
+pub mod slots;
 pub mod temporal;
 pub mod text_form;
 pub mod tick;

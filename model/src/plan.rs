@@ -146,6 +146,13 @@ pub enum Operator {
         again: Vec<Slot>,
         until: Expr,
     },
+    /// Each row of `left` with each row of `right` that has the same keys, by Cypher's `=`. The sides know nothing of each
+    /// other. Made for standing queries: parts of a pattern that no edge connects.
+    Join {
+        left: Box<Operator>,
+        right: Box<Operator>,
+        keys: Vec<(Expr, Expr)>,
+    },
     /// Rows of both; with `distinct` each once. Both sides leave their columns in the slots of `Plan::columns`.
     Union {
         left: Box<Operator>,
@@ -346,7 +353,7 @@ impl Operator {
     /// Its input, then what it runs besides.
     pub fn children(&self) -> Vec<&Operator> {
         let second = match self {
-            Operator::Union { right, .. } => Some(&**right),
+            Operator::Union { right, .. } | Operator::Join { right, .. } => Some(&**right),
             Operator::Optional { inner, .. } | Operator::Subquery { inner, .. } | Operator::Recurse { inner, .. } => {
                 Some(&**inner)
             }
@@ -374,7 +381,7 @@ impl Operator {
             | Call { input, .. }
             | Subquery { input, .. }
             | Recurse { input, .. } => Some(input),
-            Union { left, .. } => Some(left),
+            Union { left, .. } | Join { left, .. } => Some(left),
         }
     }
 }

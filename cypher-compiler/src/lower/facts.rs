@@ -40,6 +40,13 @@ pub fn facts(draft: &Draft) -> QueryFacts {
     finder.facts
 }
 
+/// Whether an expression may ask the graph.
+pub fn asks(draft: &Draft, expr: &Expr) -> bool {
+    let mut finder = Finder { draft, facts: QueryFacts::default() };
+    finder.expression(expr);
+    finder.facts.reads
+}
+
 struct Finder<'a> {
     draft: &'a Draft,
     facts: QueryFacts,
@@ -95,6 +102,7 @@ impl Finder<'_> {
                 self.facts.fallible = true;
             }
             Match { pattern, .. } => self.pattern(pattern),
+            Join { keys, .. } => keys.iter().flat_map(|(left, right)| [left, right]).for_each(|e| self.expression(e)),
             Filter { condition, .. } => self.expression(condition),
             Project { items, .. } => items.iter().for_each(|(_, e)| self.expression(e)),
             Aggregate { keys, aggregates, .. } => {

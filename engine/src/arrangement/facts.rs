@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-use weir_model::codec::{FactKey, decode_edge_property, decode_parallel, decode_payload};
+use weir_model::codec::{FactKey, decode_edge_property, decode_parallel, decode_payload, edge_property_key};
 use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Symbol, Value};
 
@@ -152,6 +152,30 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// The half edges of these types that lead to a node, looked up.
+    pub fn edges_to(&self, other: NodeId, direction: Direction, kinds: &[Symbol], at: u64, each: &mut dyn FnMut(HalfEdge)) {
+        let ways = [(Kind::Out, Kind::OutParallel, true), (Kind::In, Kind::InParallel, false)];
+        let wanted = ways.into_iter().filter(|(.., outgoing)| match direction {
+            Direction::Both => true,
+            Direction::Outgoing => *outgoing,
+            Direction::Incoming => !*outgoing,
+        });
+        for (single, parallel, outgoing) in wanted {
+            for kind in kinds {
+                if self.keyed(Tag::new(single, *kind), FactKey::Node(other.high, other.low), at).is_some() {
+                    each(HalfEdge { kind: *kind, outgoing, other, ordinal: 0 });
+                }
+                let tag = Tag::new(parallel, *kind);
+                self.each(tag, tag, at, |segment, fact| {
+                    let (to, ordinal) = decode_parallel(fact.payload, &segment.arena);
+                    if to == other {
+                        each(HalfEdge { kind: *kind, outgoing, other, ordinal });
+                    }
+                });
+            }
+        }
+    }
+
     /// Whether the node has this half edge.
     pub fn has_half(&self, half: HalfEdge, at: u64) -> bool {
         let kind = match (half.outgoing, half.ordinal) {
@@ -194,10 +218,19 @@ impl<'a> Facts<'a> {
         });
     }
 
-    /// Whether anything at all is known of the node at this tick.
+    /// One property of the edge from this node to `target`.
+    pub fn edge_property(&self, kind: Symbol, target: NodeId, ordinal: u32, key: Symbol, at: u64) -> Value {
+        let key = edge_property_key(target, ordinal, key);
+        match self.keyed(Tag::new(Kind::EdgeProperty, kind), FactKey::Bytes(&key), at) {
+            Some((segment, fact)) => decode_edge_property(fact.payload, &segment.arena).3,
+            None => Value::Null,
+        }
+    }
+
+    /// Whether anything is known of the node at this tick. The properties of an edge that is not there do not count.
     pub fn is_interesting(&self, at: u64) -> bool {
         let mut found = false;
-        self.each(Tag(0), Tag(u32::MAX), at, |_, _| found = true);
+        self.each(Tag(0), Tag(u32::MAX), at, |_, fact| found |= fact.tag.kind() != Kind::EdgeProperty);
         found
     }
 }

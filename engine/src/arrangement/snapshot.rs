@@ -95,6 +95,11 @@ impl Published {
             }
         }
     }
+
+    /// The graph as it was at a tick. The caller has seen to it that every shard has reached that tick and tells it apart.
+    pub fn at(&self, tick: u64) -> Snapshot {
+        Snapshot { shards: self.shards.iter().map(|shard| shard.load_full()).collect(), at: tick }
+    }
 }
 
 #[derive(Clone)]

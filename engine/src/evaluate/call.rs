@@ -274,7 +274,7 @@ pub(super) fn contains_effect(operator: &Operator) -> bool {
         Operator::Optional { inner, .. } | Operator::Subquery { inner, .. } | Operator::Recurse { inner, .. } => {
             contains_effect(inner)
         }
-        Operator::Union { right, .. } => contains_effect(right),
+        Operator::Union { right, .. } | Operator::Join { right, .. } => contains_effect(right),
         _ => false,
     };
     here || contains_write(operator, &|_| true) || operator.input().is_some_and(contains_effect)

@@ -41,7 +41,7 @@ use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Write};
 use weir_model::{Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
 
-pub use self::context::{Deleted, Names, Reader};
+pub use self::context::{Deleted, Names, Reader, path_elements};
 use self::limits::Budget;
 pub use self::limits::Limits;
 use self::operators::{Run, Scratch};
@@ -141,6 +141,42 @@ impl<'p> Evaluator<'p> {
         mutations: &mut Mutations,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<(), Failure> {
+        self.row.iter_mut().for_each(|value| *value = Value::Null);
+        self.within(environment, profile, mutations, &mut |run, row| run.to_columns(row, each))
+    }
+
+    /// A part of the plan, which starts at `Argument`, over one row of the plan. What it gives are the values of these slots,
+    /// nodes and edges in full if that is wanted.
+    pub fn run_part(
+        &mut self,
+        part: &Operator,
+        argument: &[Value],
+        (slots, in_full): (&[usize], bool),
+        environment: &Environment,
+        mutations: &mut Mutations,
+        each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
+    ) -> Result<(), Failure> {
+        self.row.clone_from_slice(argument);
+        let mut values: Vec<Value> = Vec::with_capacity(slots.len());
+        self.within(environment, None, mutations, &mut |run, row| {
+            let give = &mut |row: &mut [Value]| {
+                let value = |slot: &usize| if in_full { run.reader.hydrate(&row[*slot]) } else { row[*slot].clone() };
+                values.clear();
+                values.extend(slots.iter().map(value));
+                Ok(each(&values))
+            };
+            run.run(part, row, give).map(drop)
+        })
+    }
+
+    /// Sets up a run and takes it down again.
+    fn within(
+        &mut self,
+        environment: &Environment,
+        profile: Option<&Profile>,
+        mutations: &mut Mutations,
+        body: &mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let mark = mutations.mark();
         let overlay = Overlay::new(environment.view);
         let layered = self.prepared.writes && self.prepared.reads(environment.open_cypher);
@@ -148,7 +184,6 @@ impl<'p> Evaluator<'p> {
         let counting = profile.map(|profile| profile::Counting { base: view, profile });
         let view: &dyn View = counting.as_ref().map_or(view, |counting| counting);
         profile.iter().for_each(|profile| profile.begin());
-        self.row.iter_mut().for_each(|value| *value = Value::Null);
         // What a failed run left behind.
         self.scratch.reset((0, 0));
         let (applied, budget) = (Cell::new(mark.0), Budget::new(&environment.limits));
@@ -165,7 +200,7 @@ impl<'p> Evaluator<'p> {
             depth: 0,
             profile,
         };
-        let mut result = run.to_columns(&mut self.row, each);
+        let mut result = body(&run, &mut self.row);
         if result.is_ok() && run.reader.deleted.asked.get() {
             let message = "The query asks for or changes what is known of a node or relationship that it has deleted before";
             result = Err(Failure::new(FailureKind::Deleted, message));
@@ -223,7 +258,7 @@ fn contains_write(operator: &Operator, wanted: &dyn Fn(&Write) -> bool) -> bool 
         Operator::Optional { inner, .. } | Operator::Subquery { inner, .. } | Operator::Recurse { inner, .. } => {
             contains_write(inner, wanted)
         }
-        Operator::Union { right, .. } => contains_write(right, wanted),
+        Operator::Union { right, .. } | Operator::Join { right, .. } => contains_write(right, wanted),
         _ => false,
     };
     here || operator.input().is_some_and(|input| contains_write(input, wanted))

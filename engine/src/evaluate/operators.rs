@@ -202,6 +202,16 @@ impl Run<'_> {
                 let recursion = super::call::Recursion { first, state, inner, again, until };
                 self.recurse_each(input, &recursion, row, next)
             }
+            Operator::Join { left, right, keys } => self.run(left, row, &mut |row| {
+                self.run(right, row, &mut |row| {
+                    for (left, right) in keys {
+                        if left.evaluate(row, self)?.equals(&right.evaluate(row, self)?) != Some(true) {
+                            return GO_ON;
+                        }
+                    }
+                    next(row)
+                })
+            }),
             Operator::Union { left, right, distinct } => {
                 let mut seen = Seen::default();
                 let mut both = |row: &mut [Value]| match distinct {

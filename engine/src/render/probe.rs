@@ -21,16 +21,17 @@ use timely::dataflow::operators::{Capability, CapabilitySet, Concatenate};
 use timely::dataflow::{Scope, StreamVec};
 use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::Atom;
-use weir_model::{NodeId, Value};
+use weir_model::{EdgeKey, NodeId, Symbol, Value};
 
+use super::maintained::{Interest, Maintained, TOUCHED};
 use super::program::concerns;
-use super::results::{Gather, RowChange};
-use super::walk::{Change, Parcel, Walk, look};
+use super::results::{Gather, Row, RowChange};
+use super::walk::{Change, Parcel, Walk, is_true, look};
 use super::{Program, Time, before};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Fact, Facts, Layers, Segment, SharedBatch};
 use crate::symbols::Symbols;
-use crate::view::Direction;
+use crate::view::{Direction, HalfEdge};
 
 type Trace = TraceAgent<Layers>;
 
@@ -51,30 +52,100 @@ pub struct Place {
 pub fn render(
     scope: Scope<'_, Time>,
     trace: &mut Trace,
-    program: Arc<Program>,
-    symbols: Arc<Symbols>,
+    maintained: &Maintained,
+    symbols: &Arc<Symbols>,
     Place { shard, installed, home }: Place,
     gather: Rc<RefCell<Gather>>,
 ) -> ShutdownButton<CapabilitySet<Time>> {
     let (arranged, button) = trace.import_core(scope, "graph");
-    let hops = if shard.count == 1 { 0 } else { program.hops };
-    let (results, mut parcels) =
-        changes(arranged.stream.clone(), trace.clone(), program.clone(), symbols.clone(), shard, installed);
-    let mut all = vec![results];
-    for _ in 0..hops {
-        let (results, further) = hop(parcels, arranged.stream.clone(), trace.clone(), program.clone(), symbols.clone(), shard);
+    let mut all = Vec::new();
+    for (source, program) in maintained.sources.iter().enumerate() {
+        let pattern = PatternOf { program: program.clone(), symbols: symbols.clone(), shard, source: source as u32 };
+        let hops = if shard.count == 1 { 0 } else { program.hops };
+        let (results, mut parcels) = changes(arranged.stream.clone(), trace.clone(), pattern.clone(), installed);
         all.push(results);
-        parcels = further;
+        for _ in 0..hops {
+            let (results, further) = hop(parcels, arranged.stream.clone(), trace.clone(), pattern.clone());
+            all.push(results);
+            parcels = further;
+        }
     }
-    scope.concatenate(all).sink(Exchange::new(move |_: &RowChange| home as u64), "results", move |(input, frontier)| {
-        let mut gather = gather.borrow_mut();
-        input.for_each(|_, changes| gather.push(changes));
-        // No frontier: the query is being taken away.
-        if let Some(frontier) = frontier.frontier().first() {
-            gather.advance(*frontier);
+    if let Some(interest) = &maintained.interest {
+        all.push(touches(arranged.stream.clone(), interest.clone()));
+    }
+    let to_home = Exchange::new(move |_: &RowChange| home as u64);
+    let results = scope.concatenate(all);
+    if maintained.interest.is_none() {
+        results.sink(to_home, "results", move |(input, frontier)| {
+            let mut gather = gather.borrow_mut();
+            input.for_each(|_, changes| gather.push(changes));
+            // No frontier: the query is being taken away.
+            if let Some(frontier) = frontier.frontier().first() {
+                gather.advance(*frontier);
+            }
+        });
+        return button;
+    }
+    // What is worked out again is read from all shards at its tick: no shard may forget that tick before.
+    let mut held = trace.clone();
+    let done = results.unary_frontier::<CapacityContainerBuilder<Vec<()>>, _, _, _>(to_home, "results", |capability, _| {
+        let mut capability = Some(capability);
+        move |(input, frontier), _| {
+            let mut gather = gather.borrow_mut();
+            input.for_each(|_, changes| gather.push(changes));
+            match frontier.frontier().first() {
+                Some(frontier) => {
+                    gather.advance(*frontier);
+                    capability.iter_mut().for_each(|capability| capability.downgrade(frontier));
+                }
+                None => capability = None,
+            }
         }
     });
+    done.sink(Pipeline, "held", move |(_, frontier)| allow_compaction(&mut held, &frontier.frontier()));
     button
+}
+
+/// One pattern of a query, as its operators know it.
+#[derive(Clone)]
+struct PatternOf {
+    program: Arc<Program>,
+    symbols: Arc<Symbols>,
+    shard: Shard,
+    source: u32,
+}
+
+/// The nodes of this shard that change in a way that anybody who looked at them may see.
+fn touches<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, interest: Arc<Interest>) -> StreamVec<'scope, Time, RowChange> {
+    batches.unary(Pipeline, "touches", move |_, _| {
+        let mut found: Vec<RowChange> = Vec::new();
+        let mut times: SmallVec<[Time; 4]> = SmallVec::new();
+        move |input, output| {
+            input.for_each(|capability, data: &mut Vec<SharedBatch>| {
+                // Batches that were there when the query was installed come without: nothing has been looked at by then.
+                for batch in data.drain(..).filter(|batch| batch.located().is_some()) {
+                    for (index, id) in batch.ids.iter().enumerate() {
+                        times.clear();
+                        let (segment, facts) = batch.node(index);
+                        let seen = facts.iter().filter(|fact| interest.concerns(fact.tag));
+                        times.extend(seen.map(|fact| segment.time(fact)));
+                        times.sort_unstable();
+                        times.dedup();
+                        let touched = |time: &Time| RowChange {
+                            row: Row::from_slice(&[Value::Node(*id)]),
+                            time: *time,
+                            diff: 1,
+                            source: TOUCHED,
+                        };
+                        found.extend(times.iter().map(touched));
+                    }
+                }
+                if !found.is_empty() {
+                    output.session(&capability).give_container(&mut found);
+                }
+            });
+        }
+    })
 }
 
 /// Two outputs: complete rows, and rows that go on at another shard.
@@ -84,9 +155,7 @@ type Outputs<'scope> = (StreamVec<'scope, Time, RowChange>, StreamVec<'scope, Ti
 fn changes<'scope>(
     batches: StreamVec<'scope, Time, SharedBatch>,
     mut trace: Trace,
-    program: Arc<Program>,
-    symbols: Arc<Symbols>,
-    shard: Shard,
+    PatternOf { program, symbols, shard, source }: PatternOf,
     installed: Time,
 ) -> Outputs<'scope> {
     let scope = batches.scope();
@@ -118,6 +187,7 @@ fn changes<'scope>(
                     newest: None,
                     symbols: &symbols,
                     shard,
+                    source,
                     results: &mut found,
                     parcels: &mut leaving,
                 };
@@ -146,6 +216,7 @@ fn changes<'scope>(
                         newest: Some((&batch, located)),
                         symbols: &symbols,
                         shard,
+                        source,
                         results: &mut found,
                         parcels: &mut leaving,
                     };
@@ -170,9 +241,7 @@ fn hop<'scope>(
     parcels: StreamVec<'scope, Time, Parcel>,
     batches: StreamVec<'scope, Time, SharedBatch>,
     mut trace: Trace,
-    program: Arc<Program>,
-    symbols: Arc<Symbols>,
-    shard: Shard,
+    PatternOf { program, symbols, shard, source }: PatternOf,
 ) -> Outputs<'scope> {
     let scope = parcels.scope();
     let mut builder = OperatorBuilder::new("hop".to_owned(), scope);
@@ -208,6 +277,7 @@ fn hop<'scope>(
                         newest: None,
                         symbols: &symbols,
                         shard,
+                        source,
                         results: &mut found,
                         parcels: &mut leaving,
                     };
@@ -266,22 +336,28 @@ fn walk_batch<'a>(walk: &mut Walk<'a>, batch: &'a Batch, located: &'a Located) {
                     }
                 }
                 Atom::Edge(edge) => {
-                    let (kinds, source, target) = &program.edges[edge];
-                    for kind in kinds {
-                        for tag in [Tag::new(Kind::Out, *kind), Tag::new(Kind::OutParallel, *kind)] {
-                            let start = updates.partition_point(|fact| fact.tag < tag);
-                            for fact in updates[start..].iter().take_while(|fact| fact.tag == tag) {
-                                let facts = facts.get_or_insert_with(|| located.facts(batch, index));
-                                let other = other_end(fact, segment);
-                                if source == target && other != *id {
-                                    continue;
-                                }
-                                row[*source] = Value::Node(*id);
-                                row[*target] = Value::Node(other);
-                                let diff = if fact.adds() { 1 } else { -1 };
-                                let change = Change { path, time: segment.time(fact), diff };
-                                walk.run(change, 0, &mut row, Some((*id, facts)));
-                            }
+                    let view = &program.edges[edge];
+                    if !view.reads.is_empty() {
+                        let facts = facts.get_or_insert_with(|| located.facts(batch, index));
+                        change_of_edges(walk, (path, edge), *id, (segment, updates), facts, &mut row);
+                        continue;
+                    }
+                    let mut halves = |of: &[Fact]| {
+                        for fact in of {
+                            let facts = facts.get_or_insert_with(|| located.facts(batch, index));
+                            let diff = if fact.adds() { 1 } else { -1 };
+                            let change = Change { path, time: segment.time(fact), diff };
+                            let (other, ordinal) = other_end(fact, segment);
+                            let half = HalfEdge { kind: fact.tag.symbol(), outgoing: true, other, ordinal };
+                            change_of_edge(walk, change, edge, (*id, facts), half, &mut row);
+                        }
+                    };
+                    for kind in [Kind::Out, Kind::OutParallel] {
+                        if view.kinds.is_empty() {
+                            halves(between(updates, Tag::new(kind, Symbol(0)), Tag::new(kind, LAST_SYMBOL)));
+                        }
+                        for symbol in &view.kinds {
+                            halves(between(updates, Tag::new(kind, *symbol), Tag::new(kind, *symbol)));
                         }
                     }
                 }
@@ -290,10 +366,96 @@ fn walk_batch<'a>(walk: &mut Walk<'a>, batch: &'a Batch, located: &'a Located) {
     }
 }
 
-fn other_end(fact: &Fact, segment: &Segment) -> NodeId {
+const LAST_SYMBOL: Symbol = Symbol((1 << Tag::SYMBOL_BITS) - 1);
+
+/// The facts whose tags lie in a range.
+fn between(facts: &[Fact], from: Tag, to: Tag) -> &[Fact] {
+    let start = facts.partition_point(|fact| fact.tag < from);
+    let length = facts[start..].iter().take_while(|fact| fact.tag <= to).count();
+    &facts[start..start + length]
+}
+
+/// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does.
+fn change_of_edge<'a>(
+    walk: &mut Walk<'a>,
+    change: Change,
+    edge: usize,
+    (id, facts): (NodeId, &Facts<'a>),
+    half: HalfEdge,
+    row: &mut [Value],
+) {
+    let view = &walk.program.edges[edge];
+    let other = half.other;
+    if let Some(slot) = view.slot {
+        let kind = walk.symbols.name(half.kind);
+        row[slot] = Value::Edge(EdgeKey { source: id, kind, target: other, ordinal: half.ordinal }.into());
+    }
+    let both = [(id, other), (other, id)];
+    let ways = if view.directed || id == other { 1 } else { 2 };
+    for (source, target) in &both[..ways] {
+        if view.source == view.target && source != target {
+            continue;
+        }
+        row[view.source] = Value::Node(*source);
+        row[view.target] = Value::Node(*target);
+        if view.conditions.iter().all(|condition| is_true(condition, row, &walk.program.context)) {
+            walk.run(change, 0, row, Some((id, facts)));
+        }
+    }
+}
+
+/// Edges of which properties are read: each that came, went or has other properties, as it was and as it is.
+fn change_of_edges<'a>(
+    walk: &mut Walk<'a>,
+    (path, edge): (usize, usize),
+    id: NodeId,
+    (segment, updates): (&Segment, &[Fact]),
+    facts: &Facts<'a>,
+    row: &mut [Value],
+) {
+    let view = &walk.program.edges[edge];
+    let mut touched: Vec<(HalfEdge, Time)> = Vec::new();
+    for fact in updates {
+        let kind = fact.tag.symbol();
+        if !view.kinds.is_empty() && !view.kinds.contains(&kind) {
+            continue;
+        }
+        let (other, ordinal) = match fact.tag.kind() {
+            Kind::Out | Kind::OutParallel => other_end(fact, segment),
+            Kind::EdgeProperty => {
+                let (target, ordinal, key, _) = weir_model::codec::decode_edge_property(fact.payload, &segment.arena);
+                if !view.reads.iter().any(|(read, _)| *read == key) {
+                    continue;
+                }
+                (target, ordinal)
+            }
+            _ => continue,
+        };
+        touched.push((HalfEdge { kind, outgoing: true, other, ordinal }, segment.time(fact)));
+    }
+    touched.sort_unstable();
+    touched.dedup();
+    for (half, time) in touched {
+        let mut read = |at: Time| -> Option<Vec<Value>> {
+            let property = |(key, _): &(Symbol, usize)| facts.edge_property(half.kind, half.other, half.ordinal, *key, at);
+            facts.has_half(half, at).then(|| view.reads.iter().map(property).collect())
+        };
+        let (was, is) = (time.checked_sub(1).and_then(&mut read), read(time));
+        if was == is {
+            continue;
+        }
+        for (values, diff) in [(was, -1), (is, 1)] {
+            let Some(values) = values else { continue };
+            view.reads.iter().zip(values).for_each(|((_, slot), value)| row[*slot] = value);
+            change_of_edge(walk, Change { path, time, diff }, edge, (id, facts), half, row);
+        }
+    }
+}
+
+fn other_end(fact: &Fact, segment: &Segment) -> (NodeId, u32) {
     match fact.tag.kind() {
-        Kind::Out => fact.payload.as_node(),
-        _ => weir_model::codec::decode_parallel(fact.payload, &segment.arena).0,
+        Kind::Out => (fact.payload.as_node(), 0),
+        _ => weir_model::codec::decode_parallel(fact.payload, &segment.arena),
     }
 }
 
@@ -375,13 +537,12 @@ fn walk_at_rest(walk: &mut Walk<'_>, id: NodeId, time: Time) {
             }
         }
         Atom::Edge(edge) => {
-            let (kinds, source, target) = &program.edges[edge];
-            facts.edges(Direction::Outgoing, kinds, time, &mut |half| {
-                if source != target || half.other == id {
-                    row[*source] = Value::Node(id);
-                    row[*target] = Value::Node(half.other);
-                    walk.run(change, 0, &mut row, Some((id, &facts)));
+            let view = &program.edges[edge];
+            facts.edges(Direction::Outgoing, &view.kinds, time, &mut |half| {
+                for (key, slot) in &view.reads {
+                    row[*slot] = facts.edge_property(half.kind, half.other, half.ordinal, *key, time);
                 }
+                change_of_edge(walk, change, edge, (id, &facts), half, &mut row);
             });
         }
     }

@@ -1,4 +1,4 @@
-//! Program: the delta join of a standing query, resolved to slots and symbols.
+//! Program: the delta join of one pattern, resolved to slots and symbols.
 //!
 //! Atoms are numbered as in `Pattern::delta`: node i is i, edge j is `nodes + j`. A path that answers for changes of atom
 //! a reads atoms of smaller number after the change and atoms of greater number before it, so that a match to which
@@ -6,11 +6,12 @@
 
 use thiserror::Error;
 use weir_model::mutation::{Kind, Tag};
-use weir_model::plan::{Atom, DeltaPath, Operator, Pattern, Plan, Slot, Step};
+use weir_model::plan::{Atom, DeltaPath, Name, Pattern, Slot, Step};
 use weir_model::{Expr, IdScheme, Symbol, Text, Value};
 
 use super::walk::GraphFree;
 use crate::symbols::Symbols;
+use crate::view::Direction;
 
 /// Which side of a change is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,14 +32,46 @@ pub struct NodeView {
     pub must_exist: bool,
 }
 
+/// An edge of the pattern, and what is asked of it.
+#[derive(Debug)]
+pub struct EdgeView {
+    /// Where the edge itself is put, if anything asks for it.
+    pub slot: Option<usize>,
+    /// Any of these; empty means any type.
+    pub kinds: Vec<Symbol>,
+    /// The slots of its ends.
+    pub source: usize,
+    pub target: usize,
+    /// Either direction matches otherwise.
+    pub directed: bool,
+    pub reads: Vec<(Symbol, usize)>,
+    pub conditions: Vec<Expr>,
+}
+
 #[derive(Debug)]
 pub enum Move {
     /// At the node in `NodeView::slot`: its labels, reads and conditions.
     Check { node: usize, version: Version },
-    /// At the node in `from`: every edge of these types, binding its other end to `to`.
-    Expand { from: usize, to: usize, outgoing: bool, kinds: Vec<Symbol>, version: Version, bound: bool, differs: Vec<usize> },
+    /// At the node in `from`: every edge that fits `edge`, binding its other end to `to`.
+    Expand(Expansion),
+    /// At the source of the edge that was just crossed, where its properties lie: its reads and conditions.
+    Inspect { edge: usize, version: Version },
     /// Anywhere.
     Test { condition: Expr },
+}
+
+#[derive(Debug)]
+pub struct Expansion {
+    pub edge: usize,
+    pub from: usize,
+    pub to: usize,
+    pub direction: Direction,
+    pub version: Version,
+    /// The other end is known: this is a look-up.
+    pub bound: bool,
+    /// Slots of nodes, and of edges, that are found already and must not be found again.
+    pub other_nodes: Vec<usize>,
+    pub other_edges: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -51,15 +84,12 @@ pub struct Path {
 pub struct Program {
     pub width: usize,
     pub nodes: Vec<NodeView>,
-    /// Edge types, source slot, target slot, by edge of the pattern.
-    pub edges: Vec<(Vec<Symbol>, usize, usize)>,
+    pub edges: Vec<EdgeView>,
     pub paths: Vec<Path>,
     /// Conditions on a complete row.
     pub filters: Vec<Expr>,
     /// What is made of a complete row.
     pub columns: Vec<(Text, Expr)>,
-    /// Each distinct row counts once (mode DistinctId).
-    pub distinct: bool,
     /// How often a row can move from node to node: how many operators follow one another.
     pub hops: usize,
     /// The path that finds all matches of a graph at rest: the one of the last atom.
@@ -72,65 +102,61 @@ pub struct Program {
 #[error("this query cannot run as a standing query: {0}")]
 pub struct RenderError(pub String);
 
-fn refuse<T>(what: &str) -> Result<T, RenderError> {
+pub fn refuse<T>(what: &str) -> Result<T, RenderError> {
     Err(RenderError(what.to_string()))
 }
 
 impl Program {
-    pub fn new(plan: &Plan, symbols: &Symbols, ids: IdScheme) -> Result<Program, RenderError> {
-        let mut filters = Vec::new();
-        let mut distinct = false;
-        let mut operator = &plan.root;
-        if let Operator::Distinct { input, .. } = operator {
-            distinct = true;
-            operator = input;
-        }
-        let Operator::Project { input, items } = operator else { return refuse("a RETURN that is more than a list of items") };
-        let item = |slot: &Slot| items.iter().find(|(into, _)| into == slot).map_or(Expr::Slot(*slot), |(_, expr)| expr.clone());
-        let columns = plan.columns.iter().map(|(name, slot)| (name.clone(), item(slot))).collect();
-        let mut operator = &**input;
-        while let Operator::Filter { input, condition } = operator {
-            filters.push(condition.clone());
-            operator = input;
-        }
-        let pattern = match operator {
-            Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => pattern,
-            _ => return refuse("more than one MATCH with conditions and a RETURN"),
-        };
-        let resolve = |name: &weir_model::plan::Name| symbols.intern(&plan.names[name.0 as usize]);
-        let context = GraphFree { ids, names: plan.names.clone() };
+    /// For a pattern over nothing, with what is made of each match. `names` are those of the plan.
+    pub fn new(
+        pattern: &Pattern,
+        (names, width): (&[Text], usize),
+        filters: Vec<Expr>,
+        columns: Vec<(Text, Expr)>,
+        symbols: &Symbols,
+        ids: IdScheme,
+    ) -> Result<Program, RenderError> {
+        let resolve = |name: &Name| symbols.intern(&names[name.0 as usize]);
+        let resolve_reads = |reads: &[(Name, Slot)]| reads.iter().map(|(name, slot)| (resolve(name), place(*slot))).collect();
+        let context = GraphFree { ids, names: names.to_vec() };
         let mut nodes = Vec::new();
         for node in &pattern.nodes {
             let mut view = NodeView {
                 slot: place(node.slot),
                 labels: node.labels.iter().map(resolve).collect(),
-                reads: node.reads.iter().map(|(name, slot)| (resolve(name), place(*slot))).collect(),
+                reads: resolve_reads(&node.reads),
                 reads_all: node.reads_all.map(place),
                 conditions: node.conditions.clone(),
                 must_exist: false,
             };
-            view.must_exist =
-                pattern.edges.is_empty() && view.labels.is_empty() && holds_for_nothing(&view, plan.width, &context);
+            view.must_exist = pattern.edges.is_empty() && view.labels.is_empty() && holds_for_nothing(&view, width, &context);
             nodes.push(view);
         }
         let mut edges = Vec::new();
         for edge in &pattern.edges {
-            if !edge.directed {
-                return refuse("an edge without a direction");
+            if edge.chain.is_some() || edge.bound {
+                return refuse("a relationship of variable length in a pattern that is maintained as a whole");
             }
-            if edge.kinds.is_empty() {
-                return refuse("an edge without a type");
+            let mut kinds: Vec<Symbol> = edge.kinds.iter().map(resolve).collect();
+            kinds.sort_unstable();
+            kinds.dedup();
+            let view = EdgeView {
+                slot: edge.slot.map(place),
+                kinds,
+                source: nodes[edge.source].slot,
+                target: nodes[edge.target].slot,
+                directed: edge.directed,
+                reads: resolve_reads(&edge.reads),
+                conditions: edge.conditions.clone(),
+            };
+            let told_apart = pattern.distinct_edges.iter().any(|(a, b)| [*a, *b].contains(&edges.len()));
+            if view.slot.is_none() && (told_apart || !view.reads.is_empty() || !view.conditions.is_empty()) {
+                return refuse("something is asked of an edge that is put nowhere");
             }
-            if edge.chain.is_some() {
-                return refuse("a relationship of variable length");
-            }
-            if edge.slot.is_some() || !edge.conditions.is_empty() || !edge.reads.is_empty() {
-                return refuse("a variable or properties of an edge");
-            }
-            edges.push((edge.kinds.iter().map(resolve).collect(), nodes[edge.source].slot, nodes[edge.target].slot));
+            edges.push(view);
         }
-        if !pattern.distinct_edges.is_empty() || !pattern.paths.is_empty() {
-            return refuse("a named path, or two edges that must differ");
+        if !pattern.paths.is_empty() {
+            return refuse("a named path in a pattern that is maintained as a whole");
         }
         if pattern.delta.is_empty() {
             return refuse("the plan holds no delta paths");
@@ -146,7 +172,7 @@ impl Program {
         let last = (0..paths.len()).max_by_key(|index| number(&paths[*index])).unwrap_or(0);
         let hops =
             paths.iter().map(|path| path.moves.iter().filter(|m| !matches!(m, Move::Test { .. })).count()).max().unwrap_or(0);
-        Ok(Program { width: plan.width, nodes, edges, paths, filters, columns, distinct, hops, last, context })
+        Ok(Program { width, nodes, edges, paths, filters, columns, hops, last, context })
     }
 }
 
@@ -160,18 +186,14 @@ fn holds_for_nothing(view: &NodeView, width: usize, context: &GraphFree) -> bool
     view.conditions.iter().all(|condition| condition.evaluate(&row, context).is_ok_and(|value| value.is_true()))
 }
 
-fn moves(
-    pattern: &Pattern,
-    path: &DeltaPath,
-    nodes: &[NodeView],
-    edges: &[(Vec<Symbol>, usize, usize)],
-) -> Result<Vec<Move>, RenderError> {
+fn moves(pattern: &Pattern, path: &DeltaPath, nodes: &[NodeView], edges: &[EdgeView]) -> Result<Vec<Move>, RenderError> {
     let atom = match path.atom {
         Atom::Node(i) => i,
         Atom::Edge(j) => nodes.len() + j,
     };
     let version = |other: usize| if other < atom { Version::After } else { Version::Before };
     let mut visited: Vec<usize> = Vec::new();
+    let mut crossed: Vec<usize> = Vec::new();
     let mut moves = Vec::new();
     let check = |node: usize, moves: &mut Vec<Move>| {
         let view = &nodes[node];
@@ -182,6 +204,7 @@ fn moves(
     match path.atom {
         Atom::Node(node) => visited.push(node),
         Atom::Edge(edge) => {
+            crossed.push(edge);
             let edge = &pattern.edges[edge];
             for node in [edge.source, edge.target] {
                 if !visited.contains(&node) {
@@ -198,20 +221,35 @@ fn moves(
                 let outgoing = shape.source == *from;
                 let to = if outgoing { shape.target } else { shape.source };
                 let bound = visited.contains(&to);
-                let differs = pattern.distinct_nodes.iter().filter_map(|(a, b)| match (*a == to, *b == to) {
-                    (true, false) if visited.contains(b) => Some(nodes[*b].slot),
-                    (false, true) if visited.contains(a) => Some(nodes[*a].slot),
-                    _ => None,
-                });
-                moves.push(Move::Expand {
+                let apart_from = |pairs: &[(usize, usize)], what: usize, found: &[usize]| -> Vec<usize> {
+                    let others = pairs.iter().filter_map(|(a, b)| match (*a == what, *b == what) {
+                        (true, false) => Some(*b),
+                        (false, true) => Some(*a),
+                        _ => None,
+                    });
+                    others.filter(|other| found.contains(other)).collect()
+                };
+                let other_nodes = if bound { Vec::new() } else { apart_from(&pattern.distinct_nodes, to, &visited) };
+                let other_edges = apart_from(&pattern.distinct_edges, *edge, &crossed);
+                let version = version(nodes.len() + *edge);
+                moves.push(Move::Expand(Expansion {
+                    edge: *edge,
                     from: nodes[*from].slot,
                     to: nodes[to].slot,
-                    outgoing,
-                    kinds: edges[*edge].0.clone(),
-                    version: version(nodes.len() + *edge),
+                    direction: match (shape.directed, outgoing) {
+                        (false, _) => Direction::Both,
+                        (true, true) => Direction::Outgoing,
+                        (true, false) => Direction::Incoming,
+                    },
+                    version,
                     bound,
-                    differs: if bound { Vec::new() } else { differs.collect() },
-                });
+                    other_nodes: other_nodes.into_iter().map(|node| nodes[node].slot).collect(),
+                    other_edges: other_edges.into_iter().filter_map(|edge| edges[edge].slot).collect(),
+                }));
+                crossed.push(*edge);
+                if !edges[*edge].reads.is_empty() {
+                    moves.push(Move::Inspect { edge: *edge, version });
+                }
                 if !bound {
                     visited.push(to);
                     check(to, &mut moves);

@@ -16,9 +16,10 @@ use smallvec::SmallVec;
 use weir_model::{Map, Match, NodeId, Text, Tick, Value, codec};
 
 use super::Time;
+use super::stages::Stages;
 
 /// The values of one row. Rows of one or two values, which is most, need no allocation of their own.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Row(pub SmallVec<[Value; 2]>);
 
 /// One change of the multiset of rows.
@@ -26,7 +27,9 @@ pub struct Row(pub SmallVec<[Value; 2]>);
 pub struct RowChange {
     pub row: Row,
     pub time: Time,
-    pub diff: i64,
+    pub diff: i32,
+    /// Which pattern of the query it comes from.
+    pub source: u32,
 }
 
 /// Results of complete ticks.
@@ -80,6 +83,8 @@ pub struct Gather {
     pub out: Option<Sender<ResultBatch>>,
     /// Results sent and not yet consumed: what the ingest valve looks at.
     pub waiting: Arc<AtomicUsize>,
+    /// What stands above patterns, where it is more than a list of expressions.
+    stages: Option<Stages>,
     counts: Counts,
     held: FxHashMap<Row, i64>,
     pending: Vec<RowChange>,
@@ -144,6 +149,7 @@ impl Counts {
 }
 
 impl Gather {
+    #[expect(clippy::too_many_arguments, reason = "the one caller has each of them from somewhere else")]
     pub fn new(
         columns: Arc<[Text]>,
         distinct: bool,
@@ -152,6 +158,7 @@ impl Gather {
         installed: Time,
         out: Option<Sender<ResultBatch>>,
         waiting: Arc<AtomicUsize>,
+        stages: Option<Stages>,
     ) -> Gather {
         Gather {
             columns,
@@ -161,6 +168,7 @@ impl Gather {
             installed,
             out,
             waiting,
+            stages,
             counts: Counts::default(),
             held: FxHashMap::default(),
             pending: Vec::new(),
@@ -191,6 +199,9 @@ impl Gather {
             ready
         };
         ready.sort_by_key(|change| change.time);
+        if let Some(stages) = &mut self.stages {
+            ready = stages.turn(ready, frontier);
+        }
         let mut rows = Vec::with_capacity(ready.len());
         for tick in ready.chunk_by_mut(|a, b| a.time == b.time) {
             self.tick(tick, &mut rows);
@@ -205,7 +216,7 @@ impl Gather {
         }
         let mut gone = Vec::new();
         for same in changes.chunk_by_mut(|a, b| a.row == b.row) {
-            let mut diff = same.iter().map(|change| change.diff).sum();
+            let mut diff = same.iter().map(|change| i64::from(change.diff)).sum();
             let RowChange { row, time, .. } = &same[0];
             if self.distinct {
                 let (before, after) = self.counts.add(row, diff);

@@ -5,12 +5,12 @@ use weir_model::plan::Name;
 use weir_model::{Context, EdgeKey, Expr, FullEdge, FullNode, IdScheme, Map, NodeId, Text, Value};
 
 use super::Time;
-use super::program::{Move, NodeView, Program, Version};
+use super::program::{EdgeView, Expansion, Move, NodeView, Program, Version};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Facts, SharedBatch};
 use crate::symbols::Symbols;
-use crate::view::Direction;
+use crate::view::{Direction, HalfEdge};
 
 /// What a walk works with: the shard as its trace has it now, and where its findings go.
 pub struct Walk<'a> {
@@ -20,6 +20,8 @@ pub struct Walk<'a> {
     pub newest: Option<(&'a Batch, &'a Located)>,
     pub symbols: &'a Symbols,
     pub shard: Shard,
+    /// The number of the pattern in its query.
+    pub source: u32,
     pub results: &'a mut Vec<RowChange>,
     pub parcels: &'a mut Vec<Parcel>,
 }
@@ -57,10 +59,18 @@ impl<'a> Walk<'a> {
                 }
                 return;
             }
-            Move::Check { node, .. } => program.nodes[*node].slot,
-            Move::Expand { from, .. } => *from,
+            Move::Check { node, .. } => Some(program.nodes[*node].slot),
+            Move::Expand(expansion) => Some(expansion.from),
+            Move::Inspect { .. } => None,
         };
-        let Value::Node(id) = row[location] else { return };
+        let id = match (location.map(|slot| &row[slot]), next) {
+            (Some(Value::Node(id)), _) => *id,
+            (None, Move::Inspect { edge, .. }) => match edge_in(&program.edges[*edge], row) {
+                Some(key) => key.source,
+                None => return,
+            },
+            _ => return,
+        };
         if let Some((known, facts)) = here
             && known == id
         {
@@ -102,23 +112,65 @@ impl<'a> Walk<'a> {
                     self.run(change, at + 1, row, Some((id, facts)));
                 }
             }
-            Move::Expand { to, outgoing, kinds, version, bound, differs, .. } => {
-                let expected = if *bound { Some(row[*to].clone()) } else { None };
-                let direction = if *outgoing { Direction::Outgoing } else { Direction::Incoming };
-                facts.edges(direction, kinds, tick(version), &mut |half| {
-                    let other = Value::Node(half.other);
-                    let fits = match &expected {
-                        Some(Value::Node(expected)) => *expected == half.other,
-                        Some(_) => false,
-                        None => !differs.iter().any(|slot| matches!(row[*slot], Value::Node(id) if id == half.other)),
-                    };
-                    if fits {
-                        row[*to] = other;
-                        self.run(change, at + 1, row, Some((id, facts)));
-                    }
-                });
+            Move::Expand(expansion) => self.expand(change, at, expansion, tick(&expansion.version), row, (id, facts)),
+            Move::Inspect { edge, version } => {
+                let view = &self.program.edges[*edge];
+                let Some(key) = edge_in(view, row).cloned() else { return };
+                let kind = self.symbols.intern(&key.kind);
+                for (property, slot) in &view.reads {
+                    row[*slot] = facts.edge_property(kind, key.target, key.ordinal, *property, tick(version));
+                }
+                if view.conditions.iter().all(|condition| is_true(condition, row, &self.program.context)) {
+                    self.run(change, at + 1, row, Some((id, facts)));
+                }
             }
             Move::Test { .. } => {}
+        }
+    }
+
+    fn expand(
+        &mut self,
+        change: Change,
+        at: usize,
+        expansion: &Expansion,
+        tick: Time,
+        row: &mut [Value],
+        (id, facts): (NodeId, &Facts<'a>),
+    ) {
+        let program = self.program;
+        let view = &program.edges[expansion.edge];
+        let expected = match (expansion.bound, &row[expansion.to]) {
+            (true, Value::Node(expected)) => Some(*expected),
+            (true, _) => return,
+            (false, _) => None,
+        };
+        let mut cross = |half: HalfEdge| {
+            let second_half_of_loop = expansion.direction == Direction::Both && half.other == id && !half.outgoing;
+            let taken = expansion.other_nodes.iter().any(|slot| matches!(row[*slot], Value::Node(other) if other == half.other));
+            if second_half_of_loop || taken || expected.is_some_and(|expected| expected != half.other) {
+                return;
+            }
+            if let Some(slot) = view.slot {
+                let (source, target) = if half.outgoing { (id, half.other) } else { (half.other, id) };
+                let key = EdgeKey { source, kind: self.symbols.name(half.kind), target, ordinal: half.ordinal };
+                let is_it = |slot: &usize| matches!(&row[*slot], Value::Edge(other) if **other == key);
+                if expansion.other_edges.iter().any(is_it) {
+                    return;
+                }
+                row[slot] = Value::Edge(key.into());
+            }
+            row[expansion.to] = Value::Node(half.other);
+            // With reads, the conditions are tested where those are made.
+            if view.reads.is_empty() && !view.conditions.iter().all(|condition| is_true(condition, row, &program.context)) {
+                return;
+            }
+            self.run(change, at + 1, row, Some((id, facts)));
+        };
+        match expected {
+            Some(expected) if !view.kinds.is_empty() => {
+                facts.edges_to(expected, expansion.direction, &view.kinds, tick, &mut cross);
+            }
+            _ => facts.edges(expansion.direction, &view.kinds, tick, &mut cross),
         }
     }
 
@@ -134,7 +186,7 @@ impl<'a> Walk<'a> {
             let Ok(value) = expr.evaluate(row, &program.context) else { return };
             values.push(value);
         }
-        self.results.push(RowChange { row: Row(values), time: change.time, diff: change.diff });
+        self.results.push(RowChange { row: Row(values), time: change.time, diff: change.diff as i32, source: self.source });
     }
 
     fn symbol_text(&self, symbol: weir_model::Symbol) -> Text {
@@ -164,8 +216,15 @@ pub fn look(view: &NodeView, facts: &Facts<'_>, at: Time, row: &mut [Value], wal
     view.conditions.iter().all(|condition| is_true(condition, row, &walk.program.context))
 }
 
+fn edge_in<'r>(view: &EdgeView, row: &'r [Value]) -> Option<&'r EdgeKey> {
+    match row.get(view.slot?)? {
+        Value::Edge(key) => Some(key),
+        _ => None,
+    }
+}
+
 /// A condition that fails counts as not true: the row is no match.
-fn is_true(condition: &Expr, row: &mut [Value], context: &GraphFree) -> bool {
+pub fn is_true(condition: &Expr, row: &mut [Value], context: &GraphFree) -> bool {
     condition.evaluate(row, context).is_ok_and(|value| value.is_true())
 }
 

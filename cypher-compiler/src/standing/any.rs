@@ -1,0 +1,430 @@
+//! Mode AnyQuery: whatever reads, as a plan that can be maintained.
+//!
+//! The plan of the ad-hoc query is brought into a form that `render` knows how to keep up to date:
+//!
+//! - a `Match` over `Unit` is a connected pattern with the paths of its delta join, and graph-free like all above it;
+//! - what asks the graph row by row lies in a `Subquery`, which starts at `Argument`: its answer for a row is worked out again
+//!   when a node changes that was read for it;
+//! - everything else looks at its rows alone.
+//!
+//! A `Subquery` at the root gives the columns in full, nodes and edges with what is known of them.
+
+use std::collections::BTreeSet;
+
+use weir_model::expression::Binary;
+use weir_model::plan::{Name, Operator, Pattern, Slot, SortKey};
+use weir_model::{AggregateKind, Expr};
+
+use super::split;
+use crate::bind::{Draft, Holds};
+use crate::lower::{anchored, facts};
+use crate::walk;
+
+/// Brings the draft into the form above.
+pub fn maintainable(draft: &mut Draft) {
+    let root = std::mem::replace(&mut draft.root, Operator::Unit);
+    let hydrates = draft.columns.iter().any(|(_, slot)| draft.holds(*slot) != Holds::Plain);
+    let mut maintain = Maintain { draft };
+    let mut root = maintain.convert(root);
+    root = match root {
+        root if hydrates => each(root, |argument| argument),
+        root @ Operator::Subquery { .. } => Operator::Project { input: Box::new(root), items: Vec::new() },
+        root => root,
+    };
+    set_delta(&mut root);
+    draft.root = root;
+}
+
+/// The patterns are complete: their paths.
+fn set_delta(operator: &mut Operator) {
+    match operator {
+        Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => {
+            pattern.delta = super::delta::paths(pattern);
+        }
+        Operator::Union { left, right, .. } | Operator::Join { left, right, .. } => {
+            set_delta(left);
+            set_delta(right);
+        }
+        other => {
+            if let Some(input) = input_mut(other) {
+                set_delta(input);
+            }
+        }
+    }
+}
+
+/// The one input of an operator whose rows come of it row by row or all together.
+fn input_mut(operator: &mut Operator) -> Option<&mut Operator> {
+    use Operator::*;
+    match operator {
+        Filter { input, .. }
+        | Project { input, .. }
+        | Aggregate { input, .. }
+        | Distinct { input, .. }
+        | Sort { input, .. }
+        | Skip { input, .. }
+        | Limit { input, .. }
+        | Unwind { input, .. }
+        | Subquery { input, .. } => Some(input),
+        _ => None,
+    }
+}
+
+/// A part of the query that asks the graph for each row. Two of them, one after the other, are one.
+pub fn each(input: Operator, inner: impl FnOnce(Operator) -> Operator) -> Operator {
+    match input {
+        Operator::Subquery { input, inner: first, unit: false } => {
+            Operator::Subquery { input, inner: Box::new(inner(*first)), unit: false }
+        }
+        input => Operator::Subquery { input: Box::new(input), inner: Box::new(inner(Operator::Argument)), unit: false },
+    }
+}
+
+pub struct Maintain<'a> {
+    pub draft: &'a mut Draft,
+}
+
+impl Maintain<'_> {
+    fn convert(&mut self, operator: Operator) -> Operator {
+        use Operator::*;
+        match operator {
+            Match { input, pattern } => {
+                let input = self.convert(*input);
+                self.matched(input, pattern)
+            }
+            Filter { input, condition } => {
+                let input = self.convert(*input);
+                self.filter(input, vec![condition])
+            }
+            Project { input, mut items } => {
+                let mut input = self.convert(*input);
+                items.iter_mut().for_each(|(_, expr)| self.copy_reads(&mut input, expr));
+                if items.iter().any(|(_, expr)| self.asks(expr)) {
+                    return each(input, |argument| Project { input: Box::new(argument), items });
+                }
+                Project { input: Box::new(input), items }
+            }
+            Aggregate { input, mut keys, mut aggregates } => {
+                let input = self.convert(*input);
+                let ordered = aggregates.iter().any(|(_, aggregate)| aggregate.kind == AggregateKind::Collect);
+                let arguments = aggregates.iter_mut().flat_map(|(_, aggregate)| &mut aggregate.arguments);
+                let mut input = self.compute_first(input, keys.iter_mut().map(|(_, key)| key).chain(arguments).collect());
+                if ordered && let Some(keys) = self.order_below(&mut input) {
+                    input = Sort { input: Box::new(input), keys, limit: None };
+                }
+                Aggregate { input: Box::new(input), keys, aggregates }
+            }
+            Distinct { input, slots } => Distinct { input: Box::new(self.convert(*input)), slots },
+            Sort { input, mut keys, limit } => {
+                let input = self.convert(*input);
+                let input = self.compute_first(input, keys.iter_mut().map(|key| &mut key.expr).collect());
+                Sort { input: Box::new(input), keys, limit }
+            }
+            Skip { input, count } => Skip { input: Box::new(self.convert(*input)), count },
+            Limit { input, count } => Limit { input: Box::new(self.convert(*input)), count },
+            Unwind { input, mut list, into } => {
+                let mut input = self.convert(*input);
+                self.copy_reads(&mut input, &mut list);
+                if self.asks(&list) {
+                    return each(input, |argument| Unwind { input: Box::new(argument), list, into });
+                }
+                Unwind { input: Box::new(input), list, into }
+            }
+            Optional { input, inner, nulls } => {
+                let input = self.convert(*input);
+                each(input, |argument| Optional { input: Box::new(argument), inner, nulls })
+            }
+            // What is there for its effect has none in a query that only reads.
+            Subquery { input, unit: true, .. } => self.convert(*input),
+            Subquery { input, mut inner, unit } => {
+                let input = self.convert(*input);
+                let (mentioned, filled) = (inner.mentioned(), input.filled());
+                if !mentioned.is_disjoint(&filled) {
+                    return each(input, |argument| Subquery { input: Box::new(argument), inner, unit });
+                }
+                begin_at_unit(&mut inner);
+                let inner = self.convert(*inner);
+                match input {
+                    Unit => inner,
+                    input => Join { left: Box::new(input), right: Box::new(inner), keys: Vec::new() },
+                }
+            }
+            Call { input, procedure, arguments, yields } => {
+                let input = self.convert(*input);
+                each(input, |argument| Call { input: Box::new(argument), procedure, arguments, yields })
+            }
+            Recurse { input, first, state, inner, again, until } => {
+                let input = self.convert(*input);
+                each(input, |argument| Recurse { input: Box::new(argument), first, state, inner, again, until })
+            }
+            Union { left, right, distinct } => {
+                Union { left: Box::new(self.convert(*left)), right: Box::new(self.convert(*right)), distinct }
+            }
+            Join { left, right, keys } => {
+                Join { left: Box::new(self.convert(*left)), right: Box::new(self.convert(*right)), keys }
+            }
+            // Queries that write were refused before.
+            other @ (Unit | Argument | Write { .. } | Merge { .. }) => other,
+        }
+    }
+
+    fn asks(&self, expr: &Expr) -> bool {
+        facts::asks(self.draft, expr)
+    }
+
+    /// Expressions of an operator that looks at its rows alone: those that ask the graph are worked out below it.
+    fn compute_first(&mut self, mut input: Operator, expressions: Vec<&mut Expr>) -> Operator {
+        let mut items = Vec::new();
+        for expr in expressions {
+            self.copy_reads(&mut input, expr);
+            if self.asks(expr) {
+                let slot = self.draft.new_slot_for("", expr);
+                items.push((slot, std::mem::replace(expr, Expr::Slot(slot))));
+            }
+        }
+        if items.is_empty() {
+            return input;
+        }
+        each(input, |argument| Operator::Project { input: Box::new(argument), items })
+    }
+
+    /// `collect` puts its list in the order of an ORDER BY below it: its keys are carried up to there.
+    fn order_below(&mut self, operator: &mut Operator) -> Option<Vec<SortKey>> {
+        match operator {
+            Operator::Sort { input, keys, .. } => {
+                let mut items = Vec::new();
+                for key in keys.iter_mut() {
+                    let slot = self.draft.new_slot_for("", &key.expr);
+                    items.push((slot, std::mem::replace(&mut key.expr, Expr::Slot(slot))));
+                }
+                let below = std::mem::replace(&mut **input, Operator::Unit);
+                **input = Operator::Project { input: Box::new(below), items };
+                Some(keys.clone())
+            }
+            Operator::Filter { .. }
+            | Operator::Project { .. }
+            | Operator::Unwind { .. }
+            | Operator::Skip { .. }
+            | Operator::Limit { .. }
+            | Operator::Subquery { .. } => self.order_below(input_mut(operator)?),
+            _ => None,
+        }
+    }
+
+    /// The conditions, those that look at rows alone first.
+    pub fn filter(&mut self, mut input: Operator, conditions: Vec<Expr>) -> Operator {
+        let (mut free, mut asking) = (Vec::new(), Vec::new());
+        let flat = conditions.into_iter().flat_map(|condition| match condition {
+            Expr::And(all) => all,
+            other => vec![other],
+        });
+        for mut condition in flat {
+            self.copy_reads(&mut input, &mut condition);
+            if self.asks(&condition) { asking.push(condition) } else { free.push(condition) }
+        }
+        for condition in free {
+            input = Operator::Filter { input: Box::new(input), condition };
+        }
+        match asking.len() {
+            0 => input,
+            _ => each(input, |argument| Operator::Filter { input: Box::new(argument), condition: Expr::And(asking) }),
+        }
+    }
+
+    /// A pattern over converted input.
+    fn matched(&mut self, input: Operator, pattern: Pattern) -> Operator {
+        if matches!(input, Operator::Unit) {
+            return self.source(pattern);
+        }
+        let bound = pattern.nodes.iter().any(|node| node.bound) || pattern.edges.iter().any(|edge| edge.bound);
+        let (filled, own) = (input.filled(), pattern.slots());
+        let is_outer = |slot: &Slot| filled.contains(slot) && !own.contains(slot);
+        let enters_from_outside = pattern.nodes.iter().any(|node| {
+            let conditions = node.conditions.iter().chain(&pattern.conditions);
+            conditions.filter_map(|condition| anchored(condition, node.slot)).any(|id| id.slots().iter().any(is_outer))
+        });
+        if bound || enters_from_outside {
+            return match split::merged(input, pattern) {
+                Ok(merged) => self.rematched(merged),
+                Err((input, pattern)) => each(input, |argument| Operator::Match { input: Box::new(argument), pattern }),
+            };
+        }
+        // A part of its own, which conditions may compare with the rows so far.
+        let mut pattern = pattern;
+        let mut across = Vec::new();
+        let mut take = |conditions: &mut Vec<Expr>| {
+            let (outside, inside) =
+                std::mem::take(conditions).into_iter().partition(|condition| condition.slots().iter().any(is_outer));
+            *conditions = inside;
+            across.extend::<Vec<Expr>>(outside);
+        };
+        pattern.nodes.iter_mut().for_each(|node| take(&mut node.conditions));
+        pattern.edges.iter_mut().for_each(|edge| take(&mut edge.conditions));
+        take(&mut pattern.conditions);
+        let right = self.source(pattern);
+        self.joined(input, right, across)
+    }
+
+    /// Filters over one `Match`, into which the pattern above it was taken: its conditions may now be placed anew.
+    fn rematched(&mut self, operator: Operator) -> Operator {
+        match operator {
+            Operator::Filter { input, condition } => {
+                let input = self.rematched(*input);
+                self.filter(input, vec![condition])
+            }
+            Operator::Match { pattern, .. } => self.source(pattern),
+            other => other,
+        }
+    }
+
+    /// Two sides side by side, and what must hold across them; equations are the keys.
+    pub fn joined(&mut self, mut left: Operator, mut right: Operator, mut across: Vec<Expr>) -> Operator {
+        for condition in &mut across {
+            self.copy_reads(&mut left, condition);
+            self.copy_reads(&mut right, condition);
+        }
+        let (of_left, of_right) = (left.filled(), right.filled());
+        let only = |expr: &Expr, of: &BTreeSet<Slot>, not: &BTreeSet<Slot>| {
+            let slots = expr.slots();
+            slots.iter().any(|slot| of.contains(slot)) && !slots.iter().any(|slot| not.contains(slot))
+        };
+        let (mut keys, mut rest) = (Vec::new(), Vec::new());
+        for condition in across {
+            if self.asks(&condition) {
+                rest.push(condition);
+                continue;
+            }
+            match condition {
+                Expr::Binary { operator: Binary::Equal, left, right } => {
+                    if only(&left, &of_left, &of_right) && only(&right, &of_right, &of_left) {
+                        keys.push((*left, *right));
+                    } else if only(&right, &of_left, &of_right) && only(&left, &of_right, &of_left) {
+                        keys.push((*right, *left));
+                    } else {
+                        let operator = Binary::Equal;
+                        rest.push(Expr::Binary { operator, left, right });
+                    }
+                }
+                other => rest.push(other),
+            }
+        }
+        let join = Operator::Join { left: Box::new(left), right: Box::new(right), keys };
+        self.filter(join, rest)
+    }
+
+    /// Replaces what an expression reads of the nodes and edges of a maintained pattern below by slots that the pattern fills.
+    pub fn copy_reads(&mut self, below: &mut Operator, expr: &mut Expr) {
+        match expr {
+            Expr::Property { of, key } => {
+                if let Expr::Slot(slot) = **of
+                    && let Some(read) = self.read(below, slot, Some(*key))
+                {
+                    *expr = Expr::Slot(read);
+                    return;
+                }
+            }
+            Expr::Call { function, arguments } if function.name == "properties" => {
+                if let [Expr::Slot(slot)] = arguments.as_slice()
+                    && let Some(read) = self.read(below, *slot, None)
+                {
+                    *expr = Expr::Slot(read);
+                    return;
+                }
+            }
+            // The slots of a subquery are its own affair.
+            Expr::Subquery(_) => return,
+            _ => {}
+        }
+        for child in walk::children_mut(expr) {
+            self.copy_reads(below, child);
+        }
+    }
+
+    /// The slot into which a pattern below copies a property of the node or edge in `slot`, or all of those of a node.
+    fn read(&mut self, below: &mut Operator, slot: Slot, key: Option<Name>) -> Option<Slot> {
+        match below {
+            Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => {
+                if let Some(node) = pattern.nodes.iter_mut().find(|node| node.slot == slot) {
+                    let Some(key) = key else {
+                        let all = node.reads_all.unwrap_or_else(|| self.draft.new_slot("", Holds::Plain));
+                        node.reads_all = Some(all);
+                        return Some(all);
+                    };
+                    return Some(self.read_into(&mut node.reads, key));
+                }
+                let edge = pattern.edges.iter_mut().find(|edge| edge.slot == Some(slot))?;
+                Some(self.read_into(&mut edge.reads, key?))
+            }
+            Operator::Project { input, items } => match items.iter().find(|(into, _)| *into == slot) {
+                Some((_, Expr::Slot(from))) => self.read(input, *from, key),
+                Some(_) => None,
+                None => self.read(input, slot, key),
+            },
+            Operator::Unwind { into, .. } if *into == slot => None,
+            Operator::Filter { input, .. } | Operator::Unwind { input, .. } => self.read(input, slot, key),
+            Operator::Subquery { input, inner, .. } if !inner.filled().contains(&slot) || is_only_bound(inner, slot) => {
+                self.read(input, slot, key)
+            }
+            Operator::Join { left, right, .. } => self.read(left, slot, key).or_else(|| self.read(right, slot, key)),
+            _ => None,
+        }
+    }
+
+    fn read_into(&mut self, reads: &mut Vec<(Name, Slot)>, key: Name) -> Slot {
+        if let Some((_, slot)) = reads.iter().find(|(known, _)| *known == key) {
+            return *slot;
+        }
+        let slot = self.draft.new_slot("", Holds::Plain);
+        reads.push((key, slot));
+        slot
+    }
+}
+
+/// Whether the slot stands in there only as a node or edge that was bound outside.
+fn is_only_bound(inner: &Operator, slot: Slot) -> bool {
+    let mut only = true;
+    inner.each_below(&mut |operator| {
+        let here = match operator {
+            Operator::Match { pattern, .. } => {
+                pattern.nodes.iter().any(|node| node.slot == slot && !node.bound)
+                    || pattern.edges.iter().any(|edge| edge.slot == Some(slot) && !edge.bound)
+            }
+            Operator::Optional { nulls, .. } => nulls.contains(&slot),
+            Operator::Project { items, .. } => items.iter().any(|(into, _)| *into == slot),
+            Operator::Aggregate { .. } | Operator::Call { .. } | Operator::Recurse { .. } => true,
+            Operator::Unwind { into, .. } => *into == slot,
+            _ => false,
+        };
+        only &= !here;
+    });
+    only
+}
+
+/// A subquery that stands for itself begins with nothing.
+fn begin_at_unit(operator: &mut Operator) {
+    if matches!(operator, Operator::Argument) {
+        *operator = Operator::Unit;
+        return;
+    }
+    use Operator::*;
+    match operator {
+        Match { input, .. }
+        | Filter { input, .. }
+        | Project { input, .. }
+        | Aggregate { input, .. }
+        | Distinct { input, .. }
+        | Sort { input, .. }
+        | Skip { input, .. }
+        | Limit { input, .. }
+        | Unwind { input, .. }
+        | Optional { input, .. }
+        | Subquery { input, .. }
+        | Call { input, .. }
+        | Recurse { input, .. } => begin_at_unit(input),
+        Union { left, right, .. } | Join { left, right, .. } => {
+            begin_at_unit(left);
+            begin_at_unit(right);
+        }
+        Unit | Argument | Write { .. } | Merge { .. } => {}
+    }
+}

@@ -1,0 +1,298 @@
+//! Patterns taken apart: what a delta join can follow, what is joined by value, and what is looked for row by row.
+//!
+//! A pattern falls into parts that no edge connects; those are joined. A part of single edges is one maintained `Match`. In a part
+//! with chains or named paths one piece of single edges is maintained, and the rest is looked for from there.
+
+use weir_model::plan::{Operator, Pattern, PatternPath, Slot};
+use weir_model::{Expr, plan};
+
+use super::any::{Maintain, each};
+use crate::bind::{Holds, is_shortest, is_true};
+use crate::lower::anchored;
+
+/// The pattern of a MATCH that goes on from nodes of the one before, taken into it. The conditions of the first stay.
+pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, (Operator, Pattern)> {
+    match input {
+        Operator::Filter { input, condition } => match merged(*input, pattern) {
+            Ok(input) => Ok(Operator::Filter { input: Box::new(input), condition }),
+            Err((input, pattern)) => Err((Operator::Filter { input: Box::new(input), condition }, pattern)),
+        },
+        Operator::Match { input, pattern: mut first } if matches!(*input, Operator::Unit) => {
+            let place = |slot: Slot| first.nodes.iter().position(|node| node.slot == slot);
+            let known = pattern.nodes.iter().all(|node| !node.bound || place(node.slot).is_some());
+            if !known || pattern.edges.iter().any(|edge| edge.bound) {
+                return Err((Operator::Match { input, pattern: first }, pattern));
+            }
+            let mut places = Vec::new();
+            for node in pattern.nodes {
+                let Some(at) = first.nodes.iter().position(|known| node.bound && known.slot == node.slot) else {
+                    places.push(first.nodes.len());
+                    first.nodes.push(node);
+                    continue;
+                };
+                places.push(at);
+                first.conditions.extend(node.conditions);
+                let labels = &mut first.nodes[at].labels;
+                node.labels.into_iter().for_each(|label| {
+                    if !labels.contains(&label) {
+                        labels.push(label);
+                    }
+                });
+            }
+            let edges_before = first.edges.len();
+            first.edges.extend(pattern.edges.into_iter().map(|edge| plan::PatternEdge {
+                source: places[edge.source],
+                target: places[edge.target],
+                ..edge
+            }));
+            let moved = |(a, b): (usize, usize)| (a + edges_before, b + edges_before);
+            first.distinct_edges.extend(pattern.distinct_edges.into_iter().map(moved));
+            first.paths.extend(pattern.paths.into_iter().map(|path| PatternPath {
+                start: places[path.start],
+                edges: path.edges.into_iter().map(|edge| edge + edges_before).collect(),
+                ..path
+            }));
+            first.conditions.extend(pattern.conditions);
+            Ok(Operator::Match { input, pattern: first })
+        }
+        other => Err((other, pattern)),
+    }
+}
+
+/// For each node the number of its part: the smallest node in it.
+fn parts(pattern: &Pattern, connects: impl Fn(usize) -> bool) -> Vec<usize> {
+    let mut parts: Vec<usize> = (0..pattern.nodes.len()).collect();
+    for edge in (0..pattern.edges.len()).filter(|edge| connects(*edge)) {
+        unite(&mut parts, pattern.edges[edge].source, pattern.edges[edge].target);
+    }
+    parts
+}
+
+fn unite(parts: &mut [usize], a: usize, b: usize) {
+    let (less, more) = (parts[a].min(parts[b]), parts[a].max(parts[b]));
+    parts.iter_mut().filter(|part| **part == more).for_each(|part| *part = less);
+}
+
+/// Some nodes and edges of a pattern as a pattern of their own, without conditions across.
+fn piece(pattern: &Pattern, node: impl Fn(usize) -> bool, edge: impl Fn(usize) -> bool) -> Pattern {
+    let nodes: Vec<usize> = (0..pattern.nodes.len()).filter(|at| node(*at)).collect();
+    let edges: Vec<usize> = (0..pattern.edges.len()).filter(|at| edge(*at)).collect();
+    let node_at = |old: usize| nodes.iter().position(|node| *node == old);
+    let edge_at = |old: usize| edges.iter().position(|edge| *edge == old);
+    Pattern {
+        nodes: nodes.iter().map(|at| pattern.nodes[*at].clone()).collect(),
+        edges: edges
+            .iter()
+            .filter_map(|at| {
+                let edge = pattern.edges[*at].clone();
+                Some(plan::PatternEdge { source: node_at(edge.source)?, target: node_at(edge.target)?, ..edge })
+            })
+            .collect(),
+        distinct_edges: pattern.distinct_edges.iter().filter_map(|(a, b)| Some((edge_at(*a)?, edge_at(*b)?))).collect(),
+        paths: pattern
+            .paths
+            .iter()
+            .filter_map(|path| {
+                let edges = path.edges.iter().map(|edge| edge_at(*edge)).collect::<Option<Vec<_>>>()?;
+                Some(PatternPath { slot: path.slot, start: node_at(path.start)?, edges })
+            })
+            .collect(),
+        ..Pattern::default()
+    }
+}
+
+fn is_lone_anchor(pattern: &Pattern) -> bool {
+    let [node] = pattern.nodes.as_slice() else { return false };
+    let conditions = node.conditions.iter().chain(&pattern.conditions);
+    pattern.edges.is_empty() && conditions.into_iter().any(|condition| anchored(condition, node.slot).is_some())
+}
+
+impl Maintain<'_> {
+    /// A pattern that stands for itself.
+    pub fn source(&mut self, pattern: Pattern) -> Operator {
+        let mut parts = parts(&pattern, |_| true);
+        // That two chains share no edge is only seen where both are looked for.
+        for (a, b) in &pattern.distinct_edges {
+            if pattern.edges[*a].chain.is_some() || pattern.edges[*b].chain.is_some() {
+                unite(&mut parts, pattern.edges[*a].source, pattern.edges[*b].source);
+            }
+        }
+        let mut numbers = parts.clone();
+        numbers.sort_unstable();
+        numbers.dedup();
+        if numbers.len() <= 1 {
+            return self.part(pattern);
+        }
+        let mut pieces: Vec<Pattern> = numbers
+            .iter()
+            .map(|number| {
+                let node = |at: usize| parts[at] == *number;
+                piece(&pattern, node, |edge| node(pattern.edges[edge].source))
+            })
+            .collect();
+        let slots: Vec<Vec<Slot>> = pieces.iter().map(Pattern::slots).collect();
+        let mut across = Vec::new();
+        for condition in pattern.conditions {
+            let mentioned = condition.slots();
+            let of: Vec<usize> = (0..pieces.len()).filter(|at| slots[*at].iter().any(|slot| mentioned.contains(slot))).collect();
+            match of.as_slice() {
+                [one] => pieces[*one].conditions.push(condition),
+                _ => across.push(condition),
+            }
+        }
+        for (a, b) in &pattern.distinct_edges {
+            let (a, b) = (&pattern.edges[*a], &pattern.edges[*b]);
+            if parts[a.source] != parts[b.source]
+                && let (Some(a), Some(b)) = (a.slot, b.slot)
+            {
+                let (left, right) = (Box::new(Expr::Slot(a)), Box::new(Expr::Slot(b)));
+                let same = Expr::Binary { operator: weir_model::expression::Binary::Same, left, right };
+                across.push(Expr::Not(Box::new(same)));
+            }
+        }
+        let mut pieces = pieces.into_iter();
+        let mut joined = match pieces.next() {
+            Some(first) => self.source(first),
+            None => Operator::Unit,
+        };
+        let mut left = pieces.len();
+        for piece in pieces {
+            let right = self.source(piece);
+            left -= 1;
+            let known = &joined.filled() | &right.filled();
+            let all_known = |condition: &Expr| {
+                left == 0 || slots.iter().flatten().all(|slot| known.contains(slot) || !condition.slots().contains(slot))
+            };
+            let (now, later) = across.into_iter().partition(all_known);
+            across = later;
+            joined = self.joined(joined, right, now);
+        }
+        joined
+    }
+
+    /// A connected pattern.
+    fn part(&mut self, pattern: Pattern) -> Operator {
+        if pattern.edges.iter().any(|edge| edge.chain.is_some()) || !pattern.paths.is_empty() {
+            return self.from_a_piece(pattern);
+        }
+        if is_lone_anchor(&pattern) {
+            return each(Operator::Unit, |argument| Operator::Match { input: Box::new(argument), pattern });
+        }
+        let mut pattern = pattern;
+        let mut conditions = std::mem::take(&mut pattern.conditions);
+        pattern.nodes.iter_mut().for_each(|node| conditions.append(&mut node.conditions));
+        pattern.edges.iter_mut().for_each(|edge| conditions.append(&mut edge.conditions));
+        let mut operator = Operator::Match { input: Box::new(Operator::Unit), pattern };
+        let (mut free, mut asking) = (Vec::new(), Vec::new());
+        for mut condition in conditions.into_iter().filter(|condition| !is_true(condition)) {
+            self.copy_reads(&mut operator, &mut condition);
+            if crate::lower::facts::asks(self.draft, &condition) { asking.push(condition) } else { free.push(condition) }
+        }
+        if let Operator::Match { pattern, .. } = &mut operator {
+            free.into_iter().for_each(|condition| place(pattern, condition));
+        }
+        self.filter(operator, asking)
+    }
+
+    /// A pattern with chains or named paths: a piece of single edges, and from its matches the rest.
+    fn from_a_piece(&mut self, mut pattern: Pattern) -> Operator {
+        let pieces = parts(&pattern, |edge| pattern.edges[edge].chain.is_none());
+        let searches: Vec<usize> = (0..pattern.edges.len()).filter(|edge| is_shortest(&pattern.edges[*edge])).collect();
+        let start: Vec<bool> = if !searches.is_empty() {
+            // A search runs between two nodes that are there.
+            let ends = searches.iter().flat_map(|edge| [pattern.edges[*edge].source, pattern.edges[*edge].target]);
+            let begun: Vec<usize> = ends.map(|end| pieces[end]).collect();
+            pieces.iter().map(|piece| begun.contains(piece)).collect()
+        } else {
+            let first = self.best_piece(&pattern, &pieces);
+            let chained = pattern.edges.iter().any(|edge| edge.chain.is_some());
+            pieces.iter().map(|piece| !chained || *piece == first).collect()
+        };
+        let in_start = |pattern: &Pattern, edge: usize| {
+            pattern.edges[edge].chain.is_none() && start[pattern.edges[edge].source] && start[pattern.edges[edge].target]
+        };
+        let mut outer = piece(&pattern, |node| start[node], |edge| in_start(&pattern, edge));
+        outer.paths.clear();
+        let of_start: Vec<Slot> = outer.slots();
+        let elsewhere: Vec<Slot> = pattern.slots().into_iter().filter(|slot| !of_start.contains(slot)).collect();
+        let conditions = std::mem::take(&mut pattern.conditions);
+        let (rest, own): (Vec<Expr>, Vec<Expr>) =
+            conditions.into_iter().partition(|condition| condition.slots().iter().any(|slot| elsewhere.contains(slot)));
+        outer.conditions = own;
+        // What the rest needs of the edges that are bound: to be told apart from others, or to be in a path.
+        let needed: Vec<bool> = (0..pattern.edges.len())
+            .map(|edge| {
+                let apart = pattern
+                    .distinct_edges
+                    .iter()
+                    .any(|(a, b)| (*a == edge && !in_start(&pattern, *b)) || (*b == edge && !in_start(&pattern, *a)));
+                !in_start(&pattern, edge) || apart || pattern.paths.iter().any(|path| path.edges.contains(&edge))
+            })
+            .collect();
+        let mut outer_edges = outer.edges.iter_mut();
+        let bound: Vec<usize> = (0..pattern.edges.len()).filter(|edge| in_start(&pattern, *edge)).collect();
+        for edge in bound {
+            if let Some(outer) = outer_edges.next()
+                && needed[edge]
+            {
+                let slot = outer.slot.unwrap_or_else(|| self.draft.new_slot("", Holds::Edge));
+                outer.slot = Some(slot);
+                let inner = &mut pattern.edges[edge];
+                (inner.slot, inner.bound) = (Some(slot), true);
+                inner.conditions.clear();
+                inner.reads.clear();
+            }
+        }
+        for (node, _) in pattern.nodes.iter_mut().zip(&start).filter(|(_, start)| **start) {
+            node.bound = true;
+            node.labels.clear();
+            node.conditions.clear();
+            node.reads.clear();
+            node.reads_all = None;
+        }
+        let mut inner = piece(&pattern, |_| true, |edge| needed[edge]);
+        inner.conditions = rest;
+        let outer = self.source(outer);
+        each(outer, |argument| Operator::Match { input: Box::new(argument), pattern: inner })
+    }
+
+    /// The piece that the fewest matches begin with, as far as the text tells.
+    fn best_piece(&self, pattern: &Pattern, pieces: &[usize]) -> usize {
+        let weight = |piece: usize| {
+            let nodes = || (0..pieces.len()).filter(move |node| pieces[*node] == piece).map(|node| &pattern.nodes[node]);
+            let anchors = nodes().filter(|node| node.conditions.iter().any(|c| anchored(c, node.slot).is_some())).count();
+            let restrictions: usize = nodes().map(|node| node.labels.len() + 2 * node.conditions.len()).sum();
+            (anchors, restrictions)
+        };
+        let mut best = 0;
+        for piece in pieces.iter().copied() {
+            if weight(piece) > weight(best) {
+                best = piece;
+            }
+        }
+        best
+    }
+}
+
+/// A condition on the node or edge it is about, or on the pattern where it is about several.
+fn place(pattern: &mut Pattern, condition: Expr) {
+    let mentioned = condition.slots();
+    let has = |slots: Vec<Slot>| slots.iter().any(|slot| mentioned.contains(slot));
+    let nodes: Vec<usize> = (0..pattern.nodes.len())
+        .filter(|at| {
+            let node = &pattern.nodes[*at];
+            has(node.reads.iter().map(|(_, slot)| *slot).chain(node.reads_all).chain([node.slot]).collect())
+        })
+        .collect();
+    let edges: Vec<usize> = (0..pattern.edges.len())
+        .filter(|at| {
+            let edge = &pattern.edges[*at];
+            has(edge.reads.iter().map(|(_, slot)| *slot).chain(edge.slot).collect())
+        })
+        .collect();
+    match (nodes.as_slice(), edges.as_slice()) {
+        ([node], []) => pattern.nodes[*node].conditions.push(condition),
+        ([], [edge]) => pattern.edges[*edge].conditions.push(condition),
+        _ => pattern.conditions.push(condition),
+    }
+}

@@ -1,0 +1,185 @@
+//! Maintained: a standing query's plan taken apart, resolved to slots and symbols, and checked.
+//!
+//!     pattern ─┐
+//!     pattern ─┼─ rows ─> stages ─> results
+//!     touched ─┘
+//!
+//! A query that is one pattern and a list of expressions has no stages: its rows are its results.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use weir_model::mutation::{Kind, Tag};
+use weir_model::plan::{Name, Operator, Pattern, Plan, Slot, Step};
+use weir_model::{Expr, IdScheme, Symbol, Text};
+
+use super::program::{Program, RenderError};
+use super::stages::Staged;
+use crate::evaluate::Prepared;
+use crate::symbols::Symbols;
+
+/// The source of changes that are no rows: nodes that changed.
+pub const TOUCHED: u32 = u32::MAX;
+
+pub struct Maintained {
+    /// The patterns, by the number their rows carry.
+    pub sources: Vec<Arc<Program>>,
+    pub columns: Arc<[Text]>,
+    /// Each distinct row counts once.
+    pub distinct: bool,
+    /// What stands above the patterns.
+    pub staged: Option<Arc<Staged>>,
+    /// Which changes of nodes the stages must hear of; None where they do not look at the graph.
+    pub interest: Option<Arc<Interest>>,
+}
+
+impl Maintained {
+    pub fn new(plan: &Plan, symbols: &Symbols, ids: IdScheme) -> Result<Maintained, RenderError> {
+        let columns: Arc<[Text]> = plan.columns.iter().map(|(name, _)| name.clone()).collect();
+        if let Some(simple) = Simple::of(plan) {
+            let item =
+                |slot: &Slot| simple.items.iter().find(|(into, _)| into == slot).map_or(Expr::Slot(*slot), |(_, e)| e.clone());
+            let made = plan.columns.iter().map(|(name, slot)| (name.clone(), item(slot))).collect();
+            let program = Program::new(simple.pattern, (&plan.names, plan.width), simple.filters, made, symbols, ids)?;
+            return Ok(Maintained {
+                sources: vec![Arc::new(program)],
+                columns,
+                distinct: simple.distinct,
+                staged: None,
+                interest: None,
+            });
+        }
+        let mut patterns = Vec::new();
+        let prepared = Arc::new(Prepared::new(plan.clone(), symbols));
+        let staged = Staged::new(prepared.clone(), ids, &mut patterns)?;
+        let source = |(pattern, slots): (Pattern, BTreeSet<Slot>)| {
+            let columns = slots.into_iter().map(|slot| (Text::default(), Expr::Slot(slot))).collect();
+            Program::new(&pattern, (&plan.names, plan.width), Vec::new(), columns, symbols, ids).map(Arc::new)
+        };
+        let sources = patterns.into_iter().map(source).collect::<Result<_, _>>()?;
+        let interest = Interest::of(plan, &prepared).map(Arc::new);
+        Ok(Maintained { sources, columns, distinct: false, staged: Some(Arc::new(staged)), interest })
+    }
+}
+
+/// A list of expressions over one pattern with conditions, with DISTINCT or without.
+struct Simple<'p> {
+    distinct: bool,
+    items: &'p [(Slot, Expr)],
+    filters: Vec<Expr>,
+    pattern: &'p Pattern,
+}
+
+impl<'p> Simple<'p> {
+    fn of(plan: &'p Plan) -> Option<Simple<'p>> {
+        let (distinct, mut operator) = match &plan.root {
+            Operator::Distinct { input, slots } if plan.columns.iter().all(|(_, slot)| slots.contains(slot)) => (true, &**input),
+            root => (false, root),
+        };
+        let mut items: &[(Slot, Expr)] = &[];
+        if let Operator::Project { input, items: projected } = operator {
+            (operator, items) = (input, projected);
+        }
+        let mut filters = Vec::new();
+        while let Operator::Filter { input, condition } = operator {
+            filters.push(condition.clone());
+            operator = input;
+        }
+        match operator {
+            Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => {
+                Some(Simple { distinct, items, filters, pattern })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The facts whose changes can change what a query looks up row by row.
+pub struct Interest {
+    everything: bool,
+    labels: FxHashSet<Symbol>,
+    properties: FxHashSet<Symbol>,
+    any_edge: bool,
+    kinds: FxHashSet<Symbol>,
+}
+
+impl Interest {
+    /// None where nothing is looked up.
+    fn of(plan: &Plan, prepared: &Prepared) -> Option<Interest> {
+        let mut interest = Interest {
+            everything: matches!(plan.root, Operator::Subquery { .. }),
+            labels: FxHashSet::default(),
+            properties: FxHashSet::default(),
+            any_edge: false,
+            kinds: FxHashSet::default(),
+        };
+        let mut looks = false;
+        each_part(&plan.root, &mut |part| {
+            looks = true;
+            interest.operator(part, prepared);
+        });
+        looks.then_some(interest)
+    }
+
+    fn operator(&mut self, operator: &Operator, prepared: &Prepared) {
+        operator.each_below(&mut |operator| match operator {
+            Operator::Match { pattern, .. } => self.pattern(pattern, prepared),
+            Operator::Call { .. } | Operator::Recurse { .. } => self.everything = true,
+            _ => {}
+        });
+        let mut expressions = Vec::new();
+        operator.all_expressions(&mut expressions);
+        expressions.into_iter().for_each(|expr| self.expression(expr, prepared));
+    }
+
+    fn pattern(&mut self, pattern: &Pattern, prepared: &Prepared) {
+        let symbol = |name: &Name| prepared.symbol(*name);
+        // Whether a node is there at all is seen by whoever looks at all of them.
+        self.everything |= pattern.steps.iter().any(|step| matches!(step, Step::Scan { .. }));
+        for node in &pattern.nodes {
+            self.labels.extend(node.labels.iter().map(symbol));
+        }
+        for edge in &pattern.edges {
+            self.any_edge |= edge.kinds.is_empty();
+            self.kinds.extend(edge.kinds.iter().map(symbol));
+        }
+    }
+
+    fn expression(&mut self, expr: &Expr, prepared: &Prepared) {
+        match expr {
+            Expr::Property { key, .. } => {
+                self.properties.insert(prepared.symbol(*key));
+                self.any_edge = true;
+            }
+            Expr::HasLabels { labels, .. } => self.labels.extend(labels.iter().map(|label| prepared.symbol(*label))),
+            Expr::Subquery(subquery) => self.operator(&subquery.plan, prepared),
+            Expr::Index { .. } => self.everything = true,
+            // A pure function does not ask the graph.
+            Expr::Call { function, .. } if !function.pure => self.everything = true,
+            _ => {}
+        }
+        expr.children().into_iter().for_each(|child| self.expression(child, prepared));
+    }
+
+    pub fn concerns(&self, tag: Tag) -> bool {
+        self.everything
+            || match tag.kind() {
+                Kind::Label => self.labels.contains(&tag.symbol()),
+                Kind::Property => self.properties.contains(&tag.symbol()),
+                Kind::ClearProperties => true,
+                Kind::Out | Kind::In | Kind::OutParallel | Kind::InParallel | Kind::EdgeProperty => {
+                    self.any_edge || self.kinds.contains(&tag.symbol())
+                }
+            }
+    }
+}
+
+/// The parts of the plan that ask the graph row by row.
+fn each_part<'p>(operator: &'p Operator, visit: &mut dyn FnMut(&'p Operator)) {
+    if let Operator::Subquery { input, inner, .. } = operator {
+        visit(inner);
+        return each_part(input, visit);
+    }
+    operator.children().into_iter().for_each(|child| each_part(child, visit));
+}

@@ -1,0 +1,252 @@
+//! Each: what a query asks of the graph row by row, worked out again when a node changes that was looked at for a row.
+//!
+//! Of every distinct row it is kept how often it is there, what came of it, and which nodes were looked at. At a tick the rows
+//! that are new and those that looked at a node which changed run through `evaluate` over the graph as it is then. A
+//! row for which nothing was looked at is not kept: it always gives the same.
+
+use std::ops::ControlFlow;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::plan::Operator;
+use weir_model::{IdScheme, Mutations, NodeId, Symbol, Value};
+
+use super::{Changes, Layout, Row, Stage, Turn, consolidate};
+use crate::arrangement::Snapshot;
+use crate::evaluate::{Environment, Evaluator, Limits};
+use crate::tracked::Tracked;
+use crate::view::{Direction, EdgeRef, HalfEdge, View};
+
+pub struct Each {
+    input: Box<Stage>,
+    layout: Layout,
+    /// Starts at `Argument`.
+    inner: Operator,
+    out: Layout,
+    /// Nodes and edges are given in full.
+    in_full: bool,
+    numbers: FxHashMap<Row, u32>,
+    /// By number; those that are free stand in `free`.
+    kept: Vec<Kept>,
+    free: Vec<u32>,
+    /// Which rows looked at a node.
+    lookers: FxHashMap<NodeId, FxHashSet<u32>>,
+    /// Rows that looked at all nodes.
+    scanners: FxHashSet<u32>,
+}
+
+#[derive(Default)]
+struct Kept {
+    row: Row,
+    count: i64,
+    found: Vec<Row>,
+    nodes: Vec<NodeId>,
+    scanned: bool,
+}
+
+/// How the graph is looked at during one tick.
+pub struct Looking<'t, 'p> {
+    /// As of the tick.
+    pub snapshot: Snapshot,
+    pub evaluator: &'t mut Evaluator<'p>,
+    pub ids: IdScheme,
+    pub open_cypher: bool,
+}
+
+/// What came of a row, and what was looked at.
+struct Seen {
+    found: Vec<Row>,
+    nodes: Vec<NodeId>,
+    scanned: bool,
+}
+
+impl Each {
+    pub fn new(input: Stage, layout: Layout, inner: Operator, out: Layout, in_full: bool) -> Each {
+        Each {
+            input: Box::new(input),
+            layout,
+            inner,
+            out,
+            in_full,
+            numbers: FxHashMap::default(),
+            kept: Vec::new(),
+            free: Vec::new(),
+            lookers: FxHashMap::default(),
+            scanners: FxHashSet::default(),
+        }
+    }
+
+    pub fn step(&mut self, turn: &mut Turn) -> Changes {
+        let mut changes = self.input.step(turn);
+        consolidate(&mut changes);
+        let mut again: FxHashSet<u32> = FxHashSet::default();
+        if !turn.touched.is_empty() {
+            again.extend(&self.scanners);
+        }
+        for node in &turn.touched {
+            again.extend(self.lookers.get(node).into_iter().flatten());
+        }
+        let mut out = Vec::new();
+        for (row, diff) in changes {
+            let Some(number) = self.numbers.get(&row).copied() else {
+                let seen = self.look(&row, turn);
+                out.extend(seen.found.iter().map(|found| (found.clone(), diff)));
+                if seen.scanned || !seen.nodes.is_empty() {
+                    self.keep(row, diff, seen);
+                }
+                continue;
+            };
+            let kept = &mut self.kept[number as usize];
+            if again.contains(&number) {
+                // As it was, it goes; as it is, it comes below, as often as it is there by then.
+                out.extend(kept.found.drain(..).map(|found| (found, -kept.count)));
+            } else {
+                out.extend(kept.found.iter().map(|found| (found.clone(), diff)));
+            }
+            kept.count += diff;
+            if kept.count == 0 {
+                again.remove(&number);
+                self.let_go(number);
+            }
+        }
+        for number in again {
+            let kept = &mut self.kept[number as usize];
+            let (row, count) = (kept.row.clone(), kept.count);
+            out.extend(kept.found.drain(..).map(|found| (found, -count)));
+            let seen = self.look(&row, turn);
+            out.extend(seen.found.iter().map(|found| (found.clone(), count)));
+            if seen.scanned || !seen.nodes.is_empty() {
+                self.remember(number, seen);
+            } else {
+                self.let_go(number);
+            }
+        }
+        out
+    }
+
+    fn look(&self, row: &Row, turn: &mut Turn) -> Seen {
+        self.layout.spread(row, &mut turn.row);
+        let Looking { snapshot, evaluator, ids, open_cypher } = &mut turn.looking;
+        let ordered = Ordered(snapshot);
+        let tracked = Tracked::new(&ordered);
+        let environment = Environment {
+            view: &tracked,
+            parameters: &[],
+            ids: *ids,
+            now_millis: 0,
+            fresh_id: &NodeId::default,
+            limits: Limits::default(),
+            open_cypher: *open_cypher,
+        };
+        let mut found = Vec::new();
+        let ran = evaluator.run_part(
+            &self.inner,
+            &turn.row,
+            (&self.out.0, self.in_full),
+            &environment,
+            &mut Mutations::default(),
+            &mut |values| {
+                found.push(Row::from_slice(values));
+                ControlFlow::Continue(())
+            },
+        );
+        if ran.is_err() {
+            found.clear();
+        }
+        let scanned = tracked.scanned();
+        Seen { found, nodes: tracked.into_nodes().into_iter().collect(), scanned }
+    }
+
+    fn keep(&mut self, row: Row, count: i64, seen: Seen) {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.kept.push(Kept::default());
+            (self.kept.len() - 1) as u32
+        });
+        self.numbers.insert(row.clone(), number);
+        self.kept[number as usize] = Kept { row, count, ..Kept::default() };
+        self.remember(number, seen);
+    }
+
+    fn remember(&mut self, number: u32, seen: Seen) {
+        self.forget(number);
+        for node in &seen.nodes {
+            self.lookers.entry(*node).or_default().insert(number);
+        }
+        if seen.scanned {
+            self.scanners.insert(number);
+        }
+        let kept = &mut self.kept[number as usize];
+        (kept.found, kept.nodes, kept.scanned) = (seen.found, seen.nodes, seen.scanned);
+    }
+
+    /// What was looked at for a row.
+    fn forget(&mut self, number: u32) {
+        let kept = &mut self.kept[number as usize];
+        for node in kept.nodes.drain(..) {
+            if let Some(lookers) = self.lookers.get_mut(&node) {
+                lookers.remove(&number);
+                if lookers.is_empty() {
+                    self.lookers.remove(&node);
+                }
+            }
+        }
+        if std::mem::take(&mut kept.scanned) {
+            self.scanners.remove(&number);
+        }
+    }
+
+    fn let_go(&mut self, number: u32) {
+        self.forget(number);
+        let kept = std::mem::take(&mut self.kept[number as usize]);
+        self.numbers.remove(&kept.row);
+        self.free.push(number);
+    }
+}
+
+/// A view that lists in one order, whatever the order in which things came to lie: which of several shortest paths is found,
+/// and how the list of a COLLECT runs, must follow from the graph.
+struct Ordered<'a>(&'a dyn View);
+
+fn in_order<T: Ord>(list: impl FnOnce(&mut dyn FnMut(T)), each: &mut dyn FnMut(T)) {
+    let mut all = Vec::new();
+    list(&mut |item| all.push(item));
+    all.sort_unstable();
+    all.into_iter().for_each(each);
+}
+
+impl View for Ordered<'_> {
+    fn property(&self, node: NodeId, key: Symbol) -> Value {
+        self.0.property(node, key)
+    }
+
+    fn properties(&self, node: NodeId, each: &mut dyn FnMut(Symbol, Value)) {
+        in_order(|list| self.0.properties(node, &mut |key, value| list((key, value))), &mut |(key, value)| each(key, value));
+    }
+
+    fn has_label(&self, node: NodeId, label: Symbol) -> bool {
+        self.0.has_label(node, label)
+    }
+
+    fn labels(&self, node: NodeId, each: &mut dyn FnMut(Symbol)) {
+        in_order(|list| self.0.labels(node, list), each);
+    }
+
+    fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        in_order(|list| self.0.edges(node, direction, kinds, list), each);
+    }
+
+    fn has_edge(&self, edge: EdgeRef) -> bool {
+        self.0.has_edge(edge)
+    }
+
+    fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
+        self.0.edge_property(edge, key)
+    }
+
+    fn edge_properties(&self, edge: EdgeRef, each: &mut dyn FnMut(Symbol, Value)) {
+        in_order(|list| self.0.edge_properties(edge, &mut |key, value| list((key, value))), &mut |(key, value)| each(key, value));
+    }
+
+    fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
+        self.0.nodes(each);
+    }
+}

@@ -1,0 +1,111 @@
+//! Join: rows of both sides whose keys are equal.
+//!
+//! Both sides are kept by a coarse form of their keys, the same for all values that Cypher's `=` may call equal (1 and 1.0
+//! are); whether they are is looked at then.
+
+use rustc_hash::FxHashMap;
+use weir_model::{Expr, Value};
+
+use super::{Changes, Layout, Row, Stage, Turn, consolidate};
+
+pub struct Join {
+    left: Side,
+    right: Side,
+    out: Layout,
+}
+
+struct Side {
+    input: Box<Stage>,
+    layout: Layout,
+    keys: Vec<Expr>,
+    rows: FxHashMap<Vec<Value>, FxHashMap<Keyed, i64>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Keyed {
+    keys: Vec<Value>,
+    row: Row,
+}
+
+impl Join {
+    pub fn new(left: (Box<Stage>, Layout), right: (Box<Stage>, Layout), keys: &[(Expr, Expr)], out: Layout) -> Join {
+        let side =
+            |(input, layout): (Box<Stage>, Layout), keys: Vec<Expr>| Side { input, layout, keys, rows: FxHashMap::default() };
+        Join {
+            left: side(left, keys.iter().map(|(key, _)| key.clone()).collect()),
+            right: side(right, keys.iter().map(|(_, key)| key.clone()).collect()),
+            out,
+        }
+    }
+
+    pub fn step(&mut self, turn: &mut Turn) -> Changes {
+        let (of_left, of_right) = (self.left.changes(turn), self.right.changes(turn));
+        let mut found = Vec::new();
+        // What is new on the left meets the right as it is now, what is new on the right the left as it was.
+        self.right.apply(&of_right);
+        for (coarse, keyed, diff) in &of_left {
+            for (other, count) in self.right.rows.get(coarse).into_iter().flatten() {
+                self.pair(turn, (keyed, other), diff * count, &mut found);
+            }
+        }
+        for (coarse, keyed, diff) in &of_right {
+            for (other, count) in self.left.rows.get(coarse).into_iter().flatten() {
+                self.pair(turn, (other, keyed), diff * count, &mut found);
+            }
+        }
+        self.left.apply(&of_left);
+        found
+    }
+
+    fn pair(&self, turn: &mut Turn, (left, right): (&Keyed, &Keyed), count: i64, found: &mut Changes) {
+        if left.keys.iter().zip(&right.keys).all(|(a, b)| a.equals(b) == Some(true)) {
+            // Where both have a slot, it is the right one that fills it.
+            self.left.layout.spread(&left.row, &mut turn.row);
+            self.right.layout.spread(&right.row, &mut turn.row);
+            found.push((self.out.collect(&turn.row), count));
+        }
+    }
+}
+
+type SideChange = (Vec<Value>, Keyed, i64);
+
+impl Side {
+    fn changes(&mut self, turn: &mut Turn) -> Vec<SideChange> {
+        let mut changes = self.input.step(turn);
+        consolidate(&mut changes);
+        let mut out = Vec::with_capacity(changes.len());
+        for (row, diff) in changes {
+            self.layout.spread(&row, &mut turn.row);
+            let keys = self.keys.iter().map(|key| key.evaluate(&turn.row, turn.context)).collect::<Result<Vec<_>, _>>();
+            let Ok(keys) = keys else { continue };
+            // Null is equal to nothing.
+            if !keys.iter().any(Value::is_null) {
+                out.push((keys.iter().map(coarse).collect(), Keyed { keys, row }, diff));
+            }
+        }
+        out
+    }
+
+    fn apply(&mut self, changes: &[SideChange]) {
+        for (coarse, keyed, diff) in changes {
+            let bucket = self.rows.entry(coarse.clone()).or_default();
+            let count = bucket.entry(keyed.clone()).or_default();
+            *count += diff;
+            if *count == 0 {
+                bucket.remove(keyed);
+                if bucket.is_empty() {
+                    self.rows.remove(coarse);
+                }
+            }
+        }
+    }
+}
+
+fn coarse(value: &Value) -> Value {
+    match value {
+        Value::Integer(n) => Value::Float(*n as f64),
+        Value::Float(x) if *x == 0.0 => Value::Float(0.0),
+        Value::Float(_) | Value::Text(_) | Value::Boolean(_) | Value::Node(_) => value.clone(),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,316 @@
+//! Stages: the answer of what stands above patterns, kept one tick after another.
+//!
+//! A stage takes the changes of its input at one tick, rows with how many more or fewer of them there are, and gives those of
+//! its own answer. What it keeps, it keeps of rows; the graph itself is looked at where it lies, as it is at that tick. Every
+//! answer follows from the graph alone: where Cypher leaves a choice (which of equal rows comes first, in which order
+//! `collect` lists) the order of values decides, so that a restart, or another number of workers, changes nothing.
+//!
+//! A row for which an expression has no value is no row.
+
+mod build;
+mod each;
+mod group;
+mod join;
+mod top;
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use weir_model::expression::Nothing;
+use weir_model::{Expr, IdScheme, NodeId, Value};
+
+use super::Time;
+use super::maintained::TOUCHED;
+use super::program::RenderError;
+use super::results::{Row, RowChange};
+use super::walk::GraphFree;
+use crate::arrangement::Published;
+use crate::evaluate::{Evaluator, Prepared};
+use crate::symbols::Symbols;
+
+/// Rows, and how many more of each there are.
+pub type Changes = Vec<(Row, i64)>;
+
+/// The stages of a query as they are built from its plan; checked once, and built anew where they run.
+pub struct Staged {
+    prepared: Arc<Prepared>,
+    ids: IdScheme,
+}
+
+/// What stages look at besides rows.
+pub struct Outside {
+    pub published: Arc<Published>,
+    pub symbols: Arc<Symbols>,
+    pub open_cypher: bool,
+}
+
+/// The stages at work.
+pub struct Stages {
+    prepared: Arc<Prepared>,
+    ids: IdScheme,
+    outside: Outside,
+    root: Stage,
+    sources: usize,
+    context: GraphFree,
+    /// The tick before the installation, until it has been looked at.
+    first: Option<Time>,
+}
+
+/// Where the values of a row of some stage lie in the row of the plan.
+#[derive(Clone, Debug, Default)]
+pub struct Layout(pub Vec<usize>);
+
+impl Layout {
+    fn spread(&self, row: &Row, into: &mut [Value]) {
+        self.0.iter().zip(&row.0).for_each(|(slot, value)| into[*slot].clone_from(value));
+    }
+
+    fn collect(&self, from: &[Value]) -> Row {
+        Row(self.0.iter().map(|slot| from[*slot].clone()).collect())
+    }
+}
+
+pub enum Stage {
+    /// The rows of a pattern.
+    Source(usize),
+    /// One row of nulls, so wide, from the beginning.
+    Unit(usize),
+    Filter {
+        input: Box<Stage>,
+        layout: Layout,
+        condition: Expr,
+        out: Layout,
+    },
+    Project {
+        input: Box<Stage>,
+        layout: Layout,
+        items: Vec<(usize, Expr)>,
+        out: Layout,
+    },
+    Unwind {
+        input: Box<Stage>,
+        layout: Layout,
+        list: Expr,
+        into: usize,
+        out: Layout,
+    },
+    Distinct {
+        input: Box<Stage>,
+        layout: Layout,
+        counts: FxHashMap<Row, i64>,
+        out: Layout,
+    },
+    Union(Box<Stage>, Box<Stage>),
+    Each(Box<each::Each>),
+    Group(Box<group::Group>),
+    Top(Box<top::Top>),
+    Join(Box<join::Join>),
+}
+
+/// What there is to know at one tick.
+pub struct Turn<'t, 'p> {
+    pub first: bool,
+    pub sources: Vec<Changes>,
+    pub touched: Vec<NodeId>,
+    pub looking: each::Looking<'t, 'p>,
+    pub context: &'t GraphFree,
+    /// A row of the plan, to evaluate expressions over.
+    pub row: Vec<Value>,
+}
+
+impl Staged {
+    /// Checks the plan; the patterns it begins with are added, each with the slots that are wanted of it.
+    pub fn new(prepared: Arc<Prepared>, ids: IdScheme, patterns: &mut build::Patterns) -> Result<Staged, RenderError> {
+        build::stages(&prepared.plan, ids, patterns)?;
+        Ok(Staged { prepared, ids })
+    }
+
+    pub fn start(&self, outside: Outside, installed: Time) -> Result<Stages, RenderError> {
+        let mut patterns = Vec::new();
+        let root = build::stages(&self.prepared.plan, self.ids, &mut patterns)?;
+        Ok(Stages {
+            prepared: self.prepared.clone(),
+            ids: self.ids,
+            outside,
+            root,
+            sources: patterns.len(),
+            context: GraphFree { ids: self.ids, names: self.prepared.plan.names.clone() },
+            first: Some(installed.saturating_sub(1)),
+        })
+    }
+}
+
+impl Stages {
+    /// The changes of the answer that follow from the changes of complete ticks, in their order.
+    pub fn turn(&mut self, changes: Vec<RowChange>, frontier: Time) -> Vec<RowChange> {
+        let mut out = Vec::new();
+        let prepared = self.prepared.clone();
+        let symbols = self.outside.symbols.clone();
+        let mut evaluator = Evaluator::new(&prepared, &symbols);
+        let mut changes = changes.into_iter().peekable();
+        loop {
+            let time = match (self.first, changes.peek()) {
+                (Some(first), next) if first < frontier && next.is_none_or(|next| first <= next.time) => first,
+                (_, Some(next)) => next.time,
+                (_, None) => return out,
+            };
+            let mut turn = Turn {
+                first: self.first.take_if(|first| *first == time).is_some(),
+                sources: vec![Vec::new(); self.sources],
+                touched: Vec::new(),
+                looking: each::Looking {
+                    snapshot: self.outside.published.at(time),
+                    evaluator: &mut evaluator,
+                    ids: self.ids,
+                    open_cypher: self.outside.open_cypher,
+                },
+                context: &self.context,
+                row: vec![Value::Null; prepared.plan.width.max(1)],
+            };
+            while let Some(change) = changes.next_if(|change| change.time == time) {
+                match (change.source, change.row.0.first()) {
+                    (TOUCHED, Some(Value::Node(node))) => turn.touched.push(*node),
+                    (TOUCHED, _) => {}
+                    (source, _) => turn.sources[source as usize].push((change.row, i64::from(change.diff))),
+                }
+            }
+            turn.touched.sort_unstable();
+            turn.touched.dedup();
+            turn.sources.iter_mut().for_each(consolidate);
+            let mut rows = self.root.step(&mut turn);
+            consolidate(&mut rows);
+            for (row, count) in rows {
+                // A count no `i32` holds comes in pieces.
+                let mut left = count;
+                while left != 0 {
+                    let diff = left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
+                    out.push(RowChange { row: row.clone(), time, diff, source: 0 });
+                    left -= i64::from(diff);
+                }
+            }
+        }
+    }
+}
+
+impl Stage {
+    fn step(&mut self, turn: &mut Turn) -> Changes {
+        match self {
+            Stage::Source(number) => std::mem::take(&mut turn.sources[*number]),
+            Stage::Unit(width) if turn.first => vec![(Row((0..*width).map(|_| Value::Null).collect()), 1)],
+            Stage::Unit(_) => Vec::new(),
+            Stage::Filter { input, layout, condition, out } => {
+                let changes = input.step(turn);
+                each_row(changes, layout, turn, |row, context, each| {
+                    if holds(condition, row, context) {
+                        each(out.collect(row));
+                    }
+                })
+            }
+            Stage::Project { input, layout, items, out } => {
+                let changes = input.step(turn);
+                let mut values: Vec<Value> = Vec::new();
+                each_row(changes, layout, turn, |row, context, each| {
+                    values.clear();
+                    for (_, expr) in items.iter() {
+                        let Ok(value) = expr.evaluate(row, context) else { return };
+                        values.push(value);
+                    }
+                    for ((slot, _), value) in items.iter().zip(values.drain(..)) {
+                        row[*slot] = value;
+                    }
+                    each(out.collect(row));
+                })
+            }
+            Stage::Unwind { input, layout, list, into, out } => {
+                let changes = input.step(turn);
+                each_row(changes, layout, turn, |row, context, each| {
+                    let Ok(value) = list.evaluate(row, context) else { return };
+                    let elements = match value {
+                        Value::Null => return,
+                        Value::List(items) => items.to_vec(),
+                        Value::Path(path) => crate::evaluate::path_elements(&path),
+                        other => vec![other],
+                    };
+                    for element in elements {
+                        row[*into] = element;
+                        each(out.collect(row));
+                    }
+                })
+            }
+            Stage::Distinct { input, layout, counts, out } => {
+                let mut changes = input.step(turn);
+                consolidate(&mut changes);
+                let mut flips = Vec::new();
+                for (row, diff) in changes {
+                    let count = counts.entry(row.clone()).or_default();
+                    let before = *count > 0;
+                    *count += diff;
+                    let after = *count > 0;
+                    if *count == 0 {
+                        counts.remove(&row);
+                    }
+                    if before != after {
+                        flips.push((row, i64::from(after) - i64::from(before)));
+                    }
+                }
+                if layout.0 == out.0 {
+                    return flips;
+                }
+                each_row(flips, layout, turn, |row, _, each| each(out.collect(row)))
+            }
+            Stage::Union(left, right) => {
+                let mut changes = left.step(turn);
+                changes.append(&mut right.step(turn));
+                changes
+            }
+            Stage::Each(stage) => stage.step(turn),
+            Stage::Group(stage) => stage.step(turn),
+            Stage::Top(stage) => stage.step(turn),
+            Stage::Join(stage) => stage.step(turn),
+        }
+    }
+}
+
+/// Makes rows out of each row, the same number of times.
+fn each_row(
+    changes: Changes,
+    layout: &Layout,
+    turn: &mut Turn,
+    mut make: impl FnMut(&mut [Value], &GraphFree, &mut dyn FnMut(Row)),
+) -> Changes {
+    let mut out = Vec::with_capacity(changes.len());
+    for (row, diff) in changes {
+        layout.spread(&row, &mut turn.row);
+        make(&mut turn.row, turn.context, &mut |row| out.push((row, diff)));
+    }
+    out
+}
+
+/// One entry a row, and none that changes nothing.
+pub fn consolidate(changes: &mut Changes) {
+    if changes.len() > 1 {
+        changes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        changes.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+    }
+    changes.retain(|(_, diff)| *diff != 0);
+}
+
+/// Null is no, and so is what has no value. A list holds when it is not empty.
+fn holds(condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
+    match condition.evaluate(row, context) {
+        Ok(Value::Boolean(answer)) => answer,
+        Ok(Value::List(items)) => !items.is_empty(),
+        _ => false,
+    }
+}
+
+/// The value of an expression over nothing.
+fn constant(expr: &Expr, ids: IdScheme) -> Option<Value> {
+    expr.evaluate(&[], &Nothing(ids)).ok()
+}
