@@ -45,7 +45,8 @@ fn of_clause(text: &str, clause: &Clause, options: &Options, found: &mut Vec<Dia
 }
 
 fn only_looks(procedure: &Procedure) -> bool {
-    !procedure.writes && procedure.idempotent && !matches!(procedure.body, Body::Query(_))
+    // Who sleeps keeps all others waiting.
+    procedure.name != "debug.sleep" && !procedure.writes && procedure.idempotent && !matches!(procedure.body, Body::Query(_))
 }
 
 /// Expressions that cannot.

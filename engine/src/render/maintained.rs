@@ -96,6 +96,7 @@ impl<'p> Simple<'p> {
 }
 
 /// The facts whose changes can change what a query looks up row by row.
+#[derive(Default)]
 pub struct Interest {
     everything: bool,
     labels: FxHashSet<Symbol>,
@@ -107,13 +108,7 @@ pub struct Interest {
 impl Interest {
     /// None where nothing is looked up.
     fn of(plan: &Plan, prepared: &Prepared) -> Option<Interest> {
-        let mut interest = Interest {
-            everything: matches!(plan.root, Operator::Subquery { .. }),
-            labels: FxHashSet::default(),
-            properties: FxHashSet::default(),
-            any_edge: false,
-            kinds: FxHashSet::default(),
-        };
+        let mut interest = Interest { everything: matches!(plan.root, Operator::Subquery { .. }), ..Interest::default() };
         let mut looks = false;
         each_part(&plan.root, &mut |part| {
             looks = true;

@@ -70,8 +70,9 @@ pub fn render(
             parcels = further;
         }
     }
-    if let Some(interest) = &maintained.interest {
-        all.push(touches(arranged.stream.clone(), interest.clone()));
+    // What looks at nothing of the graph goes on with its ticks all the same.
+    if let Some(interest) = maintained.interest.clone().or_else(|| all.is_empty().then(Arc::default)) {
+        all.push(touches(arranged.stream.clone(), interest));
     }
     let to_home = Exchange::new(move |_: &RowChange| home as u64);
     let results = scope.concatenate(all);

@@ -1,0 +1,262 @@
+//! Proof of exactness for mode AnyQuery: at every tick, what a standing query has reported so far is what the ad-hoc query
+//! answers on the graph as it is then.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use common::{Random, Rows, collect, compile, concatenate, node, share_symbols};
+use weir_cypher_compiler::{Options as CompileOptions, StandingMode};
+use weir_engine::evaluate::{Environment, Limits, Prepared, evaluate};
+use weir_engine::reference::ReferenceGraph;
+use weir_engine::store::InMemory;
+use weir_engine::{Engine, Graph, Options, Standing, Start};
+use weir_model::{Mutations, NodeId, Plan, QueryId, Tick, Value};
+
+/// Some of every construct. Where the order of rows decides, it is complete.
+const QUERIES: &[&str] = &[
+    // Patterns.
+    "MATCH (a)-[:r]->(b)-[:r]->(c)-[:r]->(a) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b)-[:r]->(c)-[:r]->(d)-[:r]->(a) RETURN id(a) AS a, id(c) AS c",
+    "MATCH (a)-[:r]->(a) RETURN id(a) AS a",
+    "MATCH (a)-[e:r]->(b) RETURN id(a) AS a, e.w AS w, b.x AS x",
+    "MATCH (a)-[e:r]->(b) WHERE e.w > 1 AND a.z < b.z RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a)-[e]->(b) RETURN id(a) AS a, type(e) AS t, id(b) AS b",
+    "MATCH (a)-[:r|s]->(b:B) RETURN id(a) AS a, b.z AS z",
+    "MATCH (a:A)-[e:r]-(b) RETURN id(a) AS a, id(b) AS b, e.w AS w",
+    "MATCH (a)--(b)--(c) WHERE a.x = 1 RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b), (a)-[:r]->(c) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b) MATCH (b)-[:r]->(c) WHERE a.x <> c.x RETURN id(a) AS a, id(c) AS c",
+    "MATCH (a:A), (b:B) WHERE a.x = b.x RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A), (b:B), (c)-[:s]->(d) WHERE a.z < b.z AND c.z = a.z RETURN id(a) AS a, id(b) AS b, id(d) AS d",
+    "MATCH (a:A)-[e]->(b), (c:B)-[f]->(d) RETURN id(a) AS a, id(b) AS b, id(c) AS c, id(d) AS d",
+    "MATCH (a) WHERE a:A OR a.x = 1 RETURN id(a) AS a",
+    "MATCH (a:A|B) RETURN id(a) AS a, a:B AS is",
+    "MATCH (a)-[e:r {w: 2}]->(b {x: 1}) RETURN id(a) AS a, id(b) AS b",
+    "MATCH (n) RETURN n",
+    "MATCH (a:A)-[e:r]->(b) RETURN a, e, [b] AS bs",
+    "MATCH p = (a:A)-[:r]->(b)-[:s]->(c) RETURN p, length(p) AS l",
+    "MATCH (n) RETURN id(n) AS id, labels(n) AS l, keys(n) AS k, properties(n) AS p",
+    // Pipelines.
+    "RETURN 1 AS one",
+    "UNWIND [1, 2, 2, null] AS x RETURN x, count(*) AS c",
+    "MATCH (n) RETURN count(*) AS c, count(n.x) AS x, count(DISTINCT n.x) AS d",
+    "MATCH (n) RETURN n.x AS x, count(*) AS c, min(n.z) AS low, max(n.z) AS high, sum(n.z) AS s, avg(n.z) AS a",
+    "MATCH (n:A) RETURN collect(n.z) AS zs, collect(DISTINCT n.x) AS xs, sum(DISTINCT n.z) AS s, stDev(n.z) AS d",
+    "MATCH (n) RETURN percentileDisc(n.z, 0.5) AS m, percentileCont(n.z, 0.25) AS q, max(n.x) AS x, min(n.x) AS y",
+    "MATCH (a)-[:r]->(b) WITH a, count(b) AS c WHERE c > 2 RETURN id(a) AS a, c",
+    "MATCH (a)-[:r]->(b) WITH a, count(*) AS c MATCH (a)-[:s]->(d) RETURN id(a) AS a, c, d.x AS x",
+    "MATCH (a)-[:r]->(b) WITH a.x AS x, collect(b) AS bs UNWIND bs AS b RETURN x, b.z AS z, size(bs) AS s",
+    "MATCH (n) WITH DISTINCT n.x AS x RETURN x",
+    "MATCH (n) WITH DISTINCT n.x AS x, n.z AS z WITH x, count(z) AS c RETURN c, collect(x) AS xs",
+    "MATCH (n:A) WITH n ORDER BY n.z DESC, id(n) LIMIT 3 RETURN id(n) AS n, n.z AS z",
+    "MATCH (n) RETURN id(n) AS n, n.z AS z ORDER BY z, n SKIP 2 LIMIT 2",
+    "MATCH (n) WITH n ORDER BY n.z, id(n) WITH collect(n.z) AS zs RETURN zs[0..3] AS zs",
+    "MATCH (n) WITH n ORDER BY n.z DESC, id(n) LIMIT 4 RETURN collect(id(n)) AS ordered",
+    "MATCH (n:A) RETURN n.x AS x UNION MATCH (m:B) RETURN m.x AS x",
+    "MATCH (n:A) RETURN n.z AS x UNION ALL MATCH (m)-[:s]->() RETURN m.x AS x",
+    "MATCH (n) WITH [x IN [n.z, 1, 2] WHERE x > 1 | x * 2] AS l, {a: n.x} AS m RETURN l, m.a AS a, reduce(t = 0, x IN l | t + x) AS t",
+    "MATCH (n:A) WITH n AS m WHERE m.z > 0 RETURN m.x AS x, CASE WHEN m.z > 1 THEN 'high' ELSE 'low' END AS c",
+    // What is asked row by row.
+    "MATCH (a:A) OPTIONAL MATCH (a)-[:r]->(b:B) RETURN id(a) AS a, id(b) AS b",
+    "OPTIONAL MATCH (a:A)-[:s]->(b) RETURN id(a) AS a, b.x AS x",
+    "MATCH (a:A) OPTIONAL MATCH (a)-[e:r]->(b) WITH a, count(b) AS c, sum(e.w) AS w RETURN id(a) AS a, c, w",
+    "MATCH (a) WHERE EXISTS { (a)-[:r]->(:B) } RETURN id(a) AS a",
+    "MATCH (a:A) WHERE NOT (a)-[:r]->() RETURN id(a) AS a",
+    "MATCH (a)-[:r]->(b) WHERE NOT EXISTS { MATCH (b)-[:r]->(a) } RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A) RETURN id(a) AS a, COUNT { (a)-[:r]->(b) WHERE b.x = 1 } AS c",
+    "MATCH (a:A) RETURN id(a) AS a, COLLECT { MATCH (a)-[:r]->(b) RETURN b.z ORDER BY b.z } AS zs",
+    "MATCH (a:A) RETURN id(a) AS a, [(a)-[:r]->(b) | b.z] AS zs",
+    "MATCH (a) WITH a, [(a)-->(b) WHERE b:B | b.x] AS xs WHERE size(xs) > 1 RETURN xs, count(*) AS c",
+    "MATCH (a:A) CALL { WITH a MATCH (a)-[:r]->(b) RETURN max(b.z) AS m } RETURN id(a) AS a, m",
+    "CALL { MATCH (n:A) RETURN count(*) AS c } MATCH (m:B) RETURN id(m) AS m, c",
+    "UNWIND [1, 2] AS x MATCH (n) WHERE n.x = x RETURN x, id(n) AS n",
+    "MATCH (n:A) WITH max(n.z) AS top MATCH (m) WHERE m.z = top RETURN id(m) AS m, top",
+    // Chains.
+    "MATCH (a:A)-[:r*1..2]->(b) RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A)-[es:s*]->(b:B) RETURN id(a) AS a, size(es) AS l, id(b) AS b",
+    "MATCH (a:A)-[:s*0..2]-(b) RETURN id(a) AS a, count(*) AS c, sum(b.z) AS s",
+    "MATCH (a)-[:r]->(b:B), (b)-[:s*1..3]->(c) RETURN id(a) AS a, id(c) AS c",
+    "MATCH p = (a:A)-[:s*..3]->(b) RETURN length(p) AS l, count(*) AS c",
+    "MATCH (a:A), (b:B), p = shortestPath((a)-[:r*]->(b)) RETURN id(a) AS a, id(b) AS b, length(p) AS l",
+    "MATCH p = allShortestPaths((a:A)-[:r|s*..4]-(b:B)) RETURN id(a) AS a, id(b) AS b, count(p) AS c",
+    "MATCH (a)-[e:r]->(b)-[:r*1..2]->(c:B) WHERE a.x = 1 RETURN e.w AS w, id(c) AS c",
+];
+
+const NODES: u64 = 9;
+
+/// The changes of one record: one to three of any kind, deletions included. `z` and `w` hold integers alone.
+fn random_record(random: &mut Random, graph: &Graph, out: &mut Mutations) {
+    let symbol = |name: &str| graph.symbols().intern(name);
+    for _ in 0..=random.below(3) {
+        let (source, target) = (node(random.below(NODES)), node(random.below(NODES)));
+        let kind = symbol(if random.below(3) > 0 { "r" } else { "s" });
+        match random.below(12) {
+            0 | 1 => out.set_label(target, symbol(if random.below(2) == 0 { "A" } else { "B" }), random.below(3) > 0),
+            2 | 3 => {
+                let value = match random.below(6) {
+                    0 => Value::Null,
+                    1 => Value::text("a text that is too long to lie inline"),
+                    2 => Value::Float(1.0),
+                    n => Value::Integer(n as i64 - 3),
+                };
+                out.set_property(target, symbol("x"), &value);
+            }
+            4 | 5 => {
+                let value = if random.below(5) == 0 { Value::Null } else { Value::Integer(random.below(4) as i64) };
+                out.set_property(target, symbol("z"), &value);
+            }
+            6 if random.below(4) == 0 => out.clear_properties(target),
+            7 | 8 => out.set_edge(source, kind, target, 0, true),
+            9 => out.set_edge_property(source, kind, target, 0, symbol("w"), &Value::Integer(random.below(4) as i64)),
+            // Edges of a small corner, so that those that are there go too.
+            _ => out.set_edge(node(random.below(4)), kind, node(random.below(4)), 0, random.below(3) == 0),
+        }
+    }
+}
+
+fn ad_hoc(text: &str) -> Plan {
+    match weir_cypher_compiler::compile(text, &CompileOptions::default()) {
+        Ok(plan) => plan,
+        Err(problems) => panic!("{text}: {}", problems[0]),
+    }
+}
+
+/// Lists whose order nothing in the query tells are compared as multisets.
+fn comparable(value: &Value, ordered: bool) -> Value {
+    match value {
+        Value::List(items) => {
+            let mut items: Vec<Value> = items.iter().map(|item| comparable(item, ordered)).collect();
+            if !ordered {
+                items.sort();
+            }
+            Value::list(items)
+        }
+        other => other.clone(),
+    }
+}
+
+fn answer(prepared: &Prepared, reference: &ReferenceGraph, graph: &Graph, ordered: bool) -> Rows {
+    let environment = Environment {
+        view: reference,
+        parameters: &[],
+        ids: graph.ids(),
+        now_millis: 0,
+        fresh_id: &NodeId::default,
+        limits: Limits::NONE,
+        open_cypher: false,
+    };
+    let mut rows = Rows::new();
+    evaluate(prepared, graph.symbols(), &environment, &mut Mutations::default(), &mut |row| {
+        *rows.entry(row.iter().map(|value| comparable(value, ordered)).collect()).or_default() += 1;
+        ControlFlow::Continue(())
+    })
+    .unwrap_or_else(|failure| panic!("{}: {failure}", prepared.plan.source));
+    rows
+}
+
+/// Of each query its answer after each record.
+fn answers(queries: &[&str], records: &[Mutations], graph: &Graph) -> Vec<Vec<Rows>> {
+    let of_query = |text: &&str| {
+        let prepared = Prepared::new(ad_hoc(text), graph.symbols());
+        let mut reference = ReferenceGraph::new();
+        let after = |record: &Mutations| {
+            reference.apply_all(record);
+            answer(&prepared, &reference, graph, text.contains("ORDER BY"))
+        };
+        records.iter().map(after).collect()
+    };
+    queries.iter().map(of_query).collect()
+}
+
+fn install(engine: &Engine, queries: &[&str], set: u64) -> Vec<weir_engine::StandingQuery> {
+    let graph = engine.default_graph();
+    let install = |(index, text): (usize, &&str)| {
+        let plan = compile(StandingMode::AnyQuery, text);
+        let id = QueryId(NodeId::new((index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15), set));
+        graph.install(Standing { id, plan, cancellations: true, start: Start::WholeGraph, outputs: Vec::new() }).unwrap()
+    };
+    queries.iter().enumerate().map(install).collect()
+}
+
+/// Adds what a query reports, and compares with the answers as they should be.
+fn check(text: &str, found: BTreeMap<Tick, Rows>, ticks: &[Tick], wanted: &[Rows]) -> Option<String> {
+    let ordered = text.contains("ORDER BY");
+    let mut now = Rows::new();
+    let mut found = found.into_iter().peekable();
+    for (record, (tick, wanted)) in ticks.iter().zip(wanted).enumerate() {
+        while let Some((_, rows)) = found.next_if(|(at, _)| at <= tick) {
+            for (row, count) in rows {
+                *now.entry(row.iter().map(|value| comparable(value, ordered)).collect()).or_default() += count;
+            }
+        }
+        now.retain(|_, count| *count != 0);
+        if now != *wanted {
+            let only = |a: &Rows, b: &Rows| -> Rows {
+                a.iter().filter(|(row, count)| b.get(*row) != Some(count)).map(|(row, count)| (row.clone(), *count)).collect()
+            };
+            return Some(format!(
+                "{text}\n  after record {record}: reported {:?}, not {:?}",
+                only(&now, wanted),
+                only(wanted, &now)
+            ));
+        }
+    }
+    None
+}
+
+fn run(queries: &[&str], seed: u64, count: usize, settings: &[(usize, usize)]) {
+    let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let mut random = Random(seed);
+    let records: Vec<Mutations> = (0..count)
+        .map(|_| {
+            let mut record = Mutations::default();
+            random_record(&mut random, &scratch.default_graph(), &mut record);
+            record
+        })
+        .collect();
+    let wanted = answers(queries, &records, &scratch.default_graph());
+    for (workers, batch) in settings {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: *workers, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        share_symbols(&scratch.default_graph(), &graph);
+        let from_start = install(&engine, queries, 1);
+        let (mut later, mut begun) = (Vec::new(), 0);
+        let mut ticks: Vec<Tick> = Vec::new();
+        for records in records.chunks(*batch) {
+            // A query that comes later finds what is there, and goes on from there.
+            if later.is_empty() && ticks.len() >= count / 2 {
+                later = install(&engine, queries, 2);
+                begun = ticks.len();
+            }
+            let upper = graph.apply(concatenate(records), records.len()).unwrap();
+            ticks.extend((0..records.len()).map(|i| Tick(upper.0 - records.len() as u64 + i as u64)));
+        }
+        let upper = ticks.last().unwrap().next();
+        let what = format!("seed {seed}, {workers} workers, batches of {batch}");
+        let mut wrong = Vec::new();
+        for ((text, query), wanted) in queries.iter().zip(&from_start).zip(&wanted) {
+            wrong.extend(check(text, collect(query, upper), &ticks, wanted));
+        }
+        for ((text, query), wanted) in queries.iter().zip(&later).zip(&wanted) {
+            let found = collect(query, upper);
+            wrong.extend(check(text, found, &ticks[begun..], &wanted[begun..]).map(|wrong| format!("installed later: {wrong}")));
+        }
+        assert!(wrong.is_empty(), "{what}: {} of {} are wrong\n{}", wrong.len(), queries.len(), wrong.join("\n"));
+        engine.shutdown().unwrap();
+    }
+}
+
+const SETTINGS: &[(usize, usize)] = &[(1, 1), (1, 40), (2, 7), (4, 1), (4, 1000)];
+
+#[test]
+fn every_tick_has_the_answer_of_its_graph() {
+    for seed in [88172645463325252, 4101842887655102017] {
+        run(QUERIES, seed, 160, SETTINGS);
+    }
+}
