@@ -18,7 +18,7 @@ use weir_model::Mutations;
 
 use crate::arrangement::build::{Builder, Shard};
 use crate::arrangement::snapshot::Shown;
-use crate::arrangement::{Layers, Published, SharedBatch};
+use crate::arrangement::{Layers, Published, SharedBatch, Snapshot};
 use crate::command::Base;
 use crate::store::Entry;
 
@@ -83,6 +83,16 @@ impl ShardOfGraph {
         self.input.send_batch(&mut entries);
         self.input.advance_to(self.upper);
         self.input.flush();
+    }
+
+    /// All shards as they are after everything that was handed to any of them so far, which is the same for each worker that gets
+    /// the same commands. None of them can be past it and have forgotten it before this one goes on.
+    pub fn at_rest(&self, worker: &mut Worker) -> Snapshot {
+        while self.published.upper().0 < self.upper {
+            worker.step();
+            std::thread::yield_now();
+        }
+        self.published.snapshot()
     }
 
     /// Whether the operator has applied everything that was handed to it.

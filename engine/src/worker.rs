@@ -19,7 +19,7 @@ use crate::command::{Command, Install};
 use crate::graph::ShardOfGraph;
 use crate::render::Time;
 use crate::render::probe::{Place, render};
-use crate::render::results::Gather;
+use crate::render::results::{Baseline, Gather};
 use crate::render::stages::Outside;
 use crate::store::{Entry, GraphId};
 
@@ -192,8 +192,11 @@ impl State {
             install.waiting.clone(),
             stages,
         )));
-        let (installed, trace, results) = (graph.upper, &mut graph.trace, gather.clone());
-        let place = Place { shard, installed, home };
+        // Without a count of each row, nothing is to be known of the matches that were there.
+        let asked = maintained.distinct || maintained.staged.is_some() || !matches!(install.baseline, Baseline::Known);
+        let at_rest = asked.then(|| graph.at_rest(worker));
+        let (trace, results) = (&mut graph.trace, gather.clone());
+        let place = Place { shard, at_rest, home };
         let button = worker.dataflow::<Time, _, _>(|scope| render(scope, trace, maintained, &install.symbols, place, results));
         self.standing.insert((install.graph, install.query), Standing { button, gather });
     }

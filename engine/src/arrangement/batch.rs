@@ -12,6 +12,7 @@
 //! the updates of one fact key alternate, the last one at or before a tick tells what holds then, and merging needs
 //! no comparison of values.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use timely::progress::Antichain;
@@ -177,9 +178,13 @@ impl Batch {
 
     /// Looks up many nodes, given in ascending order: says where each lies that is here.
     pub fn locate(&self, ids: &[NodeId], scratch: &mut Vec<u32>, mut found: impl FnMut(usize, usize)) {
-        // In two passes, so that the processor waits for many words of the filter at a time.
+        // In passes, so that the processor waits for many words of the filter at a time, then for many ids.
         scratch.clear();
         scratch.extend((0..ids.len() as u32).filter(|index| self.filter.may_contain(ids[*index as usize])));
+        if !self.ids.is_empty() {
+            let guessed = scratch.iter().map(|index| self.ids[self.guess(ids[*index as usize])].low);
+            black_box(guessed.fold(0, |sum, low| sum ^ low));
+        }
         for index in scratch.iter() {
             if let Some(position) = self.position(ids[*index as usize]) {
                 found(*index as usize, position);
@@ -189,7 +194,7 @@ impl Batch {
 
     fn position(&self, id: NodeId) -> Option<usize> {
         let n = self.ids.len();
-        let guess = ((u128::from(id.high) * n as u128) >> 64) as usize;
+        let guess = self.guess(id);
         let (mut low, mut high) = (guess.saturating_sub(1), (guess + 1).min(n));
         let mut width = 4;
         while low > 0 && self.ids[low] > id {
@@ -204,9 +209,9 @@ impl Batch {
         self.ids[low..high].binary_search(&id).ok().map(|index| low + index)
     }
 
-    /// The first node at or after `id`.
-    pub fn lower_bound(&self, id: NodeId) -> usize {
-        self.ids.partition_point(|other| *other < id)
+    /// About where a node stands: ids are hashes and lie evenly.
+    fn guess(&self, id: NodeId) -> usize {
+        ((u128::from(id.high) * self.ids.len() as u128) >> 64) as usize
     }
 
     pub fn len(&self) -> usize {

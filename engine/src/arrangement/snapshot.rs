@@ -114,9 +114,21 @@ impl Snapshot {
         Tick(self.at)
     }
 
-    fn facts(&self, node: NodeId) -> Facts<'_> {
-        let shard = if self.shards.len() == 1 { 0 } else { node.shard(self.shards.len()) };
-        Facts::find(&self.shards[shard].batches, node)
+    pub fn facts(&self, node: NodeId) -> Facts<'_> {
+        Facts::find(self.shard(self.shard_of(node)), node)
+    }
+
+    pub fn shard_of(&self, node: NodeId) -> usize {
+        if self.shards.len() == 1 { 0 } else { node.shard(self.shards.len()) }
+    }
+
+    /// The batches of a shard, oldest first.
+    pub fn shard(&self, index: usize) -> &[SharedBatch] {
+        &self.shards[index].batches
+    }
+
+    pub fn shards(&self) -> impl Iterator<Item = &[SharedBatch]> {
+        self.shards.iter().map(|shard| &*shard.batches)
     }
 
     /// How many facts each batch holds, by shard, oldest first: for reports.

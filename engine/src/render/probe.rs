@@ -25,25 +25,22 @@ use weir_model::{EdgeKey, NodeId, Symbol, Value};
 
 use super::maintained::{Interest, Maintained, TOUCHED};
 use super::program::concerns;
+use super::rest::Rest;
 use super::results::{Gather, Row, RowChange};
 use super::walk::{Change, Parcel, Walk, is_true, look};
 use super::{Program, Time, before};
 use crate::arrangement::build::{Located, Shard};
-use crate::arrangement::{Batch, Fact, Facts, Layers, Segment, SharedBatch};
+use crate::arrangement::{Batch, Fact, Facts, Layers, Segment, SharedBatch, Snapshot};
 use crate::symbols::Symbols;
-use crate::view::{Direction, HalfEdge};
+use crate::view::HalfEdge;
 
 type Trace = TraceAgent<Layers>;
 
-/// How many nodes of a graph at rest are looked at before other work of the worker gets its turn.
-const BACKFILL_NODES: usize = 4096;
-
 /// Where and since when a standing query runs.
-#[derive(Clone, Copy)]
 pub struct Place {
     pub shard: Shard,
-    /// The tick before which the graph is at rest: the same on every worker.
-    pub installed: Time,
+    /// The graph when the query is installed, if its matches are asked for: the same on every worker.
+    pub at_rest: Option<Snapshot>,
     /// The worker where results come together.
     pub home: usize,
 }
@@ -54,7 +51,7 @@ pub fn render(
     trace: &mut Trace,
     maintained: &Maintained,
     symbols: &Arc<Symbols>,
-    Place { shard, installed, home }: Place,
+    Place { shard, at_rest, home }: Place,
     gather: Rc<RefCell<Gather>>,
 ) -> ShutdownButton<CapabilitySet<Time>> {
     let (arranged, button) = trace.import_core(scope, "graph");
@@ -62,7 +59,7 @@ pub fn render(
     for (source, program) in maintained.sources.iter().enumerate() {
         let pattern = PatternOf { program: program.clone(), symbols: symbols.clone(), shard, source: source as u32 };
         let hops = if shard.count == 1 { 0 } else { program.hops };
-        let (results, mut parcels) = changes(arranged.stream.clone(), trace.clone(), pattern.clone(), installed);
+        let (results, mut parcels) = changes(arranged.stream.clone(), trace.clone(), pattern.clone(), at_rest.clone());
         all.push(results);
         for _ in 0..hops {
             let (results, further) = hop(parcels, arranged.stream.clone(), trace.clone(), pattern.clone());
@@ -128,8 +125,8 @@ fn touches<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, interest: Arc<
                     for (index, id) in batch.ids.iter().enumerate() {
                         times.clear();
                         let (segment, facts) = batch.node(index);
-                        let seen = facts.iter().filter(|fact| interest.concerns(fact.tag));
-                        times.extend(seen.map(|fact| segment.time(fact)));
+                        let concerning = facts.iter().filter(|fact| interest.concerns(fact.tag));
+                        times.extend(concerning.map(|fact| segment.time(fact)));
                         times.sort_unstable();
                         times.dedup();
                         let touched = |time: &Time| RowChange {
@@ -157,7 +154,7 @@ fn changes<'scope>(
     batches: StreamVec<'scope, Time, SharedBatch>,
     mut trace: Trace,
     PatternOf { program, symbols, shard, source }: PatternOf,
-    installed: Time,
+    at_rest: Option<Snapshot>,
 ) -> Outputs<'scope> {
     let scope = batches.scope();
     let mut builder = OperatorBuilder::new("changes".to_owned(), scope);
@@ -169,35 +166,31 @@ fn changes<'scope>(
     let mut results_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<RowChange>>>::from(results_out);
     let mut parcels_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<Parcel>>>::from(parcels_out);
     builder.build(move |mut capabilities| {
-        let parcels_capability = capabilities.pop();
-        let results_capability = capabilities.pop();
-        let mut rest = results_capability.zip(parcels_capability).map(|capabilities| Rest { capabilities, after: None });
+        let results_capability = capabilities.drain(..).next();
+        drop(capabilities);
+        let mut rest = at_rest.map(Rest::new).zip(results_capability);
         let mut found: Vec<RowChange> = Vec::new();
         let mut leaving: Vec<Parcel> = Vec::new();
         let mut view: Vec<SharedBatch> = Vec::new();
         move |frontiers| {
             let mut results_handle = results_out.activate();
             let mut parcels_handle = parcels_out.activate();
-            if let Some(state) = &mut rest {
-                view.clear();
-                trace.map_batches(|batch| view.push(batch.clone()));
-                view.retain(|batch| batch.lower.elements().first().is_some_and(|lower| *lower < installed));
+            if let Some((at_rest, capability)) = &mut rest {
+                let snapshot = at_rest.snapshot.clone();
                 let mut walk = Walk {
                     program: &program,
-                    batches: &view,
+                    batches: snapshot.shard(shard.index),
                     newest: None,
+                    everywhere: Some(&snapshot),
                     symbols: &symbols,
                     shard,
                     source,
                     results: &mut found,
                     parcels: &mut leaving,
                 };
-                let done = state.work(&mut walk, installed.saturating_sub(1));
+                let done = at_rest.work(&mut walk);
                 if !found.is_empty() {
-                    results_handle.session(&state.capabilities.0).give_container(&mut found);
-                }
-                if !leaving.is_empty() {
-                    parcels_handle.session(&state.capabilities.1).give_container(&mut leaving);
+                    results_handle.session(&*capability).give_container(&mut found);
                 }
                 if !done {
                     return activator.activate();
@@ -215,6 +208,7 @@ fn changes<'scope>(
                         program: &program,
                         batches: &view,
                         newest: Some((&batch, located)),
+                        everywhere: None,
                         symbols: &symbols,
                         shard,
                         source,
@@ -276,6 +270,7 @@ fn hop<'scope>(
                         program: &program,
                         batches: &view,
                         newest: None,
+                        everywhere: None,
                         symbols: &symbols,
                         shard,
                         source,
@@ -377,7 +372,7 @@ fn between(facts: &[Fact], from: Tag, to: Tag) -> &[Fact] {
 }
 
 /// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does.
-fn change_of_edge<'a>(
+pub fn change_of_edge<'a>(
     walk: &mut Walk<'a>,
     change: Change,
     edge: usize,
@@ -490,61 +485,4 @@ fn change_of_view<'a>(
 fn seen(view: &super::program::NodeView, row: &[Value]) -> Vec<Value> {
     let slots = view.reads.iter().map(|(_, slot)| *slot).chain(view.reads_all);
     slots.map(|slot| row[slot].clone()).collect()
-}
-
-/// The graph as it is when the query is installed. Read as of one tick, it is enough to walk the path of the last atom,
-/// which reads every other atom as of after the change.
-struct Rest {
-    capabilities: (Capability<Time>, Capability<Time>),
-    /// The last node that was looked at.
-    after: Option<NodeId>,
-}
-
-impl Rest {
-    /// Looks at some nodes; true when there are no more.
-    fn work(&mut self, walk: &mut Walk<'_>, time: Time) -> bool {
-        let batches = walk.batches;
-        let mut positions: Vec<usize> = match self.after {
-            Some(after) => batches.iter().map(|batch| batch.ids.partition_point(|id| *id <= after)).collect(),
-            None => vec![0; batches.len()],
-        };
-        for _ in 0..BACKFILL_NODES {
-            let next = batches.iter().zip(&positions).filter_map(|(batch, at)| batch.ids.get(*at)).min().copied();
-            let Some(id) = next else { return true };
-            for (batch, at) in batches.iter().zip(&mut positions) {
-                if batch.ids.get(*at) == Some(&id) {
-                    *at += 1;
-                }
-            }
-            self.after = Some(id);
-            walk_at_rest(walk, id, time);
-        }
-        false
-    }
-}
-
-fn walk_at_rest(walk: &mut Walk<'_>, id: NodeId, time: Time) {
-    let program = walk.program;
-    let path = program.last;
-    let facts = Facts::find(walk.batches, id);
-    let mut row = vec![Value::Null; program.width];
-    let change = Change { path, time, diff: 1 };
-    match program.paths[path].atom {
-        Atom::Node(node) => {
-            let view = &program.nodes[node];
-            row[view.slot] = Value::Node(id);
-            if facts.is_interesting(time) && look(view, &facts, time, &mut row, walk) {
-                walk.run(change, 0, &mut row, Some((id, &facts)));
-            }
-        }
-        Atom::Edge(edge) => {
-            let view = &program.edges[edge];
-            facts.edges(Direction::Outgoing, &view.kinds, time, &mut |half| {
-                for (key, slot) in &view.reads {
-                    row[*slot] = facts.edge_property(half.kind, half.other, half.ordinal, *key, time);
-                }
-                change_of_edge(walk, change, edge, (id, &facts), half, &mut row);
-            });
-        }
-    }
 }

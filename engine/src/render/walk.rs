@@ -8,7 +8,7 @@ use super::Time;
 use super::program::{EdgeView, Expansion, Move, NodeView, Program, Version};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
-use crate::arrangement::{Batch, Facts, SharedBatch};
+use crate::arrangement::{Batch, Facts, SharedBatch, Snapshot};
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
 
@@ -18,6 +18,8 @@ pub struct Walk<'a> {
     pub batches: &'a [SharedBatch],
     /// The newest of them, with where its nodes lie in the others, when the walk begins there.
     pub newest: Option<(&'a Batch, &'a Located)>,
+    /// Every shard at one tick, if the walk reads only that: then it has no need to send rows away.
+    pub everywhere: Option<&'a Snapshot>,
     pub symbols: &'a Symbols,
     pub shard: Shard,
     /// The number of the pattern in its query.
@@ -75,6 +77,9 @@ impl<'a> Walk<'a> {
             && known == id
         {
             return self.visit(change, at, next, row, id, facts);
+        }
+        if let Some(snapshot) = self.everywhere {
+            return self.visit(change, at, next, row, id, &snapshot.facts(id));
         }
         if self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index {
             let row = Row::from_slice(row);
