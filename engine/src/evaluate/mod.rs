@@ -15,6 +15,7 @@
 mod call;
 mod chain;
 mod context;
+mod kept;
 mod limits;
 mod operators;
 mod pattern;
@@ -29,6 +30,8 @@ mod call_tests;
 #[cfg(test)]
 mod cypher_tests;
 #[cfg(test)]
+mod limits_tests;
+#[cfg(test)]
 mod pattern_tests;
 #[cfg(test)]
 mod tests;
@@ -42,6 +45,7 @@ use weir_model::plan::{Name, Operator, Write};
 use weir_model::{Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
 
 pub use self::context::{Deleted, Names, Reader};
+pub use self::kept::Kept;
 use self::limits::Budget;
 pub use self::limits::Limits;
 use self::operators::{Run, Scratch};
@@ -114,12 +118,18 @@ pub struct Evaluator<'p> {
     names: Names<'p>,
     scratch: Scratch,
     row: Vec<Value>,
+    kept: Option<&'p Kept>,
 }
 
 impl<'p> Evaluator<'p> {
     pub fn new(prepared: &'p Prepared, symbols: &'p Symbols) -> Evaluator<'p> {
         let row = vec![Value::Null; prepared.plan.width.max(1)];
-        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row }
+        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row, kept: None }
+    }
+
+    /// For a query that may have to run again.
+    pub fn keeping(self, kept: Option<&'p Kept>) -> Evaluator<'p> {
+        Evaluator { kept, ..self }
     }
 
     /// One run. Rows hold the columns of the plan, with nodes and edges in full. When it fails, `mutations` is as before,
@@ -164,6 +174,7 @@ impl<'p> Evaluator<'p> {
             scratch: &self.scratch,
             depth: 0,
             profile,
+            kept: self.kept,
         };
         let mut result = run.to_columns(&mut self.row, each);
         if result.is_ok() && run.reader.deleted.asked.get() {
