@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use weir_connectors::{FilePolicy, FileResolution, SourceContext};
+use weir_connectors::{FilePolicy, FileResolution, HostPolicy, SourceContext};
 use weir_engine::store::{InMemory, Store};
-use weir_engine::{DEFAULT_GRAPH, Engine, Graph, Options};
+use weir_engine::{DEFAULT_GRAPH, Engine, Graph, Options, QueryLimits};
 
 use crate::config::{Settings, StoreSettings};
 use crate::error::{ApiError, chain};
 use crate::ingest::Ingests;
 use crate::live::LiveState;
 use crate::procedures::Procedures;
+use crate::queries::Queries;
 use crate::standing::StandingQueries;
 
 /// The other name of the default namespace.
@@ -33,6 +34,7 @@ pub struct App {
     pub live: Arc<LiveState>,
     /// How queries are compiled, and what they may call besides what the compiler knows.
     pub procedures: Arc<Procedures>,
+    pub queries: Queries,
     ready: AtomicBool,
     stop: watch::Sender<bool>,
 }
@@ -42,10 +44,12 @@ impl App {
     /// `recipe_directories` may be read besides those of the configuration.
     pub fn open(settings: Settings, recipe_directories: &[PathBuf]) -> Result<Arc<App>, String> {
         let context = SourceContext { files: file_policy(&settings, recipe_directories)? };
-        let procedures = Procedures::new(context.files.clone());
+        let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
+        let procedures = Procedures::new(context.files.clone(), hosts);
         let store = open_store(&settings.store)?;
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });
-        let options = Options { workers: settings.workers, ids: settings.ids, sync_all_writes, graph: settings.graph };
+        let limits = QueryLimits { time_max: settings.query.time_max, memory_bytes_max: settings.query.memory_bytes_max };
+        let options = Options { workers: settings.workers, ids: settings.ids, sync_all_writes, limits, graph: settings.graph };
         let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));
         let engine = Engine::open(store, options).map_err(|error| cannot("open the graph", &error))?;
         let live = Arc::new(LiveState::default());
@@ -55,6 +59,7 @@ impl App {
             live,
             procedures,
             engine,
+            queries: Queries::new(settings.query.clone()),
             settings,
             ready: AtomicBool::new(false),
             stop: watch::channel(false).0,

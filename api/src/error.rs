@@ -106,6 +106,10 @@ impl From<EngineError> for ApiError {
             EngineError::Query(failure) => ApiError::bad(failure_text(&failure)),
             EngineError::NoHistory | EngineError::Render(_) | EngineError::GraphExists(_) => ApiError::bad(error.to_string()),
             EngineError::NoSuchGraph(_) => ApiError::Absent,
+            EngineError::Shared(error) => match &*error {
+                EngineError::Query(failure) => ApiError::bad(failure_text(failure)),
+                other => ApiError::Failed(chain(other)),
+            },
             other => ApiError::Failed(chain(&other)),
         }
     }
@@ -129,6 +133,8 @@ pub fn failure_text(failure: &Failure) -> String {
         | FailureKind::NegativeRowCount
         | FailureKind::InvalidRowCount
         | FailureKind::Deleted
+        | FailureKind::TimeLimit
+        | FailureKind::MemoryLimit
         | FailureKind::Interrupted
         | FailureKind::Runtime => "Runtime",
     };

@@ -8,6 +8,7 @@ pub mod config;
 pub mod log;
 pub mod app;
 pub mod procedures;
+pub mod queries;
 pub mod ingest;
 pub mod standing;
 pub mod outputs;

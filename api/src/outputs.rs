@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use weir_connectors::delivery::Delivered;
-use weir_connectors::{Delivery, DestinationContext, Encoder, Envelope, Generation, Outgoing};
+use weir_connectors::{Delivery, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing};
 use weir_cypher_compiler::compile;
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
 use weir_model::{IdScheme, Map, NodeId, Position, Text, Tick, Value};
@@ -46,7 +46,7 @@ pub struct Sent {
 /// An output that has been checked and compiled, and not yet opened.
 pub enum Link {
     Query(QueryLink),
-    Destination(Arc<dyn weir_connectors::DestinationConfig>),
+    Destination(Arc<dyn weir_connectors::DestinationConfig>, HostPolicy),
 }
 
 pub struct QueryLink {
@@ -62,15 +62,15 @@ impl Link {
         match output {
             Output::Destination(config) => {
                 config.check().map_err(refused)?;
-                Ok(Link::Destination(config.clone()))
+                Ok(Link::Destination(config.clone(), procedures.hosts().clone()))
             }
             Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph, procedures)?)),
         }
     }
 
-    fn destination(&self) -> Option<&Arc<dyn weir_connectors::DestinationConfig>> {
+    fn destination(&self) -> Option<(&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy)> {
         match self {
-            Link::Destination(config) => Some(config),
+            Link::Destination(config, hosts) => Some((config, hosts)),
             Link::Query(query) => query.next.as_ref()?.destination(),
         }
     }
@@ -139,8 +139,11 @@ impl Opened {
         from: Option<&Position>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Opened, ApiError> {
-        let context = DestinationContext { output: name.to_owned(), runtime: runtime.clone() };
-        let destination = link.destination().map(|config| config.open(&context, from)).transpose().map_err(refused)?;
+        let open = |(config, hosts): (&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy)| {
+            let context = DestinationContext { output: name.to_owned(), runtime: runtime.clone(), hosts: hosts.clone() };
+            config.open(&context, from)
+        };
+        let destination = link.destination().map(open).transpose().map_err(refused)?;
         Ok(Opened { link, destination, ids })
     }
 
@@ -154,7 +157,7 @@ impl Opened {
         let rows_upto = Arc::new(AtomicU64::new(0));
         let mut progress = noting_rows(rows_upto.clone(), progress);
         let failed = |error: &dyn std::error::Error| ApiError::Failed(chain(error));
-        let config = self.link.destination().cloned();
+        let config = self.link.destination().map(|(config, _)| config.clone());
         let (end, unfinished) = match (self.destination, config) {
             (Some(destination), Some(config)) => {
                 let delivery = Delivery::start(name, destination, progress).map_err(|error| failed(&error))?;
@@ -167,8 +170,8 @@ impl Opened {
             }
         };
         let way = match (self.link, end) {
-            (Link::Destination(_), Some(end)) => Way::Direct(end),
-            (Link::Destination(_), None) => return Err(ApiError::Failed("the destination was not opened".to_owned())),
+            (Link::Destination(..), Some(end)) => Way::Direct(end),
+            (Link::Destination(..), None) => return Err(ApiError::Failed("the destination was not opened".to_owned())),
             (Link::Query(link), end) => {
                 let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
                 let stop = Arc::new(AtomicBool::new(false));
@@ -358,7 +361,7 @@ impl Queries {
         }
         match link.next.as_deref() {
             None => true,
-            Some(Link::Destination(_)) => {
+            Some(Link::Destination(..)) => {
                 out.append(&mut rows);
                 true
             }

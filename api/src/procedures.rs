@@ -1,14 +1,14 @@
 //! Procedures: what queries may call that only the service has, and the options with which every query is compiled.
 //!
-//! LOAD CSV and `loadJsonLines` read files the policy allows and web servers; `standing.wiretap` listens to a standing query.
+//! LOAD CSV and `loadJsonLines` read the files and web servers that the policies allow; `standing.wiretap` listens to a standing query.
 //! A plan holds these for as long as it lives, and ingest streams hold plans, so the way back to the App is a weak one.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc::error::TryRecvError;
-use weir_connectors::FilePolicy;
 use weir_connectors::fetch::{Fetch, Form};
+use weir_connectors::{FilePolicy, HostPolicy};
 use weir_cypher_compiler::{Options, procedures};
 use weir_engine::Graph;
 use weir_model::expression::FailureKind;
@@ -23,12 +23,18 @@ const NAP: Duration = Duration::from_millis(5);
 
 pub struct Procedures {
     files: FilePolicy,
+    hosts: HostPolicy,
     app: OnceLock<Weak<App>>,
 }
 
 impl Procedures {
-    pub fn new(files: FilePolicy) -> Arc<Procedures> {
-        Arc::new(Procedures { files, app: OnceLock::new() })
+    pub fn new(files: FilePolicy, hosts: HostPolicy) -> Arc<Procedures> {
+        Arc::new(Procedures { files, hosts, app: OnceLock::new() })
+    }
+
+    /// The web servers that queries and outputs may ask.
+    pub fn hosts(&self) -> &HostPolicy {
+        &self.hosts
     }
 
     /// To be called once, when there is an App.
@@ -69,7 +75,7 @@ impl Procedures {
     }
 
     fn load(&self, location: &str, form: Form, caller: &dyn Caller, each: Each) -> Result<(), Failure> {
-        let mut fetch = Fetch::open(location, form, &self.files).map_err(|error| failed(chain(&error)))?;
+        let mut fetch = Fetch::open(location, form, &self.files, &self.hosts).map_err(|error| failed(chain(&error)))?;
         let mut values = Vec::new();
         while fetch.next(&mut values).map_err(|error| failed(chain(&error)))? {
             caller.check()?;

@@ -1,17 +1,18 @@
 //! The server: connections in, requests to the routes.
 //!
-//! warp's own loop has neither a bound on connections nor a limit of time for headers, so the loop is here; the filter
-//! and everything behind it are warp's.
+//! warp's own loop has neither a bound on connections nor a limit of time for headers, and its filters cost more than most
+//! queries, so both are here: hyper takes the requests, one function answers them.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
@@ -45,7 +46,6 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, mut stop: watch::Receiv
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
     let http = Arc::new(http);
     let places = Arc::new(Semaphore::new(settings.connections_max));
-    let service = TowerToHyperService::new(warp::service(routes::filter(app.clone())));
     let graceful = GracefulShutdown::new();
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { break };
@@ -53,8 +53,8 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, mut stop: watch::Receiv
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, remote) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Most likely too many open files: a pause lets some of them close.
                 tracing::warn!("a connection could not be accepted: {error}");
@@ -63,8 +63,12 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, mut stop: watch::Receiv
             }
         };
         let _ = stream.set_nodelay(true);
-        let (http, service, watcher) = (http.clone(), service.clone(), graceful.watcher());
+        let (http, app, watcher) = (http.clone(), app.clone(), graceful.watcher());
         tokio::spawn(async move {
+            let service = service_fn(|request| {
+                let app = app.clone();
+                async move { Ok::<_, Infallible>(routes::answer(app, remote, request).await) }
+            });
             let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
             if let Err(error) = watcher.watch(connection.into_owned()).await {
                 tracing::debug!("a connection ended: {error}");

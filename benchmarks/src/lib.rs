@@ -13,6 +13,7 @@ pub mod procs;
 pub mod parse;
 pub mod stages;
 pub mod floor;
+pub mod http;
 pub mod latency;
 pub mod restart;
 pub mod measure;

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use crate::data::Processes;
 use crate::measure::Run;
-use crate::{floor, latency, parse, procs, restart, stages};
+use crate::{floor, http, latency, parse, procs, restart, stages};
 
 pub struct Pass {
     pub name: &'static str,
@@ -36,6 +36,9 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "latency", about: "`procs` paced at --load of the rate it reaches", run: latency::paced },
     Pass { name: "idle", about: "one change at a time on an idle engine in memory", run: latency::idle },
     Pass { name: "restart", about: "opening a store of --events to the first new match; see --end", run: restart::run },
+    Pass { name: "http", about: "a point query by id, from 64 clients, answered by the binary `weir`", run: http::read },
+    Pass { name: "http-write", about: "the same for a write of one node, durable when answered", run: http::write },
+    Pass { name: "http-live", about: "GET liveness while a stream ingests as fast as it can", run: http::live },
     Pass { name: "fill", about: "stores the events and ends; part of `restart`", run: restart::fill },
 ];
 

@@ -18,7 +18,7 @@ fn anything() -> SourceContext {
 }
 
 fn output(runtime: &Runtime) -> DestinationContext {
-    DestinationContext { output: "out".to_owned(), runtime: runtime.handle().clone() }
+    DestinationContext { output: "out".to_owned(), runtime: runtime.handle().clone(), hosts: HostPolicy::default() }
 }
 
 fn runtime() -> Runtime {

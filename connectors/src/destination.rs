@@ -6,6 +6,7 @@ use weir_model::Position;
 use crate::delivery::{Outgoing, RetryPolicy};
 use crate::encode::Envelope;
 use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
 
 /// One running instance, driven by the one thread of its `Delivery`.
 ///
@@ -60,6 +61,8 @@ pub struct DestinationContext {
     pub output: String,
     /// Where waiting for the network happens.
     pub runtime: Handle,
+    /// Which web servers may be asked.
+    pub hosts: HostPolicy,
 }
 
 /// The definition of one kind of destination: the struct that is parsed, shown and documented.

@@ -5,7 +5,7 @@
 //!     http: https: URL  ─ thread ─> chunks┘
 //!
 //! Unlike a source it has no position and no acknowledgement: it is read once, from the beginning, for as long as the query
-//! wants rows. Files obey the policy of file streams. Whoever asks a web server waits no longer than the bounds here.
+//! wants rows. Files obey the policy of file streams, web servers that of outgoing requests. Whoever asks a web server waits no longer than the bounds here.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use reqwest::Url;
 use weir_model::{Text, Value};
 
 use crate::decode::{CsvCharacters, CsvDecoder, Decoder, JsonDecoder};
@@ -20,6 +21,7 @@ use crate::error::{ConnectorError, Fault};
 use crate::file_policy::FilePolicy;
 use crate::frames::{Frames, Limits, Progress};
 use crate::framing::{ByteStream, Chunk, FrameReader, Framing};
+use crate::host_policy::HostPolicy;
 use crate::http;
 use crate::source::Source;
 use crate::sources::FileStream;
@@ -55,9 +57,9 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    pub fn open(location: &str, form: Form, files: &FilePolicy) -> Result<Fetch, ConnectorError> {
+    pub fn open(location: &str, form: Form, files: &FilePolicy, hosts: &HostPolicy) -> Result<Fetch, ConnectorError> {
         let stream: Box<dyn ByteStream> = match scheme(location) {
-            Some("http" | "https") => Box::new(Answer::request(location)?),
+            Some("http" | "https") => Box::new(Answer::request(location, hosts)?),
             Some("file") => open_file(&location["file:".len()..], files)?,
             None => open_file(location, files)?,
             Some(other) => {
@@ -153,14 +155,16 @@ struct Answer {
 }
 
 impl Answer {
-    fn request(url: &str) -> Result<Answer, ConnectorError> {
+    fn request(url: &str, hosts: &HostPolicy) -> Result<Answer, ConnectorError> {
+        let parsed = Url::parse(url).map_err(|error| ConnectorError::config("", format!("{url} is not a URL: {error}")))?;
+        hosts.check(&parsed)?;
         let (sender, chunks) = bounded(CHUNKS_WAITING_MAX);
-        let url = url.to_owned();
+        let (url, hosts) = (url.to_owned(), hosts.clone());
         let named = thread::Builder::new().name("fetch".to_owned());
         let place = url.clone();
         named
             .spawn(move || {
-                if let Err(error) = receive(&url, &sender) {
+                if let Err(error) = receive(&url, &hosts, &sender) {
                     let _ = sender.send(Err(error));
                 }
             })
@@ -170,7 +174,7 @@ impl Answer {
 }
 
 /// Ends as soon as nobody takes the chunks any more.
-fn receive(url: &str, sender: &Sender<Result<Vec<u8>, ConnectorError>>) -> Result<(), ConnectorError> {
+fn receive(url: &str, hosts: &HostPolicy, sender: &Sender<Result<Vec<u8>, ConnectorError>>) -> Result<(), ConnectorError> {
     let world =
         |problem: String, fault| ConnectorError::World { place: url.to_owned(), problem, fault, retryable: true, source: None };
     let failed = |error: reqwest::Error| world(http::chain(&error), Fault::World);
@@ -179,7 +183,7 @@ fn receive(url: &str, sender: &Sender<Result<Vec<u8>, ConnectorError>>) -> Resul
         .build()
         .map_err(|error| ConnectorError::io(url, "the network cannot be used", error))?;
     runtime.block_on(async {
-        let mut answer = http::fetching_client()?.get(url).send().await.map_err(failed)?;
+        let mut answer = http::fetching_client(hosts)?.get(url).send().await.map_err(failed)?;
         if !answer.status().is_success() {
             return Err(world(format!("the server answered {}", answer.status()), Fault::User));
         }
@@ -220,7 +224,7 @@ mod tests {
     use crate::file_policy::FileResolution;
 
     fn all(location: &str, form: Form, files: &FilePolicy) -> Result<Vec<String>, ConnectorError> {
-        let mut fetch = Fetch::open(location, form, files)?;
+        let mut fetch = Fetch::open(location, form, files, &HostPolicy::default())?;
         let mut values = Vec::new();
         while fetch.next(&mut values)? {}
         let shown = |value: &Value| {
@@ -283,5 +287,25 @@ mod tests {
         assert_eq!(all(&url, COMMA, &nothing).expect("reads"), [r#"["a","b"]"#, r#"["1","2"]"#]);
         assert!(all(&url, COMMA, &nothing).expect_err("there is none").to_string().contains("404"));
         assert!(all("http://127.0.0.1:1/x", COMMA, &nothing).is_err());
+    }
+
+    #[test]
+    fn hosts_that_are_not_allowed_are_not_asked_nor_redirected_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 302 Found\r\nLocation: http://localhost:1/\r\nContent-Length: 0\r\n\r\n");
+        });
+        let hosts = HostPolicy::new(&["127.0.0.1".to_owned()]).expect("a host");
+        let fetch = |url: &str| -> Result<(), ConnectorError> {
+            let mut fetch = Fetch::open(url, COMMA, &FilePolicy::default(), &hosts)?;
+            while fetch.next(&mut Vec::new())? {}
+            Ok(())
+        };
+        let refused = |url: &str| fetch(url).expect_err("refused by the policy").to_string();
+        assert!(refused("http://localhost:1/").contains("localhost:1 is not one of outgoing-http.allowed-hosts"));
+        assert!(refused(&format!("http://{address}/")).contains("outgoing-http.allowed-hosts"));
     }
 }

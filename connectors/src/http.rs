@@ -7,6 +7,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder};
 
 use crate::error::{ConnectorError, Fault};
+use crate::host_policy::HostPolicy;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// From sending a request to the end of its answer.
@@ -31,9 +32,19 @@ pub fn client() -> Result<Client, ConnectorError> {
 
 /// A client for one answer that may be long: the time is bounded between its parts, not as a whole. It lives with the
 /// runtime of whoever reads, so its connections are not shared.
-pub(crate) fn fetching_client() -> Result<Client, ConnectorError> {
+///
+/// A redirect leads only where the policy lets it.
+pub(crate) fn fetching_client(hosts: &HostPolicy) -> Result<Client, ConnectorError> {
     install_tls();
-    let builder = || bare_builder().read_timeout(REQUEST_TIME_MAX).redirect(Policy::limited(REDIRECT_COUNT_MAX));
+    let redirect = || {
+        let hosts = hosts.clone();
+        Policy::custom(move |attempt| match hosts.check(attempt.url()) {
+            Err(refused) => attempt.error(refused),
+            Ok(()) if attempt.previous().len() > REDIRECT_COUNT_MAX => attempt.error("too many redirects"),
+            Ok(()) => attempt.follow(),
+        })
+    };
+    let builder = || bare_builder().read_timeout(REQUEST_TIME_MAX).redirect(redirect());
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
 }
 

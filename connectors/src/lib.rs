@@ -19,6 +19,7 @@ pub mod file_policy;
 pub mod formats;
 pub mod frames;
 pub mod framing;
+pub mod host_policy;
 pub mod http;
 pub mod rate;
 pub mod source;
@@ -38,6 +39,7 @@ pub use encode::{Encoder, Envelope, Generation};
 pub use error::{ConnectorError, Fault};
 pub use file_policy::{FilePolicy, FileResolution};
 pub use frames::{Frames, Limits, Progress};
+pub use host_policy::HostPolicy;
 pub use source::{Delivery as SourceDelivery, RecordQuery, Source, SourceConfig, SourceContext};
 pub use stream::RecordStream;
 

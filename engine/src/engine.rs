@@ -17,11 +17,12 @@ use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
 use crate::command::{Base, Command};
 use crate::commit::{Change, Committer};
 use crate::error::EngineError;
-use crate::evaluate::Prepared;
+use crate::evaluate::{Limits, Prepared};
 use crate::log::{Log, LogOptions};
 use crate::standing::StandingState;
 use crate::store::{Delivered, Entry, GraphId, Store};
 use crate::symbols::Symbols;
+use crate::together::Together;
 use crate::worker::Workers;
 
 /// The graph that is there without being created; the default namespace.
@@ -46,8 +47,23 @@ pub struct Options {
     pub ids: IdScheme,
     /// Each commit reaches the disk before it counts as durable, not only the operating system.
     pub sync_all_writes: bool,
+    pub limits: QueryLimits,
     /// Of the default graph. None is what the store has, and the default where it has none yet.
     pub graph: Option<GraphOptions>,
+}
+
+/// What a query may take, where its caller allows no less. Also what each record of an ingest stream may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryLimits {
+    pub time_max: Duration,
+    /// Of what it sorts, groups, collects and writes.
+    pub memory_bytes_max: usize,
+}
+
+impl Default for QueryLimits {
+    fn default() -> QueryLimits {
+        QueryLimits { time_max: Duration::from_secs(120), memory_bytes_max: 512 << 20 }
+    }
 }
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -88,6 +104,8 @@ pub struct Parts {
     /// Held while commands are sent, so that all workers see one order.
     pub sending: Arc<Mutex<()>>,
     pub ids: IdScheme,
+    pub limits: QueryLimits,
+    pub together: Arc<Together>,
     /// Nobody waits for room any more.
     pub closing: Arc<AtomicBool>,
 }
@@ -111,6 +129,8 @@ impl Engine {
             workers,
             sending: Arc::default(),
             ids: options.ids,
+            limits: options.limits,
+            together: Arc::new(Together::start()?),
             closing: Arc::default(),
         };
         let mut graphs = BTreeMap::new();
@@ -392,6 +412,12 @@ impl Graph {
 
     pub fn symbols(&self) -> &Symbols {
         &self.inner.parts.symbols
+    }
+
+    /// What a query of this graph may take.
+    pub(crate) fn limits(&self) -> Limits<'static> {
+        let QueryLimits { time_max, memory_bytes_max } = self.inner.parts.limits;
+        Limits { time_max: Some(time_max), buffer_bytes_max: memory_bytes_max, ..Limits::NONE }
     }
 
     pub(crate) fn parts(&self) -> &Parts {

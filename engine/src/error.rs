@@ -1,5 +1,7 @@
 //! What can go wrong in the engine, told apart by who has to do something about it.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 use weir_model::Failure;
 
@@ -14,6 +16,9 @@ pub enum EngineError {
     /// The query ran into something: its author can mend it.
     #[error(transparent)]
     Query(#[from] Failure),
+    /// Of several writes that were committed together.
+    #[error(transparent)]
+    Shared(Arc<EngineError>),
     #[error(transparent)]
     Render(#[from] RenderError),
     #[error("a graph named '{0}' exists already")]

@@ -11,7 +11,7 @@ use weir_model::{Failure, Mutations, Position, Text, Tick, Value};
 use crate::commit::{Change, ReadSet};
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::evaluate::{Environment, Evaluator, Limits, Prepared};
+use crate::evaluate::{Environment, Evaluator, Kept, Prepared};
 use crate::overlay::Overlay;
 use crate::tracked::Tracked;
 use crate::view::View;
@@ -53,13 +53,15 @@ impl Ingester {
             let upper = committer.commit(change(mutations))?;
             return Ok(Ingested { upper, failures });
         }
+        // What queries fetch, they fetch once, and never with the graph locked.
+        let kept = Kept::default();
         for _ in 0..TRIES {
             failures.clear();
             let transaction = committer.begin()?;
             let snapshot = transaction.snapshot();
             let tracked = Tracked::new(&snapshot);
             let overlay = Overlay::new(&tracked);
-            let mutations = self.evaluate(records, &overlay, Some(&overlay), &mut failures);
+            let mutations = self.evaluate(records, &overlay, Some((&overlay, &kept)), &mut failures);
             drop(overlay);
             let scanned = tracked.scanned();
             let reads = ReadSet { scanned, nodes: tracked.into_nodes() };
@@ -68,9 +70,10 @@ impl Ingester {
             }
         }
         failures.clear();
+        kept.close();
         let upper = committer.alone(|snapshot| {
             let overlay = Overlay::new(snapshot);
-            Ok(change(self.evaluate(records, &overlay, Some(&overlay), &mut failures)))
+            Ok(change(self.evaluate(records, &overlay, Some((&overlay, &kept)), &mut failures)))
         })?;
         Ok(Ingested { upper, failures })
     }
@@ -79,11 +82,11 @@ impl Ingester {
         &self,
         records: &[Value],
         view: &dyn View,
-        overlay: Option<&Overlay<'_>>,
+        again: Option<(&Overlay<'_>, &Kept)>,
         failures: &mut Vec<(usize, Failure)>,
     ) -> Mutations {
         let graph = &self.graph;
-        let mut evaluator = Evaluator::new(&self.query, graph.symbols());
+        let mut evaluator = Evaluator::new(&self.query, graph.symbols()).keeping(again.map(|(_, kept)| kept));
         let mut mutations = Mutations::default();
         mutations.rows.reserve(records.len() * 16);
         let fresh_id = || graph.fresh_id();
@@ -97,12 +100,12 @@ impl Ingester {
                 ids: graph.ids(),
                 now_millis,
                 fresh_id: &fresh_id,
-                limits: Limits::default(),
+                limits: graph.limits(),
                 open_cypher: graph.open_cypher(),
             };
             match evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())) {
                 Ok(()) => {
-                    if let Some(overlay) = overlay {
+                    if let Some((overlay, _)) = again {
                         overlay.apply(&mutations, before..mutations.rows.len());
                     }
                 }

@@ -4,12 +4,14 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use weir_model::{Mutations, Tick, Value};
+use weir_model::expression::FailureKind;
+use weir_model::extent::weight;
+use weir_model::{Failure, Mutations, Tick, Value};
 
 use crate::commit::{Change, ReadSet};
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::evaluate::{Environment, Evaluator, Limits, Prepared, Profile};
+use crate::evaluate::{Environment, Evaluator, Kept, Limits, Prepared, Profile};
 use crate::tracked::Tracked;
 use crate::view::View;
 
@@ -25,6 +27,8 @@ pub struct QueryOptions<'a> {
     pub cancelled: Option<&'a AtomicBool>,
     /// Of the plan of the query: filled as it runs.
     pub profile: Option<&'a Profile>,
+    /// Gives up after so many steps, for callers that must not be held up.
+    pub steps_max: Option<u32>,
 }
 
 /// How a query ended.
@@ -32,6 +36,38 @@ pub struct QueryOptions<'a> {
 pub struct Answered {
     /// The tick after its changes, if it made any.
     pub committed: Option<Tick>,
+}
+
+/// Rows that are given out when the query has committed.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub rows: Vec<Vec<Value>>,
+    bytes: usize,
+}
+
+impl Rows {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.bytes = 0;
+    }
+
+    /// Break when they are too many: see `checked`.
+    pub fn push(&mut self, row: &[Value], limits: &Limits) -> ControlFlow<()> {
+        self.bytes = self.bytes.saturating_add(row.iter().map(weight).sum());
+        if self.bytes > limits.buffer_bytes_max {
+            return ControlFlow::Break(());
+        }
+        self.rows.push(row.to_vec());
+        ControlFlow::Continue(())
+    }
+
+    pub fn checked(&self, limits: &Limits) -> Result<(), Failure> {
+        if self.bytes <= limits.buffer_bytes_max {
+            return Ok(());
+        }
+        let message = format!("The query writes, and its answer is larger than {} bytes", limits.buffer_bytes_max);
+        Err(Failure::new(FailureKind::MemoryLimit, message))
+    }
 }
 
 impl Graph {
@@ -49,19 +85,18 @@ impl Graph {
         }
         let reads = query.reads(self.open_cypher());
         if !query.writes() {
-            self.run(query, parameters, options, &self.snapshot(), each)?;
+            self.run(query, parameters, options, None, &self.snapshot(), each)?;
             return Ok(Answered { committed: None });
         }
         let committer = self.committer();
-        let mut rows: Vec<Vec<Value>> = Vec::new();
-        let mut keep = |row: &[Value]| {
-            rows.push(row.to_vec());
-            ControlFlow::Continue(())
-        };
+        let mut rows = Rows::default();
         let upper = if reads {
             self.read_and_write(query, parameters, options, &mut rows)?
         } else {
-            let change = self.run(query, parameters, options, &crate::view::Empty, &mut keep)?;
+            let limits = self.limits();
+            let mut keep = |row: &[Value]| rows.push(row, &limits);
+            let change = self.run(query, parameters, options, None, &crate::view::Empty, &mut keep)?;
+            rows.checked(&limits)?;
             if change.mutations.is_empty() { None } else { Some(committer.commit(change)?) }
         };
         if let Some(upper) = upper {
@@ -69,7 +104,7 @@ impl Graph {
             committer.wait_applied(upper)?;
             self.wait_durable(upper)?;
         }
-        for row in &rows {
+        for row in &rows.rows {
             if each(row).is_break() {
                 break;
             }
@@ -82,21 +117,22 @@ impl Graph {
         self.committer().commit(Change { mutations, records, source: None })
     }
 
-    /// The transaction: evaluated until it can be committed, in the end under the lock.
+    /// The transaction: evaluated until it can be committed, in the end under the lock. What its procedures bring from
+    /// outside is brought once.
     fn read_and_write(
         &self,
         query: &Prepared,
         parameters: &[Value],
         options: QueryOptions<'_>,
-        rows: &mut Vec<Vec<Value>>,
+        rows: &mut Rows,
     ) -> Result<Option<Tick>, EngineError> {
         let committer = self.committer();
-        let attempt = |view: &dyn View, rows: &mut Vec<Vec<Value>>| {
+        let (kept, limits) = (Kept::default(), self.limits());
+        let attempt = |view: &dyn View, rows: &mut Rows| {
             rows.clear();
-            self.run(query, parameters, options, view, &mut |row| {
-                rows.push(row.to_vec());
-                ControlFlow::Continue(())
-            })
+            let change = self.run(query, parameters, options, Some(&kept), view, &mut |row| rows.push(row, &limits))?;
+            rows.checked(&limits)?;
+            Ok::<Change, EngineError>(change)
         };
         for _ in 0..TRIES {
             let transaction = committer.begin()?;
@@ -112,6 +148,7 @@ impl Graph {
                 return Ok(Some(upper));
             }
         }
+        kept.close();
         committer.alone(|snapshot| attempt(snapshot, rows)).map(Some)
     }
 
@@ -120,21 +157,24 @@ impl Graph {
         query: &Prepared,
         parameters: &[Value],
         options: QueryOptions<'_>,
+        kept: Option<&Kept>,
         view: &dyn View,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Change, EngineError> {
         let mut change = Change { records: 1, ..Change::default() };
         let fresh_id = || self.fresh_id();
+        let QueryOptions { deadline, cancelled, steps_max, .. } = options;
         let environment = Environment {
             view,
             parameters,
             ids: self.ids(),
             now_millis: crate::commit::wall_clock_millis() as i64,
             fresh_id: &fresh_id,
-            limits: Limits { deadline: options.deadline, cancelled: options.cancelled, ..Limits::default() },
+            limits: Limits { deadline, cancelled, steps_max, ..self.limits() },
             open_cypher: self.open_cypher(),
         };
-        Evaluator::new(query, self.symbols()).run_profiled(&environment, options.profile, &mut change.mutations, each)?;
+        let mut evaluator = Evaluator::new(query, self.symbols()).keeping(kept);
+        evaluator.run_profiled(&environment, options.profile, &mut change.mutations, each)?;
         Ok(change)
     }
 }

@@ -11,6 +11,7 @@ use std::cmp::Ordering;
 
 use crate::arithmetic::{self, mismatch};
 use crate::expression::{Binary, Context, Expr, Failure, FailureKind, Quantifier};
+use crate::extent;
 use crate::java_regex;
 use crate::plan::Slot;
 use crate::temporal;
@@ -54,16 +55,29 @@ impl Expr {
             },
             Expr::IsNull { of, negated } => Value::Boolean(of.look(row, context)?.is_null() != *negated),
             Expr::Negate(of) => arithmetic::negate(&*of.look(row, context)?)?,
-            Expr::Binary { operator, left, right } => binary(*operator, &*left.look(row, context)?, &*right.look(row, context)?)?,
+            Expr::Binary { operator, left, right } => {
+                let (left, right) = (left.look(row, context)?, right.look(row, context)?);
+                match (operator, &*right) {
+                    (Binary::Add, right) => extent::check_sum(&left, right, context)?,
+                    (Binary::In, Value::List(items)) => context.spend(items.len() / 4)?,
+                    _ => {}
+                }
+                binary(*operator, &left, &right)?
+            }
             Expr::List(items) => {
-                Value::List(items.iter().map(|item| item.evaluate(row, context)).collect::<Result<Vec<_>, _>>()?.into())
+                let list =
+                    Value::List(items.iter().map(|item| item.evaluate(row, context)).collect::<Result<Vec<_>, _>>()?.into());
+                extent::measured(&list, context.room())?;
+                list
             }
             Expr::Map(entries) => {
                 let mut map = crate::value::Map::with_capacity(entries.len());
                 for (key, value) in entries {
                     map.insert(key.clone(), value.evaluate(row, context)?);
                 }
-                Value::Map(map.into())
+                let map = Value::Map(map.into());
+                extent::measured(&map, context.room())?;
+                map
             }
             Expr::Case { branches, otherwise } => {
                 for (condition, result) in branches {
@@ -84,8 +98,11 @@ impl Expr {
                 let mut inner = row.to_vec();
                 put(&mut inner, *total, initial.evaluate(row, context)?);
                 for item in items {
+                    context.spend(1)?;
                     put(&mut inner, *slot, item.clone());
                     let next = step.evaluate(&inner, context)?;
+                    // What grows with every round is looked at in every round.
+                    extent::measured(&next, context.room())?;
                     put(&mut inner, *total, next);
                 }
                 std::mem::take(&mut inner[total.0 as usize])
@@ -257,7 +274,10 @@ fn slice(of: &Expr, from: Option<&Expr>, to: Option<&Expr>, row: &[Value], conte
         }
     };
     Ok(match (bound(from, 0)?, bound(to, items.len())?) {
-        (Some(from), Some(to)) => Value::List(items[from.min(to)..to].into()),
+        (Some(from), Some(to)) => {
+            context.spend(to.saturating_sub(from) / 8)?;
+            Value::List(items[from.min(to)..to].into())
+        }
         _ => Value::Null,
     })
 }
@@ -272,7 +292,11 @@ fn call(
         if function.null_in_null_out && values.iter().any(Value::is_null) {
             return Ok(Value::Null);
         }
-        (function.run)(context, values)
+        let result = (function.run)(context, values)?;
+        if let Value::List(items) = &result {
+            context.spend(items.len() / 8)?;
+        }
+        Ok(result)
     };
     // Most calls have few arguments: those stay off the heap.
     match arguments {
@@ -312,18 +336,21 @@ fn comprehension(
     let list = list.look(row, context)?;
     let Some(items) = elements(&list, "filter comprehension")? else { return Ok(Value::Null) };
     let mut inner = row.to_vec();
-    let mut values = Vec::with_capacity(items.len());
+    let (mut values, mut room) = (Vec::new(), context.room());
     for item in items {
+        context.spend(1)?;
         put(&mut inner, slot, item.clone());
         if let Some(filter) = filter
             && !filter.look(&inner, context)?.is_true()
         {
             continue;
         }
-        values.push(match result {
+        let value = match result {
             Some(result) => result.evaluate(&inner, context)?,
             None => item.clone(),
-        });
+        };
+        room -= extent::measured(&value, room)?;
+        values.push(value);
     }
     Ok(Value::list(values))
 }
@@ -347,6 +374,7 @@ fn quantifier(
     let mut inner = row.to_vec();
     let (mut trues, mut falses, mut nulls) = (0, 0, 0);
     for item in items {
+        context.spend(1)?;
         put(&mut inner, slot, item.clone());
         match &*condition.look(&inner, context)? {
             Value::Boolean(true) => trues += 1,

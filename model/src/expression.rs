@@ -4,6 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::extent;
 use crate::id::{EdgeKey, IdScheme, NodeId};
 use crate::plan::{Name, Operator, Slot};
 use crate::value::{FullEdge, FullNode, Text, Value};
@@ -208,6 +209,15 @@ pub trait Context {
     fn subquery(&self, _: &Subquery, _: &[Value]) -> Result<Value, Failure> {
         Err(Failure::new(FailureKind::Runtime, "A pattern or subquery asks the graph, and there is none here"))
     }
+    /// Told of work that can go on for long, in steps of about the size of an element looked at: fails once the query is out
+    /// of time.
+    fn spend(&self, _steps: usize) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// The bytes that a value made here may have.
+    fn room(&self) -> usize {
+        extent::ROOM
+    }
     /// Milliseconds since 1970 at the moment of asking.
     fn clock_millis(&self) -> i64 {
         self.now_millis()
@@ -245,7 +255,11 @@ pub enum FailureKind {
     MergeWithNull,
     /// A value that no property can hold.
     NotStorable,
-    /// A limit of time or memory was reached, or the client went away.
+    /// Longer than a query may take.
+    TimeLimit,
+    /// More than a query may hold.
+    MemoryLimit,
+    /// Nobody wants the answer any more.
     Interrupted,
     Runtime,
 }
@@ -292,5 +306,9 @@ impl Context for Nothing {
     }
     fn now_millis(&self) -> i64 {
         0
+    }
+    /// Constants are kept for as long as their plan.
+    fn room(&self) -> usize {
+        64 << 10
     }
 }

@@ -11,32 +11,56 @@ use regex::{Regex, RegexBuilder};
 
 use crate::expression::{Failure, FailureKind};
 
-/// A pattern whose automaton would be larger than this is refused.
-const COMPILED_BYTES_MAX: usize = 4 << 20;
+/// A pattern whose automaton would be larger than the last is refused. The steps tell how large one is, and with it what a
+/// search may cost.
+const COMPILED_BYTES: [usize; 4] = [16 << 10, 128 << 10, 1 << 20, 4 << 20];
+/// Bytes of an automaton times bytes of a text. A search takes time in proportion to that at worst, about a second for so
+/// much, and cannot be broken off.
+const WORK_MAX: usize = 1 << 35;
 /// Patterns a thread keeps compiled. Queries have few; a query that makes patterns out of data must not fill memory.
 const CACHED_COUNT_MAX: usize = 32;
 
 /// `text =~ pattern`: the whole text matches.
 pub fn matches(pattern: &str, text: &str) -> Result<bool, Failure> {
     thread_local!(static CACHE: Cache = const { Cache::new() });
-    CACHE.with(|cache| cache.get(pattern, true)).map(|regex| regex.is_match(text))
+    CACHE.with(|cache| cache.get(pattern, true))?.search(pattern, text).map(|regex| regex.is_match(text))
 }
 
-/// The pattern for searching anywhere in a text.
-pub fn search(pattern: &str) -> Result<Rc<Regex>, Failure> {
+/// The pattern for searching anywhere in this text.
+pub fn search(pattern: &str, text: &str) -> Result<Regex, Failure> {
     thread_local!(static CACHE: Cache = const { Cache::new() });
-    CACHE.with(|cache| cache.get(pattern, false))
+    CACHE.with(|cache| cache.get(pattern, false))?.search(pattern, text).cloned()
+}
+
+struct Compiled {
+    regex: Regex,
+    /// At most so large is the automaton.
+    bytes: usize,
+}
+
+impl Compiled {
+    fn search(&self, pattern: &str, text: &str) -> Result<&Regex, Failure> {
+        if self.bytes.saturating_mul(text.len()) <= WORK_MAX {
+            return Ok(&self.regex);
+        }
+        let message = format!(
+            "`{pattern}` is too large a regular expression for a text of {} bytes: it could take very long; write a simpler one, \
+             or cut the text",
+            text.len()
+        );
+        Err(Failure::new(FailureKind::ConstraintViolation, message))
+    }
 }
 
 /// Least recently used goes first; with so few entries a vector beats a map.
-struct Cache(RefCell<Vec<(String, Rc<Regex>)>>);
+struct Cache(RefCell<Vec<(String, Rc<Compiled>)>>);
 
 impl Cache {
     const fn new() -> Cache {
         Cache(RefCell::new(Vec::new()))
     }
 
-    fn get(&self, pattern: &str, whole: bool) -> Result<Rc<Regex>, Failure> {
+    fn get(&self, pattern: &str, whole: bool) -> Result<Rc<Compiled>, Failure> {
         let mut entries = self.0.borrow_mut();
         if let Some(at) = entries.iter().position(|(known, _)| known == pattern) {
             let last = entries.len() - 1;
@@ -52,10 +76,18 @@ impl Cache {
     }
 }
 
-fn compile(pattern: &str, whole: bool) -> Result<Regex, Failure> {
+fn compile(pattern: &str, whole: bool) -> Result<Compiled, Failure> {
     let translated = translate(pattern);
     let framed = if whole { format!(r"\A(?:{translated})\z") } else { translated };
-    RegexBuilder::new(&framed).size_limit(COMPILED_BYTES_MAX).build().map_err(|error| {
+    let mut sizes = COMPILED_BYTES.into_iter();
+    let built = loop {
+        let bytes = sizes.next().unwrap_or_default();
+        match RegexBuilder::new(&framed).size_limit(bytes).build() {
+            Err(regex::Error::CompiledTooBig(_)) if sizes.len() > 0 => {}
+            built => break built.map(|regex| Compiled { regex, bytes }),
+        }
+    };
+    built.map_err(|error| {
         let text = error.to_string();
         let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
         let hint = if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look)) {
@@ -174,6 +206,20 @@ mod tests {
             assert_eq!(failure.kind, FailureKind::ConstraintViolation);
             assert!(failure.message.contains(pattern), "{failure}");
         }
+    }
+
+    #[test]
+    fn what_could_take_very_long_is_refused_before_it_begins() {
+        let text = "ab".repeat(1 << 20);
+        // Automata of many states at once, which no cache of them helps: time goes with states and text.
+        let began = std::time::Instant::now();
+        let failure = matches("(?:a|b)*a(?:a|b){9000}", &text).expect_err("too much work");
+        assert_eq!(failure.kind, FailureKind::ConstraintViolation);
+        assert!(failure.message.contains("cut the text"), "{failure}");
+        assert!(search("(?:a|b)*a(?:a|b){9000}", &text).is_err());
+        assert_eq!(matches("(?:ab)+", &text), Ok(true));
+        assert_eq!(matches("(?:a|b)*a(?:a|b){9}", &text), Ok(true));
+        assert!(began.elapsed() < std::time::Duration::from_secs(5));
     }
 
     #[test]

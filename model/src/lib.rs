@@ -9,6 +9,7 @@ pub mod arithmetic;
 pub mod codec;
 pub mod evaluation;
 pub mod expression;
+pub mod extent;
 pub mod id;
 pub mod java_regex;
 pub mod json;

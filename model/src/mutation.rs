@@ -130,6 +130,11 @@ impl Mutations {
         self.rows.is_empty()
     }
 
+    /// What they take in memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.rows[..]) + self.arena.len()
+    }
+
     /// Appends changes made elsewhere: all of them become changes of the current record.
     pub fn append(&mut self, other: &Mutations) {
         let offset = self.arena.len() as u64;

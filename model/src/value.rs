@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::id::{EdgeKey, NodeId};
 pub use crate::temporal::{Date, DateTime, Duration, LocalDateTime, LocalTime, Time};
 
@@ -104,13 +106,60 @@ impl Map {
     }
 }
 
+/// A map while its entries come, of which some may be there already. Keys are looked for one by one until there are many;
+/// then they are indexed, so that a million keys of somebody's JSON cost no more than a million.
+#[derive(Default)]
+pub struct MapBuilder {
+    map: Map,
+    places: FxHashMap<Text, usize>,
+}
+
+/// Maps with fewer entries are searched.
+const INDEXED_FROM: usize = 64;
+
+impl MapBuilder {
+    pub fn with_capacity(n: usize) -> MapBuilder {
+        MapBuilder { map: Map::with_capacity(n), places: FxHashMap::default() }
+    }
+
+    pub fn insert(&mut self, key: Text, value: Value) {
+        if self.map.len() < INDEXED_FROM {
+            return self.map.insert(key, value);
+        }
+        self.index();
+        match self.places.get(&key) {
+            Some(at) => self.map.entries[*at].1 = value,
+            None => self.push_unique(key, value),
+        }
+    }
+
+    /// For decoders that know the key to be new.
+    pub fn push_unique(&mut self, key: Text, value: Value) {
+        if self.map.len() >= INDEXED_FROM {
+            self.index();
+            self.places.insert(key.clone(), self.map.len());
+        }
+        self.map.push_unique(key, value);
+    }
+
+    fn index(&mut self) {
+        if self.places.is_empty() {
+            self.places.extend(self.map.entries.iter().enumerate().map(|(at, (key, _))| (key.clone(), at)));
+        }
+    }
+
+    pub fn finish(self) -> Map {
+        self.map
+    }
+}
+
 impl FromIterator<(Text, Value)> for Map {
     fn from_iter<I: IntoIterator<Item = (Text, Value)>>(entries: I) -> Map {
-        let mut map = Map::default();
+        let mut builder = MapBuilder::default();
         for (key, value) in entries {
-            map.insert(key, value);
+            builder.insert(key, value);
         }
-        map
+        builder.finish()
     }
 }
 
@@ -133,5 +182,19 @@ impl Value {
 
     pub fn is_true(&self) -> bool {
         matches!(self, Value::Boolean(true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_of_many_keys_keep_their_order_and_the_last_mention() {
+        let entries = |n: i64| (0..n).map(move |i| (Text::from(format!("k{i}")), Value::Integer(i)));
+        let map: Map = entries(100_000).chain(entries(100_000)).chain([(Text::new("k7"), Value::Null)]).collect();
+        assert_eq!(map.len(), 100_000);
+        assert!(map.iter().take(7).zip(0..).all(|((key, _), i)| *key == format!("k{i}")));
+        assert!(map.get("k7").is_some_and(Value::is_null));
     }
 }

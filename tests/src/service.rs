@@ -130,6 +130,10 @@ impl Weir {
         self.address.expect("weir is not ready yet")
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until weir says that it is ready; fails when it ends before, or takes too long.
     pub fn wait_ready(&mut self) {
         let deadline = Instant::now() + START_MAX;

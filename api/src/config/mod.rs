@@ -18,6 +18,7 @@ use weir_model::IdScheme;
 
 use self::hocon::{Kind as Written, Object, Value};
 use self::keys::{Effect, KEYS, Kind, STORES_ELSEWHERE};
+use crate::queries::QuerySettings;
 
 /// Below each of these the same keys are understood; the later root wins.
 const ROOTS: [&str; 3] = ["quine", "service", "weir"];
@@ -42,8 +43,11 @@ pub struct Settings {
     pub workers: usize,
     /// How long starting and stopping may take.
     pub timeout: Duration,
+    pub query: QuerySettings,
     pub should_resume_ingest: bool,
     pub file_ingest: FileIngest,
+    /// Web servers that queries and outputs may ask.
+    pub allowed_hosts: Vec<String>,
     pub dump: bool,
     pub log: LogSettings,
     /// Everything in force, nested as it would be written, for people and for `GET admin/config`.
@@ -194,11 +198,19 @@ impl<'a> Reading<'a> {
             graph: self.text("graph-model").map(|name| GraphOptions { open_cypher: name == "open-cypher" }),
             workers: self.integer("workers") as usize,
             timeout: self.duration("timeout"),
+            query: QuerySettings {
+                time_max: self.duration("query.timeout"),
+                memory_bytes_max: self.integer("query.memory-bytes-max") as usize,
+                running_max: self.integer("query.running-max") as usize,
+                slow_after: self.duration("query.slow-after"),
+                client_patience: self.duration("query.client-patience"),
+            },
             should_resume_ingest: self.boolean("should-resume-ingest"),
             file_ingest: FileIngest {
                 allowed_directories: self.texts("file-ingest.allowed-directories").into_iter().map(PathBuf::from).collect(),
                 only_present_at_start: self.text("file-ingest.resolution-mode").as_deref() == Some("static"),
             },
+            allowed_hosts: self.texts("outgoing-http.allowed-hosts"),
             dump: self.boolean("dump-config"),
             log: LogSettings {
                 level: self.text("log.level").unwrap_or_default(),

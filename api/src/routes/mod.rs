@@ -6,26 +6,29 @@
 mod admin;
 mod ingest;
 mod query;
+mod running;
 mod standing;
 mod ui;
 
-use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::Stream;
 use futures_util::future::BoxFuture;
-use futures_util::{Stream, StreamExt};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use serde_json::Value as Json;
-use warp::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST};
-use warp::http::{HeaderMap, Method, StatusCode};
-use warp::reply::Response;
-use warp::{Buf, Filter};
+use warp::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
+use warp::http::{self, HeaderMap, HeaderValue, Method, StatusCode};
+use warp::reply::{Reply, Response};
 use weir_engine::Graph;
 use weir_model::Tick;
 
 use crate::app::App;
 use crate::clock;
 use crate::error::{self, ApiError};
+use crate::queries::Client;
 use crate::wire::decode;
 
 /// What a caller must be allowed to. Nothing enforces it until there is sign-on; it stands here so that every route has one.
@@ -107,6 +110,10 @@ pub static ROUTES: &[Route] = &[
     route!(POST "/api/v1/query/cypher", Query, GraphQuery, JSON, query::table),
     route!(POST "/api/v1/query/cypher/nodes", Query, GraphQuery, JSON, query::nodes),
     route!(POST "/api/v1/query/cypher/edges", Query, GraphQuery, JSON, query::edges),
+    route!(GET "/api/v1/query/cypher/running", Nothing, GraphQuery, JSON, running::list),
+    route!(DELETE "/api/v1/query/cypher/running/{id}", Nothing, GraphQuery, JSON, running::cancel),
+    route!(GET "/api/v2/cypher-queries/running", Nothing, GraphQuery, JSON, running::list_enveloped),
+    route!(DELETE "/api/v2/cypher-queries/running/{id}", Nothing, GraphQuery, JSON, running::cancel_enveloped),
     //
     route!(GET "/api/v1/ingest", Nothing, IngestRead, JSON, ingest::list),
     route!(POST "/api/v1/ingest/{name}", Data, IngestWrite, "", ingest::create),
@@ -125,37 +132,21 @@ pub static ROUTES: &[Route] = &[
     route!(DELETE "/api/v1/query/standing/{name}/output/{output}", Nothing, StandingWrite, JSON, standing::remove_output),
 ];
 
-/// The one filter: takes whatever comes, and answers from the table.
-pub fn filter(app: Arc<App>) -> impl Filter<Extract = (Response,), Error = Infallible> + Clone {
-    warp::method()
-        .and(warp::path::full())
-        .and(warp::query::raw().or(warp::any().map(String::new)).unify())
-        .and(warp::header::headers_cloned())
-        .and(warp::body::stream())
-        .then(move |method, path: warp::path::FullPath, query: String, headers, body| {
-            let app = app.clone();
-            async move { answer(app, method, path.as_str(), &query, headers, body).await.unwrap_or_else(ApiError::into_response) }
-        })
-        .recover(|rejection: warp::Rejection| async move {
-            // Nothing above rejects what HTTP allows; should it ever, it is a bad request and not a crash.
-            Ok::<_, Infallible>(ApiError::bad(format!("{rejection:?}")).into_response())
-        })
-        .unify()
+/// Takes whatever comes, and answers from the table.
+pub async fn answer(app: Arc<App>, remote: SocketAddr, request: http::Request<Incoming>) -> Response {
+    let (head, body) = request.into_parts();
+    respond(app, remote, head, body).await.unwrap_or_else(ApiError::into_response)
 }
 
-async fn answer<B: Buf>(
-    app: Arc<App>,
-    method: Method,
-    path: &str,
-    query: &str,
-    headers: HeaderMap,
-    body: impl Stream<Item = Result<B, warp::Error>>,
-) -> Result<Response, ApiError> {
+async fn respond(app: Arc<App>, remote: SocketAddr, head: http::request::Parts, body: Incoming) -> Result<Response, ApiError> {
+    let (method, path, query) = (head.method, head.uri.path(), head.uri.query().unwrap_or_default());
     if method == Method::HEAD || method == Method::OPTIONS {
         return Err(ApiError::Method);
     }
+    let headers = head.headers;
     let (route, names) = find(&method, path).ok_or_else(|| no_route(path, query, &headers))?;
-    let mut request = Request { names, query: parse_query(query), content: Content::None, body: Vec::new(), headers };
+    let query = parse_query(query);
+    let mut request = Request { names, query, content: Content::None, body: Vec::new(), headers, remote: Some(remote) };
     if route.takes != Takes::Nothing {
         request.content = content(route.takes, &request.headers)?;
         let read = read_body(body, &request.headers, app.settings.webserver.body_bytes_max);
@@ -230,28 +221,20 @@ fn accepts(headers: &HeaderMap, gives: &str) -> bool {
             .any(|range| range == "*/*" || range == gives || range.strip_suffix("/*").is_some_and(|wanted| wanted == family))
 }
 
-async fn read_body<B: Buf>(
-    body: impl Stream<Item = Result<B, warp::Error>>,
-    headers: &HeaderMap,
-    bytes_max: u64,
-) -> Result<Vec<u8>, ApiError> {
+async fn read_body(mut body: Incoming, headers: &HeaderMap, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse::<u64>().ok());
     if announced.is_some_and(|length| length > bytes_max) {
         return Err(ApiError::TooLarge(bytes_max));
     }
     let mut bytes = Vec::with_capacity(announced.unwrap_or(0).min(1 << 20) as usize);
-    let mut body = std::pin::pin!(body);
-    while let Some(part) = body.next().await {
-        let mut part = part.map_err(|error| ApiError::bad(format!("the body could not be read: {error}")))?;
-        while part.has_remaining() {
-            let chunk = part.chunk();
-            if (bytes.len() + chunk.len()) as u64 > bytes_max {
-                return Err(ApiError::TooLarge(bytes_max));
-            }
-            bytes.extend_from_slice(chunk);
-            let length = chunk.len();
-            part.advance(length);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ApiError::bad(format!("the body could not be read: {error}")))?;
+        // Trailers mean nothing here.
+        let Ok(chunk) = frame.into_data() else { continue };
+        if (bytes.len() + chunk.len()) as u64 > bytes_max {
+            return Err(ApiError::TooLarge(bytes_max));
         }
+        bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
 }
@@ -263,6 +246,7 @@ pub struct Request {
     content: Content,
     body: Vec<u8>,
     headers: HeaderMap,
+    remote: Option<SocketAddr>,
 }
 
 /// What many routes take besides their own.
@@ -300,6 +284,11 @@ impl Request {
                 None
             }
         }
+    }
+
+    fn client(&self) -> Client {
+        let agent = self.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned());
+        Client { agent, remote: self.remote }
     }
 
     fn is_text(&self) -> bool {
@@ -377,6 +366,19 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> 
 
 fn json(value: &Json) -> Response {
     json_text(value.to_string())
+}
+
+fn json_bytes(body: Vec<u8>) -> Response {
+    let mut reply = warp::http::Response::new(body).into_response();
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    reply
+}
+
+/// A body that leaves as it comes. An error breaks the connection.
+fn json_parts(parts: impl Stream<Item = std::io::Result<Vec<u8>>> + Send + Sync + 'static) -> Response {
+    let mut reply = warp::reply::stream(parts).into_response();
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+    reply
 }
 
 fn json_text(body: String) -> Response {

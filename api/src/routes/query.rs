@@ -2,117 +2,196 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde_json::{Value as Json, json};
+use tokio::sync::oneshot;
 use warp::reply::Response;
 use weir_cypher_compiler::{Options, Wanted, compile, explain, explain_noted, explain_operator, explain_plan, wanted};
 use weir_engine::evaluate::{Counts, Profile};
-use weir_engine::{Graph, QueryOptions};
+use weir_engine::{EngineError, Graph, QueryOptions, Write, Written};
+use weir_model::expression::FailureKind;
 use weir_model::plan::Operator;
-use weir_model::{Plan, Text, Value};
+use weir_model::{Failure, Plan, Text, Value};
 
-use super::{Common, Request, blocking, json_text};
+use super::{Common, Request, json_bytes, json_parts, json_text};
 use crate::app::App;
 use crate::error::ApiError;
+use crate::queries::{Answer, Client, Compiled, Pipe};
 use crate::wire::query::{Drawn, QueryBody, Shape, Writer};
 
 pub async fn table(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    let (mut body, common) = read(&app, &request)?;
-    let (asked, query) = wanted(&body.text);
-    body.text = query.into_owned();
-    if asked == Wanted::Plan {
-        return explanation(&app, &common.graph, &body);
+    let mut asked = Asked::read(&app, &request)?;
+    let (wanted, query) = wanted(&asked.body.text);
+    asked.body.text = query.into_owned();
+    match wanted {
+        Wanted::Plan => explanation(&app, &asked.common.graph, &asked.body),
+        Wanted::Profile => run(app, asked, Shape::Table, true).await,
+        Wanted::Answer => run(app, asked, Shape::Table, false).await,
     }
-    Ok(json_text(run(app, body, common, Shape::Table, asked == Wanted::Profile).await?))
 }
 
 pub async fn nodes(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    draw(app, request, Shape::Drawing(Drawn::Nodes)).await
+    let asked = Asked::read(&app, &request)?;
+    run(app, asked, Shape::Drawing(Drawn::Nodes), false).await
 }
 
 pub async fn edges(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    draw(app, request, Shape::Drawing(Drawn::Edges)).await
+    let asked = Asked::read(&app, &request)?;
+    run(app, asked, Shape::Drawing(Drawn::Edges), false).await
 }
 
-async fn draw(app: Arc<App>, request: Request, shape: Shape) -> Result<Response, ApiError> {
-    let (body, common) = read(&app, &request)?;
-    Ok(json_text(run(app, body, common, shape, false).await?))
+/// A query, and who wants what of it.
+struct Asked {
+    body: QueryBody,
+    common: Common,
+    client: Client,
 }
 
-fn read(app: &App, request: &Request) -> Result<(QueryBody, Common), ApiError> {
-    let common = request.common(app)?;
-    let body = if request.is_text() {
-        QueryBody { text: request.text()?.to_owned(), parameters: Vec::new() }
-    } else {
-        QueryBody::decode(&request.data()?).map_err(ApiError::Bad)?
-    };
-    Ok((body, common))
+impl Asked {
+    fn read(app: &App, request: &Request) -> Result<Asked, ApiError> {
+        let common = request.common(app)?;
+        let body = if request.is_text() {
+            QueryBody { text: request.text()?.to_owned(), parameters: Vec::new() }
+        } else {
+            QueryBody::decode(&request.data()?).map_err(ApiError::Bad)?
+        };
+        Ok(Asked { body, common, client: request.client() })
+    }
 }
 
 /// Compiles a query, runs it and writes its answer; with `profiled`, how it ran instead.
-async fn run(app: Arc<App>, body: QueryBody, common: Common, shape: Shape, profiled: bool) -> Result<String, ApiError> {
-    // Whoever awaits this may go away; then the query is told.
-    let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
-    let cancelled = given_up.0.clone();
-    let Common { graph, at, timeout } = common;
-    let answer = blocking(move || {
-        let began = Instant::now();
-        let (plan, parameters) = compiled(&app, &graph, &body)?;
-        if plan.facts.writes && at.is_some() {
-            return Err(ApiError::bad("a query that writes cannot run at a past time; leave 'at-time' out"));
+async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Result<Response, ApiError> {
+    let began = Instant::now();
+    let (compiled, parameters) = compiled(&app, &asked)?;
+    let facts = compiled.prepared.plan.facts;
+    if facts.writes && asked.common.at.is_some() {
+        return Err(ApiError::bad("a query that writes cannot run at a past time; leave 'at-time' out"));
+    }
+    if compiled.quick && !profiled {
+        let answer = if compiled.prepared.writes() {
+            together(&asked, &compiled, &parameters, shape).await
+        } else {
+            at_once(&asked, &compiled, &parameters, shape)
+        };
+        match answer {
+            Some(Ok(body)) => return Ok(json_text(body)),
+            Some(Err(error)) => return Err(app.queries.explained(error)),
+            // It is not that quick after all, and nothing has happened yet.
+            None => {}
         }
-        // What writes is never cut short.
-        let deadline = timeout.filter(|_| !plan.facts.writes).and_then(|timeout| began.checked_add(timeout));
-        let mut writer = Writer::new(shape, &plan, graph.ids());
-        let prepared = graph.prepare(plan);
+    }
+    // What writes is never cut short by its client.
+    let deadline = asked.common.timeout.filter(|_| !facts.writes).and_then(|timeout| began.checked_add(timeout));
+    let latest = deadline.or(began.checked_add(app.queries.settings.time_max));
+    let Asked { body, common: Common { graph, at, timeout }, client } = asked;
+    let listed = app.queries.register.begin(&body.text, graph.name(), client);
+    let place = app.queries.place().await?;
+    let (pipe, reader) = Pipe::new(listed.running.clone(), app.queries.settings.client_patience, latest);
+    tokio::task::spawn_blocking(move || {
+        let running = listed.running.clone();
+        let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids());
         let mut refused = None;
-        let profile = profiled.then(|| Profile::new(&prepared.plan));
-        let options = QueryOptions { at, deadline, cancelled: Some(&cancelled), profile: profile.as_ref() };
-        let ended =
-            graph.query(&prepared, &parameters, options, &mut |row| match if profiled { Ok(()) } else { writer.row(row) } {
-                Ok(()) => ControlFlow::Continue(()),
+        let profile = profiled.then(|| Profile::new(&compiled.prepared.plan));
+        let cancelled = Some(&running.cancelled);
+        let options = QueryOptions { at, deadline, cancelled, profile: profile.as_ref(), ..QueryOptions::default() };
+        let ended = graph.query(&compiled.prepared, &parameters, options, &mut |row| {
+            running.rows.fetch_add(1, Ordering::Relaxed);
+            if profiled {
+                return ControlFlow::Continue(());
+            }
+            match writer.row(row) {
+                Ok(()) => pipe.push(writer.written()),
                 Err(reason) => {
                     refused = Some(reason);
                     ControlFlow::Break(())
                 }
-            });
-        if let Some(reason) = refused {
-            return Err(ApiError::bad(reason));
-        }
-        match ended {
-            Ok(_) => Ok(profile.map_or_else(|| writer.finish(), |profile| profile_of(&prepared.plan, &profile))),
-            Err(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+            }
+        });
+        let answer = match (ended, refused, profile) {
+            (_, Some(reason), _) => Err(ApiError::bad(reason)),
+            (Ok(_), _, _) if running.is_cancelled() => Err(ApiError::bad("RuntimeError The query was cancelled")),
+            (Ok(_), _, Some(profile)) => Ok(profile_of(&compiled.prepared.plan, &profile).into_bytes()),
+            (Ok(_), _, None) => Ok(writer.finish().into_bytes()),
+            (Err(_), _, _) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                 Err(ApiError::TimeLimit(timeout.unwrap_or_default().as_millis()))
             }
-            Err(error) => Err(error.into()),
-        }
-    })
-    .await;
-    drop(given_up);
-    answer
+            (Err(error), _, _) => Err(app.queries.explained(error)),
+        };
+        // Whoever reads the answer may ask what runs: not this any more.
+        drop((listed, place));
+        pipe.end(answer);
+    });
+    match reader.answer().await? {
+        Answer::Whole(body) => Ok(json_bytes(body)),
+        Answer::Parts(parts) => Ok(json_parts(parts)),
+    }
 }
 
-/// Sets its flag when it goes, which includes the case that the client did.
-struct GivenUp(Arc<AtomicBool>);
+/// Steps that a read may take on a thread that serves connections: a fraction of a millisecond.
+const STEPS_AT_ONCE_MAX: u32 = 4096;
 
-impl Drop for GivenUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+/// The same for what it gives.
+const BYTES_AT_ONCE_MAX: usize = 256 << 10;
+
+/// None when it takes too long.
+fn at_once(asked: &Asked, compiled: &Compiled, parameters: &[Value], shape: Shape) -> Option<Result<String, EngineError>> {
+    let graph = &asked.common.graph;
+    let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids());
+    let mut whole = true;
+    let options = QueryOptions { at: asked.common.at, steps_max: Some(STEPS_AT_ONCE_MAX), ..QueryOptions::default() };
+    let ended = graph.query(&compiled.prepared, parameters, options, &mut |row| {
+        whole = writer.row(row).is_ok() && writer.written().len() <= BYTES_AT_ONCE_MAX;
+        if whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    match ended {
+        Err(EngineError::Query(failure)) if failure.kind == FailureKind::TimeLimit => None,
+        Err(error) => Some(Err(error)),
+        Ok(_) => whole.then(|| Ok(writer.finish())),
+    }
+}
+
+/// None when it takes too long, or too many others wait.
+async fn together(asked: &Asked, compiled: &Compiled, parameters: &[Value], shape: Shape) -> Option<Result<String, EngineError>> {
+    let graph = &asked.common.graph;
+    let (sender, receiver) = oneshot::channel();
+    graph.write_together(Write {
+        query: compiled.prepared.clone(),
+        parameters: parameters.to_vec(),
+        done: Box::new(move |written| {
+            // A client that went away does not want to know.
+            let _ = sender.send(written);
+        }),
+    });
+    match receiver.await {
+        Ok(Written::Done(rows)) => {
+            let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids());
+            match rows.iter().try_for_each(|row| writer.row(row)) {
+                Ok(()) => Some(Ok(writer.finish())),
+                Err(reason) => Some(Err(Failure::new(FailureKind::TypeMismatch, reason).into())),
+            }
+        }
+        Ok(Written::Failed(error)) => Some(Err(EngineError::Shared(error))),
+        Ok(Written::RunAlone) => None,
+        Err(_) => Some(Err(EngineError::Closing)),
     }
 }
 
 /// The plan, with the values of its parameters in its order.
-fn compiled(app: &App, graph: &Graph, body: &QueryBody) -> Result<(Plan, Vec<Value>), ApiError> {
-    let plan = compile(&body.text, &options(app, graph, body))?;
-    if let Some(unknown) = plan.parameters.iter().find(|name| body.parameters.iter().all(|(given, _)| given != *name)) {
-        return Err(ApiError::bad(unknown_parameter(&body.text, unknown)));
-    }
-    let value =
-        |name: &Text| body.parameters.iter().find(|(given, _)| given == name).map_or(Value::Null, |(_, value)| value.clone());
-    let parameters = plan.parameters.iter().map(value).collect();
-    Ok((plan, parameters))
+fn compiled(app: &App, asked: &Asked) -> Result<(Arc<Compiled>, Vec<Value>), ApiError> {
+    let (graph, body) = (&asked.common.graph, &asked.body);
+    let compiled =
+        app.queries.plans.get(graph, &body.text, || compile(&body.text, &app.procedures.options(graph, Vec::new())))?;
+    let value = |name: &Text| body.parameters.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+    let parameters = compiled
+        .prepared
+        .plan
+        .parameters
+        .iter()
+        .map(|name| value(name).ok_or_else(|| ApiError::bad(unknown_parameter(&body.text, name))));
+    let parameters = parameters.collect::<Result<Vec<Value>, ApiError>>()?;
+    Ok((compiled, parameters))
 }
 
 /// In the words and at the place clients know.

@@ -97,6 +97,14 @@ impl Writer {
         }
     }
 
+    /// What was written and not taken yet; may be taken.
+    pub fn written(&mut self) -> &mut Vec<u8> {
+        match self {
+            Writer::Table(table) => &mut table.body,
+            Writer::Drawing(drawing) => &mut drawing.body,
+        }
+    }
+
     pub fn finish(self) -> String {
         match self {
             Writer::Table(table) => table.finish(),
@@ -151,18 +159,20 @@ pub struct Drawing {
     drawn: Drawn,
     body: Vec<u8>,
     ids: IdScheme,
+    cells: usize,
 }
 
 impl Drawing {
     pub fn new(drawn: Drawn, ids: IdScheme) -> Drawing {
-        Drawing { drawn, body: b"[".to_vec(), ids }
+        Drawing { drawn, body: b"[".to_vec(), ids, cells: 0 }
     }
 
     pub fn row(&mut self, row: &[Value]) -> Result<(), String> {
         for value in row {
-            if self.body.len() > 1 {
+            if self.cells > 0 {
                 self.body.push(b',');
             }
+            self.cells += 1;
             match (self.drawn, value) {
                 (Drawn::Nodes, Value::FullNode(node)) => self.node(node),
                 (Drawn::Edges, Value::FullEdge(edge)) => self.edge(edge),

@@ -84,10 +84,12 @@ impl DestinationConfig for PostToEndpoint {
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        let url = url("url", &self.url)?;
+        context.hosts.check(&url)?;
         Ok(Box::new(Poster {
             client: http::client()?,
             runtime: context.runtime.clone(),
-            url: url("url", &self.url)?,
+            url,
             headers: self.headers()?,
             parallelism: self.parallelism as usize,
         }))

@@ -56,10 +56,12 @@ impl DestinationConfig for PostToSlack {
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        let url = url("hookUrl", &self.hook_url)?;
+        context.hosts.check(&url)?;
         Ok(Box::new(Channel {
             client: http::client()?,
             runtime: context.runtime.clone(),
-            url: url("hookUrl", &self.hook_url)?,
+            url,
             interval: Duration::from_secs(self.interval_seconds.max(1) as u64),
             posted: None,
             news: News::default(),

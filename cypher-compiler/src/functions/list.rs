@@ -1,6 +1,7 @@
 //! Functions of lists, and of strings where they share a name with those of lists.
 
 use weir_model::expression::{Context, Failure, FailureKind, Function};
+use weir_model::extent;
 use weir_model::value::Value;
 
 use super::string::utf16_length;
@@ -84,7 +85,7 @@ fn reverse(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 }
 
 /// Both ends belong to it; empty when the step leads away from the end.
-fn range(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+fn range(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let (start, end, step) = match arguments {
         [Value::Integer(start), Value::Integer(end)] => (*start, *end, 1),
         [Value::Integer(start), Value::Integer(end), Value::Integer(step)] => (*start, *end, *step),
@@ -101,6 +102,7 @@ fn range(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
         let message = format!("range({start}, {end}, {step}) has {length} elements; at most {RANGE_LENGTH_MAX} are allowed");
         return Err(Failure::new(FailureKind::InvalidArgument, message));
     }
+    extent::within(length as usize * size_of::<Value>(), context.room())?;
     Ok(Value::List((0..length as i64).map(|i| Value::Integer(start + i * step)).collect()))
 }
 

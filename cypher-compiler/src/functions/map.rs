@@ -3,7 +3,7 @@
 use weir_model::arithmetic::mismatch;
 use weir_model::expression::{Context, Failure, Function};
 use weir_model::order::compare_text;
-use weir_model::value::{Map, Value};
+use weir_model::value::{Map, MapBuilder, Value};
 
 use super::{strict, wrong_signature};
 
@@ -25,14 +25,14 @@ const SORTED: &str = "map.sortedProperties(map :: MAP) :: LIST OF ANY";
 
 fn from_pairs(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let Value::List(pairs) = &arguments[0] else { return Err(wrong_signature(FROM_PAIRS, arguments)) };
-    let mut map = Map::with_capacity(pairs.len());
+    let mut map = MapBuilder::with_capacity(pairs.len());
     for pair in pairs.iter() {
         match pair {
             Value::List(pair) if let [Value::Text(key), value] = &pair[..] => map.insert(key.clone(), value.clone()),
             other => return Err(mismatch("List of a Str and a value", other, "key value pair")),
         }
     }
-    Ok(Value::Map(map.into()))
+    Ok(Value::Map(map.finish().into()))
 }
 
 /// By key, as strings order.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use weir_model::expression::{Context, Failure, Function};
+use weir_model::extent;
 use weir_model::value::{Text, Value};
 
 use super::{strict, wrong_signature};
@@ -113,9 +114,15 @@ fn units(n: i64) -> usize {
     usize::try_from(n.max(0)).unwrap_or(usize::MAX)
 }
 
-fn replace(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+fn replace(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     match arguments {
         [Value::Text(text), Value::Text(search), Value::Text(replacement)] => {
+            let grows = replacement.len().saturating_sub(search.len());
+            // Only what could be too large is counted beforehand.
+            if grows.saturating_mul(text.len() + 1) > context.room() / 2 {
+                let bytes = text.matches(search.as_str()).count().saturating_mul(grows) + text.len();
+                extent::within(bytes, context.room())?;
+            }
             Ok(Value::text(&text.replace(search.as_str(), replacement)))
         }
         _ => Err(wrong_signature(REPLACE, arguments)),
@@ -123,12 +130,17 @@ fn replace(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 }
 
 /// Empty strings at the end are dropped; a text without the delimiter is one piece.
-fn split(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let [Value::Text(text), Value::Text(delimiter)] = arguments else {
         return Err(wrong_signature("split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", arguments));
     };
     if text.is_empty() {
         return Ok(Value::list(vec![Value::text("")]));
+    }
+    // A text can be cut into as many pieces as it has characters, and each is a value.
+    if text.len().saturating_mul(size_of::<Value>()) > context.room() {
+        let pieces = if delimiter.is_empty() { text.len() } else { text.matches(delimiter.as_str()).count() + 1 };
+        extent::within(pieces.saturating_mul(size_of::<Value>()), context.room())?;
     }
     let mut pieces: Vec<Value> = if delimiter.is_empty() {
         text.chars().map(|c| Value::text(c.encode_utf8(&mut [0; 4]))).collect()

@@ -1,6 +1,7 @@
 //! The `text.` functions: regular expressions and URL encoding.
 
 use weir_model::expression::{Context, Failure, FailureKind, Function};
+use weir_model::extent;
 use weir_model::java_regex;
 use weir_model::value::Value;
 
@@ -42,16 +43,18 @@ const URL_DECODE: &str = "text.urldecode(text :: STRING, decodePlusAsSpace :: BO
 
 /// The limit goes by Java's rules: 0 drops empty strings at the end, a positive one is the most pieces there are, a
 /// negative one keeps everything. A match of nothing at the very start splits nothing off.
-fn split(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let (text, pattern, limit) = match arguments {
         [Value::Text(text), Value::Text(pattern)] => (text, pattern, 0),
         [Value::Text(text), Value::Text(pattern), Value::Integer(limit)] => (text, pattern, *limit),
         _ => return Err(wrong_signature(SPLIT, arguments)),
     };
-    let regex = java_regex::search(pattern)?;
+    let regex = java_regex::search(pattern, text)?;
     let mut pieces = Vec::new();
     let mut from = 0;
     for found in regex.find_iter(text) {
+        context.spend(1)?;
+        extent::within((pieces.len() + 1) * size_of::<Value>(), context.room())?;
         if limit > 0 && pieces.len() as i64 == limit - 1 {
             break;
         }
@@ -71,13 +74,20 @@ fn split(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 /// The whole match and its groups, of the first match anywhere; empty when there is none.
 fn first_match(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let [Value::Text(text), Value::Text(pattern)] = arguments else { return Err(wrong_signature(FIRST_MATCH, arguments)) };
-    let found = java_regex::search(pattern)?.captures(text).map(|captures| captured(&captures));
+    let found = java_regex::search(pattern, text)?.captures(text).map(|captures| captured(&captures));
     Ok(found.unwrap_or_else(|| Value::list(Vec::new())))
 }
 
-fn groups(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+fn groups(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let [Value::Text(text), Value::Text(pattern)] = arguments else { return Err(wrong_signature(GROUPS, arguments)) };
-    Ok(Value::List(java_regex::search(pattern)?.captures_iter(text).map(|captures| captured(&captures)).collect()))
+    let (regex, mut all, mut left) = (java_regex::search(pattern, text)?, Vec::new(), context.room());
+    for captures in regex.captures_iter(text) {
+        context.spend(1)?;
+        let found = captured(&captures);
+        left -= extent::measured(&found, left)?;
+        all.push(found);
+    }
+    Ok(Value::list(all))
 }
 
 /// A group that took no part is null.
@@ -85,11 +95,11 @@ fn captured(captures: &regex::Captures<'_>) -> Value {
     Value::List(captures.iter().map(|group| group.map_or(Value::Null, |group| Value::text(group.as_str()))).collect())
 }
 
-fn replace_all(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+fn replace_all(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let [Value::Text(text), Value::Text(pattern), Value::Text(replacement)] = arguments else {
         return Err(wrong_signature(REPLACE_ALL, arguments));
     };
-    let regex = java_regex::search(pattern)?;
+    let regex = java_regex::search(pattern, text)?;
     let mut out = String::with_capacity(text.len());
     let mut from = 0;
     for captures in regex.captures_iter(text) {
@@ -97,6 +107,8 @@ fn replace_all(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
         out.push_str(&text[from..found.start()]);
         expand(replacement, &captures, &mut out)?;
         from = found.end();
+        context.spend(1)?;
+        extent::within(out.len(), context.room())?;
     }
     out.push_str(&text[from..]);
     Ok(Value::text(&out))

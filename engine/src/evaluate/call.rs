@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_model::expression::FailureKind;
+use weir_model::extent::measured;
 use weir_model::plan::{Operator, Slot};
 use weir_model::procedure::{Body, Caller, Chosen, Each};
 use weir_model::{Expr, Failure, IdScheme, Procedure, Text, Value};
@@ -85,6 +86,10 @@ impl Run<'_> {
                         if let Some(at) = changed {
                             let place = format!("recursive subquery return value (variable {})", at + 1);
                             return Err(super::mismatch(kinds[at], &results[at], &place));
+                        }
+                        // What grows with every round is looked at in every round.
+                        for result in &results {
+                            measured(result, self.budget.room())?;
                         }
                         self.budget.hold(&results)?;
                         following.push(results);
@@ -174,7 +179,13 @@ impl Run<'_> {
                     Err(Failure::new(FailureKind::Runtime, message))
                 }
             },
-            Body::Rows(rows) => rows(self, arguments, each),
+            Body::Rows(rows) => match self.kept {
+                None => rows(self, arguments, each),
+                Some(kept) => {
+                    let key = (procedure.name.clone(), arguments.to_vec());
+                    kept.give(self.budget, key, each, |each| rows(self, arguments, each))
+                }
+            },
             Body::Query(choose) => match choose(self, arguments)? {
                 Some(chosen) => self.in_place(chosen, each),
                 None => each(&[Value::map([])]).map(drop),
@@ -219,12 +230,13 @@ impl Run<'_> {
             scratch: self.scratch,
             depth: self.depth + 1,
             profile: self.profile,
+            kept: self.kept,
         };
         let stacks = self.scratch.mark();
         let is_over = || ends.is_some_and(|ends| Instant::now() >= ends);
         match run.columns_in_place(as_maps, &is_over, each) {
             // The time of the part was up, not that of the whole.
-            Err(failure) if failure.kind == FailureKind::Interrupted && is_over() && self.budget.check().is_ok() => {
+            Err(failure) if failure.kind == FailureKind::TimeLimit && is_over() && self.budget.check().is_ok() => {
                 self.scratch.reset(stacks);
                 Ok(())
             }

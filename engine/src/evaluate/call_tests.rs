@@ -96,7 +96,7 @@ fn recursion_goes_round_until_its_condition_holds() {
     let mut session = Session::new();
     let limits = Limits { deadline: Some(Instant::now() + Duration::from_millis(30)), ..Limits::NONE };
     let endless = session.run_within(limits, "CALL RECURSIVELY WITH 1 AS x UNTIL (x < 0) { RETURN x } RETURN x", Value::Null);
-    assert_eq!(endless.expect_err("never ends").kind, FailureKind::Interrupted);
+    assert_eq!(endless.expect_err("never ends").kind, FailureKind::TimeLimit);
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn waiting_ends_with_the_time_of_the_query() {
     let mut session = Session::new();
     let limits = Limits { deadline: Some(Instant::now() + Duration::from_millis(30)), ..Limits::NONE };
     let failure = session.run_within(limits, "CALL util.sleep(600000)", Value::Null).expect_err("takes too long");
-    assert_eq!(failure.kind, FailureKind::Interrupted);
+    assert_eq!(failure.kind, FailureKind::TimeLimit);
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::extent::measured;
 use weir_model::plan::Name;
-use weir_model::{Context, EdgeKey, FullEdge, FullNode, IdScheme, Map, NodeId, Symbol, Text, Value};
+use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, IdScheme, Map, NodeId, Symbol, Text, Value};
 
 use super::{Environment, Prepared};
 use crate::symbols::Symbols;
@@ -177,18 +178,25 @@ impl Reader<'_> {
     }
 
     /// The value as it leaves the engine: nodes and edges, however deep, with what is known of them. A path becomes the
-    /// list of its nodes and edges in turn.
-    pub fn hydrate(&self, value: &Value) -> Value {
-        match value {
+    /// list of its nodes and edges in turn. `room` is what all that may come to, in bytes.
+    pub fn hydrate(&self, value: &Value, room: &mut usize) -> Result<Value, Failure> {
+        let full = match value {
             Value::Node(id) => Value::FullNode(self.known_node(*id).into()),
             Value::Edge(key) => Value::FullEdge(self.known_edge(key).into()),
-            Value::List(items) if items.iter().any(refers) => Value::List(items.iter().map(|item| self.hydrate(item)).collect()),
+            Value::List(items) if items.iter().any(refers) => return self.hydrate_all(items, room),
             Value::Map(map) if map.iter().any(|(_, value)| refers(value)) => {
-                Value::map(map.iter().map(|(key, value)| (key.clone(), self.hydrate(value))))
+                let entries = map.iter().map(|(key, value)| Ok((key.clone(), self.hydrate(value, room)?)));
+                return Ok(Value::Map(entries.collect::<Result<Map, Failure>>()?.into()));
             }
-            Value::Path(path) => Value::list(path_elements(path).iter().map(|element| self.hydrate(element)).collect()),
-            other => other.clone(),
-        }
+            Value::Path(path) => return self.hydrate_all(&path_elements(path), room),
+            other => return Ok(other.clone()),
+        };
+        *room -= measured(&full, *room)?;
+        Ok(full)
+    }
+
+    fn hydrate_all(&self, items: &[Value], room: &mut usize) -> Result<Value, Failure> {
+        Ok(Value::List(items.iter().map(|item| self.hydrate(item, room)).collect::<Result<Vec<_>, _>>()?.into()))
     }
 }
 

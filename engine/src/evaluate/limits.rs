@@ -1,72 +1,102 @@
 //! How long a query may run and how much it may hold, and the counting of it.
 
 use std::cell::Cell;
-use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_model::expression::FailureKind;
+use weir_model::extent::weight;
 use weir_model::{Failure, Value};
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Limits<'a> {
     pub deadline: Option<Instant>,
+    /// As `deadline`, from the first look at the clock on: what is done before that never looks.
+    pub time_max: Option<Duration>,
     /// Set by whoever no longer wants the answer.
     pub cancelled: Option<&'a AtomicBool>,
-    /// What sorting, grouping and collecting rows may hold at a time, estimated.
+    /// What sorting, grouping and collecting rows may hold at a time, and what a value may come to, estimated.
     pub buffer_bytes_max: usize,
+    /// For who only tries whether it is quick.
+    pub steps_max: Option<u32>,
 }
 
 impl Limits<'_> {
-    pub const NONE: Limits<'static> = Limits { deadline: None, cancelled: None, buffer_bytes_max: usize::MAX };
+    pub const NONE: Limits<'static> =
+        Limits { deadline: None, time_max: None, cancelled: None, buffer_bytes_max: usize::MAX, steps_max: None };
 }
 
 impl Default for Limits<'_> {
     fn default() -> Self {
-        Limits { buffer_bytes_max: 1 << 30, ..Limits::NONE }
+        Limits { time_max: Some(Duration::from_secs(120)), buffer_bytes_max: 512 << 20, ..Limits::NONE }
     }
 }
 
-/// Looking at the clock costs more than a step of most queries.
-const STEPS_BETWEEN_CHECKS: u32 = 4096;
+/// Looking at the clock costs as much as a few steps of most queries; a step of some takes milliseconds.
+const STEPS_BETWEEN_CHECKS: u32 = 128;
 
 pub(super) struct Budget<'a> {
     limits: &'a Limits<'a>,
+    /// Since the last look at the clock.
     steps: Cell<u32>,
+    /// Before that.
+    checked: Cell<u32>,
+    /// By `Limits::time_max`.
+    ends: Cell<Option<Instant>>,
     bytes: Cell<usize>,
 }
 
 impl<'a> Budget<'a> {
     pub fn new(limits: &'a Limits<'a>) -> Budget<'a> {
-        Budget { limits, steps: Cell::new(0), bytes: Cell::new(0) }
+        let (steps, checked) = (Cell::new(0), Cell::new(0));
+        Budget { limits, steps, checked, ends: Cell::new(None), bytes: Cell::new(0) }
     }
 
     /// Called for every node, edge and element a query visits.
     #[inline]
     pub fn step(&self) -> Result<(), Failure> {
-        let steps = self.steps.get() + 1;
-        if steps < STEPS_BETWEEN_CHECKS {
-            self.steps.set(steps);
-            return Ok(());
-        }
-        self.steps.set(0);
-        self.check()
+        self.steps(1)
+    }
+
+    /// As many as that.
+    #[inline]
+    pub fn steps(&self, count: usize) -> Result<(), Failure> {
+        let steps = self.steps.get().saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
+        self.steps.set(steps);
+        if steps < STEPS_BETWEEN_CHECKS { Ok(()) } else { self.check() }
     }
 
     /// Whether there is still time and interest; for those who wait.
     #[cold]
     pub fn check(&self) -> Result<(), Failure> {
-        let stop = |why: &str| Err(Failure::new(FailureKind::Interrupted, why));
+        self.checked.set(self.checked.get().saturating_add(self.steps.replace(0)));
         if self.limits.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            return stop("The query was cancelled");
+            return Err(Failure::new(FailureKind::Interrupted, "The query was cancelled"));
         }
-        if self.limits.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return stop("The query ran out of time; anchor its pattern with id(n) = ..., or allow it more");
+        let too_long = || {
+            let message = "The query ran out of time; anchor its pattern with id(n) = ..., or allow it more";
+            Err(Failure::new(FailureKind::TimeLimit, message))
+        };
+        if self.limits.steps_max.is_some_and(|most| self.checked.get() > most) {
+            return too_long();
         }
-        Ok(())
+        if self.limits.deadline.is_none() && self.limits.time_max.is_none() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        if self.ends.get().is_none() {
+            self.ends.set(self.limits.time_max.and_then(|most| now.checked_add(most)));
+        }
+        let over = |ends: Option<Instant>| ends.is_some_and(|ends| now >= ends);
+        if over(self.limits.deadline) || over(self.ends.get()) { too_long() } else { Ok(()) }
     }
 
-    /// Counts values that an operator keeps.
+    /// Bytes that are not held.
+    pub fn room(&self) -> usize {
+        self.limits.buffer_bytes_max.saturating_sub(self.bytes.get())
+    }
+
+    /// Counts values that are kept until `release`.
     pub fn hold(&self, values: &[Value]) -> Result<usize, Failure> {
         self.hold_bytes(weight_of(values))
     }
@@ -74,13 +104,13 @@ impl<'a> Budget<'a> {
     /// As `hold`, for what is not made of values.
     pub fn hold_bytes(&self, bytes: usize) -> Result<usize, Failure> {
         self.step()?;
-        let total = self.bytes.get() + bytes;
+        let total = self.bytes.get().saturating_add(bytes);
         if total > self.limits.buffer_bytes_max {
             let message = format!(
                 "The query holds more than {} bytes of rows; narrow its pattern, or LIMIT what it sorts and collects",
                 self.limits.buffer_bytes_max
             );
-            return Err(Failure::new(FailureKind::Interrupted, message));
+            return Err(Failure::new(FailureKind::MemoryLimit, message));
         }
         self.bytes.set(total);
         Ok(bytes)
@@ -88,13 +118,46 @@ impl<'a> Budget<'a> {
 
     /// Limits for a part of the query that has less time: what is held outside counts there too.
     pub fn shortened(&self, deadline: Instant) -> Limits<'a> {
-        let deadline = self.limits.deadline.map_or(deadline, |outer| outer.min(deadline));
-        let buffer_bytes_max = self.limits.buffer_bytes_max.saturating_sub(self.bytes.get());
-        Limits { deadline: Some(deadline), buffer_bytes_max, ..*self.limits }
+        let deadline = [Some(deadline), self.limits.deadline, self.ends.get()].into_iter().flatten().min();
+        Limits { deadline, buffer_bytes_max: self.room(), ..*self.limits }
     }
 
     pub fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
+    }
+
+    /// Nothing yet, to be counted as it grows and let go as a whole.
+    pub fn held(&self) -> Held<'_, 'a> {
+        Held { budget: self, bytes: 0 }
+    }
+}
+
+/// What an operator keeps. Dropped with it.
+pub(super) struct Held<'b, 'a> {
+    budget: &'b Budget<'a>,
+    bytes: usize,
+}
+
+impl Held<'_, '_> {
+    /// One more row, after another: what both have in common is there once.
+    pub fn row(&mut self, row: &[Value], before: &[Value]) -> Result<(), Failure> {
+        self.bytes(weight_beside(row, before))
+    }
+
+    pub fn bytes(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.bytes += self.budget.hold_bytes(bytes)?;
+        Ok(())
+    }
+
+    /// Everything was let go.
+    pub fn clear(&mut self) {
+        self.budget.release(std::mem::take(&mut self.bytes));
+    }
+}
+
+impl Drop for Held<'_, '_> {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -102,14 +165,16 @@ pub(super) fn weight_of(values: &[Value]) -> usize {
     values.iter().map(weight).sum()
 }
 
-/// Bytes of a value, counting one level of what it points at: an estimate that costs nothing.
-fn weight(value: &Value) -> usize {
-    size_of::<Value>()
-        + match value {
-            Value::Text(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
-            Value::List(items) => items.len() * size_of::<Value>(),
-            Value::Map(map) => map.len() * 2 * size_of::<Value>(),
-            _ => 0,
-        }
+/// Lists and maps that a row has from where the row before has them too are the same memory.
+fn weight_beside(row: &[Value], before: &[Value]) -> usize {
+    let shared = |value: &Value, other: &Value| match (value, other) {
+        (Value::List(x), Value::List(y)) => std::sync::Arc::ptr_eq(x, y),
+        (Value::Map(x), Value::Map(y)) => std::sync::Arc::ptr_eq(x, y),
+        _ => false,
+    };
+    let own = |(at, value): (usize, &Value)| match before.get(at) {
+        Some(other) if shared(value, other) => size_of::<Value>(),
+        _ => weight(value),
+    };
+    row.iter().enumerate().map(own).sum()
 }

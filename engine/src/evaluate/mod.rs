@@ -15,6 +15,7 @@
 mod call;
 mod chain;
 mod context;
+mod kept;
 mod limits;
 mod operators;
 mod pattern;
@@ -29,6 +30,8 @@ mod call_tests;
 #[cfg(test)]
 mod cypher_tests;
 #[cfg(test)]
+mod limits_tests;
+#[cfg(test)]
 mod pattern_tests;
 #[cfg(test)]
 mod tests;
@@ -42,6 +45,7 @@ use weir_model::plan::{Name, Operator, Write};
 use weir_model::{Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
 
 pub use self::context::{Deleted, Names, Reader, path_elements};
+pub use self::kept::Kept;
 use self::limits::Budget;
 pub use self::limits::Limits;
 use self::operators::{Run, Scratch};
@@ -114,12 +118,18 @@ pub struct Evaluator<'p> {
     names: Names<'p>,
     scratch: Scratch,
     row: Vec<Value>,
+    kept: Option<&'p Kept>,
 }
 
 impl<'p> Evaluator<'p> {
     pub fn new(prepared: &'p Prepared, symbols: &'p Symbols) -> Evaluator<'p> {
         let row = vec![Value::Null; prepared.plan.width.max(1)];
-        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row }
+        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row, kept: None }
+    }
+
+    /// For a query that may have to run again.
+    pub fn keeping(self, kept: Option<&'p Kept>) -> Evaluator<'p> {
+        Evaluator { kept, ..self }
     }
 
     /// One run. Rows hold the columns of the plan, with nodes and edges in full. When it fails, `mutations` is as before,
@@ -160,9 +170,12 @@ impl<'p> Evaluator<'p> {
         let mut values: Vec<Value> = Vec::with_capacity(slots.len());
         self.within(environment, None, mutations, &mut |run, row| {
             let give = &mut |row: &mut [Value]| {
-                let value = |slot: &usize| if in_full { run.reader.hydrate(&row[*slot]) } else { row[*slot].clone() };
                 values.clear();
-                values.extend(slots.iter().map(value));
+                let mut room = run.budget.room();
+                for slot in slots {
+                    let value = &row[*slot];
+                    values.push(if in_full { run.reader.hydrate(value, &mut room)? } else { value.clone() });
+                }
                 Ok(each(&values))
             };
             run.run(part, row, give).map(drop)
@@ -175,7 +188,7 @@ impl<'p> Evaluator<'p> {
         environment: &Environment,
         profile: Option<&Profile>,
         mutations: &mut Mutations,
-        body: &mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>,
+        body: Body<'_>,
     ) -> Result<(), Failure> {
         let mark = mutations.mark();
         let overlay = Overlay::new(environment.view);
@@ -199,6 +212,7 @@ impl<'p> Evaluator<'p> {
             scratch: &self.scratch,
             depth: 0,
             profile,
+            kept: self.kept,
         };
         let mut result = body(&run, &mut self.row);
         if result.is_ok() && run.reader.deleted.asked.get() {
@@ -213,6 +227,9 @@ impl<'p> Evaluator<'p> {
         result
     }
 }
+
+/// What is done with a run that is set up, and the row it begins with.
+type Body<'a> = &'a mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>;
 
 /// Runs a plan once. Callers with many records keep an `Evaluator`.
 pub fn evaluate(

@@ -15,7 +15,8 @@ use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
 
 use super::call::contains_effect;
 use super::context::{Reader, path_elements};
-use super::limits::Budget;
+use super::kept::Kept;
+use super::limits::{Budget, Held, weight_of};
 use super::pattern::Frame;
 use super::profile::Profile;
 use super::{Environment, Prepared, holds};
@@ -44,6 +45,8 @@ pub(super) struct Run<'r> {
     pub depth: usize,
     /// Where the operators of the plan are counted, if anybody wants to know.
     pub profile: Option<&'r Profile>,
+    /// Where the query may have to run again: what its procedures brought.
+    pub kept: Option<&'r Kept>,
 }
 
 /// Memory that outlives a run so that the next need not allocate. The vectors are stacks: who pushes truncates.
@@ -70,17 +73,18 @@ impl Scratch {
 /// Rows put by, one after another in one vector.
 pub(super) struct Rows<'a, 'r> {
     values: Vec<Value>,
-    bytes: usize,
+    held: Held<'a, 'r>,
     run: &'a Run<'r>,
 }
 
 impl<'a, 'r> Rows<'a, 'r> {
     pub fn new(run: &'a Run<'r>) -> Rows<'a, 'r> {
-        Rows { values: run.scratch.buffers.borrow_mut().pop().unwrap_or_default(), bytes: 0, run }
+        Rows { values: run.scratch.buffers.borrow_mut().pop().unwrap_or_default(), held: run.budget.held(), run }
     }
 
     pub fn push(&mut self, row: &[Value]) -> Result<(), Failure> {
-        self.bytes += self.run.budget.hold(row)?;
+        let before = self.values.len().saturating_sub(row.len());
+        self.held.row(row, &self.values[before..])?;
         self.values.extend_from_slice(row);
         Ok(())
     }
@@ -106,7 +110,6 @@ impl<'a, 'r> Rows<'a, 'r> {
 
 impl Drop for Rows<'_, '_> {
     fn drop(&mut self) {
-        self.run.budget.release(self.bytes);
         self.values.clear();
         self.run.scratch.buffers.borrow_mut().push(std::mem::take(&mut self.values));
     }
@@ -121,8 +124,12 @@ impl Run<'_> {
         }
         let mut answer: Vec<Value> = Vec::with_capacity(columns.len());
         self.run(&self.prepared.plan.root, row, &mut |row| {
+            self.budget.step()?;
             answer.clear();
-            answer.extend(columns.iter().map(|(_, slot)| self.reader.hydrate(&row[slot.0 as usize])));
+            let mut room = self.budget.room();
+            for (_, slot) in columns {
+                answer.push(self.reader.hydrate(&row[slot.0 as usize], &mut room)?);
+            }
             Ok(each(&answer))
         })
         .map(drop)
@@ -165,8 +172,8 @@ impl Run<'_> {
             Operator::Project { input, items } => self.run(input, row, &mut |row| self.project(items, row, next)),
             Operator::Aggregate { input, keys, aggregates } => self.aggregate(input, keys, aggregates, row, next),
             Operator::Distinct { input, slots } => {
-                let mut seen = Seen::default();
-                self.run(input, row, &mut |row| if seen.is_new(self, slots, row)? { next(row) } else { GO_ON })
+                let mut seen = Seen::new(self);
+                self.run(input, row, &mut |row| if seen.is_new(slots, row)? { next(row) } else { GO_ON })
             }
             Operator::Sort { input, keys, limit } => self.sort(input, keys, limit.as_ref(), row, next),
             Operator::Skip { input, count } => {
@@ -213,9 +220,9 @@ impl Run<'_> {
                 })
             }),
             Operator::Union { left, right, distinct } => {
-                let mut seen = Seen::default();
+                let mut seen = Seen::new(self);
                 let mut both = |row: &mut [Value]| match distinct {
-                    Some(slots) if !seen.is_new(self, slots, row)? => GO_ON,
+                    Some(slots) if !seen.is_new(slots, row)? => GO_ON,
                     _ => next(row),
                 };
                 if self.run(left, row, &mut both)?.is_break() {
@@ -330,6 +337,7 @@ impl Run<'_> {
             groups.push((Vec::new(), fresh()));
         }
         let (mut key, mut arguments) = (Vec::new(), Vec::new());
+        let mut held = self.budget.held();
         self.drain(input, row, &mut |row| {
             self.budget.step()?;
             let mut group = 0;
@@ -341,7 +349,7 @@ impl Run<'_> {
                 group = match numbers.get(&key) {
                     Some(number) => *number,
                     None => {
-                        self.budget.hold(&key)?;
+                        held.bytes(2 * (weight_of(&key) + ENTRY_BYTES) + aggregates.len() * size_of::<Accumulator>())?;
                         numbers.insert(key.clone(), groups.len());
                         groups.push((key.clone(), fresh()));
                         groups.len() - 1
@@ -354,7 +362,7 @@ impl Run<'_> {
                     arguments.push(argument.evaluate(row, self)?);
                 }
                 if keeps_arguments(aggregate) {
-                    self.budget.hold(&arguments)?;
+                    held.bytes(weight_of(&arguments))?;
                 }
                 accumulator.add(&arguments)?;
             }
@@ -378,6 +386,7 @@ impl Run<'_> {
         let limit = limit.map(|limit| self.count(limit, "LIMIT", row)).transpose()?;
         // Each entry holds its sort keys and then its row. Sorting is stable: ties stay in the order they came.
         let mut entries: Vec<Vec<Value>> = Vec::new();
+        let mut held = self.budget.held();
         let order = |x: &Vec<Value>, y: &Vec<Value>| {
             for (i, key) in keys.iter().enumerate() {
                 let order = x[i].order(&y[i]);
@@ -393,15 +402,19 @@ impl Run<'_> {
                 entry.push(key.expr.evaluate(row, self)?);
             }
             entry.extend_from_slice(row);
-            self.budget.hold(&entry)?;
+            held.bytes(ENTRY_BYTES)?;
+            held.row(&entry, entries.last().map_or(&[], Vec::as_slice))?;
             entries.push(entry);
             // A top-k lets go of the rest every now and then.
             if let Some(limit) = limit
                 && entries.len() >= limit.saturating_mul(2).saturating_add(1024)
             {
                 entries.sort_by(order);
-                let dropped: usize = entries.drain(limit..).map(|entry| super::limits::weight_of(&entry)).sum();
-                self.budget.release(dropped);
+                entries.truncate(limit);
+                held.clear();
+                for entry in &entries {
+                    held.bytes(ENTRY_BYTES + weight_of(entry))?;
+                }
             }
             Ok(())
         })?;
@@ -416,6 +429,9 @@ impl Run<'_> {
     }
 }
 
+/// What a vector in a table costs besides what is in it.
+const ENTRY_BYTES: usize = 48;
+
 /// Whether the state of an aggregate grows with its rows.
 fn keeps_arguments(aggregate: &Aggregate) -> bool {
     use AggregateKind::*;
@@ -423,20 +439,24 @@ fn keeps_arguments(aggregate: &Aggregate) -> bool {
 }
 
 /// The rows a Distinct has met, by the slots it looks at.
-#[derive(Default)]
-struct Seen {
+struct Seen<'a, 'r> {
     rows: FxHashSet<Vec<Value>>,
     key: Vec<Value>,
+    held: Held<'a, 'r>,
 }
 
-impl Seen {
-    fn is_new(&mut self, run: &Run, slots: &[Slot], row: &[Value]) -> Result<bool, Failure> {
+impl<'a, 'r> Seen<'a, 'r> {
+    fn new(run: &'a Run<'r>) -> Seen<'a, 'r> {
+        Seen { rows: FxHashSet::default(), key: Vec::new(), held: run.budget.held() }
+    }
+
+    fn is_new(&mut self, slots: &[Slot], row: &[Value]) -> Result<bool, Failure> {
         self.key.clear();
         self.key.extend(slots.iter().map(|slot| row[slot.0 as usize].clone()));
         if self.rows.contains(&self.key) {
             return Ok(false);
         }
-        run.budget.hold(&self.key)?;
+        self.held.bytes(weight_of(&self.key) + ENTRY_BYTES)?;
         self.rows.insert(self.key.clone());
         Ok(true)
     }

@@ -94,7 +94,7 @@ impl Walk<'_, '_> {
             Step::Scan { node } => {
                 let mut flow = GO_ON;
                 run.reader.view.nodes(&mut |id| {
-                    flow = self.visit(*node, id, at, row);
+                    flow = run.budget.step().and_then(|()| self.visit(*node, id, at, row));
                     matches!(&flow, Ok(flow) if flow.is_continue())
                 });
                 flow

@@ -237,7 +237,7 @@ fn chains_end_with_the_time_and_memory_of_their_query() {
         "MATCH (a), (b) WHERE id(a) = 1 AND id(b) = 2 MATCH p = shortestPath((a)-[*]-(b)) WHERE length(p) > 200 RETURN p",
     ] {
         let failure = session.run_within(soon(), query, Value::Null).expect_err(query);
-        assert_eq!(failure.kind, FailureKind::Interrupted, "{query}: {failure}");
+        assert_eq!(failure.kind, FailureKind::TimeLimit, "{query}: {failure}");
     }
     let little = Limits { buffer_bytes_max: 10_000, ..Limits::default() };
     let failure = session.run_within(little, "RETURN size([(a)-[*3]->(b) | id(a)])", Value::Null).expect_err("too many");

@@ -1,10 +1,11 @@
 //! The Context of a running plan: what its reader answers, and subqueries, which only the run itself can answer.
 
 use weir_model::expression::{Subquery, SubqueryKind};
+use weir_model::extent::weight;
 use weir_model::plan::Name;
 use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, IdScheme, NodeId, Value};
 
-use super::operators::{GO_ON, Run, STOP};
+use super::operators::{Run, STOP};
 
 impl Context for Run<'_> {
     fn parameter(&self, index: u32) -> &Value {
@@ -51,6 +52,14 @@ impl Context for Run<'_> {
         self.reader.now_millis()
     }
 
+    fn spend(&self, steps: usize) -> Result<(), Failure> {
+        self.budget.steps(steps)
+    }
+
+    fn room(&self) -> usize {
+        self.budget.room()
+    }
+
     /// The plan runs over a copy of the row. What a list of results holds is counted until it is handed over.
     fn subquery(&self, subquery: &Subquery, row: &[Value]) -> Result<Value, Failure> {
         let mut inner = self.scratch.buffers.borrow_mut().pop().unwrap_or_default();
@@ -80,15 +89,14 @@ impl Run<'_> {
                 Ok(Value::Integer(count))
             }
             SubqueryKind::Collect(item) => {
-                let (mut items, mut bytes) = (Vec::new(), 0);
-                let flow = self.run(&subquery.plan, row, &mut |row| {
+                let (mut items, mut held) = (Vec::new(), self.budget.held());
+                self.drain(&subquery.plan, row, &mut |row| {
                     let value = item.evaluate(row, self)?;
-                    bytes += self.budget.hold(std::slice::from_ref(&value))?;
+                    held.bytes(weight(&value))?;
                     items.push(value);
-                    GO_ON
-                });
-                self.budget.release(bytes);
-                flow.map(|_| Value::list(items))
+                    Ok(())
+                })?;
+                Ok(Value::list(items))
             }
         }
     }

@@ -657,11 +657,11 @@ fn limits_interrupt() {
         fixture.run_limited(b.plan(operator, &[0], READS), &[], limits, usize::MAX).expect_err("interrupted").kind
     };
     let now = Limits { deadline: Some(Instant::now() - Duration::from_millis(1)), ..Limits::NONE };
-    assert_eq!(fails(long(), now), FailureKind::Interrupted);
+    assert_eq!(fails(long(), now), FailureKind::TimeLimit);
     let flag = AtomicBool::new(true);
     assert_eq!(fails(long(), Limits { cancelled: Some(&flag), ..Limits::NONE }), FailureKind::Interrupted);
     let sort = Operator::Sort { input: Box::new(long()), keys: vec![], limit: None };
-    assert_eq!(fails(sort, Limits { buffer_bytes_max: 10_000, ..Limits::NONE }), FailureKind::Interrupted);
+    assert_eq!(fails(sort, Limits { buffer_bytes_max: 10_000, ..Limits::NONE }), FailureKind::MemoryLimit);
 }
 
 #[test]

@@ -118,8 +118,11 @@ impl Run<'_> {
     /// The writes of one row in order. `emptied` takes the nodes that must turn out to have no edges.
     fn apply(&self, writes: &[Write], row: &mut [Value], emptied: &mut Vec<NodeId>) -> Result<(), Failure> {
         for write in writes {
-            self.budget.step()?;
+            let before = self.mutations.borrow().bytes();
             self.apply_one(write, row, emptied)?;
+            // Until the query is through, what it writes is kept; and once more where it is read.
+            let copies = if self.overlay.is_some() { 3 } else { 1 };
+            self.budget.hold_bytes(copies * self.mutations.borrow().bytes().saturating_sub(before))?;
             self.settle();
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::value::{Map, Text, Value};
+use crate::value::{MapBuilder, Text, Value};
 
 /// Deeper nesting is refused: a few bytes a level must not be able to use up the stack.
 const DEPTH_MAX: usize = 256;
@@ -80,10 +80,10 @@ impl<'a> Parser<'a> {
 
     fn map(&mut self) -> Result<Value, JsonError> {
         // A guess that spares the usual record a second allocation.
-        let mut map = Map::with_capacity(((self.bytes.len() - self.at) / 24).clamp(1, 16));
+        let mut map = MapBuilder::with_capacity(((self.bytes.len() - self.at) / 24).clamp(1, 16));
         if self.peek() == Some(b'}') {
             self.at += 1;
-            return Ok(Value::Map(Arc::new(map)));
+            return Ok(Value::Map(Arc::new(map.finish())));
         }
         // One bit a key, by its length and its ends: only keys whose bit is taken can be there already.
         let mut seen = 0u64;
@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
             self.skip_blanks();
         }
         self.at += 1;
-        Ok(Value::Map(Arc::new(map)))
+        Ok(Value::Map(Arc::new(map.finish())))
     }
 
     fn list(&mut self) -> Result<Value, JsonError> {

@@ -283,7 +283,11 @@ fn at_run_time(error: EngineError) -> Raised {
             FailureKind::Deleted => ("EntityNotFound", "DeletedEntityAccess"),
             FailureKind::MergeWithNull => ("SemanticError", "MergeReadOwnWrites"),
             FailureKind::NotStorable => ("TypeError", "InvalidPropertyType"),
-            FailureKind::ConstraintViolation | FailureKind::Interrupted | FailureKind::Runtime => ("", ""),
+            FailureKind::ConstraintViolation
+            | FailureKind::TimeLimit
+            | FailureKind::MemoryLimit
+            | FailureKind::Interrupted
+            | FailureKind::Runtime => ("", ""),
         },
         _ => ("", ""),
     };

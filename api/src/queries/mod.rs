@@ -1,0 +1,71 @@
+//! Queries: those people and programs send, from their text to the end of their answer. Plans are kept by text, those that
+//! run are listed and can be ended, and only so many run at a time.
+//!
+//!     text ─ plans ─> quick? ─> here and now, or together with other writes
+//!                       └─ no ─> a place ─> a thread ─ pipe ─> the body of the answer
+
+mod pipe;
+mod plans;
+mod running;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weir_engine::EngineError;
+use weir_model::Failure;
+use weir_model::expression::FailureKind;
+
+use crate::error::ApiError;
+
+pub use self::pipe::{Answer, Pipe};
+pub use self::plans::{Compiled, Plans};
+pub use self::running::{Client, Listed, Register};
+
+#[derive(Clone, Debug)]
+pub struct QuerySettings {
+    pub time_max: Duration,
+    pub memory_bytes_max: usize,
+    /// How many run at a time; others wait. Those that are over in no time do not count.
+    pub running_max: usize,
+    /// Those that take longer are logged.
+    pub slow_after: Duration,
+    /// How long a query waits for a client that takes none of its rows.
+    pub client_patience: Duration,
+}
+
+pub struct Queries {
+    pub settings: QuerySettings,
+    pub plans: Plans,
+    pub register: Arc<Register>,
+    places: Arc<Semaphore>,
+}
+
+impl Queries {
+    pub fn new(settings: QuerySettings) -> Queries {
+        let places = Arc::new(Semaphore::new(settings.running_max));
+        let register = Arc::new(Register::new(settings.slow_after));
+        Queries { plans: Plans::default(), register, places, settings }
+    }
+
+    /// A place to run in, once there is one.
+    pub async fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        self.places.clone().acquire_owned().await.map_err(|_| ApiError::Failed("no query is run any more".to_owned()))
+    }
+
+    /// The error as its author is told: a limit by its name.
+    pub fn explained(&self, error: EngineError) -> ApiError {
+        let EngineError::Query(failure) = error else { return error.into() };
+        let message = match failure.kind {
+            FailureKind::TimeLimit => format!(
+                "The query ran longer than {} ms, the limit `query.timeout`; anchor its pattern with id(n) = ..., or raise the limit",
+                self.settings.time_max.as_millis()
+            ),
+            FailureKind::MemoryLimit => {
+                format!("{} (the limit `query.memory-bytes-max` is {})", failure.message, self.settings.memory_bytes_max)
+            }
+            _ => failure.message,
+        };
+        EngineError::Query(Failure { kind: failure.kind, message }).into()
+    }
+}

@@ -1,0 +1,124 @@
+//! Plans by text, so that a text is compiled once. Parameters are no part of it: their values are given to each run.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use weir_cypher_compiler::Diagnostic;
+use weir_engine::{Graph, Prepared};
+use weir_model::Plan;
+
+/// Texts of a generation; there are two.
+const TEXTS_MAX: usize = 1024;
+
+/// Longer texts are made by programs that put their data into them, and do not come again.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+pub struct Compiled {
+    pub prepared: Arc<Prepared>,
+    /// Probably over in no time, and waits for nothing: no scan of the graph, no call of anything.
+    pub quick: bool,
+}
+
+/// Two generations: what was not asked for while the young one filled goes. So nothing is counted or moved on a hit.
+#[derive(Default)]
+pub struct Plans {
+    generations: Mutex<Generations>,
+}
+
+#[derive(Default)]
+struct Generations {
+    young: HashMap<String, Arc<Compiled>>,
+    old: HashMap<String, Arc<Compiled>>,
+}
+
+impl Plans {
+    /// The plan of a text in a graph, compiled if it is not there.
+    pub fn get(
+        &self,
+        graph: &Graph,
+        text: &str,
+        compile: impl FnOnce() -> Result<Plan, Vec<Diagnostic>>,
+    ) -> Result<Arc<Compiled>, Vec<Diagnostic>> {
+        // A graph that is dropped and made again has another number, and names of its own behind the symbols.
+        let key = format!("{:?} {text}", graph.id());
+        if let Some(known) = self.find(&key) {
+            return Ok(known);
+        }
+        let plan = compile()?;
+        let quick = !plan.facts.scans && !calls(text);
+        let compiled = Arc::new(Compiled { prepared: graph.prepare(plan), quick });
+        if text.len() <= TEXT_BYTES_MAX {
+            self.lock().insert(key, compiled.clone());
+        }
+        Ok(compiled)
+    }
+
+    fn find(&self, key: &str) -> Option<Arc<Compiled>> {
+        let mut generations = self.lock();
+        if let Some(known) = generations.young.get(key) {
+            return Some(known.clone());
+        }
+        let (key, known) = generations.old.remove_entry(key)?;
+        generations.insert(key, known.clone());
+        Some(known)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Generations> {
+        self.generations.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Generations {
+    fn insert(&mut self, key: String, compiled: Arc<Compiled>) {
+        if self.young.len() >= TEXTS_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, compiled);
+    }
+}
+
+/// Whether the words of a call stand in the text, be it in a string: what is called may wait for others.
+fn calls(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    ["CALL", "LOAD"].iter().any(|word| bytes.windows(word.len()).any(|here| here.eq_ignore_ascii_case(word.as_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use weir_cypher_compiler::{Options, compile};
+    use weir_engine::store::InMemory;
+    use weir_engine::{Engine, Options as EngineOptions};
+
+    use super::*;
+
+    #[test]
+    fn texts_are_compiled_once_and_the_old_ones_go() {
+        let engine = Engine::open(Arc::new(InMemory::default()), EngineOptions { workers: 1, ..EngineOptions::default() });
+        let engine = engine.expect("an engine in memory");
+        let (plans, compiled) = (Plans::default(), Cell::new(0));
+        let graph = engine.default_graph();
+        let get = |text: &str| {
+            plans.get(&graph, text, || {
+                compiled.set(compiled.get() + 1);
+                compile(text, &Options::default())
+            })
+        };
+        assert!(get("RETURN 1").expect("compiles").quick);
+        assert!(get("RETURN 1").expect("compiles").quick);
+        assert_eq!(compiled.get(), 1);
+        assert!(get("RETURN").is_err() && get("RETURN").is_err());
+        assert!(!get("CALL util.sleep(1)").expect("compiles").quick);
+        assert!(!get("MATCH (n) RETURN n").expect("compiles").quick);
+        for i in 0..3 * TEXTS_MAX {
+            get("RETURN 1").expect("compiles");
+            get(&format!("RETURN {i}, 0")).expect("compiles");
+        }
+        let before = compiled.get();
+        get("RETURN 1").expect("compiles");
+        assert_eq!(compiled.get(), before, "what is asked for again and again stays");
+        let kept = plans.lock().young.len() + plans.lock().old.len();
+        assert!(kept <= 2 * TEXTS_MAX, "{kept}");
+    }
+}

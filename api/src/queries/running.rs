@@ -1,0 +1,160 @@
+//! The queries that run: who sent them, how far they are, and the way to end them. Slow ones are logged when they end.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::{Value as Json, json};
+
+use crate::clock;
+
+/// Of a text in the log and in lists.
+const TEXT_SHOWN_BYTES_MAX: usize = 4096;
+
+/// Who sent a query.
+#[derive(Clone, Default)]
+pub struct Client {
+    pub agent: Option<String>,
+    pub remote: Option<SocketAddr>,
+}
+
+pub struct Running {
+    pub id: u64,
+    text: String,
+    namespace: String,
+    client: Client,
+    started: SystemTime,
+    began: Instant,
+    /// Given out so far.
+    pub rows: AtomicU64,
+    /// It is to end.
+    pub cancelled: AtomicBool,
+}
+
+impl Running {
+    pub fn to_json(&self) -> Json {
+        let mut shown = json!({
+            "id": self.id.to_string(),
+            "query": shortened(&self.text),
+            "namespace": self.namespace,
+            "startTime": clock::instant(self.started),
+            "runningMillis": self.began.elapsed().as_millis() as u64,
+            "rows": self.rows.load(Ordering::Relaxed),
+            "cancelled": self.cancelled.load(Ordering::Relaxed),
+        });
+        if let Some(agent) = &self.client.agent {
+            shown["userAgent"] = agent.as_str().into();
+        }
+        if let Some(remote) = self.client.remote {
+            shown["remoteAddress"] = remote.to_string().into();
+        }
+        shown
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+pub struct Register {
+    slow_after: Duration,
+    next: AtomicU64,
+    running: Mutex<BTreeMap<u64, Arc<Running>>>,
+}
+
+impl Register {
+    pub fn new(slow_after: Duration) -> Register {
+        Register { slow_after, next: AtomicU64::new(1), running: Mutex::default() }
+    }
+
+    /// A query begins. It is listed until what this answers is dropped.
+    pub fn begin(self: &Arc<Self>, text: &str, namespace: &str, client: Client) -> Listed {
+        let running = Arc::new(Running {
+            id: self.next.fetch_add(1, Ordering::Relaxed),
+            text: text.to_owned(),
+            namespace: namespace.to_owned(),
+            client,
+            started: SystemTime::now(),
+            began: Instant::now(),
+            rows: AtomicU64::new(0),
+            cancelled: AtomicBool::new(false),
+        });
+        self.lock().insert(running.id, running.clone());
+        Listed { running, register: self.clone() }
+    }
+
+    /// In the order in which they began.
+    pub fn list(&self) -> Vec<Arc<Running>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// Ends a query, soon. None when there is no such query, or no more.
+    pub fn cancel(&self, id: u64) -> Option<Arc<Running>> {
+        let running = self.lock().get(&id).cloned()?;
+        running.cancelled.store(true, Ordering::Relaxed);
+        Some(running)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Running>>> {
+        self.running.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// A place in the list.
+pub struct Listed {
+    pub running: Arc<Running>,
+    register: Arc<Register>,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.register.lock().remove(&self.running.id);
+        let took = self.running.began.elapsed();
+        if took >= self.register.slow_after {
+            let running = &self.running;
+            tracing::warn!(
+                target: "weir::slow_query",
+                id = running.id,
+                namespace = running.namespace,
+                millis = took.as_millis() as u64,
+                rows = running.rows.load(Ordering::Relaxed),
+                cancelled = running.is_cancelled(),
+                "a query took long: {}",
+                shortened(&running.text)
+            );
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    if text.len() <= TEXT_SHOWN_BYTES_MAX {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(TEXT_SHOWN_BYTES_MAX);
+    format!("{} ... ({} bytes)", &text[..end], text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_listed_while_they_run() {
+        let register = Arc::new(Register::new(Duration::from_secs(1)));
+        let first = register.begin("RETURN 1", "quine", Client::default());
+        let agent = Some("a test".to_owned());
+        let second = register.begin(&"é".repeat(5000), "other", Client { agent, remote: None });
+        let listed = register.list();
+        assert_eq!(listed.iter().map(|running| running.id).collect::<Vec<_>>(), [1, 2]);
+        let shown = listed[1].to_json();
+        assert_eq!((&shown["id"], &shown["userAgent"], &shown["rows"]), (&json!("2"), &json!("a test"), &json!(0)));
+        assert!(shown["query"].as_str().is_some_and(|text| text.len() < 5000 && text.ends_with("(10000 bytes)")));
+        assert!(register.cancel(1).is_some() && first.running.is_cancelled());
+        drop(first);
+        assert!(register.cancel(1).is_none());
+        drop(second);
+        assert!(register.list().is_empty());
+    }
+}

@@ -1,0 +1,180 @@
+//! Together: small writes of many clients in one entry of the log.
+//!
+//! A commit costs a handful of wake-ups, of the worker, the log and whoever waits, however little it holds. So one thread
+//! takes the writes that wait, evaluates them one after another, each seeing those before it, and commits them at once;
+//! while it waits for that to be durable the next ones gather. Each is a transaction with a tick of its own, as the records
+//! of an ingest batch are. One that takes long is given back, for its caller to run alone: the others do not wait for it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use weir_model::expression::FailureKind;
+use weir_model::{Mutations, Tick, Value};
+
+use crate::commit::{Change, ReadSet};
+use crate::engine::Graph;
+use crate::error::EngineError;
+use crate::evaluate::{Environment, Evaluator, Limits, Prepared};
+use crate::overlay::Overlay;
+use crate::query::Rows;
+use crate::tracked::Tracked;
+use crate::view::View;
+
+/// Writes that wait. More are refused, and run alone.
+const WAITING_MAX: usize = 4096;
+
+/// Writes that are committed at once.
+const TOGETHER_MAX: usize = 1024;
+
+/// Steps that a write may take among others: a fraction of a millisecond.
+const STEPS_MAX: u32 = 4096;
+
+/// How often they are tried before they are evaluated under the lock of the graph.
+const TRIES: usize = 2;
+
+/// A query that writes.
+pub struct Write {
+    pub query: Arc<Prepared>,
+    pub parameters: Vec<Value>,
+    pub done: Done,
+}
+
+/// Is told how it went, on a thread that must not be held up.
+pub type Done = Box<dyn FnOnce(Written) + Send>;
+
+pub enum Written {
+    /// Committed, seen by the next read and durable. Its rows.
+    Done(Vec<Vec<Value>>),
+    Failed(Arc<EngineError>),
+    /// Nothing has happened: it takes long, or too many wait.
+    RunAlone,
+}
+
+pub struct Together {
+    sender: Sender<(Graph, Write)>,
+}
+
+impl Together {
+    /// Starts the thread. It ends when nobody can send it anything any more.
+    pub fn start() -> Result<Together, EngineError> {
+        let (sender, receiver) = bounded(WAITING_MAX);
+        let run = move || run(&receiver);
+        let started = std::thread::Builder::new().name("together".to_owned()).spawn(run);
+        started.map_err(|error| EngineError::Workers(error.to_string()))?;
+        Ok(Together { sender })
+    }
+}
+
+impl Graph {
+    /// Commits a write that is probably small together with others. Returns at once.
+    pub fn write_together(&self, write: Write) {
+        if let Err(refused) = self.parts().together.sender.try_send((self.clone(), write)) {
+            (refused.into_inner().1.done)(Written::RunAlone);
+        }
+    }
+}
+
+fn run(receiver: &Receiver<(Graph, Write)>) {
+    let mut next = None;
+    while let Some((graph, first)) = next.take().or_else(|| receiver.recv().ok()) {
+        let mut writes = vec![first];
+        while writes.len() < TOGETHER_MAX {
+            match receiver.try_recv() {
+                Ok((other, write)) if other.id() == graph.id() => writes.push(write),
+                Ok(other) => {
+                    next = Some(other);
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        let told = match commit(&graph, &writes) {
+            Ok(outcomes) => outcomes,
+            Err(error) => {
+                let error = Arc::new(error);
+                writes.iter().map(|_| Written::Failed(error.clone())).collect()
+            }
+        };
+        for (write, written) in writes.into_iter().zip(told) {
+            (write.done)(written);
+        }
+    }
+}
+
+fn commit(graph: &Graph, writes: &[Write]) -> Result<Vec<Written>, EngineError> {
+    let committer = graph.committer();
+    let mut outcomes = Vec::new();
+    let change = |mutations| Change { mutations, records: writes.len(), source: None };
+    let upper = if writes.iter().any(|write| write.query.reads(graph.open_cypher())) {
+        let mut committed = None;
+        for _ in 0..TRIES {
+            let transaction = committer.begin()?;
+            let snapshot = transaction.snapshot();
+            let tracked = Tracked::new(&snapshot);
+            let mutations = evaluate(graph, writes, &tracked, &mut outcomes);
+            if mutations.is_empty() {
+                return Ok(outcomes);
+            }
+            let scanned = tracked.scanned();
+            let reads = ReadSet { scanned, nodes: tracked.into_nodes() };
+            if let Ok(upper) = transaction.commit(&snapshot, &reads, change(mutations))? {
+                committed = Some(upper);
+                break;
+            }
+        }
+        match committed {
+            Some(upper) => upper,
+            None => committer.alone(|snapshot| Ok(change(evaluate(graph, writes, snapshot, &mut outcomes))))?,
+        }
+    } else {
+        let mutations = evaluate(graph, writes, &crate::view::Empty, &mut outcomes);
+        if mutations.is_empty() {
+            return Ok(outcomes);
+        }
+        committer.commit(change(mutations))?
+    };
+    wait(graph, upper)?;
+    Ok(outcomes)
+}
+
+fn wait(graph: &Graph, upper: Tick) -> Result<(), EngineError> {
+    graph.committer().wait_applied(upper)?;
+    graph.wait_durable(upper)
+}
+
+fn evaluate(graph: &Graph, writes: &[Write], view: &dyn View, outcomes: &mut Vec<Written>) -> Mutations {
+    outcomes.clear();
+    let overlay = Overlay::new(view);
+    let mut mutations = Mutations::default();
+    let fresh_id = || graph.fresh_id();
+    let limits = Limits { steps_max: Some(STEPS_MAX), ..graph.limits() };
+    let now_millis = crate::commit::wall_clock_millis() as i64;
+    for (index, write) in writes.iter().enumerate() {
+        mutations.start_record(index as u32);
+        let before = mutations.rows.len();
+        let environment = Environment {
+            view: &overlay,
+            parameters: &write.parameters,
+            ids: graph.ids(),
+            now_millis,
+            fresh_id: &fresh_id,
+            limits,
+            open_cypher: graph.open_cypher(),
+        };
+        let mut rows = Rows::default();
+        let ended = Evaluator::new(&write.query, graph.symbols()).run(&environment, &mut mutations, &mut |row| {
+            let _ = rows.push(row, &limits);
+            ControlFlow::Continue(())
+        });
+        outcomes.push(match ended.and_then(|()| rows.checked(&limits)) {
+            Ok(()) => {
+                overlay.apply(&mutations, before..mutations.rows.len());
+                Written::Done(rows.rows)
+            }
+            Err(failure) if failure.kind == FailureKind::TimeLimit => Written::RunAlone,
+            Err(failure) => Written::Failed(Arc::new(failure.into())),
+        });
+    }
+    mutations
+}
