@@ -3,7 +3,8 @@
 //!     ids       the nodes, ascending                                     16 bytes each
 //!     places    which piece, where its facts begin, how many             12 bytes each
 //!     pieces    the segments referred to, shared with other batches
-//!     filter    two bits a node in one 64-bit word: most misses cost one cache line
+//!     slots     for about five nodes each: a filter of two bits a node, and where they begin, so that most misses cost one
+//!               cache line and most hits two more
 //!
 //! Merging leaves the facts of most nodes where they are and writes an index anew (see docs/decisions/0009).
 //!
@@ -13,6 +14,7 @@
 //! no comparison of values.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::sync::Arc;
 
 use timely::progress::Antichain;
@@ -31,7 +33,7 @@ pub struct Batch {
     pieces: Vec<Piece>,
     /// How many facts there are.
     facts: usize,
-    filter: Filter,
+    directory: Directory,
 }
 
 /// A segment that a batch refers to.
@@ -65,7 +67,7 @@ impl Place {
         self.piece & REPEATS != 0
     }
 
-    pub fn range(&self) -> std::ops::Range<usize> {
+    pub fn range(&self) -> Range<usize> {
         self.start as usize..(self.start + self.count) as usize
     }
 }
@@ -81,8 +83,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// `nodes` is about how many will come: the filter has room for so many.
-    pub fn new(lower: Antichain<u64>, upper: Antichain<u64>, since: Antichain<u64>, nodes: usize, fresh: Segment) -> Writer {
+    /// About how many nodes will come, and which one at most.
+    pub fn new(
+        (lower, upper, since): (Antichain<u64>, Antichain<u64>, Antichain<u64>),
+        (nodes, last): (usize, NodeId),
+        fresh: Segment,
+    ) -> Writer {
         let batch = Batch {
             lower,
             upper,
@@ -91,7 +97,7 @@ impl Writer {
             places: Vec::with_capacity(nodes),
             pieces: vec![Piece { segment: Arc::default(), live: 0, whole: 0 }],
             facts: 0,
-            filter: Filter::with_capacity(nodes),
+            directory: Directory::new(nodes, last),
         };
         Writer { batch, fresh, finished: 0 }
     }
@@ -124,7 +130,7 @@ impl Writer {
     fn push(&mut self, id: NodeId, place: Place) {
         let batch = &mut self.batch;
         debug_assert!(batch.ids.last().is_none_or(|last| *last < id));
-        batch.filter.insert(id);
+        batch.directory.insert(id, batch.ids.len());
         batch.ids.push(id);
         batch.places.push(place);
         batch.pieces[place.piece()].live += place.count as usize;
@@ -138,6 +144,7 @@ impl Writer {
     pub fn finish(self) -> Batch {
         let Writer { mut batch, mut fresh, .. } = self;
         fresh.shrink();
+        batch.directory.finish(batch.ids.len());
         batch.pieces[0].segment = Arc::new(fresh);
         batch.pieces.iter_mut().filter(|piece| piece.whole == 0).for_each(|piece| piece.whole = piece.live);
         shrink(&mut batch.ids);
@@ -148,7 +155,7 @@ impl Writer {
 
 impl Batch {
     pub fn empty(lower: Antichain<u64>, upper: Antichain<u64>) -> Batch {
-        Writer::new(lower, upper, Antichain::from_elem(0), 0, Segment::default()).finish()
+        Writer::new((lower, upper, Antichain::from_elem(0)), (0, NodeId::new(0, 0)), Segment::default()).finish()
     }
 
     /// The facts of the node at this index, and what they point into.
@@ -171,20 +178,18 @@ impl Batch {
         self.index_of(id).map(|index| self.node(index))
     }
 
-    /// Where a node stands: filter, then interpolation, because ids are hashes and lie evenly.
+    /// Where a node stands.
     pub fn index_of(&self, id: NodeId) -> Option<usize> {
-        if self.filter.may_contain(id) { self.position(id) } else { None }
+        if self.directory.may_contain(id) { self.position(id) } else { None }
     }
 
-    /// Looks up many nodes, given in ascending order: says where each lies that is here.
+    /// Looks up many nodes: says where each lies that is here.
     pub fn locate(&self, ids: &[NodeId], scratch: &mut Vec<u32>, mut found: impl FnMut(usize, usize)) {
-        // In passes, so that the processor waits for many words of the filter at a time, then for many ids.
+        // In passes, so that the processor waits for many slots at a time, then for many ids.
         scratch.clear();
-        scratch.extend((0..ids.len() as u32).filter(|index| self.filter.may_contain(ids[*index as usize])));
-        if !self.ids.is_empty() {
-            let guessed = scratch.iter().map(|index| self.ids[self.guess(ids[*index as usize])].low);
-            black_box(guessed.fold(0, |sum, low| sum ^ low));
-        }
+        scratch.extend((0..ids.len() as u32).filter(|index| self.directory.may_contain(ids[*index as usize])));
+        let begin = |index: &u32| self.ids.get(self.directory.range(ids[*index as usize]).start);
+        black_box(scratch.iter().filter_map(begin).fold(0, |sum, id| sum ^ id.low));
         for index in scratch.iter() {
             if let Some(position) = self.position(ids[*index as usize]) {
                 found(*index as usize, position);
@@ -193,25 +198,11 @@ impl Batch {
     }
 
     fn position(&self, id: NodeId) -> Option<usize> {
-        let n = self.ids.len();
-        let guess = self.guess(id);
-        let (mut low, mut high) = (guess.saturating_sub(1), (guess + 1).min(n));
-        let mut width = 4;
-        while low > 0 && self.ids[low] > id {
-            low = low.saturating_sub(width);
-            width *= 2;
-        }
-        width = 4;
-        while high < n && self.ids[high - 1] < id {
-            high = (high + width).min(n);
-            width *= 2;
-        }
-        self.ids[low..high].binary_search(&id).ok().map(|index| low + index)
-    }
-
-    /// About where a node stands: ids are hashes and lie evenly.
-    fn guess(&self, id: NodeId) -> usize {
-        ((u128::from(id.high) * self.ids.len() as u128) >> 64) as usize
+        let range = self.directory.range(id);
+        let start = range.start;
+        let near = &self.ids[range];
+        let at = if near.len() <= 16 { near.iter().position(|other| *other == id) } else { near.binary_search(&id).ok() };
+        at.map(|at| start + at)
     }
 
     pub fn len(&self) -> usize {
@@ -223,33 +214,117 @@ impl Batch {
     }
 }
 
-/// Says "not here" for most nodes that are not: two bits a node, both in one word, twelve bits of space a node.
+/// Where nodes lie, about: slots by the order of ids, which are hashes and lie evenly.
 #[derive(Debug)]
-struct Filter {
-    words: Vec<u64>,
+struct Directory {
+    /// One more than are used, for where the last one ends.
+    slots: Vec<Slot>,
+    /// How many slots have their `start`.
+    begun: usize,
+    /// Ids of the `long` scheme are small numbers: those up to this one share the slots evenly. 0 for hashes.
+    last: u64,
 }
 
-impl Filter {
-    fn with_capacity(nodes: usize) -> Filter {
-        Filter { words: vec![0; nodes * 12 / 64 + 1] }
+/// Two halves of a filter that says "not here" for most nodes that are not, two bits a node; and where the nodes begin.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    filter: [u32; 2],
+    start: u32,
+}
+
+impl Directory {
+    /// Twelve bits of filter a node.
+    fn new(nodes: usize, last: NodeId) -> Directory {
+        let slots = vec![Slot::default(); nodes * 12 / 64 + 2];
+        Directory { slots, begun: 0, last: if last.high == 0 { last.low } else { 0 } }
     }
 
-    fn insert(&mut self, id: NodeId) {
-        let (word, bits) = self.place(id);
-        self.words[word] |= bits;
+    /// The next node, in order, and its place.
+    fn insert(&mut self, id: NodeId, place: usize) {
+        let (slot, bits) = self.filter_of(id);
+        self.slots[slot].filter[0] |= bits[0];
+        self.slots[slot].filter[1] |= bits[1];
+        let slot = self.slot_of(id);
+        while self.begun <= slot {
+            self.slots[self.begun].start = place as u32;
+            self.begun += 1;
+        }
+    }
+
+    fn finish(&mut self, nodes: usize) {
+        self.slots[self.begun..].iter_mut().for_each(|slot| slot.start = nodes as u32);
     }
 
     fn may_contain(&self, id: NodeId) -> bool {
-        let (word, bits) = self.place(id);
-        self.words[word] & bits == bits
+        let (slot, bits) = self.filter_of(id);
+        let Slot { filter, .. } = self.slots[slot];
+        filter[0] & bits[0] == bits[0] && filter[1] & bits[1] == bits[1]
     }
 
-    /// Ids are hashes, so their high bits choose the word: neighbours in a batch are neighbours here, and a merge fills the
-    /// filter from front to back. The ids of the `long` scheme are small numbers and have to be mixed.
-    fn place(&self, id: NodeId) -> (usize, u64) {
+    /// The places among which the node is if it is anywhere.
+    fn range(&self, id: NodeId) -> Range<usize> {
+        let slot = self.slot_of(id);
+        self.slots[slot].start as usize..self.slots[slot + 1].start as usize
+    }
+
+    /// Never less for a greater id.
+    fn slot_of(&self, id: NodeId) -> usize {
+        let used = self.slots.len() as u128 - 1;
+        if self.last == 0 {
+            return ((u128::from(id.high) * used) >> 64) as usize;
+        }
+        let low = if id.high > 0 { self.last } else { id.low.min(self.last) };
+        (u128::from(low) * used / (u128::from(self.last) + 1)) as usize
+    }
+
+    /// For hashes the slot where they lie; numbers that follow one another would fill some filters only, and are mixed.
+    fn filter_of(&self, id: NodeId) -> (usize, [u32; 2]) {
         let hash = (id.high ^ id.low).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let even = if id.high == 0 { hash << 12 } else { id.high };
-        let word = ((u128::from(even) * self.words.len() as u128) >> 64) as usize;
-        (word, 1 << (hash >> 58) | 1 << (hash >> 52 & 63))
+        let slot = ((u128::from(even) * (self.slots.len() as u128 - 1)) >> 64) as usize;
+        (slot, [1 << (hash >> 59), 1 << (hash >> 54 & 31)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::Symbol;
+    use weir_model::mutation::{Kind, Payload, Tag};
+
+    use super::*;
+
+    #[test]
+    fn every_node_is_found_and_no_other() {
+        let hash = |n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+        let number = |n: u64| NodeId::new(0, n * 3);
+        let far_apart = |n: u64| NodeId::new(0, if n < 900 { n } else { n << 40 });
+        let both = |n: u64| NodeId::new(if n < 500 { 0 } else { n << 50 }, n);
+        let same_high = |n: u64| NodeId::new(7 << 60 | n / 300, n);
+        for scheme in [&hash as &dyn Fn(u64) -> NodeId, &number, &far_apart, &both, &same_high] {
+            for count in [0, 1, 2, 7, 1000] {
+                let mut ids: Vec<NodeId> = (0..count).map(scheme).collect();
+                ids.sort_unstable();
+                let at = |tick| Antichain::from_elem(tick);
+                let last = ids.last().copied().unwrap_or(NodeId::new(0, 0));
+                let fresh = Segment { times: vec![1], ..Segment::default() };
+                let mut writer = Writer::new((at(0), at(2), at(0)), (ids.len(), last), fresh);
+                for id in &ids {
+                    let payload = Payload { a: id.high, b: id.low };
+                    writer.fresh.facts.push(Fact { tag: Tag::new(Kind::Out, Symbol(1)), when: 1, payload });
+                    writer.finish_node(*id);
+                }
+                let batch = writer.finish();
+                let others = (count..count + 3000).map(scheme).chain([NodeId::new(0, 0), NodeId::new(u64::MAX, u64::MAX)]);
+                let asked: Vec<NodeId> = ids.iter().copied().chain(others).collect();
+                let expected: Vec<Option<usize>> = asked.iter().map(|id| ids.binary_search(id).ok()).collect();
+                let single: Vec<Option<usize>> = asked.iter().map(|id| batch.index_of(*id)).collect();
+                assert_eq!(single, expected, "{count} nodes");
+                let mut together = vec![None; asked.len()];
+                batch.locate(&asked, &mut Vec::new(), |index, position| together[index] = Some(position));
+                assert_eq!(together, expected, "{count} nodes");
+                let facts = |id: &NodeId| batch.find(*id).map(|(_, facts)| facts[0].payload.as_node());
+                assert!(ids.iter().all(|id| facts(id) == Some(*id)));
+            }
+        }
     }
 }

@@ -101,17 +101,17 @@ impl Builder {
             }
         }
         self.stretches.sort_unstable();
-        let since = Antichain::from_elem(0);
-        let mut fresh = Segment::with_capacity(here, mutations.arena.len());
-        fresh.times = times;
-        let mut writer = Writer::new(lower, upper, since, self.stretches.len(), fresh);
-
         let node = |stretch: &Stretch| rows[stretch.start as usize].node;
         for same_high in self.stretches.chunk_by_mut(|a, b| a.high == b.high) {
             // Two ids may share their high half.
             same_high.sort_by_key(|stretch| (node(stretch), stretch.start));
         }
         self.locate(rows, existing);
+        let since = Antichain::from_elem(0);
+        let mut fresh = Segment::with_capacity(here, mutations.arena.len());
+        fresh.times = times;
+        let last = self.nodes.last().copied().unwrap_or(NodeId::new(0, 0));
+        let mut writer = Writer::new((lower, upper, since), (self.nodes.len(), last), fresh);
 
         let mut located = Located { existing: existing.to_vec(), hits: std::mem::take(&mut self.hits), of_node: Vec::new() };
         let order = &mut self.order;

@@ -74,7 +74,8 @@ impl Merge {
         }
         fresh.times.sort_unstable();
         fresh.times.dedup();
-        let mut out = Writer::new(lower, upper, since, nodes, fresh);
+        let last = batches.iter().filter_map(|batch| batch.ids.last()).max().copied().unwrap_or(NodeId::new(0, 0));
+        let mut out = Writer::new((lower, upper, since), (nodes, last), fresh);
         let mut source = |batch: &SharedBatch| Source {
             kept: batch
                 .pieces()

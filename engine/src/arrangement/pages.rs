@@ -256,9 +256,10 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 /// chunks; `upper` is the tick after everything in them. What needs no change stays in its chunk, which shards share.
 pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
     let nodes = runs.iter().flatten().map(|chunk| chunk.ids.len()).sum::<usize>();
+    let last = runs.iter().flatten().filter_map(|chunk| chunk.ids.last()).max().copied().unwrap_or(NodeId::new(0, 0));
     let at = |tick| Antichain::from_elem(tick);
     let fresh = Segment { times: vec![upper.0.saturating_sub(1)], ..Segment::default() };
-    let mut base = Writer::new(at(0), at(upper.0), at(upper.0 - 1), nodes / shard.count + nodes / 8, fresh);
+    let mut base = Writer::new((at(0), at(upper.0), at(upper.0 - 1)), (nodes / shard.count + nodes / 8, last), fresh);
     let mut cursors: Vec<Cursor<'_>> = runs.iter().map(|chunks| Cursor::new(chunks, &mut base)).collect();
     let mut here: Vec<(usize, usize, Range<usize>)> = Vec::new();
     while let Some(id) = cursors.iter().filter_map(|cursor| cursor.id).min() {
