@@ -15,10 +15,13 @@ pub struct Limits<'a> {
     pub cancelled: Option<&'a AtomicBool>,
     /// What sorting, grouping and collecting rows may hold at a time, estimated.
     pub buffer_bytes_max: usize,
+    /// How many nodes, edges and elements may be visited, about: for those whose answer may not depend on the clock.
+    pub steps_max: u64,
 }
 
 impl Limits<'_> {
-    pub const NONE: Limits<'static> = Limits { deadline: None, cancelled: None, buffer_bytes_max: usize::MAX };
+    pub const NONE: Limits<'static> =
+        Limits { deadline: None, cancelled: None, buffer_bytes_max: usize::MAX, steps_max: u64::MAX };
 }
 
 impl Default for Limits<'_> {
@@ -33,12 +36,13 @@ const STEPS_BETWEEN_CHECKS: u32 = 4096;
 pub(super) struct Budget<'a> {
     limits: &'a Limits<'a>,
     steps: Cell<u32>,
+    checks: Cell<u64>,
     bytes: Cell<usize>,
 }
 
 impl<'a> Budget<'a> {
     pub fn new(limits: &'a Limits<'a>) -> Budget<'a> {
-        Budget { limits, steps: Cell::new(0), bytes: Cell::new(0) }
+        Budget { limits, steps: Cell::new(0), checks: Cell::new(0), bytes: Cell::new(0) }
     }
 
     /// Called for every node, edge and element a query visits.
@@ -50,6 +54,7 @@ impl<'a> Budget<'a> {
             return Ok(());
         }
         self.steps.set(0);
+        self.checks.set(self.checks.get() + 1);
         self.check()
     }
 
@@ -59,6 +64,9 @@ impl<'a> Budget<'a> {
         let stop = |why: &str| Err(Failure::new(FailureKind::Interrupted, why));
         if self.limits.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return stop("The query was cancelled");
+        }
+        if self.checks.get().saturating_mul(u64::from(STEPS_BETWEEN_CHECKS)) > self.limits.steps_max {
+            return stop("The query visits too much of the graph; narrow its pattern");
         }
         if self.limits.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return stop("The query ran out of time; anchor its pattern with id(n) = ..., or allow it more");
