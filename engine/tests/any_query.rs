@@ -84,6 +84,7 @@ const QUERIES: &[&str] = &[
     "MATCH (a:A), (b:B), p = shortestPath((a)-[:r*]->(b)) RETURN id(a) AS a, id(b) AS b, length(p) AS l",
     "MATCH p = allShortestPaths((a:A)-[:r|s*..4]-(b:B)) RETURN id(a) AS a, id(b) AS b, count(p) AS c",
     "MATCH (a)-[e:r]->(b)-[:r*1..2]->(c:B) WHERE a.x = 1 RETURN e.w AS w, id(c) AS c",
+    "MATCH (a) WHERE a.z > 0 MATCH (a)-[:s*1..2]->(b:B {x: 1}) RETURN id(a) AS a, a.z AS z, id(b) AS b",
 ];
 
 const NODES: u64 = 9;
