@@ -444,6 +444,7 @@ fn plan(graph: &Graph, settings: &StandingSettings) -> Result<Plan, ApiError> {
     let mode = match settings.pattern.mode {
         Mode::DistinctId => StandingMode::DistinctId,
         Mode::MultipleValues => StandingMode::MultipleValues,
+        Mode::AnyQuery => StandingMode::AnyQuery,
     };
     Ok(compile_standing(&settings.pattern.query, mode, &Options { ids: graph.ids(), ..Options::default() })?.plan)
 }

@@ -33,6 +33,8 @@ pub struct PatternSettings {
 pub enum Mode {
     DistinctId,
     MultipleValues,
+    /// Weir's own: whatever reads.
+    AnyQuery,
 }
 
 /// What becomes of the results of a query.
@@ -80,6 +82,7 @@ impl PatternSettings {
         let mode = match self.mode {
             Mode::DistinctId => "DistinctId",
             Mode::MultipleValues => "MultipleValues",
+            Mode::AnyQuery => "AnyQuery",
         };
         json!({"type": "Cypher", "query": self.query, "mode": mode})
     }
@@ -113,6 +116,8 @@ fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSettin
     let query = fields.required_text("query", mistakes)?;
     let mode = match fields.get("mode") {
         None => Mode::DistinctId,
+        // Not among the words of the error below, which reads as recorded.
+        Some(Json::String(word)) if word == "AnyQuery" => Mode::AnyQuery,
         Some(_) => match fields.word("mode", &["DistinctId", "MultipleValues"], mistakes)? {
             "MultipleValues" => Mode::MultipleValues,
             _ => Mode::DistinctId,
@@ -248,6 +253,14 @@ mod tests {
         assert!(stored.to_string().contains("hush"));
         let shown = settings.outputs[1].1.to_json().to_string();
         assert!(shown.contains("Secret(****)") && !shown.contains("hush"), "{shown}");
+    }
+
+    #[test]
+    fn any_query_is_a_mode() {
+        let body = r#"{"pattern": {"type": "Cypher", "query": "RETURN 1", "mode": "AnyQuery"}, "outputs": {}}"#;
+        let Ok(settings) = decode_text(body) else { panic!("should have been decoded") };
+        assert_eq!(settings.pattern.mode, Mode::AnyQuery);
+        assert_eq!(settings.to_stored_json()["pattern"]["mode"], "AnyQuery");
     }
 
     #[test]

@@ -27,7 +27,7 @@ fn check_local(mode: StandingMode, condition: &str, expected: &str) {
     assert_eq!(node.trim(), expected, "{condition}");
 }
 
-use StandingMode::{DistinctId, MultipleValues};
+use StandingMode::{AnyQuery, DistinctId, MultipleValues};
 
 #[test]
 fn the_chain() {
@@ -293,5 +293,63 @@ fn refused_patterns() {
         ),
     ] {
         assert_eq!(compiled(mode, text), format!("{expected}\n"), "{text}");
+    }
+}
+
+/// What of a plan in mode AnyQuery is found by delta joins, and what is asked row by row.
+#[test]
+fn any_query_is_taken_apart() {
+    for (text, has, has_not) in [
+        (
+            "MATCH (a:A)-[e:R]->(b) WHERE e.w > 1 RETURN b.x AS x, count(*) AS c",
+            vec!["Aggregate", "delta of node 0", "delta of edge 0", "read"],
+            vec!["Subquery", "Join"],
+        ),
+        ("MATCH (a)-[:R]->(b)-[:R]->(c)-[:R]->(a) RETURN id(a) AS a", vec!["distinct edges: 0-1, 0-2, 1-2"], vec!["Subquery"]),
+        ("MATCH (a)-[:R]->(b) MATCH (b)-[:S]->(c) RETURN id(c) AS c", vec!["delta of edge 1"], vec!["Subquery", "Join"]),
+        ("MATCH (a:A), (b:B) WHERE a.x = b.x RETURN id(a) AS a", vec!["Join on", "delta of node 0"], vec!["Subquery", "Filter"]),
+        ("MATCH (a:A)-[:R*1..3]->(b) RETURN id(b) AS b", vec!["Subquery", "Argument", "delta of node 0"], vec!["Scan"]),
+        ("MATCH (a:A) WHERE EXISTS { (a)-->(:B) } RETURN id(a) AS a", vec!["Subquery", "delta of node 0"], vec![]),
+        ("MATCH (a) RETURN a", vec!["\nSubquery\n"], vec![]),
+    ] {
+        let plan = compiled(AnyQuery, text);
+        for part in has {
+            assert!(plan.contains(part), "{text} has no {part}\n{plan}");
+        }
+        for part in has_not {
+            assert!(!plan.contains(part), "{text} has {part}\n{plan}");
+        }
+    }
+}
+
+#[test]
+fn what_any_query_cannot_maintain_is_refused_with_its_place() {
+    const BY_ITSELF: &str = "A standing query's results follow from the graph: chance and the current time cannot stand in them";
+    for (text, place, code, message) in [
+        (
+            "MATCH (n) SET n.x = 1 RETURN n",
+            "1.11",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: SET changes it, and cannot stand there",
+        ),
+        (
+            "CALL { CREATE (n) } RETURN 1 AS x",
+            "1.8",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: CREATE changes it, and cannot stand there",
+        ),
+        (
+            "CALL recentNodes(5) YIELD node RETURN node",
+            "1.1",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: procedure `recentNodes` does more than look at the graph, and cannot stand in it",
+        ),
+        ("MATCH (n) WHERE n.at < timestamp() RETURN n.x AS x", "1.24", "NotMaintainable", BY_ITSELF),
+        ("RETURN [rand()] AS r", "1.9", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) WITH date('2020-01-01') AS d, date() AS e RETURN d, e", "1.41", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) WHERE EXISTS { MATCH (n)-->(m) WHERE m.x > rand() } RETURN n", "1.54", "NotMaintainable", BY_ITSELF),
+        ("RETURN $p AS p", "1.8", "MissingParameter", "Unknown parameter `p`"),
+    ] {
+        assert_eq!(compiled(AnyQuery, text), format!("{place} {code}: {message}\n"), "{text}");
     }
 }

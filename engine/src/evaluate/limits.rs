@@ -17,7 +17,8 @@ pub struct Limits<'a> {
     pub cancelled: Option<&'a AtomicBool>,
     /// What sorting, grouping and collecting rows may hold at a time, and what a value may come to, estimated.
     pub buffer_bytes_max: usize,
-    /// For who only tries whether it is quick.
+    /// How many nodes, edges and elements may be visited, about: for those who only try whether it is quick, or whose answer may not
+    /// depend on the clock.
     pub steps_max: Option<u32>,
 }
 
@@ -73,12 +74,9 @@ impl<'a> Budget<'a> {
         if self.limits.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
             return Err(Failure::new(FailureKind::Interrupted, "The query was cancelled"));
         }
-        let too_long = || {
-            let message = "The query ran out of time; anchor its pattern with id(n) = ..., or allow it more";
-            Err(Failure::new(FailureKind::TimeLimit, message))
-        };
+        let stop = |message| Err(Failure::new(FailureKind::TimeLimit, message));
         if self.limits.steps_max.is_some_and(|most| self.checked.get() > most) {
-            return too_long();
+            return stop("The query visits too much of the graph; narrow its pattern");
         }
         if self.limits.deadline.is_none() && self.limits.time_max.is_none() {
             return Ok(());
@@ -88,7 +86,10 @@ impl<'a> Budget<'a> {
             self.ends.set(self.limits.time_max.and_then(|most| now.checked_add(most)));
         }
         let over = |ends: Option<Instant>| ends.is_some_and(|ends| now >= ends);
-        if over(self.limits.deadline) || over(self.ends.get()) { too_long() } else { Ok(()) }
+        if over(self.limits.deadline) || over(self.ends.get()) {
+            return stop("The query ran out of time; anchor its pattern with id(n) = ..., or allow it more");
+        }
+        Ok(())
     }
 
     /// Bytes that are not held.

@@ -134,9 +134,11 @@ impl Interest {
         self.everything |= pattern.steps.iter().any(|step| matches!(step, Step::Scan { .. }));
         for node in &pattern.nodes {
             self.labels.extend(node.labels.iter().map(symbol));
+            self.properties.extend(node.reads.iter().map(|(key, _)| symbol(key)));
+            self.everything |= node.reads_all.is_some();
         }
         for edge in &pattern.edges {
-            self.any_edge |= edge.kinds.is_empty();
+            self.any_edge |= edge.kinds.is_empty() || !edge.reads.is_empty();
             self.kinds.extend(edge.kinds.iter().map(symbol));
         }
     }

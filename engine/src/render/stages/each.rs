@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use weir_model::expression::FailureKind;
 use weir_model::plan::Operator;
 use weir_model::{IdScheme, Mutations, NodeId, Symbol, Value};
 
@@ -15,6 +16,9 @@ use crate::arrangement::Snapshot;
 use crate::evaluate::{Environment, Evaluator, Limits};
 use crate::tracked::Tracked;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
+
+/// How much may be looked at for one row: more than this, and the worker would keep all others waiting.
+const STEPS_MAX: u32 = 20_000_000;
 
 pub struct Each {
     input: Box<Stage>,
@@ -134,7 +138,7 @@ impl Each {
             ids: *ids,
             now_millis: 0,
             fresh_id: &NodeId::default,
-            limits: Limits::default(),
+            limits: Limits { steps_max: Some(STEPS_MAX), time_max: None, ..Limits::default() },
             open_cypher: *open_cypher,
         };
         let mut found = Vec::new();
@@ -149,7 +153,10 @@ impl Each {
                 ControlFlow::Continue(())
             },
         );
-        if ran.is_err() {
+        if let Err(failure) = ran {
+            if failure.kind == FailureKind::Interrupted {
+                tracing::warn!("a standing query leaves out a row: {failure}");
+            }
             found.clear();
         }
         let scanned = tracked.scanned();
