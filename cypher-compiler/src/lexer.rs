@@ -2,7 +2,7 @@
 
 use weir_model::Text;
 
-use crate::error::{Diagnostic, Span};
+use crate::error::{Code, Diagnostic, ERROR_COUNT_MAX, Span};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenKind {
@@ -20,6 +20,12 @@ pub enum TokenKind {
     End,
 }
 
+impl TokenKind {
+    pub fn is_word(&self, word: &str) -> bool {
+        matches!(self, TokenKind::Word(own) if own.eq_ignore_ascii_case(word))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Token {
     pub kind: TokenKind,
@@ -32,19 +38,43 @@ const SYMBOLS: &[&str] = &[
     "^", "=", "<", ">", "$", "!", "&",
 ];
 
-pub fn lex(text: &str) -> Result<Vec<Token>, Box<Diagnostic>> {
-    let mut lexer = Lexer { text, at: 0, tokens: Vec::with_capacity(text.len() / 4) };
-    while lexer.skip_blanks()? {
-        lexer.token()?;
+/// What a text consists of, and what is wrong with it.
+pub struct Lexed {
+    pub tokens: Vec<Token>,
+    pub errors: Vec<Diagnostic>,
+    /// Whether the tokens are those that were meant, whatever is wrong with some of them: what is never closed has
+    /// swallowed others.
+    pub sound: bool,
+}
+
+pub fn lex(text: &str) -> Lexed {
+    let mut lexer = Lexer { text, at: 0, tokens: Vec::with_capacity(text.len() / 4), errors: Vec::new() };
+    let mut sound = true;
+    loop {
+        let read = lexer.skip_blanks().and_then(|more| if more { lexer.token().map(|()| true) } else { Ok(false) });
+        match read {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                sound = false;
+                lexer.errors.push(*error);
+            }
+        }
+        if lexer.errors.len() >= ERROR_COUNT_MAX {
+            sound = false;
+            break;
+        }
     }
     lexer.push(TokenKind::End, text.len());
-    Ok(lexer.tokens)
+    Lexed { tokens: lexer.tokens, errors: lexer.errors, sound }
 }
 
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
     tokens: Vec<Token>,
+    /// Those after which reading goes on as if nothing were.
+    errors: Vec<Diagnostic>,
 }
 
 impl Lexer<'_> {
@@ -60,7 +90,8 @@ impl Lexer<'_> {
         self.tokens.push(Token { kind, span: Span { start, end: self.at } });
     }
 
-    fn error(&self, start: usize, code: &'static str, message: impl Into<String>) -> Box<Diagnostic> {
+    /// An error from `start` to where reading stands.
+    fn error(&self, start: usize, code: Code, message: impl Into<String>) -> Box<Diagnostic> {
         Box::new(Diagnostic::syntax(self.text, Span { start, end: self.at.max(start) }, code, message))
     }
 
@@ -74,11 +105,10 @@ impl Lexer<'_> {
                 match rest.find("*/") {
                     Some(end) => self.at += end + 2,
                     None => {
-                        return Err(self.error(
-                            self.at,
-                            "UnexpectedSyntax",
-                            "The comment that begins here is never closed: expected '*/'",
-                        ));
+                        let span = Span { start: self.at, end: self.at + 2 };
+                        self.at = self.text.len();
+                        let message = "The comment that begins here is never closed: expected '*/'";
+                        return Err(Box::new(Diagnostic::syntax(self.text, span, Code::UnexpectedSyntax, message)));
                     }
                 }
             } else {
@@ -113,7 +143,8 @@ impl Lexer<'_> {
                     Ok(())
                 }
                 None => {
-                    let code = if c.is_ascii() { "UnexpectedSyntax" } else { "InvalidUnicodeCharacter" };
+                    self.at += c.len_utf8();
+                    let code = if c.is_ascii() { Code::UnexpectedSyntax } else { Code::InvalidUnicodeCharacter };
                     Err(self.error(start, code, format!("Invalid input '{c}'")))
                 }
             },
@@ -142,13 +173,14 @@ impl Lexer<'_> {
                     return Ok(());
                 }
                 let written = &self.text[start..self.at];
-                return match u64::from_str_radix(&digits, radix).ok().filter(|n| *n <= 1 << 63) {
-                    Some(n) => {
-                        self.push(TokenKind::Integer(n), start);
-                        Ok(())
-                    }
-                    None => Err(self.error(start, "IntegerOverflow", format!("The integer {written} does not fit into 64 bits"))),
-                };
+                let value = u64::from_str_radix(&digits, radix).ok().filter(|n| *n <= 1 << 63);
+                if value.is_none() {
+                    let message = format!("The integer {written} does not fit into 64 bits");
+                    let error = self.error(start, Code::IntegerOverflow, message);
+                    self.errors.push(*error);
+                }
+                self.push(TokenKind::Integer(value.unwrap_or(0)), start);
+                return Ok(());
             }
         }
         let bytes = rest.as_bytes();
@@ -179,26 +211,19 @@ impl Lexer<'_> {
         }
         let written = &self.text[start..self.at];
         let plain = written.replace('_', "");
-        let kind = if is_float {
-            match plain.parse::<f64>() {
-                Ok(n) if n.is_finite() => TokenKind::Float(n),
-                _ => {
-                    let mut error = self.error(start, "FloatingPointOverflow", "floating point number is too large");
-                    error.kind = crate::error::DiagnosticKind::Compile;
-                    return Err(error);
-                }
-            }
+        let value = if is_float {
+            plain.parse::<f64>().ok().filter(|n| n.is_finite()).map(TokenKind::Float)
         } else {
-            match plain.parse::<u64>().ok().filter(|n| *n <= 1 << 63) {
-                Some(n) => TokenKind::Integer(n),
-                None => {
-                    let mut error =
-                        self.error(start, "IntegerOverflow", format!("The integer {written} does not fit into 64 bits"));
-                    error.kind = crate::error::DiagnosticKind::Compile;
-                    return Err(error);
-                }
-            }
+            plain.parse::<u64>().ok().filter(|n| *n <= 1 << 63).map(TokenKind::Integer)
         };
+        let kind = value.unwrap_or_else(|| {
+            let (code, message) = match is_float {
+                true => (Code::FloatingPointOverflow, "floating point number is too large".to_owned()),
+                false => (Code::IntegerOverflow, format!("The integer {written} does not fit into 64 bits")),
+            };
+            self.errors.push(Diagnostic::compile(self.text, Span { start, end: self.at }, code, message));
+            TokenKind::Integer(0)
+        });
         self.push(kind, start);
         Ok(())
     }
@@ -218,7 +243,7 @@ impl Lexer<'_> {
                 return Ok(());
             }
         }
-        Err(self.error(start, "UnexpectedSyntax", "The name that begins here is never closed: expected '`'"))
+        Err(self.error(start, Code::UnexpectedSyntax, "The name that begins here is never closed: expected '`'"))
     }
 
     fn string(&mut self, start: usize, quote: char) -> Result<(), Box<Diagnostic>> {
@@ -231,7 +256,9 @@ impl Lexer<'_> {
                 return Ok(());
             }
             if c == '\\' {
-                self.escape(&mut value)?;
+                if let Err(error) = self.escape(&mut value) {
+                    self.errors.push(*error);
+                }
             } else {
                 value.push(c);
             }
@@ -239,7 +266,7 @@ impl Lexer<'_> {
         Err(Box::new(Diagnostic::syntax(
             self.text,
             Span { start: self.text.len(), end: self.text.len() },
-            "UnexpectedSyntax",
+            Code::UnexpectedSyntax,
             format!("Unexpected end of input: expected {quote} to close the string that began at offset {start}"),
         )))
     }
@@ -289,7 +316,7 @@ impl Lexer<'_> {
             let words = if length == 4 { "four" } else { "eight" };
             return Err(self.error(
                 self.at,
-                "InvalidUnicodeLiteral",
+                Code::InvalidUnicodeLiteral,
                 format!("Invalid input {found}: expected {words} hexadecimal digits specifying a unicode character"),
             ));
         }
@@ -307,8 +334,10 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let shown = match lex(text) {
-            Ok(tokens) => tokens
+        let lexed = lex(text);
+        let shown = match lexed.errors.first() {
+            None => lexed
+                .tokens
                 .iter()
                 .map(|token| match &token.kind {
                     TokenKind::Word(w) => w.to_string(),
@@ -322,7 +351,7 @@ mod tests {
                 })
                 .collect::<Vec<_>>()
                 .join(" "),
-            Err(error) => format!("{}.{} {}", error.line, error.column, error.message),
+            Some(error) => format!("{}.{} {}", error.line, error.column, error.message),
         };
         assert_eq!(shown, expected, "{text}");
     }

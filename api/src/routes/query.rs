@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 use warp::reply::Response;
-use weir_cypher_compiler::{Options, Wanted, compile, explain, explain_noted, explain_operator, explain_plan, wanted};
+use weir_cypher_compiler::{
+    Options, Wanted, compile, explain, explain_noted, explain_operator, explain_plan, unknown_parameter, wanted,
+};
 use weir_engine::evaluate::{Counts, Profile};
 use weir_engine::{Graph, QueryOptions};
 use weir_model::plan::Operator;
@@ -106,23 +108,16 @@ impl Drop for GivenUp {
 /// The plan, with the values of its parameters in its order.
 fn compiled(app: &App, graph: &Graph, body: &QueryBody) -> Result<(Plan, Vec<Value>), ApiError> {
     let plan = compile(&body.text, &options(app, graph, body))?;
-    if let Some(unknown) = plan.parameters.iter().find(|name| body.parameters.iter().all(|(given, _)| given != *name)) {
-        return Err(ApiError::bad(unknown_parameter(&body.text, unknown)));
+    let given = |name: &Text| body.parameters.iter().any(|(given, _)| given == name);
+    let unknown: Vec<_> =
+        plan.parameters.iter().filter(|name| !given(name)).map(|name| unknown_parameter(&body.text, name)).collect();
+    if !unknown.is_empty() {
+        return Err(unknown.into());
     }
     let value =
         |name: &Text| body.parameters.iter().find(|(given, _)| given == name).map_or(Value::Null, |(_, value)| value.clone());
     let parameters = plan.parameters.iter().map(value).collect();
     Ok((plan, parameters))
-}
-
-/// In the words and at the place clients know.
-fn unknown_parameter(query: &str, name: &str) -> String {
-    let at = query.find(&format!("${name}")).or_else(|| query.find(&format!("$`{name}`"))).unwrap_or(0);
-    let line_start = query[..at].rfind('\n').map_or(0, |newline| newline + 1);
-    let line = query[line_start..].lines().next().unwrap_or_default();
-    let column = query[line_start..at].chars().count();
-    let number = query[..at].matches('\n').count() + 1;
-    format!("CompileError at {number}.{} Unknown parameter `{name}`\n\n{line}\n{}^", column + 1, " ".repeat(column))
 }
 
 fn options(app: &App, graph: &Graph, body: &QueryBody) -> Options {
@@ -174,18 +169,4 @@ fn operator(plan: &Plan, of: &Operator, profile: Option<&Profile>) -> Json {
         shown["timeMicros"] = (time.as_micros() as u64).into();
     }
     shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unknown_parameters_read_as_recorded() {
-        assert_eq!(unknown_parameter("RETURN $p", "p"), "CompileError at 1.8 Unknown parameter `p`\n\nRETURN $p\n       ^");
-        assert_eq!(
-            unknown_parameter("MATCH (a)\nRETURN $é", "é"),
-            "CompileError at 2.8 Unknown parameter `é`\n\nRETURN $é\n       ^"
-        );
-    }
 }

@@ -9,6 +9,7 @@ use super::{Binder, Holds, keyword};
 use crate::ast::{
     Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, Name, NodePattern, PatternPart, SetItem,
 };
+use crate::error::Code;
 
 /// A MERGE, wherever it stands.
 struct Merge {
@@ -98,7 +99,7 @@ impl Binder<'_> {
             }
             other => {
                 let message = format!("Invalid use of {} inside FOREACH", keyword(other));
-                self.error(clause.span, "InvalidClauseComposition", message);
+                self.error(clause.span, Code::InvalidClauseComposition, message);
                 Vec::new()
             }
         }
@@ -120,7 +121,11 @@ impl Binder<'_> {
                 let slot = (edge.variable.is_some() || part.variable.is_some()).then(|| self.declare_edge(edge));
                 self.check_created_edge(edge, "CREATE");
                 if edge.direction == Direction::Either {
-                    self.error(edge.span, "RequiresDirectedRelationship", "Only directed relationships are supported in CREATE");
+                    self.error(
+                        edge.span,
+                        Code::RequiresDirectedRelationship,
+                        "Only directed relationships are supported in CREATE",
+                    );
                 }
                 let (source, target) = if edge.direction == Direction::Left { (to, from) } else { (from, to) };
                 let kind = self.draft.name(edge.kinds.first().map_or("", |kind| &kind.text));
@@ -150,16 +155,16 @@ impl Binder<'_> {
             && let Some(slot) = self.scope.get(&variable.text)
         {
             if alone || !node.labels.is_empty() || node.properties.is_some() {
-                self.error(variable.span, "VariableAlreadyBound", format!("Variable `{}` already declared", variable.text));
+                self.error(variable.span, Code::VariableAlreadyBound, format!("Variable `{}` already declared", variable.text));
             } else if matches!(self.draft.holds(slot), Holds::Edge | Holds::Path) {
                 let message = format!("Type mismatch: {} defined with conflicting type (expected Node)", variable.text);
-                self.error(variable.span, "VariableTypeConflict", message);
+                self.error(variable.span, Code::VariableTypeConflict, message);
             }
             return slot;
         }
         if node.label_expression.is_some() {
             let message = "Only labels can be created, not label expressions";
-            self.error(node.span, "InvalidLabelExpression", message);
+            self.error(node.span, Code::InvalidLabelExpression, message);
         }
         self.check_no_condition(node.condition.as_ref());
         let properties = node.properties.as_ref().map(|map| self.expression(map));
@@ -171,23 +176,23 @@ impl Binder<'_> {
 
     fn check_no_condition(&mut self, condition: Option<&Expression>) {
         if let Some(condition) = condition {
-            self.error(condition.span, "UnexpectedSyntax", "WHERE inside a pattern is for patterns that are matched");
+            self.error(condition.span, Code::UnexpectedSyntax, "WHERE inside a pattern is for patterns that are matched");
         }
     }
 
     fn check_created_edge(&mut self, edge: &EdgePattern, word: &str) {
         self.check_no_condition(edge.condition.as_ref());
         if edge.length.is_some() {
-            self.error(edge.span, "CreatingVarLength", format!("Variable length relationships cannot be used in {word}"));
+            self.error(edge.span, Code::CreatingVarLength, format!("Variable length relationships cannot be used in {word}"));
         }
         match edge.kinds.len() {
             1 => {}
             0 => self.error(
                 edge.span,
-                "NoSingleRelationshipType",
+                Code::NoSingleRelationshipType,
                 format!("Exactly one relationship type must be specified for {word}. Did you forget to prefix your relationship type with a ':'?"),
             ),
-            _ => self.error(edge.span, "NoSingleRelationshipType", format!("A single relationship type must be specified for {word}")),
+            _ => self.error(edge.span, Code::NoSingleRelationshipType, format!("A single relationship type must be specified for {word}")),
         }
     }
 
@@ -313,7 +318,7 @@ impl Binder<'_> {
 
     fn delete(&mut self, target: &Expression, detach: bool) -> Write {
         if matches!(*target.kind, ExpressionKind::Labels(..)) {
-            self.error(target.span, "InvalidDelete", "DELETE doesn't support removing labels from a node. Try REMOVE.");
+            self.error(target.span, Code::InvalidDelete, "DELETE doesn't support removing labels from a node. Try REMOVE.");
         }
         let expr = self.expression(target);
         self.expect_deletable(&expr, target.span);
