@@ -1,5 +1,6 @@
 //! Text to tokens. Owns what numbers, strings, names and comments look like; knows no keyword and no grammar.
 
+use unicode_ident::is_xid_continue;
 use weir_model::Text;
 
 use crate::error::{Code, Diagnostic, ERROR_COUNT_MAX, Span};
@@ -124,7 +125,7 @@ impl Lexer<'_> {
     fn token(&mut self) -> Result<(), Box<Diagnostic>> {
         let start = self.at;
         let Some(c) = self.peek() else { return Ok(()) };
-        if c.is_alphabetic() || c == '_' {
+        if is_name_start(c) {
             let end = self.rest().find(|c: char| !is_name_part(c)).unwrap_or(self.rest().len());
             self.at += end;
             self.push(TokenKind::Word(Text::new(&self.text[start..self.at])), start);
@@ -325,8 +326,15 @@ impl Lexer<'_> {
     }
 }
 
+/// Letters of every script, and what connects words.
+fn is_name_start(c: char) -> bool {
+    c.is_alphabetic()
+        || matches!(c, '_' | '\u{203f}' | '\u{2040}' | '\u{fe33}' | '\u{fe34}' | '\u{fe4d}'..='\u{fe4f}' | '\u{ff3f}')
+}
+
+/// Also the marks that combine with letters, and signs of currencies.
 fn is_name_part(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
+    c.is_alphanumeric() || is_name_start(c) || is_xid_continue(c) || matches!(c, '\u{a2}'..='\u{a5}' | '\u{20a0}'..='\u{20cf}')
 }
 
 #[cfg(test)]
@@ -370,6 +378,7 @@ mod tests {
     fn strings_and_names() {
         check(r#"'it\'s' "\d\n" '\u00e9' '\U0001F308' '\ud83c\udf08'"#, "\"it's\" \"\\\\d\\n\" \"é\" \"🌈\" \"🌈\" end");
         check("`odd name` `tick``` größe", "`odd name` `tick`` größe end");
+        check("नमस्ते e\u{301}te\u{301} 名前2 a‿b price€ $price", "नमस्ते e\u{301}te\u{301} 名前2 a‿b price€ $ price end");
         check(r"RETURN '\u00g1'", "1.13 Invalid input 'g': expected four hexadecimal digits specifying a unicode character");
         check("'abc", "1.5 Unexpected end of input: expected ' to close the string that began at offset 0");
     }

@@ -420,7 +420,6 @@ fn errors() {
             "MATCH (n) RETURN count(*) + COUNT { (n)-->() }",
             "1.18 AmbiguousAggregationExpression: Aggregation column contains implicit grouping expressions: what is said of `n` beside the aggregate must be projected on its own, as a variable or a property",
         ),
-        ("FOREACH (x IN [1] | MERGE p = (n))", "1.27 Unsupported: A named path inside FOREACH is not supported in this version"),
     ] {
         assert_eq!(compiled(text), format!("{expected}\n"), "{text}");
     }

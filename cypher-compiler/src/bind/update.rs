@@ -64,45 +64,37 @@ impl Binder<'_> {
         }
     }
 
-    /// The updates inside FOREACH in order. A MERGE may give several rows, so what follows it happens inside it.
+    /// The updates inside FOREACH in order. A MERGE may give several rows, so what follows it happens inside it; so does what
+    /// follows a named path.
     fn for_each_updates(&mut self, clauses: &[Clause]) -> Vec<Write> {
         let mut writes = Vec::new();
         for (i, clause) in clauses.iter().enumerate() {
-            if let ClauseKind::Merge { part, on_create, on_match } = &clause.kind {
-                self.check_unnamed(part);
-                let Merge { pattern, create, on_create, on_match, .. } = self.merge(part, on_create, on_match);
-                let then = self.for_each_updates(&clauses[i + 1..]);
-                let pattern = Box::new(pattern);
-                writes.push(Write::Merge { pattern, create, on_create, on_match, then });
-                return writes;
+            let rest = &clauses[i + 1..];
+            match &clause.kind {
+                ClauseKind::Merge { part, on_create, on_match } => {
+                    let Merge { pattern, create, on_create, on_match, named } = self.merge(part, on_create, on_match);
+                    let then = with_paths_then(named, self.for_each_updates(rest));
+                    writes.push(Write::Merge { pattern: Box::new(pattern), create, on_create, on_match, then });
+                    return writes;
+                }
+                ClauseKind::Create(parts) => {
+                    let (created, named) = self.create(parts);
+                    writes.extend(created);
+                    if !named.paths.is_empty() {
+                        writes.extend(with_paths_then(named, self.for_each_updates(rest)));
+                        return writes;
+                    }
+                }
+                ClauseKind::Set(_) | ClauseKind::Remove(_) | ClauseKind::Delete { .. } | ClauseKind::ForEach { .. } => {
+                    writes.extend(self.writes(clause));
+                }
+                other => {
+                    let message = format!("Invalid use of {} inside FOREACH", keyword(other));
+                    self.error(clause.span, Code::InvalidClauseComposition, message);
+                }
             }
-            writes.extend(self.for_each_update(clause));
         }
         writes
-    }
-
-    /// A path is read back by a pattern, and FOREACH has none.
-    fn check_unnamed(&mut self, part: &PatternPart) {
-        if let Some(variable) = &part.variable {
-            self.not_yet(variable.span, "A named path inside FOREACH");
-        }
-    }
-
-    fn for_each_update(&mut self, clause: &Clause) -> Vec<Write> {
-        match &clause.kind {
-            ClauseKind::Create(parts) => {
-                parts.iter().for_each(|part| self.check_unnamed(part));
-                self.create(parts).0
-            }
-            ClauseKind::Set(_) | ClauseKind::Remove(_) | ClauseKind::Delete { .. } | ClauseKind::ForEach { .. } => {
-                self.writes(clause)
-            }
-            other => {
-                let message = format!("Invalid use of {} inside FOREACH", keyword(other));
-                self.error(clause.span, Code::InvalidClauseComposition, message);
-                Vec::new()
-            }
-        }
     }
 
     /// The writes of CREATE in the order written, each node before the edges at it, and the named paths.
@@ -329,6 +321,14 @@ impl Binder<'_> {
 /// A path over what has just been written is read back by a pattern of bound nodes and edges.
 fn with_paths(operator: Operator, named: Pattern) -> Operator {
     if named.paths.is_empty() { operator } else { Operator::Match { input: Box::new(operator), pattern: named } }
+}
+
+/// The same inside FOREACH, where the only pattern is that of MERGE: one of what is there finds it, once.
+fn with_paths_then(named: Pattern, then: Vec<Write>) -> Vec<Write> {
+    if named.paths.is_empty() || then.is_empty() {
+        return then;
+    }
+    vec![Write::Merge { pattern: Box::new(named), create: Vec::new(), on_create: Vec::new(), on_match: Vec::new(), then }]
 }
 
 fn add_path(named: &mut Pattern, slot: Slot, start: Slot, edges: &[(Option<Slot>, Slot, weir_model::plan::Name, Slot)]) {

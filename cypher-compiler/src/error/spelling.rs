@@ -3,6 +3,9 @@
 /// Fewer letters than these are no part of a longer name worth proposing.
 const PART_LENGTH_MIN: usize = 4;
 
+/// Shorter names are only the last part of a dotted one when every letter is.
+const DOTTED_LENGTH_MIN: usize = 6;
+
 /// `did you mean …?` for a name that is close to one of the known ones.
 ///
 /// Close is: the same but for case, a few letters more, fewer, other or swapped, the last part of a dotted name, or the
@@ -31,17 +34,20 @@ fn farness(wanted: &[char], candidate: &str, limit: usize) -> Option<usize> {
             return Some(edits);
         }
     }
-    let part = |rest: &[char]| rest.len() >= PART_LENGTH_MIN && !wanted.contains(&'.');
-    let last = lower.rsplit(['.', ' ']).next().unwrap_or_default();
-    let first = lower.split(' ').next().unwrap_or_default();
-    let alike = |word: &str| {
-        let word: Vec<char> = word.chars().collect();
-        word.len() < known.len() && word.len().abs_diff(wanted.len()) <= limit && distance(wanted, &word) <= limit
+    if wanted.len() < PART_LENGTH_MIN || wanted.contains(&'.') {
+        return None;
+    }
+    let alike = |part: &str, limit: usize| {
+        let part: Vec<char> = part.chars().collect();
+        part.len() < known.len() && part.len().abs_diff(wanted.len()) <= limit && distance(wanted, &part) <= limit
     };
-    if part(wanted) && (alike(last) || alike(first)) {
+    // Short last parts of names are many, and something is always close to one of them.
+    let dotted_limit = if wanted.len() < DOTTED_LENGTH_MIN { 0 } else { limit };
+    let first_word = lower.split(' ').next().unwrap_or_default();
+    if alike(first_word, limit) || alike(lower.rsplit('.').next().unwrap_or_default(), dotted_limit) {
         return Some(limit + 1);
     }
-    (part(wanted) && known.starts_with(wanted)).then_some(limit + 2)
+    known.starts_with(wanted).then_some(limit + 2)
 }
 
 /// Edits between two words: insert, delete, replace, swap neighbours.
@@ -73,6 +79,8 @@ mod tests {
             ("RETRUN", &["RETURN", "CREATE"], "RETURN"),
             ("ODER", &["AS", "ORDER BY", "OR"], "ORDER BY"),
             ("regexFirstMach", &["text.regexFirstMatch"], "text.regexFirstMatch"),
+            ("split", &["text.split"], "text.split"),
+            ("nope", &["castOrNull.node"], ""),
             ("substr", &["size", "substring"], "substring"),
             ("N", &["m", "n"], "n"),
             ("größer", &["groesser", "grösser", "größe"], "größe"),
