@@ -18,7 +18,7 @@ mod rewrite;
 mod standing;
 mod walk;
 
-pub use error::{Code, Diagnostic, DiagnosticKind, Example};
+pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
 pub use explain::{explain, explain_noted, explain_operator, explain_plan};
 pub use standing::{StandingMode, StandingPlan, compile_standing};
 use std::borrow::Cow;
