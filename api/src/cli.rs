@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Parser, Subcommand};
 
+use crate::ask::{Question, Target};
+use crate::client::DEFAULT_URL;
 use crate::config::Sources;
 
 const AFTER_HELP: &str = "\
@@ -14,8 +16,19 @@ Examples:
   weir demo                                 a stream, a standing query, and its results, live
   weir -Dweir.webserver.port=9090 my.conf   a configuration file, one key of it overridden
   weir -r door-log.yaml -x in_file=a.jsonl  run a recipe over a file
+  weir shell                                ask a running weir
+  weir query 'MATCH (n) RETURN count(*)'    the same from a script
 
 Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line was wrong.";
+
+const QUERY_AFTER_HELP: &str = "\
+Examples:
+  weir query 'MATCH (n) RETURN count(*) AS nodes'
+  weir query 'MATCH (n {name: $name}) RETURN n.age AS age' --param 'name=\"Ann\"' --format csv
+  weir query --file report.cypher --format jsonl | jq .
+
+Exit codes: 0 answered; 1 the query is wrong or failed; 2 the command line was wrong; 3 weir could not be asked;
+130 stopped with Ctrl-C.";
 
 /// A streaming property graph: records in, matches of standing queries out.
 #[derive(Parser, Debug, Clone, Default)]
@@ -64,9 +77,36 @@ pub enum Command {
         #[arg(long, default_value_t = 20)]
         rate: u32,
     },
+    /// Ask a running weir, interactively: history, completion, tables
+    Shell(Target),
+    /// Ask a running weir one question, for scripts
+    #[command(after_help = QUERY_AFTER_HELP)]
+    Query(Question),
 }
 
 impl Arguments {
+    /// An option of the service, which says nothing to a command that asks another one.
+    pub fn of_service(&self) -> Option<&'static str> {
+        [
+            ("a configuration file", self.config.is_some()),
+            ("--recipe", self.recipe.is_some()),
+            ("--recipe-value", !self.recipe_value.is_empty()),
+            ("--disable-web-service", self.disable_web_service),
+            ("--force-config", self.force_config),
+            ("--no-delete", self.no_delete),
+            ("-D", !self.define.is_empty()),
+        ]
+        .into_iter()
+        .find_map(|(option, given)| given.then_some(option))
+    }
+
+    /// Where the weir listens that is to be asked.
+    pub fn url(&self, target: &Target, environment: Option<String>) -> String {
+        let by_port = self.port.map(|port| format!("http://127.0.0.1:{port}"));
+        let of_environment = environment.filter(|url| !url.is_empty());
+        target.url.clone().or(by_port).or(of_environment).unwrap_or_else(|| DEFAULT_URL.to_owned())
+    }
+
     /// Where the configuration comes from. Of the keys below `config` only `config.file` has a meaning.
     pub fn sources(&self) -> Sources {
         let named = self.define.iter().rev().find(|(key, _)| key == "config.file").map(|(_, path)| PathBuf::from(path));
@@ -117,6 +157,26 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         for line in ["weir -W -p 1", "weir --force-config --no-delete", "weir -x novalue", "weir --nope", "weir -p x"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_follows_from_the_options() {
+        let url = |line: &str, environment: Option<&str>| {
+            let arguments = parse(line).expect("parses");
+            let Some(Command::Shell(target)) = &arguments.command else { panic!("{line}") };
+            arguments.url(target, environment.map(str::to_owned))
+        };
+        assert_eq!(url("weir shell", None), "http://127.0.0.1:8080");
+        assert_eq!(url("weir shell", Some("http://a")), "http://a");
+        assert_eq!(url("weir shell -p 1", Some("http://a")), "http://127.0.0.1:1");
+        assert_eq!(url("weir shell -p 1 --url http://b", Some("http://a")), "http://b");
+        let arguments = parse("weir query - --format csv --param a=1 --param b=[2] -Dx=1").expect("parses");
+        let Some(Command::Query(question)) = &arguments.command else { panic!("no query") };
+        assert_eq!((question.text.as_deref(), question.target.param.len()), (Some("-"), 2));
+        assert_eq!(arguments.of_service(), Some("-D"));
+        for line in ["weir query x --file y", "weir query x --format xml", "weir query x --param a=b", "weir shell x"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

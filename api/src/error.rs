@@ -12,11 +12,16 @@ use weir_engine::EngineError;
 use weir_model::Failure;
 use weir_model::expression::FailureKind;
 
+use crate::wire::diagnostic;
+
 #[derive(Debug, Error)]
 pub enum ApiError {
     /// The request is wrong; all reasons at once.
     #[error("{}", .0.join("; "))]
     Bad(Vec<String>),
+    /// A query is wrong; all errors of its text.
+    #[error("{}", diagnostic_texts(.0).join("; "))]
+    Query(Vec<Diagnostic>),
     /// The named thing is not there.
     #[error("there is nothing of that name")]
     Absent,
@@ -56,6 +61,13 @@ impl ApiError {
         };
         match self {
             ApiError::Bad(reasons) => texts(StatusCode::BAD_REQUEST, &reasons),
+            ApiError::Query(diagnostics) => {
+                let mut reply = texts(StatusCode::BAD_REQUEST, &diagnostic_texts(&diagnostics));
+                if let Ok(value) = HeaderValue::from_str(&diagnostic::header(&diagnostics)) {
+                    reply.headers_mut().insert(diagnostic::HEADER, value);
+                }
+                reply
+            }
             ApiError::Absent => response(StatusCode::NOT_FOUND, None, String::new()),
             ApiError::NoRoute => plain(StatusCode::NOT_FOUND, "The requested resource could not be found."),
             ApiError::Method => {
@@ -117,8 +129,12 @@ impl From<EngineError> for ApiError {
 
 impl From<Vec<Diagnostic>> for ApiError {
     fn from(diagnostics: Vec<Diagnostic>) -> ApiError {
-        ApiError::Bad(diagnostics.iter().map(Diagnostic::to_string).collect())
+        ApiError::Query(diagnostics)
     }
+}
+
+fn diagnostic_texts(diagnostics: &[Diagnostic]) -> Vec<String> {
+    diagnostics.iter().map(diagnostic::text).collect()
 }
 
 /// `ArithmeticError / by zero …`: the name of the kind, then the text.

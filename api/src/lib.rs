@@ -2,6 +2,7 @@
 //! they come into play.
 //!
 //!     command line ─> configuration ─> App (engine, streams, standing queries) ─> server ─> routes
+//!                  └> shell, ask ─> client ─ HTTP ─> another weir
 
 pub mod cli;
 pub mod config;
@@ -24,6 +25,10 @@ pub mod meter;
 pub mod clock;
 pub mod error;
 mod start;
+pub mod client;
+pub mod terminal;
+pub mod ask;
+pub mod shell;
 
 pub use start::run;
 

@@ -9,17 +9,34 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::app::App;
+use crate::ask::Target;
 use crate::cli::{Arguments, Command};
 use crate::config::{self, Settings, StoreSettings};
 use crate::recipe::Recipe;
-use crate::{demo, live, log, server};
+use crate::{ask, demo, live, log, server, shell};
 
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
 
-/// Runs until asked to stop.
+/// Runs until asked to stop, or asks another weir.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    match prepare(arguments).and_then(serve) {
+    let ask = |target: &Target, ask: &dyn Fn(&str) -> ExitCode| match arguments.of_service() {
+        None => ask(&arguments.url(target, std::env::var("WEIR_URL").ok())),
+        Some(option) => {
+            eprintln!("weir: {option} is for the service, and this command asks one that runs already");
+            ExitCode::from(ask::USAGE)
+        }
+    };
+    match &arguments.command {
+        Some(Command::Shell(target)) => ask(target, &|url| shell::run(target, url)),
+        Some(Command::Query(question)) => ask(&question.target, &|url| ask::run(question, url)),
+        Some(Command::Demo { rate }) => run_service(arguments, Some((*rate).max(1))),
+        None => run_service(arguments, None),
+    }
+}
+
+fn run_service(arguments: &Arguments, demo: Option<u32>) -> ExitCode {
+    match prepare(arguments, demo).and_then(serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             eprintln!("weir: {reason}");
@@ -37,7 +54,7 @@ struct Prepared {
     temporary: Option<Temporary>,
 }
 
-fn prepare(arguments: &Arguments) -> Result<Prepared, String> {
+fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, String> {
     let recipe = match &arguments.recipe {
         Some(name) => Some(Recipe::load(name, &arguments.recipe_value).map_err(|errors| errors.join("\n"))?),
         None => None,
@@ -52,7 +69,6 @@ fn prepare(arguments: &Arguments) -> Result<Prepared, String> {
             StoreSettings::RocksDb { path: place.path.join("graph.weir-data"), sync_all_writes: false, create_parent_dir: true };
         temporary = Some(place);
     }
-    let demo = arguments.command.as_ref().map(|Command::Demo { rate }| (*rate).max(1));
     Ok(Prepared { settings, recipe, demo, temporary })
 }
 

@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+pub use reqwest::Client;
+use reqwest::ClientBuilder;
 use reqwest::redirect::Policy;
-use reqwest::{Client, ClientBuilder};
 
 use crate::error::{ConnectorError, Fault};
 use crate::host_policy::HostPolicy;
@@ -45,6 +46,13 @@ pub(crate) fn fetching_client(hosts: &HostPolicy) -> Result<Client, ConnectorErr
         })
     };
     let builder = || bare_builder().read_timeout(REQUEST_TIME_MAX).redirect(redirect());
+    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
+}
+
+/// A client for answers that take as long as they take: whoever asks gives up when they like.
+pub fn patient_client() -> Result<Client, ConnectorError> {
+    install_tls();
+    let builder = || bare_builder().redirect(Policy::none());
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
 }
 

@@ -11,13 +11,12 @@ use weir_model::{Aggregate, Expr, Text, Value};
 
 use crate::bind::Draft;
 use crate::error::Diagnostic;
-use crate::{Options, bind, lower, parser, rewrite};
+use crate::{Options, bind, bound, lower, rewrite};
 
 /// Every stage of the compilation of `text`.
 pub fn explain(text: &str, options: &Options) -> Result<String, Vec<Diagnostic>> {
-    let tree = parser::parse(text).map_err(|error| vec![*error])?;
+    let (tree, mut draft) = bound(text, options)?;
     let mut out = format!("== syntax tree\n{tree}\n");
-    let mut draft = bind::bind(text, &tree, options)?;
     let _ = write!(out, "== bound\n{}", Printer::of_draft(&draft).draft(&draft));
     rewrite::rewrite(&mut draft, options, &mut |rule, draft| {
         let _ = write!(out, "== {rule}\n{}", Printer::of_draft(draft).draft(draft));

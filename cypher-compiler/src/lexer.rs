@@ -1,8 +1,9 @@
 //! Text to tokens. Owns what numbers, strings, names and comments look like; knows no keyword and no grammar.
 
+use unicode_ident::is_xid_continue;
 use weir_model::Text;
 
-use crate::error::{Diagnostic, Span};
+use crate::error::{Code, Diagnostic, ERROR_COUNT_MAX, Span};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenKind {
@@ -20,6 +21,12 @@ pub enum TokenKind {
     End,
 }
 
+impl TokenKind {
+    pub fn is_word(&self, word: &str) -> bool {
+        matches!(self, TokenKind::Word(own) if own.eq_ignore_ascii_case(word))
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Token {
     pub kind: TokenKind,
@@ -32,19 +39,43 @@ const SYMBOLS: &[&str] = &[
     "^", "=", "<", ">", "$", "!", "&",
 ];
 
-pub fn lex(text: &str) -> Result<Vec<Token>, Box<Diagnostic>> {
-    let mut lexer = Lexer { text, at: 0, tokens: Vec::with_capacity(text.len() / 4) };
-    while lexer.skip_blanks()? {
-        lexer.token()?;
+/// What a text consists of, and what is wrong with it.
+pub struct Lexed {
+    pub tokens: Vec<Token>,
+    pub errors: Vec<Diagnostic>,
+    /// Whether the tokens are those that were meant, whatever is wrong with some of them: what is never closed has
+    /// swallowed others.
+    pub sound: bool,
+}
+
+pub fn lex(text: &str) -> Lexed {
+    let mut lexer = Lexer { text, at: 0, tokens: Vec::with_capacity(text.len() / 4), errors: Vec::new() };
+    let mut sound = true;
+    loop {
+        let read = lexer.skip_blanks().and_then(|more| if more { lexer.token().map(|()| true) } else { Ok(false) });
+        match read {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                sound = false;
+                lexer.errors.push(*error);
+            }
+        }
+        if lexer.errors.len() >= ERROR_COUNT_MAX {
+            sound = false;
+            break;
+        }
     }
     lexer.push(TokenKind::End, text.len());
-    Ok(lexer.tokens)
+    Lexed { tokens: lexer.tokens, errors: lexer.errors, sound }
 }
 
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
     tokens: Vec<Token>,
+    /// Those after which reading goes on as if nothing were.
+    errors: Vec<Diagnostic>,
 }
 
 impl Lexer<'_> {
@@ -60,7 +91,8 @@ impl Lexer<'_> {
         self.tokens.push(Token { kind, span: Span { start, end: self.at } });
     }
 
-    fn error(&self, start: usize, code: &'static str, message: impl Into<String>) -> Box<Diagnostic> {
+    /// An error from `start` to where reading stands.
+    fn error(&self, start: usize, code: Code, message: impl Into<String>) -> Box<Diagnostic> {
         Box::new(Diagnostic::syntax(self.text, Span { start, end: self.at.max(start) }, code, message))
     }
 
@@ -74,11 +106,10 @@ impl Lexer<'_> {
                 match rest.find("*/") {
                     Some(end) => self.at += end + 2,
                     None => {
-                        return Err(self.error(
-                            self.at,
-                            "UnexpectedSyntax",
-                            "The comment that begins here is never closed: expected '*/'",
-                        ));
+                        let span = Span { start: self.at, end: self.at + 2 };
+                        self.at = self.text.len();
+                        let message = "The comment that begins here is never closed: expected '*/'";
+                        return Err(Box::new(Diagnostic::syntax(self.text, span, Code::UnexpectedSyntax, message)));
                     }
                 }
             } else {
@@ -94,7 +125,7 @@ impl Lexer<'_> {
     fn token(&mut self) -> Result<(), Box<Diagnostic>> {
         let start = self.at;
         let Some(c) = self.peek() else { return Ok(()) };
-        if c.is_alphabetic() || c == '_' {
+        if is_name_start(c) {
             let end = self.rest().find(|c: char| !is_name_part(c)).unwrap_or(self.rest().len());
             self.at += end;
             self.push(TokenKind::Word(Text::new(&self.text[start..self.at])), start);
@@ -113,7 +144,8 @@ impl Lexer<'_> {
                     Ok(())
                 }
                 None => {
-                    let code = if c.is_ascii() { "UnexpectedSyntax" } else { "InvalidUnicodeCharacter" };
+                    self.at += c.len_utf8();
+                    let code = if c.is_ascii() { Code::UnexpectedSyntax } else { Code::InvalidUnicodeCharacter };
                     Err(self.error(start, code, format!("Invalid input '{c}'")))
                 }
             },
@@ -142,13 +174,14 @@ impl Lexer<'_> {
                     return Ok(());
                 }
                 let written = &self.text[start..self.at];
-                return match u64::from_str_radix(&digits, radix).ok().filter(|n| *n <= 1 << 63) {
-                    Some(n) => {
-                        self.push(TokenKind::Integer(n), start);
-                        Ok(())
-                    }
-                    None => Err(self.error(start, "IntegerOverflow", format!("The integer {written} does not fit into 64 bits"))),
-                };
+                let value = u64::from_str_radix(&digits, radix).ok().filter(|n| *n <= 1 << 63);
+                if value.is_none() {
+                    let message = format!("The integer {written} does not fit into 64 bits");
+                    let error = self.error(start, Code::IntegerOverflow, message);
+                    self.errors.push(*error);
+                }
+                self.push(TokenKind::Integer(value.unwrap_or(0)), start);
+                return Ok(());
             }
         }
         let bytes = rest.as_bytes();
@@ -179,26 +212,19 @@ impl Lexer<'_> {
         }
         let written = &self.text[start..self.at];
         let plain = written.replace('_', "");
-        let kind = if is_float {
-            match plain.parse::<f64>() {
-                Ok(n) if n.is_finite() => TokenKind::Float(n),
-                _ => {
-                    let mut error = self.error(start, "FloatingPointOverflow", "floating point number is too large");
-                    error.kind = crate::error::DiagnosticKind::Compile;
-                    return Err(error);
-                }
-            }
+        let value = if is_float {
+            plain.parse::<f64>().ok().filter(|n| n.is_finite()).map(TokenKind::Float)
         } else {
-            match plain.parse::<u64>().ok().filter(|n| *n <= 1 << 63) {
-                Some(n) => TokenKind::Integer(n),
-                None => {
-                    let mut error =
-                        self.error(start, "IntegerOverflow", format!("The integer {written} does not fit into 64 bits"));
-                    error.kind = crate::error::DiagnosticKind::Compile;
-                    return Err(error);
-                }
-            }
+            plain.parse::<u64>().ok().filter(|n| *n <= 1 << 63).map(TokenKind::Integer)
         };
+        let kind = value.unwrap_or_else(|| {
+            let (code, message) = match is_float {
+                true => (Code::FloatingPointOverflow, "floating point number is too large".to_owned()),
+                false => (Code::IntegerOverflow, format!("The integer {written} does not fit into 64 bits")),
+            };
+            self.errors.push(Diagnostic::compile(self.text, Span { start, end: self.at }, code, message));
+            TokenKind::Integer(0)
+        });
         self.push(kind, start);
         Ok(())
     }
@@ -218,7 +244,7 @@ impl Lexer<'_> {
                 return Ok(());
             }
         }
-        Err(self.error(start, "UnexpectedSyntax", "The name that begins here is never closed: expected '`'"))
+        Err(self.error(start, Code::UnexpectedSyntax, "The name that begins here is never closed: expected '`'"))
     }
 
     fn string(&mut self, start: usize, quote: char) -> Result<(), Box<Diagnostic>> {
@@ -231,7 +257,9 @@ impl Lexer<'_> {
                 return Ok(());
             }
             if c == '\\' {
-                self.escape(&mut value)?;
+                if let Err(error) = self.escape(&mut value) {
+                    self.errors.push(*error);
+                }
             } else {
                 value.push(c);
             }
@@ -239,7 +267,7 @@ impl Lexer<'_> {
         Err(Box::new(Diagnostic::syntax(
             self.text,
             Span { start: self.text.len(), end: self.text.len() },
-            "UnexpectedSyntax",
+            Code::UnexpectedSyntax,
             format!("Unexpected end of input: expected {quote} to close the string that began at offset {start}"),
         )))
     }
@@ -289,7 +317,7 @@ impl Lexer<'_> {
             let words = if length == 4 { "four" } else { "eight" };
             return Err(self.error(
                 self.at,
-                "InvalidUnicodeLiteral",
+                Code::InvalidUnicodeLiteral,
                 format!("Invalid input {found}: expected {words} hexadecimal digits specifying a unicode character"),
             ));
         }
@@ -298,8 +326,15 @@ impl Lexer<'_> {
     }
 }
 
+/// Letters of every script, and what connects words.
+fn is_name_start(c: char) -> bool {
+    c.is_alphabetic()
+        || matches!(c, '_' | '\u{203f}' | '\u{2040}' | '\u{fe33}' | '\u{fe34}' | '\u{fe4d}'..='\u{fe4f}' | '\u{ff3f}')
+}
+
+/// Also the marks that combine with letters, and signs of currencies.
 fn is_name_part(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
+    c.is_alphanumeric() || is_name_start(c) || is_xid_continue(c) || matches!(c, '\u{a2}'..='\u{a5}' | '\u{20a0}'..='\u{20cf}')
 }
 
 #[cfg(test)]
@@ -307,8 +342,10 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let shown = match lex(text) {
-            Ok(tokens) => tokens
+        let lexed = lex(text);
+        let shown = match lexed.errors.first() {
+            None => lexed
+                .tokens
                 .iter()
                 .map(|token| match &token.kind {
                     TokenKind::Word(w) => w.to_string(),
@@ -322,7 +359,7 @@ mod tests {
                 })
                 .collect::<Vec<_>>()
                 .join(" "),
-            Err(error) => format!("{}.{} {}", error.line, error.column, error.message),
+            Some(error) => format!("{}.{} {}", error.line, error.column, error.message),
         };
         assert_eq!(shown, expected, "{text}");
     }
@@ -341,6 +378,7 @@ mod tests {
     fn strings_and_names() {
         check(r#"'it\'s' "\d\n" '\u00e9' '\U0001F308' '\ud83c\udf08'"#, "\"it's\" \"\\\\d\\n\" \"é\" \"🌈\" \"🌈\" end");
         check("`odd name` `tick``` größe", "`odd name` `tick`` größe end");
+        check("नमस्ते e\u{301}te\u{301} 名前2 a‿b price€ $price", "नमस्ते e\u{301}te\u{301} 名前2 a‿b price€ $ price end");
         check(r"RETURN '\u00g1'", "1.13 Invalid input 'g': expected four hexadecimal digits specifying a unicode character");
         check("'abc", "1.5 Unexpected end of input: expected ' to close the string that began at offset 0");
     }

@@ -18,7 +18,7 @@ mod rewrite;
 mod standing;
 mod walk;
 
-pub use error::{Diagnostic, DiagnosticKind};
+pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
 pub use explain::{explain, explain_noted, explain_operator, explain_plan};
 pub use standing::{StandingMode, StandingPlan, compile_standing};
 use std::borrow::Cow;
@@ -40,10 +40,35 @@ pub struct Options {
 
 /// Compiles an ad-hoc or ingest query.
 pub fn compile(text: &str, options: &Options) -> Result<Plan, Vec<Diagnostic>> {
-    let tree = parser::parse(text).map_err(|error| vec![*error])?;
-    let mut draft = bind::bind(text, &tree, options)?;
+    let (_, mut draft) = bound(text, options)?;
     rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
     Ok(lower::lower(text, draft))
+}
+
+/// The first two stages. Where clauses could not be read, what is certain to be wrong with the others is told too.
+fn bound(text: &str, options: &Options) -> Result<(ast::Query, bind::Draft), Vec<Diagnostic>> {
+    let parser::Read { query, mut errors, lost_from } = parser::read(text);
+    match bind::bind(text, &query, options) {
+        Ok(draft) if errors.is_empty() => return Ok((query, draft)),
+        Ok(_) => {}
+        Err(found) => {
+            let lost_from = lost_from.map(|lost| text[..lost].chars().count());
+            errors.extend(found.into_iter().filter(|error| lost_from.is_none_or(|lost| is_certain(error, lost))));
+        }
+    }
+    errors.sort_by_key(|error| error.offset);
+    errors.truncate(error::ERROR_COUNT_MAX);
+    Err(errors)
+}
+
+/// Whether an error stands although clauses from an offset on are missing. They may have declared variables, and brought the
+/// query to its end.
+fn is_certain(error: &Diagnostic, lost_from: usize) -> bool {
+    match error.code {
+        Code::UnknownFunction | Code::ProcedureNotFound | Code::InvalidNumberOfArguments => true,
+        Code::InvalidClauseComposition | Code::DifferentColumnsInUnion => false,
+        _ => error.offset < lost_from,
+    }
 }
 
 /// What is asked of a text: EXPLAIN and PROFILE in front of a query are no part of it.
@@ -73,7 +98,7 @@ pub fn wanted(text: &str) -> (Wanted, Cow<'_, str>) {
 /// ingest queries know their parameters, an ad-hoc query comes with its own.
 pub fn unknown_parameter(text: &str, name: &str) -> Diagnostic {
     use lexer::TokenKind;
-    let tokens = lexer::lex(text).unwrap_or_default();
+    let tokens = lexer::lex(text).tokens;
     let is_name = |kind: &TokenKind| match kind {
         TokenKind::Word(word) | TokenKind::Quoted(word) => word == name,
         TokenKind::Integer(n) => n.to_string() == name,
@@ -81,12 +106,12 @@ pub fn unknown_parameter(text: &str, name: &str) -> Diagnostic {
     };
     let found = tokens.windows(2).find(|pair| pair[0].kind == TokenKind::Symbol("$") && is_name(&pair[1].kind));
     let span = found.map_or(error::Span::default(), |pair| pair[0].span);
-    Diagnostic::compile(text, span, "MissingParameter", format!("Unknown parameter `{name}`"))
+    Diagnostic::compile(text, span, Code::MissingParameter, format!("Unknown parameter `{name}`"))
 }
 
 /// Reads the text without binding names: whether it is Cypher at all.
 pub fn parse(text: &str) -> Result<ast::Query, Vec<Diagnostic>> {
-    parser::parse(text).map_err(|error| vec![*error])
+    parser::parse(text)
 }
 
 #[cfg(test)]

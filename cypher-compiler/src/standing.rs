@@ -16,7 +16,7 @@ use weir_model::{Expr, Text, Value};
 
 use crate::ast::{Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, Projection};
 use crate::bind::{Binder, Holds};
-use crate::error::{Diagnostic, DiagnosticKind, Span};
+use crate::error::{Code, Diagnostic, DiagnosticKind, Span};
 use crate::{Options, bind, lower, parser, rewrite, walk};
 use classify::{Class, Local};
 
@@ -42,7 +42,7 @@ pub struct StandingPlan {
 type Checked<T> = Result<T, Box<Diagnostic>>;
 
 pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Result<StandingPlan, Vec<Diagnostic>> {
-    let tree = parser::parse(text).map_err(|error| vec![*error])?;
+    let tree = parser::parse(text)?;
     if mode == StandingMode::AnyQuery {
         refuse::clauses(text, &tree, options)?;
         let mut draft = bind::bind(text, &tree, options)?;
@@ -54,9 +54,15 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
     let mut standing =
         Standing { text, mode, options, binder: Binder::new(text, options), pattern: Pattern::default(), filters: Vec::new() };
     let clauses = if tree.unions.is_empty() { tree.first.as_slice() } else { &[] };
-    let plan = standing.compile(clauses).map_err(|error| vec![*error])?;
-    let errors = std::mem::take(&mut standing.binder.errors);
-    if errors.is_empty() { Ok(plan) } else { Err(errors) }
+    let compiled = standing.compile(clauses);
+    let mut errors = std::mem::take(&mut standing.binder.errors);
+    match compiled {
+        Ok(plan) if errors.is_empty() => return Ok(plan),
+        Ok(_) => {}
+        Err(error) => errors.push(*error),
+    }
+    errors.sort_by_key(|error| error.offset);
+    Err(errors)
 }
 
 struct Standing<'a> {
@@ -69,12 +75,12 @@ struct Standing<'a> {
 }
 
 impl Standing<'_> {
-    fn error(&self, span: Span, code: &'static str, message: impl Into<String>) -> Box<Diagnostic> {
+    fn error(&self, span: Span, code: Code, message: impl Into<String>) -> Box<Diagnostic> {
         Box::new(Diagnostic::compile(self.text, span, code, message))
     }
 
     /// What a mode cannot do, as opposed to what no standing query can.
-    fn refused(&self, span: Span, code: &'static str, message: &str) -> Box<Diagnostic> {
+    fn refused(&self, span: Span, code: Code, message: &str) -> Box<Diagnostic> {
         Box::new(Diagnostic::new(self.text, span, DiagnosticKind::Pattern, code, message))
     }
 
@@ -85,7 +91,7 @@ impl Standing<'_> {
         }
         let hinted = match hints.iter().find(|hint| hint.scan) {
             Some(hint) => Some(self.node_of(&hint.variable.text).ok_or_else(|| {
-                self.error(hint.variable.span, "UndefinedVariable", format!("Variable `{}` not defined", hint.variable.text))
+                self.error(hint.variable.span, Code::UndefinedVariable, format!("Variable `{}` not defined", hint.variable.text))
             })?),
             None => None,
         };
@@ -97,6 +103,7 @@ impl Standing<'_> {
         let root =
             hinted.or_else(|| if let [item] = projection.items.as_slice() { is_id(&item.expression) } else { None }).unwrap_or(0);
         if !self.binder.errors.is_empty() {
+            // The others are told with it.
             return Err(Box::new(self.binder.errors.remove(0)));
         }
         self.check_mode(projection, root, end)?;
@@ -121,7 +128,7 @@ impl Standing<'_> {
             return Ok((parts, hints, condition.as_ref(), projection, second.span));
         }
         let message = "Wrong format for a standing query (expected `MATCH ... WHERE ... RETURN ...`)";
-        let error = self.error(Span::default(), "WrongFormat", message);
+        let error = self.error(Span::default(), Code::WrongFormat, message);
         let fits = |(i, clause): (usize, &Clause)| match &clause.kind {
             ClauseKind::Match { optional, .. } => i == 0 && !optional,
             ClauseKind::Return(_) => i == 1,
@@ -136,10 +143,10 @@ impl Standing<'_> {
 
     fn part(&mut self, part: &PatternPart) -> Checked<()> {
         if part.search != weir_model::plan::Search::All {
-            return Err(self.error(part.span, "ShortestPath", "Shortest paths are not supported in standing queries"));
+            return Err(self.error(part.span, Code::ShortestPath, "Shortest paths are not supported in standing queries"));
         }
         if part.variable.is_some() {
-            return Err(self.error(part.span, "NamedPath", "Named patterns are not supported in standing queries"));
+            return Err(self.error(part.span, Code::NamedPath, "Named patterns are not supported in standing queries"));
         }
         let mut at = self.node(&part.start)?;
         for (edge, node) in &part.steps {
@@ -152,11 +159,15 @@ impl Standing<'_> {
 
     fn node(&mut self, node: &NodePattern) -> Checked<usize> {
         if let Some(condition) = &node.condition {
-            return Err(self.error(condition.span, "Unsupported", "WHERE inside a node is not supported in standing queries"));
+            return Err(self.error(
+                condition.span,
+                Code::Unsupported,
+                "WHERE inside a node is not supported in standing queries",
+            ));
         }
         if node.label_expression.is_some() {
             let message = "Label expressions are not supported in standing queries, only labels a node has to have";
-            return Err(self.error(node.span, "LabelExpression", message));
+            return Err(self.error(node.span, Code::LabelExpression, message));
         }
         let name = node.variable.as_ref().map_or("", |name| &name.text);
         let at = match self.node_of(name) {
@@ -184,12 +195,12 @@ impl Standing<'_> {
             let entries = match &*properties.kind {
                 ExpressionKind::Map(entries) => entries,
                 _ => {
-                    return Err(self.error(node.span, "NodeConstraint", "Invalid node constraint (expected a map literal)"));
+                    return Err(self.error(node.span, Code::NodeConstraint, "Invalid node constraint (expected a map literal)"));
                 }
             };
             for (key, value) in entries {
                 let Some(literal) = classify::literal(value) else {
-                    return Err(self.error(node.span, "NodeConstraint", "Invalid node constraint (expected a map literal)"));
+                    return Err(self.error(node.span, Code::NodeConstraint, "Invalid node constraint (expected a map literal)"));
                 };
                 self.local(at, &key.text, Local::Equal(literal));
             }
@@ -206,29 +217,36 @@ impl Standing<'_> {
     fn edge(&mut self, edge: &EdgePattern, from: usize, to: usize) -> Checked<()> {
         let refuse = |code, message: String| Err(self.error(edge.span, code, message));
         if edge.variable.is_some() {
-            return refuse("EdgeVariable", "Assigning edges to variables is not yet supported in standing query patterns".into());
+            return refuse(
+                Code::EdgeVariable,
+                "Assigning edges to variables is not yet supported in standing query patterns".into(),
+            );
         }
         if edge.length.is_some() {
-            return refuse("EdgeLength", "Variable length relationships are not yet supported".into());
+            return refuse(Code::EdgeLength, "Variable length relationships are not yet supported".into());
         }
         if edge.properties.is_some() {
-            return refuse("EdgeProperties", "Properties on edges are not yet supported".into());
+            return refuse(Code::EdgeProperties, "Properties on edges are not yet supported".into());
         }
         if let Some(condition) = &edge.condition {
-            return Err(self.error(condition.span, "Unsupported", "WHERE inside an edge is not supported in standing queries"));
+            return Err(self.error(
+                condition.span,
+                Code::Unsupported,
+                "WHERE inside an edge is not supported in standing queries",
+            ));
         }
         if let Some(kinds) = &edge.kind_expression {
             let message = format!("Edges in standing query patterns must have exactly one label (got :{kinds})");
-            return Err(self.error(edge.span, "EdgeLabel", message));
+            return Err(self.error(edge.span, Code::EdgeLabel, message));
         }
         let [kind] = edge.kinds.as_slice() else {
             let got = edge.kinds.iter().map(|kind| format!(":{kind}")).collect::<Vec<_>>().join(", ");
-            return refuse("EdgeLabel", format!("Edges in standing query patterns must have exactly one label (got {got})"));
+            return refuse(Code::EdgeLabel, format!("Edges in standing query patterns must have exactly one label (got {got})"));
         };
         let (source, target) = match edge.direction {
             Direction::Right => (from, to),
             Direction::Left => (to, from),
-            Direction::Either => return refuse("EdgeDirection", "Edge in standing queries must specify a direction".into()),
+            Direction::Either => return refuse(Code::EdgeDirection, "Edge in standing queries must specify a direction".into()),
         };
         let kinds = vec![self.binder.draft.name(&kind.text)];
         self.pattern.edges.push(PatternEdge {
@@ -309,7 +327,7 @@ impl Standing<'_> {
         let Local::Regex(regex) = local else { return Ok(()) };
         match regex::Regex::new(regex) {
             Ok(_) => Ok(()),
-            Err(problem) => Err(self.error(span, "InvalidRegex", format!("Invalid regular expression '{regex}': {problem}"))),
+            Err(problem) => Err(self.error(span, Code::InvalidRegex, format!("Invalid regular expression '{regex}': {problem}"))),
         }
     }
 
@@ -344,7 +362,7 @@ impl Standing<'_> {
         rewrite::fold(&mut expr, self.options.ids);
         if walk::any(&expr, &classify::changes_by_itself) {
             let message = "A standing query's results follow from the graph: chance and the current time cannot stand in them";
-            return Err(self.error(expression.span, "NotMaintainable", message));
+            return Err(self.error(expression.span, Code::NotMaintainable, message));
         }
         Ok(expr)
     }
@@ -355,19 +373,19 @@ impl Standing<'_> {
         match &*expression.kind {
             ExpressionKind::Variable(name) if is_node(expression) => Err(self.error(
                 expression.span,
-                "NodeVariable",
+                Code::NodeVariable,
                 format!("Invalid use of node variable `{name}` (in standing queries, node variables can only reference constant properties or IDs)"),
             )),
             ExpressionKind::Labels(of, _) if is_node(of) => {
                 let span = Span { start: of.span.end, end: expression.span.end };
-                Err(self.error(span, "Unsupported", "Unsupported expression"))
+                Err(self.error(span, Code::Unsupported, "Unsupported expression"))
             }
             ExpressionKind::Call { name, .. } if crate::bind::is_aggregate(&name.text) => {
-                let error = self.error(expression.span, "InvalidAggregation", format!("Failed to resolve function `{name}`"));
+                let error = self.error(expression.span, Code::InvalidAggregation, format!("Failed to resolve function `{name}`"));
                 Err(Box::new(error.with_hint(Some("aggregates are not supported in standing queries".into()))))
             }
             ExpressionKind::CountRows => {
-                let error = self.error(expression.span, "InvalidAggregation", "Failed to resolve function `count`");
+                let error = self.error(expression.span, Code::InvalidAggregation, "Failed to resolve function `count`");
                 Err(Box::new(error.with_hint(Some("aggregates are not supported in standing queries".into()))))
             }
             ExpressionKind::Property(of, _) if is_node(of) => Ok(()),
@@ -378,10 +396,10 @@ impl Standing<'_> {
                 Ok(())
             }
             ExpressionKind::Parameter(name) => {
-                Err(self.error(expression.span, "Parameter", format!("Unknown parameter `{name}`")))
+                Err(self.error(expression.span, Code::Parameter, format!("Unknown parameter `{name}`")))
             }
             ExpressionKind::Pattern(_) | ExpressionKind::PatternComprehension { .. } | ExpressionKind::Subquery { .. } => {
-                Err(self.error(expression.span, "NotPure", format!("Not a pure expression: {what} asks the graph")))
+                Err(self.error(expression.span, Code::NotPure, format!("Not a pure expression: {what} asks the graph")))
             }
             _ => expression.children().into_iter().try_for_each(|child| self.check_nodes(child, what)),
         }
@@ -425,7 +443,7 @@ impl Standing<'_> {
                 let first = projection.items[0].expression.span;
                 return Err(self.error(
                     first,
-                    "ColumnNameConflict",
+                    Code::ColumnNameConflict,
                     "Multiple result columns with the same name are not supported",
                 ));
             }
@@ -447,7 +465,7 @@ impl Standing<'_> {
             return match projection.distinct {
                 true => Err(self.refused(
                     span,
-                    "MultipleValuesCantDistinct",
+                    Code::MultipleValuesCantDistinct,
                     "MultipleValues Standing Queries do not yet support `DISTINCT`",
                 )),
                 false => Ok(()),
@@ -456,12 +474,12 @@ impl Standing<'_> {
         if !projection.distinct {
             return Err(self.refused(
                 span,
-                "DistinctIdMustDistinct",
+                Code::DistinctIdMustDistinct,
                 "DistinctId Standing Queries must specify a `DISTINCT` keyword",
             ));
         }
         if let Some((span, _)) = self.filters.first() {
-            return Err(self.refused(*span, "DistinctIdCannotFilter", "DistinctId queries cannot filter"));
+            return Err(self.refused(*span, Code::DistinctIdCannotFilter, "DistinctId queries cannot filter"));
         }
         let watched = |item: &Expression| match &*item.kind {
             ExpressionKind::Property(of, _) => of.as_variable().is_some(),
@@ -471,13 +489,17 @@ impl Standing<'_> {
             _ => self.id_of(item).is_some(),
         };
         if let Some(item) = projection.items.iter().find(|item| !watched(&item.expression)) {
-            return Err(self.refused(item.expression.span, "DistinctIdCannotMap", "DistinctId queries cannot map"));
+            return Err(self.refused(item.expression.span, Code::DistinctIdCannotMap, "DistinctId queries cannot map"));
         }
         match projection.items.as_slice() {
             [item] if self.id_of(&item.expression) == Some(root) => Ok(()),
             items => {
                 let span = items.first().map_or(span, |item| item.expression.span);
-                Err(self.refused(span, "DistinctIdMustId", "DistinctId queries must return exactly the `id` of the root node"))
+                Err(self.refused(
+                    span,
+                    Code::DistinctIdMustId,
+                    "DistinctId queries must return exactly the `id` of the root node",
+                ))
             }
         }
     }
@@ -491,12 +513,12 @@ impl Standing<'_> {
             }
             let (a, b) = (part[edge.source], part[edge.target]);
             if a == b {
-                return Err(self.refused(span, "HasACycle", "Pattern has a cycle"));
+                return Err(self.refused(span, Code::HasACycle, "Pattern has a cycle"));
             }
             part.iter_mut().filter(|p| **p == b).for_each(|p| *p = a);
         }
         if part.iter().any(|p| *p != part[0]) {
-            return Err(self.refused(span, "NotConnected", "Pattern is not connected"));
+            return Err(self.refused(span, Code::NotConnected, "Pattern is not connected"));
         }
         Ok(())
     }

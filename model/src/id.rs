@@ -91,8 +91,20 @@ impl IdScheme {
     pub fn text(&self, id: NodeId) -> String {
         match self {
             IdScheme::Long { .. } => (id.low as i64).to_string(),
-            _ => id.to_string(),
+            _ if self.is_own(id) => id.to_string(),
+            _ => format!("#{:016X}{:016X}", id.high, id.low),
         }
+    }
+
+    /// Whether an id is of the version the scheme makes, where it makes one. Others come from bytes alone.
+    fn is_own(&self, id: NodeId) -> bool {
+        let version = match self {
+            IdScheme::Uuid3 { .. } => 3,
+            IdScheme::Uuid4 => 4,
+            IdScheme::Uuid5 { .. } => 5,
+            IdScheme::Uuid | IdScheme::Long { .. } => return true,
+        };
+        id.high >> 12 & 0xf == version
     }
 
     /// The inverse of `text`; also accepts `#` and hexadecimal digits, and upper-case UUIDs.
@@ -114,7 +126,8 @@ impl IdScheme {
                 if parts.len() != widths.len() || !parts.iter().zip(widths).all(fits) {
                     return None;
                 }
-                hex_id(&parts.iter().zip(widths).map(|(part, width)| format!("{part:0>width$}")).collect::<String>())
+                let padded: String = parts.iter().zip(widths).map(|(part, width)| format!("{part:0>width$}")).collect();
+                hex_id(&padded).filter(|id| self.is_own(*id))
             }
         }
     }
@@ -126,4 +139,23 @@ fn hex_id(hex: &str) -> Option<NodeId> {
     }
     let n = u128::from_str_radix(hex, 16).ok()?;
     Some(NodeId { high: (n >> 64) as u64, low: n as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_another_version_are_shown_as_bytes() {
+        let text = "27dd96d6-75be-30f8-8d97-71b670468f39";
+        let id = IdScheme::Uuid.parse(text).expect("a UUID");
+        for scheme in [IdScheme::Uuid, IdScheme::Uuid3 { namespace: [0; 16] }] {
+            assert_eq!((scheme.text(id).as_str(), scheme.parse(text)), (text, Some(id)));
+        }
+        for scheme in [IdScheme::Uuid4, IdScheme::Uuid5 { namespace: [0; 16] }] {
+            assert_eq!(scheme.parse(text), None);
+            assert_eq!(scheme.text(id), "#27DD96D675BE30F88D9771B670468F39");
+            assert_eq!(scheme.parse(&scheme.text(id)), Some(id));
+        }
+    }
 }

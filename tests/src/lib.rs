@@ -8,3 +8,4 @@ pub mod page;
 pub mod random;
 pub mod service;
 pub mod tck;
+pub mod terminal;

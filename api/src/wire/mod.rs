@@ -3,5 +3,6 @@
 //! `decode` reads JSON with the error texts clients know; the others are one file per noun. Nothing here runs anything.
 
 pub mod decode;
+pub mod diagnostic;
 pub mod query;
 pub mod standing;

@@ -7,7 +7,7 @@ use weir_model::{Aggregate, Expr, Value};
 use super::Binder;
 use super::draft::Holds;
 use crate::ast::{Expression, ExpressionKind};
-use crate::error::Span;
+use crate::error::{Code, Span};
 use crate::walk;
 
 pub const NAMES: &[(&str, AggregateKind)] = &[
@@ -52,11 +52,11 @@ impl Binder<'_> {
         let wanted = if matches!(kind, AggregateKind::PercentileContinuous | AggregateKind::PercentileDiscrete) { 2 } else { 1 };
         if arguments.len() != wanted {
             let wrong = if arguments.len() < wanted { "Insufficient" } else { "Too many" };
-            self.error(span, "InvalidNumberOfArguments", format!("{wrong} parameters for function '{name}'"));
+            self.error(span, Code::InvalidNumberOfArguments, format!("{wrong} parameters for function '{name}'"));
             return Expr::Literal(Value::Null);
         }
         if let Some(inner) = arguments.iter().find(|argument| contains(argument)) {
-            self.error(inner.span, "NestedAggregation", "Can't use aggregate functions inside of aggregate functions.");
+            self.error(inner.span, Code::NestedAggregation, "Can't use aggregate functions inside of aggregate functions.");
             return Expr::Literal(Value::Null);
         }
         let places = arguments;
@@ -64,7 +64,7 @@ impl Binder<'_> {
         for (argument, place) in arguments.iter().zip(places) {
             if walk::any(argument, &|e| matches!(e, Expr::Call { function, .. } if function.name == "rand")) {
                 let message = format!("{name}(...) over rand() differs from run to run; compute the number before, in a WITH");
-                self.error(place.span, "NonConstantExpression", message);
+                self.error(place.span, Code::NonConstantExpression, message);
             }
         }
         self.add(name, span, Aggregate { kind, arguments, distinct })
@@ -73,7 +73,11 @@ impl Binder<'_> {
     /// The slot of the aggregate; the same aggregate written twice is computed once.
     fn add(&mut self, name: &str, span: Span, aggregate: Aggregate) -> Expr {
         let Some(known) = &self.aggregates else {
-            self.error(span, "InvalidAggregation", format!("Invalid use of aggregating function {name}(...) in this context"));
+            self.error(
+                span,
+                Code::InvalidAggregation,
+                format!("Invalid use of aggregating function {name}(...) in this context"),
+            );
             return Expr::Literal(Value::Null);
         };
         let printed = format!("{aggregate:?}");

@@ -9,7 +9,7 @@ use weir_model::{Expr, Procedure, Text, Value};
 use super::scope::Scope;
 use super::{Binder, Holds, types};
 use crate::ast::{Clause, ClauseKind, Expression, Imports, Name, Projection, Query, Yield};
-use crate::error::{Span, nearest};
+use crate::error::{Code, Span, nearest};
 use crate::procedures;
 
 /// What the first clause of a query sees.
@@ -72,21 +72,21 @@ impl Binder<'_> {
             None => {
                 let message = format!("Inside a query the arguments of `{}` are written out, in parentheses", procedure.name);
                 let hint = Some(format!("it is declared as {}", procedure.signature()));
-                self.error_with_hint(name.span, "InvalidArgumentPassingMode", message, hint);
+                self.error_with_hint(name.span, Code::InvalidArgumentPassingMode, message, hint);
                 Vec::new()
             }
         };
         match yields {
             Some(Yield::All) => {
                 let message = "YIELD * is only for a call that stands alone; inside a query the columns are named";
-                self.error(name.span, "UnexpectedSyntax", message);
+                self.error(name.span, Code::UnexpectedSyntax, message);
             }
             None if !procedure.outputs.is_empty() => {
                 let columns: Vec<&str> = procedure.outputs.iter().map(|output| output.name.as_str()).collect();
                 let message = "Procedure call inside a query does not support naming results implicitly (name explicitly \
                                using `YIELD` instead)";
                 let hint = Some(format!("CALL {}(...) YIELD {}", procedure.name, columns.join(", ")));
-                self.error_with_hint(span, "UndefinedVariable", message, hint);
+                self.error_with_hint(span, Code::UndefinedVariable, message, hint);
             }
             _ => {}
         }
@@ -97,14 +97,14 @@ impl Binder<'_> {
         match procedures::find(&name.text, self.options) {
             Some(Ok(procedure)) => Some(procedure),
             Some(Err(message)) => {
-                self.error(name.span, "ProcedureNotFound", message);
+                self.error(name.span, Code::ProcedureNotFound, message);
                 None
             }
             None => {
                 let known = procedures::names(self.options);
                 let hint = nearest(&name.text, known.iter().map(String::as_str));
                 let message = format!("Failed to resolve procedure `{}`", name.text);
-                self.error_with_hint(name.span, "ProcedureNotFound", message, hint);
+                self.error_with_hint(name.span, Code::ProcedureNotFound, message, hint);
                 None
             }
         }
@@ -119,7 +119,7 @@ impl Binder<'_> {
         if let Some(wrong) = wrong {
             let hint = Some(format!("it is declared as {}", procedure.signature()));
             let message = format!("{wrong} arguments for procedure `{}`", procedure.name);
-            self.error_with_hint(span, "InvalidNumberOfArguments", message, hint);
+            self.error_with_hint(span, Code::InvalidNumberOfArguments, message, hint);
             return Vec::new();
         }
         let inputs = procedure.inputs.iter().zip(written);
@@ -148,7 +148,7 @@ impl Binder<'_> {
             && !admitted.contains(&found)
         {
             let message = format!("Type mismatch: expected {} for `{}` but was {found}", admitted.join(" or "), input.name);
-            self.error(span, "InvalidArgumentType", message);
+            self.error(span, Code::InvalidArgumentType, message);
         }
     }
 
@@ -186,7 +186,7 @@ impl Binder<'_> {
                         let known: Vec<&str> = procedure.outputs.iter().map(|output| output.name.as_str()).collect();
                         let message = format!("Procedure does not have output(s): {}", column.text);
                         let hint = Some(format!("{} has {}", procedure.name, known.join(", ")));
-                        self.error_with_hint(span, "UndefinedVariable", message, hint);
+                        self.error_with_hint(span, Code::UndefinedVariable, message, hint);
                         continue;
                     };
                     wanted.push((at, alias.as_ref().unwrap_or(column).clone()));
@@ -268,7 +268,7 @@ impl Binder<'_> {
         for (name, slot) in columns {
             if self.scope.get(name).is_some() {
                 let message = format!("Variable `{name}` already declared in outer scope");
-                self.error(span, "VariableAlreadyBound", message);
+                self.error(span, Code::VariableAlreadyBound, message);
             }
             self.scope.insert(name, *slot);
         }
@@ -290,7 +290,7 @@ impl Binder<'_> {
             let value = self.expression(value);
             let slot = self.draft.new_slot(&name.text, Holds::Anything);
             if given.get(&name.text).is_some() {
-                self.error(name.span, "VariableAlreadyBound", format!("Variable `{}` already declared", name.text));
+                self.error(name.span, Code::VariableAlreadyBound, format!("Variable `{}` already declared", name.text));
             }
             given.insert(&name.text, slot);
             state.push(slot);
@@ -303,7 +303,7 @@ impl Binder<'_> {
             {
                 let message =
                     "The body of CALL RECURSIVELY begins with the variables of the recursion; nothing is brought in by WITH";
-                self.error(*span, "InvalidClauseComposition", message);
+                self.error(*span, Code::InvalidClauseComposition, message);
             }
         }
         let (inner, columns) = self.inner_query(query, Scope::default(), First::Given(given));
@@ -315,7 +315,7 @@ impl Binder<'_> {
                 "The body of CALL RECURSIVELY must return every variable of the recursion; missing: {}",
                 missing.join(", ")
             );
-            self.error(span, "UndefinedVariable", message);
+            self.error(span, Code::UndefinedVariable, message);
         }
         let again = first.iter().map(|(_, name)| returned(name).unwrap_or(Slot(0))).collect();
         let mut results = Scope::default();
@@ -344,7 +344,7 @@ impl Binder<'_> {
                 let message = "The WITH that brings variables into a subquery is a list of them and nothing more: no aliases, \
                                expressions, WHERE, DISTINCT, ORDER BY, SKIP or LIMIT";
                 let hint = Some("bring them in by CALL (...) { ... } instead".to_owned());
-                self.error_with_hint(*span, "InvalidClauseComposition", message, hint);
+                self.error_with_hint(*span, Code::InvalidClauseComposition, message, hint);
                 return all;
             }
         }

@@ -4,6 +4,7 @@ use weir_model::plan::Operator;
 
 use super::Binder;
 use crate::ast::{Clause, ClauseKind, Expression, Name, PatternPart};
+use crate::error::Code;
 
 impl Binder<'_> {
     /// Every clause but RETURN.
@@ -58,7 +59,7 @@ impl Binder<'_> {
     pub fn check_new(&mut self, variable: &Name) -> bool {
         let is_new = self.scope.get(&variable.text).is_none();
         if !is_new {
-            self.error(variable.span, "VariableAlreadyBound", format!("Variable `{}` already declared", variable.text));
+            self.error(variable.span, Code::VariableAlreadyBound, format!("Variable `{}` already declared", variable.text));
         }
         is_new
     }

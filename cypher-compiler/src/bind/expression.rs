@@ -7,7 +7,7 @@ use weir_model::{Expr, Text, Value};
 use super::draft::Holds;
 use super::{Binder, aggregate};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name};
-use crate::error::{Span, nearest};
+use crate::error::{Code, Span, nearest};
 use crate::functions;
 
 impl Binder<'_> {
@@ -86,7 +86,7 @@ impl Binder<'_> {
             ExpressionKind::Pattern(_) => {
                 let message = "A pattern expression only tests whether the pattern is there: it belongs where a truth value is wanted, such as WHERE";
                 let hint = "`[p = (a)-->(b) | p]` is the list of its paths, `COUNT { (a)-->(b) }` their number";
-                self.error_with_hint(span, "UnexpectedSyntax", message, Some(hint.into()));
+                self.error_with_hint(span, Code::UnexpectedSyntax, message, Some(hint.into()));
                 Expr::Literal(Value::Null)
             }
             ExpressionKind::PatternComprehension { part, filter, result } => {
@@ -253,13 +253,13 @@ impl Binder<'_> {
         if distinct {
             self.error(
                 span,
-                "InvalidAggregation",
+                Code::InvalidAggregation,
                 format!("DISTINCT is only for aggregating functions, not for `{}`", name.text),
             );
         }
         if name.text.eq_ignore_ascii_case("exists") {
             let [of] = arguments else {
-                self.error(span, "InvalidNumberOfArguments", "exists(...) takes one property or pattern");
+                self.error(span, Code::InvalidNumberOfArguments, "exists(...) takes one property or pattern");
                 return Expr::Literal(Value::Null);
             };
             if matches!(*of.kind, ExpressionKind::Pattern(_)) {
@@ -279,7 +279,7 @@ impl Binder<'_> {
     pub fn resolve(&mut self, name: &str, arguments: Vec<Expr>, span: Span) -> Expr {
         let Some(function) = functions::find(name) else {
             let hint = nearest(name, functions::all().map(|f| f.name).chain(aggregate::NAMES.iter().map(|(name, _)| *name)));
-            self.error_with_hint(span, "UnknownFunction", format!("Failed to resolve function `{name}`"), hint);
+            self.error_with_hint(span, Code::UnknownFunction, format!("Failed to resolve function `{name}`"), hint);
             return Expr::Literal(Value::Null);
         };
         let wrong = if arguments.len() < function.arguments_min {
@@ -291,7 +291,7 @@ impl Binder<'_> {
         };
         if let Some(wrong) = wrong {
             let hint = Some(format!("{} is {}", function.name, function.signature));
-            self.error_with_hint(span, "InvalidNumberOfArguments", format!("{wrong} parameters for function '{name}'"), hint);
+            self.error_with_hint(span, Code::InvalidNumberOfArguments, format!("{wrong} parameters for function '{name}'"), hint);
         }
         Expr::Call { function, arguments }
     }

@@ -23,7 +23,7 @@ use weir_model::{Aggregate, Text};
 
 use crate::Options;
 use crate::ast::{Clause, ClauseKind, Query};
-use crate::error::{Diagnostic, Span};
+use crate::error::{Code, Diagnostic, ERROR_COUNT_MAX, Span};
 pub use draft::{Draft, Holds};
 pub use pattern::{is_shortest, is_true};
 use scope::Scope;
@@ -63,19 +63,26 @@ impl<'a> Binder<'a> {
     }
 
     pub fn finish(self) -> Result<Draft, Vec<Diagnostic>> {
-        if self.errors.is_empty() { Ok(self.draft) } else { Err(self.errors) }
+        let Binder { draft, mut errors, .. } = self;
+        if errors.is_empty() {
+            return Ok(draft);
+        }
+        errors.sort_by_key(|error| error.offset);
+        Err(errors)
     }
 
-    pub fn error(&mut self, span: Span, code: &'static str, message: impl Into<String>) {
+    pub fn error(&mut self, span: Span, code: Code, message: impl Into<String>) {
         self.error_with_hint(span, code, message, None);
     }
 
-    pub fn error_with_hint(&mut self, span: Span, code: &'static str, message: impl Into<String>, hint: Option<String>) {
-        self.errors.push(Diagnostic::compile(self.text, span, code, message).with_hint(hint));
+    pub fn error_with_hint(&mut self, span: Span, code: Code, message: impl Into<String>, hint: Option<String>) {
+        if self.errors.len() < ERROR_COUNT_MAX {
+            self.errors.push(Diagnostic::compile(self.text, span, code, message).with_hint(hint));
+        }
     }
 
     fn not_yet(&mut self, span: Span, what: &str) {
-        self.error(span, "Unsupported", format!("{what} is not supported in this version"));
+        self.error(span, Code::Unsupported, format!("{what} is not supported in this version"));
     }
 
     /// The operators of a query that begins at `start`, and its columns.
@@ -96,7 +103,7 @@ impl<'a> Binder<'a> {
         let mut sides = vec![columns];
         for (all, span, clauses) in &query.unions {
             if *all != query.unions[0].0 {
-                self.error(*span, "InvalidClauseComposition", "UNION and UNION ALL cannot be mixed in one query");
+                self.error(*span, Code::InvalidClauseComposition, "UNION and UNION ALL cannot be mixed in one query");
             }
             let (right, right_columns) = self.single(clauses, start.clone());
             let names = |columns: &[(Text, Slot)]| {
@@ -105,7 +112,7 @@ impl<'a> Binder<'a> {
                 names
             };
             if names(&right_columns) != names(&shared) {
-                self.error(*span, "DifferentColumnsInUnion", "All sub queries in an UNION must have the same column names");
+                self.error(*span, Code::DifferentColumnsInUnion, "All sub queries in an UNION must have the same column names");
                 continue;
             }
             sides.push(right_columns.clone());
@@ -163,7 +170,7 @@ impl<'a> Binder<'a> {
                 ClauseKind::Return(_) if i + 1 < clauses.len() => {
                     self.error(
                         clauses[i + 1].span,
-                        "InvalidClauseComposition",
+                        Code::InvalidClauseComposition,
                         "RETURN can only be used at the end of the query",
                     );
                 }
@@ -174,7 +181,7 @@ impl<'a> Binder<'a> {
                     if let Some(before) = updated {
                         self.error(
                             clause.span,
-                            "InvalidClauseComposition",
+                            Code::InvalidClauseComposition,
                             format!("WITH is required between {before} and {word}"),
                         );
                     }
@@ -188,7 +195,7 @@ impl<'a> Binder<'a> {
         {
             let word = keyword(&last.kind);
             let message = format!("Query cannot conclude with {word} (must be RETURN or an update clause)");
-            self.error(last.span, "InvalidClauseComposition", message);
+            self.error(last.span, Code::InvalidClauseComposition, message);
         }
     }
 }

@@ -6,7 +6,7 @@ use weir_model::{Expr, Value};
 
 use super::{Binder, Holds};
 use crate::ast::{Direction, EdgePattern, Expression, ExpressionKind, LabelExpression, Name, NodePattern, PatternPart};
-use crate::error::Span;
+use crate::error::{Code, Span};
 
 /// A pattern with the slots it declares.
 #[derive(Default)]
@@ -115,11 +115,11 @@ impl Binder<'_> {
             self.check_type(name, slot, if chain.is_some() { super::types::LIST } else { "Relationship" });
             if graph.pattern.edges.iter().any(|other| other.slot == Some(slot)) {
                 let message = format!("Cannot use the same relationship variable '{}' for multiple relationships", name.text);
-                self.error(name.span, "RelationshipUniquenessViolation", message);
+                self.error(name.span, Code::RelationshipUniquenessViolation, message);
             }
             if part.search != Search::All {
                 let message = format!("Bound relationships not allowed in a shortest path: `{}`", name.text);
-                self.error(name.span, "VariableAlreadyBound", message);
+                self.error(name.span, Code::VariableAlreadyBound, message);
             }
         }
         let restricted = edge.properties.is_some() || edge.kind_expression.is_some();
@@ -174,7 +174,7 @@ impl Binder<'_> {
         };
         if part.search != Search::All && min > 1 {
             let message = "A shortest path cannot have a minimal length other than 0 or 1";
-            self.error(edge.span, "InvalidRelationshipPattern", message);
+            self.error(edge.span, Code::InvalidRelationshipPattern, message);
         }
         let reversed = edge.direction == Direction::Left;
         let (edges, nodes, whole) = (Vec::new(), Vec::new(), Vec::new());
@@ -225,7 +225,7 @@ impl Binder<'_> {
             && found != wanted
         {
             let message = format!("Type mismatch: {} defined with conflicting type {found} (expected {wanted})", name.text);
-            self.error(name.span, "VariableTypeConflict", message);
+            self.error(name.span, Code::VariableTypeConflict, message);
         }
     }
 
@@ -235,7 +235,7 @@ impl Binder<'_> {
             let message = format!(
                 "Parameter maps cannot be used in MATCH and MERGE patterns (use a literal map instead, e.g. `{{id: {expression}.id}}`)"
             );
-            self.error(expression.span, "InvalidParameterUse", message);
+            self.error(expression.span, Code::InvalidParameterUse, message);
             return Vec::new();
         };
         let mut conditions = Vec::with_capacity(entries.len());

@@ -8,7 +8,7 @@ use weir_model::{Aggregate, Expr, Text, Value};
 
 use super::{Binder, aggregate};
 use crate::ast::{Expression, Item, Projection};
-use crate::error::Span;
+use crate::error::{Code, Span};
 use crate::walk;
 
 struct BoundItem {
@@ -22,7 +22,7 @@ struct BoundItem {
 impl Binder<'_> {
     pub fn return_clause(&mut self, input: Operator, projection: &Projection, span: Span) -> (Operator, Vec<(Text, Slot)>) {
         if projection.star && self.scope.all().is_empty() {
-            self.error(span, "NoVariablesInScope", "RETURN * is not allowed when there are no variables in scope");
+            self.error(span, Code::NoVariablesInScope, "RETURN * is not allowed when there are no variables in scope");
         }
         self.project(input, projection, None)
     }
@@ -30,7 +30,7 @@ impl Binder<'_> {
     pub fn with_clause(&mut self, input: Operator, projection: &Projection, condition: Option<&Expression>) -> Operator {
         for item in &projection.items {
             if item.alias.is_none() && item.expression.as_variable().is_none() {
-                self.error(item.expression.span, "NoExpressionAlias", "Expression in WITH must be aliased (use AS)");
+                self.error(item.expression.span, Code::NoExpressionAlias, "Expression in WITH must be aliased (use AS)");
             }
         }
         let (operator, columns) = self.project(input, projection, condition);
@@ -40,7 +40,7 @@ impl Binder<'_> {
                 let message = format!("Variable `{name}` already declared: CALL (...) brought it into the subquery");
                 self.error(
                     projection.items.first().map_or_else(Span::default, |item| item.expression.span),
-                    "VariableAlreadyBound",
+                    Code::VariableAlreadyBound,
                     message,
                 );
             }
@@ -90,7 +90,7 @@ impl Binder<'_> {
                     let message = format!(
                         "In a WITH/RETURN with DISTINCT or an aggregation, it is not possible to access variables declared before the WITH/RETURN: {name}"
                     );
-                    self.error(span, "UndefinedVariable", message);
+                    self.error(span, Code::UndefinedVariable, message);
                 }
             }
         }
@@ -135,7 +135,7 @@ impl Binder<'_> {
         for (i, item) in items.iter().enumerate() {
             if items[..i].iter().any(|other| other.name == item.name) {
                 let first = projection.items.first().map_or(item.span, |item| item.expression.span);
-                self.error(first, "ColumnNameConflict", "Multiple result columns with the same name are not supported");
+                self.error(first, Code::ColumnNameConflict, "Multiple result columns with the same name are not supported");
                 break;
             }
         }
@@ -169,7 +169,7 @@ impl Binder<'_> {
         let expr = self.expression(key);
         if self.aggregates.as_ref().map(Vec::len) > known {
             let message = "In a WITH/RETURN with DISTINCT or an aggregation, ORDER BY can only use aggregates of the projection";
-            self.error(key.span, "UndefinedVariable", message);
+            self.error(key.span, Code::UndefinedVariable, message);
         }
         expr
     }
@@ -193,7 +193,7 @@ impl Binder<'_> {
         let message = format!(
             "Aggregation column contains implicit grouping expressions: what is said of `{name}` beside the aggregate must be projected on its own, as a variable or a property"
         );
-        self.error(span, "AmbiguousAggregationExpression", message);
+        self.error(span, Code::AmbiguousAggregationExpression, message);
     }
 
     /// Replaces what equals a key by the slot of the key; gives a variable that is left over.
@@ -221,14 +221,18 @@ impl Binder<'_> {
     /// The number after SKIP or LIMIT: no variables, and not negative where that can be seen.
     fn row_count(&mut self, word: &str, expression: &Expression) -> Expr {
         if expression.any(&|e| e.as_variable().is_some()) {
-            self.error(expression.span, "NonConstantExpression", format!("It is not allowed to refer to variables in {word}"));
+            self.error(
+                expression.span,
+                Code::NonConstantExpression,
+                format!("It is not allowed to refer to variables in {word}"),
+            );
             return Expr::Literal(Value::Null);
         }
         let count = self.expression(expression);
         let code = match &count {
-            Expr::Literal(Value::Integer(n)) if *n < 0 => Some("NegativeIntegerArgument"),
+            Expr::Literal(Value::Integer(n)) if *n < 0 => Some(Code::NegativeIntegerArgument),
             Expr::Literal(Value::Integer(_)) => None,
-            Expr::Literal(_) => Some("InvalidArgumentType"),
+            Expr::Literal(_) => Some(Code::InvalidArgumentType),
             _ => None,
         };
         if let Some(code) = code {

@@ -5,7 +5,7 @@ use weir_model::plan::Slot;
 
 use super::Binder;
 use crate::ast::Name;
-use crate::error::nearest;
+use crate::error::{Code, nearest};
 
 /// Later entries hide earlier ones of the same name.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl Binder<'_> {
         let found = self.scope.get(&name.text);
         if found.is_none() {
             let hint = nearest(&name.text, self.scope.names());
-            self.error_with_hint(name.span, "UndefinedVariable", format!("Variable `{}` not defined", name.text), hint);
+            self.error_with_hint(name.span, Code::UndefinedVariable, format!("Variable `{}` not defined", name.text), hint);
         }
         found
     }

@@ -10,7 +10,7 @@ use weir_model::{Expr, Text, Value};
 use super::call::First;
 use super::{Binder, keyword};
 use crate::ast::{self, Clause, ClauseKind, Expression, PatternPart, Query, SubqueryBody};
-use crate::error::Span;
+use crate::error::{Code, Span};
 use crate::procedures;
 
 impl Binder<'_> {
@@ -31,7 +31,7 @@ impl Binder<'_> {
         let ends = [&part.start].into_iter().chain(part.steps.iter().map(|(_, node)| node));
         if let Some(end) = ends.into_iter().find(|end| end.variable.is_none()) {
             let message = "A shortest path as an expression needs variables that are bound already at both ends";
-            self.error(end.span, "UnexpectedSyntax", message);
+            self.error(end.span, Code::UnexpectedSyntax, message);
             return Expr::Literal(Value::Null);
         }
         let (plan, path) = self.inside(|binder| binder.matched_path(part, None));
@@ -58,7 +58,7 @@ impl Binder<'_> {
             (ast::SubqueryKind::Count, _) => subquery(SubqueryKind::Count, plan),
             (ast::SubqueryKind::Collect, [(_, column)]) => subquery(SubqueryKind::Collect(Expr::Slot(*column)), plan),
             (ast::SubqueryKind::Collect, _) => {
-                self.error(span, "InvalidClauseComposition", "COLLECT { ... } takes a query that returns exactly one column");
+                self.error(span, Code::InvalidClauseComposition, "COLLECT { ... } takes a query that returns exactly one column");
                 Expr::Literal(Value::Null)
             }
         }
@@ -107,7 +107,7 @@ impl Binder<'_> {
         if let Some(clause) = all.find(|clause| self.updates(clause)) {
             let word = keyword(&clause.kind);
             let message = format!("{} {{ ... }} cannot contain any updates, but got {word}", format!("{kind:?}").to_uppercase());
-            self.error(clause.span, "InvalidClauseComposition", message);
+            self.error(clause.span, Code::InvalidClauseComposition, message);
             return None;
         }
         Some(self.query(query, Operator::Argument))

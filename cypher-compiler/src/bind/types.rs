@@ -5,7 +5,7 @@ use weir_model::expression::{Binary, SubqueryKind};
 use weir_model::{Expr, Value};
 
 use super::{Binder, Draft, Holds};
-use crate::error::Span;
+use crate::error::{Code, Span};
 
 const BOOLEAN: &str = "Boolean";
 const INTEGER: &str = "Integer";
@@ -95,7 +95,7 @@ impl Binder<'_> {
         if let Some(found) = type_of(&self.draft, expr)
             && !wanted.contains(&found)
         {
-            self.error(span, "InvalidArgumentType", format!("Type mismatch: expected {shown} but was {found}"));
+            self.error(span, Code::InvalidArgumentType, format!("Type mismatch: expected {shown} but was {found}"));
         }
     }
 

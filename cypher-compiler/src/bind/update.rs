@@ -9,6 +9,7 @@ use super::{Binder, Holds, keyword};
 use crate::ast::{
     Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, Name, NodePattern, PatternPart, SetItem,
 };
+use crate::error::Code;
 
 /// A MERGE, wherever it stands.
 struct Merge {
@@ -63,45 +64,37 @@ impl Binder<'_> {
         }
     }
 
-    /// The updates inside FOREACH in order. A MERGE may give several rows, so what follows it happens inside it.
+    /// The updates inside FOREACH in order. A MERGE may give several rows, so what follows it happens inside it; so does what
+    /// follows a named path.
     fn for_each_updates(&mut self, clauses: &[Clause]) -> Vec<Write> {
         let mut writes = Vec::new();
         for (i, clause) in clauses.iter().enumerate() {
-            if let ClauseKind::Merge { part, on_create, on_match } = &clause.kind {
-                self.check_unnamed(part);
-                let Merge { pattern, create, on_create, on_match, .. } = self.merge(part, on_create, on_match);
-                let then = self.for_each_updates(&clauses[i + 1..]);
-                let pattern = Box::new(pattern);
-                writes.push(Write::Merge { pattern, create, on_create, on_match, then });
-                return writes;
+            let rest = &clauses[i + 1..];
+            match &clause.kind {
+                ClauseKind::Merge { part, on_create, on_match } => {
+                    let Merge { pattern, create, on_create, on_match, named } = self.merge(part, on_create, on_match);
+                    let then = with_paths_then(named, self.for_each_updates(rest));
+                    writes.push(Write::Merge { pattern: Box::new(pattern), create, on_create, on_match, then });
+                    return writes;
+                }
+                ClauseKind::Create(parts) => {
+                    let (created, named) = self.create(parts);
+                    writes.extend(created);
+                    if !named.paths.is_empty() {
+                        writes.extend(with_paths_then(named, self.for_each_updates(rest)));
+                        return writes;
+                    }
+                }
+                ClauseKind::Set(_) | ClauseKind::Remove(_) | ClauseKind::Delete { .. } | ClauseKind::ForEach { .. } => {
+                    writes.extend(self.writes(clause));
+                }
+                other => {
+                    let message = format!("Invalid use of {} inside FOREACH", keyword(other));
+                    self.error(clause.span, Code::InvalidClauseComposition, message);
+                }
             }
-            writes.extend(self.for_each_update(clause));
         }
         writes
-    }
-
-    /// A path is read back by a pattern, and FOREACH has none.
-    fn check_unnamed(&mut self, part: &PatternPart) {
-        if let Some(variable) = &part.variable {
-            self.not_yet(variable.span, "A named path inside FOREACH");
-        }
-    }
-
-    fn for_each_update(&mut self, clause: &Clause) -> Vec<Write> {
-        match &clause.kind {
-            ClauseKind::Create(parts) => {
-                parts.iter().for_each(|part| self.check_unnamed(part));
-                self.create(parts).0
-            }
-            ClauseKind::Set(_) | ClauseKind::Remove(_) | ClauseKind::Delete { .. } | ClauseKind::ForEach { .. } => {
-                self.writes(clause)
-            }
-            other => {
-                let message = format!("Invalid use of {} inside FOREACH", keyword(other));
-                self.error(clause.span, "InvalidClauseComposition", message);
-                Vec::new()
-            }
-        }
     }
 
     /// The writes of CREATE in the order written, each node before the edges at it, and the named paths.
@@ -120,7 +113,11 @@ impl Binder<'_> {
                 let slot = (edge.variable.is_some() || part.variable.is_some()).then(|| self.declare_edge(edge));
                 self.check_created_edge(edge, "CREATE");
                 if edge.direction == Direction::Either {
-                    self.error(edge.span, "RequiresDirectedRelationship", "Only directed relationships are supported in CREATE");
+                    self.error(
+                        edge.span,
+                        Code::RequiresDirectedRelationship,
+                        "Only directed relationships are supported in CREATE",
+                    );
                 }
                 let (source, target) = if edge.direction == Direction::Left { (to, from) } else { (from, to) };
                 let kind = self.draft.name(edge.kinds.first().map_or("", |kind| &kind.text));
@@ -150,16 +147,16 @@ impl Binder<'_> {
             && let Some(slot) = self.scope.get(&variable.text)
         {
             if alone || !node.labels.is_empty() || node.properties.is_some() {
-                self.error(variable.span, "VariableAlreadyBound", format!("Variable `{}` already declared", variable.text));
+                self.error(variable.span, Code::VariableAlreadyBound, format!("Variable `{}` already declared", variable.text));
             } else if matches!(self.draft.holds(slot), Holds::Edge | Holds::Path) {
                 let message = format!("Type mismatch: {} defined with conflicting type (expected Node)", variable.text);
-                self.error(variable.span, "VariableTypeConflict", message);
+                self.error(variable.span, Code::VariableTypeConflict, message);
             }
             return slot;
         }
         if node.label_expression.is_some() {
             let message = "Only labels can be created, not label expressions";
-            self.error(node.span, "InvalidLabelExpression", message);
+            self.error(node.span, Code::InvalidLabelExpression, message);
         }
         self.check_no_condition(node.condition.as_ref());
         let properties = node.properties.as_ref().map(|map| self.expression(map));
@@ -171,23 +168,23 @@ impl Binder<'_> {
 
     fn check_no_condition(&mut self, condition: Option<&Expression>) {
         if let Some(condition) = condition {
-            self.error(condition.span, "UnexpectedSyntax", "WHERE inside a pattern is for patterns that are matched");
+            self.error(condition.span, Code::UnexpectedSyntax, "WHERE inside a pattern is for patterns that are matched");
         }
     }
 
     fn check_created_edge(&mut self, edge: &EdgePattern, word: &str) {
         self.check_no_condition(edge.condition.as_ref());
         if edge.length.is_some() {
-            self.error(edge.span, "CreatingVarLength", format!("Variable length relationships cannot be used in {word}"));
+            self.error(edge.span, Code::CreatingVarLength, format!("Variable length relationships cannot be used in {word}"));
         }
         match edge.kinds.len() {
             1 => {}
             0 => self.error(
                 edge.span,
-                "NoSingleRelationshipType",
+                Code::NoSingleRelationshipType,
                 format!("Exactly one relationship type must be specified for {word}. Did you forget to prefix your relationship type with a ':'?"),
             ),
-            _ => self.error(edge.span, "NoSingleRelationshipType", format!("A single relationship type must be specified for {word}")),
+            _ => self.error(edge.span, Code::NoSingleRelationshipType, format!("A single relationship type must be specified for {word}")),
         }
     }
 
@@ -313,7 +310,7 @@ impl Binder<'_> {
 
     fn delete(&mut self, target: &Expression, detach: bool) -> Write {
         if matches!(*target.kind, ExpressionKind::Labels(..)) {
-            self.error(target.span, "InvalidDelete", "DELETE doesn't support removing labels from a node. Try REMOVE.");
+            self.error(target.span, Code::InvalidDelete, "DELETE doesn't support removing labels from a node. Try REMOVE.");
         }
         let expr = self.expression(target);
         self.expect_deletable(&expr, target.span);
@@ -324,6 +321,14 @@ impl Binder<'_> {
 /// A path over what has just been written is read back by a pattern of bound nodes and edges.
 fn with_paths(operator: Operator, named: Pattern) -> Operator {
     if named.paths.is_empty() { operator } else { Operator::Match { input: Box::new(operator), pattern: named } }
+}
+
+/// The same inside FOREACH, where the only pattern is that of MERGE: one of what is there finds it, once.
+fn with_paths_then(named: Pattern, then: Vec<Write>) -> Vec<Write> {
+    if named.paths.is_empty() || then.is_empty() {
+        return then;
+    }
+    vec![Write::Merge { pattern: Box::new(named), create: Vec::new(), on_create: Vec::new(), on_match: Vec::new(), then }]
 }
 
 fn add_path(named: &mut Pattern, slot: Slot, start: Slot, edges: &[(Option<Slot>, Slot, weir_model::plan::Name, Slot)]) {

@@ -2,6 +2,7 @@
 
 use super::{Parsed, Parser};
 use crate::ast::{ClauseKind, Imports, Name, Yield};
+use crate::error::Code;
 
 impl Parser<'_> {
     /// After CALL.
@@ -106,7 +107,7 @@ impl Parser<'_> {
         if batched {
             let message = "CALL { ... } IN TRANSACTIONS is not supported: a query is one transaction. Leave IN TRANSACTIONS out, or \
                            send the rows as an ingest stream, where each record is a transaction of its own";
-            return Err(self.compile_error(self.span(), "Unsupported", message));
+            return Err(self.compile_error(self.span(), Code::Unsupported, message));
         }
         Ok(ClauseKind::Subquery { imports, query })
     }

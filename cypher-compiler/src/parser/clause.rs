@@ -2,29 +2,27 @@
 
 use super::{CLAUSE_COUNT_MAX, Parsed, Parser};
 use crate::ast::{Clause, ClauseKind, ExpressionKind, Hint, Query, SetItem};
+use crate::error::{Code, Diagnostic, ERROR_COUNT_MAX};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
     /// A whole text.
-    pub(super) fn query(&mut self) -> Parsed<Query> {
-        let query = self.regular_query()?;
+    pub(super) fn query(&mut self) -> Query {
+        let query = self.regular_query().unwrap_or_else(|error| {
+            // At this depth `clauses` keeps its errors; what ends here is a query beyond all bounds.
+            self.keep_error(*error, 0);
+            Query { first: Vec::new(), unions: Vec::new() }
+        });
         let mut ended = false;
         while self.symbol(";") {
             ended = true;
         }
-        match self.kind() {
-            TokenKind::End => Ok(query),
-            _ if ended => Err(Box::new(crate::error::Diagnostic::syntax(
-                self.text,
-                self.span(),
-                "UnexpectedSyntax",
-                "Expected exactly one statement per query",
-            ))),
-            _ => {
-                self.expect_note("a clause");
-                Err(self.unexpected())
-            }
+        if ended && *self.kind() != TokenKind::End {
+            let message = "Expected exactly one statement per query";
+            let error = Diagnostic::syntax(self.text, self.span(), Code::UnexpectedSyntax, message);
+            self.keep_error(error, self.at);
         }
+        query
     }
 
     /// Clauses, and more after each UNION.
@@ -41,25 +39,104 @@ impl Parser<'_> {
         }
     }
 
-    /// One or more clauses.
+    /// One or more clauses. Of the query itself, not of one inside it, those that cannot be read are left out.
     fn clauses(&mut self) -> Parsed<Vec<Clause>> {
+        let recovers = self.depth == 0;
         let mut clauses = Vec::new();
-        while let Some(clause) = self.clause()? {
-            clauses.push(clause);
-            if clauses.len() > CLAUSE_COUNT_MAX {
-                return Err(self.compile_error(
-                    self.span(),
-                    "TooLong",
-                    format!("A query has at most {CLAUSE_COUNT_MAX} clauses"),
-                ));
+        let mut lost = false;
+        loop {
+            let from = self.at;
+            let error = match self.clause() {
+                Ok(Some(_)) if clauses.len() >= CLAUSE_COUNT_MAX => {
+                    let message = format!("A query has at most {CLAUSE_COUNT_MAX} clauses");
+                    return Err(self.compile_error(self.tokens[from].span, Code::TooLong, message));
+                }
+                Ok(Some(clause)) => {
+                    clauses.push(clause);
+                    continue;
+                }
+                Ok(None) if clauses.is_empty() && !lost => {
+                    self.expected.clear();
+                    self.expect_note("a clause");
+                    self.unexpected()
+                }
+                Ok(None) if recovers && !self.at_end_of_clauses() => {
+                    ["UNION", ";", "a clause"].iter().for_each(|what| self.expect_note(*what));
+                    self.unexpected()
+                }
+                Ok(None) => return Ok(clauses),
+                Err(error) => error,
+            };
+            if !recovers {
+                return Err(error);
+            }
+            self.keep_error(*error, from);
+            lost = true;
+            if !self.skip_to_clause(from) {
+                return Ok(clauses);
             }
         }
-        if clauses.is_empty() {
-            self.expected.clear();
-            self.expect_note("a clause");
-            return Err(self.unexpected());
+    }
+
+    fn at_end_of_clauses(&self) -> bool {
+        matches!(self.kind(), TokenKind::End | TokenKind::Symbol(";")) || self.is_word_at(0, "UNION")
+    }
+
+    /// Notes an error of the clause that begins at token `from`.
+    fn keep_error(&mut self, error: Diagnostic, from: usize) {
+        self.lost_from = self.lost_from.or(Some(self.tokens[from].span.start));
+        self.errors.push(error);
+    }
+
+    /// Skips to the next word that can only begin a clause of the same query, from the clause that begins at token `from` and
+    /// could not be read. False when nothing more is to be read.
+    fn skip_to_clause(&mut self, from: usize) -> bool {
+        let next = self.at.max(from + 1).min(self.tokens.len() - 1);
+        // The updates of FOREACH stand in parentheses. Elsewhere one that is not closed must not swallow what follows.
+        let parentheses = self.tokens[from].kind.is_word("FOREACH");
+        let mut depth = 0_i64;
+        for at in from..self.tokens.len() {
+            match self.tokens[at].kind {
+                TokenKind::Symbol("{") => depth += 1,
+                TokenKind::Symbol("}") => depth -= 1,
+                TokenKind::Symbol("(") if parentheses => depth += 1,
+                TokenKind::Symbol(")") if parentheses => depth -= 1,
+                TokenKind::End | TokenKind::Symbol(";") if at >= next => {
+                    self.at = at;
+                    return false;
+                }
+                _ => {}
+            }
+            if at >= next && depth <= 0 && self.begins_clause(at) {
+                self.at = at;
+                return self.errors.len() < ERROR_COUNT_MAX;
+            }
         }
-        Ok(clauses)
+        self.at = self.tokens.len() - 1;
+        false
+    }
+
+    /// Whether the word at a token begins a clause or the next side of a UNION, whatever stands before it.
+    fn begins_clause(&self, at: usize) -> bool {
+        let TokenKind::Word(word) = &self.tokens[at].kind else { return false };
+        let before = at.checked_sub(1).map(|before| &self.tokens[before].kind);
+        let after_word = |words: &[&str]| words.iter().any(|word| before.is_some_and(|kind| kind.is_word(word)));
+        if matches!(before, Some(TokenKind::Symbol("." | ":" | "$" | "|" | "&"))) || after_word(&["AS"]) {
+            return false;
+        }
+        let followed = |by: fn(&TokenKind) -> bool| self.tokens.get(at + 1).is_some_and(|token| by(&token.kind));
+        let by_name: fn(&TokenKind) -> bool = |kind| matches!(kind, TokenKind::Word(_) | TokenKind::Quoted(_));
+        match word.to_ascii_uppercase().as_str() {
+            "OPTIONAL" | "UNWIND" | "RETURN" | "MERGE" | "REMOVE" | "DETACH" | "UNION" => true,
+            "MATCH" => !after_word(&["ON", "OPTIONAL"]),
+            "CREATE" => !after_word(&["ON"]),
+            "DELETE" => !after_word(&["DETACH"]),
+            "WITH" => !after_word(&["STARTS", "ENDS"]),
+            "SET" => !after_word(&["MATCH", "CREATE"]) && followed(by_name),
+            "CALL" => followed(by_name) || followed(|kind| matches!(kind, TokenKind::Symbol("{" | "("))),
+            "FOREACH" => followed(|kind| matches!(kind, TokenKind::Symbol("("))),
+            _ => false,
+        }
     }
 
     fn clause(&mut self) -> Parsed<Option<Clause>> {
@@ -92,10 +169,18 @@ impl Parser<'_> {
                 ClauseKind::Return(self.projection()?)
             }
             "CREATE" if ["INDEX", "CONSTRAINT"].iter().any(|next| self.is_word_at(1, next)) => {
-                return Err(self.compile_error(self.span(), "Unsupported", "Cypher commands are not supported (only queries)"));
+                return Err(self.compile_error(
+                    self.span(),
+                    Code::Unsupported,
+                    "Cypher commands are not supported (only queries)",
+                ));
             }
             "DROP" => {
-                return Err(self.compile_error(self.span(), "Unsupported", "Cypher commands are not supported (only queries)"));
+                return Err(self.compile_error(
+                    self.span(),
+                    Code::Unsupported,
+                    "Cypher commands are not supported (only queries)",
+                ));
             }
             "CREATE" => {
                 self.advance();
@@ -144,8 +229,8 @@ impl Parser<'_> {
         Ok(Some(Clause { kind, span: self.span_from(from) }))
     }
 
-    pub(super) fn not_yet(&self, what: &str) -> Box<crate::error::Diagnostic> {
-        self.compile_error(self.span(), "Unsupported", format!("{what} is not supported in this version"))
+    pub(super) fn not_yet(&self, what: &str) -> Box<Diagnostic> {
+        self.compile_error(self.span(), Code::Unsupported, format!("{what} is not supported in this version"))
     }
 
     fn match_clause(&mut self, optional: bool) -> Parsed<ClauseKind> {
@@ -224,7 +309,7 @@ impl Parser<'_> {
                 let ExpressionKind::Variable(text) = *of.kind else { return Err(self.unexpected()) };
                 let Some(names) = labels.all_of() else {
                     let message = "Label expressions in patterns are not allowed in SET and REMOVE, only labels";
-                    return Err(self.compile_error(span, "InvalidLabelExpression", message));
+                    return Err(self.compile_error(span, Code::InvalidLabelExpression, message));
                 };
                 let labels = names.into_iter().cloned().collect();
                 Ok(SetItem::Labels { variable: crate::ast::Name { text, span: of.span }, labels })

@@ -6,7 +6,7 @@ use weir_model::expression::Quantifier;
 
 use super::{CHAIN_LENGTH_MAX, Parsed, Parser};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name, SubqueryBody, SubqueryKind};
-use crate::error::{Diagnostic, Span};
+use crate::error::{Code, Diagnostic, Span};
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
@@ -66,7 +66,7 @@ impl Parser<'_> {
     }
 
     fn chain_too_long(&self) -> Box<Diagnostic> {
-        self.compile_error(self.span(), "TooLong", format!("More than {CHAIN_LENGTH_MAX} operators in one chain"))
+        self.compile_error(self.span(), Code::TooLong, format!("More than {CHAIN_LENGTH_MAX} operators in one chain"))
     }
 
     fn or(&mut self) -> Parsed<Expression> {
@@ -111,7 +111,7 @@ impl Parser<'_> {
             if self.is_symbol("!=") {
                 return Err(self.compile_error(
                     self.span(),
-                    "UnexpectedSyntax",
+                    Code::UnexpectedSyntax,
                     "Unknown operation '!=' (you probably meant to use '<>', which is the operator for inequality testing)",
                 ));
             }
@@ -222,7 +222,7 @@ impl Parser<'_> {
             if self.is_symbol("]") {
                 return Err(self.compile_error(
                     self.span(),
-                    "UnexpectedSyntax",
+                    Code::UnexpectedSyntax,
                     "The start or end (or both) is required for a collection slice",
                 ));
             }
@@ -267,7 +267,7 @@ impl Parser<'_> {
                 let Ok(value) = i64::try_from(n) else {
                     return Err(self.compile_error(
                         self.span(),
-                        "IntegerOverflow",
+                        Code::IntegerOverflow,
                         format!("The integer {n} does not fit into 64 bits"),
                     ));
                 };
@@ -280,7 +280,7 @@ impl Parser<'_> {
             }
             TokenKind::Malformed => {
                 let message = format!("Invalid number '{}'", self.source(self.span()));
-                return Err(Box::new(Diagnostic::syntax(self.text, self.span(), "InvalidNumberLiteral", message)));
+                return Err(Box::new(Diagnostic::syntax(self.text, self.span(), Code::InvalidNumberLiteral, message)));
             }
             TokenKind::Text(text) => {
                 self.advance();
@@ -433,7 +433,7 @@ impl Parser<'_> {
         if self.is_symbol(")") {
             return Err(self.compile_error(
                 span,
-                "UnexpectedSyntax",
+                Code::UnexpectedSyntax,
                 format!("{}(...) requires a WHERE predicate", word.to_lowercase()),
             ));
         }
@@ -543,7 +543,7 @@ impl Parser<'_> {
             if self.is_symbol("}") && entries.is_empty() {
                 return Err(self.compile_error(
                     open,
-                    "UnexpectedSyntax",
+                    Code::UnexpectedSyntax,
                     "The old parameter syntax `{param}` is no longer supported. Please use `$param` instead",
                 ));
             }

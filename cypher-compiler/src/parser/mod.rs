@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use weir_model::Text;
 
 use crate::ast::{Name, Query};
-use crate::error::{Diagnostic, Span, nearest};
+use crate::error::{Code, Diagnostic, Span, nearest};
 use crate::lexer::{Token, TokenKind, lex};
 
 type Parsed<T> = Result<T, Box<Diagnostic>>;
@@ -78,11 +78,42 @@ const OPERATORS: &[&str] = &[
     "OR",
 ];
 
-pub fn parse(text: &str) -> Parsed<Query> {
-    let tokens = lex(text)?;
-    let mut parser =
-        Parser { text, tokens, at: 0, expected: Vec::new(), expected_at: 0, depth: 0, speculations: 0, bar_ends: false };
-    parser.query()
+/// What could be read of a text, and what could not.
+pub struct Read {
+    /// Without the clauses that have errors.
+    pub query: Query,
+    pub errors: Vec<Diagnostic>,
+    /// The offset from which on clauses are missing, where some are. In bytes.
+    pub lost_from: Option<usize>,
+}
+
+/// The tree of a text without errors.
+pub fn parse(text: &str) -> Result<Query, Vec<Diagnostic>> {
+    let read = read(text);
+    if read.errors.is_empty() { Ok(read.query) } else { Err(read.errors) }
+}
+
+/// After an error reading goes on where the next clause begins, so that all errors of a text are told at once.
+pub fn read(text: &str) -> Read {
+    let lexed = lex(text);
+    if !lexed.sound {
+        let query = Query { first: Vec::new(), unions: Vec::new() };
+        return Read { query, errors: lexed.errors, lost_from: Some(0) };
+    }
+    let mut parser = Parser {
+        text,
+        tokens: lexed.tokens,
+        at: 0,
+        expected: Vec::new(),
+        expected_at: 0,
+        depth: 0,
+        speculations: 0,
+        bar_ends: false,
+        errors: lexed.errors,
+        lost_from: None,
+    };
+    let query = parser.query();
+    Read { query, errors: parser.errors, lost_from: parser.lost_from }
 }
 
 struct Parser<'a> {
@@ -96,6 +127,10 @@ struct Parser<'a> {
     speculations: usize,
     /// See `expression_before_bar`.
     bar_ends: bool,
+    /// Those after which reading went on.
+    errors: Vec<Diagnostic>,
+    /// Where the first clause begins that could not be read.
+    lost_from: Option<usize>,
 }
 
 impl Parser<'_> {
@@ -139,7 +174,7 @@ impl Parser<'_> {
     }
 
     fn is_word_at(&self, count: usize, word: &str) -> bool {
-        matches!(self.ahead(count), TokenKind::Word(w) if w.eq_ignore_ascii_case(word))
+        self.ahead(count).is_word(word)
     }
 
     fn symbol(&mut self, symbol: &'static str) -> bool {
@@ -227,12 +262,12 @@ impl Parser<'_> {
             [one] => format!("{found}: expected {one}"),
             [most @ .., last] => format!("{found}: expected {} or {last}", most.join(", ")),
         };
-        let mut error = Diagnostic::syntax(self.text, self.span(), "UnexpectedSyntax", message);
+        let mut error = Diagnostic::syntax(self.text, self.span(), Code::UnexpectedSyntax, message);
         error.expected = expected;
         Box::new(error.with_hint(hint))
     }
 
-    fn compile_error(&self, span: Span, code: &'static str, message: impl Into<String>) -> Box<Diagnostic> {
+    fn compile_error(&self, span: Span, code: Code, message: impl Into<String>) -> Box<Diagnostic> {
         Box::new(Diagnostic::compile(self.text, span, code, message))
     }
 
@@ -241,7 +276,7 @@ impl Parser<'_> {
         if self.depth >= DEPTH_MAX {
             return Err(self.compile_error(
                 self.span(),
-                "TooDeep",
+                Code::TooDeep,
                 format!("The query is nested more than {DEPTH_MAX} levels deep here"),
             ));
         }
@@ -256,7 +291,11 @@ impl Parser<'_> {
     fn speculate(&mut self) -> Parsed<()> {
         self.speculations += 1;
         if self.speculations > SPECULATION_COUNT_MAX {
-            return Err(self.compile_error(self.span(), "TooDeep", "The query is too ambiguous to be read in reasonable time"));
+            return Err(self.compile_error(
+                self.span(),
+                Code::TooDeep,
+                "The query is too ambiguous to be read in reasonable time",
+            ));
         }
         Ok(())
     }
@@ -270,10 +309,14 @@ impl Parser<'_> {
 mod tests {
     use super::*;
 
+    /// The tree, or the errors one a line.
     pub fn check(text: &str, expected: &str) {
         let shown = match parse(text) {
             Ok(query) => query.to_string(),
-            Err(error) => format!("{}.{} {}", error.line, error.column, error.message),
+            Err(errors) => {
+                let line = |error: &Diagnostic| format!("{}.{} {}", error.line, error.column, error.message);
+                errors.iter().map(line).collect::<Vec<_>>().join("\n")
+            }
         };
         assert_eq!(shown, expected, "{text}");
     }
@@ -363,10 +406,39 @@ mod tests {
             "RETURN 1 2",
             "1.10 Invalid input '2': expected an operator, AS, ',', ORDER BY, SKIP, OFFSET, LIMIT, UNION, ; or a clause",
         );
-        let hint = |text: &str| parse(text).expect_err(text).hint.unwrap_or_default();
+        let hint = |text: &str| parse(text).expect_err(text)[0].hint.clone().unwrap_or_default();
         assert_eq!(hint("MATCH (n) RETRN n"), "did you mean `RETURN`?");
-        assert_eq!(hint("MATCH (n) RETURN n ODER BY n.x"), "");
+        assert_eq!(hint("MATCH (n) RETURN n ODER BY n.x"), "did you mean `ORDER BY`?");
         assert_eq!(hint("MATCH (n) RETURN n.x LIMT 1"), "did you mean `LIMIT`?");
         check("RETURN 9223372036854775808", "1.8 The integer 9223372036854775808 does not fit into 64 bits");
+    }
+
+    #[test]
+    fn reading_goes_on_where_the_next_clause_begins() {
+        check(
+            "MATCH (a WHERE a.x = \nOPTIONAL MATCH (b)-[->(c)\nRETURN a,",
+            "2.1 Invalid input 'OPTIONAL': expected an expression\n\
+             2.21 Invalid input '-': expected a variable, :, *, a property map, WHERE or ']'\n3.10 Unexpected end of input: expected an expression",
+        );
+        // Words inside braces and after other words begin no clause.
+        check(
+            "CALL { MATCH (n RETURN n } MATCH (m) WHERE m.x STARTS WITH ) RETURN m.match",
+            "1.17 Invalid input 'RETURN': expected :, a property map, WHERE or ')'\n\
+             1.60 Invalid input ')': expected an expression",
+        );
+        check(
+            "MERGE (a {x: }) ON CREATE SET a.y = 1 RETURN ,",
+            "1.14 Invalid input '}': expected an expression\n\
+             1.46 Invalid input ',': expected DISTINCT, * or an expression",
+        );
+        check(
+            "RETURN 0x10000000000000000, '\\u00', 1e999",
+            "1.8 The integer 0x10000000000000000 does not fit into 64 bits\n\
+             1.34 Invalid input '\'': expected four hexadecimal digits specifying a unicode character\n\
+             1.37 floating point number is too large",
+        );
+        check("RETURN # 1 ?", "1.8 Invalid input '#'\n1.12 Invalid input '?'");
+        check("RETURN 1 UNION RETRN 2", "1.16 Invalid input 'RETRN': expected a clause");
+        assert_eq!(read(&"RETURN , ".repeat(900)).errors.len(), crate::error::ERROR_COUNT_MAX);
     }
 }

@@ -4,6 +4,7 @@ use super::{CHAIN_LENGTH_MAX, Parsed, Parser};
 use weir_model::plan::Search;
 
 use crate::ast::{Direction, EdgePattern, Expression, ExpressionKind, LabelExpression, Name, NodePattern, PatternPart};
+use crate::error::Code;
 use crate::lexer::TokenKind;
 
 impl Parser<'_> {
@@ -32,7 +33,7 @@ impl Parser<'_> {
         if matches!(self.kind(), TokenKind::Word(_) | TokenKind::Quoted(_)) && !self.is_reserved() {
             let name = self.source(self.span());
             let message = format!("Parentheses are required to identify nodes in patterns, i.e. ({name})");
-            return Err(self.compile_error(self.span(), "UnexpectedSyntax", message));
+            return Err(self.compile_error(self.span(), Code::UnexpectedSyntax, message));
         }
         let mut part = self.path()?;
         part.variable = variable;
@@ -55,7 +56,7 @@ impl Parser<'_> {
         self.need_symbol(")")?;
         if part.steps.len() != 1 {
             let message = format!("{word}(...) requires a pattern containing a single relationship");
-            return Err(self.compile_error(part.span, "UnexpectedSyntax", message));
+            return Err(self.compile_error(part.span, Code::UnexpectedSyntax, message));
         }
         Ok(Some(PatternPart { search, span: self.span_from(from), ..part }))
     }
@@ -74,7 +75,11 @@ impl Parser<'_> {
             let edge = self.edge_pattern()?;
             steps.push((edge, self.node_pattern()?));
             if steps.len() > CHAIN_LENGTH_MAX {
-                return Err(self.compile_error(self.span(), "TooLong", format!("A path has at most {CHAIN_LENGTH_MAX} edges")));
+                return Err(self.compile_error(
+                    self.span(),
+                    Code::TooLong,
+                    format!("A path has at most {CHAIN_LENGTH_MAX} edges"),
+                ));
             }
         }
         Ok(PatternPart { variable: None, search: Search::All, start, steps, span: self.span_from(from) })
@@ -158,7 +163,7 @@ impl Parser<'_> {
             if matches!(*expression.kind, ExpressionKind::Map(_) | ExpressionKind::Parameter(_)) {
                 return Ok(Some(expression));
             }
-            return Err(self.compile_error(expression.span, "UnexpectedSyntax", "Expected a map or a parameter"));
+            return Err(self.compile_error(expression.span, Code::UnexpectedSyntax, "Expected a map or a parameter"));
         }
         self.expect_note("a property map");
         Ok(None)
@@ -189,7 +194,7 @@ impl Parser<'_> {
             }
             if self.is_symbol("..") {
                 let message = "A relationship of variable length is written with an asterisk before the bounds, as in `*1..3`";
-                return Err(self.compile_error(self.span(), "InvalidRelationshipPattern", message));
+                return Err(self.compile_error(self.span(), Code::InvalidRelationshipPattern, message));
             }
             if self.symbol("*") {
                 edge.length = Some(self.length()?);
@@ -226,7 +231,7 @@ impl Parser<'_> {
             }
             TokenKind::Symbol("-") => {
                 let message = "The length of a relationship pattern cannot be negative";
-                Err(self.compile_error(self.span(), "InvalidRelationshipPattern", message))
+                Err(self.compile_error(self.span(), Code::InvalidRelationshipPattern, message))
             }
             _ => Ok(None),
         }

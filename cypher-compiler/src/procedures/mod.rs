@@ -253,7 +253,7 @@ mod tests {
             assert!(!row.description.is_empty());
             let compiled = crate::compile(row.example, &options);
             match row.does {
-                Does::Service => assert_eq!(compiled.expect_err(row.example)[0].code, "ProcedureNotFound"),
+                Does::Service => assert_eq!(compiled.expect_err(row.example)[0].code, crate::error::Code::ProcedureNotFound),
                 _ => {
                     let plan = compiled.unwrap_or_else(|errors| panic!("{}: {}", row.example, errors[0]));
                     assert_eq!(plan.facts.writes, row.effect == Writes, "{}", declared.name);

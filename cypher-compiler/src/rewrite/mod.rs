@@ -22,7 +22,7 @@ mod split_conditions;
 mod validate;
 
 use crate::bind::Draft;
-use crate::error::{Diagnostic, Span};
+use crate::error::{Code, Diagnostic, Span};
 use crate::{Options, walk};
 
 pub struct Rule {
@@ -52,7 +52,7 @@ impl Broken {
             "Internal error: after rule `{}` the plan is not valid: {}. Please report the query.",
             self.rule, self.problem
         );
-        Diagnostic::compile(text, Span::default(), "Internal", message)
+        Diagnostic::compile(text, Span::default(), Code::Internal, message)
     }
 }
 

@@ -7,11 +7,11 @@ use weir_model::{Expr, Procedure};
 use super::classify::changes_by_itself;
 use crate::ast::{Clause, ClauseKind, Query};
 use crate::bind::Draft;
-use crate::error::{Diagnostic, Span};
+use crate::error::{Code, Diagnostic, Span};
 use crate::lexer::{self, TokenKind};
 use crate::{Options, procedures, unknown_parameter};
 
-const CODE: &str = "NotMaintainable";
+const CODE: Code = Code::NotMaintainable;
 
 /// Clauses that cannot stand in a standing query.
 pub fn clauses(text: &str, query: &Query, options: &Options) -> Result<(), Vec<Diagnostic>> {
@@ -78,7 +78,7 @@ fn of_expression(expr: &Expr, found: &mut Option<(&'static str, bool)>) {
 
 /// Where a function is called by this name, `bare` without arguments.
 fn place(text: &str, name: &str, bare: bool) -> Span {
-    let tokens = lexer::lex(text).unwrap_or_default();
+    let tokens = lexer::lex(text).tokens;
     let words: Vec<&str> = name.split('.').collect();
     let length = 2 * words.len() - 1;
     let is_name = |at: usize| {

@@ -322,3 +322,50 @@ Feature: Writes - what later clauses see of them
       DELETE a
       """
     Then a ConstraintVerificationFailed should be raised at runtime: DeleteConnectedNode
+
+  Scenario: [17] A path that FOREACH creates is there for what follows it
+    Given an empty graph
+    When executing query:
+      """
+      FOREACH (x IN [1, 2] |
+        CREATE p = (a:A {x: x})-[:R]->(b:B)<-[:S]-(c:C), q = (d:D)
+        SET a.length = length(p), d.length = length(q)
+        FOREACH (n IN nodes(p) | SET n.seen = x))
+      WITH 1 AS one
+      MATCH (a:A)-[:R]->(b:B)<-[:S]-(c:C)
+      RETURN a.x, a.length, a.seen, b.seen, c.seen
+      """
+    Then the result should be, in any order:
+      | a.x | a.length | a.seen | b.seen | c.seen |
+      | 1   | 2        | 1      | 1      | 1      |
+      | 2   | 2        | 2      | 2      | 2      |
+    And the side effects should be:
+      | +nodes         | 8  |
+      | +relationships | 4  |
+      | +labels        | 4  |
+      | +properties    | 12 |
+
+  Scenario: [18] A path that FOREACH merges is there for what follows it
+    Given an empty graph
+    And having executed:
+      """
+      CREATE (:A {x: 1})-[:R]->(:B)
+      """
+    When executing query:
+      """
+      FOREACH (x IN [1, 2, 2] |
+        MERGE p = (a:A {x: x})-[:R]->(b:B)
+        SET a.length = length(p)
+        FOREACH (n IN nodes(p) | SET n.count = coalesce(n.count, 0) + 1))
+      WITH 1 AS one
+      MATCH (a:A)-[:R]->(b:B)
+      RETURN a.x, a.length, a.count, b.count
+      """
+    Then the result should be, in any order:
+      | a.x | a.length | a.count | b.count |
+      | 1   | 1        | 1       | 1       |
+      | 2   | 1        | 2       | 2       |
+    And the side effects should be:
+      | +nodes         | 2 |
+      | +relationships | 1 |
+      | +properties    | 7 |

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use weir_cypher_compiler::{Diagnostic, compile, unknown_parameter};
+use weir_cypher_compiler::{Code, Diagnostic, compile, unknown_parameter};
 use weir_engine::store::InMemory;
 use weir_engine::{Engine, EngineError, Graph, GraphOptions, QueryOptions};
 use weir_model::expression::FailureKind;
@@ -260,9 +260,9 @@ fn unexpected(text: &str, raised: &Raised) -> String {
 
 fn at_compile_time(diagnostics: &[Diagnostic]) -> Raised {
     let error = |diagnostic: &Diagnostic| match diagnostic.code {
-        "MissingParameter" => ("ParameterMissing", diagnostic.code),
-        "ProcedureNotFound" => ("ProcedureError", diagnostic.code),
-        _ => ("SyntaxError", diagnostic.code),
+        Code::MissingParameter => ("ParameterMissing", diagnostic.code.name()),
+        Code::ProcedureNotFound => ("ProcedureError", diagnostic.code.name()),
+        _ => ("SyntaxError", diagnostic.code.name()),
     };
     let message = diagnostics.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\n");
     Raised { phase: Phase::Compile, errors: diagnostics.iter().map(error).collect(), message }

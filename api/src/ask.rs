@@ -1,0 +1,273 @@
+//! `weir query`: a query for scripts. Text in, an answer in the wanted form on standard output, errors on standard error,
+//! what became of it as the exit code.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use serde_json::{Map, Value as Json};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::client::{Answer, Client, Problem};
+use crate::shell::statement;
+use crate::terminal::{self, Terminal};
+
+/// The query is wrong, or failed while it ran.
+pub const REFUSED: u8 = 1;
+/// Of the command line. Its parser uses the same.
+pub const USAGE: u8 = 2;
+/// weir could not be asked.
+pub const UNREACHABLE: u8 = 3;
+/// Ctrl-C, as shells have it.
+pub const INTERRUPTED: u8 = 130;
+
+/// Which weir is asked, and with what.
+#[derive(clap::Args, Debug, Clone, Default, PartialEq)]
+pub struct Target {
+    /// Where weir listens; WEIR_URL says the same [default: http://127.0.0.1:8080]
+    #[arg(long)]
+    pub url: Option<String>,
+
+    /// The namespace that is asked, instead of the default one
+    #[arg(long)]
+    pub namespace: Option<String>,
+
+    /// A parameter: `$NAME` in the query. The value is JSON; may be given several times
+    #[arg(long, value_name = "NAME=JSON", value_parser = parameter)]
+    pub param: Vec<(String, Json)>,
+}
+
+#[derive(clap::Args, Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The query; several end with `;` each. Without it, or where it is `-`, the text is read from standard input
+    pub text: Option<String>,
+
+    /// Read the query from a file
+    #[arg(short, long, conflicts_with = "text")]
+    pub file: Option<PathBuf>,
+
+    /// How the answer is written [default: table in a terminal, json elsewhere]
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+
+    #[command(flatten)]
+    pub target: Target,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq)]
+pub enum Format {
+    /// The answer as the service gives it: columns, and rows as arrays
+    Json,
+    /// One JSON object a row
+    Jsonl,
+    /// A line of names, and one a row; null is nothing at all, an empty text a pair of quotes
+    Csv,
+    /// For people
+    Table,
+}
+
+/// Runs the queries, one after the other, up to the first that fails.
+pub fn run(question: &Question, url: &str) -> ExitCode {
+    let text = match text(question) {
+        Ok(text) => text,
+        Err(reason) => {
+            eprintln!("weir: {reason}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    match answer(question, url, &text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(End::Interrupted) => ExitCode::from(INTERRUPTED),
+        Err(End::Problem(problem)) => {
+            eprintln!("{}", Terminal::of_error().problem(&problem));
+            exit_code(&problem)
+        }
+        // Whoever reads has had enough.
+        Err(End::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(End::Output(error)) => {
+            eprintln!("weir: the answer cannot be written: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+enum End {
+    Problem(Problem),
+    Output(io::Error),
+    Interrupted,
+}
+
+impl From<Problem> for End {
+    fn from(problem: Problem) -> End {
+        End::Problem(problem)
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> End {
+        End::Output(error)
+    }
+}
+
+fn answer(question: &Question, url: &str, text: &str) -> Result<(), End> {
+    let runtime = runtime()?;
+    let client = Client::new(url, question.target.namespace.clone())?;
+    let parameters: Map<String, Json> = question.target.param.iter().cloned().collect();
+    let format = question.format.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Json });
+    let (mut statements, rest) = statement::split(text);
+    // A text of nothing is sent too: the service says what is wrong with it.
+    if !statement::is_blank(rest) || statements.is_empty() {
+        statements.push(rest);
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for (index, statement) in statements.iter().enumerate() {
+        let asked = client.ask(statement, &parameters, None);
+        let body = until_interrupted(&runtime, asked).ok_or(End::Interrupted)??;
+        if format == Format::Json {
+            out.write_all(&body)?;
+            out.write_all(b"\n")?;
+        } else {
+            let answer = client.read(&body)?;
+            if index > 0 && format == Format::Csv {
+                out.write_all(b"\r\n")?;
+            }
+            out.write_all(written(&answer, format).as_bytes())?;
+        }
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn text(question: &Question) -> Result<String, String> {
+    match (&question.file, question.text.as_deref()) {
+        (Some(path), _) => std::fs::read_to_string(path).map_err(|error| format!("{} cannot be read: {error}", path.display())),
+        (None, Some(text)) if text != "-" => Ok(text.to_owned()),
+        (None, None) if io::stdin().is_terminal() => Err(
+            "there is no query: give one as `weir query 'RETURN 1'`, by --file, or through a pipe; `weir shell` asks for them"
+                .into(),
+        ),
+        _ => {
+            let mut text = String::new();
+            io::stdin().read_to_string(&mut text).map_err(|error| format!("standard input cannot be read: {error}"))?;
+            Ok(text)
+        }
+    }
+}
+
+fn written(answer: &Answer, format: Format) -> String {
+    match format {
+        Format::Table => terminal::table(answer, Terminal::of_output()),
+        Format::Csv => csv(answer),
+        Format::Json | Format::Jsonl => json_lines(answer),
+    }
+}
+
+fn json_lines(answer: &Answer) -> String {
+    let mut out = String::new();
+    for row in &answer.results {
+        let object: Map<String, Json> = answer.columns.iter().cloned().zip(row.iter().cloned()).collect();
+        let _ = writeln!(out, "{}", Json::Object(object));
+    }
+    out
+}
+
+fn csv(answer: &Answer) -> String {
+    let line = |cells: Vec<String>| cells.join(",") + "\r\n";
+    if answer.columns.is_empty() {
+        return String::new();
+    }
+    let mut out = line(answer.columns.iter().map(|name| quoted(name)).collect());
+    for row in &answer.results {
+        out.push_str(&line(row.iter().map(csv_cell).collect()));
+    }
+    out
+}
+
+fn csv_cell(value: &Json) -> String {
+    match value {
+        Json::Null => String::new(),
+        Json::String(text) => quoted(text),
+        other => quoted(&other.to_string()),
+    }
+}
+
+/// As RFC 4180 has it. An empty text is quoted, so that it is not taken for null.
+fn quoted(text: &str) -> String {
+    let plain = !text.is_empty() && text.trim() == text && !text.contains([',', '"', '\n', '\r']);
+    if plain { text.to_owned() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
+}
+
+pub fn exit_code(problem: &Problem) -> ExitCode {
+    ExitCode::from(match problem {
+        Problem::Refused(_) => REFUSED,
+        Problem::Unreachable(_) => UNREACHABLE,
+    })
+}
+
+/// One thread is enough to wait for one answer at a time.
+pub fn runtime() -> Result<Runtime, Problem> {
+    let built = Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| Problem::Unreachable(format!("the network cannot be used: {error}")))
+}
+
+/// What the future gives; none when the user pressed Ctrl-C first. Then the future is dropped, and with it the connection.
+pub fn until_interrupted<T>(runtime: &Runtime, future: impl Future<Output = T>) -> Option<T> {
+    runtime.block_on(async {
+        tokio::select! {
+            result = future => Some(result),
+            _ = tokio::signal::ctrl_c() => None,
+        }
+    })
+}
+
+fn parameter(text: &str) -> Result<(String, Json), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("'{text}' should be name=value"))?;
+    let name = name.trim().trim_start_matches('$');
+    if name.is_empty() {
+        return Err(format!("'{text}' should be name=value"));
+    }
+    match serde_json::from_str(value) {
+        Ok(value) => Ok((name.to_owned(), value)),
+        Err(error) => Err(format!("the value of {name} is not JSON ({error}); a text stands in quotes: {name}='\"{value}\"'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn answer() -> Answer {
+        let rows = json!([[1, "a,b", null], [1.5, "", [1, {"k": "é"}]], [true, "say \"x\"\n", " b"]]);
+        let columns = ["n", "text, or not", "any"].map(str::to_owned).to_vec();
+        Answer { columns, results: serde_json::from_value(rows).expect("rows") }
+    }
+
+    #[test]
+    fn answers_as_csv() {
+        assert_eq!(
+            csv(&answer()),
+            "n,\"text, or not\",any\r\n1,\"a,b\",\r\n1.5,\"\",\"[1,{\"\"k\"\":\"\"é\"\"}]\"\r\ntrue,\"say \"\"x\"\"\n\",\" b\"\r\n"
+        );
+        assert_eq!(csv(&Answer { columns: Vec::new(), results: Vec::new() }), "");
+    }
+
+    #[test]
+    fn answers_as_lines() {
+        let lines = json_lines(&answer());
+        assert_eq!(lines.lines().next(), Some(r#"{"n":1,"text, or not":"a,b","any":null}"#));
+        assert_eq!(lines.lines().count(), 3);
+    }
+
+    #[test]
+    fn parameters_are_json() {
+        assert_eq!(parameter("a=[1, \"x\"]"), Ok(("a".to_owned(), json!([1, "x"]))));
+        assert_eq!(parameter("$a=\"=\""), Ok(("a".to_owned(), json!("="))));
+        for wrong in ["a", "=1", "a=x", "a="] {
+            assert!(parameter(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A running weir, asked over HTTP: what `weir shell` and `weir query` have in common.
+//!
+//! A question that is no longer awaited is given up: the connection closes, and the service stops the query. There is no limit
+//! of time but the service's own.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::{Map, Value as Json, json};
+use weir_connectors::http;
+
+use crate::error::chain;
+use crate::wire::diagnostic::HEADER;
+
+pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+
+/// Where queries go.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: http::Client,
+    /// Without a slash at its end.
+    url: String,
+    pub namespace: Option<String>,
+}
+
+/// The answer to a query.
+#[derive(Debug, Deserialize)]
+pub struct Answer {
+    pub columns: Vec<String>,
+    pub results: Vec<Vec<Json>>,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub enum Problem {
+    /// The service said no: all errors it found.
+    Refused(Vec<Mistake>),
+    /// The service could not be asked, or broke.
+    Unreachable(String),
+}
+
+/// An error as the service tells it.
+#[derive(Debug, Default)]
+pub struct Mistake {
+    pub text: String,
+    /// How many characters are wrong from the caret on, where the error has a place.
+    pub length: Option<usize>,
+}
+
+impl Client {
+    pub fn new(url: &str, namespace: Option<String>) -> Result<Client, Problem> {
+        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let http = http::patient_client().map_err(|error| Problem::Unreachable(error.to_string()))?;
+        Ok(Client { http, url: url.trim_end_matches('/').to_owned(), namespace })
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The version of the service.
+    pub async fn version(&self) -> Result<String, Problem> {
+        let request = self.http.get(format!("{}/api/v1/admin/build-info", self.url));
+        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = answer.status().as_u16();
+        let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
+        let body: Json = serde_json::from_slice(&body).unwrap_or_default();
+        match body["version"].as_str() {
+            Some(version) => Ok(version.to_owned()),
+            None => Err(Problem::Unreachable(format!("{} answers, but not as weir does (status {status})", self.url))),
+        }
+    }
+
+    /// Runs a query. `time_max_ms` is a limit the service keeps, for queries that only read.
+    pub async fn query(&self, text: &str, parameters: &Map<String, Json>, time_max_ms: Option<u64>) -> Result<Answer, Problem> {
+        self.read(&self.ask(text, parameters, time_max_ms).await?)
+    }
+
+    /// The body of an answer.
+    pub fn read(&self, body: &[u8]) -> Result<Answer, Problem> {
+        serde_json::from_slice(body)
+            .map_err(|error| Problem::Unreachable(format!("the answer of {} cannot be read: {error}", self.url)))
+    }
+
+    /// The same, with the body of the answer as it came.
+    pub async fn ask(&self, text: &str, parameters: &Map<String, Json>, time_max_ms: Option<u64>) -> Result<Vec<u8>, Problem> {
+        let mut asked: Vec<(&str, String)> = Vec::new();
+        asked.extend(self.namespace.iter().map(|namespace| ("namespace", namespace.clone())));
+        asked.extend(time_max_ms.map(|limit| ("timeout", limit.to_string())));
+        let body = json!({"text": text, "parameters": parameters}).to_string();
+        let target = format!("{}/api/v1/query/cypher{}", self.url, query_string(&asked));
+        let request = self.http.post(target).header("content-type", "application/json").body(body);
+        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = answer.status().as_u16();
+        let lengths = answer.headers().get(HEADER).map(|value| lengths(value.as_bytes())).unwrap_or_default();
+        let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
+        match status {
+            200 => Ok(body.into()),
+            404 => {
+                let namespace = self.namespace.as_deref().unwrap_or("default");
+                Err(Problem::refused(format!("there is no namespace '{namespace}' at {}", self.url)))
+            }
+            _ => Err(self.refusal(status, &body, &lengths)),
+        }
+    }
+
+    fn refusal(&self, status: u16, body: &[u8], lengths: &[usize]) -> Problem {
+        let mistake = |(index, text): (usize, &String)| Mistake { text: text.clone(), length: lengths.get(index).copied() };
+        match serde_json::from_slice::<Vec<String>>(body) {
+            Ok(texts) if !texts.is_empty() => Problem::Refused(texts.iter().enumerate().map(mistake).collect()),
+            _ => {
+                let said = String::from_utf8_lossy(body);
+                Problem::refused(format!("{} answers with status {status} {}", self.url, said.trim()).trim_end().to_owned())
+            }
+        }
+    }
+
+    fn unreachable(&self, error: &dyn std::error::Error) -> Problem {
+        Problem::Unreachable(format!("weir at {} cannot be asked: {}", self.url, chain(error)))
+    }
+}
+
+impl Problem {
+    pub fn refused(text: String) -> Problem {
+        Problem::Refused(vec![Mistake { text, length: None }])
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Unreachable(reason) => f.write_str(reason),
+            Problem::Refused(mistakes) => {
+                let texts: Vec<String> = mistakes.iter().map(Mistake::underlined).collect();
+                f.write_str(&texts.join("\n\n"))
+            }
+        }
+    }
+}
+
+impl Mistake {
+    /// The text, with all that is wrong underlined: the service marks where it begins.
+    pub fn underlined(&self) -> String {
+        let Some(length) = self.length.filter(|length| *length > 1) else { return self.text.clone() };
+        let lines: Vec<&str> = self.text.split('\n').collect();
+        let caret = lines.iter().position(|line| line.trim_start() == "^").filter(|at| *at > 0);
+        let Some(at) = caret else { return self.text.clone() };
+        let indent = lines[at].chars().count() - 1;
+        let there = lines[at - 1].chars().count().saturating_sub(indent).max(1);
+        let mut lines: Vec<String> = lines.into_iter().map(str::to_owned).collect();
+        lines[at] = format!("{}{}", " ".repeat(indent), "^".repeat(length.min(there)));
+        lines.join("\n")
+    }
+}
+
+/// From the header with what the texts do not say.
+fn lengths(header: &[u8]) -> Vec<usize> {
+    let Ok(all) = serde_json::from_slice::<Vec<Json>>(header) else { return Vec::new() };
+    all.iter().map(|fields| fields["length"].as_u64().unwrap_or(1) as usize).collect()
+}
+
+fn query_string(pairs: &[(&str, String)]) -> String {
+    let mut out = String::new();
+    for (key, value) in pairs {
+        out.push(if out.is_empty() { '?' } else { '&' });
+        out.push_str(key);
+        out.push('=');
+        for byte in value.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte as char),
+                _ => out.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_is_wrong_is_underlined() {
+        let text = "CompileError at 1.8 Variable `nope` not defined\n\nRETURN nope\n       ^\ndid you mean `note`?";
+        let mistake = |length| Mistake { text: text.to_owned(), length };
+        assert_eq!(mistake(None).underlined(), text);
+        assert_eq!(mistake(Some(4)).underlined(), text.replace('^', "^^^^"));
+        assert_eq!(mistake(Some(400)).underlined(), text.replace('^', "^^^^"));
+        let plain = Mistake { text: "ArithmeticError".to_owned(), length: Some(3) };
+        assert_eq!(plain.underlined(), "ArithmeticError");
+    }
+
+    #[test]
+    fn query_strings_are_encoded() {
+        assert_eq!(query_string(&[]), "");
+        assert_eq!(
+            query_string(&[("namespace", "a b&é".into()), ("timeout", "5".into())]),
+            "?namespace=a%20b%26%C3%A9&timeout=5"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! `weir shell`: statements in, tables out, against a running weir.
+//!
+//!     terminal ─> editor ─┐
+//!                         ├─> statements ─> client ─> tables
+//!     pipe, :source ──────┘   commands
+//!
+//! Everything a user does is carried out here; where lines end, what commands there are and what completes a word is
+//! elsewhere. In a pipe there is no prompt, no colour and no editing, and the first error ends it.
+
+mod command;
+mod complete;
+mod editor;
+pub mod statement;
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Instant;
+
+use serde_json::{Map, Value as Json};
+use tokio::runtime::Runtime;
+
+use crate::ask::{self, Target};
+use crate::client::{Client, Problem};
+use crate::terminal::{self, Colour, Terminal};
+use command::Command;
+use editor::{Editor, Typed};
+
+/// A file may run another, to this depth.
+const SOURCE_DEPTH_MAX: usize = 8;
+
+/// Runs until the user leaves or the input ends.
+pub fn run(target: &Target, url: &str) -> ExitCode {
+    let opened = Session::open(target, url);
+    let mut session = match opened {
+        Ok(session) => session,
+        Err(problem) => {
+            eprintln!("{}", Terminal::of_error().problem(&problem));
+            return ask::exit_code(&problem);
+        }
+    };
+    let ran = if io::stdin().is_terminal() { session.converse() } else { session.run_input() };
+    match ran {
+        Ok(code) => code,
+        // Whoever reads has had enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("weir: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What follows after something was carried out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Next {
+    Continue,
+    /// It failed; a script ends here.
+    Failed,
+    /// The user stopped it.
+    Stopped,
+    Quit,
+}
+
+struct Session {
+    client: Client,
+    runtime: Rc<Runtime>,
+    parameters: Map<String, Json>,
+    version: String,
+}
+
+impl Session {
+    /// The service must be there: a shell without one is of no use.
+    fn open(target: &Target, url: &str) -> Result<Session, Problem> {
+        let runtime = Rc::new(ask::runtime()?);
+        let client = Client::new(url, target.namespace.clone())?;
+        let version = runtime.block_on(client.version())?;
+        Ok(Session { client, runtime, parameters: target.param.iter().cloned().collect(), version })
+    }
+
+    /// With a user at a terminal.
+    fn converse(&mut self) -> io::Result<ExitCode> {
+        let mut editor = Editor::new(&self.client, &self.runtime)?;
+        say(&format!("weir {} at {}. `:help` lists the commands.\n", self.version, self.client.url()))?;
+        loop {
+            editor.know(&self.client, &self.parameters);
+            let next = match editor.read(self.client.namespace.as_deref())? {
+                Typed::Nothing => Next::Continue,
+                Typed::End => Next::Quit,
+                Typed::Text(text) => self.typed(&text, &editor)?,
+            };
+            if next == Next::Quit {
+                editor.save();
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+
+    /// A command, or statements up to the first that fails.
+    fn typed(&mut self, text: &str, editor: &Editor) -> io::Result<Next> {
+        if text.trim_start().starts_with(':') {
+            return self.command(text, 0);
+        }
+        for statement in statement::split(text).0 {
+            let (next, rows) = self.statement(statement)?;
+            if next != Next::Continue {
+                return Ok(next);
+            }
+            if rows == Some(0)
+                && let Some(suspicion) = editor.suspect(statement)
+            {
+                say(&format!("{}\n", Terminal::of_output().paint(Colour::Cyan, &suspicion)))?;
+            }
+        }
+        Ok(Next::Continue)
+    }
+
+    /// What comes through a pipe.
+    fn run_input(&mut self) -> io::Result<ExitCode> {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text)?;
+        Ok(match self.script(&text, 0)? {
+            Next::Continue | Next::Quit => ExitCode::SUCCESS,
+            Next::Failed => ExitCode::from(ask::REFUSED),
+            Next::Stopped => ExitCode::from(ask::INTERRUPTED),
+        })
+    }
+
+    /// Statements and commands, up to the first that fails. The last statement needs no `;`.
+    fn script(&mut self, text: &str, depth: usize) -> io::Result<Next> {
+        let mut gathered = String::new();
+        for line in text.split_inclusive('\n') {
+            if statement::is_blank(&gathered) && line.trim_start().starts_with(':') {
+                gathered.clear();
+                match self.command(line, depth)? {
+                    Next::Continue => continue,
+                    next => return Ok(next),
+                }
+            }
+            gathered.push_str(line);
+            if !line.contains(';') {
+                continue;
+            }
+            let (statements, rest) = statement::split(&gathered);
+            for statement in statements {
+                match self.statement(statement)?.0 {
+                    Next::Continue => {}
+                    next => return Ok(next),
+                }
+            }
+            gathered = rest.to_owned();
+        }
+        if statement::is_blank(&gathered) { Ok(Next::Continue) } else { Ok(self.statement(gathered.trim())?.0) }
+    }
+
+    /// Runs one statement and shows what it gives; how many rows that were, where it gives any.
+    fn statement(&self, text: &str) -> io::Result<(Next, Option<usize>)> {
+        let began = Instant::now();
+        let answered = ask::until_interrupted(&self.runtime, self.client.query(text, &self.parameters, None));
+        let output = Terminal::of_output();
+        Ok(match answered {
+            None => {
+                say(&output.paint(Colour::Dim, "stopped\n"))?;
+                (Next::Stopped, None)
+            }
+            Some(Err(problem)) => {
+                complain(&problem);
+                (Next::Failed, None)
+            }
+            Some(Ok(answer)) => {
+                let time = began.elapsed().as_secs_f64() * 1e3;
+                let count = answer.results.len();
+                let rows = match (answer.columns.is_empty(), count) {
+                    (true, _) => "done".to_owned(),
+                    (false, 1) => "1 row".to_owned(),
+                    (false, count) => format!("{count} rows"),
+                };
+                say(&terminal::table(&answer, output))?;
+                say(&format!("{}\n", output.paint(Colour::Dim, &format!("{rows}, {time:.1} ms"))))?;
+                (Next::Continue, (!answer.columns.is_empty()).then_some(count))
+            }
+        })
+    }
+
+    fn command(&mut self, line: &str, depth: usize) -> io::Result<Next> {
+        let command = match command::parse(line) {
+            Ok(command) => command,
+            Err(reason) => {
+                complain(&Problem::refused(reason));
+                return Ok(Next::Failed);
+            }
+        };
+        match command {
+            Command::Quit => return Ok(Next::Quit),
+            Command::Help => say(&command::help())?,
+            Command::ClearScreen if Terminal::of_output().width.is_some() => say("\x1b[H\x1b[2J\x1b[3J")?,
+            Command::ClearScreen => {}
+            Command::Namespace(name) => self.client.namespace = name,
+            Command::Parameters => {
+                for (name, value) in &self.parameters {
+                    say(&format!("${name} = {}\n", terminal::cell(value)))?;
+                }
+                if self.parameters.is_empty() {
+                    say("There are no parameters; `:param name => expression` sets one.\n")?;
+                }
+            }
+            Command::ForgetParameters => self.parameters.clear(),
+            Command::ShowParameter(name) => match self.parameters.get(&name) {
+                Some(value) => say(&format!("${name} = {}\n", terminal::cell(value)))?,
+                None => {
+                    complain(&Problem::refused(format!("there is no parameter ${name}")));
+                    return Ok(Next::Failed);
+                }
+            },
+            Command::SetParameter { name, expression } => return self.set_parameter(&name, &expression),
+            Command::Source(path) => return self.source(&path, depth),
+        }
+        Ok(Next::Continue)
+    }
+
+    /// The service computes the value, so that whatever Cypher can say can be one.
+    fn set_parameter(&mut self, name: &str, expression: &str) -> io::Result<Next> {
+        let query = format!("RETURN {expression}\nAS value");
+        let answered = ask::until_interrupted(&self.runtime, self.client.query(&query, &self.parameters, None));
+        let problem = match answered {
+            None => return Ok(Next::Stopped),
+            Some(Err(problem)) => problem,
+            Some(Ok(mut answer)) => match answer.results.pop().and_then(|mut row| row.pop()) {
+                Some(value) if answer.results.is_empty() => {
+                    say(&format!("${name} = {}\n", terminal::cell(&value)))?;
+                    self.parameters.insert(name.to_owned(), value);
+                    return Ok(Next::Continue);
+                }
+                _ => Problem::refused(format!("'{expression}' is not one value")),
+            },
+        };
+        complain(&problem);
+        Ok(Next::Failed)
+    }
+
+    fn source(&mut self, path: &Path, depth: usize) -> io::Result<Next> {
+        let problem = if depth >= SOURCE_DEPTH_MAX {
+            format!("{}: files run one another more than {SOURCE_DEPTH_MAX} deep", path.display())
+        } else {
+            match std::fs::read_to_string(path) {
+                Ok(text) => return self.script(&text, depth + 1),
+                Err(error) => format!("{} cannot be read: {error}", path.display()),
+            }
+        };
+        complain(&Problem::refused(problem));
+        Ok(Next::Failed)
+    }
+}
+
+fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+fn complain(problem: &Problem) {
+    eprintln!("{}", Terminal::of_error().problem(problem));
+}

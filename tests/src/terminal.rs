@@ -1,0 +1,118 @@
+//! A program behind a terminal of the system, as a user has it: keys in, whatever it draws out.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// How long something may take to appear.
+const SHOW_MAX: Duration = Duration::from_secs(30);
+
+pub struct Terminal {
+    child: Child,
+    keys: File,
+    shown: Arc<Mutex<String>>,
+    /// How much of what was shown has been looked at.
+    seen: usize,
+}
+
+impl Terminal {
+    /// Starts the program in a terminal of so many columns.
+    pub fn start(command: &mut Command, columns: u16) -> Terminal {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let master = openpt(flags).expect("a terminal");
+        grantpt(&master).and_then(|()| unlockpt(&master)).expect("a terminal");
+        tcsetwinsize(&master, Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).expect("a terminal");
+        let name = ptsname(&master, Vec::new()).expect("a terminal");
+        let side =
+            || File::from(open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty()).expect("a terminal"));
+        let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().expect("the program starts");
+        let mut screen = File::from(master);
+        let keys = screen.try_clone().expect("a terminal");
+        let shown = Arc::new(Mutex::new(String::new()));
+        let drawn = shown.clone();
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let mut part = [0; 4096];
+            // Ends with the program, whose side of the terminal closes.
+            while let Ok(count @ 1..) = screen.read(&mut part) {
+                bytes.extend_from_slice(&part[..count]);
+                *drawn.lock().expect("the text") = plain(&String::from_utf8_lossy(&bytes));
+            }
+        });
+        Terminal { child, keys, shown, seen: 0 }
+    }
+
+    pub fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("the program reads keys");
+    }
+
+    /// Waits until a text is shown behind what was looked at before, and gives what stands before it.
+    pub fn wait(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + SHOW_MAX;
+        loop {
+            let shown = self.shown.lock().expect("the text").clone();
+            let new = shown.get(self.seen..).unwrap_or_default();
+            if let Some(at) = new.find(text) {
+                self.seen += at + text.len();
+                return new[..at].to_owned();
+            }
+            assert!(Instant::now() < deadline, "{text:?} is not shown; what is:\n{new}");
+            sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What Ctrl-C does where the program leaves the key to the terminal.
+    pub fn interrupt(&self) {
+        let pid = Pid::from_raw(self.child.id() as i32).expect("a process has an id above zero");
+        kill_process(pid, Signal::INT).expect("a signal can be sent to a child");
+    }
+
+    pub fn wait_end(mut self) -> ExitStatus {
+        let deadline = Instant::now() + SHOW_MAX;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the program does not end; it shows:\n{}", self.shown.lock().expect("the text"));
+            sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Fails only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Without the sequences that steer the terminal.
+fn plain(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\x1b' => {
+                if chars.next() == Some('[') {
+                    for c in chars.by_ref() {
+                        if ('@'..='~').contains(&c) {
+                            break;
+                        }
+                    }
+                }
+            }
+            '\r' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
