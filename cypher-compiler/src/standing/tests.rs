@@ -295,3 +295,10 @@ fn refused_patterns() {
         assert_eq!(compiled(mode, text), format!("{expected}\n"), "{text}");
     }
 }
+
+/// Found by making a differing query smaller: constants are folded before the errors of the binder are looked at.
+#[test]
+fn a_call_without_its_arguments_is_an_error() {
+    let found = compiled(MultipleValues, "MATCH (n) WHERE id() = strId() RETURN id(n)");
+    assert!(found.contains("InvalidNumberOfArguments"), "{found}");
+}
