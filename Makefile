@@ -16,12 +16,15 @@ BATCH ?= 1000
 REPEATS ?= 3
 PASSES ?=
 KILLS ?= 1000
+QUERIES ?= 100000
+INPUTS ?= 10000000
+SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench crash tools-build tools-check
+.PHONY: help run test check format bench crash campaign-queries fuzz tools-build tools-check
 
 help: ## list these targets
-	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 run: tools-build ## build weir and start its demonstration (stop it with Ctrl-C)
 	cargo build --release -p weir-api
@@ -59,6 +62,12 @@ bench: tools-build ## measure weir beside its floor and its rival, in turns
 crash: tools-build ## the crash test at length: kill weir KILLS times at random moments
 	cargo build --release --workspace --bin weir
 	WEIR_CRASH_KILLS=$(KILLS) cargo test --release --workspace --test crash -- --nocapture
+
+campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintained, evaluated and the reference agree
+	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test generated -- --nocapture
+
+fuzz: tools-build ## INPUTS random texts from SEED on for lexer, parser, binder and evaluator each
+	WEIR_FUZZ=$(INPUTS) WEIR_FUZZ_SEED=$(SEED) cargo test --release --workspace --test fuzz -- --nocapture
 
 tools-build:
 	@.ci/tools build

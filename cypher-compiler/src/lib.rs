@@ -71,6 +71,14 @@ fn is_certain(error: &Diagnostic, lost_from: usize) -> bool {
     }
 }
 
+/// As `compile`, without rewriting, anchors, or an order of its own: the query as it is written. Slow; tests hold the plan of
+/// `compile` against it. Not for shortest paths with conditions: which is the shortest follows from a rule.
+pub fn compile_plainly(text: &str, options: &Options) -> Result<Plan, Vec<Diagnostic>> {
+    let tree = parser::parse(text)?;
+    let draft = bind::bind(text, &tree, options)?;
+    Ok(lower::lower_plainly(text, draft))
+}
+
 /// What is asked of a text: EXPLAIN and PROFILE in front of a query are no part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {

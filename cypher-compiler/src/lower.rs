@@ -4,6 +4,7 @@
 
 pub mod facts;
 pub mod order;
+mod plain;
 
 use weir_model::expression::Binary;
 use weir_model::plan::{Pattern, Slot, Step};
@@ -15,6 +16,16 @@ use order::Order;
 
 pub fn lower(text: &str, mut draft: Draft) -> Plan {
     walk::operators_mut(&mut draft.root, &mut |operator| walk::patterns_mut(operator, &mut order_pattern));
+    finish(text, draft)
+}
+
+/// The plan without any choice made: what tests compare the other with.
+pub fn lower_plainly(text: &str, mut draft: Draft) -> Plan {
+    plain::spell_out(&mut draft);
+    finish(text, draft)
+}
+
+fn finish(text: &str, draft: Draft) -> Plan {
     let facts = facts::facts(&draft);
     Plan {
         root: draft.root,

@@ -1,10 +1,12 @@
-//! What tests of the whole share: readers of the openCypher TCK, and the real binary as a child process.
+//! What tests of the whole share: readers of the openCypher TCK, random queries, and the real binary as a child process.
 //!
 //! The tests themselves stand under `tests/`, one file a subject. Files that are not part of the project are looked for in
 //! `../shared`, beside the clone; a test that misses them says so and passes.
 
 pub mod client;
+pub mod fuzz;
 pub mod page;
+pub mod queries;
 pub mod random;
 pub mod service;
 pub mod tck;

@@ -48,7 +48,9 @@ fn fold_one(expr: &mut Expr, ids: IdScheme) -> bool {
             expr.evaluate(&[], &Nothing(ids)).ok()
         }
         Expr::Call { function, arguments } => literals(arguments.iter()).and_then(|values| {
-            if !functions::is_constant(function, &values) {
+            // A call with too few or too many arguments is an error that has been noted; it cannot be run.
+            let takes = function.arguments_min..=function.arguments_max;
+            if !takes.contains(&values.len()) || !functions::is_constant(function, &values) {
                 return None;
             }
             if function.null_in_null_out && values.iter().any(Value::is_null) {

@@ -353,3 +353,10 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
         assert_eq!(compiled(AnyQuery, text), format!("{place} {code}: {message}\n"), "{text}");
     }
 }
+
+/// Found by making a differing query smaller: constants are folded before the errors of the binder are looked at.
+#[test]
+fn a_call_without_its_arguments_is_an_error() {
+    let found = compiled(MultipleValues, "MATCH (n) WHERE id() = strId() RETURN id(n)");
+    assert!(found.contains("InvalidNumberOfArguments"), "{found}");
+}

@@ -7,7 +7,7 @@
 use thiserror::Error;
 use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::{Atom, DeltaPath, Name, Pattern, Slot, Step};
-use weir_model::{Expr, IdScheme, Symbol, Text, Value};
+use weir_model::{Expr, IdScheme, NodeId, Symbol, Text, Value};
 
 use super::walk::GraphFree;
 use crate::symbols::Symbols;
@@ -180,10 +180,16 @@ fn place(slot: Slot) -> usize {
     slot.0 as usize
 }
 
-/// Whether a node without any fact would pass: then it is existence that makes or breaks the match.
+/// Whether the conditions may hold for a node of which nothing is known. Those that ask for its id may hold for one of them: they
+/// say something else, or fail, when there is no node.
 fn holds_for_nothing(view: &NodeView, width: usize, context: &GraphFree) -> bool {
-    let row = vec![Value::Null; width];
-    view.conditions.iter().all(|condition| condition.evaluate(&row, context).is_ok_and(|value| value.is_true()))
+    let nobody = vec![Value::Null; width];
+    let mut anybody = nobody.clone();
+    anybody[view.slot] = Value::Node(NodeId::default());
+    view.conditions.iter().all(|condition| match (condition.evaluate(&nobody, context), condition.evaluate(&anybody, context)) {
+        (Ok(x), Ok(y)) if x == y => x.is_true(),
+        _ => true,
+    })
 }
 
 fn moves(pattern: &Pattern, path: &DeltaPath, nodes: &[NodeView], edges: &[EdgeView]) -> Result<Vec<Move>, RenderError> {

@@ -23,6 +23,8 @@ pub const QUERIES: &[(StandingMode, &str)] = &[
     (StandingMode::DistinctId, "MATCH (a)<-[:r]-(n)-[:r]->(b) WHERE n.y IS NULL RETURN DISTINCT id(n) AS id"),
     (StandingMode::MultipleValues, "MATCH (n) WHERE n.x > 1 RETURN id(n) AS id, n.x AS x, n.y AS y"),
     (StandingMode::MultipleValues, "MATCH (n) RETURN properties(n) AS all"),
+    // Any id will do, so it is being there that makes a match.
+    (StandingMode::MultipleValues, "MATCH (n) WHERE id(n) = id(n) RETURN id(n) AS id, 1 + 1 AS two"),
     (StandingMode::MultipleValues, "MATCH (n:A)-[:r]->(m) WHERE n.x < m.x RETURN id(n) AS n, id(m) AS m, m.y AS y"),
     (StandingMode::MultipleValues, "MATCH (a)-[:r]->(b)<-[:s]-(c) RETURN a.x + c.x AS sum, b.y AS y"),
     (StandingMode::MultipleValues, "MATCH (a)<-[:r]-(n)-[:r]->(b) WHERE id(a) <> id(b) RETURN id(a) AS a, id(b) AS b"),

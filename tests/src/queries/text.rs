@@ -1,0 +1,333 @@
+//! Random queries, clause by clause, with the variables each clause leaves in scope and what they hold.
+
+use super::graph::choose;
+use crate::random::Random;
+
+/// A query, and how far its answer is one.
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub text: String,
+    /// Its rows come in one order.
+    pub ordered: bool,
+}
+
+/// What a variable holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Holds {
+    Node,
+    Edge,
+    /// The list of a chain.
+    Edges,
+    Path,
+    /// One of several shortest paths.
+    Shortest,
+    Integer,
+    Float,
+    Text,
+    Boolean,
+    Integers,
+    Anything,
+    /// A list of integers in nobody's order.
+    Bag,
+}
+
+#[derive(Clone, Debug)]
+pub struct Variable {
+    pub name: String,
+    pub holds: Holds,
+}
+
+pub struct Writer<'r> {
+    pub random: &'r mut Random,
+    pub scope: Vec<Variable>,
+    /// Edges of earlier clauses that this clause names.
+    pub bound_edges: Vec<String>,
+    names: usize,
+}
+
+/// How much a query may ask: a part of them are simple, since what is maintained is mostly simple, and so are users.
+#[derive(Clone, Copy)]
+struct Size {
+    clauses: usize,
+    depth: usize,
+    edges: usize,
+}
+
+pub fn random_query(random: &mut Random) -> Query {
+    let size = match random.below(4) {
+        0 => Size { clauses: 1, depth: 1, edges: 2 },
+        1 => Size { clauses: 1, depth: 2, edges: 3 },
+        _ => Size { clauses: 1 + random.below(4) as usize, depth: 1 + random.below(3) as usize, edges: 2 },
+    };
+    let (union, watched) = (random.once_in(16), random.once_in(6));
+    let mut writer = Writer { random, scope: Vec::new(), bound_edges: Vec::new(), names: 0 };
+    if watched {
+        return writer.watched();
+    }
+    if !union {
+        return writer.single(size, None);
+    }
+    let columns = 1 + writer.below(2);
+    let first = writer.single(size, Some(columns));
+    writer.scope.clear();
+    let second = writer.single(size, Some(columns));
+    let all = if writer.chance(2) { " ALL" } else { "" };
+    Query { text: format!("{} UNION{all} {}", first.text, second.text), ordered: false }
+}
+
+impl Writer<'_> {
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.random.below(bound as u64) as usize
+    }
+
+    /// True once in `n`.
+    pub fn chance(&mut self, n: u64) -> bool {
+        self.random.once_in(n)
+    }
+
+    pub fn fresh(&mut self, prefix: &str) -> String {
+        self.names += 1;
+        format!("{prefix}{}", self.names)
+    }
+
+    pub fn declare(&mut self, name: &str, holds: Holds) {
+        self.scope.push(Variable { name: name.to_owned(), holds });
+    }
+
+    pub fn with_variable<T>(&mut self, name: &str, holds: Holds, write: impl FnOnce(&mut Self) -> T) -> T {
+        self.inside(|writer| {
+            writer.declare(name, holds);
+            write(writer)
+        })
+    }
+
+    /// What is declared inside ends there.
+    pub fn inside<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> T {
+        let (scope, bound_edges) = (self.scope.clone(), self.bound_edges.clone());
+        let result = write(self);
+        (self.scope, self.bound_edges) = (scope, bound_edges);
+        result
+    }
+
+    /// One query without UNION; with `columns`, exactly so many and of plain values.
+    fn single(&mut self, size: Size, columns: Option<usize>) -> Query {
+        let mut clauses = Vec::new();
+        for at in 0..size.clauses {
+            let clause = match self.below(10) {
+                0 if at > 0 || self.chance(2) => self.unwind(size),
+                1 | 2 if at > 0 => self.optional(size),
+                3 if at == 0 => self.optional(size),
+                4 if at > 0 => self.call(size),
+                5 | 6 if at > 0 && !self.scope.is_empty() => self.with(size),
+                _ => self.matching(size, "MATCH"),
+            };
+            clauses.push(clause);
+        }
+        let (returned, ordered) = self.returned(size, columns);
+        clauses.push(returned);
+        Query { text: clauses.join(" "), ordered }
+    }
+
+    /// The narrow form that every version can maintain: a tree of nodes, conditions on their properties, plain columns.
+    fn watched(&mut self) -> Query {
+        let mut part = String::new();
+        let mut nodes = Vec::new();
+        for at in 0..1 + self.below(4) {
+            let name = self.fresh("n");
+            let arrow = choose(self.random, &["-[:R]->", "<-[:R]-", "-[:S]->", "<-[:T]-"]);
+            let label = choose(self.random, &["", ":A", ":B", "", " {x: 1}"]);
+            // From the second on at the end of the chain, or beside it.
+            part += &match (at, self.chance(3)) {
+                (0, _) => format!("({name}{label})"),
+                (_, true) => format!(", ({}){arrow}({name}{label})", nodes[self.below(nodes.len())]),
+                (_, false) => format!(", ({}){arrow}({name}{label})", nodes[at - 1]),
+            };
+            nodes.push(name);
+        }
+        let mut conditions = Vec::new();
+        for _ in 0..self.below(3) {
+            let (n, m) = (&nodes[self.below(nodes.len())].clone(), &nodes[self.below(nodes.len())].clone());
+            let test =
+                choose(self.random, &["x = 1", "y <> 2", "s IS NULL", "b IS NOT NULL", "x >= 0", "s STARTS WITH 'a'", "l = [1]"]);
+            conditions.push(match self.below(3) {
+                0 => format!("{n}.x < {m}.y"),
+                1 => format!("(coalesce({n}.x, 0) + 1 > 0 OR {m}.b)"),
+                _ => format!("{n}.{test}"),
+            });
+        }
+        let distinct = self.chance(3);
+        if distinct {
+            conditions.retain(|condition| ["IS", "= 1", "<> 2"].iter().any(|simple| condition.contains(simple)));
+        }
+        let condition = if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
+        let returned = if distinct {
+            format!("DISTINCT id({}) AS c0", nodes[0])
+        } else {
+            let node = &nodes[self.below(nodes.len())];
+            let rest = choose(self.random, &["x AS c1", "z AS c1", "s + 'a' AS c1", "x + 1 AS c1, 2 AS c2"]);
+            format!("id({}) AS c0, {node}.{rest}", nodes[0])
+        };
+        Query { text: format!("MATCH {part}{condition} RETURN {returned}"), ordered: false }
+    }
+
+    fn matching(&mut self, size: Size, word: &str) -> String {
+        self.bound_edges.clear();
+        let patterns = self.patterns(2, size.edges);
+        // The shortest path under a condition is the shortest that meets it; that is a rule's to say, not the text's.
+        let holds_shortest = patterns.contains("hortestPath");
+        let condition = match self.chance(2) && !holds_shortest {
+            true => format!(" WHERE {}", self.boolean(size.depth)),
+            false => String::new(),
+        };
+        format!("{word} {patterns}{condition}")
+    }
+
+    fn optional(&mut self, size: Size) -> String {
+        self.matching(size, "OPTIONAL MATCH")
+    }
+
+    fn unwind(&mut self, size: Size) -> String {
+        let list = match self.variable(Holds::Bag) {
+            Some(bag) if self.chance(2) => bag,
+            _ => self.integers(size.depth),
+        };
+        let name = self.fresh("u");
+        self.declare(&name, Holds::Integer);
+        format!("UNWIND {list} AS {name}")
+    }
+
+    /// A subquery that brings one value more, or only keeps rows.
+    fn call(&mut self, size: Size) -> String {
+        let Some(node) = self.variable(Holds::Node) else { return self.matching(size, "MATCH") };
+        let name = self.fresh("c");
+        let inner = self.inside(|writer| {
+            writer.scope = vec![Variable { name: node.clone(), holds: Holds::Node }];
+            let word = choose(writer.random, &["OPTIONAL MATCH", "MATCH", "MATCH"]);
+            let matched = writer.matching(Size { edges: 1, depth: 1, ..size }, word);
+            let value = if writer.chance(2) { "count(*)".to_owned() } else { format!("max({})", writer.integer(1)) };
+            format!("{matched} RETURN {value} AS {name}")
+        });
+        self.declare(&name, Holds::Integer);
+        if self.chance(2) { format!("CALL {{ WITH {node} {inner} }}") } else { format!("CALL ({node}) {{ {inner} }}") }
+    }
+
+    fn with(&mut self, size: Size) -> String {
+        let aggregates = self.chance(3);
+        let distinct = !aggregates && self.chance(4);
+        let mut kept: Vec<Variable> = Vec::new();
+        let mut items: Vec<String> = Vec::new();
+        for variable in self.scope.clone() {
+            let goes_on = match variable.holds {
+                Holds::Shortest => false,
+                Holds::Bag => !aggregates && !distinct,
+                Holds::Node => !self.chance(4),
+                _ => !self.chance(3),
+            };
+            if goes_on {
+                items.push(variable.name.clone());
+                kept.push(variable);
+            }
+        }
+        for _ in 0..1 + self.below(2) {
+            let name = self.fresh("w");
+            let (expression, holds) = if aggregates { self.aggregate(size.depth) } else { self.item(size.depth) };
+            items.push(format!("{expression} AS {name}"));
+            kept.push(Variable { name, holds });
+        }
+        self.scope = kept;
+        let order = if self.chance(3) { self.order() } else { None };
+        let condition = if self.chance(4) { format!(" WHERE {}", self.boolean(size.depth.min(2))) } else { String::new() };
+        format!("WITH {}{}{}{condition}", if distinct { "DISTINCT " } else { "" }, items.join(", "), order.unwrap_or_default())
+    }
+
+    /// ORDER BY every column, so that all have the same order, and perhaps some rows of it.
+    fn order(&mut self) -> Option<String> {
+        if self.scope.is_empty() || self.scope.iter().any(|v| matches!(v.holds, Holds::Bag | Holds::Shortest)) {
+            return None;
+        }
+        let mut names: Vec<String> = self.scope.iter().map(|v| v.name.clone()).collect();
+        for at in (1..names.len()).rev() {
+            let other = self.below(at + 1);
+            names.swap(at, other);
+        }
+        let keys: Vec<String> = names.into_iter().map(|name| name + choose(self.random, &["", " DESC", " ASC"])).collect();
+        let skip = if self.chance(3) { format!(" SKIP {}", self.below(3)) } else { String::new() };
+        let limit = if self.chance(2) { format!(" LIMIT {}", self.below(5)) } else { String::new() };
+        Some(format!(" ORDER BY {}{skip}{limit}", keys.join(", ")))
+    }
+
+    fn item(&mut self, depth: usize) -> (String, Holds) {
+        let holds = match self.below(8) {
+            0 => Holds::Float,
+            1 => Holds::Text,
+            2 => Holds::Boolean,
+            3 => Holds::Integers,
+            4 => Holds::Anything,
+            _ => Holds::Integer,
+        };
+        (self.expression(holds, depth), holds)
+    }
+
+    fn aggregate(&mut self, depth: usize) -> (String, Holds) {
+        let distinct = if self.chance(3) { "DISTINCT " } else { "" };
+        let depth = depth.min(1);
+        match self.below(8) {
+            0 | 1 => ("count(*)".to_owned(), Holds::Integer),
+            2 => {
+                let of = self.variable(Holds::Node).unwrap_or_else(|| self.anything(depth));
+                (format!("count({distinct}{of})"), Holds::Integer)
+            }
+            3 => (format!("sum({distinct}{})", self.integer(depth)), Holds::Integer),
+            4 => {
+                let (function, of) = (choose(self.random, &["min", "max"]), self.expression(Holds::Text, depth));
+                (format!("{function}({of})"), Holds::Text)
+            }
+            5 => (format!("collect({distinct}{})", self.integer(depth)), Holds::Bag),
+            6 => (format!("avg({distinct}{})", self.integer(depth)), Holds::Anything),
+            _ => {
+                let (function, of) = (choose(self.random, &["min", "max"]), self.integer(depth));
+                (format!("{function}({of})"), Holds::Integer)
+            }
+        }
+    }
+
+    /// RETURN, and whether the rows then have one order.
+    fn returned(&mut self, size: Size, columns: Option<usize>) -> (String, bool) {
+        let aggregates = self.chance(5);
+        let distinct = !aggregates && self.chance(5);
+        let mut items: Vec<(String, Holds)> = Vec::new();
+        for at in 0..columns.unwrap_or(1 + self.below(3)) {
+            // A bag is no key of a group, and a union has none.
+            let item = match self.below(5) {
+                _ if aggregates && at == 0 => {
+                    let mut item = self.aggregate(size.depth);
+                    while columns.is_some() && item.1 == Holds::Bag {
+                        item = self.aggregate(size.depth);
+                    }
+                    item
+                }
+                0 | 1 if columns.is_none() => {
+                    let plain: Vec<Variable> =
+                        self.scope.iter().filter(|v| !matches!(v.holds, Holds::Shortest | Holds::Bag)).cloned().collect();
+                    match plain.is_empty() {
+                        true => self.item(size.depth),
+                        false => {
+                            let variable = plain[self.below(plain.len())].clone();
+                            (variable.name, variable.holds)
+                        }
+                    }
+                }
+                _ => self.item(if aggregates { 0 } else { size.depth }),
+            };
+            items.push(item);
+        }
+        let names: Vec<String> = (0..items.len()).map(|at| format!("c{at}")).collect();
+        let written: Vec<String> = items.iter().zip(&names).map(|((text, _), name)| format!("{text} AS {name}")).collect();
+        self.scope = items.iter().zip(names).map(|((_, holds), name)| Variable { name, holds: *holds }).collect();
+        let order = if columns.is_none() && self.chance(3) { self.order() } else { None };
+        let ordered = order.is_some();
+        let text =
+            format!("RETURN {}{}{}", if distinct { "DISTINCT " } else { "" }, written.join(", "), order.unwrap_or_default());
+        (text, ordered)
+    }
+}

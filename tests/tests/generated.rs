@@ -1,0 +1,50 @@
+//! Maintained, evaluated and the reference's answers agree, for queries and graphs that nobody chose.
+//!
+//! `WEIR_QUERIES` says how many queries, `WEIR_QUERIES_SEED` where to begin: `make campaign-queries` asks many. What differs is
+//! made small and printed with its seed.
+
+use weir_tests::queries::minimize::minimize;
+use weir_tests::queries::{Tally, run};
+
+/// In `make test`: a few seconds of them, the same every time.
+const QUERIES: usize = 400;
+const SEED: u64 = 1;
+
+fn number(variable: &str, otherwise: u64) -> u64 {
+    let Ok(text) = std::env::var(variable) else { return otherwise };
+    text.parse().unwrap_or_else(|_| panic!("{variable} is '{text}', which is no number"))
+}
+
+#[test]
+fn all_ways_to_answer_a_query_agree() {
+    let (wanted, mut seed) = (number("WEIR_QUERIES", QUERIES as u64) as usize, number("WEIR_QUERIES_SEED", SEED));
+    let mut tally = Tally::default();
+    let mut differing = 0;
+    while tally.queries < wanted {
+        match run(seed) {
+            Ok(one) => tally.add(one),
+            Err(difference) => {
+                differing += 1;
+                let small = minimize(&difference);
+                eprintln!(
+                    "WEIR_QUERIES_SEED={seed}\n{}\n{}{}as it was found: {}\n",
+                    small.query.text,
+                    small.history.shown(),
+                    small.what,
+                    difference.query.text
+                );
+                tally.queries += 1;
+                assert!(differing < 10, "enough differences");
+            }
+        }
+        seed += 1;
+    }
+    println!("{tally:?}");
+    assert_eq!(differing, 0, "answers differ, see above");
+    // A test that compares nothing proves nothing.
+    assert!(tally.refused * 20 < tally.queries, "too many queries are refused: {tally:?}");
+    assert!(tally.failed * 50 < tally.comparisons, "too many queries fail: {tally:?}");
+    assert!(tally.without_reference * 20 < tally.comparisons, "the reference gives up too often: {tally:?}");
+    assert!(tally.filled * 3 > tally.comparisons, "too many answers are empty: {tally:?}");
+    assert!(tally.maintained * 40 > tally.queries, "too few queries are maintained: {tally:?}");
+}
