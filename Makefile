@@ -64,7 +64,7 @@ crash: tools-build ## the crash test at length: kill weir KILLS times at random 
 	WEIR_CRASH_KILLS=$(KILLS) cargo test --release --workspace --test crash -- --nocapture
 
 campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintained, evaluated and the reference agree
-	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test generated -- --nocapture
+	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test agreement -- --nocapture
 
 fuzz: tools-build ## INPUTS random texts from SEED on for lexer, parser, binder and evaluator each
 	WEIR_FUZZ=$(INPUTS) WEIR_FUZZ_SEED=$(SEED) cargo test --release --workspace --test fuzz -- --nocapture

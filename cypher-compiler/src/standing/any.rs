@@ -246,7 +246,10 @@ impl Maintain<'_> {
         if bound || enters_from_outside {
             return match split::merged(input, pattern) {
                 Ok(merged) => self.rematched(merged),
-                Err((input, pattern)) => each(input, |argument| Operator::Match { input: Box::new(argument), pattern }),
+                Err(apart) => {
+                    let (input, pattern) = *apart;
+                    each(input, |argument| Operator::Match { input: Box::new(argument), pattern })
+                }
             };
         }
         // A part of its own, which conditions may compare with the rows so far.

@@ -11,17 +11,20 @@ use crate::bind::{Holds, is_shortest, is_true};
 use crate::lower::anchored;
 
 /// The pattern of a MATCH that goes on from nodes of the one before, taken into it. The conditions of the first stay.
-pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, (Operator, Pattern)> {
+pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operator, Pattern)>> {
     match input {
         Operator::Filter { input, condition } => match merged(*input, pattern) {
             Ok(input) => Ok(Operator::Filter { input: Box::new(input), condition }),
-            Err((input, pattern)) => Err((Operator::Filter { input: Box::new(input), condition }, pattern)),
+            Err(apart) => {
+                let (input, pattern) = *apart;
+                Err(Box::new((Operator::Filter { input: Box::new(input), condition }, pattern)))
+            }
         },
         Operator::Match { input, pattern: mut first } if matches!(*input, Operator::Unit) => {
             let place = |slot: Slot| first.nodes.iter().position(|node| node.slot == slot);
             let known = pattern.nodes.iter().all(|node| !node.bound || place(node.slot).is_some());
             if !known || pattern.edges.iter().any(|edge| edge.bound) {
-                return Err((Operator::Match { input, pattern: first }, pattern));
+                return Err(Box::new((Operator::Match { input, pattern: first }, pattern)));
             }
             let mut places = Vec::new();
             for node in pattern.nodes {
@@ -55,7 +58,7 @@ pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, (Operator, 
             first.conditions.extend(pattern.conditions);
             Ok(Operator::Match { input, pattern: first })
         }
-        other => Err((other, pattern)),
+        other => Err(Box::new((other, pattern))),
     }
 }
 
@@ -173,7 +176,7 @@ impl Maintain<'_> {
     /// A connected pattern.
     fn part(&mut self, pattern: Pattern) -> Operator {
         if pattern.edges.iter().any(|edge| edge.chain.is_some()) || !pattern.paths.is_empty() {
-            return self.from_a_piece(pattern);
+            return self.begun_at_a_piece(pattern);
         }
         if is_lone_anchor(&pattern) {
             return each(Operator::Unit, |argument| Operator::Match { input: Box::new(argument), pattern });
@@ -195,7 +198,7 @@ impl Maintain<'_> {
     }
 
     /// A pattern with chains or named paths: a piece of single edges, and from its matches the rest.
-    fn from_a_piece(&mut self, mut pattern: Pattern) -> Operator {
+    fn begun_at_a_piece(&mut self, mut pattern: Pattern) -> Operator {
         let pieces = parts(&pattern, |edge| pattern.edges[edge].chain.is_none());
         let searches: Vec<usize> = (0..pattern.edges.len()).filter(|edge| is_shortest(&pattern.edges[*edge])).collect();
         let start: Vec<bool> = if !searches.is_empty() {

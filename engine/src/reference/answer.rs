@@ -247,7 +247,7 @@ impl Naive<'_> {
         let mut values = Vec::new();
         for row in rows {
             let value = self.value(argument, row)?.unwrap_or_default();
-            if !value.is_null() && !(aggregate.distinct && values.contains(&value)) {
+            if !(value.is_null() || aggregate.distinct && values.contains(&value)) {
                 values.push(value);
             }
         }

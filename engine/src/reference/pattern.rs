@@ -205,10 +205,9 @@ impl Naive<'_> {
             let here = nodes[nodes.len() - 1];
             nodes.push(if edge.source == here { edge.target } else { edge.source });
         }
-        let edges = edges.iter().map(|edge| Value::Edge(self.edge_key(*edge).into())).collect();
-        let nodes = nodes.into_iter().map(Value::Node).collect();
-        let each: [(Vec<Value>, &[(Slot, Expr)]); 2] = [(edges, &chain.edges), (nodes, &chain.nodes)];
-        for (values, conditions) in each {
+        let edges: Vec<Value> = edges.iter().map(|edge| Value::Edge(self.edge_key(*edge).into())).collect();
+        let nodes: Vec<Value> = nodes.into_iter().map(Value::Node).collect();
+        for (values, conditions) in [(edges, &chain.edges), (nodes, &chain.nodes)] {
             for value in values {
                 for (slot, condition) in conditions {
                     row[slot.0 as usize] = value.clone();

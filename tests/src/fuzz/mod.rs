@@ -22,6 +22,7 @@ pub const CORPUS: &str = include_str!("../../fuzz-corpus.txt");
 
 /// No input may take longer.
 const INPUT_TIME_MAX: Duration = Duration::from_secs(1);
+const ATTEMPTS_TOO_LONG: usize = 3;
 /// Nor the whole process hold more, the corpus and the compiled program included.
 const MEMORY_KIBIBYTES_MAX: u64 = 256 * 1024;
 const INPUTS_BETWEEN_MEMORY_CHECKS: u64 = 1_000;
@@ -74,19 +75,26 @@ pub fn input(target: Target, corpus: &[String], seed: u64) -> String {
 
 /// Gives the input to the target.
 pub fn attempt(target: Target, input: &str) -> Result<(), String> {
-    let began = Instant::now();
-    let outcome = catch_unwind(AssertUnwindSafe(|| match target {
-        // The only question that asks the lexer and nothing else.
-        Target::Lexer => drop(unknown_parameter(input, "p")),
-        Target::Parser => drop(parse(input).map(|tree| tree.to_string())),
-        Target::Binder => bind(input),
-        Target::Evaluator => evaluated(input),
-    }));
-    if outcome.is_err() {
-        return Err("panics".to_owned());
+    let mut took = Duration::MAX;
+    // A machine that is busy elsewhere holds up anything once; only what takes long each time does so by itself.
+    for _ in 0..ATTEMPTS_TOO_LONG {
+        let began = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(|| match target {
+            // The only question that asks the lexer and nothing else.
+            Target::Lexer => drop(unknown_parameter(input, "p")),
+            Target::Parser => drop(parse(input).map(|tree| tree.to_string())),
+            Target::Binder => bind(input),
+            Target::Evaluator => evaluated(input),
+        }));
+        if outcome.is_err() {
+            return Err("panics".to_owned());
+        }
+        took = took.min(began.elapsed());
+        if took <= INPUT_TIME_MAX {
+            return Ok(());
+        }
     }
-    let took = began.elapsed();
-    if took > INPUT_TIME_MAX { Err(format!("takes {took:?}")) } else { Ok(()) }
+    Err(format!("takes {took:?}"))
 }
 
 /// Every way a text can be compiled, and what is printed of it.
