@@ -299,7 +299,7 @@ mod tests {
         let number = |n: u64| NodeId::new(0, n * 3);
         let far_apart = |n: u64| NodeId::new(0, if n < 900 { n } else { n << 40 });
         let both = |n: u64| NodeId::new(if n < 500 { 0 } else { n << 50 }, n);
-        let same_high = |n: u64| NodeId::new(7 << 60 | n / 300, n);
+        let same_high = |n: u64| NodeId::new((7 << 60) | (n / 300), n);
         for scheme in [&hash as &dyn Fn(u64) -> NodeId, &number, &far_apart, &both, &same_high] {
             for count in [0, 1, 2, 7, 1000] {
                 let mut ids: Vec<NodeId> = (0..count).map(scheme).collect();

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use weir_model::plan::{Chain, Pattern, PatternEdge, Search, Slot, Step};
-use weir_model::{Expr, Failure, NodeId, Value};
+use weir_model::plan::{Chain, Pattern, PatternEdge, Search, Step};
+use weir_model::{Failure, NodeId, Value};
 
 use super::answer::{Naive, Row};
 use crate::evaluate::node_of;
