@@ -130,7 +130,7 @@ pub fn operators(operator: &Operator, visit: &mut dyn FnMut(&Operator)) {
 fn inputs_mut(operator: &mut Operator) -> Vec<&mut Operator> {
     use Operator::*;
     match operator {
-        Unit | Argument => Vec::new(),
+        Unit | Argument | Schema(_) => Vec::new(),
         Union { left, right, .. } => vec![left, right],
         Optional { input, inner, .. } | Subquery { input, inner, .. } | Recurse { input, inner, .. } => vec![input, inner],
         Match { input, .. }
@@ -153,7 +153,7 @@ fn plan_expressions<'e>(operator: &'e Operator, all: &mut Vec<&'e Expr>) {
     operator.children().into_iter().for_each(|child| plan_expressions(child, all));
     use Operator::*;
     match operator {
-        Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
+        Unit | Argument | Schema(_) | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
         Call { arguments, .. } => all.extend(arguments),
         Recurse { first, until, .. } => all.extend(first.iter().chain([until])),
         Match { pattern, .. } => {
@@ -185,7 +185,7 @@ fn plan_expressions<'e>(operator: &'e Operator, all: &mut Vec<&'e Expr>) {
 pub fn expressions_mut(operator: &mut Operator, visit: &mut dyn FnMut(&mut Expr)) {
     use Operator::*;
     match operator {
-        Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
+        Unit | Argument | Schema(_) | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
         Call { arguments, .. } => arguments.iter_mut().for_each(visit),
         Recurse { first, until, .. } => {
             first.iter_mut().for_each(&mut *visit);

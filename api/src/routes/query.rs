@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 use warp::reply::Response;
-use weir_cypher_compiler::{Options, Wanted, compile, explain, explain_noted, explain_operator, explain_plan, wanted};
+use weir_cypher_compiler::{Options, Wanted, compile, explain, explain_noted, explain_operator, wanted};
 use weir_engine::evaluate::{Counts, Profile};
 use weir_engine::{Graph, QueryOptions};
 use weir_model::plan::Operator;
@@ -109,10 +109,15 @@ fn compiled(app: &App, graph: &Graph, body: &QueryBody) -> Result<(Plan, Vec<Val
     if let Some(unknown) = plan.parameters.iter().find(|name| body.parameters.iter().all(|(given, _)| given != *name)) {
         return Err(ApiError::bad(unknown_parameter(&body.text, unknown)));
     }
+    let parameters = values(&plan, body);
+    Ok((plan, parameters))
+}
+
+/// Of the parameters in the order of the plan; null for those that are not given.
+fn values(plan: &Plan, body: &QueryBody) -> Vec<Value> {
     let value =
         |name: &Text| body.parameters.iter().find(|(given, _)| given == name).map_or(Value::Null, |(_, value)| value.clone());
-    let parameters = plan.parameters.iter().map(value).collect();
-    Ok((plan, parameters))
+    plan.parameters.iter().map(value).collect()
 }
 
 /// In the words and at the place clients know.
@@ -132,9 +137,12 @@ fn options(app: &App, graph: &Graph, body: &QueryBody) -> Options {
 /// One column `plan`, one row: the operators, nested, with the stages of the compiler as text beside the root.
 fn explanation(app: &App, graph: &Graph, body: &QueryBody) -> Result<Response, ApiError> {
     let options = options(app, graph, body);
-    let plan = compile(&body.text, &options)?;
-    let mut shown = shown(&plan, None);
-    shown["args"] = json!({"plan": explain_plan(&plan), "stages": explain(&body.text, &options)?});
+    let prepared = graph.prepare(compile(&body.text, &options)?);
+    let (plan, parameters) = (&*prepared.plan, values(&prepared.plan, body));
+    let ways = graph.ways(&prepared, &parameters);
+    let note = |operator: &Operator| ways.get(&std::ptr::from_ref(operator)).cloned().unwrap_or_default();
+    let mut shown = shown(plan, None);
+    shown["args"] = json!({"plan": explain_noted(plan, &note), "stages": explain(&body.text, &options)?});
     Ok(json_text(answer(shown)))
 }
 

@@ -7,7 +7,12 @@ use crate::lexer::TokenKind;
 impl Parser<'_> {
     /// A whole text.
     pub(super) fn query(&mut self) -> Parsed<Query> {
-        let query = self.regular_query()?;
+        let command = self.schema()?;
+        let is_command = command.is_some();
+        let query = match command {
+            Some(command) => command,
+            None => self.regular_query()?,
+        };
         let mut ended = false;
         while self.symbol(";") {
             ended = true;
@@ -21,7 +26,9 @@ impl Parser<'_> {
                 "Expected exactly one statement per query",
             ))),
             _ => {
-                self.expect_note("a clause");
+                if !is_command {
+                    self.expect_note("a clause");
+                }
                 Err(self.unexpected())
             }
         }
@@ -91,12 +98,11 @@ impl Parser<'_> {
                 self.advance();
                 ClauseKind::Return(self.projection()?)
             }
-            "CREATE" if ["INDEX", "CONSTRAINT"].iter().any(|next| self.is_word_at(1, next)) => {
-                return Err(self.compile_error(self.span(), "Unsupported", "Cypher commands are not supported (only queries)"));
+            "CREATE" | "DROP" if self.is_word_at(1, "INDEX") => {
+                return Err(self.compile_error(self.span(), "Unsupported", "A command about indexes stands alone"));
             }
-            "DROP" => {
-                return Err(self.compile_error(self.span(), "Unsupported", "Cypher commands are not supported (only queries)"));
-            }
+            "CREATE" if self.is_word_at(1, "CONSTRAINT") => return Err(self.no_command()),
+            "DROP" => return Err(self.no_command()),
             "CREATE" => {
                 self.advance();
                 ClauseKind::Create(self.pattern_parts()?)
@@ -142,6 +148,11 @@ impl Parser<'_> {
             _ => return Ok(None),
         };
         Ok(Some(Clause { kind, span: self.span_from(from) }))
+    }
+
+    fn no_command(&self) -> Box<crate::error::Diagnostic> {
+        let message = "Cypher commands are not supported (only queries, and indexes)";
+        self.compile_error(self.span(), "Unsupported", message)
     }
 
     pub(super) fn not_yet(&self, what: &str) -> Box<crate::error::Diagnostic> {

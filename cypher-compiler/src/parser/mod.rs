@@ -8,6 +8,7 @@ mod clause;
 mod expression;
 mod pattern;
 mod projection;
+mod schema;
 
 use std::borrow::Cow;
 
@@ -267,7 +268,7 @@ impl Parser<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     pub fn check(text: &str, expected: &str) {

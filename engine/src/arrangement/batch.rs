@@ -12,11 +12,13 @@
 //! the updates of one fact key alternate, the last one at or before a tick tells what holds then, and merging needs
 //! no comparison of values.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use rustc_hash::FxHashMap;
 use timely::progress::Antichain;
-use weir_model::NodeId;
+use weir_model::{NodeId, Symbol};
 
+use super::estimate::Sample;
 use super::segment::{Fact, Segment, shrink};
 
 #[derive(Debug)]
@@ -31,6 +33,9 @@ pub struct Batch {
     /// How many facts there are.
     facts: usize,
     filter: Filter,
+    /// See `estimate`.
+    pub(super) sample: OnceLock<Sample>,
+    pub(super) labels: OnceLock<FxHashMap<Symbol, i64>>,
 }
 
 /// A segment that a batch refers to.
@@ -91,6 +96,8 @@ impl Writer {
             pieces: vec![Piece { segment: Arc::default(), live: 0, whole: 0 }],
             facts: 0,
             filter: Filter::with_capacity(nodes),
+            sample: OnceLock::new(),
+            labels: OnceLock::new(),
         };
         Writer { batch, fresh, finished: 0 }
     }
@@ -207,6 +214,14 @@ impl Batch {
     /// The first node at or after `id`.
     pub fn lower_bound(&self, id: NodeId) -> usize {
         self.ids.partition_point(|other| *other < id)
+    }
+
+    /// About how many facts the nodes in a range of places have: a few of them tell.
+    pub fn about_facts(&self, range: std::ops::Range<usize>) -> usize {
+        const LOOKED_AT: usize = 64;
+        let places = self.places.get(range).unwrap_or_default();
+        let step = places.len().div_ceil(LOOKED_AT).max(1);
+        places.iter().step_by(step).map(|place| place.count as usize).sum::<usize>() * step
     }
 
     pub fn len(&self) -> usize {

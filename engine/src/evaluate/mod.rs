@@ -14,12 +14,14 @@
 
 mod call;
 mod chain;
+mod choice;
 mod context;
 mod limits;
 mod operators;
 mod pattern;
 mod procedures;
 mod profile;
+mod scan;
 mod shortest;
 mod subquery;
 mod write;
@@ -37,6 +39,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Write};
 use weir_model::{Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
@@ -141,6 +144,28 @@ impl<'p> Evaluator<'p> {
         mutations: &mut Mutations,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<(), Failure> {
+        self.within(environment, profile, mutations, &mut |run, row| run.to_columns(row, each))
+    }
+
+    /// How the patterns of the plan would be visited, with these parameters, as the graph is now: by operator.
+    pub fn ways(&mut self, environment: &Environment) -> FxHashMap<*const Operator, String> {
+        let mut ways = FxHashMap::default();
+        let ended = self.within(environment, None, &mut Mutations::default(), &mut |run, row| {
+            run.ways(&run.prepared.plan.root, row, &mut ways);
+            Ok(())
+        });
+        // Nothing in it can fail.
+        debug_assert!(ended.is_ok());
+        ways
+    }
+
+    fn within(
+        &mut self,
+        environment: &Environment,
+        profile: Option<&Profile>,
+        mutations: &mut Mutations,
+        body: &mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let mark = mutations.mark();
         let overlay = Overlay::new(environment.view);
         let layered = self.prepared.writes && self.prepared.reads(environment.open_cypher);
@@ -162,10 +187,11 @@ impl<'p> Evaluator<'p> {
             mutations: &shared,
             budget: &budget,
             scratch: &self.scratch,
+            remembered: Default::default(),
             depth: 0,
             profile,
         };
-        let mut result = run.to_columns(&mut self.row, each);
+        let mut result = body(&run, &mut self.row);
         if result.is_ok() && run.reader.deleted.asked.get() {
             let message = "The query asks for or changes what is known of a node or relationship that it has deleted before";
             result = Err(Failure::new(FailureKind::Deleted, message));
