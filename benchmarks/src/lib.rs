@@ -15,6 +15,7 @@ pub mod stages;
 pub mod floor;
 pub mod latency;
 pub mod restart;
+pub mod reads;
 pub mod measure;
 pub mod compare;
 pub mod report;
