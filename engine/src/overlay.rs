@@ -80,6 +80,9 @@ impl Changes {
     }
 }
 
+/// Lists nodes until it is told to stop.
+type Listing<'l> = &'l dyn Fn(&mut dyn FnMut(NodeId) -> bool);
+
 /// `apply` must not be called from inside one of the View's callbacks: those hold the changes.
 pub struct Overlay<'a> {
     base: &'a dyn View,
@@ -148,12 +151,7 @@ impl<'a> Overlay<'a> {
     }
 
     /// What the base lists, and the changed nodes in their places; those of them that `shows` says.
-    fn merged(
-        &self,
-        list: &dyn Fn(&mut dyn FnMut(NodeId) -> bool),
-        shows: &dyn Fn(NodeId) -> bool,
-        each: &mut dyn FnMut(NodeId) -> bool,
-    ) {
+    fn merged(&self, list: Listing, shows: &dyn Fn(NodeId) -> bool, each: &mut dyn FnMut(NodeId) -> bool) {
         let mut touched: Vec<NodeId> = self.changes.borrow().nodes.keys().copied().collect();
         touched.sort_unstable();
         let mut touched = touched.into_iter().peekable();

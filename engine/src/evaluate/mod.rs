@@ -111,6 +111,9 @@ pub struct Environment<'a> {
     pub open_cypher: bool,
 }
 
+/// What is done with a run.
+type Body<'b> = &'b mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>;
+
 /// Runs one plan again and again, keeping its buffers and the symbols it has met.
 pub struct Evaluator<'p> {
     prepared: &'p Prepared,
@@ -164,7 +167,7 @@ impl<'p> Evaluator<'p> {
         environment: &Environment,
         profile: Option<&Profile>,
         mutations: &mut Mutations,
-        body: &mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>,
+        body: Body,
     ) -> Result<(), Failure> {
         let mark = mutations.mark();
         let overlay = Overlay::new(environment.view);
