@@ -16,6 +16,7 @@ pub mod floor;
 pub mod http;
 pub mod latency;
 pub mod restart;
+pub mod reads;
 pub mod measure;
 pub mod compare;
 pub mod report;

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use crate::data::Processes;
 use crate::measure::Run;
-use crate::{floor, http, latency, parse, procs, restart, stages};
+use crate::{floor, http, latency, parse, procs, reads, restart, stages};
 
 pub struct Pass {
     pub name: &'static str,
@@ -35,6 +35,10 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "numbers", about: "numbers to nodes: the least a record costs", run: stages::numbers },
     Pass { name: "latency", about: "`procs` paced at --load of the rate it reaches", run: latency::paced },
     Pass { name: "idle", about: "one change at a time on an idle engine in memory", run: latency::idle },
+    Pass { name: "reads", about: "nodes by id, one after another, while records come in", run: reads::points },
+    Pass { name: "expand", about: "two steps from a node, a hundred edges each", run: reads::expand },
+    Pass { name: "count", about: "how many of --events nodes have a label", run: reads::count },
+    Pass { name: "plan", about: "the text of an ingest query to its plan", run: reads::plans },
     Pass { name: "restart", about: "opening a store of --events to the first new match; see --end", run: restart::run },
     Pass { name: "http", about: "a point query by id, from 64 clients, answered by the binary `weir`", run: http::read },
     Pass { name: "http-write", about: "the same for a write of one node, durable when answered", run: http::write },

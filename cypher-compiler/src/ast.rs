@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use weir_model::Text;
 use weir_model::expression::Quantifier;
-use weir_model::plan::Search;
+use weir_model::plan::{Schema, Search};
 
 use crate::error::Span;
 
@@ -79,6 +79,8 @@ pub enum ClauseKind {
         variable: Name,
         separator: Option<Expression>,
     },
+    /// Alone in its query.
+    Schema(Schema),
 }
 
 #[derive(Clone, Debug)]
@@ -536,7 +538,21 @@ impl Display for Clause {
                 write!(f, "LOAD CSV {}FROM {from} AS {variable}", if *headers { "WITH HEADERS " } else { "" })?;
                 separator.iter().try_for_each(|e| write!(f, " FIELDTERMINATOR {e}"))
             }
+            ClauseKind::Schema(schema) => write_schema(schema, f),
         }
+    }
+}
+
+fn write_schema(schema: &Schema, f: &mut Formatter<'_>) -> fmt::Result {
+    match schema {
+        Schema::CreateIndex { name, label, property, unless_exists } => {
+            f.write_str(if property.is_some() { "CREATE INDEX" } else { "CREATE LOOKUP INDEX" })?;
+            name.iter().try_for_each(|name| write!(f, " {name}"))?;
+            write!(f, "{} FOR (n:{label})", if *unless_exists { " IF NOT EXISTS" } else { "" })?;
+            property.iter().try_for_each(|property| write!(f, " ON (n.{property})"))
+        }
+        Schema::DropIndex { name, if_exists } => write!(f, "DROP INDEX {name}{}", if *if_exists { " IF EXISTS" } else { "" }),
+        Schema::ShowIndexes => f.write_str("SHOW INDEXES"),
     }
 }
 

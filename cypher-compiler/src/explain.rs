@@ -6,7 +6,9 @@
 use std::fmt::Write as _;
 
 use weir_model::expression::{Binary, Quantifier, SubqueryKind};
-use weir_model::plan::{Atom, Chain, Name, Operator, Pattern, PatternEdge, PatternNode, Plan, Search, Slot, Step, Write};
+use weir_model::plan::{
+    Atom, Chain, Lookup, Name, Operator, Pattern, PatternEdge, PatternNode, Plan, Schema, Search, Slot, Step, Write,
+};
 use weir_model::{Aggregate, Expr, Text, Value};
 
 use crate::bind::Draft;
@@ -124,6 +126,15 @@ impl<'a> Printer<'a> {
         match operator {
             Operator::Unit => line("Unit".into()),
             Operator::Argument => line("Argument".into()),
+            Operator::Schema(schema) => line(match schema {
+                Schema::CreateIndex { name, label, property, .. } => {
+                    let name = name.as_ref().map_or(String::new(), |name| format!(" {name}"));
+                    let property = property.as_ref().map_or(String::new(), |property| format!(" ({property})"));
+                    format!("CreateIndex{name} :{label}{property}")
+                }
+                Schema::DropIndex { name, .. } => format!("DropIndex {name}"),
+                Schema::ShowIndexes => "ShowIndexes".into(),
+            }),
             Operator::Match { pattern, .. } => {
                 line("Match".into());
                 self.pattern(pattern, depth + 1, out);
@@ -201,6 +212,9 @@ impl<'a> Printer<'a> {
         }
         if !pattern.steps.is_empty() {
             line(format!("steps: {}", self.steps(&pattern.steps)));
+        }
+        for steps in &pattern.orders {
+            line(format!("or: {}", self.steps(steps)));
         }
         for path in &pattern.delta {
             let atom = match path.atom {
@@ -281,7 +295,14 @@ impl<'a> Printer<'a> {
         let step = |step: &Step| match step {
             Step::Bound { node } => format!("bound {node}"),
             Step::Seek { node, id } => format!("seek {node} by {}", self.expr(id)),
-            Step::Scan { node } => format!("scan {node}"),
+            Step::Scan { node, lookups } => {
+                let lookup = |lookup: &Lookup| {
+                    format!("{} {} {}", self.expr(&lookup.of), symbol(lookup.operator), self.expr(&lookup.value))
+                };
+                let lookups = joined(lookups.iter().map(lookup), ", ");
+                format!("scan {node}{}{lookups}", if lookups.is_empty() { "" } else { " by " })
+            }
+            Step::Ends { node, edge } => format!("ends of edge {edge} as {node}"),
             Step::Expand { edge, from } => format!("expand edge {edge} from {from}"),
             Step::Test { condition } => format!("test {condition}"),
         };

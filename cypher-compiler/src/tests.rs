@@ -130,7 +130,8 @@ fn conditions_go_where_they_are_tested_first() {
               edge 0: 0-[#2:R]->1 where (#2.w > 2)
               condition 0: (#1.y < #3.y)
               path #4: from node 0 over edges 0
-              steps: scan 0; expand edge 0 from 0; test 0
+              steps: scan 0 by #1.x = #0; expand edge 0 from 0; test 0
+              or: scan 1; expand edge 0 from 1; test 0
               Filter (#0 > $that.min)
                 Project #0 = 1
                   Unit
@@ -423,6 +424,66 @@ fn errors() {
     ] {
         assert_eq!(compiled(text), format!("{expected}\n"), "{text}");
     }
+}
+
+/// Where a pattern may begin, and by what: the engine chooses between them.
+#[test]
+fn ways_to_begin() {
+    let check = |text: &str, expected: &[&str]| {
+        let plan = compiled(text);
+        let ways = |line: &str| line.strip_prefix("steps: ").or(line.strip_prefix("or: ")).map(str::to_owned);
+        let ways: Vec<String> = plan.lines().filter_map(|line| ways(line.trim_start())).collect();
+        assert_eq!(ways, expected, "{text}\n{plan}");
+    };
+    check("MATCH (n:A) RETURN n", &["scan 0"]);
+    check(
+        "MATCH (n:A) WHERE n.x > 1 AND 5 >= n.x AND n.y IN $that AND n.z STARTS WITH 'a' AND n.x <> 3 RETURN n",
+        &["scan 0 by #0.x > 1, #0.x <= 5, #0.y IN $that, #0.z STARTS WITH \"a\""],
+    );
+    check(
+        "MATCH (a:A)-[:R]->(b)-[:S]->(c:C) RETURN a",
+        &["scan 0; expand edge 0 from 0; expand edge 1 from 1", "scan 2; expand edge 1 from 2; expand edge 0 from 1"],
+    );
+    check("MATCH (a)-[:R]->(b) RETURN a", &["scan 0; expand edge 0 from 0"]);
+    // An anchor is better than any of them.
+    check("MATCH (a:A)-[:R]->(b:B) WHERE id(a) = $that RETURN b", &["seek 0 by $that; expand edge 0 from 0"]);
+    check("MATCH (a:A)-[:R]->(b), (c) WHERE id(c) = a.x RETURN b", &["scan 0; seek 2 by #0.x; expand edge 0 from 0"]);
+    // Two parts: the one that comes second is looked up by the first.
+    check(
+        "MATCH (a:A), (b:B) WHERE a.x = b.y RETURN a",
+        &["scan 0; scan 1 by #1.y = #0.x; test 0", "scan 1; scan 0 by #0.x = #1.y; test 0"],
+    );
+    check("MATCH (a:A) MATCH (b) WHERE toLower(b.y) = a.x RETURN a", &["scan 0 by toLower(#1.y) = #0.x", "scan 0"]);
+    check("MATCH (b:B) WHERE b.y = rand() RETURN b", &["scan 0"]);
+    // A relationship that is there already leads to its ends.
+    check(
+        "MATCH ()-[r:R]->() WITH r MATCH (a)-[r]->(b) RETURN a",
+        &["seek 0 by startNode(#1); seek 1 by endNode(#1); expand edge 0 from 0", "scan 0; expand edge 0 from 0"],
+    );
+    check(
+        "MATCH ()-[r:R]->() WITH r MATCH (a)-[r]-(b) RETURN a",
+        &["ends of edge 0 as 0; expand edge 0 from 0", "scan 0; expand edge 0 from 0"],
+    );
+}
+
+#[test]
+fn index_commands() {
+    check(
+        "CREATE INDEX names IF NOT EXISTS FOR (n:Person) ON (n.name)",
+        "
+        Facts writes impure
+        CreateIndex names :Person (name)
+        ",
+    );
+    check("DROP INDEX names", "\n        Facts writes impure\n        DropIndex names\n        ");
+    check(
+        "SHOW INDEXES",
+        "
+        Facts none
+        Columns name: #0, state: #1, type: #2, label: #3, property: #4, entries: #5
+        ShowIndexes
+        ",
+    );
 }
 
 #[test]

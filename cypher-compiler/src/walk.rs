@@ -90,7 +90,7 @@ pub fn operators(operator: &Operator, visit: &mut dyn FnMut(&Operator)) {
 fn inputs_mut(operator: &mut Operator) -> Vec<&mut Operator> {
     use Operator::*;
     match operator {
-        Unit | Argument => Vec::new(),
+        Unit | Argument | Schema(_) => Vec::new(),
         Union { left, right, .. } | Join { left, right, .. } => vec![left, right],
         Optional { input, inner, .. } | Subquery { input, inner, .. } | Recurse { input, inner, .. } => vec![input, inner],
         Match { input, .. }
@@ -112,7 +112,7 @@ fn inputs_mut(operator: &mut Operator) -> Vec<&mut Operator> {
 pub fn expressions_mut(operator: &mut Operator, visit: &mut dyn FnMut(&mut Expr)) {
     use Operator::*;
     match operator {
-        Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
+        Unit | Argument | Schema(_) | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
         Call { arguments, .. } => arguments.iter_mut().for_each(visit),
         Join { keys, .. } => keys.iter_mut().flat_map(|(left, right)| [left, right]).for_each(visit),
         Recurse { first, until, .. } => {

@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicUsize;
 use crossbeam_channel::Sender;
 use weir_model::{QueryId, Tick};
 
-use crate::arrangement::Published;
+use crate::arrangement::{Published, SharedBatch};
+use crate::index::{Began, Definition};
 use crate::render::results::Baseline;
 use crate::render::{Maintained, ResultBatch};
 use crate::store::{Entry, GraphId};
@@ -36,6 +37,23 @@ pub enum Command {
         graph: GraphId,
         query: QueryId,
     },
+    /// Keep what changes for an index from now on, and say what there is.
+    BeginIndex {
+        graph: GraphId,
+        definition: Arc<Definition>,
+        began: Sender<Began>,
+    },
+    /// What there was, by shard.
+    FillIndex {
+        graph: GraphId,
+        definition: Arc<Definition>,
+        bases: Arc<Vec<Option<SharedBatch>>>,
+        filled: Sender<()>,
+    },
+    DropIndex {
+        graph: GraphId,
+        definition: Arc<Definition>,
+    },
     Stop,
 }
 
@@ -43,7 +61,7 @@ pub enum Command {
 #[derive(Default)]
 pub struct Base {
     /// One batch a shard, all facts at one tick before `upper`; none for an empty graph.
-    pub shards: Vec<crate::arrangement::SharedBatch>,
+    pub shards: Vec<SharedBatch>,
     pub upper: Tick,
 }
 

@@ -16,6 +16,7 @@ use crate::arrangement::{Published, Snapshot};
 use crate::checkpoint::ENTRY_WEIGHT;
 use crate::engine::Parts;
 use crate::error::EngineError;
+use crate::index::Question;
 use crate::store::{Delivered, Entry, GraphId};
 
 /// How many entries the workers may be behind before those who commit wait for them. Few, so that under load records
@@ -46,7 +47,7 @@ struct State {
     /// Ends of the entries the workers may not have applied.
     behind: VecDeque<Tick>,
     /// What was written since the oldest transaction that is under way began; empty when there is none.
-    recent: VecDeque<(Tick, FxHashSet<NodeId>)>,
+    recent: VecDeque<Written>,
     /// Beginnings of the transactions under way, with how many began there.
     active: BTreeMap<Tick, usize>,
     sources: FxHashMap<Text, Position>,
@@ -58,6 +59,15 @@ struct State {
 pub struct ReadSet {
     pub nodes: FxHashSet<NodeId>,
     pub scanned: bool,
+    /// What indexes were asked.
+    pub questions: Vec<Question>,
+}
+
+/// What an entry wrote.
+struct Written {
+    upper: Tick,
+    nodes: FxHashSet<NodeId>,
+    mutations: Arc<Mutations>,
 }
 
 /// What goes into an entry besides its ticks.
@@ -138,14 +148,17 @@ impl Committer {
         let Change { mutations, records, source } = change;
         let first = state.next.max(Tick::at_millis(wall_clock_millis()));
         let upper = Tick(first.0 + records.max(1) as u64);
-        let nodes: Option<FxHashSet<NodeId>> =
-            (!state.active.is_empty()).then(|| mutations.rows.iter().map(|row| row.node).collect());
+        let mutations = Arc::new(mutations);
+        let written = (!state.active.is_empty()).then(|| {
+            let nodes = mutations.rows.iter().map(|row| row.node).collect();
+            Written { upper, nodes, mutations: mutations.clone() }
+        });
         let delivered = std::mem::take(&mut state.delivered);
         let entry = Arc::new(Entry {
             graph: self.graph,
             first,
             upper,
-            mutations: Arc::new(mutations),
+            mutations,
             sources: source.clone().into_iter().collect(),
             delivered,
         });
@@ -158,9 +171,7 @@ impl Committer {
             state.sent = upper;
             state.behind.push_back(upper);
         }
-        if let Some(nodes) = nodes {
-            state.recent.push_back((upper, nodes));
-        }
+        state.recent.extend(written);
         if let Some((name, position)) = source {
             state.sources.insert(name, position);
         }
@@ -245,8 +256,10 @@ impl Transaction<'_> {
     /// Commits if nothing that was read has changed since the snapshot; otherwise gives the change back.
     pub fn commit(&self, snapshot: &Snapshot, reads: &ReadSet, change: Change) -> Result<Result<Tick, Change>, EngineError> {
         let mut state = self.committer.lock();
-        let stale = |(upper, written): &(Tick, FxHashSet<NodeId>)| {
-            *upper > snapshot.tick().next() && (reads.scanned || !written.is_disjoint(&reads.nodes))
+        let stale = |written: &Written| {
+            let gains = |question: &Question| question.may_gain(&written.mutations);
+            let touched = || !written.nodes.is_disjoint(&reads.nodes) || reads.questions.iter().any(gains);
+            written.upper > snapshot.tick().next() && (reads.scanned || touched())
         };
         if state.recent.iter().any(stale) {
             return Ok(Err(change));
@@ -271,7 +284,7 @@ impl Drop for Transaction<'_> {
         match state.active.keys().next().copied() {
             None => state.recent.clear(),
             Some(oldest) => {
-                while state.recent.front().is_some_and(|(upper, _)| *upper <= oldest) {
+                while state.recent.front().is_some_and(|written| written.upper <= oldest) {
                     state.recent.pop_front();
                 }
             }

@@ -18,6 +18,7 @@ use crate::command::{Base, Command};
 use crate::commit::{Change, Committer};
 use crate::error::EngineError;
 use crate::evaluate::{Limits, Prepared};
+use crate::index::Catalog;
 use crate::log::{Log, LogOptions};
 use crate::standing::StandingState;
 use crate::store::{Delivered, Entry, GraphId, Store};
@@ -158,8 +159,10 @@ impl Engine {
 
     /// Replays the log beyond the checkpoints and begins housekeeping.
     pub fn start(&self) -> Result<(), EngineError> {
+        let mut indexes = Vec::new();
         for graph in self.all() {
             graph.replay()?;
+            indexes.extend(graph.load_indexes()?.into_iter().map(|definition| (graph.clone(), definition)));
         }
         let delivery = self.housekeeper("delivery", |graph| graph.committer().log_delivered())?;
         let mut polite = false;
@@ -171,6 +174,18 @@ impl Engine {
             checkpoint::consider(graph, false)
         })?;
         lock(&self.shared.housekeepers).extend([delivery, checkpoints]);
+        if !indexes.is_empty() {
+            // Reads do without until they are there.
+            let build = move || {
+                for (graph, definition) in indexes {
+                    if let Err(error) = graph.build_index(&definition) {
+                        tracing::error!(graph = graph.name(), index = %definition.name, "{error}");
+                    }
+                }
+            };
+            let builder = std::thread::Builder::new().name("indexes".to_owned()).spawn(build);
+            lock(&self.shared.housekeepers).push(builder.map_err(|error| EngineError::Workers(error.to_string()))?);
+        }
         Ok(())
     }
 
@@ -266,6 +281,7 @@ impl Engine {
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
+        self.close_ingest();
         for keeper in std::mem::take(&mut *lock(&self.shared.housekeepers)) {
             let _ = keeper.join();
         }
@@ -284,6 +300,7 @@ impl Engine {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
+        self.parts.closing.store(true, Ordering::Relaxed);
         for keeper in std::mem::take(&mut *lock(&self.housekeepers)) {
             // The last handle may have been the housekeeper's own.
             if keeper.thread().id() != std::thread::current().id() {
@@ -314,6 +331,7 @@ struct GraphInner {
     tail: Mutex<Vec<Arc<Entry>>>,
     fresh: FreshIds,
     checkpoints: Checkpoints,
+    indexes: Catalog,
 }
 
 /// What is known of a graph when it is opened, besides its base.
@@ -359,6 +377,7 @@ impl Graph {
             tail: Mutex::new(loaded.tail),
             fresh: FreshIds::new(),
             checkpoints: loaded.checkpoints,
+            indexes: Catalog::default(),
         };
         Graph { inner: Arc::new(inner) }
     }
@@ -450,6 +469,10 @@ impl Graph {
 
     pub(crate) fn checkpoints(&self) -> &Checkpoints {
         &self.inner.checkpoints
+    }
+
+    pub(crate) fn indexes(&self) -> &Catalog {
+        &self.inner.indexes
     }
 
     /// What the store knew of the delivery of a query's results when it was opened, by output.

@@ -27,6 +27,10 @@ pub enum EngineError {
         "the graph in this store has the graph model `{stored}`, not `{wanted}`; leave the setting out, or use another store"
     )]
     OtherModel { stored: &'static str, wanted: &'static str },
+    #[error("there is an index for this already, or one of this name: {0}")]
+    IndexExists(String),
+    #[error("there is no index named '{0}'; SHOW INDEXES lists those there are")]
+    NoSuchIndex(String),
     #[error("there is no graph named '{0}'")]
     NoSuchGraph(String),
     #[error("this standing query is installed already")]

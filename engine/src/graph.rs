@@ -3,6 +3,8 @@
 //! Each entry of the log, or several small ones together, becomes one immutable batch of its net change. The batch goes into the trace, through it to the
 //! standing queries, and with the rest of the spine it is published for readers on other threads.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use differential_dataflow::operators::arrange::{TraceAgent, TraceWriter};
@@ -20,6 +22,8 @@ use crate::arrangement::build::{Builder, Shard};
 use crate::arrangement::snapshot::Shown;
 use crate::arrangement::{Layers, Published, SharedBatch, Snapshot};
 use crate::command::Base;
+use crate::index::shard::ShardIndex;
+use crate::index::{Began, Definition};
 use crate::store::Entry;
 
 pub struct ShardOfGraph {
@@ -29,6 +33,8 @@ pub struct ShardOfGraph {
     shard: Shard,
     /// The tick after the last entry that was put in.
     pub upper: u64,
+    /// What the operator works on.
+    writing: Rc<RefCell<Writing>>,
 }
 
 impl ShardOfGraph {
@@ -38,7 +44,7 @@ impl ShardOfGraph {
         let mut input = InputHandle::new();
         let loaded = base.shards.get(shard.index).cloned();
         let publisher = published.clone();
-        let trace = worker.dataflow::<u64, _, _>(|scope| {
+        let (trace, writing) = worker.dataflow::<u64, _, _>(|scope| {
             let stream = input.to_stream(scope);
             let mut operator = OperatorBuilder::new("graph".to_owned(), scope);
             let info = operator.operator_info();
@@ -56,10 +62,14 @@ impl ShardOfGraph {
                 lower: Antichain::from_elem(0),
                 published: publisher,
                 shard,
+                indexes: Vec::new(),
             };
             writing.load(loaded);
+            let writing = Rc::new(RefCell::new(writing));
+            let shared = writing.clone();
             operator.build(move |_| {
                 move |_| {
+                    let mut writing = writing.borrow_mut();
                     entries.for_each(|_, data: &mut Vec<Arc<Entry>>| {
                         writing.apply(data);
                         data.clear();
@@ -67,10 +77,32 @@ impl ShardOfGraph {
                     writing.writer.exert();
                 }
             });
-            trace
+            (trace, shared)
         });
         input.advance_to(base.upper.0);
-        ShardOfGraph { input, trace, published, shard, upper: base.upper.0 }
+        ShardOfGraph { input, trace, published, shard, upper: base.upper.0, writing }
+    }
+
+    /// From here on the shard keeps what changes for an index. It has applied everything that was handed to it.
+    pub fn begin_index(&mut self, definition: Arc<Definition>) -> Began {
+        let writing = &mut *self.writing.borrow_mut();
+        writing.indexes.push(ShardIndex::new(definition, self.upper));
+        Began { shard: self.shard.index, batches: writing.existing.clone(), upper: self.upper }
+    }
+
+    pub fn fill_index(&mut self, definition: &Arc<Definition>, base: Option<SharedBatch>) {
+        let writing = &mut *self.writing.borrow_mut();
+        let index = writing.indexes.iter_mut().find(|index| Arc::ptr_eq(&index.definition, definition));
+        if let (Some(index), Some(base)) = (index, base) {
+            index.fill(base);
+            writing.publish();
+        }
+    }
+
+    pub fn drop_index(&mut self, definition: &Arc<Definition>) {
+        let writing = &mut *self.writing.borrow_mut();
+        writing.indexes.retain(|index| !Arc::ptr_eq(&index.definition, definition));
+        writing.publish();
     }
 
     /// Hands entries to the operator, to become one batch; the next `step` of the worker applies them.
@@ -113,6 +145,7 @@ struct Writing {
     lower: Antichain<u64>,
     published: Arc<Published>,
     shard: Shard,
+    indexes: Vec<ShardIndex>,
 }
 
 impl Writing {
@@ -140,6 +173,7 @@ impl Writing {
             &self.joined
         };
         let batch = self.builder.build(mutations, times, self.lower.clone(), upper.clone(), self.shard, &self.existing);
+        self.indexes.iter_mut().for_each(|index| index.apply(&batch));
         self.writer.insert(batch, Some(first.first.0));
         self.lower = upper;
         self.publish();
@@ -151,8 +185,11 @@ impl Writing {
         let existing = &mut self.existing;
         self.reader.map_batches(|batch| existing.push(batch.clone()));
         let since = self.reader.get_logical_compaction().first().copied().unwrap_or(0);
-        self.published.publish(self.shard.index, Shown { batches: self.existing.clone(), upper, since });
+        let indexes = self.indexes.iter().filter_map(ShardIndex::shown).collect();
+        self.published.publish(self.shard.index, Shown { batches: self.existing.clone(), upper, since, indexes });
         allow_compaction(&mut self.reader, &self.published, upper);
+        let slowest = self.published.upper().0.saturating_sub(1);
+        self.indexes.iter_mut().for_each(|index| index.allow_compaction(slowest, upper));
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use weir_model::{Failure, Mutations, Position, Text, Tick, Value};
 
-use crate::commit::{Change, ReadSet};
+use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Kept, Prepared};
@@ -63,8 +63,7 @@ impl Ingester {
             let overlay = Overlay::new(&tracked);
             let mutations = self.evaluate(records, &overlay, Some((&overlay, &kept)), &mut failures);
             drop(overlay);
-            let scanned = tracked.scanned();
-            let reads = ReadSet { scanned, nodes: tracked.into_nodes() };
+            let reads = tracked.into_reads();
             if let Ok(upper) = transaction.commit(&snapshot, &reads, change(mutations))? {
                 return Ok(Ingested { upper, failures });
             }

@@ -21,6 +21,7 @@ pub mod command;
 pub mod worker;
 pub mod graph;
 pub mod arrangement;
+pub mod index;
 pub mod render;
 pub mod standing;
 pub mod reference;

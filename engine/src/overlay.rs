@@ -7,7 +7,7 @@
 //! base View  +  Mutations (applied row by row)  =  View
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -15,7 +15,9 @@ use rustc_hash::FxHashMap;
 use weir_model::mutation::Kind;
 use weir_model::{Mutations, NodeId, Symbol, Value, codec};
 
-use crate::view::{Direction, EdgeRef, HalfEdge, View};
+use crate::index::Question;
+use crate::index::key::{self, Place};
+use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 /// The net effect of mutation rows, by node.
 #[derive(Default)]
@@ -78,24 +80,98 @@ impl Changes {
     }
 }
 
+/// Lists nodes until it is told to stop.
+type Listing<'l> = &'l dyn Fn(&mut dyn FnMut(NodeId) -> bool);
+
 /// `apply` must not be called from inside one of the View's callbacks: those hold the changes.
 pub struct Overlay<'a> {
     base: &'a dyn View,
     changes: RefCell<Changes>,
+    /// What the base has indexes of; asked when there is a first change.
+    indexed: OnceCell<Vec<(Symbol, Option<Symbol>)>>,
+    filed: RefCell<Filed>,
+}
+
+/// What changes have put into the indexes of the base. Nothing is ever taken out: an index offers more than it has to.
+#[derive(Default)]
+struct Filed {
+    labels: FxHashMap<Symbol, Vec<NodeId>>,
+    values: FxHashMap<Symbol, BTreeMap<Place, Vec<NodeId>>>,
+}
+
+impl Filed {
+    fn value(&mut self, key: Symbol, value: &Value, node: NodeId) {
+        let values = self.values.entry(key).or_default();
+        key::places(value).into_iter().for_each(|place| values.entry(place).or_default().push(node));
+    }
 }
 
 impl<'a> Overlay<'a> {
     pub fn new(base: &'a dyn View) -> Overlay<'a> {
-        Overlay { base, changes: RefCell::default() }
+        Overlay { base, changes: RefCell::default(), indexed: OnceCell::new(), filed: RefCell::default() }
     }
 
     pub fn apply(&self, mutations: &Mutations, rows: Range<usize>) {
-        self.changes.borrow_mut().apply(mutations, rows);
+        self.changes.borrow_mut().apply(mutations, rows.clone());
+        let indexed = self.indexed.get_or_init(|| {
+            let mut indexed = Vec::new();
+            self.base.indexes(&mut |label, key| indexed.push((label, key)));
+            indexed
+        });
+        if !indexed.is_empty() {
+            self.file(indexed, mutations, rows);
+        }
+    }
+
+    fn file(&self, indexed: &[(Symbol, Option<Symbol>)], mutations: &Mutations, rows: Range<usize>) {
+        let mut filed = self.filed.borrow_mut();
+        for row in mutations.rows[rows].iter().filter(|row| !row.removes()) {
+            let symbol = row.tag.symbol();
+            match row.tag.kind() {
+                Kind::Label => {
+                    for (_, key) in indexed.iter().filter(|(label, _)| *label == symbol) {
+                        match key {
+                            Some(key) => filed.value(*key, &self.property(row.node, *key), row.node),
+                            None => filed.labels.entry(symbol).or_default().push(row.node),
+                        }
+                    }
+                }
+                Kind::Property if indexed.iter().any(|(_, key)| *key == Some(symbol)) => {
+                    filed.value(symbol, &codec::decode_payload(row.payload, &mutations.arena), row.node);
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Back to the bare base.
     pub fn clear(&self) {
         self.changes.borrow_mut().clear();
+        *self.filed.borrow_mut() = Filed::default();
+    }
+
+    /// What the base lists, and the changed nodes in their places; those of them that `shows` says.
+    fn merged(&self, list: Listing, shows: &dyn Fn(NodeId) -> bool, each: &mut dyn FnMut(NodeId) -> bool) {
+        let mut touched: Vec<NodeId> = self.changes.borrow().nodes.keys().copied().collect();
+        touched.sort_unstable();
+        let mut touched = touched.into_iter().peekable();
+        let mut go_on = true;
+        list(&mut |node| {
+            while go_on && let Some(earlier) = touched.next_if(|t| *t < node) {
+                go_on = !shows(earlier) || each(earlier);
+            }
+            if go_on {
+                let changed = touched.next_if_eq(&node).is_some();
+                go_on = (changed && !shows(node)) || each(node);
+            }
+            go_on
+        });
+        for node in touched {
+            if !go_on {
+                return;
+            }
+            go_on = !shows(node) || each(node);
+        }
     }
 
     /// What a scan should show: a node with a label, a property or half an edge.
@@ -205,25 +281,38 @@ impl View for Overlay<'_> {
     }
 
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
-        let mut touched: Vec<NodeId> = self.changes.borrow().nodes.keys().copied().collect();
-        touched.sort_unstable();
-        let mut touched = touched.into_iter().peekable();
-        let mut go_on = true;
-        self.base.nodes(&mut |node| {
-            while go_on && let Some(earlier) = touched.next_if(|t| *t < node) {
-                go_on = !self.interesting(earlier) || each(earlier);
-            }
-            if go_on {
-                let changed = touched.next_if_eq(&node).is_some();
-                go_on = (changed && !self.interesting(node)) || each(node);
-            }
-            go_on
-        });
-        for node in touched {
-            if !go_on {
-                return;
-            }
-            go_on = !self.interesting(node) || each(node);
+        self.merged(&|each| self.base.nodes(each), &|node| self.interesting(node), each);
+    }
+
+    fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
+        self.merged(&|each| self.base.labelled(label, each), &|node| self.has_label(node, label), each);
+    }
+
+    fn count_labelled(&self, label: Symbol) -> Option<u64> {
+        if self.changes.borrow().is_empty() { self.base.count_labelled(label) } else { None }
+    }
+
+    fn about(&self, what: About) -> f64 {
+        self.base.about(what)
+    }
+
+    fn indexes(&self, each: &mut dyn FnMut(Symbol, Option<Symbol>)) {
+        self.base.indexes(each);
+    }
+
+    fn index_size(&self, question: &Question) -> u64 {
+        self.base.index_size(question)
+    }
+
+    fn index_answer(&self, question: &Question, each: &mut dyn FnMut(NodeId)) {
+        self.base.index_answer(question, each);
+        let filed = self.filed.borrow();
+        let Some(key) = question.key else {
+            return filed.labels.get(&question.label).into_iter().flatten().for_each(|node| each(*node));
+        };
+        let Some(values) = filed.values.get(&key) else { return };
+        for range in &question.places {
+            values.range(*range).flat_map(|(_, nodes)| nodes).for_each(|node| each(*node));
         }
     }
 }
@@ -367,7 +456,7 @@ mod tests {
         assert!(!tracked.scanned());
         tracked.nodes(&mut |_| true);
         assert!(tracked.scanned());
-        let mut nodes: Vec<NodeId> = tracked.into_nodes().into_iter().collect();
+        let mut nodes: Vec<NodeId> = tracked.into_reads().nodes.into_iter().collect();
         nodes.sort();
         assert_eq!(nodes, [a, b]);
     }

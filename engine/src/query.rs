@@ -4,11 +4,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use rustc_hash::FxHashMap;
 use weir_model::expression::FailureKind;
 use weir_model::extent::weight;
+use weir_model::plan::Operator;
 use weir_model::{Failure, Mutations, Tick, Value};
 
-use crate::commit::{Change, ReadSet};
+use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Kept, Limits, Prepared, Profile};
@@ -83,6 +85,10 @@ impl Graph {
         if options.at.is_some_and(|at| at.millis() < crate::commit::wall_clock_millis()) {
             return Err(EngineError::NoHistory);
         }
+        if let Operator::Schema(schema) = &query.plan.root {
+            self.run_schema(schema, each)?;
+            return Ok(Answered { committed: None });
+        }
         let reads = query.reads(self.open_cypher());
         if !query.writes() {
             self.run(query, parameters, options, None, &self.snapshot(), each)?;
@@ -110,6 +116,21 @@ impl Graph {
             }
         }
         Ok(Answered { committed: upper })
+    }
+
+    /// How the patterns of a query would be visited now: which of their orders, and by which indexes. For EXPLAIN and PROFILE.
+    pub fn ways(&self, query: &Prepared, parameters: &[Value]) -> FxHashMap<*const Operator, String> {
+        let (snapshot, fresh_id) = (self.snapshot(), || self.fresh_id());
+        let environment = Environment {
+            view: &snapshot,
+            parameters,
+            ids: self.ids(),
+            now_millis: crate::commit::wall_clock_millis() as i64,
+            fresh_id: &fresh_id,
+            limits: Limits::NONE,
+            open_cypher: self.open_cypher(),
+        };
+        Evaluator::new(query, self.symbols()).ways(&environment)
     }
 
     /// Applies changes that were made without a query. Returns the tick after the last record.
@@ -142,8 +163,7 @@ impl Graph {
             if change.mutations.is_empty() {
                 return Ok(None);
             }
-            let scanned = tracked.scanned();
-            let reads = ReadSet { scanned, nodes: tracked.into_nodes() };
+            let reads = tracked.into_reads();
             if let Ok(upper) = transaction.commit(&snapshot, &reads, change)? {
                 return Ok(Some(upper));
             }

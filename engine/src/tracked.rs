@@ -8,12 +8,15 @@ use std::cell::{Cell, RefCell};
 use rustc_hash::FxHashSet;
 use weir_model::{NodeId, Symbol, Value};
 
-use crate::view::{Direction, EdgeRef, HalfEdge, View};
+use crate::commit::ReadSet;
+use crate::index::Question;
+use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 pub struct Tracked<'a> {
     base: &'a dyn View,
     nodes: RefCell<FxHashSet<NodeId>>,
     scanned: Cell<bool>,
+    questions: RefCell<Vec<Question>>,
 }
 
 impl<'a> Tracked<'a> {
@@ -24,7 +27,7 @@ impl<'a> Tracked<'a> {
     /// With a set from an earlier run, emptied, so that a batch of records does not allocate one each.
     pub fn reusing(base: &'a dyn View, mut nodes: FxHashSet<NodeId>) -> Tracked<'a> {
         nodes.clear();
-        Tracked { base, nodes: RefCell::new(nodes), scanned: Cell::new(false) }
+        Tracked { base, nodes: RefCell::new(nodes), scanned: Cell::new(false), questions: RefCell::default() }
     }
 
     /// All nodes were listed: every commit is a conflict.
@@ -32,9 +35,10 @@ impl<'a> Tracked<'a> {
         self.scanned.get()
     }
 
-    /// The nodes of which anything was read. An edge is read at its source.
-    pub fn into_nodes(self) -> FxHashSet<NodeId> {
-        self.nodes.into_inner()
+    /// Of nodes, those of which anything was read. An edge is read at its source.
+    pub fn into_reads(self) -> ReadSet {
+        let scanned = self.scanned();
+        ReadSet { scanned, questions: self.questions.into_inner(), nodes: self.nodes.into_inner() }
     }
 
     fn read(&self, node: NodeId) {
@@ -86,5 +90,36 @@ impl View for Tracked<'_> {
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
         self.scanned.set(true);
         self.base.nodes(each)
+    }
+
+    fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
+        self.scanned.set(true);
+        self.base.labelled(label, each)
+    }
+
+    fn count_labelled(&self, label: Symbol) -> Option<u64> {
+        self.scanned.set(true);
+        self.base.count_labelled(label)
+    }
+
+    fn about(&self, what: About) -> f64 {
+        self.base.about(what)
+    }
+
+    fn indexes(&self, each: &mut dyn FnMut(Symbol, Option<Symbol>)) {
+        self.base.indexes(each)
+    }
+
+    fn index_size(&self, question: &Question) -> u64 {
+        self.base.index_size(question)
+    }
+
+    fn index_answer(&self, question: &Question, each: &mut dyn FnMut(NodeId)) {
+        self.questions.borrow_mut().push(question.clone());
+        // Whether one of these still is an answer is a question about it.
+        self.base.index_answer(question, &mut |node| {
+            self.read(node);
+            each(node);
+        })
     }
 }

@@ -5,6 +5,8 @@
 
 use weir_model::{NodeId, Symbol, Value};
 
+use crate::index::Question;
+
 /// One half of an edge as seen from a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HalfEdge {
@@ -54,6 +56,40 @@ pub trait View {
 
     /// Every node that has at least one label, property or half edge, in the order of ids. `each` answers whether to go on.
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool);
+
+    /// Those of `nodes` that have the label.
+    fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
+        self.nodes(&mut |node| !self.has_label(node, label) || each(node));
+    }
+
+    /// How many `labelled` would list, where that is known without listing them.
+    fn count_labelled(&self, _: Symbol) -> Option<u64> {
+        None
+    }
+
+    /// About how many there are: for a choice between ways to one answer, never for the answer.
+    fn about(&self, _: About) -> f64 {
+        0.0
+    }
+
+    /// What there are indexes of: a label, and a property of the nodes that have it.
+    fn indexes(&self, _: &mut dyn FnMut(Symbol, Option<Symbol>)) {}
+
+    /// How much work `index_answer` is. There is an index of what the question asks.
+    fn index_size(&self, _: &Question) -> u64 {
+        0
+    }
+
+    /// Nodes that may be the answer, in no order: all that are, and some that are not or come again.
+    fn index_answer(&self, _: &Question, _: &mut dyn FnMut(NodeId)) {}
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum About {
+    Nodes,
+    Labelled(Symbol),
+    /// Of a type, or of any.
+    Edges(Option<Symbol>),
 }
 
 /// The view of a query that reads nothing.

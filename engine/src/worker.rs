@@ -131,6 +131,13 @@ fn join(first: Arc<Entry>, commands: &Receiver<Command>) -> (Vec<Arc<Entry>>, Op
     (entries, None)
 }
 
+/// Everything that was sent before is applied.
+fn step_until_current(worker: &mut Worker, graph: &ShardOfGraph) {
+    while !graph.is_current() {
+        worker.step();
+    }
+}
+
 impl State {
     fn obey(&mut self, worker: &mut Worker, command: Command) {
         match command {
@@ -158,6 +165,26 @@ impl State {
                     standing.button.press();
                 }
             }
+            Command::BeginIndex { graph, definition, began } => {
+                if let Some(graph) = self.graphs.get_mut(&graph) {
+                    step_until_current(worker, graph);
+                    // Whoever asked may have gone.
+                    let _ = began.send(graph.begin_index(definition));
+                }
+            }
+            Command::FillIndex { graph, definition, bases, filled } => {
+                if let Some(graph) = self.graphs.get_mut(&graph) {
+                    step_until_current(worker, graph);
+                    graph.fill_index(&definition, bases.get(worker.index()).cloned().flatten());
+                }
+                let _ = filled.send(());
+            }
+            Command::DropIndex { graph, definition } => {
+                if let Some(graph) = self.graphs.get_mut(&graph) {
+                    step_until_current(worker, graph);
+                    graph.drop_index(&definition);
+                }
+            }
             Command::Stop => {}
         }
     }
@@ -171,9 +198,7 @@ impl State {
     fn install(&mut self, worker: &mut Worker, install: &Install) {
         let Some(graph) = self.graphs.get_mut(&install.graph) else { return };
         // The trace must hold exactly what was committed before the query: the same on every worker.
-        while !graph.is_current() {
-            worker.step();
-        }
+        step_until_current(worker, graph);
         let shard = Shard { index: worker.index(), count: worker.peers() };
         let home = install.query.0.shard(shard.count);
         let maintained = &install.maintained;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::expression::{Aggregate, Expr};
+use crate::expression::{Aggregate, Binary, Expr};
 use crate::procedure::Procedure;
 use crate::value::Text;
 
@@ -159,6 +159,29 @@ pub enum Operator {
         right: Box<Operator>,
         distinct: Option<Vec<Slot>>,
     },
+    /// A command about the indexes of the graph. It stands alone, and its columns are those of `Schema::COLUMNS`.
+    Schema(Schema),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Schema {
+    /// Nothing happens if an index of that name, or of that label and property, is there and `unless_exists` is set.
+    CreateIndex {
+        name: Option<Text>,
+        label: Text,
+        property: Option<Text>,
+        unless_exists: bool,
+    },
+    DropIndex {
+        name: Text,
+        if_exists: bool,
+    },
+    ShowIndexes,
+}
+
+impl Schema {
+    /// Of SHOW INDEXES; the other commands give no rows.
+    pub const COLUMNS: [&str; 6] = ["name", "state", "type", "label", "property", "entries"];
 }
 
 #[derive(Clone, Debug)]
@@ -243,6 +266,8 @@ pub struct Pattern {
     pub paths: Vec<PatternPath>,
     /// The order in which `evaluate` visits the pattern.
     pub steps: Vec<Step>,
+    /// Other orders that find the same, for `evaluate` to choose from by what the graph holds.
+    pub orders: Vec<Vec<Step>>,
     /// The paths of the delta join; filled for standing queries only. Atoms are numbered: node i is i, edge j is
     /// `nodes.len() + j`. A path answers for changes of its atom and reads atoms of smaller number as of after the
     /// change, atoms of greater number as of before it, so that each match is counted once.
@@ -326,13 +351,29 @@ pub enum Step {
     Bound { node: usize },
     /// The node with this id: the value of an expression over the input row and what earlier steps bound.
     Seek { node: usize, id: Expr },
-    /// Every node.
-    Scan { node: usize },
+    /// Every node that can fit: fewer where an index, or what an earlier scan of the same run kept, answers one of the lookups.
+    Scan { node: usize, lookups: Vec<Lookup> },
+    /// The node is one end of the edge, which the input row holds, and then the other.
+    Ends { node: usize, edge: usize },
     /// From a visited node over `edge` to its other end. Where that end has been visited too, a check. A shortest chain is
     /// crossed last, between nodes that have been visited.
     Expand { edge: usize, from: usize },
     /// `Pattern::conditions[i]`: everything it needs is there.
     Test { condition: usize },
+}
+
+/// A condition on a node by which it can be found: `of operator value`. It is among the conditions of the pattern as well, so
+/// that whoever finds more nodes, or all, is right too.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    /// Over the node alone, as its only variable.
+    pub of: Expr,
+    /// Where `of` is this property of the node: then an index of the graph may know.
+    pub key: Option<Name>,
+    pub operator: Binary,
+    pub value: Expr,
+    /// The value depends on what earlier steps bind, not on the input row alone.
+    pub waits: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -365,7 +406,7 @@ impl Operator {
     pub fn input(&self) -> Option<&Operator> {
         use Operator::*;
         match self {
-            Unit | Argument => None,
+            Unit | Argument | Schema(_) => None,
             Match { input, .. }
             | Optional { input, .. }
             | Filter { input, .. }

@@ -72,7 +72,7 @@ impl Operator {
     fn expressions<'e>(&'e self, all: &mut Vec<&'e Expr>) {
         use Operator::*;
         match self {
-            Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
+            Unit | Argument | Schema(_) | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
             Call { arguments, .. } => all.extend(arguments),
             Recurse { first, until, .. } => all.extend(first.iter().chain([until])),
             Match { pattern, .. } => pattern.expressions(all),

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
 use warp::reply::Response;
 use weir_cypher_compiler::{
-    Options, Wanted, compile, explain, explain_noted, explain_operator, explain_plan, unknown_parameter, wanted,
+    Options, Wanted, compile, explain, explain_noted, explain_operator, unknown_parameter, wanted,
 };
 use weir_engine::evaluate::{Counts, Profile};
 use weir_engine::{EngineError, Graph, QueryOptions, Write, Written};
@@ -202,9 +202,12 @@ fn options(app: &App, graph: &Graph, body: &QueryBody) -> Options {
 /// One column `plan`, one row: the operators, nested, with the stages of the compiler as text beside the root.
 fn explanation(app: &App, graph: &Graph, body: &QueryBody) -> Result<Response, ApiError> {
     let options = options(app, graph, body);
-    let plan = compile(&body.text, &options)?;
-    let mut shown = shown(&plan, None);
-    shown["args"] = json!({"plan": explain_plan(&plan), "stages": explain(&body.text, &options)?});
+    let prepared = graph.prepare(compile(&body.text, &options)?);
+    let (plan, parameters) = (&*prepared.plan, values(&prepared.plan, body));
+    let ways = graph.ways(&prepared, &parameters);
+    let note = |operator: &Operator| ways.get(&std::ptr::from_ref(operator)).cloned().unwrap_or_default();
+    let mut shown = shown(plan, None);
+    shown["args"] = json!({"plan": explain_noted(plan, &note), "stages": explain(&body.text, &options)?});
     Ok(json_text(answer(shown)))
 }
 

@@ -18,7 +18,7 @@ mod update;
 #[cfg(test)]
 mod call_tests;
 
-use weir_model::plan::{Operator, Slot};
+use weir_model::plan::{Operator, Schema, Slot};
 use weir_model::{Aggregate, Text};
 
 use crate::Options;
@@ -91,6 +91,11 @@ impl<'a> Binder<'a> {
             && let Some(call) = self.standalone_call(query)
         {
             return call;
+        }
+        if let [Clause { kind: ClauseKind::Schema(schema), .. }] = query.first.as_slice() {
+            let shown: &[&str] = if *schema == Schema::ShowIndexes { &Schema::COLUMNS } else { &[] };
+            let columns = shown.iter().map(|name| ((*name).into(), self.draft.new_slot(name, Holds::Plain))).collect();
+            return (Operator::Schema(schema.clone()), columns);
         }
         let (mut root, columns) = self.single(&query.first, start.clone());
         if query.unions.is_empty() {
@@ -225,6 +230,7 @@ pub fn keyword(kind: &ClauseKind) -> &'static str {
         ClauseKind::ForEach { .. } => "FOREACH",
         ClauseKind::Call { .. } | ClauseKind::Subquery { .. } | ClauseKind::Recurse { .. } => "CALL",
         ClauseKind::LoadCsv { .. } => "LOAD CSV",
+        ClauseKind::Schema(_) => "a command about indexes",
     }
 }
 

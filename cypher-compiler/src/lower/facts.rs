@@ -4,7 +4,7 @@
 //! may really be a node or an edge: `$that.x` never is, `n.x` always.
 
 use weir_model::Expr;
-use weir_model::expression::SubqueryKind;
+use weir_model::expression::{Function, SubqueryKind};
 use weir_model::plan::{Operator, Pattern, QueryFacts, Step, Write};
 use weir_model::procedure::Body;
 
@@ -47,6 +47,12 @@ pub fn asks(draft: &Draft, expr: &Expr) -> bool {
     finder.facts.reads
 }
 
+/// Whether a function differs from run to run.
+pub fn is_chance(function: &Function) -> bool {
+    let name = function.name.to_ascii_lowercase();
+    !function.pure && !DO_NOT_ASK.contains(&name.as_str()) && !OF_THE_GRAPH.contains(&name.as_str())
+}
+
 struct Finder<'a> {
     draft: &'a Draft,
     facts: QueryFacts,
@@ -74,7 +80,7 @@ impl Finder<'_> {
                 let name = function.name.to_ascii_lowercase();
                 let takes_as_is = DO_NOT_ASK.contains(&name.as_str());
                 self.facts.reads |= !takes_as_is && arguments.iter().any(|e| self.may_be_graph(e));
-                self.facts.impure |= !function.pure && !takes_as_is && !OF_THE_GRAPH.contains(&name.as_str());
+                self.facts.impure |= is_chance(function);
             }
             _ => {}
         }
@@ -87,6 +93,12 @@ impl Finder<'_> {
         use Operator::*;
         match operator {
             Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
+            // What it changes are no facts, but it is no query that may run twice or at a past time either.
+            Schema(schema) => {
+                self.facts.writes = !matches!(schema, weir_model::plan::Schema::ShowIndexes);
+                self.facts.impure = self.facts.writes;
+                self.facts.fallible = self.facts.writes;
+            }
             Recurse { first, until, .. } => {
                 first.iter().for_each(|e| self.expression(e));
                 self.expression(until);
@@ -139,7 +151,7 @@ impl Finder<'_> {
                     self.facts.scans = true;
                     self.facts.reads = true;
                 }
-                Step::Expand { .. } => self.facts.reads = true,
+                Step::Expand { .. } | Step::Ends { .. } => self.facts.reads = true,
             }
         }
         for node in &pattern.nodes {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use weir_model::Expr;
-use weir_model::plan::{Pattern, Slot, Step};
+use weir_model::plan::{Pattern, PatternEdge, Slot, Step};
 
 use crate::walk;
 
@@ -62,9 +62,9 @@ impl<'a> Order<'a> {
         self.given(self.pattern.edges[edge].target);
     }
 
-    /// Visits a node by Bound, Seek or Scan.
+    /// Visits nodes otherwise than over an edge.
     pub fn enter(&mut self, step: Step) {
-        if let Step::Bound { node } | Step::Seek { node, .. } | Step::Scan { node } = step {
+        if let Step::Bound { node } | Step::Seek { node, .. } | Step::Scan { node, .. } | Step::Ends { node, .. } = step {
             self.visited[node] = true;
         }
         self.steps.push(step);
@@ -73,6 +73,15 @@ impl<'a> Order<'a> {
     /// The condition needs no test any more.
     pub fn settle(&mut self, condition: usize) {
         self.tested[condition] = true;
+    }
+
+    /// Whether the expression mentions anything that the input row does not hold.
+    pub fn binds_any_of(&self, expr: &Expr) -> bool {
+        walk::slots(expr).iter().any(|slot| match self.fills.get(slot) {
+            Some(Part::Node(node)) => !self.pattern.nodes[*node].bound,
+            Some(Part::Edge(_)) => true,
+            None => false,
+        })
     }
 
     /// Whether everything the expression mentions has been visited.
@@ -142,13 +151,23 @@ impl<'a> Order<'a> {
         })
     }
 
+    /// The nodes that can be visited from this one by edges, a shortest chain not among them.
+    pub fn part(&self, node: usize) -> Vec<usize> {
+        let parts = self.parts_over(&|edge| !crate::bind::is_shortest(edge));
+        (0..parts.len()).filter(|other| parts[*other] == parts[node]).collect()
+    }
+
     /// For each node the smallest node of its connected part.
     fn parts(&self) -> Vec<usize> {
+        self.parts_over(&|_| true)
+    }
+
+    fn parts_over(&self, connects: &dyn Fn(&PatternEdge) -> bool) -> Vec<usize> {
         let mut parts: Vec<usize> = (0..self.pattern.nodes.len()).collect();
         let mut changed = true;
         while changed {
             changed = false;
-            for edge in &self.pattern.edges {
+            for edge in self.pattern.edges.iter().filter(|edge| connects(edge)) {
                 let least = parts[edge.source].min(parts[edge.target]);
                 for end in [edge.source, edge.target] {
                     changed |= parts[end] != least;

@@ -8,8 +8,15 @@ use crate::lexer::TokenKind;
 impl Parser<'_> {
     /// A whole text.
     pub(super) fn query(&mut self) -> Query {
-        let query = self.regular_query().unwrap_or_else(|error| {
-            // At this depth `clauses` keeps its errors; what ends here is a query beyond all bounds.
+        let command = self.schema();
+        let is_command = !matches!(command, Ok(None));
+        let read = match command {
+            Ok(Some(command)) => Ok(command),
+            Ok(None) => self.regular_query(),
+            Err(error) => Err(error),
+        };
+        let query = read.unwrap_or_else(|error| {
+            // At this depth `clauses` keeps its errors; what ends here is a command, or a query beyond all bounds.
             self.keep_error(*error, 0);
             Query { first: Vec::new(), unions: Vec::new() }
         });
@@ -21,6 +28,9 @@ impl Parser<'_> {
             let message = "Expected exactly one statement per query";
             let error = Diagnostic::syntax(self.text, self.span(), Code::UnexpectedSyntax, message);
             self.keep_error(error, self.at);
+        } else if is_command && *self.kind() != TokenKind::End {
+            let error = self.unexpected();
+            self.keep_error(*error, self.at);
         }
         query
     }
@@ -168,20 +178,11 @@ impl Parser<'_> {
                 self.advance();
                 ClauseKind::Return(self.projection()?)
             }
-            "CREATE" if ["INDEX", "CONSTRAINT"].iter().any(|next| self.is_word_at(1, next)) => {
-                return Err(self.compile_error(
-                    self.span(),
-                    Code::Unsupported,
-                    "Cypher commands are not supported (only queries)",
-                ));
+            "CREATE" | "DROP" if self.is_word_at(1, "INDEX") => {
+                return Err(self.compile_error(self.span(), Code::Unsupported, "A command about indexes stands alone"));
             }
-            "DROP" => {
-                return Err(self.compile_error(
-                    self.span(),
-                    Code::Unsupported,
-                    "Cypher commands are not supported (only queries)",
-                ));
-            }
+            "CREATE" if self.is_word_at(1, "CONSTRAINT") => return Err(self.no_command()),
+            "DROP" => return Err(self.no_command()),
             "CREATE" => {
                 self.advance();
                 ClauseKind::Create(self.pattern_parts()?)
@@ -227,6 +228,11 @@ impl Parser<'_> {
             _ => return Ok(None),
         };
         Ok(Some(Clause { kind, span: self.span_from(from) }))
+    }
+
+    fn no_command(&self) -> Box<Diagnostic> {
+        let message = "Cypher commands are not supported (only queries, and indexes)";
+        self.compile_error(self.span(), Code::Unsupported, message)
     }
 
     pub(super) fn not_yet(&self, what: &str) -> Box<Diagnostic> {

@@ -8,6 +8,7 @@ mod clause;
 mod expression;
 mod pattern;
 mod projection;
+mod schema;
 
 use std::borrow::Cow;
 
@@ -306,7 +307,7 @@ impl Parser<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// The tree, or the errors one a line.

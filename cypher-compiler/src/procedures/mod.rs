@@ -151,8 +151,8 @@ static TABLE: &[Row] = &[
     Row { signature: "db.indexes() :: (description :: STRING, indexName :: STRING, tokenNames :: LIST, properties :: LIST, state :: STRING, \
                       type :: STRING, progress :: FLOAT, provider :: MAP, id :: INTEGER, failureMessage :: STRING)",
         effect: Reads, idempotent: true,
-        description: "Indexes. There are none",
-        example: "CALL db.indexes() YIELD description RETURN description", does: Does::Table(|_| Vec::new()) },
+        description: "The indexes reads can use; SHOW INDEXES gives their names, and those that are being built",
+        example: "CALL db.indexes() YIELD description RETURN description", does: Does::Graph },
     Row { signature: "db.relationshipTypes() :: (relationshipType :: STRING)", effect: Scans, idempotent: true,
         description: "The types of the relationships in the graph; visits every node",
         example: "CALL db.relationshipTypes() YIELD relationshipType RETURN relationshipType", does: Does::Graph },

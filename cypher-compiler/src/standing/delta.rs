@@ -33,7 +33,7 @@ fn finish(mut order: Order<'_>) -> Vec<Step> {
             continue;
         }
         match order.best_start(&|_| false) {
-            Some(node) => order.enter(Step::Scan { node }),
+            Some(node) => order.enter(Step::Scan { node, lookups: Vec::new() }),
             None => return order.steps,
         }
     }

@@ -15,11 +15,13 @@
 
 use std::hint::black_box;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use rustc_hash::FxHashMap;
 use timely::progress::Antichain;
-use weir_model::NodeId;
+use weir_model::{NodeId, Symbol};
 
+use super::estimate::Sample;
 use super::segment::{Fact, Segment, shrink};
 
 #[derive(Debug)]
@@ -34,6 +36,9 @@ pub struct Batch {
     /// How many facts there are.
     facts: usize,
     directory: Directory,
+    /// See `estimate`.
+    pub(super) sample: OnceLock<Sample>,
+    pub(super) labels: OnceLock<FxHashMap<Symbol, i64>>,
 }
 
 /// A segment that a batch refers to.
@@ -98,6 +103,8 @@ impl Writer {
             pieces: vec![Piece { segment: Arc::default(), live: 0, whole: 0 }],
             facts: 0,
             directory: Directory::new(nodes, last),
+            sample: OnceLock::new(),
+            labels: OnceLock::new(),
         };
         Writer { batch, fresh, finished: 0 }
     }
@@ -203,6 +210,14 @@ impl Batch {
         let near = &self.ids[range];
         let at = if near.len() <= 16 { near.iter().position(|other| *other == id) } else { near.binary_search(&id).ok() };
         at.map(|at| start + at)
+    }
+
+    /// About how many facts the nodes in a range of places have: a few of them tell.
+    pub fn about_facts(&self, range: std::ops::Range<usize>) -> usize {
+        const LOOKED_AT: usize = 64;
+        let places = self.places.get(range).unwrap_or_default();
+        let step = places.len().div_ceil(LOOKED_AT).max(1);
+        places.iter().step_by(step).map(|place| place.count as usize).sum::<usize>() * step
     }
 
     pub fn len(&self) -> usize {

@@ -7,6 +7,7 @@
 
 pub mod batch;
 pub mod build;
+pub mod estimate;
 pub mod facts;
 pub mod merge;
 pub mod pages;
@@ -17,5 +18,5 @@ pub mod trace;
 pub use batch::Batch;
 pub use facts::Facts;
 pub use segment::{Fact, Segment};
-pub use snapshot::{Published, Snapshot};
+pub use snapshot::{Published, Snapshot, walk};
 pub use trace::{Layers, SharedBatch};

@@ -5,11 +5,14 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use smallvec::SmallVec;
+use weir_model::mutation::{Kind, Tag};
 use weir_model::{NodeId, Symbol, Tick, Value};
 
 use super::facts::Facts;
 use super::trace::SharedBatch;
-use crate::view::{Direction, EdgeRef, HalfEdge, View};
+use crate::index::{Definition, Question, ShownIndex};
+use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 /// What a worker shows of its shard after each tick.
 pub struct Shown {
@@ -18,6 +21,7 @@ pub struct Shown {
     pub upper: u64,
     /// From here on the batches tell ticks apart.
     pub since: u64,
+    pub indexes: Vec<ShownIndex>,
 }
 
 /// Where the workers publish and everyone else looks.
@@ -32,7 +36,7 @@ pub struct Published {
 
 impl Published {
     pub fn new(shards: usize) -> Published {
-        let nothing = || ArcSwap::from_pointee(Shown { batches: Vec::new(), upper: 0, since: 0 });
+        let nothing = || ArcSwap::from_pointee(Shown { batches: Vec::new(), upper: 0, since: 0, indexes: Vec::new() });
         Published {
             shards: (0..shards).map(|_| nothing()).collect(),
             uppers: (0..shards).map(|_| AtomicU64::new(0)).collect(),
@@ -131,6 +135,22 @@ impl Snapshot {
         self.shards.iter().map(|shard| &*shard.batches)
     }
 
+    fn batches(&self) -> impl Iterator<Item = &SharedBatch> {
+        self.shards.iter().flat_map(|shard| &shard.batches)
+    }
+
+    /// Of an index by what it is of: what each shard shows, if every shard does, for this tick.
+    fn index(&self, label: Symbol, key: Option<Symbol>) -> Option<SmallVec<[&ShownIndex; 2]>> {
+        let is_wanted = |index: &&ShownIndex| (index.definition.label, index.definition.key) == (label, key);
+        self.shards.iter().map(|shard| shard.indexes.iter().find(is_wanted).filter(|index| index.from <= self.at)).collect()
+    }
+
+    /// How many updates an index holds; none as long as it does not answer.
+    pub fn index_entries(&self, definition: &Definition) -> Option<usize> {
+        let shards = self.index(definition.label, definition.key)?;
+        Some(shards.iter().flat_map(|shard| &shard.batches).map(|batch| batch.len()).sum())
+    }
+
     /// How many facts each batch holds, by shard, oldest first: for reports.
     pub fn shape(&self) -> Vec<Vec<usize>> {
         self.shards.iter().map(|shard| shard.batches.iter().map(|batch| batch.len()).collect()).collect()
@@ -178,19 +198,65 @@ impl View for Snapshot {
     }
 
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
-        let batches: Vec<&SharedBatch> = self.shards.iter().flat_map(|shard| &shard.batches).collect();
-        let mut positions = vec![0; batches.len()];
-        loop {
-            let next = batches.iter().zip(&positions).filter_map(|(batch, at)| batch.ids.get(*at)).min().copied();
-            let Some(id) = next else { return };
-            for (batch, at) in batches.iter().zip(&mut positions) {
-                if batch.ids.get(*at) == Some(&id) {
-                    *at += 1;
-                }
+        walk(self.batches(), &mut |node, facts| !facts.is_interesting(self.at) || each(node));
+    }
+
+    fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
+        walk(self.batches(), &mut |node, facts| !facts.has_label(label, self.at) || each(node));
+    }
+
+    fn count_labelled(&self, label: Symbol) -> Option<u64> {
+        let count: i64 = self.batches().map(|batch| batch.labelled(label, self.at)).sum();
+        Some(count.max(0) as u64)
+    }
+
+    fn about(&self, what: About) -> f64 {
+        let of_batch = |batch: &SharedBatch| match what {
+            About::Nodes => batch.ids.len() as f64,
+            About::Labelled(label) => batch.about(Tag::new(Kind::Label, label)),
+            About::Edges(Some(kind)) => batch.about(Tag::new(Kind::Out, kind)),
+            About::Edges(None) => batch.about_edges(),
+        };
+        self.batches().map(of_batch).sum::<f64>().max(0.0)
+    }
+
+    fn indexes(&self, each: &mut dyn FnMut(Symbol, Option<Symbol>)) {
+        for index in self.shards.iter().take(1).flat_map(|shard| &shard.indexes) {
+            let Definition { label, key, .. } = *index.definition;
+            if self.index(label, key).is_some() {
+                each(label, key);
             }
-            if self.facts(id).is_interesting(self.at) && !each(id) {
-                return;
-            }
+        }
+    }
+
+    fn index_size(&self, question: &Question) -> u64 {
+        let shards = self.index(question.label, question.key).unwrap_or_default();
+        shards.iter().map(|shard| shard.size(question)).sum()
+    }
+
+    fn index_answer(&self, question: &Question, each: &mut dyn FnMut(NodeId)) {
+        for shard in self.index(question.label, question.key).unwrap_or_default() {
+            shard.answer(question, self.at, each);
+        }
+    }
+}
+
+/// Every node of some batches with all that is known of it, in the order of ids, until `each` says no. Those of a shard are
+/// given oldest first.
+pub fn walk<'a>(batches: impl Iterator<Item = &'a SharedBatch>, each: &mut dyn FnMut(NodeId, &Facts<'a>) -> bool) {
+    let batches: Vec<&SharedBatch> = batches.collect();
+    let mut places = vec![0; batches.len()];
+    let mut next: Vec<Option<NodeId>> = batches.iter().map(|batch| batch.ids.first().copied()).collect();
+    while let Some(id) = next.iter().flatten().min().copied() {
+        // Newest first.
+        let hits = (0..batches.len()).rev().filter(|index| next[*index] == Some(id));
+        let facts = Facts::known(hits.map(|index| batches[index].node(places[index])));
+        for (index, next) in next.iter_mut().enumerate().filter(|(_, next)| **next == Some(id)) {
+            places[index] += 1;
+            *next = batches[index].ids.get(places[index]).copied();
+        }
+        if !each(id, &facts) {
+            return;
         }
     }
 }

@@ -117,6 +117,11 @@ enum Layer {
 }
 
 impl Layers {
+    pub fn empty(activator: Option<Activator>) -> Layers {
+        let zero = || Antichain::from_elem(0);
+        Layers { layers: Vec::new(), upper: zero(), logical: zero(), physical: zero(), activator }
+    }
+
     /// Starts every merge that is due.
     fn plan(&mut self) {
         // What is newer than the newest merge under way: what is older had its turn before.
@@ -199,8 +204,7 @@ impl TraceReader for Layers {
 
 impl Trace for Layers {
     fn new(_: OperatorInfo, _: Option<Logger>, activator: Option<Activator>) -> Layers {
-        let zero = || Antichain::from_elem(0);
-        Layers { layers: Vec::new(), upper: zero(), logical: zero(), physical: zero(), activator }
+        Layers::empty(activator)
     }
 
     /// Goes on with merges while there is nothing else to do.

@@ -228,6 +228,7 @@ impl Run<'_> {
             mutations: self.mutations,
             budget: own_budget.as_ref().unwrap_or(self.budget),
             scratch: self.scratch,
+            remembered: Default::default(),
             depth: self.depth + 1,
             profile: self.profile,
             kept: self.kept,

@@ -117,6 +117,11 @@ impl<'a> Budget<'a> {
         Ok(bytes)
     }
 
+    /// Whether so much more could be held and half of what is allowed would be left: for what is kept only to save time.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.bytes.get().saturating_add(bytes) <= self.limits.buffer_bytes_max / 2
+    }
+
     /// Limits for a part of the query that has less time: what is held outside counts there too.
     pub fn shortened(&self, deadline: Instant) -> Limits<'a> {
         let deadline = [Some(deadline), self.limits.deadline, self.ends.get()].into_iter().flatten().min();

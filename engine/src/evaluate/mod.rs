@@ -14,6 +14,7 @@
 
 mod call;
 mod chain;
+mod choice;
 mod context;
 mod kept;
 mod limits;
@@ -21,6 +22,7 @@ mod operators;
 mod pattern;
 mod procedures;
 mod profile;
+mod scan;
 mod shortest;
 mod subquery;
 mod write;
@@ -40,6 +42,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Write};
 use weir_model::{Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
@@ -112,6 +115,9 @@ pub struct Environment<'a> {
     pub open_cypher: bool,
 }
 
+/// What is done with a run.
+type Body<'b> = &'b mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>;
+
 /// Runs one plan again and again, keeping its buffers and the symbols it has met.
 pub struct Evaluator<'p> {
     prepared: &'p Prepared,
@@ -182,6 +188,18 @@ impl<'p> Evaluator<'p> {
         })
     }
 
+    /// How the patterns of the plan would be visited, with these parameters, as the graph is now: by operator.
+    pub fn ways(&mut self, environment: &Environment) -> FxHashMap<*const Operator, String> {
+        let mut ways = FxHashMap::default();
+        let ended = self.within(environment, None, &mut Mutations::default(), &mut |run, row| {
+            run.ways(&run.prepared.plan.root, row, &mut ways);
+            Ok(())
+        });
+        // Nothing in it can fail.
+        debug_assert!(ended.is_ok());
+        ways
+    }
+
     /// Sets up a run and takes it down again.
     fn within(
         &mut self,
@@ -210,6 +228,7 @@ impl<'p> Evaluator<'p> {
             mutations: &shared,
             budget: &budget,
             scratch: &self.scratch,
+            remembered: Default::default(),
             depth: 0,
             profile,
             kept: self.kept,

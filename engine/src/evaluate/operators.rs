@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::aggregate::Accumulator;
 use weir_model::expression::FailureKind;
-use weir_model::plan::{Operator, Slot, SortKey};
+use weir_model::plan::{Operator, Slot, SortKey, Step};
 use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
 
 use super::call::contains_effect;
@@ -19,6 +19,7 @@ use super::kept::Kept;
 use super::limits::{Budget, Held, weight_of};
 use super::pattern::Frame;
 use super::profile::Profile;
+use super::scan::Remembered;
 use super::{Environment, Prepared, holds};
 use crate::overlay::Overlay;
 use crate::view::HalfEdge;
@@ -41,6 +42,7 @@ pub(super) struct Run<'r> {
     pub mutations: &'r RefCell<Mutations>,
     pub budget: &'r Budget<'r>,
     pub scratch: &'r Scratch,
+    pub remembered: RefCell<Remembered>,
     /// How many queries around this one run it in place of a call.
     pub depth: usize,
     /// Where the operators of the plan are counted, if anybody wants to know.
@@ -164,13 +166,23 @@ impl Run<'_> {
     fn operate(&self, operator: &Operator, row: &mut [Value], next: Next) -> Flow {
         match operator {
             Operator::Unit | Operator::Argument => next(row),
+            Operator::Schema(_) => {
+                let message = "A command about indexes stands alone, and is no query";
+                Err(Failure::new(FailureKind::Runtime, message))
+            }
             Operator::Match { input, pattern } => self.run(input, row, &mut |row| self.matches(pattern, row, next)),
             Operator::Optional { input, inner, nulls } => self.run(input, row, &mut |row| self.optional(inner, nulls, row, next)),
             Operator::Filter { input, condition } => self.run(input, row, &mut |row| {
                 if holds(condition, row, self)? { next(row) } else { GO_ON }
             }),
             Operator::Project { input, items } => self.run(input, row, &mut |row| self.project(items, row, next)),
-            Operator::Aggregate { input, keys, aggregates } => self.aggregate(input, keys, aggregates, row, next),
+            Operator::Aggregate { input, keys, aggregates } => match self.counted(input, keys, aggregates) {
+                Some((slot, count)) => {
+                    let at = self.put(std::iter::once(Value::Integer(count as i64)));
+                    self.with_swapped(std::iter::once(slot), at, row, next)
+                }
+                None => self.aggregate(input, keys, aggregates, row, next),
+            },
             Operator::Distinct { input, slots } => {
                 let mut seen = Seen::new(self);
                 self.run(input, row, &mut |row| if seen.is_new(slots, row)? { next(row) } else { GO_ON })
@@ -380,6 +392,25 @@ impl Run<'_> {
             }
         }
         GO_ON
+    }
+
+    /// The number of nodes with a label, where that is all that is asked and the view knows it.
+    fn counted(&self, input: &Operator, keys: &[(Slot, Expr)], aggregates: &[(Slot, Aggregate)]) -> Option<(Slot, u64)> {
+        let ([], [(slot, Aggregate { kind, arguments, .. })]) = (keys, aggregates) else { return None };
+        let Operator::Match { input, pattern } = input else { return None };
+        let ([node], [Step::Scan { .. }]) = (pattern.nodes.as_slice(), pattern.steps.as_slice()) else { return None };
+        let [label] = node.labels.as_slice() else { return None };
+        // Every node of a scan comes once, so those that are distinct are all.
+        let of_node = match kind {
+            AggregateKind::CountRows => true,
+            AggregateKind::Count => matches!(arguments.as_slice(), [Expr::Slot(of)] if *of == node.slot),
+            _ => false,
+        };
+        let nothing_else = matches!(**input, Operator::Unit) && node.conditions.is_empty() && pattern.paths.is_empty();
+        if !of_node || !nothing_else {
+            return None;
+        }
+        self.reader.view.count_labelled(self.prepared.symbol(*label)).map(|count| (*slot, count))
     }
 
     fn sort(&self, input: &Operator, keys: &[SortKey], limit: Option<&Expr>, row: &mut [Value], next: Next) -> Flow {

@@ -49,6 +49,7 @@ pub(super) struct Walk<'w, 'r> {
     pub run: &'w Run<'r>,
     pub pattern: &'w Pattern,
     pub frame: Frame,
+    steps: &'w [Step],
     next: Next<'w>,
 }
 
@@ -62,7 +63,8 @@ impl Run<'_> {
         frame.edges.resize(pattern.edges.len(), None);
         frame.chains.resize_with(frame.chains.len().max(pattern.edges.len()), Followed::default);
         frame.chains.iter_mut().for_each(|chain| chain.edges.clear());
-        let mut walk = Walk { run: self, pattern, frame, next };
+        let steps = self.order(pattern, row);
+        let mut walk = Walk { run: self, pattern, frame, steps, next };
         let flow = walk.step(0, row);
         self.scratch.frames.borrow_mut().push(walk.frame);
         flow
@@ -73,7 +75,7 @@ impl Walk<'_, '_> {
     /// Takes step number `at` and all after it.
     pub(super) fn step(&mut self, at: usize, row: &mut [Value]) -> Flow {
         let (run, pattern) = (self.run, self.pattern);
-        let Some(step) = pattern.steps.get(at) else { return self.complete(row) };
+        let Some(step) = self.steps.get(at) else { return self.complete(row) };
         run.budget.step()?;
         match step {
             Step::Bound { node } => {
@@ -91,13 +93,20 @@ impl Walk<'_, '_> {
                 }
                 None => GO_ON,
             },
-            Step::Scan { node } => {
-                let mut flow = GO_ON;
-                run.reader.view.nodes(&mut |id| {
-                    flow = run.budget.step().and_then(|()| self.visit(*node, id, at, row));
-                    matches!(&flow, Ok(flow) if flow.is_continue())
-                });
-                flow
+            Step::Scan { node, lookups } => self.scan(step, *node, lookups, at, row),
+            Step::Ends { node, edge } => {
+                let slot = pattern.edges[*edge].slot;
+                let key = match slot.map_or(&Value::Null, |slot| &row[slot.0 as usize]) {
+                    Value::Edge(key) => key,
+                    Value::FullEdge(full) => &full.key,
+                    Value::Null => return GO_ON,
+                    other => return Err(mismatch("Relationship", other, "a pattern")),
+                };
+                let (source, target) = (key.source, key.target);
+                if self.visit(*node, source, at, row)?.is_break() {
+                    return STOP;
+                }
+                if source == target { GO_ON } else { self.visit(*node, target, at, row) }
             }
             Step::Expand { edge, from } => self.expand(*edge, *from, at, row),
             Step::Test { condition } => {
@@ -112,6 +121,11 @@ impl Walk<'_, '_> {
 
     /// Binds a node, and goes on if it is one the pattern wants.
     pub(super) fn visit(&mut self, index: usize, id: NodeId, at: usize, row: &mut [Value]) -> Flow {
+        self.visit_known(index, id, 0, at, row)
+    }
+
+    /// As `visit`; that the node has the first so many of the labels is known.
+    pub(super) fn visit_known(&mut self, index: usize, id: NodeId, known: usize, at: usize, row: &mut [Value]) -> Flow {
         let (pattern, frame) = (self.pattern, &self.frame);
         let node = &pattern.nodes[index];
         for (x, y) in &pattern.distinct_nodes {
@@ -121,7 +135,7 @@ impl Walk<'_, '_> {
         }
         let slot = node.slot.0 as usize;
         let before = std::mem::replace(&mut row[slot], Value::Node(id));
-        let flow = if self.fits_node(node, id, row)? {
+        let flow = if self.fits_node(node, id, known, row)? {
             self.frame.nodes[index] = Some(id);
             let flow = self.step(at + 1, row);
             self.frame.nodes[index] = None;
@@ -134,9 +148,9 @@ impl Walk<'_, '_> {
     }
 
     /// Labels, reads and conditions of a node whose slot is filled.
-    fn fits_node(&self, node: &PatternNode, id: NodeId, row: &mut [Value]) -> Result<bool, Failure> {
+    fn fits_node(&self, node: &PatternNode, id: NodeId, known: usize, row: &mut [Value]) -> Result<bool, Failure> {
         let view = self.run.reader.view;
-        if !node.labels.iter().all(|label| view.has_label(id, self.run.prepared.symbol(*label))) {
+        if !node.labels.iter().skip(known).all(|label| view.has_label(id, self.run.prepared.symbol(*label))) {
             return Ok(false);
         }
         for (key, slot) in &node.reads {

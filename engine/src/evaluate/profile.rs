@@ -10,7 +10,8 @@ use rustc_hash::FxHashMap;
 use weir_model::plan::Operator;
 use weir_model::{NodeId, Plan, Symbol, Value};
 
-use crate::view::{Direction, EdgeRef, HalfEdge, View};
+use crate::index::Question;
+use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 /// Of one plan; filled by one run.
 pub struct Profile {
@@ -142,6 +143,36 @@ impl View for Counting<'_> {
         self.base.nodes(&mut |node| {
             self.profile.read(1);
             each(node)
+        });
+    }
+
+    fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
+        self.base.labelled(label, &mut |node| {
+            self.profile.read(1);
+            each(node)
+        });
+    }
+
+    fn count_labelled(&self, label: Symbol) -> Option<u64> {
+        self.base.count_labelled(label)
+    }
+
+    fn about(&self, what: About) -> f64 {
+        self.base.about(what)
+    }
+
+    fn indexes(&self, each: &mut dyn FnMut(Symbol, Option<Symbol>)) {
+        self.base.indexes(each);
+    }
+
+    fn index_size(&self, question: &Question) -> u64 {
+        self.base.index_size(question)
+    }
+
+    fn index_answer(&self, question: &Question, each: &mut dyn FnMut(NodeId)) {
+        self.base.index_answer(question, &mut |node| {
+            self.profile.read(1);
+            each(node);
         });
     }
 }

@@ -370,7 +370,8 @@ fn scans_labels_and_conditions() {
     let odd = b.name("Odd");
     let one = matching(unwind(list([1, 3, 5]), 1), seek(0, slot(1)));
     fixture.run(b.plan(write(one, vec![Write::AddLabels { target: Slot(0), labels: vec![odd] }]), &[], WRITES));
-    let mut pattern = Pattern { nodes: vec![node(0)], steps: vec![Step::Scan { node: 0 }], ..Pattern::default() };
+    let mut pattern =
+        Pattern { nodes: vec![node(0)], steps: vec![Step::Scan { node: 0, lookups: vec![] }], ..Pattern::default() };
     pattern.nodes[0].labels = vec![odd];
     pattern.nodes[0].conditions = vec![binary(Binary::Greater, b.property(0, "n"), literal(1))];
     pattern.conditions = vec![binary(Binary::Less, b.property(0, "n"), literal(5))];
@@ -391,7 +392,8 @@ fn the_oracle_counts_like_the_evaluator() {
     pattern.nodes.push(node(2));
     pattern.edges.push(b.edge(2, &["next"], 1));
     pattern.edges[0].directed = false;
-    pattern.steps = vec![Step::Scan { node: 1 }, Step::Expand { edge: 0, from: 1 }, Step::Expand { edge: 1, from: 1 }];
+    pattern.steps =
+        vec![Step::Scan { node: 1, lookups: vec![] }, Step::Expand { edge: 0, from: 1 }, Step::Expand { edge: 1, from: 1 }];
     for distinct_edges in [vec![], vec![(0, 1)]] {
         pattern.distinct_edges = distinct_edges;
         let items = vec![(Slot(4), b.property(1, "n"))];
@@ -487,7 +489,7 @@ fn what_a_clause_writes_the_next_one_reads() {
 fn a_match_does_not_see_what_its_own_rows_create() {
     let mut fixture = Fixture::chain(3);
     let mut b = Builder::default();
-    let everything = Pattern { nodes: vec![node(0)], steps: vec![Step::Scan { node: 0 }], ..Pattern::default() };
+    let everything = Pattern { nodes: vec![node(0)], steps: vec![Step::Scan { node: 0, lookups: vec![] }], ..Pattern::default() };
     let root = write(matching(unit(), everything), vec![b.create(1, &["Copy"], &[])]);
     fixture.run(b.plan(root, &[], BOTH));
     assert_eq!(fixture.nodes(), 8);
@@ -599,7 +601,8 @@ fn merge_finds_or_creates_row_by_row() {
     let mut fixture = Fixture::new();
     let mut b = Builder::default();
     // UNWIND [1, 2, 1] AS x MERGE (n:N {x: x}) ON CREATE SET n.new = true ON MATCH SET n.new = false RETURN n
-    let mut pattern = Pattern { nodes: vec![node(1)], steps: vec![Step::Scan { node: 0 }], ..Pattern::default() };
+    let mut pattern =
+        Pattern { nodes: vec![node(1)], steps: vec![Step::Scan { node: 0, lookups: vec![] }], ..Pattern::default() };
     pattern.nodes[0].labels = vec![b.name("N")];
     pattern.nodes[0].conditions = vec![binary(Binary::Same, b.property(1, "x"), slot(0))];
     let root = Operator::Merge {

@@ -34,6 +34,7 @@ static IMPLEMENTATIONS: &[(&str, Implementation)] = &[
     ("debug.node", read::debug_node),
     ("subscribers", read::nobody),
     ("subscriptions", read::nobody),
+    ("db.indexes", read::indexes),
     ("db.relationshipTypes", read::relationship_types),
     ("db.propertyKeys", read::property_keys),
     ("dbms.labels", read::labels),

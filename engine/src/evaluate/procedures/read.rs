@@ -167,6 +167,30 @@ pub fn property_keys(run: &Run, _: &Procedure, _: &[Value], each: Each) -> Resul
     })
 }
 
+pub fn indexes(run: &Run, _: &Procedure, _: &[Value], each: Each) -> Result<(), Failure> {
+    let mut known = Vec::new();
+    run.reader.view.indexes(&mut |label, key| known.push((label, key)));
+    for (id, (label, key)) in (1..).zip(known) {
+        let label = run.reader.names.text(label);
+        let key = key.map(|key| run.reader.names.text(key));
+        let description = match &key {
+            Some(key) => format!("INDEX ON :{label}({key})"),
+            None => format!("INDEX ON :{label}"),
+        };
+        let kind = Value::text(if key.is_some() { "RANGE" } else { "LOOKUP" });
+        let properties = Value::list(key.into_iter().map(Value::Text).collect());
+        let (state, failure) = (Value::text("ONLINE"), Value::text(""));
+        let (name, labels) = (Value::Null, Value::list(vec![Value::Text(label)]));
+        let (progress, provider) = (Value::Float(100.0), Value::map([]));
+        let row =
+            [Value::text(&description), name, labels, properties, state, kind, progress, provider, Value::Integer(id), failure];
+        if each(&row)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
 pub fn labels(run: &Run, _: &Procedure, _: &[Value], each: Each) -> Result<(), Failure> {
     names_in_use(run, each, &|run, node, names| {
         run.reader.view.labels(node, &mut |label| {

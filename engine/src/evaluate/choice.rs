@@ -1,0 +1,174 @@
+//! Choice: which of the orders of a pattern to visit it in, by what the graph holds.
+//!
+//! Costs are rough: how many nodes and edges each step looks at, if labels, types and values know nothing of each other. The
+//! figures come from samples; they decide how long a query takes, never what it answers.
+
+use rustc_hash::FxHashMap;
+use weir_model::expression::Binary;
+use weir_model::plan::{Lookup, Name, Operator, Pattern, PatternEdge, Step};
+use weir_model::{Expr, Symbol, Value};
+
+use super::operators::Run;
+use crate::view::About;
+
+/// Which part of the nodes a condition leaves, where nothing is known of it.
+const EQUAL_LEAVES: f64 = 0.05;
+const OTHER_LEAVES: f64 = 0.4;
+
+/// A node that a scan passes over costs less than one that is visited.
+const PASSED_OVER: f64 = 0.2;
+
+/// How many times longer chains are than an edge.
+const CHAIN_FACTOR: f64 = 10.0;
+
+impl Run<'_> {
+    /// The steps to take. Chosen once a run.
+    pub(super) fn order<'p>(&self, pattern: &'p Pattern, row: &[Value]) -> &'p [Step] {
+        if pattern.orders.is_empty() {
+            return &pattern.steps;
+        }
+        let number = std::ptr::from_ref(pattern) as usize;
+        let known = self.remembered.borrow().chosen.get(&number).copied();
+        let chosen = match known {
+            Some(chosen) => chosen,
+            None => {
+                let chosen = self.choose(pattern, row);
+                self.remembered.borrow_mut().chosen.insert(number, chosen);
+                chosen
+            }
+        };
+        chosen.checked_sub(1).and_then(|other| pattern.orders.get(other)).unwrap_or(&pattern.steps)
+    }
+
+    /// How the pattern of each operator would be visited.
+    pub(super) fn ways(&self, operator: &Operator, row: &[Value], ways: &mut FxHashMap<*const Operator, String>) {
+        if let Operator::Match { pattern, .. } | Operator::Merge { pattern, .. } = operator {
+            ways.insert(std::ptr::from_ref(operator), self.way(pattern, row));
+        }
+        operator.children().into_iter().for_each(|child| self.ways(child, row, ways));
+    }
+
+    fn way(&self, pattern: &Pattern, row: &[Value]) -> String {
+        let mut parts = Vec::new();
+        if !pattern.orders.is_empty() {
+            parts.push(format!("order {} of {}", self.choose(pattern, row) + 1, pattern.orders.len() + 1));
+        }
+        for step in self.order(pattern, row) {
+            let Step::Scan { node, lookups } = step else { continue };
+            let labels: Vec<Symbol> = pattern.nodes[*node].labels.iter().map(|label| self.prepared.symbol(*label)).collect();
+            let name = |symbol| self.reader.names.text(symbol);
+            parts.push(match (self.question(&labels, lookups, &|_| true, row), labels.first()) {
+                (Some(question), _) => {
+                    let key = question.key.map_or(String::new(), |key| format!("({})", name(key)));
+                    format!("node {node} by the index of :{}{key}", name(question.label))
+                }
+                (None, Some(label)) => format!("node {node} among those with :{}", name(*label)),
+                (None, None) => format!("node {node} among all"),
+            });
+        }
+        parts.join(", ")
+    }
+
+    /// 0 is `steps`, the others follow.
+    fn choose(&self, pattern: &Pattern, row: &[Value]) -> usize {
+        let mut best = (0, self.cost(pattern, &pattern.steps, row));
+        for (index, steps) in pattern.orders.iter().enumerate() {
+            let cost = self.cost(pattern, steps, row);
+            // Of equals the first, which is the best by the text alone.
+            if cost < best.1 {
+                best = (index + 1, cost);
+            }
+        }
+        best.0
+    }
+
+    fn cost(&self, pattern: &Pattern, steps: &[Step], row: &[Value]) -> f64 {
+        let all = self.reader.view.about(About::Nodes).max(1.0);
+        let mut visited = vec![false; pattern.nodes.len()];
+        let (mut rows, mut cost) = (1.0f64, 0.0f64);
+        for step in steps {
+            match step {
+                Step::Bound { node } | Step::Seek { node, .. } | Step::Ends { node, .. } => {
+                    visited[*node] = true;
+                    cost += rows;
+                }
+                Step::Scan { node, lookups } => {
+                    let labelled = self.labelled(pattern, *node, all);
+                    let leaves = left(pattern, *node);
+                    visited[*node] = true;
+                    match self.found_by_index(pattern, *node, lookups, row) {
+                        Some(found) => {
+                            cost += rows * (found + 1.0);
+                            rows *= found.min(labelled * leaves);
+                        }
+                        None => {
+                            // A scan again for each row, unless what it finds can be kept.
+                            let scans = if lookups.iter().any(|l| l.operator == Binary::Equal) { rows.min(2.0) } else { rows };
+                            cost += scans * (all * PASSED_OVER + labelled) + rows;
+                            rows *= labelled * leaves;
+                        }
+                    }
+                }
+                Step::Expand { edge, from } => {
+                    let edge = &pattern.edges[*edge];
+                    let to = if edge.source == *from { edge.target } else { edge.source };
+                    let mut across = self.edges(edge) / self.labelled(pattern, *from, all).max(1.0);
+                    if edge.chain.is_some() {
+                        across *= CHAIN_FACTOR;
+                    }
+                    cost += rows * (1.0 + across);
+                    rows *= if visited[to] {
+                        (across / self.labelled(pattern, to, all).max(1.0)).min(1.0)
+                    } else {
+                        across * self.labelled(pattern, to, all) / all * left(pattern, to)
+                    };
+                    visited[to] = true;
+                }
+                Step::Test { .. } => rows *= OTHER_LEAVES,
+            }
+        }
+        cost
+    }
+
+    /// About how many nodes have all labels of a node.
+    fn labelled(&self, pattern: &Pattern, node: usize, all: f64) -> f64 {
+        let about = |label: &Name| self.reader.view.about(About::Labelled(self.prepared.symbol(*label)));
+        pattern.nodes[node].labels.iter().map(about).fold(all, f64::min)
+    }
+
+    fn edges(&self, edge: &PatternEdge) -> f64 {
+        let view = self.reader.view;
+        let halves = if edge.directed { 1.0 } else { 2.0 };
+        let of_kind = |kind: &Name| view.about(About::Edges(Some(self.prepared.symbol(*kind))));
+        let edges = if edge.kinds.is_empty() { view.about(About::Edges(None)) } else { edge.kinds.iter().map(of_kind).sum() };
+        edges * halves
+    }
+
+    /// How many nodes the best index offers: by the values known already, or about what one value of an index has.
+    fn found_by_index(&self, pattern: &Pattern, node: usize, lookups: &[Lookup], row: &[Value]) -> Option<f64> {
+        let view = self.reader.view;
+        let labels: Vec<Symbol> = pattern.nodes[node].labels.iter().map(|label| self.prepared.symbol(*label)).collect();
+        let question = self.question(&labels, lookups, &|lookup| !lookup.waits, row);
+        let mut found = question.map(|question| view.index_size(&question) as f64);
+        view.indexes(&mut |label, key| {
+            let by = |lookup: &Lookup| {
+                let of_key = lookup.key.is_some_and(|name| Some(self.prepared.symbol(name)) == key);
+                lookup.waits && lookup.operator == Binary::Equal && of_key
+            };
+            if labels.contains(&label) && lookups.iter().any(by) {
+                let about = (view.about(About::Labelled(label)) * EQUAL_LEAVES).sqrt();
+                found = Some(found.map_or(about, |found| found.min(about)));
+            }
+        });
+        found
+    }
+}
+
+/// Which part of its candidates the conditions of a node leave.
+fn left(pattern: &Pattern, node: usize) -> f64 {
+    let leaves = |condition: &Expr| match condition {
+        Expr::Binary { operator: Binary::Equal, .. } => EQUAL_LEAVES,
+        _ => OTHER_LEAVES,
+    };
+    pattern.nodes[node].conditions.iter().map(leaves).product()
+}

@@ -1,0 +1,223 @@
+//! Scan: finds the nodes a pattern may begin at. By an index of the graph, where there is one; by what an earlier scan of the
+//! same run kept, which makes of two parts joined by an equality a hash join; otherwise by listing the nodes with a label, or
+//! all.
+//!
+//! Whatever finds a node, its labels and conditions are looked at when it is visited. So to find too many is no mistake.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use weir_model::expression::Binary;
+use weir_model::plan::{Lookup, PatternNode, Slot, Step};
+use weir_model::{NodeId, Symbol, Value};
+
+use super::operators::{Flow, GO_ON, Run, STOP};
+use super::pattern::Walk;
+use crate::index::Question;
+use crate::index::key::{self, Place, Places};
+use crate::view::About;
+
+/// An index by label is asked where less than this part of all nodes has the label: it costs more a node than a scan.
+const LABEL_PART_MAX: f64 = 0.25;
+
+/// Scans of one step in one run after which the next keeps what it finds.
+const SCANS_BEFORE_KEEPING: u32 = 1;
+
+/// About what a node costs that is kept.
+const KEPT_BYTES: usize = 48;
+
+/// What a run knows of its own: it lives no longer than that.
+#[derive(Default)]
+pub(super) struct Remembered {
+    /// By pattern, which of its orders was chosen.
+    pub chosen: FxHashMap<usize, usize>,
+    /// By step.
+    kept: FxHashMap<usize, Kept>,
+}
+
+/// The nodes a step scans, by the value of one of its lookups.
+#[derive(Default)]
+struct Kept {
+    scans: u32,
+    /// Too much to be kept, or without a value.
+    refused: bool,
+    /// How many rows of the mutations have been looked at.
+    applied: usize,
+    nodes: Option<FxHashMap<Place, Rc<Vec<NodeId>>>>,
+}
+
+impl Walk<'_, '_> {
+    pub(super) fn scan(&mut self, step: &Step, node: usize, lookups: &[Lookup], at: usize, row: &mut [Value]) -> Flow {
+        let (run, pattern) = (self.run, self.pattern);
+        let wanted = &pattern.nodes[node];
+        let labels: Vec<Symbol> = wanted.labels.iter().map(|label| run.prepared.symbol(*label)).collect();
+        if let Some(question) = run.question(&labels, lookups, &|_| true, row) {
+            let mut nodes = Vec::new();
+            run.reader.view.index_answer(&question, &mut |id| nodes.push(id));
+            nodes.sort_unstable();
+            nodes.dedup();
+            let held = run.budget.hold_bytes(nodes.len() * size_of::<NodeId>())?;
+            let flow = self.visit_each(node, &nodes, at, row)?;
+            run.budget.release(held);
+            return Ok(flow);
+        }
+        if let Some(nodes) = run.kept(step, wanted, lookups, row) {
+            return self.visit_each(node, &nodes, at, row);
+        }
+        let mut flow = GO_ON;
+        let listed_by = labels.len().min(1);
+        let mut each = |id: NodeId| {
+            flow = self.visit_known(node, id, listed_by, at, row);
+            matches!(&flow, Ok(flow) if flow.is_continue())
+        };
+        match labels.first() {
+            Some(label) => run.reader.view.labelled(*label, &mut each),
+            None => run.reader.view.nodes(&mut each),
+        }
+        flow
+    }
+
+    fn visit_each(&mut self, node: usize, nodes: &[NodeId], at: usize, row: &mut [Value]) -> Flow {
+        for id in nodes {
+            self.run.budget.step()?;
+            if self.visit(node, *id, at, row)?.is_break() {
+                return STOP;
+            }
+        }
+        GO_ON
+    }
+}
+
+impl Run<'_> {
+    /// What to ask an index for the nodes with these labels: the least that any index has to offer, if that is little enough. A
+    /// lookup whose value fails is none: whether that matters is seen when there is a node.
+    pub(super) fn question(
+        &self,
+        labels: &[Symbol],
+        lookups: &[Lookup],
+        usable: &dyn Fn(&Lookup) -> bool,
+        row: &[Value],
+    ) -> Option<Question> {
+        let view = self.reader.view;
+        let mut indexed = Vec::new();
+        view.indexes(&mut |label, key| {
+            if labels.contains(&label) {
+                indexed.push((label, key));
+            }
+        });
+        let mut best: Option<(u64, Question)> = None;
+        for (label, key) in indexed {
+            let question = match key {
+                None => Question::of_label(label),
+                Some(key) => {
+                    let of_key = |l: &&Lookup| usable(l) && l.key.is_some_and(|name| self.prepared.symbol(name) == key);
+                    let Some(places) = self.places(&mut lookups.iter().filter(of_key), row) else { continue };
+                    Question { label, key: Some(key), places }
+                }
+            };
+            let size = view.index_size(&question);
+            let too_many = key.is_none() && size as f64 > view.about(About::Nodes) * LABEL_PART_MAX;
+            if !too_many && best.as_ref().is_none_or(|(least, _)| size < *least) {
+                best = Some((size, question));
+            }
+        }
+        best.map(|(_, question)| question)
+    }
+
+    /// Where the values of a property may lie, by all lookups of it that say something.
+    fn places(&self, lookups: &mut dyn Iterator<Item = &Lookup>, row: &[Value]) -> Option<Vec<Places>> {
+        let mut places: Option<Vec<Places>> = None;
+        for lookup in lookups {
+            if let Ok(value) = lookup.value.look(row, self)
+                && let Some(more) = key::ranges(lookup.operator, &value)
+            {
+                places = Some(match places {
+                    Some(places) => key::both(places, &more),
+                    None => more,
+                });
+            }
+        }
+        places
+    }
+
+    /// The nodes for which one of the lookups may be true, if they are kept.
+    fn kept(&self, step: &Step, node: &PatternNode, lookups: &[Lookup], row: &mut [Value]) -> Option<Rc<Vec<NodeId>>> {
+        let lookup = lookups.iter().find(|lookup| lookup.operator == Binary::Equal)?;
+        let number = std::ptr::from_ref(step) as usize;
+        // Taken out while it is worked on: expressions may scan too.
+        let mut kept = self.remembered.borrow_mut().kept.remove(&number).unwrap_or_default();
+        kept.scans += 1;
+        if kept.scans > SCANS_BEFORE_KEEPING && !kept.refused {
+            let current = match kept.nodes {
+                Some(_) => self.keep_up(&mut kept, node, lookup, row),
+                None => self.keep(&mut kept, node, lookup, row),
+            };
+            if !current {
+                kept = Kept { refused: true, ..Kept::default() };
+            }
+        }
+        let found = kept.nodes.as_ref().and_then(|nodes| {
+            let place = key::equal(&*lookup.value.look(row, self).ok()?);
+            Some(place.and_then(|place| nodes.get(&place)).cloned().unwrap_or_default())
+        });
+        self.remembered.borrow_mut().kept.insert(number, kept);
+        found
+    }
+
+    /// Files every node. False if that cannot be.
+    fn keep(&self, kept: &mut Kept, node: &PatternNode, lookup: &Lookup, row: &mut [Value]) -> bool {
+        kept.applied = self.applied.get();
+        let mut nodes: FxHashMap<Place, Rc<Vec<NodeId>>> = FxHashMap::default();
+        let mut going = true;
+        let mut each = |id: NodeId| {
+            going = self.file(&mut nodes, id, node.slot, lookup, row);
+            going
+        };
+        match node.labels.first() {
+            Some(label) => self.reader.view.labelled(self.prepared.symbol(*label), &mut each),
+            None => self.reader.view.nodes(&mut each),
+        }
+        kept.nodes = Some(nodes);
+        going
+    }
+
+    /// Files what has changed since. What was filed stays, and is found in vain.
+    fn keep_up(&self, kept: &mut Kept, node: &PatternNode, lookup: &Lookup, row: &mut [Value]) -> bool {
+        let (from, to) = (std::mem::replace(&mut kept.applied, self.applied.get()), self.applied.get());
+        if from == to {
+            return true;
+        }
+        let mut changed: Vec<NodeId> = self.mutations.borrow().rows[from..to].iter().map(|row| row.node).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        let Some(nodes) = &mut kept.nodes else { return false };
+        changed.into_iter().all(|id| self.file(nodes, id, node.slot, lookup, row))
+    }
+
+    fn file(
+        &self,
+        nodes: &mut FxHashMap<Place, Rc<Vec<NodeId>>>,
+        id: NodeId,
+        slot: Slot,
+        lookup: &Lookup,
+        row: &mut [Value],
+    ) -> bool {
+        let slot = slot.0 as usize;
+        let before = std::mem::replace(&mut row[slot], Value::Node(id));
+        let value = lookup.of.evaluate(row, self);
+        row[slot] = before;
+        let Ok(value) = value else { return false };
+        let Some(place) = key::equal(&value) else { return true };
+        let here = Rc::make_mut(nodes.entry(place).or_default());
+        // Mostly in the order of ids; a node that changes comes again, out of it.
+        match here.last() {
+            Some(last) if *last >= id => {
+                if let Err(at) = here.binary_search(&id) {
+                    here.insert(at, id);
+                }
+            }
+            _ => here.push(id),
+        }
+        self.budget.has_room(KEPT_BYTES) && self.budget.hold_bytes(KEPT_BYTES).is_ok()
+    }
+}

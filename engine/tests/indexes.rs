@@ -1,0 +1,349 @@
+//! An index changes no answer: queries with it, without it and over plain maps agree after every record, deletions and
+//! restarts included.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Random, node, share_symbols};
+use weir_cypher_compiler::{Options as CompileOptions, compile};
+use weir_engine::evaluate::{Environment, Limits, Prepared, evaluate};
+use weir_engine::reference::{ReferenceGraph, matches};
+use weir_engine::store::{InMemory, Store};
+use weir_engine::{Engine, EngineError, Graph, Ingester, Options, QueryOptions};
+use weir_model::{Mutations, NodeId, Value};
+
+/// Beginnings by label and by value, equality, lists, ranges, prefixes, several at once, and parts that are joined.
+const QUERIES: &[&str] = &[
+    "MATCH (n:A) RETURN id(n) AS id",
+    "MATCH (n:A:B) RETURN id(n) AS id",
+    "MATCH (n:A) WHERE n.x = 2 RETURN id(n) AS id",
+    "MATCH (n:A) WHERE n.x = 2.0 RETURN id(n) AS id, n.y AS y",
+    "MATCH (n:A {x: 1, y: 'text 1'}) RETURN id(n) AS id",
+    "MATCH (n:A) WHERE n.x IN [1, 3, null, 'text 2', 3] RETURN id(n) AS id",
+    "MATCH (n:B) WHERE n.x > 1 AND n.x <= 4 RETURN id(n) AS id, n.x AS x",
+    "MATCH (n:A) WHERE 2 < n.x RETURN id(n) AS id",
+    "MATCH (n:A) WHERE n.x >= 'text' AND n.x < 'text 3' RETURN id(n) AS id",
+    "MATCH (n:A) WHERE n.y STARTS WITH 'text 1' RETURN id(n) AS id",
+    "MATCH (n:A) WHERE n.x = null RETURN id(n) AS id",
+    "MATCH (n:A) WHERE n.x IS NULL RETURN id(n) AS id",
+    "MATCH (a:A), (b:B) WHERE a.x = b.x RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A), (b) WHERE a.x = b.y RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A)-[:r]->(b:B) WHERE b.x = 1 RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A {x: 1})-[:r]->(b)<-[:s]-(c:B) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+];
+
+/// Questions the naive evaluator of patterns does not know.
+const MORE_QUERIES: &[&str] = &[
+    "MATCH (n:A) RETURN count(n) AS n",
+    "MATCH (n:B) RETURN count(*) AS n",
+    "UNWIND [1, 2, 3, 2, 'text 1'] AS x MATCH (n:A {x: x}) RETURN x, id(n) AS id",
+    "UNWIND [1, 2, 3] AS x OPTIONAL MATCH (n:B) WHERE n.x = x + 1 RETURN x, id(n) AS id",
+    "MATCH (a:A) MATCH (b:B) WHERE coalesce(b.x, 'none') = coalesce(a.x, 'none') RETURN id(a) AS a, id(b) AS b",
+    "MATCH (n:A) RETURN n.x AS x, id(n) AS id ORDER BY x DESC, id SKIP 1 LIMIT 3",
+    "MATCH ()-[r]->(:A) WITH r MATCH (a)-[r]-(b) RETURN id(a) AS a, id(b) AS b",
+];
+
+fn open(store: Arc<dyn Store>, workers: usize) -> Engine {
+    let engine = Engine::open(store, Options { workers, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    engine
+}
+
+fn prepare(graph: &Graph, text: &str) -> Arc<Prepared> {
+    graph.prepare(compile(text, &CompileOptions::default()).unwrap_or_else(|problems| panic!("{text}: {}", problems[0])))
+}
+
+fn run(graph: &Graph, text: &str) -> Result<Vec<Vec<Value>>, EngineError> {
+    let mut rows = Vec::new();
+    graph.query(&prepare(graph, text), &[], QueryOptions::default(), &mut |row| {
+        rows.push(row.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+fn random_value(random: &mut Random) -> Value {
+    match random.below(9) {
+        0 => Value::Null,
+        1 => Value::text(&format!("text {}", random.below(4))),
+        2 => Value::Float(random.below(4) as f64),
+        3 => Value::Boolean(true),
+        4 => Value::list(vec![Value::Integer(1)]),
+        _ => Value::Integer(random.below(5) as i64),
+    }
+}
+
+fn random_record(random: &mut Random, graph: &Graph) -> Mutations {
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let mut record = Mutations::default();
+    for _ in 0..=random.below(5) {
+        let target = node(random.below(25));
+        let name = |random: &mut Random, names: [&'static str; 2]| names[random.below(2) as usize];
+        match random.below(8) {
+            0..3 => record.set_label(target, symbol(name(random, ["A", "B"])), random.below(4) > 0),
+            3..6 => record.set_property(target, symbol(name(random, ["x", "y"])), &random_value(random)),
+            6 => record.clear_properties(target),
+            _ => {
+                let kind = symbol(name(random, ["r", "s"]));
+                record.set_edge(target, kind, node(random.below(25)), 0, random.below(4) > 0);
+            }
+        }
+    }
+    record
+}
+
+fn sorted(mut rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
+    rows.sort();
+    rows
+}
+
+fn over_maps(graph: &Graph, prepared: &Prepared, reference: &ReferenceGraph) -> Vec<Vec<Value>> {
+    let environment = Environment {
+        view: reference,
+        parameters: &[],
+        ids: graph.ids(),
+        now_millis: 0,
+        fresh_id: &NodeId::default,
+        limits: Limits::NONE,
+        open_cypher: false,
+    };
+    let mut rows = Vec::new();
+    evaluate(prepared, graph.symbols(), &environment, &mut Mutations::default(), &mut |row| {
+        rows.push(row.to_vec());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    sorted(rows)
+}
+
+fn agree(with: &Graph, without: &Graph, reference: &ReferenceGraph, place: &str) -> usize {
+    let mut found = 0;
+    for text in QUERIES.iter().chain(MORE_QUERIES) {
+        let expected = over_maps(with, &prepare(with, text), reference);
+        assert_eq!(sorted(run(without, text).unwrap()), expected, "without an index: {text}, {place}");
+        assert_eq!(sorted(run(with, text).unwrap()), expected, "with indexes: {text}, {place}");
+        found += expected.len();
+    }
+    for text in QUERIES {
+        let naive = matches(&prepare(with, text), reference, with.symbols(), with.ids()).unwrap();
+        let naive = naive.into_iter().flat_map(|(row, count)| vec![row; count as usize]).collect();
+        assert_eq!(sorted(run(with, text).unwrap()), sorted(naive), "by trying everything: {text}, {place}");
+    }
+    found
+}
+
+fn create_indexes(graph: &Graph) {
+    for text in [
+        "CREATE INDEX FOR (n:A) ON (n.x)",
+        "CREATE INDEX FOR (n:A) ON (n.y)",
+        "CREATE LOOKUP INDEX a FOR (n:A)",
+        "CREATE INDEX b_x FOR (n:B) ON (n.x)",
+    ] {
+        assert!(run(graph, text).unwrap().is_empty());
+    }
+}
+
+fn online(graph: &Graph) -> usize {
+    run(graph, "SHOW INDEXES").unwrap().iter().filter(|row| row[1] == Value::text("ONLINE")).count()
+}
+
+#[test]
+fn answers_are_the_same_after_every_record() {
+    for (seed, workers, late) in [(88172645463325252, 1, 0), (4101842887655102017, 2, 60), (2685821657736338717, 3, 150)] {
+        let mut random = Random(seed);
+        let (with, without) = (open(Arc::new(InMemory::default()), workers), open(Arc::new(InMemory::default()), 1));
+        let (with, without) = (with.default_graph(), without.default_graph());
+        let mut reference = ReferenceGraph::new();
+        let mut found = 0;
+        for number in 0..200 {
+            if number == late {
+                create_indexes(&with);
+                assert_eq!(online(&with), 4);
+            }
+            let record = random_record(&mut random, &with);
+            share_symbols(&with, &without);
+            reference.apply_all(&record);
+            with.apply(record.clone(), 1).unwrap();
+            without.apply(record, 1).unwrap();
+            with.wait_visible().unwrap();
+            without.wait_visible().unwrap();
+            found += agree(&with, &without, &reference, &format!("record {number} of seed {seed}"));
+        }
+        assert!(found > 10_000, "the queries hardly find anything: {found}");
+        for name in ["a", "b_x", "index_A_x", "index_A_y"] {
+            run(&with, &format!("DROP INDEX {name}")).unwrap();
+        }
+        assert!(run(&with, "SHOW INDEXES").unwrap().is_empty());
+        agree(&with, &without, &reference, "all dropped");
+    }
+}
+
+#[test]
+#[cfg(feature = "rocks-db")]
+fn indexes_are_there_after_a_restart() {
+    use weir_engine::store::{RocksDb, RocksDbOptions};
+    let directory = tempfile::tempdir().unwrap();
+    let open_store = || {
+        let options = RocksDbOptions { create_parent_dir: true, ..RocksDbOptions::new(directory.path().join("store")) };
+        Arc::new(RocksDb::open(options).unwrap())
+    };
+    let mut random = Random(7);
+    let mut reference = ReferenceGraph::new();
+    let without = open(Arc::new(InMemory::default()), 1);
+    for round in 0..4 {
+        let engine = open(open_store(), 2);
+        let graph = engine.default_graph();
+        if round == 0 {
+            create_indexes(&graph);
+        }
+        let began = Instant::now();
+        while online(&graph) < 4 {
+            assert!(began.elapsed() < Duration::from_secs(20), "indexes are built after a restart");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        share_symbols(&graph, &without.default_graph());
+        agree(&graph, &without.default_graph(), &reference, &format!("begin of round {round}"));
+        for number in 0..40 {
+            let record = random_record(&mut random, &graph);
+            share_symbols(&graph, &without.default_graph());
+            reference.apply_all(&record);
+            without.default_graph().apply(record.clone(), 1).unwrap();
+            graph.apply(record, 1).unwrap();
+            graph.wait_visible().unwrap();
+            without.default_graph().wait_visible().unwrap();
+            if number % 10 == 9 {
+                agree(&graph, &without.default_graph(), &reference, &format!("record {number} of round {round}"));
+            }
+        }
+        if round % 2 == 0 {
+            engine.shutdown().unwrap();
+        } else {
+            graph.wait_durable(graph.next()).unwrap();
+        }
+    }
+}
+
+/// Built while records go on coming in, and right for those before, those after and those meanwhile.
+#[test]
+fn an_index_is_built_while_records_come_in() {
+    let engine = open(Arc::new(InMemory::default()), 2);
+    let graph = engine.default_graph();
+    let text = "MATCH (n) WHERE id(n) = idFrom($that) SET n:A, n.x = $that % 100";
+    let options = CompileOptions { parameters: vec!["that".into()], ..CompileOptions::default() };
+    let query = graph.prepare(compile(text, &options).unwrap());
+    const RECORDS: i64 = 40_000;
+    std::thread::scope(|scope| {
+        let ingest = scope.spawn(|| {
+            let mut ingester = Ingester::new(graph.clone(), query);
+            for first in (0..RECORDS).step_by(100) {
+                let records: Vec<Value> = (first..first + 100).map(Value::Integer).collect();
+                assert!(ingester.ingest(&records, None).unwrap().failures.is_empty());
+            }
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        run(&graph, "CREATE INDEX x FOR (n:A) ON (n.x)").unwrap();
+        run(&graph, "CREATE LOOKUP INDEX FOR (n:A)").unwrap();
+        // In each record the count of one value is at most one ahead of that of another.
+        while !ingest.is_finished() {
+            let counts = "MATCH (n:A) WHERE n.x IN [0, 1] RETURN n.x AS x, count(n) AS n ORDER BY x";
+            let rows = run(&graph, counts).unwrap();
+            if let [first, second] = rows.as_slice() {
+                let (Value::Integer(first), Value::Integer(second)) = (&first[1], &second[1]) else { panic!("{rows:?}") };
+                assert!((0..=1).contains(&(first - second)), "{rows:?}");
+            }
+        }
+    });
+    graph.wait_visible().unwrap();
+    for (text, expected) in [
+        ("MATCH (n:A) WHERE n.x = 37 RETURN count(n)", RECORDS / 100),
+        ("MATCH (n:A) WHERE n.x >= 90 RETURN count(n)", RECORDS / 10),
+        ("MATCH (n:A) RETURN count(n)", RECORDS),
+    ] {
+        assert_eq!(run(&graph, text).unwrap(), [[Value::Integer(expected)]], "{text}");
+    }
+}
+
+/// A query sees its own changes through an index, and of those that race for a value one makes it.
+#[test]
+fn writes_are_seen_through_indexes_and_stay_serializable() {
+    let engine = open(Arc::new(InMemory::default()), 2);
+    let graph = engine.default_graph();
+    run(&graph, "CREATE INDEX FOR (n:P) ON (n.name)").unwrap();
+    let own = "UNWIND [1, 2, 1, 3, 2, 1] AS name MERGE (n:P {name: name}) ON CREATE SET n.count = 1 ON MATCH SET n.count = n.count + 1 \
+               WITH DISTINCT n.name AS name, n.count AS count RETURN name, count ORDER BY name";
+    let rows: Vec<Vec<Value>> = run(&graph, own).unwrap();
+    let last = |name: i64| rows.iter().filter(|row| row[0] == Value::Integer(name)).map(|row| row[1].clone()).max();
+    assert_eq!([1, 2, 3].map(last), [3, 2, 1].map(|n| Some(Value::Integer(n))), "{rows:?}");
+    let renamed = "MATCH (n:P {name: 1}) SET n.name = 9 WITH n MATCH (m:P {name: 9}) RETURN m.count";
+    assert_eq!(run(&graph, renamed).unwrap(), [[Value::Integer(3)]]);
+    let gone = "MATCH (n:P {name: 9}) DETACH DELETE n WITH 1 AS one OPTIONAL MATCH (m:P {name: 9}) RETURN m IS NULL";
+    assert_eq!(run(&graph, gone).unwrap(), [[Value::Boolean(true)]]);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let graph = graph.clone();
+            scope.spawn(move || {
+                for name in 0..50 {
+                    let merge = format!("MERGE (n:P {{name: 'person {name}'}}) SET n.seen = coalesce(n.seen, 0) + 1");
+                    run(&graph, &merge).unwrap();
+                }
+            });
+        }
+    });
+    let people = "MATCH (n:P) WHERE n.name STARTS WITH 'person' RETURN count(n), min(n.seen), max(n.seen)";
+    assert_eq!(run(&graph, people).unwrap(), [[50, 4, 4].map(Value::Integer)]);
+}
+
+/// The cheaper end: few with the one label, many with the other; an index where there is one.
+#[test]
+fn patterns_begin_where_it_is_cheapest() {
+    let engine = open(Arc::new(InMemory::default()), 2);
+    let graph = engine.default_graph();
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let mut record = Mutations::default();
+    for n in 0..2_000 {
+        record.set_label(node(n), symbol(if n % 500 == 0 { "Few" } else { "Many" }), true);
+        record.set_property(node(n), symbol("x"), &Value::Integer(n as i64 % 1_000));
+        record.set_edge(node(n), symbol("r"), node(n / 500 * 500), 0, true);
+    }
+    graph.apply(record, 1).unwrap();
+    graph.wait_visible().unwrap();
+    let way = |text: &str| {
+        let prepared = prepare(&graph, text);
+        let ways = graph.ways(&prepared, &[]);
+        assert_eq!(ways.len(), 1);
+        ways.into_values().next().unwrap()
+    };
+    let text = "MATCH (a:Many)-[:r]->(b:Few) RETURN count(*)";
+    assert_eq!(way(text), "order 2 of 2, node 1 among those with :Few");
+    assert_eq!(run(&graph, text).unwrap(), [[Value::Integer(1_996)]]);
+    let text = "MATCH (a:Many {x: 7})-[:r]->(b:Few) RETURN count(*)";
+    run(&graph, "CREATE INDEX FOR (n:Many) ON (n.x)").unwrap();
+    assert_eq!(way(text), "order 1 of 2, node 0 by the index of :Many(x)");
+    assert_eq!(run(&graph, text).unwrap(), [[Value::Integer(2)]]);
+    run(&graph, "CREATE LOOKUP INDEX FOR (n:Few)").unwrap();
+    assert_eq!(way("MATCH (n:Few) RETURN n"), "node 0 by the index of :Few");
+    assert_eq!(way("MATCH (n) RETURN n"), "node 0 among all");
+}
+
+#[test]
+fn commands_that_cannot_be_are_errors() {
+    let engine = open(Arc::new(InMemory::default()), 1);
+    let graph = engine.default_graph();
+    run(&graph, "CREATE INDEX one FOR (n:A) ON (n.x)").unwrap();
+    let refused = |text: &str| run(&graph, text).expect_err(text).to_string();
+    assert!(refused("CREATE INDEX one FOR (n:A) ON (n.y)").contains("one"));
+    assert!(refused("CREATE INDEX two FOR (n:A) ON (n.x)").contains("one"));
+    assert!(refused("DROP INDEX two").contains("SHOW INDEXES"));
+    run(&graph, "CREATE INDEX two IF NOT EXISTS FOR (n:A) ON (n.x)").unwrap();
+    run(&graph, "DROP INDEX two IF EXISTS").unwrap();
+    let shown = run(&graph, "SHOW INDEXES").unwrap();
+    let listed = run(&graph, "CALL db.indexes() YIELD description RETURN description").unwrap();
+    assert_eq!(listed, [[Value::text("INDEX ON :A(x)")]]);
+    let texts = ["one", "ONLINE", "RANGE", "A", "x"].map(Value::text);
+    assert_eq!(shown, [texts.into_iter().chain([Value::Integer(0)]).collect::<Vec<_>>()]);
+}
