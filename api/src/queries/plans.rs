@@ -118,7 +118,8 @@ mod tests {
         let before = compiled.get();
         get("RETURN 1").expect("compiles");
         assert_eq!(compiled.get(), before, "what is asked for again and again stays");
-        let kept = plans.lock().young.len() + plans.lock().old.len();
+        let generations = plans.lock();
+        let kept = generations.young.len() + generations.old.len();
         assert!(kept <= 2 * TEXTS_MAX, "{kept}");
     }
 }
