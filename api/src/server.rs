@@ -13,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use crate::app::App;
@@ -42,7 +42,7 @@ pub async fn bind(settings: &Webserver) -> Result<TcpListener, String> {
 pub async fn serve(app: Arc<App>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
     let settings = &app.settings.webserver;
     let mut http = Builder::new(TokioExecutor::new());
-    http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout).pipeline_flush(true);
+    http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
     let http = Arc::new(http);
     let places = Arc::new(Semaphore::new(settings.connections_max));
@@ -63,12 +63,17 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, mut stop: watch::Receiv
             }
         };
         let _ = stream.set_nodelay(true);
+        let header_timeout = settings.header_timeout;
         let (http, app, watcher) = (http.clone(), app.clone(), graceful.watcher());
         tokio::spawn(async move {
             let service = service_fn(|request| {
                 let app = app.clone();
                 async move { Ok::<_, Infallible>(routes::answer(app, remote, request).await) }
             });
+            // hyper counts the time for headers from their first byte on. A client that sends none has no more of it.
+            if !matches!(tokio::time::timeout(header_timeout, begins(&stream)).await, Ok(Ok(()))) {
+                return;
+            }
             let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
             if let Err(error) = watcher.watch(connection.into_owned()).await {
                 tracing::debug!("a connection ended: {error}");
@@ -79,6 +84,19 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, mut stop: watch::Receiv
     drop(listener);
     if tokio::time::timeout(DRAIN_MAX, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests were not finished {} s after the server stopped; they are cut", DRAIN_MAX.as_secs());
+    }
+}
+
+/// Waits until it is clear whether the client speaks HTTP/1 or HTTP/2: so long hyper would wait for ever.
+async fn begins(stream: &TcpStream) -> io::Result<()> {
+    const HTTP_2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let mut first = [0; HTTP_2.len()];
+    loop {
+        let count = stream.peek(&mut first).await?;
+        if count == 0 || count == HTTP_2.len() || !HTTP_2.starts_with(&first[..count]) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -5,7 +5,7 @@
 pub mod facts;
 pub mod order;
 mod plain;
-mod orders;
+pub mod orders;
 
 use weir_model::{Plan, Text};
 

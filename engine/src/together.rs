@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_model::expression::FailureKind;
 use weir_model::{Mutations, Tick, Value};
 
-use crate::commit::{Change, ReadSet};
+use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Limits, Prepared};
@@ -116,8 +116,7 @@ fn commit(graph: &Graph, writes: &[Write]) -> Result<Vec<Written>, EngineError> 
             if mutations.is_empty() {
                 return Ok(outcomes);
             }
-            let scanned = tracked.scanned();
-            let reads = ReadSet { scanned, nodes: tracked.into_nodes() };
+            let reads = tracked.into_reads();
             if let Ok(upper) = transaction.commit(&snapshot, &reads, change(mutations))? {
                 committed = Some(upper);
                 break;

@@ -5,7 +5,7 @@
 //!                       └─ no ─> a place ─> a thread ─ pipe ─> the body of the answer
 
 mod pipe;
-mod plans;
+pub mod plans;
 mod running;
 
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub use self::running::{Client, Listed, Register};
 pub struct QuerySettings {
     pub time_max: Duration,
     pub memory_bytes_max: usize,
+    /// Of its text.
+    pub text_bytes_max: usize,
     /// How many run at a time; others wait. Those that are over in no time do not count.
     pub running_max: usize,
     /// Those that take longer are logged.
@@ -46,6 +48,18 @@ impl Queries {
         let places = Arc::new(Semaphore::new(settings.running_max));
         let register = Arc::new(Register::new(settings.slow_after));
         Queries { plans: Plans::default(), register, places, settings }
+    }
+
+    /// Refuses a text that is too long to be looked at.
+    pub fn check_text(&self, text: &str) -> Result<(), ApiError> {
+        let most = self.settings.text_bytes_max;
+        if text.len() <= most {
+            return Ok(());
+        }
+        let length = text.len();
+        Err(ApiError::bad(format!(
+            "The text of the query has {length} bytes, and `query.text-bytes-max` is {most}; send data as parameters"
+        )))
     }
 
     /// A place to run in, once there is one.

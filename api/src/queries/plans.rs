@@ -11,7 +11,7 @@ use weir_model::Plan;
 const TEXTS_MAX: usize = 1024;
 
 /// Longer texts are made by programs that put their data into them, and do not come again.
-const TEXT_BYTES_MAX: usize = 16 << 10;
+pub const TEXT_BYTES_MAX: usize = 16 << 10;
 
 pub struct Compiled {
     pub prepared: Arc<Prepared>,
@@ -113,12 +113,13 @@ mod tests {
         assert!(!get("MATCH (n) RETURN n").expect("compiles").quick);
         for i in 0..3 * TEXTS_MAX {
             get("RETURN 1").expect("compiles");
-            get(&format!("RETURN {i}, 0")).expect("compiles");
+            get(&format!("RETURN {i} AS a, 0 AS b")).expect("compiles");
         }
         let before = compiled.get();
         get("RETURN 1").expect("compiles");
         assert_eq!(compiled.get(), before, "what is asked for again and again stays");
-        let kept = plans.lock().young.len() + plans.lock().old.len();
+        let generations = plans.lock();
+        let kept = generations.young.len() + generations.old.len();
         assert!(kept <= 2 * TEXTS_MAX, "{kept}");
     }
 }

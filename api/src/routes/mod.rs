@@ -81,6 +81,9 @@ pub struct Route {
 
 const JSON: &str = "application/json";
 
+/// Bodies up to this are decoded where connections are served.
+const AT_ONCE_BYTES_MAX: usize = 16 << 10;
+
 macro_rules! route {
     ($method:ident $path:literal, $takes:ident, $capability:ident, $gives:expr, $handler:path) => {
         Route {
@@ -300,7 +303,9 @@ impl Request {
     }
 
     fn data(&self) -> Result<Json, ApiError> {
-        let decoded = if self.content == Content::Yaml { decode::yaml(&self.body) } else { decode::json(&self.body) };
+        let decode = || if self.content == Content::Yaml { decode::yaml(&self.body) } else { decode::json(&self.body) };
+        // Large ones take their time, which other connections must not wait for.
+        let decoded = if self.body.len() > AT_ONCE_BYTES_MAX { tokio::task::block_in_place(decode) } else { decode() };
         decoded.map_err(ApiError::Bad)
     }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
+use tokio::task::block_in_place;
 use warp::reply::Response;
 use weir_cypher_compiler::{
     Options, Wanted, compile, explain, explain_noted, explain_operator, unknown_parameter, wanted,
@@ -20,7 +21,7 @@ use weir_model::{Failure, Plan, Text, Value};
 use super::{Common, Request, json_bytes, json_parts, json_text};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::queries::{Answer, Client, Compiled, Pipe};
+use crate::queries::{Answer, Client, Compiled, Pipe, plans};
 use crate::wire::query::{Drawn, QueryBody, Shape, Writer};
 
 pub async fn table(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
@@ -59,6 +60,7 @@ impl Asked {
         } else {
             QueryBody::decode(&request.data()?).map_err(ApiError::Bad)?
         };
+        app.queries.check_text(&body.text)?;
         Ok(Asked { body, common, client: request.client() })
     }
 }
@@ -183,16 +185,24 @@ async fn together(asked: &Asked, compiled: &Compiled, parameters: &[Value], shap
 /// The plan, with the values of its parameters in its order.
 fn compiled(app: &App, asked: &Asked) -> Result<(Arc<Compiled>, Vec<Value>), ApiError> {
     let (graph, body) = (&asked.common.graph, &asked.body);
-    let compiled =
-        app.queries.plans.get(graph, &body.text, || compile(&body.text, &app.procedures.options(graph, Vec::new())))?;
+    let get = || app.queries.plans.get(graph, &body.text, || compile(&body.text, &app.procedures.options(graph, Vec::new())));
+    // What is long is kept from the threads that serve connections.
+    let compiled = if body.text.len() > plans::TEXT_BYTES_MAX { block_in_place(get) } else { get() }?;
     let names = &compiled.prepared.plan.parameters;
-    let given = |name: &Text| body.parameters.iter().find(|(given, _)| given == name).map(|(_, value)| value.clone());
-    let parameters: Vec<Value> = names.iter().filter_map(given).collect();
-    if parameters.len() < names.len() {
-        let unknown = names.iter().filter(|name| given(name).is_none()).map(|name| unknown_parameter(&body.text, name));
-        return Err(unknown.collect::<Vec<_>>().into());
+    let unknown = names.iter().filter(|name| body.parameters.iter().all(|(given, _)| given != *name));
+    let unknown: Vec<_> = unknown.map(|name| unknown_parameter(&body.text, name)).collect();
+    if !unknown.is_empty() {
+        return Err(unknown.into());
     }
+    let parameters = values(&compiled.prepared.plan, body);
     Ok((compiled, parameters))
+}
+
+/// Of the parameters in the order of the plan; null for those that are not given.
+fn values(plan: &Plan, body: &QueryBody) -> Vec<Value> {
+    let value =
+        |name: &Text| body.parameters.iter().find(|(given, _)| given == name).map_or(Value::Null, |(_, value)| value.clone());
+    plan.parameters.iter().map(value).collect()
 }
 
 fn options(app: &App, graph: &Graph, body: &QueryBody) -> Options {

@@ -44,7 +44,27 @@ fn after_the_end(text: &[u8], error: &serde_json::Error) -> Option<char> {
     error.to_string().starts_with("trailing characters").then_some(c)
 }
 
+/// YAML takes many times longer to read than JSON. Whoever sends so much of it can send JSON.
+const YAML_BYTES_MAX: usize = 4 << 20;
+
+/// Each bracket is looked at again for every one that is open around it.
+const YAML_BRACKETS_MAX: usize = 256;
+
 pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
+    if text.len() > YAML_BYTES_MAX {
+        return Err(vec![format!("ParsingFailure: YAML of more than {YAML_BYTES_MAX} bytes is not read; send JSON")]);
+    }
+    let mut open = 0usize;
+    for byte in text {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        if open > YAML_BRACKETS_MAX {
+            return Err(vec![format!("ParsingFailure: more than {YAML_BRACKETS_MAX} brackets are open at once")]);
+        }
+    }
     if text.iter().all(u8::is_ascii_whitespace) {
         return Err(vec!["ParsingFailure: exhausted input".to_owned()]);
     }

@@ -225,7 +225,7 @@ fn anchors(pattern: &Pattern) -> Vec<Anchor> {
 }
 
 /// The `e` of `id(slot) = e` or `strId(slot) = e`, on either side.
-fn anchored(condition: &Expr, slot: Slot) -> Option<&Expr> {
+pub fn anchored(condition: &Expr, slot: Slot) -> Option<&Expr> {
     let Expr::Binary { operator: Binary::Equal, left, right } = condition else { return None };
     let is_id = |e: &Expr| match e {
         Expr::Call { function, arguments } if matches!(function.name, "id" | "strId") => {

@@ -47,7 +47,7 @@ fn as_written(pattern: &Pattern) -> Vec<Step> {
             steps.push(Step::Expand { edge, from });
         } else if let Some(node) = visited.iter().position(|visited| !visited) {
             visited[node] = true;
-            steps.push(Step::Scan { node });
+            steps.push(Step::Scan { node, lookups: Vec::new() });
         } else {
             break;
         }

@@ -5,6 +5,7 @@ use weir_model::plan::Schema;
 
 use super::{Parsed, Parser};
 use crate::ast::{Clause, ClauseKind, Query};
+use crate::error::Code;
 
 /// Words between CREATE and INDEX. One sort of index answers all of them.
 const SORTS: &[&str] = &["RANGE", "TEXT", "BTREE", "LOOKUP"];
@@ -54,12 +55,12 @@ impl Parser<'_> {
         self.need_symbol("(")?;
         if self.is_symbol(")") {
             let message = "Only nodes have indexes; relationships are found from their ends";
-            return Err(self.compile_error(self.span_from(from), "Unsupported", message));
+            return Err(self.compile_error(self.span_from(from), Code::Unsupported, message));
         }
         let variable = self.variable()?.text;
         if self.is_symbol(")") {
             let message = "An index is for the nodes of one label: FOR (n:Label)";
-            return Err(self.compile_error(self.span_from(from), "Unsupported", message));
+            return Err(self.compile_error(self.span_from(from), Code::Unsupported, message));
         }
         self.need_symbol(":")?;
         let label = self.name("a label")?.text;
@@ -87,14 +88,14 @@ impl Parser<'_> {
         if name.text == *variable {
             return Ok(());
         }
-        Err(self.compile_error(name.span, "UndefinedVariable", format!("Variable `{}` not defined", name.text)))
+        Err(self.compile_error(name.span, Code::UndefinedVariable, format!("Variable `{}` not defined", name.text)))
     }
 
     /// The end of a list of properties that has no second one.
     fn only_one(&mut self, opened: &str) -> Parsed<()> {
         if self.is_symbol(",") {
             let message = "An index is of one property; of several, make one each: a query uses the best of them";
-            return Err(self.compile_error(self.span(), "Unsupported", message));
+            return Err(self.compile_error(self.span(), Code::Unsupported, message));
         }
         if opened == "(" { self.need_symbol(")") } else { Ok(()) }
     }

@@ -17,7 +17,8 @@ use weir_model::{AggregateKind, Expr};
 
 use super::split;
 use crate::bind::{Draft, Holds};
-use crate::lower::{anchored, facts};
+use crate::lower::facts;
+use crate::lower::orders::anchored;
 use crate::walk;
 
 /// Brings the draft into the form above.
@@ -164,7 +165,7 @@ impl Maintain<'_> {
                 Join { left: Box::new(self.convert(*left)), right: Box::new(self.convert(*right)), keys }
             }
             // Queries that write were refused before.
-            other @ (Unit | Argument | Write { .. } | Merge { .. }) => other,
+            other @ (Unit | Argument | Schema(_) | Write { .. } | Merge { .. }) => other,
         }
     }
 
@@ -428,6 +429,6 @@ fn begin_at_unit(operator: &mut Operator) {
             begin_at_unit(left);
             begin_at_unit(right);
         }
-        Unit | Argument | Write { .. } | Merge { .. } => {}
+        Unit | Argument | Schema(_) | Write { .. } | Merge { .. } => {}
     }
 }

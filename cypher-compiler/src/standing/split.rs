@@ -8,7 +8,7 @@ use weir_model::{Expr, plan};
 
 use super::any::{Maintain, each};
 use crate::bind::{Holds, is_shortest, is_true};
-use crate::lower::anchored;
+use crate::lower::orders::anchored;
 
 /// The pattern of a MATCH that goes on from nodes of the one before, taken into it. The conditions of the first stay.
 pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operator, Pattern)>> {

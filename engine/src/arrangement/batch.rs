@@ -213,11 +213,16 @@ impl Batch {
     }
 
     /// About how many facts the nodes in a range of places have: a few of them tell.
-    pub fn about_facts(&self, range: std::ops::Range<usize>) -> usize {
+    pub fn about_facts(&self, range: Range<usize>) -> usize {
         const LOOKED_AT: usize = 64;
         let places = self.places.get(range).unwrap_or_default();
         let step = places.len().div_ceil(LOOKED_AT).max(1);
         places.iter().step_by(step).map(|place| place.count as usize).sum::<usize>() * step
+    }
+
+    /// The first node at or after `id`.
+    pub fn lower_bound(&self, id: NodeId) -> usize {
+        self.ids.partition_point(|other| *other < id)
     }
 
     pub fn len(&self) -> usize {

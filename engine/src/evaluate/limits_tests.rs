@@ -78,7 +78,7 @@ fn what_grows_ends_with_the_memory() {
         "UNWIND range(1, 1000) AS a UNWIND range(1, 1000) AS b WITH a * 1000 + b AS x MATCH (n) WHERE id(n) = x SET n.y = x",
         "FOREACH (a IN range(1, 1000) | FOREACH (b IN range(1, 1000) | CREATE (n {x: a})))",
         "CALL RECURSIVELY WITH [1] AS l UNTIL (size(l) < 0) { RETURN l + l AS l } RETURN l",
-        "CALL RECURSIVELY WITH 1 AS x UNTIL (x < 0) { UNWIND [x, x, x] AS x RETURN x } RETURN x",
+        "CALL RECURSIVELY WITH 1 AS x UNTIL (x < 0) { UNWIND [x, x, x] AS y RETURN y AS x } RETURN x",
         "RETURN COLLECT { MATCH (a), (b) RETURN a.x }",
         "RETURN size([x IN range(1, 100000) | x] + [x IN range(1, 100000) | x])",
     ] {

@@ -247,9 +247,6 @@ impl<'p> Evaluator<'p> {
     }
 }
 
-/// What is done with a run that is set up, and the row it begins with.
-type Body<'a> = &'a mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>;
-
 /// Runs a plan once. Callers with many records keep an `Evaluator`.
 pub fn evaluate(
     prepared: &Prepared,

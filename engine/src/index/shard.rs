@@ -138,7 +138,8 @@ fn arrange(mut entries: Vec<Entry>, lower: Antichain<u64>, upper: Antichain<u64>
     entries.sort_unstable_by_key(|entry| (entry.key, entry.node, entry.when));
     let mut fresh = Segment::with_capacity(entries.len(), 0);
     fresh.times = times;
-    let mut writer = Writer::new(lower, upper, Antichain::from_elem(0), entries.len(), fresh);
+    let last = entries.last().map_or(NodeId::new(0, 0), |entry| entry.key);
+    let mut writer = Writer::new((lower, upper, Antichain::from_elem(0)), (entries.len(), last), fresh);
     for same in entries.chunk_by(|x, y| x.key == y.key) {
         let facts = same.iter().map(|entry| Fact { tag: ENTRY, when: entry.when, payload: Payload::node(entry.node) });
         writer.fresh.facts.extend(facts);

@@ -13,6 +13,7 @@ use weir_model::{IdScheme, Mutations, NodeId, Symbol, Value};
 
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
 use crate::arrangement::Snapshot;
+use crate::commit::ReadSet;
 use crate::evaluate::{Environment, Evaluator, Limits};
 use crate::tracked::Tracked;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
@@ -154,13 +155,14 @@ impl Each {
             },
         );
         if let Err(failure) = ran {
-            if failure.kind == FailureKind::Interrupted {
+            if matches!(failure.kind, FailureKind::TimeLimit | FailureKind::MemoryLimit) {
                 tracing::warn!("a standing query leaves out a row: {failure}");
             }
             found.clear();
         }
-        let scanned = tracked.scanned();
-        Seen { found, nodes: tracked.into_nodes().into_iter().collect(), scanned }
+        // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.
+        let ReadSet { nodes, scanned, questions } = tracked.into_reads();
+        Seen { found, nodes: nodes.into_iter().collect(), scanned: scanned || !questions.is_empty() }
     }
 
     fn keep(&mut self, row: Row, count: i64, seen: Seen) {
