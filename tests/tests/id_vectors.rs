@@ -18,7 +18,7 @@ const GRAPH: &str = "MATCH (a), (b) WHERE id(a) = idFrom('rel', 1) AND id(b) = i
 
 /// Where weir differs, by a part of the expression, and why. Each entry must differ somewhere.
 const DIFFERENT: &[(&str, &str)] =
-    &[("00ff')", "ids are of 128 bits; other lengths name no node, so there is no row where the service enters an empty one")];
+    &[("00ff'", "ids are of 128 bits; other lengths name no node, so there is no row where the service enters an empty one")];
 
 /// The settings of a recorded scheme; none for those that are refused.
 fn settings(scheme: &str) -> Option<Vec<String>> {

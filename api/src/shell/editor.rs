@@ -68,7 +68,7 @@ impl Editor {
         match self.inner.readline(&(prompt, painted)) {
             Ok(text) => {
                 if !text.trim().is_empty() {
-                    let _ = self.inner.add_history_entry(text.trim_end());
+                    self.keep(text.trim_end());
                 }
                 Ok(Typed::Text(text))
             }
@@ -79,10 +79,13 @@ impl Editor {
         }
     }
 
-    pub fn save(&mut self) {
-        let Some(path) = &self.history else { return };
-        if let Err(error) = self.inner.save_history(path) {
+    /// Into the history, and into its file at once: a window may be closed at any time.
+    fn keep(&mut self, text: &str) {
+        let added = self.inner.add_history_entry(text).unwrap_or_default();
+        let Some(path) = self.history.as_ref().filter(|_| added) else { return };
+        if let Err(error) = self.inner.append_history(path) {
             eprintln!("weir: the history cannot be kept in {}: {error}", path.display());
+            self.history = None;
         }
     }
 }

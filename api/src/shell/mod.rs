@@ -91,7 +91,6 @@ impl Session {
                 Typed::Text(text) => self.typed(&text, &editor)?,
             };
             if next == Next::Quit {
-                editor.save();
                 return Ok(ExitCode::SUCCESS);
             }
         }
