@@ -11,6 +11,7 @@ use crate::bind::{Holds, is_shortest, is_true};
 use crate::lower::anchored;
 
 /// The pattern of a MATCH that goes on from nodes of the one before, taken into it. The conditions of the first stay.
+#[expect(clippy::result_large_err, reason = "what cannot be merged goes back to the only caller, once a query")]
 pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, (Operator, Pattern)> {
     match input {
         Operator::Filter { input, condition } => match merged(*input, pattern) {
@@ -173,7 +174,7 @@ impl Maintain<'_> {
     /// A connected pattern.
     fn part(&mut self, pattern: Pattern) -> Operator {
         if pattern.edges.iter().any(|edge| edge.chain.is_some()) || !pattern.paths.is_empty() {
-            return self.from_a_piece(pattern);
+            return self.beginning_with_a_piece(pattern);
         }
         if is_lone_anchor(&pattern) {
             return each(Operator::Unit, |argument| Operator::Match { input: Box::new(argument), pattern });
@@ -195,7 +196,7 @@ impl Maintain<'_> {
     }
 
     /// A pattern with chains or named paths: a piece of single edges, and from its matches the rest.
-    fn from_a_piece(&mut self, mut pattern: Pattern) -> Operator {
+    fn beginning_with_a_piece(&mut self, mut pattern: Pattern) -> Operator {
         let pieces = parts(&pattern, |edge| pattern.edges[edge].chain.is_none());
         let searches: Vec<usize> = (0..pattern.edges.len()).filter(|edge| is_shortest(&pattern.edges[*edge])).collect();
         let start: Vec<bool> = if !searches.is_empty() {

@@ -108,6 +108,9 @@ pub struct Environment<'a> {
     pub open_cypher: bool,
 }
 
+/// What is done within one run, over its row.
+type Body<'b> = &'b mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>;
+
 /// Runs one plan again and again, keeping its buffers and the symbols it has met.
 pub struct Evaluator<'p> {
     prepared: &'p Prepared,
@@ -175,7 +178,7 @@ impl<'p> Evaluator<'p> {
         environment: &Environment,
         profile: Option<&Profile>,
         mutations: &mut Mutations,
-        body: &mut dyn FnMut(&Run, &mut [Value]) -> Result<(), Failure>,
+        body: Body,
     ) -> Result<(), Failure> {
         let mark = mutations.mark();
         let overlay = Overlay::new(environment.view);
