@@ -9,9 +9,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 use warp::reply::Response;
-use weir_cypher_compiler::{
-    Options, Wanted, compile, explain, explain_noted, explain_operator, unknown_parameter, wanted,
-};
+use weir_cypher_compiler::{Options, Wanted, compile, explain, explain_noted, explain_operator, unknown_parameter, wanted};
 use weir_engine::evaluate::{Counts, Profile};
 use weir_engine::{EngineError, Graph, QueryOptions, Write, Written};
 use weir_model::expression::FailureKind;
