@@ -96,7 +96,7 @@ codes! {
     RequiresDirectedRelationship: "A relationship is created in one direction.", Query("CREATE (a)-[:R]-(b)");
     CreatingVarLength: "A relationship of variable length cannot be created.", Query("CREATE (a)-[:R*2]->(b)");
     InvalidDelete: "Only nodes, relationships and paths can be deleted.", Query("MATCH (n) DELETE n:A");
-    Unsupported: "Cypher, but nothing weir does.", Query("CREATE INDEX FOR (n:Person) ON (n.name)");
+    Unsupported: "Cypher, but nothing weir does.", Query("CREATE CONSTRAINT FOR (n:Person) REQUIRE n.name IS UNIQUE");
 
     // Standing queries.
     WrongFormat: "A standing query is one MATCH and one RETURN.", DistinctId("RETURN 1");

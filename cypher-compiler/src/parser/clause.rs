@@ -8,18 +8,22 @@ use crate::lexer::TokenKind;
 impl Parser<'_> {
     /// A whole text.
     pub(super) fn query(&mut self) -> Query {
-        let command = self.schema();
-        let is_command = !matches!(command, Ok(None));
-        let read = match command {
-            Ok(Some(command)) => Ok(command),
-            Ok(None) => self.regular_query(),
-            Err(error) => Err(error),
+        let nothing = || Query { first: Vec::new(), unions: Vec::new() };
+        let (query, is_command) = match self.schema() {
+            Ok(Some(command)) => (command, true),
+            Ok(None) => {
+                let query = self.regular_query().unwrap_or_else(|error| {
+                    // At this depth `clauses` keeps its errors; what ends here is a query beyond all bounds.
+                    self.keep_error(*error, 0);
+                    nothing()
+                });
+                (query, false)
+            }
+            Err(error) => {
+                self.keep_error(*error, 0);
+                return nothing();
+            }
         };
-        let query = read.unwrap_or_else(|error| {
-            // At this depth `clauses` keeps its errors; what ends here is a command, or a query beyond all bounds.
-            self.keep_error(*error, 0);
-            Query { first: Vec::new(), unions: Vec::new() }
-        });
         let mut ended = false;
         while self.symbol(";") {
             ended = true;
