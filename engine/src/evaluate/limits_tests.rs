@@ -32,13 +32,13 @@ fn what_never_ends_ends_with_the_time() {
     for query in [
         "MATCH (a), (b), (c) RETURN count(*)",
         "MATCH (a), (b), (c) WHERE a.x + b.x + c.x < 0 RETURN a",
-        "MATCH (a), (b) WHERE a.nothing = b.nothing RETURN a",
+        "MATCH (a), (b) WHERE a.nothing < b.nothing RETURN a",
         "UNWIND range(1, 100000) AS x UNWIND range(1, 100000) AS y UNWIND range(1, 100000) AS z RETURN sum(x * y)",
         "RETURN size([x IN range(1, 30000) WHERE any(y IN range(1, 30000) WHERE y = -x)])",
         "RETURN reduce(n = 0, x IN range(1, 30000) | n + reduce(m = 0, y IN range(1, 30000) | (m + y) % 7))",
         "WITH range(1, 30000) AS l UNWIND l AS x UNWIND l AS y WITH x, y WHERE -1 IN l RETURN count(*)",
         "UNWIND range(1, 100000) AS x CALL { WITH x UNWIND range(1, 100000) AS y RETURN count(y) AS n } RETURN sum(n)",
-        "UNWIND range(1, 30000) AS x MATCH (a) WHERE a.x = -x RETURN count(a)",
+        "UNWIND range(1, 30000) AS x MATCH (a) WHERE a.x < -x RETURN count(a)",
         "MATCH (a), (b), (c) WHERE a.x + b.x + c.x < 0 SET a.y = 1",
     ] {
         let (kind, message, took) = ends(&mut session, SOON, query);
