@@ -121,7 +121,7 @@ pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -
     }
     let portion = runs.len().div_ceil(shards);
     let runs = std::thread::scope(|scope| {
-        let read = |part: &[RunInfo]| part.iter().map(|run| read_run(store, graph, run.id)).collect::<Result<Vec<_>, _>>();
+        let read = |part: &[RunInfo]| part.iter().map(|run| read_run(store, graph, run.id, upto)).collect::<Result<Vec<_>, _>>();
         let threads: Vec<_> = runs.chunks(portion).map(|part| scope.spawn(move || read(part))).collect();
         threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>()
     })?;
@@ -135,11 +135,11 @@ pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -
     Ok(Base { shards, upper: upto })
 }
 
-fn read_run(store: &dyn Store, graph: GraphId, run: RunId) -> Result<Vec<Chunk>, StoreError> {
+fn read_run(store: &dyn Store, graph: GraphId, run: RunId, upto: Tick) -> Result<Vec<Chunk>, StoreError> {
     let mut chunks = Vec::new();
     store.read_run(graph, run, &mut |bytes| {
         let damaged = || StoreError::damaged("a page", format!("run {} of graph {}", run.0, graph.0));
-        chunks.push(pages::read_chunk(bytes).ok_or_else(damaged)?);
+        chunks.push(pages::read_chunk(bytes, upto).ok_or_else(damaged)?);
         Ok(())
     })?;
     Ok(chunks)

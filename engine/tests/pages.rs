@@ -39,7 +39,7 @@ fn runs_hold_the_newest_state() {
         let upper = entries[entries.len() - 1].upper;
         for stretch in [1, 5, 100] {
             let read = |entries: &[Entry]| {
-                pages::run(entries).map(|bytes| pages::read_chunk(&bytes).expect("what was written")).collect::<Vec<_>>()
+                pages::run(entries).map(|bytes| pages::read_chunk(&bytes, upper).expect("what was written")).collect::<Vec<_>>()
             };
             let runs: Vec<_> = entries.chunks(stretch).map(read).collect();
             for count in 1..4 {

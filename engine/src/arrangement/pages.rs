@@ -206,8 +206,9 @@ pub struct Chunk {
     segment: Arc<Segment>,
 }
 
-/// Reads a chunk. None when the bytes are not one: every index and every offset is checked.
-pub fn read_chunk(bytes: &[u8]) -> Option<Chunk> {
+/// Reads a chunk for a graph that begins at `upper`: which of its versions came when can no longer be asked. None when the bytes
+/// are not one: every index and every offset is checked.
+pub fn read_chunk(bytes: &[u8], upper: Tick) -> Option<Chunk> {
     let mut rest = bytes;
     let mut counts = [0usize; 4];
     for count in &mut counts {
@@ -232,14 +233,20 @@ pub fn read_chunk(bytes: &[u8]) -> Option<Chunk> {
         if (when >> 1) as usize >= times || !payload_in_range(tag, payload, arena) {
             return None;
         }
-        segment.facts.push(Fact { tag, when, payload });
+        segment.facts.push(Fact { tag, when: when & 1, payload });
     }
     let (text, mut rest) = rest.split_at(arena);
     segment.arena.extend_from_slice(text);
+    let mut until = None;
     for _ in 0..times {
-        segment.times.push(u64::from_le_bytes(take(&mut rest)?));
+        let time = Some(u64::from_le_bytes(take(&mut rest)?));
+        if time <= until || time >= Some(upper.0) {
+            return None;
+        }
+        until = time;
     }
-    let ascending = nodes > 0 && ids.is_sorted_by(|a, b| a < b) && ends.is_sorted() && segment.times.is_sorted_by(|a, b| a < b);
+    segment.times.push(upper.0.saturating_sub(1));
+    let ascending = nodes > 0 && ids.is_sorted_by(|a, b| a < b) && ends.is_sorted();
     if !ascending || ends.last().copied().unwrap_or(0) as usize != facts {
         return None;
     }

@@ -122,17 +122,13 @@ impl Snapshot {
         Facts::find(self.shard(self.shard_of(node)), node)
     }
 
-    pub fn shard_of(&self, node: NodeId) -> usize {
+    fn shard_of(&self, node: NodeId) -> usize {
         if self.shards.len() == 1 { 0 } else { node.shard(self.shards.len()) }
     }
 
     /// The batches of a shard, oldest first.
     pub fn shard(&self, index: usize) -> &[SharedBatch] {
         &self.shards[index].batches
-    }
-
-    pub fn shards(&self) -> impl Iterator<Item = &[SharedBatch]> {
-        self.shards.iter().map(|shard| &*shard.batches)
     }
 
     fn batches(&self) -> impl Iterator<Item = &SharedBatch> {

@@ -182,6 +182,16 @@ impl Gather {
     }
 
     pub fn push(&mut self, changes: &mut Vec<RowChange>) {
+        // Of the graph at rest only the counts are wanted, where its results were reported before: no order, nothing to wait for.
+        if self.distinct && self.stages.is_none() && matches!(self.baseline, Baseline::Known) {
+            changes.retain(|RowChange { row, time, diff, .. }| {
+                let at_rest = *time < self.installed;
+                if at_rest {
+                    self.counts.add(row, i64::from(*diff));
+                }
+                !at_rest
+            });
+        }
         self.pending.append(changes);
     }
 
