@@ -1,9 +1,8 @@
 //! The arrangement: the graph itself, `NodeId -> Fact`, multi-versioned by tick, one shard a worker.
 //!
-//! `segment` holds facts in columns and `batch` is an index of nodes over some; `build` makes one out of the mutations of a tick, `merge`
-//! one out of several. `trace` decides what is merged when. `facts` reads one node
-//! across the batches of a spine, and `snapshot` is all shards at one tick, readable from any thread. `pages` is the form
-//! in which the store keeps it all.
+//! `segment` holds facts in columns and `batch` is an index of nodes over some; `build` makes one out of the mutations of a
+//! tick, `merge` one out of several. `trace` decides what is merged when. `facts` reads one node across the batches, and
+//! `snapshot` is all shards at one tick, readable from any thread. `pages` is the form in which the store keeps it all.
 
 pub mod batch;
 pub mod build;

@@ -7,8 +7,8 @@
 //! `maintained` takes a plan apart: patterns, which are found where the graph lies, and the stages above them, which run
 //! where results come together. `program` turns the paths of a pattern's delta join into moves over slots and symbols. `walk`
 //! runs them depth first against the one trace of the shard; nothing is arranged besides the graph. `probe` holds the timely
-//! operators: where a row must go on at a node of another shard it is sent there. `rest` finds the matches of a graph at rest. `results` brings rows into the order of ticks;
-//! `stages` keeps the answer of everything above patterns, one tick after another.
+//! operators: where a row must go on at a node of another shard it is sent there. `rest` finds the matches of a graph at rest.
+//! `results` brings rows into the order of ticks; `stages` keeps the answer of everything above patterns, one tick after another.
 
 pub mod maintained;
 pub mod probe;
