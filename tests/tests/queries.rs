@@ -1,0 +1,313 @@
+//! Queries as a service: bounded, listed, ended, streamed. The real binary, asked over HTTP.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+use weir_tests::client;
+use weir_tests::service::{Home, Weir, wait_until};
+
+const IN_MEMORY: &str = "-Dweir.store.type=in-memory";
+const SOON: Duration = Duration::from_secs(20);
+const CYPHER: &str = "/api/v1/query/cypher";
+const RUNNING: &str = "/api/v1/query/cypher/running";
+
+/// Rows without end, for as long as anybody takes them.
+const ENDLESS: &str =
+    "UNWIND range(1, 9999) AS x UNWIND range(1, 9999) AS y UNWIND range(1, 9999) AS z RETURN x, y, z, 'some text'";
+
+/// Works without end, and gives nothing.
+const SILENT: &str = "UNWIND range(1, 1000000) AS x UNWIND range(1, 1000000) AS y WITH x, y WHERE x + y < 0 RETURN x";
+
+fn start(settings: &[&str]) -> Weir {
+    Home::new().start(&[&[IN_MEMORY], settings].concat())
+}
+
+fn fill(weir: &Weir, nodes: u64) {
+    for from in (0..nodes).step_by(20_000) {
+        let to = (from + 20_000).min(nodes) - 1;
+        weir.rows(&format!(
+            "UNWIND range({from}, {to}) AS i MATCH (n), (m) WHERE id(n) = idFrom(i) AND id(m) = idFrom(i / 2) \
+             SET n.i = i CREATE (n)-[:parent]->(m)"
+        ));
+    }
+}
+
+fn error_of(weir: &Weir, query: &str, status: u16) -> String {
+    let answer = weir.query(query).expect(status).json();
+    answer[0].as_str().unwrap_or_else(|| panic!("{query}: {answer}")).to_owned()
+}
+
+/// Sends a query on a connection of its own and leaves the answer there.
+fn open(weir: &Weir, query: &str) -> TcpStream {
+    let headers = [("Content-Type", "text/plain"), ("User-Agent", "a test")];
+    client::open(weir.address(), "POST", CYPHER, &headers, query.as_bytes()).expect("a connection")
+}
+
+fn running(weir: &Weir) -> Vec<Json> {
+    weir.get(RUNNING).expect(200).json().as_array().cloned().expect("a list")
+}
+
+fn wait_idle(weir: &Weir, limit: Duration) {
+    wait_until("no query runs any more", limit, || running(weir).is_empty());
+}
+
+fn resident_mb(weir: &Weir) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("a running process");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its size");
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).expect("a number") / 1024
+}
+
+// ---- bounds
+
+#[test]
+fn queries_that_would_take_everything_end_with_the_name_of_their_limit() {
+    let weir = start(&["-Dweir.query.timeout=1 s", "-Dweir.query.memory-bytes-max=33554432"]);
+    fill(&weir, 100_000);
+    let before = resident_mb(&weir);
+    for query in [
+        "MATCH (a), (b), (c) RETURN count(*)",
+        "MATCH (a)-[*]-(b) RETURN count(*)",
+        "MATCH (a), (b) WHERE a.i + b.i < 0 SET a.x = 1",
+        "UNWIND range(1, 1000000) AS x UNWIND range(1, 1000000) AS y RETURN sum(x * y)",
+    ] {
+        let began = Instant::now();
+        let error = error_of(&weir, query, 400);
+        assert!(error.contains("`query.timeout`") || error.contains("`query.memory-bytes-max`"), "{query}: {error}");
+        assert!(began.elapsed() < Duration::from_secs(5), "{query} took {:?}", began.elapsed());
+    }
+    for query in [
+        "RETURN range(1, 10000000)",
+        "UNWIND range(1, 1500) AS x UNWIND range(1, 1500) AS y RETURN collect(x * y) AS l",
+        "UNWIND range(1, 900) AS x UNWIND range(1, 900) AS y RETURN x * 1000 + y AS group, count(*)",
+        "RETURN reduce(s = 'x', x IN range(1, 60) | s + s)",
+        "RETURN reduce(l = [1], x IN range(1, 60) | [l, l])",
+        "MATCH (n) WITH collect(n) AS l RETURN [x IN range(1, 9) | l]",
+        "MATCH (n) SET n.x = 1, n.y = 'a text of some length', n.z = 2 RETURN n",
+    ] {
+        let error = error_of(&weir, query, 400);
+        assert!(error.contains("`query.memory-bytes-max` is 33554432"), "{query}: {error}");
+    }
+    assert!(error_of(&weir, "RETURN range(1, 1000000000000)", 400).contains("at most"));
+    assert!(error_of(&weir, "RETURN reduce(l = [], x IN range(1, 100000) | [l])", 400).contains("levels deep"));
+    let grown = resident_mb(&weir).saturating_sub(before);
+    assert!(grown < 400, "the process grew by {grown} MB");
+    // A client may allow less. What it may not have is told as the reference does.
+    let answer = weir.send("POST", &format!("{CYPHER}?timeout=50"), &[("Content-Type", "text/plain")], SILENT.as_bytes());
+    assert_eq!(answer.expect(500).json(), json!(["The stream has not been completed in 50 milliseconds."]));
+    assert_eq!(weir.rows("MATCH (n) WHERE n.x = 1 RETURN count(n)"), [json!([0])]);
+}
+
+// ---- running queries
+
+#[test]
+fn running_queries_are_listed_and_ended() {
+    let weir = start(&[]);
+    assert_eq!(running(&weir), Vec::<Json>::new());
+    let mut silent = open(&weir, SILENT);
+    wait_until("the query is listed", SOON, || running(&weir).len() == 1);
+    let listed = running(&weir).remove(0);
+    assert_eq!(
+        (&listed["query"], &listed["namespace"], &listed["userAgent"]),
+        (&json!(SILENT), &json!("quine"), &json!("a test"))
+    );
+    assert!(listed["remoteAddress"].as_str().is_some_and(|address| address.starts_with("127.0.0.1:")), "{listed}");
+    assert!(listed["startTime"].is_string() && listed["runningMillis"].is_u64() && listed["rows"] == 0, "{listed}");
+    let id = listed["id"].as_str().expect("an id");
+    let enveloped = weir.get("/api/v2/cypher-queries/running").expect(200).json();
+    assert_eq!(enveloped["content"][0]["id"], *id);
+    let began = Instant::now();
+    let ended = weir.delete(&format!("{RUNNING}/{id}")).expect(200).json();
+    assert_eq!((&ended["id"], &ended["cancelled"]), (&json!(id), &json!(true)));
+    let mut answer = String::new();
+    silent.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("was cancelled"), "{answer}");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(running(&weir), Vec::<Json>::new());
+    assert_eq!(weir.delete(&format!("{RUNNING}/{id}")).expect(404).text(), "");
+    assert_eq!(weir.delete(&format!("{RUNNING}/x")).expect(404).text(), "");
+    let gone = weir.delete(&format!("/api/v2/cypher-queries/running/{id}")).expect(404).json();
+    assert_eq!(gone["errors"][0]["type"], "ApiError");
+}
+
+#[test]
+fn queries_end_when_their_client_goes() {
+    let weir = start(&[]);
+    let writing = SILENT.replace("RETURN x", "CREATE (n {x: x})");
+    for query in [SILENT, ENDLESS, "CALL util.sleep(100000)", &writing] {
+        let stream = open(&weir, query);
+        wait_until("the query is listed", SOON, || running(&weir).len() == 1);
+        let began = Instant::now();
+        drop(stream);
+        wait_idle(&weir, SOON);
+        // Some of that is this test's own looking.
+        assert!(began.elapsed() < Duration::from_millis(400), "{query} ended after {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn only_so_many_run_at_a_time_and_the_others_wait() {
+    let weir = start(&["-Dweir.query.running-max=1"]);
+    let first = open(&weir, SILENT);
+    wait_until("the query is listed", SOON, || running(&weir).len() == 1);
+    let second = open(&weir, "MATCH (n) RETURN count(n)");
+    wait_until("the other is listed", SOON, || running(&weir).len() == 2);
+    // What is over in no time needs no place, and what can be asked of the service needs none either.
+    assert_eq!(weir.rows("RETURN 1"), [json!([1])]);
+    assert_eq!(running(&weir).len(), 2);
+    drop(first);
+    wait_idle(&weir, SOON);
+    drop(second);
+}
+
+#[test]
+fn slow_queries_are_logged() {
+    let weir = start(&["-Dweir.query.slow-after=20 ms"]);
+    weir.rows("CALL util.sleep(40)");
+    wait_until("it is in the log", SOON, || weir.log().contains("CALL util.sleep(40)"));
+    weir.rows("CALL util.sleep(1)");
+    assert!(!weir.log().contains("CALL util.sleep(1)"));
+}
+
+// ---- streaming
+
+#[test]
+fn rows_leave_from_the_first_on_and_memory_stays() {
+    let weir = start(&[]);
+    let before = resident_mb(&weir);
+    let began = Instant::now();
+    let query = "UNWIND range(1, 1000) AS x UNWIND range(1, 1000) AS y RETURN x * 1000 + y AS n, 'some text to carry around'";
+    let mut stream = open(&weir, query);
+    let mut first = [0; 1];
+    stream.read_exact(&mut first).expect("an answer");
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_millis(200), "the first row came after {waited:?}");
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("the whole answer");
+    let text = String::from_utf8_lossy(&rest);
+    assert!(text.to_ascii_lowercase().contains("transfer-encoding: chunked"));
+    assert!(resident_mb(&weir).saturating_sub(before) < 60, "{} MB before, {} now", before, resident_mb(&weir));
+    let whole = weir.query(query).expect(200).json();
+    assert_eq!(whole["results"].as_array().map(Vec::len), Some(1_000_000));
+    assert_eq!(whole["results"][999_999], json!([1_001_000, "some text to carry around"]));
+}
+
+#[test]
+fn a_failure_among_the_rows_keeps_its_status_or_breaks_the_answer() {
+    let weir = start(&[]);
+    let early = "UNWIND range(1, 100) AS x RETURN 1 / (x - 100)";
+    assert!(error_of(&weir, early, 400).contains("ArithmeticError"));
+    let late = "UNWIND range(1, 1000) AS x UNWIND range(1, 1000) AS y RETURN 1 / (x * 1000 + y - 901000)";
+    let headers = [("Content-Type", "text/plain")];
+    let broken = weir.try_send("POST", CYPHER, &headers, late.as_bytes());
+    assert!(broken.is_err(), "a part was taken for the whole");
+    wait_idle(&weir, SOON);
+}
+
+#[test]
+fn clients_that_take_nothing_are_waited_for_in_bounds() {
+    let weir = start(&["-Dweir.query.client-patience=1 s"]);
+    let before = resident_mb(&weir);
+    let streams: Vec<TcpStream> = (0..10).map(|_| open(&weir, ENDLESS)).collect();
+    wait_until("they run", SOON, || running(&weir).len() == 10);
+    assert!(resident_mb(&weir).saturating_sub(before) < 200);
+    wait_idle(&weir, SOON);
+    drop(streams);
+}
+
+// ---- outgoing requests
+
+/// A web server that counts its requests, and changes what the query reads before it answers.
+#[test]
+fn a_query_that_loses_its_race_asks_the_web_server_once() {
+    let weir = start(&[]);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('counter') SET n.x = 0");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/rows", listener.local_addr().expect("an address"));
+    let address = weir.address();
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let _ = stream.read(&mut [0; 4096]);
+        let disturb = b"MATCH (n) WHERE id(n) = idFrom('counter') SET n.x = 10";
+        client::send(address, "POST", CYPHER, &[("Content-Type", "text/plain")], disturb).expect("an answer");
+        let body = "{\"add\": 1}\n{\"add\": 2}\n";
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+        // Nobody else is answered: a second request would fail the query.
+    });
+    let query = format!(
+        "MATCH (n) WHERE id(n) = idFrom('counter') WITH n, n.x AS x CALL loadJsonLines('{url}') YIELD value \
+         WITH n, x, sum(value.add) AS more SET n.x = x + more RETURN n.x"
+    );
+    assert_eq!(weir.rows(&query), [json!([13])]);
+    server.join().expect("the server ends");
+}
+
+#[test]
+fn only_allowed_hosts_are_asked() {
+    let weir = start(&["-Dweir.outgoing-http.allowed-hosts=[\"localhost:9\", \"*.example.com\"]"]);
+    for query in [
+        "LOAD CSV FROM 'http://127.0.0.1:9/x' AS row RETURN row",
+        "CALL loadJsonLines('http://169.254.169.254/latest/meta-data') YIELD value RETURN value",
+    ] {
+        let error = error_of(&weir, query, 400);
+        assert!(error.contains("outgoing-http.allowed-hosts"), "{error}");
+    }
+    assert!(!error_of(&weir, "LOAD CSV FROM 'http://localhost:9/x' AS row RETURN row", 400).contains("allowed-hosts"));
+    let standing = json!({"pattern": {"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n)"},
+        "outputs": {"hook": {"type": "PostToEndpoint", "url": "http://127.0.0.1:9/"}}});
+    let refused = weir.post("/api/v1/query/standing/x", &standing).expect(400).text();
+    assert!(refused.contains("outgoing-http.allowed-hosts"), "{refused}");
+}
+
+// ---- bad input
+
+#[test]
+fn bodies_made_to_take_long_are_refused_soon() {
+    let weir = start(&[]);
+    let send = |kind: &str, body: &[u8]| {
+        let began = Instant::now();
+        let answer = weir.send("POST", CYPHER, &[("Content-Type", kind)], body);
+        assert!(began.elapsed() < Duration::from_secs(5), "{kind} took {:?}", began.elapsed());
+        answer.expect(400).text()
+    };
+    assert!(send("text/plain", "x ".repeat(10_000_000).as_bytes()).contains("query.text-bytes-max"));
+    assert!(send("application/yaml", "[".repeat(1_000_000).as_bytes()).contains("brackets"));
+    assert!(send("application/yaml", &[b'x'; 5 << 20]).contains("send JSON"));
+    assert!(send("application/yaml", "- ".repeat(500_000).as_bytes()).contains("ParsingFailure"));
+    let levels = (0..12u8).map(|n| {
+        let (here, below) = (char::from(b'b' + n), char::from(b'a' + n));
+        format!("{here}: &{here} [{}]\n", vec![format!("*{below}"); 9].join(","))
+    });
+    let bomb = format!("a: &a [x,x,x,x,x,x,x,x,x]\n{}", levels.collect::<String>());
+    assert!(send("application/yaml", bomb.as_bytes()).contains("Failure"));
+    let deep = format!("{{\"text\":\"RETURN 1\",\"parameters\":{{\"a\":{}", "[".repeat(1_000_000));
+    assert!(send("application/json", deep.as_bytes()).contains("recursion limit"));
+    assert!(send("text/plain", b"RETURN '\xff'").contains("UTF-8"));
+    let keys: Vec<String> = (0..200_000).map(|n| format!("\"k{n}\":{n}")).collect();
+    let many = format!("{{\"text\":\"RETURN size(keys($p))\",\"parameters\":{{\"p\":{{{}}}}}}}", keys.join(","));
+    let answer = weir.send("POST", CYPHER, &[("Content-Type", "application/json")], many.as_bytes());
+    assert_eq!(answer.expect(200).json()["results"], json!([[200_000]]));
+}
+
+#[test]
+fn sockets_that_say_nothing_are_closed() {
+    let weir = start(&["-Dweir.webserver.header-timeout=1 s"]);
+    let connect = || TcpStream::connect(weir.address()).expect("a connection");
+    let mut silent: Vec<TcpStream> = (0..300).map(|_| connect()).collect();
+    let mut slow = connect();
+    slow.write_all(b"GET /api/v1/admin/liveness HTTP/1.1\r\n").expect("sent");
+    let mut undecided = connect();
+    undecided.write_all(b"PRI * HT").expect("sent");
+    silent.extend([slow, undecided]);
+    assert_eq!(weir.get("/api/v1/admin/liveness").status, 204);
+    for mut stream in silent {
+        stream.set_read_timeout(Some(SOON)).expect("a socket");
+        // A reset is an end too.
+        let ended = stream.read_to_end(&mut Vec::new());
+        assert!(!ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "it was not closed");
+    }
+}
