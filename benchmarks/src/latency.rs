@@ -7,7 +7,6 @@ use std::error::Error;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use weir_engine::store::InMemory;
 use weir_engine::{Ingester, Start};
 use weir_model::{Tick, Value, json};
 
@@ -104,13 +103,9 @@ const PAUSE: Duration = Duration::from_micros(500);
 
 /// One change on an engine where nothing else happens, in memory, until its match is received.
 pub fn idle(settings: &Settings) -> Result<Run, Box<dyn Error>> {
-    let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
+    let engine = weir::filled(settings)?;
     let graph = engine.default_graph();
     let processes = settings.processes();
-    for (mutations, records) in weir::batches(&graph, &processes, 0..settings.events, settings.batch)? {
-        graph.apply(mutations, records)?;
-    }
-    graph.wait_visible()?;
     let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
     let mut ingester = Ingester::new(graph.clone(), weir::prepare(&graph, weir::INGEST)?);
     let patience = Duration::from_secs(60);

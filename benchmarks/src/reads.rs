@@ -56,13 +56,9 @@ fn ask(graph: &Graph, query: &Prepared, that: Value) -> Result<(u64, Value), Box
 
 /// One thread reads nodes by id, one after another, while another hands in records.
 pub fn points(settings: &Settings) -> Result<Run, Box<dyn Error>> {
-    let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
+    let engine = weir::filled(settings)?;
     let graph = engine.default_graph();
     let processes = settings.processes();
-    for (mutations, records) in weir::batches(&graph, &processes, 0..settings.events, settings.batch)? {
-        graph.apply(mutations, records)?;
-    }
-    graph.wait_visible()?;
     let ingest = weir::prepare(&graph, weir::INGEST)?;
     let query = prepare(&graph, POINT)?;
     let done = AtomicBool::new(false);

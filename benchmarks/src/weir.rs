@@ -89,6 +89,17 @@ pub fn started(store: Arc<dyn Store>, workers: usize) -> Result<Engine, EngineEr
     Ok(engine)
 }
 
+/// An engine in memory that holds the events of `procs`.
+pub fn filled(settings: &Settings) -> Result<Engine, Box<dyn Error>> {
+    let engine = started(Arc::new(InMemory::default()), settings.workers)?;
+    let graph = engine.default_graph();
+    for (mutations, records) in batches(&graph, &settings.processes(), 0..settings.events, settings.batch)? {
+        graph.apply(mutations, records)?;
+    }
+    graph.wait_visible()?;
+    Ok(engine)
+}
+
 /// Compiles an ingest query. One that reads the graph is an error: the figures would be those of another path.
 pub fn prepare(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error>> {
     let options = weir_cypher_compiler::Options { parameters: vec!["that".into()], ids: graph.ids(), ..Default::default() };

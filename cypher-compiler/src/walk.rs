@@ -62,7 +62,7 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
 
 /// Every operator, inputs before what stands on them, and the operators of subqueries before the operator they stand in.
 pub fn operators_mut(operator: &mut Operator, visit: &mut dyn FnMut(&mut Operator)) {
-    for input in inputs_mut(operator) {
+    for input in operator.children_mut() {
         operators_mut(input, visit);
     }
     expressions_mut(operator, &mut |expr| subqueries_mut(expr, visit));
@@ -84,28 +84,6 @@ fn subqueries_mut(expr: &mut Expr, visit: &mut dyn FnMut(&mut Operator)) {
 pub fn operators(operator: &Operator, visit: &mut dyn FnMut(&Operator)) {
     operator.children().into_iter().for_each(|child| operators(child, visit));
     visit(operator);
-}
-
-/// The operators whose rows an operator takes.
-fn inputs_mut(operator: &mut Operator) -> Vec<&mut Operator> {
-    use Operator::*;
-    match operator {
-        Unit | Argument | Schema(_) => Vec::new(),
-        Union { left, right, .. } | Join { left, right, .. } => vec![left, right],
-        Optional { input, inner, .. } | Subquery { input, inner, .. } | Recurse { input, inner, .. } => vec![input, inner],
-        Match { input, .. }
-        | Filter { input, .. }
-        | Project { input, .. }
-        | Aggregate { input, .. }
-        | Distinct { input, .. }
-        | Sort { input, .. }
-        | Skip { input, .. }
-        | Limit { input, .. }
-        | Unwind { input, .. }
-        | Write { input, .. }
-        | Merge { input, .. }
-        | Call { input, .. } => vec![input],
-    }
 }
 
 /// The expressions written in one operator, not in its inputs.

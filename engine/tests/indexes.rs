@@ -9,13 +9,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Random, node, share_symbols};
+use common::{Random, Rows, answer, node, share_symbols};
 use weir_cypher_compiler::{Options as CompileOptions, compile};
-use weir_engine::evaluate::{Environment, Limits, Prepared, evaluate};
+use weir_engine::evaluate::Prepared;
 use weir_engine::reference::{ReferenceGraph, matches};
 use weir_engine::store::{InMemory, Store};
 use weir_engine::{Engine, EngineError, Graph, Ingester, Options, QueryOptions};
-use weir_model::{Mutations, NodeId, Value};
+use weir_model::{Mutations, Value};
 
 /// Beginnings by label and by value, equality, lists, ranges, prefixes, several at once, and parts that are joined.
 const QUERIES: &[&str] = &[
@@ -102,37 +102,25 @@ fn sorted(mut rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
     rows
 }
 
-fn over_maps(graph: &Graph, prepared: &Prepared, reference: &ReferenceGraph) -> Vec<Vec<Value>> {
-    let environment = Environment {
-        view: reference,
-        parameters: &[],
-        ids: graph.ids(),
-        now_millis: 0,
-        fresh_id: &NodeId::default,
-        limits: Limits::NONE,
-        open_cypher: false,
-    };
-    let mut rows = Vec::new();
-    evaluate(prepared, graph.symbols(), &environment, &mut Mutations::default(), &mut |row| {
-        rows.push(row.to_vec());
-        ControlFlow::Continue(())
-    })
-    .unwrap();
-    sorted(rows)
+fn spread(rows: Rows) -> Vec<Vec<Value>> {
+    sorted(rows.into_iter().flat_map(|(row, count)| vec![row; count as usize]).collect())
 }
 
 fn agree(with: &Graph, without: &Graph, reference: &ReferenceGraph, place: &str) -> usize {
     let mut found = 0;
     for text in QUERIES.iter().chain(MORE_QUERIES) {
-        let expected = over_maps(with, &prepare(with, text), reference);
+        let expected = spread(answer(&prepare(with, text), reference, with));
         assert_eq!(sorted(run(without, text).unwrap()), expected, "without an index: {text}, {place}");
         assert_eq!(sorted(run(with, text).unwrap()), expected, "with indexes: {text}, {place}");
         found += expected.len();
     }
     for text in QUERIES {
         let naive = matches(&prepare(with, text), reference, with.symbols(), with.ids()).unwrap();
-        let naive = naive.into_iter().flat_map(|(row, count)| vec![row; count as usize]).collect();
-        assert_eq!(sorted(run(with, text).unwrap()), sorted(naive), "by trying everything: {text}, {place}");
+        assert_eq!(
+            sorted(run(with, text).unwrap()),
+            spread(naive.into_iter().collect()),
+            "by trying everything: {text}, {place}"
+        );
     }
     found
 }

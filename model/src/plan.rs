@@ -403,6 +403,28 @@ impl Operator {
         self.input().into_iter().chain(second).collect()
     }
 
+    /// As `children`, to be changed.
+    pub fn children_mut(&mut self) -> Vec<&mut Operator> {
+        use Operator::*;
+        match self {
+            Unit | Argument | Schema(_) => Vec::new(),
+            Union { left, right, .. } | Join { left, right, .. } => vec![left, right],
+            Optional { input, inner, .. } | Subquery { input, inner, .. } | Recurse { input, inner, .. } => vec![input, inner],
+            Match { input, .. }
+            | Filter { input, .. }
+            | Project { input, .. }
+            | Aggregate { input, .. }
+            | Distinct { input, .. }
+            | Sort { input, .. }
+            | Skip { input, .. }
+            | Limit { input, .. }
+            | Unwind { input, .. }
+            | Write { input, .. }
+            | Merge { input, .. }
+            | Call { input, .. } => vec![input],
+        }
+    }
+
     pub fn input(&self) -> Option<&Operator> {
         use Operator::*;
         match self {

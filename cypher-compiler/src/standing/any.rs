@@ -410,25 +410,7 @@ fn begin_at_unit(operator: &mut Operator) {
         *operator = Operator::Unit;
         return;
     }
-    use Operator::*;
-    match operator {
-        Match { input, .. }
-        | Filter { input, .. }
-        | Project { input, .. }
-        | Aggregate { input, .. }
-        | Distinct { input, .. }
-        | Sort { input, .. }
-        | Skip { input, .. }
-        | Limit { input, .. }
-        | Unwind { input, .. }
-        | Optional { input, .. }
-        | Subquery { input, .. }
-        | Call { input, .. }
-        | Recurse { input, .. } => begin_at_unit(input),
-        Union { left, right, .. } | Join { left, right, .. } => {
-            begin_at_unit(left);
-            begin_at_unit(right);
-        }
-        Unit | Argument | Schema(_) | Write { .. } | Merge { .. } => {}
-    }
+    // What an operator does for each row of its input begins with that row.
+    let for_each_row = matches!(operator, Operator::Optional { .. } | Operator::Subquery { .. } | Operator::Recurse { .. });
+    operator.children_mut().into_iter().take(if for_each_row { 1 } else { 2 }).for_each(begin_at_unit);
 }
