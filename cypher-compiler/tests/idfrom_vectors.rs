@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value as Json;
 use weir_cypher_compiler::{Options, compile};
 use weir_model::IdScheme;
-use weir_model::expression::Nothing;
+use weir_model::expression::GraphFree;
 use weir_model::json;
 use weir_model::plan::Operator;
 
@@ -48,7 +48,7 @@ fn cell(expr: &str, ids: IdScheme) -> Result<Json, String> {
     let slot = plan.columns.first().ok_or("no column")?.1;
     let item = find_item(&plan.root, slot).ok_or_else(|| format!("no projection in {:?}", plan.root))?;
     let row = vec![weir_model::Value::Null; plan.width];
-    let value = item.evaluate(&row, &Nothing(ids)).map_err(|failure| failure.to_string())?;
+    let value = item.evaluate(&row, &GraphFree::constants(ids)).map_err(|failure| failure.to_string())?;
     let mut out = Vec::new();
     json::write(&value, ids, &mut out);
     serde_json::from_slice(&out).map_err(|error| error.to_string())

@@ -399,7 +399,7 @@ fn quantifier(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::expression::Nothing;
+    use crate::expression::GraphFree;
     use crate::id::IdScheme;
     use crate::value::Text;
 
@@ -412,7 +412,7 @@ mod tests {
     }
 
     fn run(expr: Expr) -> Result<Value, Failure> {
-        expr.evaluate(&[Value::Null, Value::Null, Value::Null], &Nothing(IdScheme::Uuid))
+        expr.evaluate(&[Value::Null, Value::Null, Value::Null], &GraphFree::constants(IdScheme::Uuid))
     }
 
     fn check(expr: Expr, expected: Value) {

@@ -190,7 +190,7 @@ pub enum AggregateKind {
 }
 
 /// What an expression may ask beyond its row. Implemented by the engine over a view of the graph, and by
-/// `expression::Nothing` where there is none.
+/// `GraphFree` where there is none.
 pub trait Context {
     fn parameter(&self, index: u32) -> &Value;
     /// The text of a name of the running plan.
@@ -270,15 +270,32 @@ impl Failure {
     }
 }
 
-/// The context of expressions that stand alone: constants, defaults, tests. Every node is empty.
-pub struct Nothing(pub IdScheme);
+/// The context of expressions that ask nothing of a graph: all they need is in the row. Every node is empty.
+#[derive(Debug)]
+pub struct GraphFree {
+    ids: IdScheme,
+    names: Vec<Text>,
+    room: usize,
+}
 
-impl Context for Nothing {
+impl GraphFree {
+    /// For constants, which are kept for as long as their plan.
+    pub fn constants(ids: IdScheme) -> GraphFree {
+        GraphFree { ids, names: Vec::new(), room: 64 << 10 }
+    }
+
+    /// For rows of a plan with these names.
+    pub fn rows(ids: IdScheme, names: &[Text]) -> GraphFree {
+        GraphFree { ids, names: names.to_vec(), room: extent::ROOM }
+    }
+}
+
+impl Context for GraphFree {
     fn parameter(&self, _: u32) -> &Value {
         &Value::Null
     }
-    fn name(&self, _: Name) -> &str {
-        ""
+    fn name(&self, name: Name) -> &str {
+        self.names.get(name.0 as usize).map_or("", |name| name.as_str())
     }
     fn property(&self, _: NodeId, _: Name) -> Value {
         Value::Null
@@ -302,13 +319,12 @@ impl Context for Nothing {
         0
     }
     fn ids(&self) -> IdScheme {
-        self.0
+        self.ids
     }
     fn now_millis(&self) -> i64 {
         0
     }
-    /// Constants are kept for as long as their plan.
     fn room(&self) -> usize {
-        64 << 10
+        self.room
     }
 }

@@ -24,7 +24,7 @@ pub mod text_form;
 pub mod tick;
 pub mod value;
 
-pub use expression::{Aggregate, AggregateKind, Context, Expr, Failure, Function};
+pub use expression::{Aggregate, AggregateKind, Context, Expr, Failure, Function, GraphFree};
 pub use id::{EdgeKey, IdScheme, NodeId, QueryId, Symbol};
 pub use mutation::Mutations;
 pub use plan::Plan;

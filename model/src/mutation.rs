@@ -14,21 +14,22 @@ use crate::codec;
 use crate::id::{NodeId, Symbol};
 use crate::value::Value;
 
+/// In the order in which the facts of a node lie: what a walk from node to node asks for comes first, and so shares a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u32)]
 pub enum Kind {
     /// Payload unused.
     Label = 0,
-    Property = 1,
     /// Half an edge, at its source; the payload is the target.
-    Out = 2,
+    Out = 1,
     /// Half an edge, at its target; the payload is the source.
-    In = 3,
-    /// At the source of the edge. The symbol is the edge's type; the arena holds target, ordinal, key and value.
-    EdgeProperty = 4,
+    In = 2,
     /// As `Out` and `In`, for edges with an ordinal above 0: the arena holds the other end and the ordinal.
-    OutParallel = 5,
-    InParallel = 6,
+    OutParallel = 3,
+    InParallel = 4,
+    /// At the source of the edge. The symbol is the edge's type; the arena holds target, ordinal, key and value.
+    EdgeProperty = 5,
+    Property = 6,
     /// Only in mutations, never in the graph: removes every property the node has at this point.
     ClearProperties = 7,
 }
@@ -46,12 +47,12 @@ impl Tag {
     pub const fn kind(self) -> Kind {
         match self.0 >> Self::SYMBOL_BITS {
             0 => Kind::Label,
-            1 => Kind::Property,
-            2 => Kind::Out,
-            3 => Kind::In,
-            4 => Kind::EdgeProperty,
-            5 => Kind::OutParallel,
-            6 => Kind::InParallel,
+            1 => Kind::Out,
+            2 => Kind::In,
+            3 => Kind::OutParallel,
+            4 => Kind::InParallel,
+            5 => Kind::EdgeProperty,
+            6 => Kind::Property,
             _ => Kind::ClearProperties,
         }
     }

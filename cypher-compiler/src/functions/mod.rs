@@ -124,7 +124,7 @@ fn float(value: &Value) -> Option<f64> {
 mod testing {
     //! Calls by name, as a query would make them.
 
-    use weir_model::expression::{Expr, Failure, Nothing};
+    use weir_model::expression::{Expr, Failure, GraphFree};
     use weir_model::id::IdScheme;
     use weir_model::value::Value;
 
@@ -136,7 +136,7 @@ mod testing {
         let function = super::find(name).unwrap_or_else(|| panic!("no function {name}"));
         assert!((function.arguments_min..=function.arguments_max).contains(&arguments.len()), "arity of {name}");
         let arguments = arguments.iter().cloned().map(Expr::Literal).collect();
-        Expr::Call { function, arguments }.evaluate(&[], &Nothing(ids))
+        Expr::Call { function, arguments }.evaluate(&[], &GraphFree::constants(ids))
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
             Value::text("yyyy-MM-dd[ HH]"),
             Value::text("week"),
         ];
-        let context = weir_model::expression::Nothing(IdScheme::Uuid);
+        let context = weir_model::expression::GraphFree::constants(IdScheme::Uuid);
         for function in all() {
             for count in function.arguments_min..=function.arguments_max.min(3) {
                 for pick in 0..odd.len().pow(count as u32) {

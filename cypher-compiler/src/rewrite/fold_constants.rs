@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weir_model::expression::Nothing;
+use weir_model::expression::GraphFree;
 use weir_model::{Expr, IdScheme, Value};
 
 use super::for_each_expression;
@@ -45,7 +45,7 @@ fn fold_one(expr: &mut Expr, ids: IdScheme) -> bool {
         Expr::And(items) => return flatten(items, |e| if let Expr::And(inner) = e { Some(std::mem::take(inner)) } else { None }),
         Expr::Or(items) => return flatten(items, |e| if let Expr::Or(inner) = e { Some(std::mem::take(inner)) } else { None }),
         Expr::Binary { left, right, .. } if matches!((&**left, &**right), (Expr::Literal(_), Expr::Literal(_))) => {
-            expr.evaluate(&[], &Nothing(ids)).ok()
+            expr.evaluate(&[], &GraphFree::constants(ids)).ok()
         }
         Expr::Call { function, arguments } => literals(arguments.iter()).and_then(|values| {
             // A call with too few or too many arguments is an error that has been noted; it cannot be run.
@@ -56,7 +56,7 @@ fn fold_one(expr: &mut Expr, ids: IdScheme) -> bool {
             if function.null_in_null_out && values.iter().any(Value::is_null) {
                 return Some(Value::Null);
             }
-            (function.run)(&Nothing(ids), &values).ok()
+            (function.run)(&GraphFree::constants(ids), &values).ok()
         }),
         _ => None,
     };

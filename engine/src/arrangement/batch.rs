@@ -54,22 +54,30 @@ pub struct Piece {
 /// Where the facts of a node lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The number of the piece; the highest bit is set when some fact has more than one update.
+    /// The number of the piece, below two flags.
     piece: u32,
     pub start: u32,
     pub count: u32,
 }
 
+/// Some fact has more than one update.
 const REPEATS: u32 = 1 << 31;
+/// No older batch knows the node.
+const FIRST: u32 = 1 << 30;
 
 impl Place {
     pub fn piece(&self) -> usize {
-        (self.piece & !REPEATS) as usize
+        (self.piece & !(REPEATS | FIRST)) as usize
     }
 
     /// Whether merging could find that updates have cancelled out.
     pub fn repeats(&self) -> bool {
         self.piece & REPEATS != 0
+    }
+
+    /// Whether looking for the node in older batches is in vain.
+    pub fn is_first(&self) -> bool {
+        self.piece & FIRST != 0
     }
 
     pub fn range(&self) -> Range<usize> {
@@ -116,13 +124,13 @@ impl Writer {
         self.batch.pieces.len() as u32 - 1
     }
 
-    /// The next node, whose facts lie in an adopted segment, none of them twice.
-    pub fn refer(&mut self, id: NodeId, piece: u32, start: u32, count: u32) {
-        self.push(id, Place { piece, start, count });
+    /// The next node, whose facts lie in an adopted segment, none of them twice. `first` if no older batch knows it.
+    pub fn refer(&mut self, id: NodeId, piece: u32, (start, count): (u32, u32), first: bool) {
+        self.push(id, Place { piece: piece | if first { FIRST } else { 0 }, start, count });
     }
 
     /// Closes the facts pushed to `fresh` since the last call as those of `id`. Nothing if there are none.
-    pub fn finish_node(&mut self, id: NodeId) {
+    pub fn finish_node(&mut self, id: NodeId, first: bool) {
         let (start, end) = (self.finished, self.fresh.facts.len());
         if start == end {
             return;
@@ -130,7 +138,7 @@ impl Writer {
         self.finished = end;
         let same = |pair: &[Fact]| self.fresh.compare(&pair[0], &self.fresh, &pair[1]).is_eq();
         let repeats = self.fresh.facts[start..].windows(2).any(|pair| pair[0].tag == pair[1].tag && same(pair));
-        let piece = if repeats { REPEATS } else { 0 };
+        let piece = if repeats { REPEATS } else { 0 } | if first { FIRST } else { 0 };
         self.push(id, Place { piece, start: start as u32, count: (end - start) as u32 });
     }
 
@@ -180,31 +188,34 @@ impl Batch {
         &self.pieces
     }
 
-    /// The facts of a node.
-    pub fn find(&self, id: NodeId) -> Option<(&Segment, &[Fact])> {
-        self.index_of(id).map(|index| self.node(index))
-    }
-
     /// Where a node stands.
     pub fn index_of(&self, id: NodeId) -> Option<usize> {
-        if self.directory.may_contain(id) { self.position(id) } else { None }
+        if self.may_contain(id) { self.position(id) } else { None }
     }
 
-    /// Looks up many nodes: says where each lies that is here.
-    pub fn locate(&self, ids: &[NodeId], scratch: &mut Vec<u32>, mut found: impl FnMut(usize, usize)) {
+    /// False for most nodes that are not here.
+    pub fn may_contain(&self, id: NodeId) -> bool {
+        self.directory.may_contain(id)
+    }
+
+    /// Looks up those of the ids that are `open`: says where each lies that is here, and closes it if no older batch knows it.
+    pub fn locate(&self, ids: &[NodeId], open: &mut Vec<u32>, scratch: &mut Vec<u32>, mut found: impl FnMut(u32, u32)) {
         // In passes, so that the processor waits for many slots at a time, then for many ids.
         scratch.clear();
-        scratch.extend((0..ids.len() as u32).filter(|index| self.directory.may_contain(ids[*index as usize])));
+        scratch.extend(open.iter().filter(|index| self.directory.may_contain(ids[**index as usize])));
         let begin = |index: &u32| self.ids.get(self.directory.range(ids[*index as usize]).start);
         black_box(scratch.iter().filter_map(begin).fold(0, |sum, id| sum ^ id.low));
-        for index in scratch.iter() {
-            if let Some(position) = self.position(ids[*index as usize]) {
-                found(*index as usize, position);
-            }
-        }
+        scratch.retain(|index| {
+            let position = self.position(ids[*index as usize]);
+            position.inspect(|position| found(*index, *position as u32));
+            position.is_some_and(|position| self.places[position].is_first())
+        });
+        let mut closed = scratch.iter().peekable();
+        open.retain(|index| closed.next_if_eq(&index).is_none());
     }
 
-    fn position(&self, id: NodeId) -> Option<usize> {
+    /// As `index_of`, for a node that may be here.
+    pub fn position(&self, id: NodeId) -> Option<usize> {
         let range = self.directory.range(id);
         let start = range.start;
         let near = &self.ids[range];
@@ -331,7 +342,7 @@ mod tests {
                 for id in &ids {
                     let payload = Payload { a: id.high, b: id.low };
                     writer.fresh.facts.push(Fact { tag: Tag::new(Kind::Out, Symbol(1)), when: 1, payload });
-                    writer.finish_node(*id);
+                    writer.finish_node(*id, false);
                 }
                 let batch = writer.finish();
                 let others = (count..count + 3000).map(scheme).chain([NodeId::new(0, 0), NodeId::new(u64::MAX, u64::MAX)]);
@@ -340,9 +351,11 @@ mod tests {
                 let single: Vec<Option<usize>> = asked.iter().map(|id| batch.index_of(*id)).collect();
                 assert_eq!(single, expected, "{count} nodes");
                 let mut together = vec![None; asked.len()];
-                batch.locate(&asked, &mut Vec::new(), |index, position| together[index] = Some(position));
+                let mut open = (0..asked.len() as u32).collect();
+                let mut note = |index: u32, position: u32| together[index as usize] = Some(position as usize);
+                batch.locate(&asked, &mut open, &mut Vec::new(), &mut note);
                 assert_eq!(together, expected, "{count} nodes");
-                let facts = |id: &NodeId| batch.find(*id).map(|(_, facts)| facts[0].payload.as_node());
+                let facts = |id: &NodeId| batch.index_of(*id).map(|index| batch.node(index).1[0].payload.as_node());
                 assert!(ids.iter().all(|id| facts(id) == Some(*id)));
             }
         }

@@ -27,6 +27,8 @@ pub struct Builder {
     /// Where the nodes lie in the batches that are there.
     hits: Vec<Hit>,
     order: Vec<u64>,
+    /// The nodes that older batches may know.
+    open: Vec<u32>,
     scratch: Vec<u32>,
 }
 
@@ -42,7 +44,7 @@ struct Hit {
 pub struct Located {
     /// What there was before, oldest first.
     pub existing: Vec<SharedBatch>,
-    /// By node, oldest first.
+    /// By node, newest first.
     hits: Vec<Hit>,
     /// Of each node of the batch, its hits.
     of_node: Vec<Range<u32>>,
@@ -57,9 +59,8 @@ impl Located {
     }
 }
 
-/// Newest first.
 fn facts_of<'a>(existing: &'a [SharedBatch], hits: &'a [Hit]) -> impl Iterator<Item = (&'a Segment, &'a [Fact])> {
-    hits.iter().rev().map(|hit| existing[hit.batch as usize].node(hit.position as usize))
+    hits.iter().map(|hit| existing[hit.batch as usize].node(hit.position as usize))
 }
 
 /// Rows that follow one another and concern one node. Compared by the high half of the id, then by place.
@@ -127,7 +128,7 @@ impl Builder {
             }
             let facts = Facts::known(facts_of(existing, &located.hits[start..hit]));
             build_node(rows, order, &mutations.arena, &facts, &mut writer.fresh);
-            writer.finish_node(self.nodes[index]);
+            writer.finish_node(self.nodes[index], start == hit);
             if writer.nodes() > located.of_node.len() {
                 located.of_node.push(start as u32..hit as u32);
             }
@@ -141,10 +142,13 @@ impl Builder {
         self.nodes.extend(self.stretches.iter().map(|stretch| rows[stretch.start as usize].node));
         self.nodes.dedup();
         self.hits = Vec::with_capacity(self.nodes.len());
-        for (batch, number) in existing.iter().zip(0..) {
+        self.open.clear();
+        self.open.extend(0..self.nodes.len() as u32);
+        for (number, batch) in existing.iter().enumerate().rev() {
             let hits = &mut self.hits;
-            batch.locate(&self.nodes, &mut self.scratch, |node, position| {
-                hits.push(Hit { node: node as u32, batch: number, position: position as u32 });
+            let batch_number = number as u32;
+            batch.locate(&self.nodes, &mut self.open, &mut self.scratch, |node, position| {
+                hits.push(Hit { node, batch: batch_number, position });
             });
         }
         self.hits.sort_by_key(|hit| hit.node);
@@ -205,7 +209,18 @@ fn expand_clears<'a>(rows: impl Iterator<Item = &'a Row>, facts: &Facts<'_>) -> 
 fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, segment: &mut Segment) {
     order.sort_unstable();
     let row = |place: &u64| &rows[*place as u32 as usize];
-    for same_tag in order.chunk_by_mut(|a, b| row(a).tag == row(b).tag) {
+    for same_tag in order.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+        if let [place] = same_tag
+            && facts.is_unknown()
+        {
+            // Most rows: a fact of a new node.
+            let row = row(place);
+            if !row.removes() {
+                let payload = relocate(row.tag, row.payload, arena, &mut segment.arena);
+                segment.facts.push(Fact { tag: row.tag, when: row.record() << 1 | 1, payload });
+            }
+            continue;
+        }
         if same_tag.len() > 1 {
             same_tag.sort_by(|a, b| key(row(a), arena).cmp(&key(row(b), arena)));
         }

@@ -21,15 +21,33 @@ impl<'a> Facts<'a> {
     /// Looks a node up in batches given oldest first.
     pub fn find(batches: &'a [SharedBatch], id: NodeId) -> Facts<'a> {
         let mut hits = SmallVec::new();
-        for batch in batches.iter().rev() {
-            hits.extend(batch.find(id));
+        for batches in batches.rchunks(8) {
+            // The filters of some batches at a time: they lie far apart, and the processor waits for them together.
+            let mut maybe = 0u8;
+            for (number, batch) in batches.iter().enumerate() {
+                maybe |= u8::from(batch.may_contain(id)) << number;
+            }
+            while let Some(newest) = maybe.checked_ilog2() {
+                maybe ^= 1 << newest;
+                let batch = &batches[newest as usize];
+                if let Some(position) = batch.position(id) {
+                    hits.push(batch.node(position));
+                    if batch.place(position).is_first() {
+                        return Facts { hits };
+                    }
+                }
+            }
         }
         Facts { hits }
     }
 
     /// A node found before: its facts in some batches, newest first.
     pub fn known(hits: impl IntoIterator<Item = (&'a Segment, &'a [Fact])>) -> Facts<'a> {
-        Facts { hits: hits.into_iter().collect() }
+        let mut found = SmallVec::new();
+        for hit in hits {
+            found.push(hit);
+        }
+        Facts { hits: found }
     }
 
     pub fn is_unknown(&self) -> bool {
@@ -69,36 +87,29 @@ impl<'a> Facts<'a> {
     pub fn each(&self, from: Tag, to: Tag, at: u64, mut each: impl FnMut(&'a Segment, &'a Fact)) {
         // Keys that a newer batch has decided. Only keys with a removal can also stand in an older batch, and removals
         // are rare, so this is nearly always empty.
-        let mut decided: FxHashSet<(Tag, FactKey<'a>)> = FxHashSet::default();
+        let mut decided: Option<FxHashSet<(Tag, FactKey<'a>)>> = None;
         for (depth, (segment, facts)) in self.hits.iter().enumerate() {
             let segment: &'a Segment = segment;
-            let facts: &'a [Fact] = facts;
+            let mut facts: &'a [Fact] = facts;
             if segment.none_until(at) {
                 continue;
             }
             let all = segment.all_until(at);
             let oldest = depth + 1 == self.hits.len();
-            let mut index = first_of(facts, from);
-            while index < facts.len() && facts[index].tag <= to {
-                let first = &facts[index];
-                let key = segment.key(first);
-                let mut last = None;
-                let mut end = index;
-                let mut removal = false;
-                while end < facts.len() && facts[end].tag == first.tag && (end == index || segment.key(&facts[end]) == key) {
-                    if all || segment.time(&facts[end]) <= at {
-                        last = Some(&facts[end]);
-                        removal |= !facts[end].adds();
-                    }
-                    end += 1;
-                }
-                index = end;
-                let Some(last) = last else { continue };
-                if !decided.is_empty() && decided.contains(&(first.tag, key)) {
+            facts = &facts[first_of(facts, from)..];
+            while let Some((first, further)) = facts.split_first()
+                && first.tag <= to
+            {
+                let same = 1 + further.iter().take_while(|fact| same_fact(segment, first, fact)).count();
+                let updates;
+                (updates, facts) = facts.split_at(same);
+                let until = if all { same } else { updates.iter().take_while(|fact| segment.time(fact) <= at).count() };
+                let Some((last, before)) = updates[..until].split_last() else { continue };
+                if decided.as_ref().is_some_and(|decided| decided.contains(&(first.tag, segment.key(first)))) {
                     continue;
                 }
-                if removal && !oldest {
-                    decided.insert((first.tag, key));
+                if !oldest && !(last.adds() && before.iter().all(Fact::adds)) {
+                    decided.get_or_insert_default().insert((first.tag, segment.key(first)));
                 }
                 if last.adds() {
                     each(segment, last);
@@ -233,6 +244,22 @@ impl<'a> Facts<'a> {
         self.each(Tag(0), Tag(u32::MAX), at, |_, fact| found |= fact.tag.kind() != Kind::EdgeProperty);
         found
     }
+}
+
+/// Whether two facts of a node are updates of one fact.
+fn same_fact(segment: &Segment, one: &Fact, other: &Fact) -> bool {
+    one.tag == other.tag
+        && match one.tag.kind() {
+            Kind::Label | Kind::Property => true,
+            Kind::Out | Kind::In => one.payload == other.payload,
+            _ => segment.key(one) == segment.key(other),
+        }
+}
+
+/// The facts whose tags lie in a range.
+pub fn between(facts: &[Fact], from: Tag, to: Tag) -> &[Fact] {
+    let facts = &facts[first_of(facts, from)..];
+    &facts[..facts.iter().take_while(|fact| fact.tag <= to).count()]
 }
 
 /// Where the facts with this tag, or a greater one, begin. Most nodes have few facts, and looking through them in order

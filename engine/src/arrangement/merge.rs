@@ -132,7 +132,7 @@ impl Merge {
                 Some(piece) => {
                     *at += 1;
                     *fuel -= REFERENCE;
-                    self.out.refer(id, piece, place.start, place.count);
+                    self.out.refer(id, piece, (place.start, place.count), place.is_first());
                 }
                 None => {
                     let (segment, facts) = batch.node(*at);
@@ -142,7 +142,7 @@ impl Merge {
                         let time = time_index(&self.out.fresh.times, self.floor, segment.time(fact));
                         self.out.fresh.copy(fact, &segment.arena, time);
                     }
-                    self.out.finish_node(id);
+                    self.out.finish_node(id, place.is_first());
                 }
             }
         }
@@ -151,10 +151,12 @@ impl Merge {
     /// Merges the facts of one node, fact by fact.
     fn merge_shared(&mut self, id: NodeId, fuel: &mut isize) {
         self.heads.clear();
+        let mut first_ever = false;
         for (index, source) in self.sources.iter_mut().enumerate() {
             if source.batch.ids.get(source.at) == Some(&id) {
                 let place = source.batch.place(source.at);
                 *fuel -= place.count as isize;
+                first_ever |= place.is_first();
                 let range = place.range();
                 self.heads.push(Head { source: index, piece: place.piece(), next: range.start, end: range.end });
                 source.at += 1;
@@ -191,7 +193,7 @@ impl Merge {
             }
             self.push_updates();
         }
-        self.out.finish_node(id);
+        self.out.finish_node(id, first_ever);
     }
 
     /// Copies facts of the head whose next tag is the smallest, as long as no other fact with that tag is about.

@@ -282,13 +282,13 @@ pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
             && let Some(count) = as_it_is(&runs[*run][*chunk].segment, range.clone())
         {
             if count > 0 {
-                base.refer(id, cursors[*run].pieces[*chunk], range.start as u32, count as u32);
+                base.refer(id, cursors[*run].pieces[*chunk], (range.start as u32, count as u32), false);
             }
             continue;
         }
         let of_runs = here.iter().map(|(run, chunk, range)| (*run, &*runs[*run][*chunk].segment, range.clone()));
         push_newest(of_runs, &mut base.fresh);
-        base.finish_node(id);
+        base.finish_node(id, false);
     }
     SharedBatch::new(base.finish())
 }

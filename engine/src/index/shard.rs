@@ -143,7 +143,7 @@ fn arrange(mut entries: Vec<Entry>, lower: Antichain<u64>, upper: Antichain<u64>
     for same in entries.chunk_by(|x, y| x.key == y.key) {
         let facts = same.iter().map(|entry| Fact { tag: ENTRY, when: entry.when, payload: Payload::node(entry.node) });
         writer.fresh.facts.extend(facts);
-        writer.finish_node(same[0].key);
+        writer.finish_node(same[0].key, false);
     }
     writer.finish()
 }

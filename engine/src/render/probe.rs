@@ -24,12 +24,13 @@ use weir_model::plan::Atom;
 use weir_model::{EdgeKey, NodeId, Symbol, Value};
 
 use super::maintained::{Interest, Maintained, TOUCHED};
-use super::program::concerns;
+use super::program::each_concerning;
 use super::rest::Rest;
 use super::results::{Gather, Row, RowChange};
 use super::walk::{Change, Parcel, Walk, is_true, look};
 use super::{Program, Time, before};
 use crate::arrangement::build::{Located, Shard};
+use crate::arrangement::facts::between;
 use crate::arrangement::{Batch, Fact, Facts, Layers, Segment, SharedBatch, Snapshot};
 use crate::symbols::Symbols;
 use crate::view::HalfEdge;
@@ -322,8 +323,8 @@ fn walk_batch<'a>(walk: &mut Walk<'a>, batch: &'a Batch, located: &'a Located) {
             match atom {
                 Atom::Node(node) => {
                     let view = &program.nodes[node];
-                    let mut times: SmallVec<[Time; 4]> =
-                        updates.iter().filter(|fact| concerns(view, fact.tag)).map(|fact| segment.time(fact)).collect();
+                    let mut times: SmallVec<[Time; 4]> = SmallVec::new();
+                    each_concerning(view, updates, |fact| times.push(segment.time(fact)));
                     times.sort_unstable();
                     times.dedup();
                     for time in times {
@@ -363,13 +364,6 @@ fn walk_batch<'a>(walk: &mut Walk<'a>, batch: &'a Batch, located: &'a Located) {
 }
 
 const LAST_SYMBOL: Symbol = Symbol((1 << Tag::SYMBOL_BITS) - 1);
-
-/// The facts whose tags lie in a range.
-fn between(facts: &[Fact], from: Tag, to: Tag) -> &[Fact] {
-    let start = facts.partition_point(|fact| fact.tag < from);
-    let length = facts[start..].iter().take_while(|fact| fact.tag <= to).count();
-    &facts[start..start + length]
-}
 
 /// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does.
 pub fn change_of_edge<'a>(

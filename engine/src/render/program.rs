@@ -7,9 +7,10 @@
 use thiserror::Error;
 use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::{Atom, DeltaPath, Name, Pattern, Slot, Step};
-use weir_model::{Expr, IdScheme, NodeId, Symbol, Text, Value};
+use weir_model::{Expr, GraphFree, IdScheme, NodeId, Symbol, Text, Value};
 
-use super::walk::GraphFree;
+use crate::arrangement::Fact;
+use crate::arrangement::facts::between;
 use crate::symbols::Symbols;
 use crate::view::Direction;
 
@@ -118,7 +119,7 @@ impl Program {
     ) -> Result<Program, RenderError> {
         let resolve = |name: &Name| symbols.intern(&names[name.0 as usize]);
         let resolve_reads = |reads: &[(Name, Slot)]| reads.iter().map(|(name, slot)| (resolve(name), place(*slot))).collect();
-        let context = GraphFree { ids, names: names.to_vec() };
+        let context = GraphFree::rows(ids, names);
         let mut nodes = Vec::new();
         for node in &pattern.nodes {
             let mut view = NodeView {
@@ -268,12 +269,19 @@ fn moves(pattern: &Pattern, path: &DeltaPath, nodes: &[NodeView], edges: &[EdgeV
     Ok(moves)
 }
 
-/// The tags whose changes can change the local view of a node.
-pub fn concerns(view: &NodeView, tag: Tag) -> bool {
-    match tag.kind() {
-        _ if view.must_exist => true,
-        Kind::Label => view.labels.contains(&tag.symbol()),
-        Kind::Property => view.reads_all.is_some() || view.reads.iter().any(|(key, _)| *key == tag.symbol()),
-        _ => false,
+/// The changes of a node that can change its local view.
+pub fn each_concerning<'f>(view: &NodeView, updates: &'f [Fact], each: impl FnMut(&'f Fact)) {
+    let last = Symbol((1 << Tag::SYMBOL_BITS) - 1);
+    let single = |kind: Kind, symbol: Symbol| (Tag::new(kind, symbol), Tag::new(kind, symbol));
+    let labels = view.labels.iter().map(|label| single(Kind::Label, *label));
+    let reads = view.reads.iter().map(|(key, _)| single(Kind::Property, *key));
+    let stretch = |(from, to): (Tag, Tag)| between(updates, from, to);
+    match (view.must_exist, view.reads_all) {
+        (true, _) => updates.iter().for_each(each),
+        (false, Some(_)) => {
+            let properties = (Tag::new(Kind::Property, Symbol(0)), Tag::new(Kind::Property, last));
+            labels.chain([properties]).flat_map(stretch).for_each(each);
+        }
+        (false, None) => labels.chain(reads).flat_map(stretch).for_each(each),
     }
 }

@@ -1,8 +1,7 @@
 //! Walk: runs the moves of a path depth first over one shard, changing a single row in place.
 
 use smallvec::SmallVec;
-use weir_model::plan::Name;
-use weir_model::{Context, EdgeKey, Expr, FullEdge, FullNode, IdScheme, Map, NodeId, Text, Value};
+use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Text, Value};
 
 use super::Time;
 use super::program::{EdgeView, Expansion, Move, NodeView, Program, Version};
@@ -229,49 +228,6 @@ fn edge_in<'r>(view: &EdgeView, row: &'r [Value]) -> Option<&'r EdgeKey> {
 }
 
 /// A condition that fails counts as not true: the row is no match.
-pub fn is_true(condition: &Expr, row: &mut [Value], context: &GraphFree) -> bool {
-    condition.evaluate(row, context).is_ok_and(|value| value.is_true())
-}
-
-/// The context of a standing query's expressions: everything they need of the graph already lies in the row.
-#[derive(Debug)]
-pub struct GraphFree {
-    pub ids: IdScheme,
-    pub names: Vec<Text>,
-}
-
-impl Context for GraphFree {
-    fn parameter(&self, _: u32) -> &Value {
-        &Value::Null
-    }
-    fn name(&self, name: Name) -> &str {
-        self.names.get(name.0 as usize).map_or("", |name| name.as_str())
-    }
-    fn property(&self, _: NodeId, _: Name) -> Value {
-        Value::Null
-    }
-    fn property_by_text(&self, _: NodeId, _: &str) -> Value {
-        Value::Null
-    }
-    fn has_label(&self, _: NodeId, _: Name) -> bool {
-        false
-    }
-    fn edge_property(&self, _: &EdgeKey, _: &str) -> Value {
-        Value::Null
-    }
-    fn full_node(&self, id: NodeId) -> FullNode {
-        FullNode { id, labels: Vec::new(), properties: Map::default() }
-    }
-    fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
-        FullEdge { key: edge.clone(), properties: Map::default() }
-    }
-    fn degree(&self, _: NodeId) -> usize {
-        0
-    }
-    fn ids(&self) -> IdScheme {
-        self.ids
-    }
-    fn now_millis(&self) -> i64 {
-        0
-    }
+pub fn is_true(condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
+    condition.look(row, context).is_ok_and(|value| value.is_true())
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use super::StoreError;
 
 /// Of everything below the directory. Raised when an older weir could not read what this one writes.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 const MARKER: &str = "weir-data";
 const MARKER_NEW: &str = "weir-data.new";
@@ -91,6 +91,10 @@ impl Directory {
         match (title, format, kind) {
             (Some(TITLE), Some(found), _) if found > FORMAT => {
                 Err(StoreError::Newer { path: self.path.clone(), found, known: FORMAT })
+            }
+            (Some(TITLE), Some(found), _) if found < FORMAT => {
+                let problem = format!("it was written by an earlier weir (format {found}, this one knows {FORMAT})");
+                Err(refused(&self.path, problem, "give a new directory (store.filepath) and ingest again, or use that version"))
             }
             (Some(TITLE), Some(FORMAT), Some(kind)) if kind == self.kind => Ok(()),
             (Some(TITLE), Some(FORMAT), Some(kind)) => {
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_other_garbled_or_half_copied_directories_are_refused() {
+    fn newer_older_other_garbled_or_half_copied_directories_are_refused() {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path();
         set_up(path);
@@ -250,11 +254,13 @@ mod tests {
             with_marker("weir data directory\nformat 99\nsomething\n"),
             StoreError::Newer { found: 99, known: FORMAT, .. }
         ));
-        assert!(with_marker("weir data directory\nformat 1\nstore map-db\n").to_string().contains("map-db"));
+        assert!(with_marker("weir data directory\nformat 1\nstore rocks-db\n").to_string().contains("earlier weir"));
+        let marker = |store: &str| format!("weir data directory\nformat {FORMAT}\nstore {store}\n");
+        assert!(with_marker(&marker("map-db")).to_string().contains("map-db"));
         assert!(matches!(with_marker("weir data"), StoreError::Damaged { .. }));
         assert!(matches!(with_marker("\u{0}"), StoreError::Damaged { .. }));
         fs::remove_dir(path.join("rocks-db")).unwrap();
-        let half = with_marker("weir data directory\nformat 1\nstore rocks-db\n");
+        let half = with_marker(&marker("rocks-db"));
         assert!(matches!(half, StoreError::Damaged { .. }), "{half}");
     }
 }

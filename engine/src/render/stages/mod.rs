@@ -16,14 +16,12 @@ mod top;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use weir_model::expression::Nothing;
-use weir_model::{Expr, IdScheme, NodeId, Value};
+use weir_model::{Expr, GraphFree, IdScheme, NodeId, Value};
 
 use super::Time;
 use super::maintained::TOUCHED;
 use super::program::RenderError;
 use super::results::{Row, RowChange};
-use super::walk::GraphFree;
 use crate::arrangement::Published;
 use crate::evaluate::{Evaluator, Prepared};
 use crate::symbols::Symbols;
@@ -134,7 +132,7 @@ impl Staged {
             outside,
             root,
             sources: patterns.len(),
-            context: GraphFree { ids: self.ids, names: self.prepared.plan.names.clone() },
+            context: GraphFree::rows(self.ids, &self.prepared.plan.names),
             first: Some(installed.saturating_sub(1)),
         })
     }
@@ -312,5 +310,5 @@ fn holds(condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
 
 /// The value of an expression over nothing.
 fn constant(expr: &Expr, ids: IdScheme) -> Option<Value> {
-    expr.evaluate(&[], &Nothing(ids)).ok()
+    expr.evaluate(&[], &GraphFree::constants(ids)).ok()
 }
