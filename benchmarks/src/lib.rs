@@ -14,6 +14,7 @@ pub mod parse;
 pub mod stages;
 pub mod floor;
 pub mod http;
+pub mod churn;
 pub mod watch;
 pub mod latency;
 pub mod restart;

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use crate::data::Processes;
 use crate::measure::Run;
-use crate::{floor, http, latency, parse, procs, reads, restart, stages, watch};
+use crate::{churn, floor, http, latency, parse, procs, reads, restart, stages, watch};
 
 pub struct Pass {
     pub name: &'static str,
@@ -33,6 +33,7 @@ pub static PASSES: &[Pass] = &[
         run: |settings| floor::run(settings.processes(), settings.batch),
     },
     Pass { name: "numbers", about: "numbers to nodes: the least a record costs", run: stages::numbers },
+    Pass { name: "procs-churn", about: "as `dataflow`, while earlier processes change, move and go", run: churn::run },
     Pass { name: "watch", about: "--queries standing queries of one node, mutations to counted results", run: watch::distinct },
     Pass { name: "watch-chain", about: "--queries standing queries that share a chain of three", run: watch::sharing },
     Pass { name: "installing", about: "single changes while one query after another is installed", run: watch::installing },

@@ -3,12 +3,15 @@
 //! Atoms are numbered as in `Pattern::delta`: node i is i, edge j is `nodes + j`. A path that answers for changes of atom
 //! a reads atoms of smaller number after the change and atoms of greater number before it, so that a match to which
 //! several atoms of one tick contribute is counted exactly once.
+//!
+//! Constants that a node is compared with are no part of a program (see `constants`), so that queries which differ in nothing
+//! else share it.
 
 use thiserror::Error;
-use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::{Atom, DeltaPath, Name, Pattern, Slot, Step};
 use weir_model::{Expr, IdScheme, NodeId, Symbol, Text, Value};
 
+use super::constants::{self, Compared, Constants};
 use super::walk::GraphFree;
 use crate::symbols::Symbols;
 use crate::view::Direction;
@@ -86,12 +89,8 @@ pub struct Program {
     pub nodes: Vec<NodeView>,
     pub edges: Vec<EdgeView>,
     pub paths: Vec<Path>,
-    /// Conditions on a complete row.
-    pub filters: Vec<Expr>,
-    /// What is made of a complete row.
-    pub columns: Vec<(Text, Expr)>,
-    /// How often a row can move from node to node: how many operators follow one another.
-    pub hops: usize,
+    /// Which slots, of which nodes, decide whose matches a row makes.
+    pub compared: Compared,
     /// The path that finds all matches of a graph at rest: the one of the last atom.
     pub last: usize,
     pub context: GraphFree,
@@ -107,15 +106,13 @@ pub fn refuse<T>(what: &str) -> Result<T, RenderError> {
 }
 
 impl Program {
-    /// For a pattern over nothing, with what is made of each match. `names` are those of the plan.
+    /// For a pattern over nothing, with the constants taken out of it. `names` are those of the plan.
     pub fn new(
         pattern: &Pattern,
         (names, width): (&[Text], usize),
-        filters: Vec<Expr>,
-        columns: Vec<(Text, Expr)>,
         symbols: &Symbols,
         ids: IdScheme,
-    ) -> Result<Program, RenderError> {
+    ) -> Result<(Program, Constants), RenderError> {
         let resolve = |name: &Name| symbols.intern(&names[name.0 as usize]);
         let resolve_reads = |reads: &[(Name, Slot)]| reads.iter().map(|(name, slot)| (resolve(name), place(*slot))).collect();
         let context = GraphFree { ids, names: names.to_vec() };
@@ -170,9 +167,8 @@ impl Program {
             Atom::Edge(j) => nodes.len() + j,
         };
         let last = (0..paths.len()).max_by_key(|index| number(&paths[*index])).unwrap_or(0);
-        let hops =
-            paths.iter().map(|path| path.moves.iter().filter(|m| !matches!(m, Move::Test { .. })).count()).max().unwrap_or(0);
-        Ok(Program { width, nodes, edges, paths, filters, columns, hops, last, context })
+        let (compared, constants) = constants::take_out(&mut nodes, &context);
+        Ok((Program { width, nodes, edges, paths, compared, last, context }, constants))
     }
 }
 
@@ -266,14 +262,4 @@ fn moves(pattern: &Pattern, path: &DeltaPath, nodes: &[NodeView], edges: &[EdgeV
         }
     }
     Ok(moves)
-}
-
-/// The tags whose changes can change the local view of a node.
-pub fn concerns(view: &NodeView, tag: Tag) -> bool {
-    match tag.kind() {
-        _ if view.must_exist => true,
-        Kind::Label => view.labels.contains(&tag.symbol()),
-        Kind::Property => view.reads_all.is_some() || view.reads.iter().any(|(key, _)| *key == tag.symbol()),
-        _ => false,
-    }
 }

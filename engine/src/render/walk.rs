@@ -5,7 +5,8 @@ use weir_model::plan::Name;
 use weir_model::{Context, EdgeKey, Expr, FullEdge, FullNode, IdScheme, Map, NodeId, Text, Value};
 
 use super::Time;
-use super::program::{EdgeView, Expansion, Move, NodeView, Program, Version};
+use super::family::{Ending, Family};
+use super::program::{EdgeView, Expansion, Move, Program, Version};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Facts, SharedBatch, Snapshot};
@@ -13,8 +14,12 @@ use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
 
 /// What a walk works with: the shard as its trace has it now, and where its findings go.
-pub struct Walk<'a> {
+pub struct Walk<'a, 'w> {
     pub program: &'a Program,
+    /// Whose matches complete rows are.
+    pub family: &'a Family,
+    /// Its number, for rows that travel.
+    pub number: u32,
     pub batches: &'a [SharedBatch],
     /// The newest of them, with where its nodes lie in the others, when the walk begins there.
     pub newest: Option<(&'a Batch, &'a Located)>,
@@ -22,15 +27,14 @@ pub struct Walk<'a> {
     pub everywhere: Option<&'a Snapshot>,
     pub symbols: &'a Symbols,
     pub shard: Shard,
-    /// The number of the pattern in its query.
-    pub source: u32,
-    pub results: &'a mut Vec<RowChange>,
-    pub parcels: &'a mut Vec<Parcel>,
+    pub results: &'w mut Vec<RowChange>,
+    pub parcels: &'w mut Vec<Parcel>,
 }
 
 /// A row on its way to the shard of a node, with the move it goes on with.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Parcel {
+    pub family: u32,
     pub node: NodeId,
     pub path: u16,
     pub at: u16,
@@ -47,7 +51,7 @@ pub struct Change {
     pub diff: i64,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Walk<'a, '_> {
     /// Goes on with move `at` of the path. `here` holds the facts of a node already found.
     pub fn run(&mut self, change: Change, at: usize, row: &mut [Value], here: Option<(NodeId, &Facts<'a>)>) {
         let program = self.program;
@@ -84,6 +88,7 @@ impl<'a> Walk<'a> {
         if self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index {
             let row = Row::from_slice(row);
             self.parcels.push(Parcel {
+                family: self.number,
                 node: id,
                 path: change.path as u16,
                 at: at as u16,
@@ -113,7 +118,7 @@ impl<'a> Walk<'a> {
         };
         match next {
             Move::Check { node, version } => {
-                if look(&self.program.nodes[*node], facts, tick(version), row, self) {
+                if look(*node, facts, tick(version), row, self) {
                     self.run(change, at + 1, row, Some((id, facts)));
                 }
             }
@@ -179,19 +184,23 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Every move is made: the row is a result unless a filter says no.
+    /// Every move is made: the row is a result of each member whose constants and filters it meets.
     fn finish(&mut self, change: Change, row: &mut [Value]) {
-        let program = self.program;
-        if !program.filters.iter().all(|filter| is_true(filter, row, &program.context)) {
-            return;
-        }
-        let mut values = SmallVec::new();
-        for (_, expr) in &program.columns {
-            // A row whose expression fails is no result, as in a filter.
-            let Ok(value) = expr.evaluate(row, &program.context) else { return };
-            values.push(value);
-        }
-        self.results.push(RowChange { row: Row(values), time: change.time, diff: change.diff as i32, source: self.source });
+        let results = &mut *self.results;
+        self.family.each(change.time, row, |member| {
+            let Ending { filters, columns, context, .. } = &*member.ending;
+            if !filters.iter().all(|filter| is_true(filter, row, context)) {
+                return;
+            }
+            let mut values = SmallVec::new();
+            for (_, expr) in columns {
+                // A row whose expression fails is no result, as in a filter.
+                let Ok(value) = expr.evaluate(row, context) else { return };
+                values.push(value);
+            }
+            let (query, source) = (member.query, member.source);
+            results.push(RowChange { row: Row(values), time: change.time, diff: change.diff as i32, query, source });
+        });
     }
 
     fn symbol_text(&self, symbol: weir_model::Symbol) -> Text {
@@ -200,7 +209,8 @@ impl<'a> Walk<'a> {
 }
 
 /// Puts the local view of a node into the row; false where the node does not pass. `at` may be "before the first tick".
-pub fn look(view: &NodeView, facts: &Facts<'_>, at: Time, row: &mut [Value], walk: &Walk<'_>) -> bool {
+pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], walk: &Walk<'_, '_>) -> bool {
+    let view = &walk.program.nodes[node];
     let nothing = at == Time::MAX;
     if !view.labels.iter().all(|label| !nothing && facts.has_label(*label, at)) {
         return false;
@@ -218,7 +228,7 @@ pub fn look(view: &NodeView, facts: &Facts<'_>, at: Time, row: &mut [Value], wal
         }
         row[slot] = Value::Map(map.into());
     }
-    view.conditions.iter().all(|condition| is_true(condition, row, &walk.program.context))
+    walk.family.admits(node, row) && view.conditions.iter().all(|condition| is_true(condition, row, &walk.program.context))
 }
 
 fn edge_in<'r>(view: &EdgeView, row: &'r [Value]) -> Option<&'r EdgeKey> {
@@ -229,7 +239,7 @@ fn edge_in<'r>(view: &EdgeView, row: &'r [Value]) -> Option<&'r EdgeKey> {
 }
 
 /// A condition that fails counts as not true: the row is no match.
-pub fn is_true(condition: &Expr, row: &mut [Value], context: &GraphFree) -> bool {
+pub fn is_true(condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
     condition.evaluate(row, context).is_ok_and(|value| value.is_true())
 }
 
