@@ -4,7 +4,7 @@
 //!                                      └─> rows bound for other shards ─> walk there ─┘
 //!
 //! `maintained` takes a plan apart: patterns, which are found where the graph lies, and the stages above them, which run
-//! where results come together. `program` turns the paths of a pattern's delta join into moves over slots and symbols. `walk`
+//! where results come together. `program` turns the paths of a pattern's delta join into moves over slots and symbols, in all `orders` worth choosing from. `walk`
 //! runs them depth first against the one trace of the shard; nothing is arranged besides the graph. Patterns that differ in `constants` alone
 //! are a `family`, which is walked once; `queries` knows which families a change can concern. `probe` holds the timely operators, one
 //! dataflow for all queries: where a row must go on at a node of another shard it is sent there. `rest` finds the matches of a graph at rest.
@@ -14,6 +14,7 @@ mod constants;
 pub mod family;
 mod intervals;
 pub mod maintained;
+mod orders;
 pub mod probe;
 pub mod program;
 pub mod queries;

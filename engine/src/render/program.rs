@@ -8,10 +8,11 @@
 //! else share it.
 
 use thiserror::Error;
-use weir_model::plan::{Atom, DeltaPath, Name, Pattern, Slot, Step};
+use weir_model::plan::{Atom, Name, Pattern, Slot};
 use weir_model::{Expr, IdScheme, NodeId, Symbol, Text, Value};
 
 use super::constants::{self, Compared, Constants};
+use super::orders;
 use super::walk::GraphFree;
 use crate::symbols::Symbols;
 use crate::view::Direction;
@@ -61,6 +62,20 @@ pub enum Move {
     Inspect { edge: usize, version: Version },
     /// Anywhere.
     Test { condition: Expr },
+    /// Goes on at the move of one of these ways: the one whose node has the fewest edges to cross.
+    Choose(Vec<Way>),
+    /// The row is complete.
+    Done,
+}
+
+/// One of several edges that could be crossed next.
+#[derive(Debug)]
+pub struct Way {
+    pub edge: usize,
+    pub from: usize,
+    pub direction: Direction,
+    /// The move it begins with.
+    pub at: usize,
 }
 
 #[derive(Debug)]
@@ -80,6 +95,7 @@ pub struct Expansion {
 #[derive(Debug)]
 pub struct Path {
     pub atom: Atom,
+    /// Begins with the first, and ends where it says so.
     pub moves: Vec<Move>,
 }
 
@@ -160,7 +176,7 @@ impl Program {
         }
         let mut paths = Vec::new();
         for path in &pattern.delta {
-            paths.push(Path { atom: path.atom, moves: moves(pattern, path, &nodes, &edges)? });
+            paths.push(Path { atom: path.atom, moves: orders::moves(pattern, path, &nodes, &edges)? });
         }
         let number = |path: &Path| match path.atom {
             Atom::Node(i) => i,
@@ -172,7 +188,7 @@ impl Program {
     }
 }
 
-fn place(slot: Slot) -> usize {
+pub fn place(slot: Slot) -> usize {
     slot.0 as usize
 }
 
@@ -186,80 +202,4 @@ fn holds_for_nothing(view: &NodeView, width: usize, context: &GraphFree) -> bool
         (Ok(x), Ok(y)) if x == y => x.is_true(),
         _ => true,
     })
-}
-
-fn moves(pattern: &Pattern, path: &DeltaPath, nodes: &[NodeView], edges: &[EdgeView]) -> Result<Vec<Move>, RenderError> {
-    let atom = match path.atom {
-        Atom::Node(i) => i,
-        Atom::Edge(j) => nodes.len() + j,
-    };
-    let version = |other: usize| if other < atom { Version::After } else { Version::Before };
-    let mut visited: Vec<usize> = Vec::new();
-    let mut crossed: Vec<usize> = Vec::new();
-    let mut moves = Vec::new();
-    let check = |node: usize, moves: &mut Vec<Move>| {
-        let view = &nodes[node];
-        if !(view.labels.is_empty() && view.reads.is_empty() && view.reads_all.is_none() && view.conditions.is_empty()) {
-            moves.push(Move::Check { node, version: version(node) });
-        }
-    };
-    match path.atom {
-        Atom::Node(node) => visited.push(node),
-        Atom::Edge(edge) => {
-            crossed.push(edge);
-            let edge = &pattern.edges[edge];
-            for node in [edge.source, edge.target] {
-                if !visited.contains(&node) {
-                    visited.push(node);
-                    check(node, &mut moves);
-                }
-            }
-        }
-    }
-    for step in &path.steps {
-        match step {
-            Step::Expand { edge, from } => {
-                let shape = &pattern.edges[*edge];
-                let outgoing = shape.source == *from;
-                let to = if outgoing { shape.target } else { shape.source };
-                let bound = visited.contains(&to);
-                let apart_from = |pairs: &[(usize, usize)], what: usize, found: &[usize]| -> Vec<usize> {
-                    let others = pairs.iter().filter_map(|(a, b)| match (*a == what, *b == what) {
-                        (true, false) => Some(*b),
-                        (false, true) => Some(*a),
-                        _ => None,
-                    });
-                    others.filter(|other| found.contains(other)).collect()
-                };
-                let other_nodes = if bound { Vec::new() } else { apart_from(&pattern.distinct_nodes, to, &visited) };
-                let other_edges = apart_from(&pattern.distinct_edges, *edge, &crossed);
-                let version = version(nodes.len() + *edge);
-                moves.push(Move::Expand(Expansion {
-                    edge: *edge,
-                    from: nodes[*from].slot,
-                    to: nodes[to].slot,
-                    direction: match (shape.directed, outgoing) {
-                        (false, _) => Direction::Both,
-                        (true, true) => Direction::Outgoing,
-                        (true, false) => Direction::Incoming,
-                    },
-                    version,
-                    bound,
-                    other_nodes: other_nodes.into_iter().map(|node| nodes[node].slot).collect(),
-                    other_edges: other_edges.into_iter().filter_map(|edge| edges[edge].slot).collect(),
-                }));
-                crossed.push(*edge);
-                if !edges[*edge].reads.is_empty() {
-                    moves.push(Move::Inspect { edge: *edge, version });
-                }
-                if !bound {
-                    visited.push(to);
-                    check(to, &mut moves);
-                }
-            }
-            Step::Test { condition } => moves.push(Move::Test { condition: pattern.conditions[*condition].clone() }),
-            _ => return refuse("a pattern whose parts are not connected"),
-        }
-    }
-    Ok(moves)
 }

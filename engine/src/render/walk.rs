@@ -6,12 +6,18 @@ use weir_model::{Context, EdgeKey, Expr, FullEdge, FullNode, IdScheme, Map, Node
 
 use super::Time;
 use super::family::{Ending, Family};
-use super::program::{EdgeView, Expansion, Move, Program, Version};
+use super::program::{EdgeView, Expansion, Move, Program, Version, Way};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Facts, SharedBatch, Snapshot};
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
+
+/// So few edges are crossed without a look at what else there is.
+const EDGES_FEW: usize = 2;
+
+/// What a node of another shard counts for: nothing is known of it, and going there has a price.
+const EDGES_ELSEWHERE: usize = 64;
 
 /// What a walk works with: the shard as its trace has it now, and where its findings go.
 pub struct Walk<'a, 'w> {
@@ -55,10 +61,10 @@ impl<'a> Walk<'a, '_> {
     /// Goes on with move `at` of the path. `here` holds the facts of a node already found.
     pub fn run(&mut self, change: Change, at: usize, row: &mut [Value], here: Option<(NodeId, &Facts<'a>)>) {
         let program = self.program;
-        let Some(next) = program.paths[change.path].moves.get(at) else {
-            return self.finish(change, row);
-        };
+        let next = &program.paths[change.path].moves[at];
         let location = match next {
+            Move::Done => return self.finish(change, row),
+            Move::Choose(ways) => return self.run(change, self.choose(ways, row, here), row, here),
             Move::Test { condition } => {
                 if is_true(condition, row, &program.context) {
                     self.run(change, at + 1, row, here);
@@ -134,8 +140,41 @@ impl<'a> Walk<'a, '_> {
                     self.run(change, at + 1, row, Some((id, facts)));
                 }
             }
-            Move::Test { .. } => {}
+            Move::Test { .. } | Move::Choose(_) | Move::Done => {}
         }
+    }
+
+    /// The way that begins at the node with the fewest edges to cross.
+    fn choose(&self, ways: &[Way], row: &[Value], here: Option<(NodeId, &Facts<'a>)>) -> usize {
+        let [_, _, ..] = ways else { return ways.first().map_or(0, |way| way.at) };
+        let mut best = (usize::MAX, 0);
+        let mut offer = |way: &Way, facts: Option<&Facts<'_>>| {
+            let count =
+                facts.map_or(EDGES_ELSEWHERE, |facts| facts.about_edges(way.direction, &self.program.edges[way.edge].kinds));
+            best = best.min((count, way.at));
+            best
+        };
+        let node = |way: &Way| match row[way.from] {
+            Value::Node(id) => id,
+            _ => NodeId::default(),
+        };
+        for way in ways {
+            if let Some((id, facts)) = here
+                && id == node(way)
+                && offer(way, Some(facts)).0 <= EDGES_FEW
+            {
+                return best.1;
+            }
+        }
+        for way in ways.iter().filter(|way| here.is_none_or(|(id, _)| id != node(way))) {
+            let id = node(way);
+            match self.everywhere {
+                Some(snapshot) => offer(way, Some(&snapshot.facts(id))),
+                None if self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index => offer(way, None),
+                None => offer(way, Some(&self.find(id))),
+            };
+        }
+        best.1
     }
 
     fn expand(
