@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use crate::data::Processes;
 use crate::measure::Run;
-use crate::{churn, floor, http, latency, parse, procs, reads, restart, stages, watch};
+use crate::{backfill, churn, floor, http, latency, parse, procs, reads, restart, rings, stages, watch};
 
 pub struct Pass {
     pub name: &'static str,
@@ -34,9 +34,13 @@ pub static PASSES: &[Pass] = &[
     },
     Pass { name: "numbers", about: "numbers to nodes: the least a record costs", run: stages::numbers },
     Pass { name: "procs-churn", about: "as `dataflow`, while earlier processes change, move and go", run: churn::run },
+    Pass { name: "rings", about: "payments to counted cycles of three and of four", run: rings::run },
+    Pass { name: "rings-floor", about: "the same written by hand in differential dataflow", run: rings::floor },
     Pass { name: "watch", about: "--queries standing queries of one node, mutations to counted results", run: watch::distinct },
     Pass { name: "watch-chain", about: "--queries standing queries that share a chain of three", run: watch::sharing },
     Pass { name: "installing", about: "single changes while one query after another is installed", run: watch::installing },
+    Pass { name: "backfill", about: "the chain of four installed on --events while more come in", run: backfill::run },
+    Pass { name: "hub", about: "one more edge at a node of --events edges, of which no match comes", run: backfill::hub },
     Pass { name: "latency", about: "`procs` paced at --load of the rate it reaches", run: latency::paced },
     Pass { name: "idle", about: "one change at a time on an idle engine in memory", run: latency::idle },
     Pass { name: "reads", about: "nodes by id, one after another, while records come in", run: reads::points },
