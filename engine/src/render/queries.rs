@@ -252,3 +252,73 @@ impl Routes {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_cypher_compiler::{Options, StandingMode, compile_standing};
+    use weir_model::IdScheme;
+
+    use super::*;
+    use crate::render::results::{Baseline, Outlet};
+    use crate::symbols::Symbols;
+
+    fn maintained(text: &str, symbols: &Symbols) -> Maintained {
+        let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).map(|standing| standing.plan);
+        let plan = plan.unwrap_or_else(|problems| panic!("{text}: {}", problems[0]));
+        Maintained::new(&plan, symbols, IdScheme::default()).expect("it can be maintained")
+    }
+
+    /// Only what is nothing: no family, no route, no row.
+    fn holds_nothing(queries: &Queries) -> bool {
+        let Queries { families, numbers, routes, interests, installed, early, changed, held, .. } = queries;
+        families.is_empty()
+            && numbers.is_empty()
+            && routes.by_tag.is_empty()
+            && routes.by_kind.is_empty()
+            && interests.is_empty()
+            && installed.is_empty()
+            && early.is_empty()
+            && changed.is_empty()
+            && held.is_none()
+    }
+
+    #[test]
+    fn queries_share_what_they_can_and_leave_nothing() {
+        let symbols = Symbols::default();
+        let texts = [
+            "MATCH (n:A) WHERE n.x = 1 RETURN n.x AS x",
+            "MATCH (n:A) WHERE n.x = 'two' RETURN n.x AS x",
+            "MATCH (n:A) WHERE n.x = 1 RETURN n.x AS x",
+            "MATCH (n:A) WHERE n.x > 1 AND n.x < 5 RETURN n.x AS x",
+            "MATCH (n:A) WHERE 7 >= n.x RETURN n.x AS x",
+            "MATCH (n) RETURN properties(n) AS p",
+            "MATCH (a)-[e]->(b) WHERE e.w = 1 AND a.x = 3 RETURN id(b) AS b",
+            "MATCH (a:A) WHERE NOT (a)-[:r]->() RETURN id(a) AS a",
+        ];
+        let mut queries = Queries::default();
+        for (text, number) in texts.iter().zip(0..) {
+            let maintained = maintained(text, &symbols);
+            let outlet = Outlet { results: None, waiting: Arc::default(), backfill: Arc::default() };
+            let gather = Gather::new(&maintained, None, (true, Baseline::Known), 1, outlet);
+            queries.install(number, 1, &maintained, gather);
+        }
+        assert_eq!(queries.numbers.len(), 5, "those with an equality, those with a range, and three of their own");
+        let offered = |label: &str| {
+            let mut count = 0;
+            queries.routes.each(Tag::new(Kind::Label, symbols.intern(label)), |_| count += 1);
+            count
+        };
+        assert_eq!((offered("B"), offered("A")), (1, 4), "whether a node is there at all, and three that ask for A");
+        let change = |query| RowChange { row: Default::default(), time: 3, diff: 1, query, source: 0 };
+        queries.push(&mut vec![change(2), change(2), change(4)]);
+        for number in [3, 0, 7, 1, 2, 6, 5, 4] {
+            assert!(!holds_nothing(&queries));
+            queries.remove(number);
+        }
+        assert!(holds_nothing(&queries));
+        queries.push(&mut vec![change(2)]);
+        assert!(holds_nothing(&queries), "what comes late for a query that has gone is dropped");
+        queries.push(&mut vec![change(8)]);
+        assert!(!holds_nothing(&queries), "and what comes early is kept");
+    }
+}
