@@ -422,7 +422,7 @@ impl Query {
         let settings = self.settings();
         let outputs: JsonMap<String, Json> =
             settings.outputs.iter().map(|(name, output)| (name.clone(), output.to_json())).collect();
-        json!({
+        let mut described = json!({
             "name": self.name,
             "internalId": self.id.0.to_string(),
             "pattern": settings.pattern.to_json(),
@@ -436,7 +436,12 @@ impl Query {
                 "bufferSize": self.installed.waiting(),
                 "outputHashCode": (self.hash.load(Ordering::Relaxed) as i64).to_string(),
             }},
-        })
+        });
+        // There only until the graph at rest has been looked through.
+        if let Some((looked_at, nodes)) = self.installed.backfill() {
+            described["stats"]["local"]["backfill"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
+        }
+        described
     }
 }
 

@@ -15,6 +15,10 @@ pub struct Processes {
 /// How far back a parent lies at most.
 const PARENT_WITHIN: u64 = 3_000;
 
+/// Event `i` runs program `i % PROGRAMS` for user `i % USERS`.
+pub const PROGRAMS: u64 = 97;
+pub const USERS: u64 = 31;
+
 impl Processes {
     /// The process that started this one. One event in a hundred, and the first, has none.
     pub fn parent(&self, i: u64) -> Option<u64> {
@@ -29,7 +33,7 @@ impl Processes {
 
     /// Appends event `i` as one line of JSON.
     pub fn write_line(&self, i: u64, out: &mut Vec<u8>) {
-        let prog = i % 97;
+        let prog = i % PROGRAMS;
         let begin = out.len();
         // Writing to memory cannot fail, so the results of these writes say nothing.
         let _ = write!(out, r#"{{"customer_id":{},"sensor_id":"s{}","process_id":{i},"parent_id":"#, i % 50, i % 1000);
@@ -40,7 +44,7 @@ impl Processes {
         let _ = write!(
             out,
             r#","filename":"/usr/bin/prog{prog}","cmdline":"prog{prog} --opt {i}","user":"user{}","timestamp":{},"sha256":""#,
-            i % 31,
+            i % USERS,
             1_700_000_000_000 + i,
         );
         for word in 1..=4 {
@@ -81,7 +85,8 @@ impl Processes {
     }
 }
 
-fn mix(n: u64) -> u64 {
+/// The same number always gives the same, and neighbours nothing alike.
+pub fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

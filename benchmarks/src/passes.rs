@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use crate::data::Processes;
 use crate::measure::Run;
-use crate::{floor, http, latency, parse, procs, reads, restart, stages};
+use crate::{backfill, churn, floor, http, latency, parse, procs, reads, restart, rings, stages, watch};
 
 pub struct Pass {
     pub name: &'static str,
@@ -33,6 +33,14 @@ pub static PASSES: &[Pass] = &[
         run: |settings| floor::run(settings.processes(), settings.batch),
     },
     Pass { name: "numbers", about: "numbers to nodes: the least a record costs", run: stages::numbers },
+    Pass { name: "procs-churn", about: "as `dataflow`, while earlier processes change, move and go", run: churn::run },
+    Pass { name: "rings", about: "payments to counted cycles of three and of four", run: rings::run },
+    Pass { name: "rings-floor", about: "the same written by hand in differential dataflow", run: rings::floor },
+    Pass { name: "watch", about: "--queries standing queries of one node, mutations to counted results", run: watch::distinct },
+    Pass { name: "watch-chain", about: "--queries standing queries that share a chain of three", run: watch::sharing },
+    Pass { name: "installing", about: "single changes while one query after another is installed", run: watch::installing },
+    Pass { name: "backfill", about: "the chain of four installed on --events while more come in", run: backfill::run },
+    Pass { name: "hub", about: "one more edge at a node of --events edges, of which no match comes", run: backfill::hub },
     Pass { name: "latency", about: "`procs` paced at --load of the rate it reaches", run: latency::paced },
     Pass { name: "idle", about: "one change at a time on an idle engine in memory", run: latency::idle },
     Pass { name: "reads", about: "nodes by id, one after another, while records come in", run: reads::points },
@@ -90,6 +98,9 @@ pub struct Settings {
     pub store: StoreKind,
     #[arg(long, value_enum, default_value_t = Mode::DistinctId)]
     pub mode: Mode,
+    /// Of `watch` and its like: how many standing queries.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub queries: u64,
     /// Of `latency`: which part of the rate that `procs` reaches.
     #[arg(long, default_value_t = 0.5)]
     pub load: f64,
@@ -124,7 +135,7 @@ impl Settings {
 
     /// As arguments for another process.
     pub fn to_arguments(&self) -> Vec<OsString> {
-        let Settings { events, seed, batch, workers, store, mode, load, rate, end, directory } = self;
+        let Settings { events, seed, batch, workers, store, mode, queries, load, rate, end, directory } = self;
         let named = |value: Option<PossibleValue>| value.map_or(String::new(), |value| value.get_name().to_owned());
         let mut pairs = vec![
             ("--events", events.to_string()),
@@ -133,6 +144,7 @@ impl Settings {
             ("--workers", workers.to_string()),
             ("--store", named(store.to_possible_value())),
             ("--mode", named(mode.to_possible_value())),
+            ("--queries", queries.to_string()),
             ("--load", load.to_string()),
             ("--end", named(end.to_possible_value())),
         ];
@@ -152,6 +164,7 @@ pub fn test_settings(name: &str, events: u64) -> Settings {
         workers: 1,
         store: StoreKind::InMemory,
         mode: Mode::DistinctId,
+        queries: 3,
         load: 0.5,
         rate: None,
         end: End::Shutdown,

@@ -135,20 +135,30 @@ pub fn evaluate(
     records: &[Value],
     mutations: &mut Mutations,
 ) -> Result<(), Box<dyn Error>> {
-    let fresh_id = || graph.fresh_id();
     for (index, record) in records.iter().enumerate() {
         mutations.start_record(index as u32);
-        let environment = Environment {
-            view: &Empty,
-            parameters: std::slice::from_ref(record),
-            ids: graph.ids(),
-            now_millis: 0,
-            fresh_id: &fresh_id,
-            limits: Limits::default(),
-            open_cypher: graph.open_cypher(),
-        };
-        evaluator.run(&environment, mutations, &mut |_| ControlFlow::Continue(()))?;
+        evaluate_one(graph, evaluator, record, mutations)?;
     }
+    Ok(())
+}
+
+/// Appends what one record changes.
+pub fn evaluate_one(
+    graph: &Graph,
+    evaluator: &mut Evaluator,
+    record: &Value,
+    mutations: &mut Mutations,
+) -> Result<(), Box<dyn Error>> {
+    let environment = Environment {
+        view: &Empty,
+        parameters: std::slice::from_ref(record),
+        ids: graph.ids(),
+        now_millis: 0,
+        fresh_id: &|| graph.fresh_id(),
+        limits: Limits::default(),
+        open_cypher: graph.open_cypher(),
+    };
+    evaluator.run(&environment, mutations, &mut |_| ControlFlow::Continue(()))?;
     Ok(())
 }
 

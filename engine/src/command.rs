@@ -9,7 +9,7 @@ use weir_model::{QueryId, Tick};
 
 use crate::arrangement::{Published, SharedBatch};
 use crate::index::{Began, Definition};
-use crate::render::results::Baseline;
+use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
 use crate::store::{Entry, GraphId};
 use crate::symbols::Symbols;
@@ -68,6 +68,8 @@ pub struct Base {
 pub struct Install {
     pub graph: GraphId,
     pub query: QueryId,
+    /// The query among those of this run.
+    pub number: u32,
     pub maintained: Maintained,
     pub symbols: Arc<Symbols>,
     pub open_cypher: bool,
@@ -75,4 +77,5 @@ pub struct Install {
     pub baseline: Baseline,
     pub results: Sender<ResultBatch>,
     pub waiting: Arc<AtomicUsize>,
+    pub backfill: Arc<Backfill>,
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -327,6 +327,9 @@ struct GraphInner {
     published: Arc<Published>,
     committer: Committer,
     standing: Mutex<FxHashMap<QueryId, Arc<StandingState>>>,
+    /// How many there are, and ever were.
+    standing_count: AtomicU32,
+    standing_ever: AtomicU32,
     recovered: FxHashMap<(QueryId, Text), (Tick, Position)>,
     tail: Mutex<Vec<Arc<Entry>>>,
     fresh: FreshIds,
@@ -373,6 +376,8 @@ impl Graph {
             published,
             committer,
             standing: Mutex::default(),
+            standing_count: AtomicU32::new(0),
+            standing_ever: AtomicU32::new(0),
             recovered: loaded.delivered,
             tail: Mutex::new(loaded.tail),
             fresh: FreshIds::new(),
@@ -449,6 +454,31 @@ impl Graph {
 
     pub(crate) fn standing(&self) -> MutexGuard<'_, FxHashMap<QueryId, Arc<StandingState>>> {
         lock(&self.inner.standing)
+    }
+
+    pub(crate) fn add_standing(&self, query: QueryId, state: Arc<StandingState>) {
+        let mut standing = self.standing();
+        standing.insert(query, state);
+        self.inner.standing_count.store(standing.len() as u32, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_standing(&self, query: QueryId) {
+        let mut standing = self.standing();
+        standing.remove(&query);
+        self.inner.standing_count.store(standing.len() as u32, Ordering::Relaxed);
+    }
+
+    /// A number for a standing query, in the order in which they are installed.
+    pub(crate) fn next_query(&self) -> u32 {
+        self.inner.standing_ever.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn standing_count(&self) -> u32 {
+        self.inner.standing_count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn published(&self) -> &Published {
+        &self.inner.published
     }
 
     /// How far every output of every standing query has delivered.

@@ -4,7 +4,7 @@
 //! has been delivered is noted per output and logged with the ticks that follow; after a restart the ticks since then
 //! are replayed, and what comes of them is what was not delivered, no more and no less.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ use weir_model::{Plan, Position, QueryId, Text, Tick};
 use crate::command::{Command, Install};
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::render::results::Baseline;
+use crate::render::probe::home;
+use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
 use crate::store::Delivered;
 
@@ -43,14 +44,25 @@ pub struct Standing {
 pub struct StandingQuery {
     graph: Graph,
     id: QueryId,
+    /// Its number among those of this run.
+    number: u32,
     state: Arc<StandingState>,
     results: Receiver<ResultBatch>,
+    columns: Arc<[Text]>,
+    /// The progress that was handed out last.
+    seen: AtomicU64,
 }
+
+/// How often a thread that waits for results looks whether there is progress without any; and longer by this for each standing query, so
+/// that a thread a query is no load.
+const PROGRESS_LOOK: Duration = Duration::from_millis(1);
+const PROGRESS_LOOK_BY_QUERY: Duration = Duration::from_micros(20);
 
 /// What the engine keeps of an installed query.
 pub struct StandingState {
     /// Results sent and not consumed.
     pub waiting: Arc<AtomicUsize>,
+    pub backfill: Arc<Backfill>,
     /// Up to where each output has delivered, and the position its destination gave.
     pub delivered: Mutex<FxHashMap<Text, (Tick, Position)>>,
 }
@@ -69,11 +81,13 @@ impl Graph {
         let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
         #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
         let (sender, results) = crossbeam_channel::unbounded();
-        let state = Arc::new(StandingState { waiting: Arc::default(), delivered: Mutex::default() });
+        let state = Arc::new(StandingState { waiting: Arc::default(), backfill: Arc::default(), delivered: Mutex::default() });
         if self.standing().contains_key(&standing.id) {
             return Err(EngineError::StandingExists);
         }
-        self.committer().between(|installed| {
+        let columns = maintained.columns.clone();
+        let number = self.committer().between(|installed| {
+            let number = self.next_query();
             let mut known = FxHashMap::default();
             for output in &standing.outputs {
                 let from = match standing.start {
@@ -90,10 +104,11 @@ impl Graph {
                 Start::Resume => Baseline::Report,
             };
             *state.delivered.lock().unwrap_or_else(|e| e.into_inner()) = known;
-            self.standing().insert(standing.id, state.clone());
+            self.add_standing(standing.id, state.clone());
             self.parts().workers.send(&Command::Install(Arc::new(Install {
                 graph: self.id(),
                 query: standing.id,
+                number,
                 maintained,
                 open_cypher: self.open_cypher(),
                 symbols: self.parts().symbols.clone(),
@@ -101,9 +116,12 @@ impl Graph {
                 baseline,
                 results: sender,
                 waiting: state.waiting.clone(),
+                backfill: state.backfill.clone(),
             })));
+            number
         });
-        let query = StandingQuery { graph: self.clone(), id: standing.id, state, results };
+        let query =
+            StandingQuery { graph: self.clone(), id: standing.id, number, state, results, columns, seen: AtomicU64::new(0) };
         if standing.start != Start::Resume {
             for output in &standing.outputs {
                 query.log_frontier(output);
@@ -119,10 +137,15 @@ impl Graph {
         self.committer().between(|_| self.parts().workers.send(&Command::Propagate { graph: self.id(), query }));
     }
 
+    /// How often a thread looks for progress.
+    fn between_looks(&self) -> Duration {
+        PROGRESS_LOOK + PROGRESS_LOOK_BY_QUERY * self.standing_count()
+    }
+
     /// Takes a standing query away. Matches it had reported are not cancelled.
     pub fn drop_standing(&self, query: QueryId) {
         self.committer().between(|_| self.parts().workers.send(&Command::Drop { graph: self.id(), query }));
-        self.standing().remove(&query);
+        self.remove_standing(query);
     }
 }
 
@@ -131,22 +154,51 @@ impl StandingQuery {
         self.id
     }
 
-    /// The next batch of results, once it is durable. None when there is none within the limit; an error when the query
-    /// was dropped or the log has failed.
+    /// The next batch of results, once it is durable; without rows where there is nothing but progress. None when there is neither
+    /// within the limit; an error when the query was dropped or the log has failed.
     pub fn next(&self, limit: Duration) -> Result<Option<ResultBatch>, EngineError> {
         let deadline = Instant::now() + limit;
-        match self.results.recv_timeout(limit) {
-            Ok(batch) => {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let batch = match self.results.recv_timeout(left.min(self.graph.between_looks())) {
+                Ok(batch) => Some(batch),
+                // What came of everything before this has been sent by now, so if there is nothing, nothing came of it.
+                Err(RecvTimeoutError::Timeout) => {
+                    let upper = self.answered();
+                    let progress = upper.0 > self.seen.load(Ordering::Relaxed);
+                    let nothing = progress.then(|| ResultBatch { upper, columns: self.columns.clone(), rows: Vec::new() });
+                    self.results.try_recv().ok().or(nothing)
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    std::thread::sleep(deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(10)));
+                    return Err(EngineError::StandingGone);
+                }
+            };
+            if let Some(batch) = batch {
                 self.graph.wait_durable(batch.upper)?;
                 self.state.waiting.fetch_sub(batch.rows.len(), Ordering::Relaxed);
-                Ok(Some(batch))
+                self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);
+                return Ok(Some(batch));
             }
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(10)));
-                Err(EngineError::StandingGone)
+            if Instant::now() >= deadline {
+                return Ok(None);
             }
         }
+    }
+
+    /// Everything before this has been looked at and its results sent.
+    fn answered(&self) -> Tick {
+        if !self.state.backfill.done.load(Ordering::SeqCst) {
+            return Tick::ZERO;
+        }
+        self.graph.published().answered(home(self.number))
+    }
+
+    /// How many nodes of the graph at rest have been looked at, and of about how many. None once it has been looked through.
+    pub fn backfill(&self) -> Option<(u64, u64)> {
+        let Backfill { nodes, looked_at, done } = &*self.state.backfill;
+        let looked_at = looked_at.load(Ordering::Relaxed);
+        (!done.load(Ordering::SeqCst)).then(|| (looked_at, nodes.load(Ordering::Relaxed).max(looked_at)))
     }
 
     /// Results that were found and not yet taken with `next`.

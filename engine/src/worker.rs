@@ -1,7 +1,5 @@
 //! Workers: the timely threads. Each takes commands, steps its dataflows, and sleeps when there is neither.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 use std::time::Duration;
@@ -18,8 +16,10 @@ use crate::arrangement::build::Shard;
 use crate::command::{Command, Install};
 use crate::graph::ShardOfGraph;
 use crate::render::Time;
-use crate::render::probe::{Place, render};
-use crate::render::results::{Baseline, Gather};
+use crate::render::family::Member;
+use crate::render::probe::{Common, home, render};
+use crate::render::rest::{Installation, Turns};
+use crate::render::results::{Baseline, Gather, Outlet};
 use crate::render::stages::Outside;
 use crate::store::{Entry, GraphId};
 
@@ -75,15 +75,28 @@ impl Workers {
     }
 }
 
+/// The dataflow of a graph's standing queries, there while there are any.
 struct Standing {
     button: ShutdownButton<CapabilitySet<Time>>,
-    gather: Rc<RefCell<Gather>>,
+    common: Common,
+    numbers: FxHashMap<QueryId, u32>,
+}
+
+impl Standing {
+    /// Lets go of everything the queries keep; what still runs for them sees that they are gone.
+    fn end(mut self) {
+        self.button.press();
+        self.common.queries.take();
+    }
 }
 
 #[derive(Default)]
 struct State {
     graphs: FxHashMap<GraphId, ShardOfGraph>,
-    standing: FxHashMap<(GraphId, QueryId), Standing>,
+    standing: FxHashMap<GraphId, Standing>,
+    /// Of the installations that look through a graph, and how many there ever were.
+    turns: Turns,
+    installations: u64,
 }
 
 fn run(worker: &mut Worker, commands: &Receiver<Command>) {
@@ -145,24 +158,29 @@ impl State {
                 self.graphs.insert(graph, ShardOfGraph::new(worker, published, &base));
             }
             Command::DropGraph { graph } => {
-                self.standing.retain(|(of, _), standing| {
-                    if *of == graph {
-                        standing.button.press();
-                    }
-                    *of != graph
-                });
+                if let Some(standing) = self.standing.remove(&graph) {
+                    standing.end();
+                }
                 self.graphs.remove(&graph);
             }
             Command::Apply(entry) => self.apply(vec![entry]),
             Command::Install(install) => self.install(worker, &install),
             Command::Propagate { graph, query } => {
-                if let Some(standing) = self.standing.get(&(graph, query)) {
-                    standing.gather.borrow_mut().propagate();
+                if let Some(standing) = self.standing.get(&graph)
+                    && let Some(number) = standing.numbers.get(&query)
+                {
+                    standing.common.queries.borrow_mut().propagate(*number);
                 }
             }
             Command::Drop { graph, query } => {
-                if let Some(mut standing) = self.standing.remove(&(graph, query)) {
-                    standing.button.press();
+                let Some(standing) = self.standing.get_mut(&graph) else { return };
+                if let Some(number) = standing.numbers.remove(&query) {
+                    standing.common.queries.borrow_mut().remove(number);
+                }
+                if standing.numbers.is_empty()
+                    && let Some(standing) = self.standing.remove(&graph)
+                {
+                    standing.end();
                 }
             }
             Command::BeginIndex { graph, definition, began } => {
@@ -200,46 +218,65 @@ impl State {
         // The trace must hold exactly what was committed before the query: the same on every worker.
         step_until_current(worker, graph);
         let shard = Shard { index: worker.index(), count: worker.peers() };
-        let home = install.query.0.shard(shard.count);
-        let maintained = &install.maintained;
+        let Install { number, maintained, .. } = install;
+        let is_home = home(*number) % shard.count as u64 == shard.index as u64;
         let outside =
             Outside { published: graph.published.clone(), symbols: install.symbols.clone(), open_cypher: install.open_cypher };
-        let staged = maintained.staged.as_ref().filter(|_| shard.index == home);
+        let staged = maintained.staged.as_ref().filter(|_| is_home);
         let stages = staged.and_then(|staged| staged.start(outside, graph.upper).ok());
-        let gather = Rc::new(RefCell::new(Gather::new(
-            maintained.columns.clone(),
-            maintained.distinct,
-            install.cancellations,
-            install.baseline,
-            // Of a graph that nothing was ever written to, all that there is was there before.
-            graph.upper.max(1),
-            (shard.index == home).then(|| install.results.clone()),
-            install.waiting.clone(),
-            stages,
-        )));
+        let outlet = Outlet {
+            results: is_home.then(|| install.results.clone()),
+            waiting: install.waiting.clone(),
+            backfill: install.backfill.clone(),
+        };
+        // Of a graph that nothing was ever written to, all that there is was there before.
+        let gather = Gather::new(maintained, stages, (install.cancellations, install.baseline), graph.upper.max(1), outlet);
         // Without a count of each row, nothing is to be known of the matches that were there.
         let asked = maintained.distinct || maintained.staged.is_some() || !matches!(install.baseline, Baseline::Known);
         let at_rest = asked.then(|| graph.at_rest(worker));
-        let (trace, results) = (&mut graph.trace, gather.clone());
-        let place = Place { shard, at_rest, home };
-        let button = worker.dataflow::<Time, _, _>(|scope| render(scope, trace, maintained, &install.symbols, place, results));
-        self.standing.insert((install.graph, install.query), Standing { button, gather });
+
+        let standing = self.standing.entry(install.graph).or_insert_with(|| {
+            let common = Common {
+                queries: Default::default(),
+                published: graph.published.clone(),
+                symbols: install.symbols.clone(),
+                shard,
+            };
+            let button = worker.dataflow::<Time, _, _>(|scope| render(scope, &mut graph.trace, &common));
+            Standing { button, common, numbers: FxHashMap::default() }
+        });
+        standing.numbers.insert(install.query, *number);
+        let mut queries = standing.common.queries.borrow_mut();
+        queries.install(*number, graph.upper, maintained, gather);
+        if maintained.interest.is_some() {
+            queries.held.get_or_insert_with(|| graph.trace.clone());
+        }
+        let Some(snapshot) = at_rest else { return queries.rested(*number) };
+        drop(queries);
+        let members = (0..).zip(&maintained.sources).map(|(source, pattern)| {
+            let member = Member { query: *number, source, since: 0, ending: pattern.ending.clone() };
+            (pattern.program.clone(), member)
+        });
+        let families = Installation::families(members);
+        let (backfill, held) = (install.backfill.clone(), graph.trace.clone());
+        let installation = Installation { query: *number, families, snapshot, backfill, held };
+        self.installations += 1;
+        let turn = (self.turns.clone(), self.installations);
+        worker.dataflow::<Time, _, _>(|scope| installation.render(scope, &standing.common, turn));
     }
 
     /// Applies what was sent, lets standing queries run dry, and ends the dataflows.
     fn finish(mut self, worker: &mut Worker) {
         let behind = |state: &State| {
-            let waits = |((graph, _), standing): (&(GraphId, QueryId), &Standing)| {
-                state.graphs.get(graph).is_some_and(|graph| standing.gather.borrow().upper() < graph.upper)
+            let waits = |(graph, standing): (&GraphId, &Standing)| {
+                state.graphs.get(graph).is_some_and(|graph| !standing.common.queries.borrow().is_current(graph.upper))
             };
             state.graphs.values().any(|graph| !graph.is_current()) || state.standing.iter().any(waits)
         };
         while behind(&self) {
             worker.step();
         }
-        for standing in self.standing.values_mut() {
-            standing.button.press();
-        }
+        self.standing.drain().for_each(|(_, standing)| standing.end());
         self.graphs.clear();
         while worker.has_dataflows() {
             worker.step_or_park(Some(Duration::from_millis(1)));

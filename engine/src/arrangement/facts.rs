@@ -145,6 +145,30 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// How many updates there are of the half edges of a node: no fewer than edges, whatever the tick.
+    pub fn about_edges(&self, direction: Direction, kinds: &[Symbol]) -> usize {
+        let sides: &[Kind] = match direction {
+            Direction::Outgoing => &[Kind::Out, Kind::OutParallel],
+            Direction::Incoming => &[Kind::In, Kind::InParallel],
+            Direction::Both => &[Kind::Out, Kind::OutParallel, Kind::In, Kind::InParallel],
+        };
+        let last = Symbol((1 << Tag::SYMBOL_BITS) - 1);
+        let mut count = 0;
+        for (_, facts) in &self.hits {
+            let mut between = |from: Tag, to: Tag| {
+                let start = first_of(facts, from);
+                count += facts[start..].partition_point(|fact| fact.tag <= to);
+            };
+            for side in sides {
+                if kinds.is_empty() {
+                    between(Tag::new(*side, Symbol(0)), Tag::new(*side, last));
+                }
+                kinds.iter().for_each(|kind| between(Tag::new(*side, *kind), Tag::new(*side, *kind)));
+            }
+        }
+        count
+    }
+
     fn halves(&self, kind: Kind, kinds: &[Symbol], at: u64, outgoing: bool, each: &mut dyn FnMut(HalfEdge)) {
         let mut report = |segment: &Segment, fact: &Fact| {
             let (other, ordinal) = match fact.tag.kind() {

@@ -28,6 +28,8 @@ pub struct Shown {
 pub struct Published {
     shards: Vec<ArcSwap<Shown>>,
     uppers: Vec<AtomicU64>,
+    /// By worker: the standing queries at home there have sent what comes of everything before this.
+    answered: Vec<AtomicU64>,
     /// Threads that wait for a tick. Workers only touch the lock when there are any.
     waiting: AtomicUsize,
     lock: Mutex<()>,
@@ -40,6 +42,7 @@ impl Published {
         Published {
             shards: (0..shards).map(|_| nothing()).collect(),
             uppers: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            answered: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             waiting: AtomicUsize::new(0),
             lock: Mutex::new(()),
             advanced: Condvar::new(),
@@ -63,6 +66,15 @@ impl Published {
 
     pub fn shard_upper(&self, shard: usize) -> u64 {
         self.uppers[shard].load(Ordering::SeqCst)
+    }
+
+    pub fn set_answered(&self, worker: usize, upper: u64) {
+        self.answered[worker].store(upper, Ordering::SeqCst);
+    }
+
+    /// How far the worker has answered that is the home of a standing query.
+    pub fn answered(&self, home: u64) -> Tick {
+        Tick(self.answered[(home % self.answered.len() as u64) as usize].load(Ordering::SeqCst))
     }
 
     /// Waits until every shard has applied everything before `upper`. False when that took longer than `limit`.

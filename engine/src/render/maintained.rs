@@ -12,8 +12,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::{Name, Operator, Pattern, Plan, Slot, Step};
-use weir_model::{Expr, IdScheme, Symbol, Text};
+use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text};
 
+use super::family::Ending;
 use super::program::{Program, RenderError};
 use super::stages::Staged;
 use crate::evaluate::Prepared;
@@ -22,9 +23,33 @@ use crate::symbols::Symbols;
 /// The source of changes that are no rows: nodes that changed.
 pub const TOUCHED: u32 = u32::MAX;
 
+/// A pattern of a query: what it shares with others, and what it does not.
+pub struct Source {
+    pub program: Arc<Program>,
+    /// Programs with the same name are the same.
+    pub name: Arc<str>,
+    pub ending: Arc<Ending>,
+}
+
+impl Source {
+    fn new(
+        pattern: &Pattern,
+        plan: &Plan,
+        filters: Vec<Expr>,
+        columns: Vec<(Text, Expr)>,
+        symbols: &Symbols,
+        ids: IdScheme,
+    ) -> Result<Source, RenderError> {
+        let (program, constants) = Program::new(pattern, (&plan.names, plan.width), symbols, ids)?;
+        let name = format!("{program:?}").into();
+        let context = GraphFree::rows(ids, &plan.names);
+        Ok(Source { program: Arc::new(program), name, ending: Arc::new(Ending { constants, filters, columns, context }) })
+    }
+}
+
 pub struct Maintained {
     /// The patterns, by the number their rows carry.
-    pub sources: Vec<Arc<Program>>,
+    pub sources: Vec<Source>,
     pub columns: Arc<[Text]>,
     /// Each distinct row counts once.
     pub distinct: bool,
@@ -41,21 +66,15 @@ impl Maintained {
             let item =
                 |slot: &Slot| simple.items.iter().find(|(into, _)| into == slot).map_or(Expr::Slot(*slot), |(_, e)| e.clone());
             let made = plan.columns.iter().map(|(name, slot)| (name.clone(), item(slot))).collect();
-            let program = Program::new(simple.pattern, (&plan.names, plan.width), simple.filters, made, symbols, ids)?;
-            return Ok(Maintained {
-                sources: vec![Arc::new(program)],
-                columns,
-                distinct: simple.distinct,
-                staged: None,
-                interest: None,
-            });
+            let source = Source::new(simple.pattern, plan, simple.filters, made, symbols, ids)?;
+            return Ok(Maintained { sources: vec![source], columns, distinct: simple.distinct, staged: None, interest: None });
         }
         let mut patterns = Vec::new();
         let prepared = Arc::new(Prepared::new(plan.clone(), symbols));
         let staged = Staged::new(prepared.clone(), ids, &mut patterns)?;
         let source = |(pattern, slots): (Pattern, BTreeSet<Slot>)| {
             let columns = slots.into_iter().map(|slot| (Text::default(), Expr::Slot(slot))).collect();
-            Program::new(&pattern, (&plan.names, plan.width), Vec::new(), columns, symbols, ids).map(Arc::new)
+            Source::new(&pattern, plan, Vec::new(), columns, symbols, ids)
         };
         let sources = patterns.into_iter().map(source).collect::<Result<_, _>>()?;
         let interest = Interest::of(plan, &prepared).map(Arc::new);

@@ -1,19 +1,24 @@
 //! Plan -> dataflow: one reader of the plan, for standing queries.
 //!
-//!     batches of the trace ─> changes ─┬─> results
-//!                                      └─> rows bound for other shards ─> probe ─┬─> results
-//!                                                                                └─> … as often as a row can move
+//!     batches of the trace ─> changes ─┬────────────────────────────────────────────┬─> results ─> stages
+//!                                      └─> rows bound for other shards ─> walk there ─┘
 //!
 //! `maintained` takes a plan apart: patterns, which are found where the graph lies, and the stages above them, which run
-//! where results come together. `program` turns the paths of a pattern's delta join into moves over slots and symbols. `walk`
-//! runs them depth first against the one trace of the shard; nothing is arranged besides the graph. `probe` holds the timely
-//! operators: where a row must go on at a node of another shard it is sent there. `rest` finds the matches of a graph at rest.
+//! where results come together. `program` turns the paths of a pattern's delta join into moves over slots and symbols, in all `orders` worth choosing from. `walk`
+//! runs them depth first against the one trace of the shard; nothing is arranged besides the graph. Patterns that differ in `constants` alone
+//! are a `family`, which is walked once; `queries` knows which families a change can concern. `probe` holds the timely operators, one
+//! dataflow for all queries: where a row must go on at a node of another shard it is sent there. `rest` finds the matches of a graph at rest.
 //! `results` brings rows into the order of ticks; `stages` keeps the answer of everything above patterns, one tick after another.
 
+mod constants;
+pub mod family;
+mod intervals;
 pub mod maintained;
+mod orders;
 pub mod probe;
 pub mod program;
-mod rest;
+pub mod queries;
+pub mod rest;
 pub mod results;
 pub mod stages;
 mod walk;

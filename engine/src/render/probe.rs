@@ -1,9 +1,14 @@
-//! Probe: the timely operators of a standing query.
+//! Probe: the timely operators of the standing queries of a graph.
 //!
-//! The first one turns the batches of its shard into changes of atoms and walks each as far as it can. Rows that must go
-//! on elsewhere travel to a chain of operators, one for each time a row can move; with one worker nothing ever
-//! travels. Reads are exact at a tick, so no operator waits for another; one only waits until its own shard has
-//! reached the tick of a row that came from outside.
+//!     batches ─> changes ─┬──────────────────────────────────────┬─> by query ─> results
+//!                         └─> rows bound for other shards ─> hop ─┤
+//!                                         ^                       │
+//!                                         └── on to another shard ┘
+//!
+//! One dataflow serves all queries. `changes` turns the batches of its shard into changes of atoms, offers each to the families
+//! it can concern, and walks as far as the shard reaches. Rows that must go on elsewhere travel round a loop, once for each time they
+//! move; with one worker nothing ever travels. Reads are exact at a tick, so no operator waits for another; one only waits until
+//! its own shard has reached the tick of a row that came from outside.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,206 +22,114 @@ use timely::dataflow::channels::pact::{Exchange, Pipeline};
 use timely::dataflow::operators::generic::OutputBuilder;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::operators::generic::operator::Operator;
-use timely::dataflow::operators::{Capability, CapabilitySet, Concatenate};
+use timely::dataflow::operators::{Capability, CapabilitySet, Concat, ConnectLoop, Enter, Feedback, Leave};
 use timely::dataflow::{Scope, StreamVec};
+use timely::order::Product;
+use timely::progress::Antichain;
 use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::Atom;
 use weir_model::{EdgeKey, NodeId, Symbol, Value};
 
-use super::maintained::{Interest, Maintained, TOUCHED};
-use super::program::each_concerning;
-use super::rest::Rest;
-use super::results::{Gather, Row, RowChange};
+use super::maintained::{Interest, TOUCHED};
+use super::queries::{Queries, Route};
+use super::results::{Row, RowChange};
 use super::walk::{Change, Parcel, Walk, is_true, look};
-use super::{Program, Time, before};
+use super::{Time, before};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::facts::between;
-use crate::arrangement::{Batch, Fact, Facts, Layers, Segment, SharedBatch, Snapshot};
+use crate::arrangement::{Batch, Fact, Facts, Layers, Published, Segment, SharedBatch};
 use crate::symbols::Symbols;
 use crate::view::HalfEdge;
 
-type Trace = TraceAgent<Layers>;
+pub type Trace = TraceAgent<Layers>;
 
-/// Where and since when a standing query runs.
-pub struct Place {
+/// What the operators of a graph share.
+#[derive(Clone)]
+pub struct Common {
+    pub queries: Rc<RefCell<Queries>>,
+    pub published: Arc<Published>,
+    pub symbols: Arc<Symbols>,
     pub shard: Shard,
-    /// The graph when the query is installed, if its matches are asked for: the same on every worker.
-    pub at_rest: Option<Snapshot>,
-    /// The worker where results come together.
-    pub home: usize,
 }
 
-/// Builds the dataflow of one standing query. At its home worker `gather` takes the results.
-pub fn render(
-    scope: Scope<'_, Time>,
-    trace: &mut Trace,
-    maintained: &Maintained,
-    symbols: &Arc<Symbols>,
-    Place { shard, at_rest, home }: Place,
-    gather: Rc<RefCell<Gather>>,
-) -> ShutdownButton<CapabilitySet<Time>> {
+/// Builds the dataflow of all standing queries of a graph, those to come included.
+pub fn render(scope: Scope<'_, Time>, trace: &mut Trace, common: &Common) -> ShutdownButton<CapabilitySet<Time>> {
     let (arranged, button) = trace.import_core(scope, "graph");
-    let mut all = Vec::new();
-    for (source, program) in maintained.sources.iter().enumerate() {
-        let pattern = PatternOf { program: program.clone(), symbols: symbols.clone(), shard, source: source as u32 };
-        let hops = if shard.count == 1 { 0 } else { program.hops };
-        let (results, mut parcels) = changes(arranged.stream.clone(), trace.clone(), pattern.clone(), at_rest.clone());
-        all.push(results);
-        for _ in 0..hops {
-            let (results, further) = hop(parcels, arranged.stream.clone(), trace.clone(), pattern.clone());
-            all.push(results);
-            parcels = further;
-        }
-    }
-    // What looks at nothing of the graph goes on with its ticks all the same.
-    if let Some(interest) = maintained.interest.clone().or_else(|| all.is_empty().then(Arc::default)) {
-        all.push(touches(arranged.stream.clone(), interest));
-    }
-    let to_home = Exchange::new(move |_: &RowChange| home as u64);
-    let results = scope.concatenate(all);
-    if maintained.interest.is_none() {
-        results.sink(to_home, "results", move |(input, frontier)| {
-            let mut gather = gather.borrow_mut();
-            input.for_each(|_, changes| gather.push(changes));
-            // No frontier: the query is being taken away.
-            if let Some(frontier) = frontier.frontier().first() {
-                gather.advance(*frontier);
-            }
+    let (mut results, parcels) = changes(arranged.stream.clone(), trace.clone(), common.clone());
+    if common.shard.count > 1 {
+        let travelled = scope.iterative::<u32, _, _>(|inner| {
+            let (loop_handle, further) = inner.feedback::<Vec<Parcel>>(Product::new(Default::default(), 1));
+            let parcels = parcels.enter(inner).concat(further);
+            let (results, further) = hop(parcels, arranged.stream.clone().enter(inner), trace.clone(), common.clone());
+            further.connect_loop(loop_handle);
+            results.leave(scope)
         });
-        return button;
+        results = results.concat(travelled);
     }
-    // What is worked out again is read from all shards at its tick: no shard may forget that tick before.
-    let mut held = trace.clone();
+    let to_home = Exchange::new(|change: &RowChange| home(change.query));
+    let (queries, published, worker) = (common.queries.clone(), common.published.clone(), common.shard.index);
     let done = results.unary_frontier::<CapacityContainerBuilder<Vec<()>>, _, _, _>(to_home, "results", |capability, _| {
         let mut capability = Some(capability);
         move |(input, frontier), _| {
-            let mut gather = gather.borrow_mut();
-            input.for_each(|_, changes| gather.push(changes));
+            let mut queries = queries.borrow_mut();
+            input.for_each(|_, changes| queries.push(changes));
             match frontier.frontier().first() {
                 Some(frontier) => {
-                    gather.advance(*frontier);
+                    queries.advance(*frontier, (&published, worker));
                     capability.iter_mut().for_each(|capability| capability.downgrade(frontier));
                 }
+                // No frontier: the queries are being taken away.
                 None => capability = None,
             }
         }
     });
-    done.sink(Pipeline, "held", move |(_, frontier)| allow_compaction(&mut held, &frontier.frontier()));
+    // What is worked out again is read from all shards at its tick: no shard may forget that tick before.
+    let queries = common.queries.clone();
+    done.sink(Pipeline, "held", move |(_, frontier)| {
+        if let Some(held) = &mut queries.borrow_mut().held {
+            allow_compaction(held, frontier.frontier().first().copied());
+        }
+    });
     button
 }
 
-/// One pattern of a query, as its operators know it.
-#[derive(Clone)]
-struct PatternOf {
-    program: Arc<Program>,
-    symbols: Arc<Symbols>,
-    shard: Shard,
-    source: u32,
-}
-
-/// The nodes of this shard that change in a way that anybody who looked at them may see.
-fn touches<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, interest: Arc<Interest>) -> StreamVec<'scope, Time, RowChange> {
-    batches.unary(Pipeline, "touches", move |_, _| {
-        let mut found: Vec<RowChange> = Vec::new();
-        let mut times: SmallVec<[Time; 4]> = SmallVec::new();
-        move |input, output| {
-            input.for_each(|capability, data: &mut Vec<SharedBatch>| {
-                // Batches that were there when the query was installed come without: nothing has been looked at by then.
-                for batch in data.drain(..).filter(|batch| batch.located().is_some()) {
-                    for (index, id) in batch.ids.iter().enumerate() {
-                        times.clear();
-                        let (segment, facts) = batch.node(index);
-                        let concerning = facts.iter().filter(|fact| interest.concerns(fact.tag));
-                        times.extend(concerning.map(|fact| segment.time(fact)));
-                        times.sort_unstable();
-                        times.dedup();
-                        let touched = |time: &Time| RowChange {
-                            row: Row::from_slice(&[Value::Node(*id)]),
-                            time: *time,
-                            diff: 1,
-                            source: TOUCHED,
-                        };
-                        found.extend(times.iter().map(touched));
-                    }
-                }
-                if !found.is_empty() {
-                    output.session(&capability).give_container(&mut found);
-                }
-            });
-        }
-    })
+/// The worker where the results of a query come together, modulo how many there are.
+pub fn home(query: u32) -> u64 {
+    u64::from(query)
 }
 
 /// Two outputs: complete rows, and rows that go on at another shard.
-type Outputs<'scope> = (StreamVec<'scope, Time, RowChange>, StreamVec<'scope, Time, Parcel>);
+type Outputs<'scope, T> = (StreamVec<'scope, T, RowChange>, StreamVec<'scope, T, Parcel>);
 
 /// The changes of this shard, walked as far as this shard reaches.
-fn changes<'scope>(
-    batches: StreamVec<'scope, Time, SharedBatch>,
-    mut trace: Trace,
-    PatternOf { program, symbols, shard, source }: PatternOf,
-    at_rest: Option<Snapshot>,
-) -> Outputs<'scope> {
-    let scope = batches.scope();
-    let mut builder = OperatorBuilder::new("changes".to_owned(), scope);
-    let info = builder.operator_info();
-    let activator = scope.activator_for(info.address);
+fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Trace, common: Common) -> Outputs<'scope, Time> {
+    let mut builder = OperatorBuilder::new("changes".to_owned(), batches.scope());
     let mut input = builder.new_input(batches, Pipeline);
     let (results_out, results) = builder.new_output();
     let (parcels_out, parcels) = builder.new_output();
     let mut results_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<RowChange>>>::from(results_out);
     let mut parcels_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<Parcel>>>::from(parcels_out);
-    builder.build(move |mut capabilities| {
-        let results_capability = capabilities.drain(..).next();
+    builder.build(move |capabilities| {
         drop(capabilities);
-        let mut rest = at_rest.map(Rest::new).zip(results_capability);
         let mut found: Vec<RowChange> = Vec::new();
         let mut leaving: Vec<Parcel> = Vec::new();
         let mut view: Vec<SharedBatch> = Vec::new();
         move |frontiers| {
             let mut results_handle = results_out.activate();
             let mut parcels_handle = parcels_out.activate();
-            if let Some((at_rest, capability)) = &mut rest {
-                let snapshot = at_rest.snapshot.clone();
-                let mut walk = Walk {
-                    program: &program,
-                    batches: snapshot.shard(shard.index),
-                    newest: None,
-                    everywhere: Some(&snapshot),
-                    symbols: &symbols,
-                    shard,
-                    source,
-                    results: &mut found,
-                    parcels: &mut leaving,
-                };
-                let done = at_rest.work(&mut walk);
-                if !found.is_empty() {
-                    results_handle.session(&*capability).give_container(&mut found);
-                }
-                if !done {
-                    return activator.activate();
-                }
-                rest = None;
-            }
+            let queries = common.queries.borrow();
             input.for_each(|capability, data| {
                 for batch in data.drain(..) {
-                    // Batches that were there when the query was installed come without; they were looked through above.
+                    // Batches that were there when the first query was installed come without.
                     let Some(located) = batch.located() else { continue };
                     view.clear();
                     view.extend_from_slice(&located.existing);
                     view.push(batch.clone());
-                    let mut walk = Walk {
-                        program: &program,
-                        batches: &view,
-                        newest: Some((&batch, located)),
-                        everywhere: None,
-                        symbols: &symbols,
-                        shard,
-                        source,
-                        results: &mut found,
-                        parcels: &mut leaving,
-                    };
-                    walk_batch(&mut walk, &batch, located);
+                    let offered = Offered { queries: &queries, common: &common, view: &view, batch: &batch, located };
+                    offered.walk(&mut found, &mut leaving);
+                    for (query, since, interest) in &queries.interests {
+                        touches(&batch, (*query, *since), interest, &mut found);
+                    }
                 }
                 view.clear();
                 if !found.is_empty() {
@@ -226,31 +139,49 @@ fn changes<'scope>(
                     parcels_handle.session(&capability.retain(1)).give_container(&mut leaving);
                 }
             });
-            allow_compaction(&mut trace, &frontiers[0].frontier());
+            allow_compaction(&mut trace, frontiers[0].frontier().first().copied());
         }
     });
     (results, parcels)
 }
 
+/// The nodes of this shard that change in a way that anybody who looked at them may see.
+fn touches(batch: &Batch, (query, since): (u32, Time), interest: &Interest, found: &mut Vec<RowChange>) {
+    let mut times: SmallVec<[Time; 4]> = SmallVec::new();
+    for (index, id) in batch.ids.iter().enumerate() {
+        times.clear();
+        let (segment, facts) = batch.node(index);
+        let concerning = facts.iter().filter(|fact| interest.concerns(fact.tag));
+        times.extend(concerning.map(|fact| segment.time(fact)).filter(|time| *time >= since));
+        times.sort_unstable();
+        times.dedup();
+        let touched =
+            |time: &Time| RowChange { row: Row::from_slice(&[Value::Node(*id)]), time: *time, diff: 1, query, source: TOUCHED };
+        found.extend(times.iter().map(touched));
+    }
+}
+
+/// The dataflow timestamp of rows that travel: how often they have moved comes with the tick.
+type Moved = Product<Time, u32>;
+
 /// Rows from other shards, walked as far as this shard reaches.
 fn hop<'scope>(
-    parcels: StreamVec<'scope, Time, Parcel>,
-    batches: StreamVec<'scope, Time, SharedBatch>,
+    parcels: StreamVec<'scope, Moved, Parcel>,
+    batches: StreamVec<'scope, Moved, SharedBatch>,
     mut trace: Trace,
-    PatternOf { program, symbols, shard, source }: PatternOf,
-) -> Outputs<'scope> {
-    let scope = parcels.scope();
-    let mut builder = OperatorBuilder::new("hop".to_owned(), scope);
+    Common { queries, symbols, shard, .. }: Common,
+) -> Outputs<'scope, Moved> {
+    let mut builder = OperatorBuilder::new("hop".to_owned(), parcels.scope());
     let by_shard = Exchange::new(move |parcel: &Parcel| parcel.node.shard(shard.count) as u64);
     let mut input = builder.new_input(parcels, by_shard);
     let mut ticks = builder.new_input_connection(batches, Pipeline, []);
-    let (results_out, results) = builder.new_output_connection([(0, timely::progress::Antichain::from_elem(Default::default()))]);
-    let (parcels_out, further) = builder.new_output_connection([(0, timely::progress::Antichain::from_elem(Default::default()))]);
+    let (results_out, results) = builder.new_output_connection([(0, Antichain::from_elem(Default::default()))]);
+    let (parcels_out, further) = builder.new_output_connection([(0, Antichain::from_elem(Default::default()))]);
     let mut results_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<RowChange>>>::from(results_out);
     let mut parcels_out = OutputBuilder::<_, CapacityContainerBuilder<Vec<Parcel>>>::from(parcels_out);
     builder.build(move |capabilities| {
         drop(capabilities);
-        let mut waiting: Vec<(Capability<Time>, Capability<Time>, Vec<Parcel>)> = Vec::new();
+        let mut waiting: Vec<(Capability<Moved>, Capability<Moved>, Vec<Parcel>)> = Vec::new();
         let mut found: Vec<RowChange> = Vec::new();
         let mut leaving: Vec<Parcel> = Vec::new();
         let mut view: Vec<SharedBatch> = Vec::new();
@@ -262,25 +193,28 @@ fn hop<'scope>(
                 waiting.push((capability.retain(0), capability.retain(1), std::mem::take(data)));
             });
             // The shard has everything before this.
-            let reached = frontiers[1].frontier().first().copied().unwrap_or(Time::MAX);
+            let reached = frontiers[1].frontier().first().map_or(Time::MAX, |moved| moved.outer);
             if !waiting.is_empty() {
+                let queries = queries.borrow();
                 view.clear();
                 trace.map_batches(|batch| view.push(batch.clone()));
                 for (results_capability, parcels_capability, parcels) in &mut waiting {
-                    let mut walk = Walk {
-                        program: &program,
-                        batches: &view,
-                        newest: None,
-                        everywhere: None,
-                        symbols: &symbols,
-                        shard,
-                        source,
-                        results: &mut found,
-                        parcels: &mut leaving,
-                    };
                     parcels.retain_mut(|parcel| {
                         let ready = parcel.time < reached;
-                        if ready {
+                        // Without a family, its last query has been taken away.
+                        if ready && let Some(family) = queries.family(parcel.family) {
+                            let mut walk = Walk {
+                                program: &family.program,
+                                family,
+                                number: parcel.family,
+                                batches: &view,
+                                newest: None,
+                                everywhere: None,
+                                symbols: &symbols,
+                                shard,
+                                results: &mut found,
+                                parcels: &mut leaving,
+                            };
                             let change = Change { path: parcel.path as usize, time: parcel.time, diff: parcel.diff };
                             walk.run(change, parcel.at as usize, &mut parcel.row.0, None);
                         }
@@ -293,72 +227,112 @@ fn hop<'scope>(
                         parcels_handle.session(&*parcels_capability).give_container(&mut leaving);
                     }
                 }
+                view.clear();
                 waiting.retain(|(_, _, parcels)| !parcels.is_empty());
             }
-            let oldest = waiting.iter().map(|(capability, _, _)| *capability.time());
-            let frontier = frontiers[0].frontier().first().copied().into_iter().chain(oldest).min();
-            allow_compaction(&mut trace, frontier.as_slice());
+            let coming = frontiers[0].frontier().iter().map(|moved| moved.outer).min();
+            let oldest = waiting.iter().map(|(capability, _, _)| capability.time().outer);
+            allow_compaction(&mut trace, coming.into_iter().chain(oldest).min());
         }
     });
     (results, further)
 }
 
 /// No row with a tick before the frontier will be read for again.
-fn allow_compaction(trace: &mut Trace, frontier: &[Time]) {
-    if frontier.is_empty() {
-        return;
-    }
-    trace.set_logical_compaction(timely::progress::frontier::AntichainRef::new(&[before(frontier)]));
-    trace.set_physical_compaction(timely::progress::frontier::AntichainRef::new(frontier));
+fn allow_compaction(trace: &mut Trace, frontier: Option<Time>) {
+    let Some(frontier) = frontier else { return };
+    trace.set_logical_compaction(timely::progress::frontier::AntichainRef::new(&[before(&[frontier])]));
+    trace.set_physical_compaction(timely::progress::frontier::AntichainRef::new(&[frontier]));
 }
 
-/// Everything a batch changes, atom by atom.
-fn walk_batch<'a>(walk: &mut Walk<'a>, batch: &'a Batch, located: &'a Located) {
-    let program = walk.program;
-    let mut row = vec![Value::Null; program.width];
-    for (index, id) in batch.ids.iter().enumerate() {
-        let (segment, updates) = batch.node(index);
-        let mut facts = None;
-        for (path, atom) in program.paths.iter().enumerate().map(|(index, path)| (index, path.atom)) {
-            match atom {
-                Atom::Node(node) => {
-                    let view = &program.nodes[node];
-                    let mut times: SmallVec<[Time; 4]> = SmallVec::new();
-                    each_concerning(view, updates, |fact| times.push(segment.time(fact)));
-                    times.sort_unstable();
-                    times.dedup();
-                    for time in times {
-                        let facts = facts.get_or_insert_with(|| located.facts(batch, index));
-                        change_of_view(walk, path, node, *id, facts, time, &mut row);
-                    }
-                }
-                Atom::Edge(edge) => {
-                    let view = &program.edges[edge];
-                    if !view.reads.is_empty() {
-                        let facts = facts.get_or_insert_with(|| located.facts(batch, index));
-                        change_of_edges(walk, (path, edge), *id, (segment, updates), facts, &mut row);
-                        continue;
-                    }
-                    let mut halves = |of: &[Fact]| {
-                        for fact in of {
-                            let facts = facts.get_or_insert_with(|| located.facts(batch, index));
-                            let diff = if fact.adds() { 1 } else { -1 };
-                            let change = Change { path, time: segment.time(fact), diff };
-                            let (other, ordinal) = other_end(fact, segment);
-                            let half = HalfEdge { kind: fact.tag.symbol(), outgoing: true, other, ordinal };
-                            change_of_edge(walk, change, edge, (*id, facts), half, &mut row);
+/// A batch on offer to the families of all queries.
+struct Offered<'a> {
+    queries: &'a Queries,
+    common: &'a Common,
+    view: &'a [SharedBatch],
+    batch: &'a Batch,
+    located: &'a Located,
+}
+
+impl<'a> Offered<'a> {
+    /// Walks everything the batch changes, node by node, for the families it can concern.
+    fn walk(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>) {
+        let mut concerned: Vec<(Route, Time)> = Vec::new();
+        let mut row: Vec<Value> = Vec::new();
+        for (index, id) in self.batch.ids.iter().enumerate() {
+            let (segment, updates) = self.batch.node(index);
+            concerned.clear();
+            for fact in updates {
+                // Where a path begins at an edge, it is looked for by type; only for local views the ticks matter.
+                self.queries.routes.each(fact.tag, |route| {
+                    concerned.push((route, if route.node { segment.time(fact) } else { 0 }));
+                });
+            }
+            if concerned.is_empty() {
+                continue;
+            }
+            concerned.sort_unstable();
+            concerned.dedup();
+            let facts = self.located.facts(self.batch, index);
+            for same in concerned.chunk_by(|a, b| a.0 == b.0) {
+                let route = same[0].0;
+                let Some(family) = self.queries.family(route.family) else { continue };
+                let mut walk = Walk {
+                    program: &family.program,
+                    family,
+                    number: route.family,
+                    batches: self.view,
+                    newest: Some((self.batch, self.located)),
+                    everywhere: None,
+                    symbols: &self.common.symbols,
+                    shard: self.common.shard,
+                    results: found,
+                    parcels: leaving,
+                };
+                row.clear();
+                row.resize(family.program.width, Value::Null);
+                let path = usize::from(route.path);
+                match family.program.paths[path].atom {
+                    Atom::Node(node) => {
+                        for (_, time) in same {
+                            change_of_view(&mut walk, path, node, *id, &facts, *time, &mut row);
                         }
-                    };
-                    for kind in [Kind::Out, Kind::OutParallel] {
-                        if view.kinds.is_empty() {
-                            halves(between(updates, Tag::new(kind, Symbol(0)), Tag::new(kind, LAST_SYMBOL)));
-                        }
-                        for symbol in &view.kinds {
-                            halves(between(updates, Tag::new(kind, *symbol), Tag::new(kind, *symbol)));
-                        }
                     }
+                    Atom::Edge(edge) => changes_of_edge(&mut walk, (path, edge), *id, (segment, updates), &facts, &mut row),
                 }
             }
+        }
+    }
+}
+
+/// The edges of a node that came or went, or whose properties that are read did.
+fn changes_of_edge<'a>(
+    walk: &mut Walk<'a, '_>,
+    (path, edge): (usize, usize),
+    id: NodeId,
+    (segment, updates): (&Segment, &[Fact]),
+    facts: &Facts<'a>,
+    row: &mut [Value],
+) {
+    let view = &walk.program.edges[edge];
+    if !view.reads.is_empty() {
+        return change_of_edges(walk, (path, edge), id, (segment, updates), facts, row);
+    }
+    let mut halves = |of: &[Fact]| {
+        for fact in of {
+            let diff = if fact.adds() { 1 } else { -1 };
+            let change = Change { path, time: segment.time(fact), diff };
+            let (other, ordinal) = other_end(fact, segment);
+            let half = HalfEdge { kind: fact.tag.symbol(), outgoing: true, other, ordinal };
+            change_of_edge(walk, change, edge, (id, facts), half, row);
+        }
+    };
+    for kind in [Kind::Out, Kind::OutParallel] {
+        if view.kinds.is_empty() {
+            halves(between(updates, Tag::new(kind, Symbol(0)), Tag::new(kind, LAST_SYMBOL)));
+        }
+        for symbol in &view.kinds {
+            halves(between(updates, Tag::new(kind, *symbol), Tag::new(kind, *symbol)));
         }
     }
 }
@@ -367,7 +341,7 @@ const LAST_SYMBOL: Symbol = Symbol((1 << Tag::SYMBOL_BITS) - 1);
 
 /// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does.
 pub fn change_of_edge<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut Walk<'a, '_>,
     change: Change,
     edge: usize,
     (id, facts): (NodeId, &Facts<'a>),
@@ -396,7 +370,7 @@ pub fn change_of_edge<'a>(
 
 /// Edges of which properties are read: each that came, went or has other properties, as it was and as it is.
 fn change_of_edges<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut Walk<'a, '_>,
     (path, edge): (usize, usize),
     id: NodeId,
     (segment, updates): (&Segment, &[Fact]),
@@ -451,7 +425,7 @@ fn other_end(fact: &Fact, segment: &Segment) -> (NodeId, u32) {
 
 /// A node's local view before and after a tick; where they differ, what was goes and what is comes.
 fn change_of_view<'a>(
-    walk: &mut Walk<'a>,
+    walk: &mut Walk<'a, '_>,
     path: usize,
     node: usize,
     id: NodeId,
@@ -462,9 +436,9 @@ fn change_of_view<'a>(
     let program = walk.program;
     let view = &program.nodes[node];
     row[view.slot] = Value::Node(id);
-    let was = look(view, facts, time.wrapping_sub(1), row, walk);
+    let was = look(node, facts, time.wrapping_sub(1), row, walk);
     let old = was.then(|| row.to_vec());
-    let is = look(view, facts, time, row, walk);
+    let is = look(node, facts, time, row, walk);
     if let Some(mut old) = old {
         if is && seen(view, &old) == seen(view, row) {
             return;

@@ -3,14 +3,16 @@
 //! Atoms are numbered as in `Pattern::delta`: node i is i, edge j is `nodes + j`. A path that answers for changes of atom
 //! a reads atoms of smaller number after the change and atoms of greater number before it, so that a match to which
 //! several atoms of one tick contribute is counted exactly once.
+//!
+//! Constants that a node is compared with are no part of a program (see `constants`), so that queries which differ in nothing
+//! else share it.
 
 use thiserror::Error;
-use weir_model::mutation::{Kind, Tag};
-use weir_model::plan::{Atom, DeltaPath, Name, Pattern, Slot, Step};
+use weir_model::plan::{Atom, Name, Pattern, Slot};
 use weir_model::{Expr, GraphFree, IdScheme, NodeId, Symbol, Text, Value};
 
-use crate::arrangement::Fact;
-use crate::arrangement::facts::between;
+use super::constants::{self, Compared, Constants};
+use super::orders;
 use crate::symbols::Symbols;
 use crate::view::Direction;
 
@@ -59,6 +61,20 @@ pub enum Move {
     Inspect { edge: usize, version: Version },
     /// Anywhere.
     Test { condition: Expr },
+    /// Goes on at the move of one of these ways: the one whose node has the fewest edges to cross.
+    Choose(Vec<Way>),
+    /// The row is complete.
+    Done,
+}
+
+/// One of several edges that could be crossed next.
+#[derive(Debug)]
+pub struct Way {
+    pub edge: usize,
+    pub from: usize,
+    pub direction: Direction,
+    /// The move it begins with.
+    pub at: usize,
 }
 
 #[derive(Debug)]
@@ -78,6 +94,7 @@ pub struct Expansion {
 #[derive(Debug)]
 pub struct Path {
     pub atom: Atom,
+    /// Begins with the first, and ends where it says so.
     pub moves: Vec<Move>,
 }
 
@@ -87,12 +104,8 @@ pub struct Program {
     pub nodes: Vec<NodeView>,
     pub edges: Vec<EdgeView>,
     pub paths: Vec<Path>,
-    /// Conditions on a complete row.
-    pub filters: Vec<Expr>,
-    /// What is made of a complete row.
-    pub columns: Vec<(Text, Expr)>,
-    /// How often a row can move from node to node: how many operators follow one another.
-    pub hops: usize,
+    /// Which slots, of which nodes, decide whose matches a row makes.
+    pub compared: Compared,
     /// The path that finds all matches of a graph at rest: the one of the last atom.
     pub last: usize,
     pub context: GraphFree,
@@ -108,15 +121,13 @@ pub fn refuse<T>(what: &str) -> Result<T, RenderError> {
 }
 
 impl Program {
-    /// For a pattern over nothing, with what is made of each match. `names` are those of the plan.
+    /// For a pattern over nothing, with the constants taken out of it. `names` are those of the plan.
     pub fn new(
         pattern: &Pattern,
         (names, width): (&[Text], usize),
-        filters: Vec<Expr>,
-        columns: Vec<(Text, Expr)>,
         symbols: &Symbols,
         ids: IdScheme,
-    ) -> Result<Program, RenderError> {
+    ) -> Result<(Program, Constants), RenderError> {
         let resolve = |name: &Name| symbols.intern(&names[name.0 as usize]);
         let resolve_reads = |reads: &[(Name, Slot)]| reads.iter().map(|(name, slot)| (resolve(name), place(*slot))).collect();
         let context = GraphFree::rows(ids, names);
@@ -164,20 +175,19 @@ impl Program {
         }
         let mut paths = Vec::new();
         for path in &pattern.delta {
-            paths.push(Path { atom: path.atom, moves: moves(pattern, path, &nodes, &edges)? });
+            paths.push(Path { atom: path.atom, moves: orders::moves(pattern, path, &nodes, &edges)? });
         }
         let number = |path: &Path| match path.atom {
             Atom::Node(i) => i,
             Atom::Edge(j) => nodes.len() + j,
         };
         let last = (0..paths.len()).max_by_key(|index| number(&paths[*index])).unwrap_or(0);
-        let hops =
-            paths.iter().map(|path| path.moves.iter().filter(|m| !matches!(m, Move::Test { .. })).count()).max().unwrap_or(0);
-        Ok(Program { width, nodes, edges, paths, filters, columns, hops, last, context })
+        let (compared, constants) = constants::take_out(&mut nodes, &context);
+        Ok((Program { width, nodes, edges, paths, compared, last, context }, constants))
     }
 }
 
-fn place(slot: Slot) -> usize {
+pub fn place(slot: Slot) -> usize {
     slot.0 as usize
 }
 
@@ -191,97 +201,4 @@ fn holds_for_nothing(view: &NodeView, width: usize, context: &GraphFree) -> bool
         (Ok(x), Ok(y)) if x == y => x.is_true(),
         _ => true,
     })
-}
-
-fn moves(pattern: &Pattern, path: &DeltaPath, nodes: &[NodeView], edges: &[EdgeView]) -> Result<Vec<Move>, RenderError> {
-    let atom = match path.atom {
-        Atom::Node(i) => i,
-        Atom::Edge(j) => nodes.len() + j,
-    };
-    let version = |other: usize| if other < atom { Version::After } else { Version::Before };
-    let mut visited: Vec<usize> = Vec::new();
-    let mut crossed: Vec<usize> = Vec::new();
-    let mut moves = Vec::new();
-    let check = |node: usize, moves: &mut Vec<Move>| {
-        let view = &nodes[node];
-        if !(view.labels.is_empty() && view.reads.is_empty() && view.reads_all.is_none() && view.conditions.is_empty()) {
-            moves.push(Move::Check { node, version: version(node) });
-        }
-    };
-    match path.atom {
-        Atom::Node(node) => visited.push(node),
-        Atom::Edge(edge) => {
-            crossed.push(edge);
-            let edge = &pattern.edges[edge];
-            for node in [edge.source, edge.target] {
-                if !visited.contains(&node) {
-                    visited.push(node);
-                    check(node, &mut moves);
-                }
-            }
-        }
-    }
-    for step in &path.steps {
-        match step {
-            Step::Expand { edge, from } => {
-                let shape = &pattern.edges[*edge];
-                let outgoing = shape.source == *from;
-                let to = if outgoing { shape.target } else { shape.source };
-                let bound = visited.contains(&to);
-                let apart_from = |pairs: &[(usize, usize)], what: usize, found: &[usize]| -> Vec<usize> {
-                    let others = pairs.iter().filter_map(|(a, b)| match (*a == what, *b == what) {
-                        (true, false) => Some(*b),
-                        (false, true) => Some(*a),
-                        _ => None,
-                    });
-                    others.filter(|other| found.contains(other)).collect()
-                };
-                let other_nodes = if bound { Vec::new() } else { apart_from(&pattern.distinct_nodes, to, &visited) };
-                let other_edges = apart_from(&pattern.distinct_edges, *edge, &crossed);
-                let version = version(nodes.len() + *edge);
-                moves.push(Move::Expand(Expansion {
-                    edge: *edge,
-                    from: nodes[*from].slot,
-                    to: nodes[to].slot,
-                    direction: match (shape.directed, outgoing) {
-                        (false, _) => Direction::Both,
-                        (true, true) => Direction::Outgoing,
-                        (true, false) => Direction::Incoming,
-                    },
-                    version,
-                    bound,
-                    other_nodes: other_nodes.into_iter().map(|node| nodes[node].slot).collect(),
-                    other_edges: other_edges.into_iter().filter_map(|edge| edges[edge].slot).collect(),
-                }));
-                crossed.push(*edge);
-                if !edges[*edge].reads.is_empty() {
-                    moves.push(Move::Inspect { edge: *edge, version });
-                }
-                if !bound {
-                    visited.push(to);
-                    check(to, &mut moves);
-                }
-            }
-            Step::Test { condition } => moves.push(Move::Test { condition: pattern.conditions[*condition].clone() }),
-            _ => return refuse("a pattern whose parts are not connected"),
-        }
-    }
-    Ok(moves)
-}
-
-/// The changes of a node that can change its local view.
-pub fn each_concerning<'f>(view: &NodeView, updates: &'f [Fact], each: impl FnMut(&'f Fact)) {
-    let last = Symbol((1 << Tag::SYMBOL_BITS) - 1);
-    let single = |kind: Kind, symbol: Symbol| (Tag::new(kind, symbol), Tag::new(kind, symbol));
-    let labels = view.labels.iter().map(|label| single(Kind::Label, *label));
-    let reads = view.reads.iter().map(|(key, _)| single(Kind::Property, *key));
-    let stretch = |(from, to): (Tag, Tag)| between(updates, from, to);
-    match (view.must_exist, view.reads_all) {
-        (true, _) => updates.iter().for_each(each),
-        (false, Some(_)) => {
-            let properties = (Tag::new(Kind::Property, Symbol(0)), Tag::new(Kind::Property, last));
-            labels.chain([properties]).flat_map(stretch).for_each(each);
-        }
-        (false, None) => labels.chain(reads).flat_map(stretch).for_each(each),
-    }
 }

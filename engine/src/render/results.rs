@@ -1,12 +1,13 @@
 //! Results: rows of a standing query in the order of ticks, and once each where the mode asks for it.
 //!
 //! All changes of one query come together at one worker. They wait until the frontier says that a tick is complete,
-//! then leave in batches, each with the tick up to which everything is in.
+//! then leave in batches, each with the tick up to which everything is in. Where there are no rows nothing leaves: how far a worker has
+//! answered is said once for all its queries.
 
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crossbeam_channel::Sender;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -16,6 +17,7 @@ use smallvec::SmallVec;
 use weir_model::{Map, Match, NodeId, Text, Tick, Value, codec};
 
 use super::Time;
+use super::maintained::Maintained;
 use super::stages::Stages;
 
 /// The values of one row. Rows of one or two values, which is most, need no allocation of their own.
@@ -28,6 +30,8 @@ pub struct RowChange {
     pub row: Row,
     pub time: Time,
     pub diff: i32,
+    /// The query it belongs to.
+    pub query: u32,
     /// Which pattern of the query it comes from.
     pub source: u32,
 }
@@ -73,22 +77,44 @@ pub enum Baseline {
 
 /// What a query's results go through at its home worker.
 pub struct Gather {
-    pub columns: Arc<[Text]>,
-    pub distinct: bool,
-    pub cancellations: bool,
-    pub baseline: Baseline,
+    columns: Arc<[Text]>,
+    distinct: bool,
+    cancellations: bool,
+    baseline: Baseline,
     /// Rows of ticks before this are the baseline.
-    pub installed: Time,
-    /// Where results go; only the home worker has it.
-    pub out: Option<Sender<ResultBatch>>,
-    /// Results sent and not yet consumed: what the ingest valve looks at.
-    pub waiting: Arc<AtomicUsize>,
+    installed: Time,
+    out: Outlet,
     /// What stands above patterns, where it is more than a list of expressions.
     stages: Option<Stages>,
+    /// Whether the graph at rest has been looked through. Before that, nothing is answered.
+    rested: bool,
+    /// What was held back shall be reported as soon as it is known.
+    propagates: bool,
+    /// The baseline, where it is reported.
+    first: Vec<ResultRow>,
     counts: Counts,
     held: FxHashMap<Row, i64>,
     pending: Vec<RowChange>,
-    upper: Time,
+}
+
+/// Where results go, and what is seen of a query from outside.
+#[derive(Clone)]
+pub struct Outlet {
+    /// Only the home worker has it.
+    pub results: Option<Sender<ResultBatch>>,
+    /// Results sent and not yet consumed: what the ingest valve looks at.
+    pub waiting: Arc<AtomicUsize>,
+    pub backfill: Arc<Backfill>,
+}
+
+/// How much of the graph at rest has been looked at for a query.
+#[derive(Debug, Default)]
+pub struct Backfill {
+    /// About how many nodes there are, once for each pattern.
+    pub nodes: AtomicU64,
+    pub looked_at: AtomicU64,
+    /// It is done, and what has changed since has been answered.
+    pub done: AtomicBool,
 }
 
 /// How often each row is there now. Most queries in mode DistinctId have rows of a single id.
@@ -149,58 +175,93 @@ impl Counts {
 }
 
 impl Gather {
-    #[expect(clippy::too_many_arguments, reason = "the one caller has each of them from somewhere else")]
     pub fn new(
-        columns: Arc<[Text]>,
-        distinct: bool,
-        cancellations: bool,
-        baseline: Baseline,
-        installed: Time,
-        out: Option<Sender<ResultBatch>>,
-        waiting: Arc<AtomicUsize>,
+        maintained: &Maintained,
         stages: Option<Stages>,
+        (cancellations, baseline): (bool, Baseline),
+        installed: Time,
+        out: Outlet,
     ) -> Gather {
         Gather {
-            columns,
-            distinct,
+            columns: maintained.columns.clone(),
+            distinct: maintained.distinct,
             cancellations,
             baseline,
             installed,
             out,
-            waiting,
             stages,
+            rested: false,
+            propagates: false,
+            first: Vec::new(),
             counts: Counts::default(),
             held: FxHashMap::default(),
             pending: Vec::new(),
-            upper: 0,
         }
     }
 
-    /// Everything before this has been sent on.
-    pub fn upper(&self) -> Time {
-        self.upper
+    /// Whether the matches of the graph at rest matter.
+    pub fn asks_for_rest(&self) -> bool {
+        self.distinct || self.stages.is_some() || !matches!(self.baseline, Baseline::Known)
     }
 
-    pub fn push(&mut self, changes: &mut Vec<RowChange>) {
-        // Of the graph at rest only the counts are wanted, where its results were reported before: no order, nothing to wait for.
-        if self.distinct && self.stages.is_none() && matches!(self.baseline, Baseline::Known) {
-            changes.retain(|RowChange { row, time, diff, .. }| {
-                let at_rest = *time < self.installed;
-                if at_rest {
-                    self.counts.add(row, i64::from(*diff));
+    pub fn push(&mut self, change: RowChange) {
+        self.pending.push(change);
+    }
+
+    /// Nothing waits for its tick to be complete.
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    pub fn is_rested(&self) -> bool {
+        self.rested
+    }
+
+    /// Matches of the graph at rest, a part of them at a time.
+    pub fn at_rest(&mut self, changes: &mut Vec<RowChange>) {
+        if self.stages.is_some() {
+            return self.pending.append(changes);
+        }
+        for RowChange { row, time, diff, .. } in changes.drain(..) {
+            let mut diff = i64::from(diff);
+            if self.distinct {
+                let (before, after) = self.counts.add(&row, diff);
+                diff = i64::from(after > 0) - i64::from(before > 0);
+            }
+            match self.baseline {
+                Baseline::Report => {
+                    let result = ResultRow { tick: Tick(time), positive: true, row };
+                    self.first.extend(std::iter::repeat_n(result, diff.max(0) as usize));
                 }
-                !at_rest
-            });
+                Baseline::Known => {}
+                Baseline::Hold if diff != 0 => *self.held.entry(row).or_default() += diff,
+                Baseline::Hold => {}
+            }
         }
-        self.pending.append(changes);
+    }
+
+    /// There are no more of them; everything before `frontier` has arrived.
+    pub fn rested(&mut self, frontier: Time) {
+        self.rested = true;
+        let mut rows = std::mem::take(&mut self.first);
+        rows.sort_unstable_by(|a, b| a.row.cmp(&b.row));
+        self.send(rows, self.installed);
+        if self.stages.is_some() || !self.pending.is_empty() {
+            self.advance(frontier.max(self.installed));
+        }
+        if std::mem::take(&mut self.propagates) {
+            self.propagate(frontier);
+        }
+        if self.out.results.is_some() {
+            self.out.backfill.done.store(true, Ordering::SeqCst);
+        }
     }
 
     /// Every change before `frontier` has arrived: sends on what is complete.
     pub fn advance(&mut self, frontier: Time) {
-        if frontier <= self.upper {
+        if !self.rested {
             return;
         }
-        self.upper = frontier;
         let mut ready: Vec<RowChange> = if self.pending.iter().all(|change| change.time < frontier) {
             std::mem::take(&mut self.pending)
         } else {
@@ -216,7 +277,7 @@ impl Gather {
         for tick in ready.chunk_by_mut(|a, b| a.time == b.time) {
             self.tick(tick, &mut rows);
         }
-        self.send(rows);
+        self.send(rows, frontier);
     }
 
     /// The net change of one tick: what came first, then what went.
@@ -232,6 +293,7 @@ impl Gather {
                 let (before, after) = self.counts.add(row, diff);
                 diff = i64::from(after > 0) - i64::from(before > 0);
             }
+            // Only stages answer for the graph at rest here.
             if *time < self.installed {
                 match self.baseline {
                     Baseline::Report => {}
@@ -270,9 +332,13 @@ impl Gather {
         true
     }
 
-    /// Reports what was held back at installation and still holds.
-    pub fn propagate(&mut self) {
-        let tick = Tick(self.upper.saturating_sub(1));
+    /// Reports what was held back at installation and still holds. Everything before `upper` has been answered.
+    pub fn propagate(&mut self, upper: Time) {
+        if !self.rested {
+            self.propagates = true;
+            return;
+        }
+        let tick = Tick(upper.saturating_sub(1));
         let mut rows = Vec::new();
         for (row, count) in std::mem::take(&mut self.held) {
             for _ in 0..count {
@@ -280,14 +346,14 @@ impl Gather {
             }
         }
         rows.sort_by(|a, b| a.row.cmp(&b.row));
-        self.send(rows);
+        self.send(rows, upper);
     }
 
-    fn send(&mut self, rows: Vec<ResultRow>) {
-        let Some(out) = &self.out else { return };
-        self.waiting.fetch_add(rows.len(), Ordering::Relaxed);
+    fn send(&mut self, rows: Vec<ResultRow>, upper: Time) {
+        let Some(out) = self.out.results.as_ref().filter(|_| !rows.is_empty()) else { return };
+        self.out.waiting.fetch_add(rows.len(), Ordering::Relaxed);
         // The receiver is gone when the query is being dropped; then nobody wants the rows.
-        let _ = out.send(ResultBatch { upper: Tick(self.upper), columns: self.columns.clone(), rows });
+        let _ = out.send(ResultBatch { upper: Tick(upper), columns: self.columns.clone(), rows });
     }
 }
 

@@ -4,16 +4,27 @@ use smallvec::SmallVec;
 use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Text, Value};
 
 use super::Time;
-use super::program::{EdgeView, Expansion, Move, NodeView, Program, Version};
+use super::family::{Ending, Family};
+use super::program::{EdgeView, Expansion, Move, Program, Version, Way};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Facts, SharedBatch, Snapshot};
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
 
+/// So few edges are crossed without a look at what else there is.
+const EDGES_FEW: usize = 2;
+
+/// What a node of another shard counts for: nothing is known of it, and going there has a price.
+const EDGES_ELSEWHERE: usize = 64;
+
 /// What a walk works with: the shard as its trace has it now, and where its findings go.
-pub struct Walk<'a> {
+pub struct Walk<'a, 'w> {
     pub program: &'a Program,
+    /// Whose matches complete rows are.
+    pub family: &'a Family,
+    /// Its number, for rows that travel.
+    pub number: u32,
     pub batches: &'a [SharedBatch],
     /// The newest of them, with where its nodes lie in the others, when the walk begins there.
     pub newest: Option<(&'a Batch, &'a Located)>,
@@ -21,15 +32,14 @@ pub struct Walk<'a> {
     pub everywhere: Option<&'a Snapshot>,
     pub symbols: &'a Symbols,
     pub shard: Shard,
-    /// The number of the pattern in its query.
-    pub source: u32,
-    pub results: &'a mut Vec<RowChange>,
-    pub parcels: &'a mut Vec<Parcel>,
+    pub results: &'w mut Vec<RowChange>,
+    pub parcels: &'w mut Vec<Parcel>,
 }
 
 /// A row on its way to the shard of a node, with the move it goes on with.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Parcel {
+    pub family: u32,
     pub node: NodeId,
     pub path: u16,
     pub at: u16,
@@ -46,14 +56,14 @@ pub struct Change {
     pub diff: i64,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Walk<'a, '_> {
     /// Goes on with move `at` of the path. `here` holds the facts of a node already found.
     pub fn run(&mut self, change: Change, at: usize, row: &mut [Value], here: Option<(NodeId, &Facts<'a>)>) {
         let program = self.program;
-        let Some(next) = program.paths[change.path].moves.get(at) else {
-            return self.finish(change, row);
-        };
+        let next = &program.paths[change.path].moves[at];
         let location = match next {
+            Move::Done => return self.finish(change, row),
+            Move::Choose(ways) => return self.run(change, self.choose(ways, row, here), row, here),
             Move::Test { condition } => {
                 if is_true(condition, row, &program.context) {
                     self.run(change, at + 1, row, here);
@@ -83,6 +93,7 @@ impl<'a> Walk<'a> {
         if self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index {
             let row = Row::from_slice(row);
             self.parcels.push(Parcel {
+                family: self.number,
                 node: id,
                 path: change.path as u16,
                 at: at as u16,
@@ -112,7 +123,7 @@ impl<'a> Walk<'a> {
         };
         match next {
             Move::Check { node, version } => {
-                if look(&self.program.nodes[*node], facts, tick(version), row, self) {
+                if look(*node, facts, tick(version), row, self) {
                     self.run(change, at + 1, row, Some((id, facts)));
                 }
             }
@@ -128,8 +139,41 @@ impl<'a> Walk<'a> {
                     self.run(change, at + 1, row, Some((id, facts)));
                 }
             }
-            Move::Test { .. } => {}
+            Move::Test { .. } | Move::Choose(_) | Move::Done => {}
         }
+    }
+
+    /// The way that begins at the node with the fewest edges to cross.
+    fn choose(&self, ways: &[Way], row: &[Value], here: Option<(NodeId, &Facts<'a>)>) -> usize {
+        let [_, _, ..] = ways else { return ways.first().map_or(0, |way| way.at) };
+        let mut best = (usize::MAX, 0);
+        let mut offer = |way: &Way, facts: Option<&Facts<'_>>| {
+            let count =
+                facts.map_or(EDGES_ELSEWHERE, |facts| facts.about_edges(way.direction, &self.program.edges[way.edge].kinds));
+            best = best.min((count, way.at));
+            best
+        };
+        let node = |way: &Way| match row[way.from] {
+            Value::Node(id) => id,
+            _ => NodeId::default(),
+        };
+        for way in ways {
+            if let Some((id, facts)) = here
+                && id == node(way)
+                && offer(way, Some(facts)).0 <= EDGES_FEW
+            {
+                return best.1;
+            }
+        }
+        for way in ways.iter().filter(|way| here.is_none_or(|(id, _)| id != node(way))) {
+            let id = node(way);
+            match self.everywhere {
+                Some(snapshot) => offer(way, Some(&snapshot.facts(id))),
+                None if self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index => offer(way, None),
+                None => offer(way, Some(&self.find(id))),
+            };
+        }
+        best.1
     }
 
     fn expand(
@@ -178,19 +222,23 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Every move is made: the row is a result unless a filter says no.
+    /// Every move is made: the row is a result of each member whose constants and filters it meets.
     fn finish(&mut self, change: Change, row: &mut [Value]) {
-        let program = self.program;
-        if !program.filters.iter().all(|filter| is_true(filter, row, &program.context)) {
-            return;
-        }
-        let mut values = SmallVec::new();
-        for (_, expr) in &program.columns {
-            // A row whose expression fails is no result, as in a filter.
-            let Ok(value) = expr.evaluate(row, &program.context) else { return };
-            values.push(value);
-        }
-        self.results.push(RowChange { row: Row(values), time: change.time, diff: change.diff as i32, source: self.source });
+        let results = &mut *self.results;
+        self.family.each(change.time, row, |member| {
+            let Ending { filters, columns, context, .. } = &*member.ending;
+            if !filters.iter().all(|filter| is_true(filter, row, context)) {
+                return;
+            }
+            let mut values = SmallVec::new();
+            for (_, expr) in columns {
+                // A row whose expression fails is no result, as in a filter.
+                let Ok(value) = expr.evaluate(row, context) else { return };
+                values.push(value);
+            }
+            let (query, source) = (member.query, member.source);
+            results.push(RowChange { row: Row(values), time: change.time, diff: change.diff as i32, query, source });
+        });
     }
 
     fn symbol_text(&self, symbol: weir_model::Symbol) -> Text {
@@ -199,7 +247,8 @@ impl<'a> Walk<'a> {
 }
 
 /// Puts the local view of a node into the row; false where the node does not pass. `at` may be "before the first tick".
-pub fn look(view: &NodeView, facts: &Facts<'_>, at: Time, row: &mut [Value], walk: &Walk<'_>) -> bool {
+pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], walk: &Walk<'_, '_>) -> bool {
+    let view = &walk.program.nodes[node];
     let nothing = at == Time::MAX;
     if !view.labels.iter().all(|label| !nothing && facts.has_label(*label, at)) {
         return false;
@@ -217,7 +266,7 @@ pub fn look(view: &NodeView, facts: &Facts<'_>, at: Time, row: &mut [Value], wal
         }
         row[slot] = Value::Map(map.into());
     }
-    view.conditions.iter().all(|condition| is_true(condition, row, &walk.program.context))
+    walk.family.admits(node, row) && view.conditions.iter().all(|condition| is_true(condition, row, &walk.program.context))
 }
 
 fn edge_in<'r>(view: &EdgeView, row: &'r [Value]) -> Option<&'r EdgeKey> {

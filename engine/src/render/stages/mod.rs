@@ -182,7 +182,7 @@ impl Stages {
                 let mut left = count;
                 while left != 0 {
                     let diff = left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
-                    out.push(RowChange { row: row.clone(), time, diff, source: 0 });
+                    out.push(RowChange { row: row.clone(), time, diff, query: 0, source: 0 });
                     left -= i64::from(diff);
                 }
             }

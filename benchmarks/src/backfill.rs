@@ -1,0 +1,164 @@
+//! What a standing query costs that is installed on a graph of some size: how long it looks through what is there, and how much of the
+//! machine it leaves to ingest. And what one more edge costs at a node of very many.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_engine::store::InMemory;
+use weir_engine::{Graph, Start};
+use weir_model::{Mutations, NodeId, Tick, Value};
+
+use crate::data::{Processes, mix};
+use crate::measure::{Clock, Durations, Run};
+use crate::passes::Settings;
+use crate::weir::{self, Counter};
+
+/// The chain of four, installed on `--events` of `procs` while more of them come in.
+pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let engine = weir::filled(settings)?;
+    let graph = engine.default_graph();
+    let more = settings.events / 2;
+    let batches = weir::batches(&graph, &settings.processes(), settings.events..settings.events + more, settings.batch)?;
+    let mut batches = batches.into_iter();
+    let (mut upper, mut events) = (Tick::ZERO, settings.events);
+    let mut apply = |events: &mut u64, upper: &mut Tick| -> Result<bool, Box<dyn Error>> {
+        let Some((mutations, records)) = batches.next() else { return Ok(false) };
+        *upper = graph.apply(mutations, records)?;
+        *events += records as u64;
+        // What waits for the workers is no progress.
+        graph.wait_visible()?;
+        Ok(true)
+    };
+    let rate = |events: u64, begun: Instant| events as f64 / begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    while events < settings.events + more / 2 && apply(&mut events, &mut upper)? {}
+    let alone = rate(events - settings.events, begun);
+
+    let begun = Instant::now();
+    let at = events;
+    let clock = Clock::start()?;
+    let query = weir::install_chain(&graph, settings.mode, Start::WholeGraph)?;
+    let call = begun.elapsed();
+    let mut beside = None;
+    while query.backfill().is_some() {
+        if !apply(&mut events, &mut upper)? {
+            beside = beside.or(Some(rate(events - at, begun)));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let mut run = clock.stop("backfill", at)?;
+    let beside = beside.unwrap_or_else(|| rate(events - at, begun));
+    let counted = Counter::start(query, |_| ())?.finish(graph.next())?;
+    engine.shutdown()?;
+    run.matches = Some(counted.matches);
+    run.expected = Some(Processes { count: events, ..settings.processes() }.expected_chains(4));
+    run.settings = format!(
+        "the chain of four installed on {at} events until it has looked through them, in memory, {} workers; the call took {:.2} ms; \
+         ingest: {alone:.0} events/s before, {beside:.0} meanwhile",
+        settings.workers,
+        call.as_secs_f64() * 1_000.0
+    );
+    Ok(run)
+}
+
+/// Changes of each kind that are timed.
+const CHANGES: u64 = 300;
+
+fn node(n: u64) -> NodeId {
+    NodeId::new(mix(n), n)
+}
+
+/// A node with `--events` edges that come in gets one more, of either direction, and the chain of four that may run through it has no
+/// match by it. Each change comes with a match elsewhere, and is timed until that is received.
+pub fn hub(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
+    let graph = engine.default_graph();
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let (parent, filename) = (symbol("parent"), symbol("filename"));
+    let text = Value::text("/usr/bin/prog");
+    let hub = node(0);
+    let mut next = 1;
+    while next <= settings.events {
+        let mut mutations = Mutations::default();
+        for n in next..(next + settings.batch).min(settings.events + 1) {
+            mutations.set_property(node(n), filename, &text);
+            mutations.set_edge(node(n), parent, hub, 0, true);
+        }
+        graph.apply(mutations, 1)?;
+        next += settings.batch;
+    }
+    graph.wait_visible()?;
+    let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
+    while query.backfill().is_some() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut fresh = settings.events + 1;
+    let mut fresh_node = || {
+        fresh += 1;
+        node(fresh)
+    };
+    let mut matches = 0;
+    let mut time = |graph: &Graph, change: &dyn Fn(&mut Mutations, NodeId)| -> Result<Durations, Box<dyn Error>> {
+        let mut durations = Durations::new();
+        for _ in 0..CHANGES {
+            let mut mutations = Mutations::default();
+            change(&mut mutations, fresh_node());
+            let chain = [(); 4].map(|()| fresh_node());
+            mutations.start_record(1);
+            mutations.set_property(chain[0], filename, &text);
+            chain.windows(2).for_each(|pair| mutations.set_edge(pair[0], parent, pair[1], 0, true));
+            let begun = Instant::now();
+            graph.apply(mutations, 2)?;
+            let found = loop {
+                let batch = query.next(Duration::from_secs(60))?.ok_or("no result within a minute")?;
+                if !batch.rows.is_empty() {
+                    break batch.rows.len() as u64;
+                }
+            };
+            durations.record(begun.elapsed());
+            matches += found;
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(durations)
+    };
+    let clock = Clock::start()?;
+    let nothing = time(&graph, &|_, _| ())?;
+    let coming = time(&graph, &|mutations, other| {
+        mutations.set_property(other, filename, &text);
+        mutations.set_edge(other, parent, hub, 0, true);
+    })?;
+    let mut run = clock.stop("hub", 2 * CHANGES)?;
+    engine.shutdown()?;
+    run.matches = Some(matches);
+    run.expected = Some(2 * CHANGES);
+    run.latency_us = coming.latency();
+    run.settings = format!(
+        "an edge to a node of {} edges, until the match of another change made with it is received, in memory, {} workers; that other change \
+         alone: {}",
+        settings.events,
+        settings.workers,
+        nothing.latency().map_or(String::new(), |l| format!("p50 {:.3} ms, max {:.3} ms", l.p50 / 1_000.0, l.max / 1_000.0))
+    );
+    Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::test_settings;
+
+    #[test]
+    fn what_was_there_and_what_comes_is_counted_once() {
+        for workers in [1, 2] {
+            let run = run(&Settings { workers, ..test_settings("backfill", 20_000) }).expect("it runs");
+            assert!(run.count_is_right() && run.matches > Some(15_000), "{run:?}");
+        }
+    }
+
+    #[test]
+    fn a_hub_gives_no_matches_of_its_own() {
+        let run = hub(&test_settings("hub", 2_000)).expect("it runs");
+        assert!(run.count_is_right(), "{run:?}");
+    }
+}

@@ -1,0 +1,255 @@
+//! Many standing queries at once over the stream of `procs`: how much slower the graph becomes with each, what one more costs
+//! those that are there, and what an idle one holds in memory.
+//!
+//! The queries differ in their constants, as those of an alerting system do. How often each must match follows from the number of
+//! an event alone: which user and which program it is of.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weir_cypher_compiler::{StandingMode, compile_standing};
+use weir_engine::store::InMemory;
+use weir_engine::{EngineError, Graph, Ingester, Standing, StandingQuery, Start};
+use weir_model::{NodeId, QueryId, Tick};
+
+use crate::data::{PROGRAMS, Processes, USERS};
+use crate::measure::{Clock, Durations, Run, resident_bytes};
+use crate::passes::Settings;
+use crate::weir::{self, Counted};
+
+/// Query number `k` of many that look at one node.
+fn local(k: u64) -> String {
+    let (user, program) = (k % USERS, k / USERS);
+    format!("MATCH (n:Process) WHERE n.user = 'user{user}' AND n.filename = '/usr/bin/prog{program}' RETURN DISTINCT id(n) AS id")
+}
+
+/// Query number `k` of many that share a chain of three.
+fn chain(k: u64) -> String {
+    format!("MATCH (p0)-[:parent]->(p1)-[:parent]->(p2) WHERE p0.filename = '/usr/bin/prog{k}' RETURN DISTINCT id(p0) AS id")
+}
+
+pub fn install(graph: &Graph, number: u64, text: &str, start: Start) -> Result<StandingQuery, Box<dyn Error>> {
+    let options = weir_cypher_compiler::Options { parameters: Vec::new(), ids: graph.ids(), ..Default::default() };
+    let standing = compile_standing(text, StandingMode::DistinctId, &options).map_err(|problems| problems[0].to_string())?;
+    let id = QueryId(NodeId::new(number.wrapping_mul(0x9E37_79B9_7F4A_7C15), number));
+    Ok(graph.install(Standing { id, plan: standing.plan, cancellations: true, start, outputs: Vec::new() })?)
+}
+
+/// `--queries` of them, each of one node.
+pub fn distinct(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let watched = |i: u64| (i % PROGRAMS) * USERS + i % USERS < settings.queries;
+    let expected = (0..settings.events).filter(|i| watched(*i)).count() as u64;
+    run(settings, "watch", local, expected)
+}
+
+/// `--queries` of them over one chain of three, whose first process runs another program each.
+pub fn sharing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let processes = settings.processes();
+    let chained = |i: &u64| processes.parent(*i).and_then(|parent| processes.parent(parent)).is_some();
+    let expected = (0..settings.events).filter(|i| i % PROGRAMS < settings.queries).filter(chained).count() as u64;
+    run(settings, "watch-chain", chain, expected)
+}
+
+fn run(settings: &Settings, name: &str, text: fn(u64) -> String, expected: u64) -> Result<Run, Box<dyn Error>> {
+    let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
+    let graph = engine.default_graph();
+    let batches = weir::batches(&graph, &settings.processes(), 0..settings.events, settings.batch)?;
+    let before = resident_bytes()?;
+    let begun = Instant::now();
+    let queries: Vec<StandingQuery> =
+        (0..settings.queries).map(|k| install(&graph, k, &text(k), Start::Now)).collect::<Result<_, _>>()?;
+    graph.wait_visible()?;
+    let (installed, held) = (begun.elapsed(), resident_bytes()?.saturating_sub(before));
+    let watchers = Watchers::start(queries)?;
+    let mut upper = Tick::ZERO;
+    let clock = Clock::start()?;
+    for (mutations, records) in batches {
+        upper = graph.apply(mutations, records)?;
+    }
+    graph.wait_visible()?;
+    let counted = watchers.finish(upper)?;
+    let mut run = clock.stop(name, settings.events)?;
+    run.matches = Some(counted.matches);
+    run.expected = Some(expected);
+    let Settings { queries, workers, batch, .. } = settings;
+    run.settings = format!(
+        "mutations to counted results of {queries} queries, in memory, {workers} workers, {batch} events a batch; installed in {:.0} ms, \
+         {:.1} KB each",
+        installed.as_secs_f64() * 1_000.0,
+        held as f64 / 1_024.0 / *queries as f64
+    );
+    engine.shutdown()?;
+    Ok(run)
+}
+
+/// One thread that takes the results of many queries.
+struct Watchers {
+    thread: JoinHandle<Result<Counted, EngineError>>,
+    until: Arc<AtomicU64>,
+}
+
+/// Between looking at all of them.
+const ROUND: Duration = Duration::from_millis(2);
+
+impl Watchers {
+    fn start(queries: Vec<StandingQuery>) -> std::io::Result<Watchers> {
+        let until = Arc::new(AtomicU64::new(u64::MAX));
+        let end = until.clone();
+        let count = move || {
+            let mut counted = Counted::default();
+            let mut uppers = vec![0; queries.len()];
+            while uppers.iter().any(|upper| *upper < end.load(Ordering::SeqCst)) {
+                std::thread::sleep(ROUND);
+                for (query, upper) in queries.iter().zip(&mut uppers) {
+                    while let Some(batch) = query.next(Duration::ZERO)? {
+                        let positive = batch.rows.iter().filter(|row| row.positive).count() as u64;
+                        counted.matches += positive;
+                        counted.cancellations += batch.rows.len() as u64 - positive;
+                        *upper = batch.upper.0;
+                    }
+                }
+            }
+            Ok(counted)
+        };
+        let thread = std::thread::Builder::new().name("results".into()).spawn(count)?;
+        Ok(Watchers { thread, until })
+    }
+
+    fn finish(self, upper: Tick) -> Result<Counted, Box<dyn Error>> {
+        self.until.store(upper.0, Ordering::SeqCst);
+        self.thread.join().map_err(|_| "the thread that counts results panicked")?.map_err(Into::into)
+    }
+}
+
+/// How long single changes are timed with nothing else going on, and again while queries are installed.
+const TIMED: Duration = Duration::from_secs(3);
+
+/// Between one installation and the next.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Single changes of a graph of `--events` that `--queries` watch, timed until their match is received, while one more query after
+/// another is installed and dropped.
+pub fn installing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let engine = weir::filled(settings)?;
+    let graph = engine.default_graph();
+    let processes = settings.processes();
+    let watched: Vec<StandingQuery> =
+        (0..settings.queries).map(|k| install(&graph, k, &local(k), Start::Now)).collect::<Result<_, _>>()?;
+    let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
+    let watchers = Watchers::start(watched)?;
+    let mut pulse = Pulse {
+        ingester: Ingester::new(graph.clone(), weir::prepare(&graph, weir::INGEST)?),
+        query,
+        processes,
+        next: settings.events,
+        matches: 0,
+    };
+    // The graph at rest is looked through for all of them first.
+    pulse.beat(TIMED, &mut Durations::new())?;
+    let mut alone = Durations::new();
+    pulse.beat(TIMED, &mut alone)?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = stop.clone();
+    let (number, other) = (settings.queries, graph.clone());
+    let installer = std::thread::spawn(move || -> Result<(Durations, Durations), String> {
+        let (mut calls, mut caught_up) = (Durations::new(), Durations::new());
+        while !ended.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            let from = other.next();
+            let query = install(&other, number, &local(number), Start::Now).map_err(|error| error.to_string())?;
+            calls.record(begun.elapsed());
+            loop {
+                let batch = query.next(Duration::from_millis(20)).map_err(|error| error.to_string())?;
+                if batch.is_some_and(|batch| batch.upper >= from) {
+                    break;
+                }
+            }
+            caught_up.record(begun.elapsed());
+            other.drop_standing(query.id());
+            std::thread::sleep(PAUSE);
+        }
+        Ok((calls, caught_up))
+    });
+    let mut timed = Durations::new();
+    let clock = Clock::start()?;
+    let first = pulse.next;
+    pulse.beat(TIMED, &mut timed)?;
+    let mut run = clock.stop("installing", pulse.next - first)?;
+    stop.store(true, Ordering::Relaxed);
+    let (calls, caught_up) = installer.join().map_err(|_| "the thread that installs panicked")??;
+    let upper = graph.next();
+    watchers.finish(upper)?;
+    engine.shutdown()?;
+    run.latency_us = timed.latency();
+    run.matches = Some(pulse.matches);
+    let chains = |count| Processes { count, ..processes }.expected_chains(4);
+    run.expected = Some(chains(pulse.next) - chains(settings.events));
+    let text = |durations: &Durations| {
+        durations.latency().map_or(String::new(), |l| format!("p50 {:.2} ms, max {:.2} ms", l.p50 / 1_000.0, l.max / 1_000.0))
+    };
+    run.settings = format!(
+        "one change after another while queries are installed beside {}, in memory, {} workers, {} events there already; alone: {}; the \
+         call that installs: {}; until it has seen the graph at rest: {}",
+        settings.queries,
+        settings.workers,
+        settings.events,
+        text(&alone),
+        text(&calls),
+        text(&caught_up)
+    );
+    Ok(run)
+}
+
+/// Single changes, one after another.
+struct Pulse {
+    ingester: Ingester,
+    query: StandingQuery,
+    processes: Processes,
+    next: u64,
+    matches: u64,
+}
+
+impl Pulse {
+    fn beat(&mut self, time: Duration, durations: &mut Durations) -> Result<(), Box<dyn Error>> {
+        let (end, mut line) = (Instant::now() + time, Vec::new());
+        while Instant::now() < end {
+            let record = [weir::record(&self.processes, self.next, &mut line)?];
+            self.next += 1;
+            let begun = Instant::now();
+            let upper = self.ingester.ingest(&record, None)?.upper;
+            loop {
+                let batch = self.query.next(Duration::from_secs(60))?.ok_or("no result within a minute")?;
+                if !batch.rows.is_empty() {
+                    self.matches += batch.rows.len() as u64;
+                    durations.record(begun.elapsed());
+                }
+                if batch.upper >= upper {
+                    break;
+                }
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::passes::test_settings;
+
+    #[test]
+    fn every_query_gets_its_matches() {
+        for (queries, workers) in [(1, 1), (40, 2), (400, 1)] {
+            let settings = Settings { queries, workers, ..test_settings("watch", 4_000) };
+            for pass in [distinct, sharing] {
+                let run = pass(&settings).expect("it runs");
+                assert!(run.count_is_right() && run.matches > Some(0), "{run:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Family: the patterns that share a program, and whose matches a row makes.
+//!
+//! A program is walked once for all of them. On the way a node is let through if it equals the constants of any member; a complete
+//! row belongs to the members that a table of constants gives, which then test what the table could not tell.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use weir_model::{Expr, GraphFree, Text, Value};
+
+use super::Time;
+use super::constants::{Constants, Key};
+use super::intervals::Intervals;
+use super::program::Program;
+use crate::index::key;
+
+/// What one query makes of the rows of a program.
+#[derive(Debug)]
+pub struct Ending {
+    pub constants: Constants,
+    /// Conditions on a complete row.
+    pub filters: Vec<Expr>,
+    /// What is made of a complete row.
+    pub columns: Vec<(Text, Expr)>,
+    pub context: GraphFree,
+}
+
+/// One pattern of one query.
+#[derive(Clone)]
+pub struct Member {
+    pub query: u32,
+    /// The number of the pattern in its query.
+    pub source: u32,
+    /// Changes of earlier ticks do not concern it.
+    pub since: Time,
+    pub ending: Arc<Ending>,
+}
+
+pub struct Family {
+    pub program: Arc<Program>,
+    members: FxHashMap<Key, Group>,
+    /// How many members have these constants at a node, in the order of `Compared::equal`.
+    admitted: Vec<FxHashMap<Key, u32>>,
+    /// The ranges of all members.
+    ranges: Intervals<(u32, u32)>,
+    count: usize,
+}
+
+/// The members with the same equalities.
+#[derive(Default)]
+struct Group {
+    members: Vec<Member>,
+    /// By their place in `members`, where the program has a range.
+    ranges: Intervals<u32>,
+}
+
+impl Group {
+    fn sort_ranges(&mut self) {
+        let of_member = |(place, member): (usize, &Member)| {
+            member.ending.constants.ranges.iter().map(move |range| (*range, place as u32)).collect::<Vec<_>>()
+        };
+        self.ranges = self.members.iter().enumerate().flat_map(of_member).collect();
+    }
+}
+
+impl Family {
+    pub fn new(program: Arc<Program>) -> Family {
+        let admitted = program.compared.equal.iter().map(|_| FxHashMap::default()).collect();
+        Family { program, members: FxHashMap::default(), admitted, ranges: Intervals::default(), count: 0 }
+    }
+
+    pub fn insert(&mut self, member: Member) {
+        let constants = &member.ending.constants;
+        for (part, admitted) in self.parts(&constants.equal).zip(&mut self.admitted) {
+            *admitted.entry(part).or_default() += 1;
+        }
+        for range in &constants.ranges {
+            self.ranges.insert(*range, (member.query, member.source));
+        }
+        let group = self.members.entry(constants.equal.clone()).or_default();
+        for range in &constants.ranges {
+            group.ranges.insert(*range, group.members.len() as u32);
+        }
+        group.members.push(member);
+        self.count += 1;
+    }
+
+    pub fn remove(&mut self, query: u32, source: u32, constants: &Constants) {
+        let Entry::Occupied(mut entry) = self.members.entry(constants.equal.clone()) else { return };
+        let group = entry.get_mut();
+        let Some(place) = group.members.iter().position(|member| (member.query, member.source) == (query, source)) else {
+            return;
+        };
+        group.members.swap_remove(place);
+        group.sort_ranges();
+        if group.members.is_empty() {
+            entry.remove();
+        }
+        for (part, admitted) in self.parts(&constants.equal).zip(&mut self.admitted) {
+            if let Entry::Occupied(mut entry) = admitted.entry(part) {
+                *entry.get_mut() -= 1;
+                if *entry.get() == 0 {
+                    entry.remove();
+                }
+            }
+        }
+        self.ranges.remove(|of| *of == (query, source));
+        self.count -= 1;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The constants of each node, one after another.
+    fn parts(&self, equal: &Key) -> impl Iterator<Item = Key> + use<> {
+        let lengths: Vec<usize> = self.program.compared.equal.iter().map(|(_, slots)| slots.len()).collect();
+        let equal = equal.clone();
+        let mut at = 0;
+        lengths.into_iter().map(move |length| {
+            at += length;
+            equal[at - length..at].iter().copied().collect()
+        })
+    }
+
+    /// Whether what was read at a node may be part of a match of any member.
+    pub fn admits(&self, node: usize, row: &[Value]) -> bool {
+        let compared = &self.program.compared;
+        for ((of, slots), admitted) in compared.equal.iter().zip(&self.admitted) {
+            if *of == node {
+                return key_of(slots.iter().copied(), row).is_some_and(|key| admitted.contains_key(&key));
+            }
+        }
+        match compared.range {
+            Some((of, slot)) if of == node => key::places(&row[slot]).iter().any(|place| self.ranges.any(*place)),
+            _ => true,
+        }
+    }
+
+    /// The members for which a complete row is a match, as far as their constants decide.
+    pub fn each(&self, time: Time, row: &[Value], mut visit: impl FnMut(&Member)) {
+        let compared = &self.program.compared;
+        let slots = compared.equal.iter().flat_map(|(_, slots)| slots.iter().copied());
+        let Some(group) = key_of(slots, row).and_then(|key| self.members.get(&key)) else { return };
+        let mut meet = |member: &Member| {
+            let Ending { constants, context, .. } = &*member.ending;
+            if member.since <= time && constants.conditions.iter().all(|condition| super::walk::is_true(condition, row, context))
+            {
+                visit(member);
+            }
+        };
+        let Some((_, slot)) = compared.range else { return group.members.iter().for_each(meet) };
+        let mut found = Vec::new();
+        for place in key::places(&row[slot]) {
+            group.ranges.each(place, &mut |member| found.push(*member));
+        }
+        // Several ranges of one member may meet at a place.
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter().for_each(|place| meet(&group.members[place as usize]));
+    }
+}
+
+/// Where the values of some slots lie; None if one of them equals nothing.
+fn key_of(slots: impl Iterator<Item = usize>, row: &[Value]) -> Option<Key> {
+    slots.map(|slot| key::equal(&row[slot])).collect()
+}

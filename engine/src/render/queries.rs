@@ -1,0 +1,324 @@
+//! Queries: the standing queries of one graph, as one worker keeps them.
+//!
+//!     change ─ routes ─> families ─ walk ─> rows ─ by query ─> gathers
+//!
+//! A change is offered only to the families it can concern: those that ask for the label, property or type of edge it is of. Inside
+//! a family constants tell whose matches come of it. A query that has nothing to do costs nothing.
+
+use std::sync::Arc;
+
+use differential_dataflow::operators::arrange::TraceAgent;
+use rustc_hash::FxHashMap;
+use weir_model::mutation::{Kind, Tag};
+use weir_model::plan::Atom;
+
+use super::Time;
+use super::family::{Ending, Family, Member};
+use super::maintained::{Interest, Maintained};
+use super::program::Program;
+use super::results::{Gather, RowChange};
+use crate::arrangement::{Layers, Published};
+
+#[derive(Default)]
+pub struct Queries {
+    families: FxHashMap<u32, Family>,
+    /// By the name of the program.
+    numbers: FxHashMap<Arc<str>, u32>,
+    families_ever: u32,
+    pub routes: Routes,
+    /// Queries whose stages hear of nodes that change: their numbers, since when, of which changes.
+    pub interests: Vec<(u32, Time, Arc<Interest>)>,
+    installed: FxHashMap<u32, Installed>,
+    /// The number the next query has, at least.
+    next: u32,
+    /// Changes for queries that another worker has installed already, and this one has not.
+    early: Vec<RowChange>,
+    /// Queries with changes that have not been answered.
+    changed: Vec<u32>,
+    /// Everything before this has been answered.
+    upper: Time,
+    /// Keeps apart the ticks at which the graph may still be looked at. There while any query looks at it.
+    pub held: Option<TraceAgent<Layers>>,
+}
+
+struct Installed {
+    gather: Gather,
+    /// The families its patterns are in.
+    members: Vec<(Arc<str>, Arc<Ending>)>,
+}
+
+impl Queries {
+    /// Takes in a query, which changes from tick `since` on concern.
+    pub fn install(&mut self, query: u32, since: Time, maintained: &Maintained, gather: Gather) {
+        let mut members = Vec::new();
+        for (source, pattern) in (0..).zip(&maintained.sources) {
+            let number = *self.numbers.entry(pattern.name.clone()).or_insert_with(|| {
+                self.families_ever += 1;
+                self.families.insert(self.families_ever, Family::new(pattern.program.clone()));
+                self.routes.add(self.families_ever, &pattern.program);
+                self.families_ever
+            });
+            if let Some(family) = self.families.get_mut(&number) {
+                family.insert(Member { query, source, since, ending: pattern.ending.clone() });
+            }
+            members.push((pattern.name.clone(), pattern.ending.clone()));
+        }
+        if let Some(interest) = &maintained.interest {
+            self.interests.push((query, since, interest.clone()));
+        }
+        self.installed.insert(query, Installed { gather, members });
+        self.next = query + 1;
+        let mut early = std::mem::take(&mut self.early);
+        self.push(&mut early);
+    }
+
+    pub fn remove(&mut self, query: u32) {
+        let Some(installed) = self.installed.remove(&query) else { return };
+        for ((name, ending), source) in installed.members.into_iter().zip(0..) {
+            let Some(number) = self.numbers.get(&name).copied() else { continue };
+            let Some(family) = self.families.get_mut(&number) else { continue };
+            family.remove(query, source, &ending.constants);
+            if family.is_empty() {
+                self.families.remove(&number);
+                self.numbers.remove(&name);
+                self.routes.remove(number);
+            }
+        }
+        self.interests.retain(|(of, ..)| *of != query);
+        if self.interests.is_empty() {
+            self.held = None;
+        }
+        self.changed.retain(|changed| *changed != query);
+    }
+
+    pub fn is_installed(&self, query: u32) -> bool {
+        self.installed.contains_key(&query)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.installed.is_empty()
+    }
+
+    /// A family, unless its last query has gone.
+    pub fn family(&self, number: u32) -> Option<&Family> {
+        self.families.get(&number)
+    }
+
+    /// Changes of rows, for the queries they belong to.
+    pub fn push(&mut self, changes: &mut Vec<RowChange>) {
+        let mut changes = changes.drain(..).peekable();
+        while let Some(change) = changes.next() {
+            let query = change.query;
+            let Some(Installed { gather, .. }) = self.installed.get_mut(&query) else {
+                // Numbers are given in the order of installation: a smaller one has been taken away.
+                if query >= self.next {
+                    self.early.push(change);
+                }
+                continue;
+            };
+            if gather.is_idle() {
+                self.changed.push(query);
+            }
+            gather.push(change);
+            while let Some(change) = changes.next_if(|change| change.query == query) {
+                gather.push(change);
+            }
+        }
+    }
+
+    /// Every change before `frontier` has arrived: answers what is complete.
+    pub fn advance(&mut self, frontier: Time, (published, worker): (&Published, usize)) {
+        if frontier <= self.upper {
+            return;
+        }
+        self.upper = frontier;
+        let Queries { installed, changed, .. } = self;
+        changed.retain(|query| {
+            let Some(Installed { gather, .. }) = installed.get_mut(query) else { return false };
+            gather.advance(frontier);
+            !gather.is_idle()
+        });
+        published.set_answered(worker, frontier);
+    }
+
+    /// Matches of the graph at rest.
+    pub fn at_rest(&mut self, query: u32, changes: &mut Vec<RowChange>) {
+        match self.installed.get_mut(&query) {
+            Some(Installed { gather, .. }) => gather.at_rest(changes),
+            None => changes.clear(),
+        }
+    }
+
+    /// The graph at rest has been looked through for a query: from here on it keeps up.
+    pub fn rested(&mut self, query: u32) {
+        if let Some(Installed { gather, .. }) = self.installed.get_mut(&query) {
+            gather.rested(self.upper);
+            if !gather.is_idle() && !self.changed.contains(&query) {
+                self.changed.push(query);
+            }
+        }
+    }
+
+    pub fn propagate(&mut self, query: u32) {
+        if let Some(Installed { gather, .. }) = self.installed.get_mut(&query) {
+            gather.propagate(self.upper);
+        }
+    }
+
+    /// Whether every query has answered everything before `upper`.
+    pub fn is_current(&self, upper: Time) -> bool {
+        self.upper >= upper && self.installed.values().all(|installed| installed.gather.is_rested())
+    }
+}
+
+/// The path of a family that begins at changes of some kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Route {
+    pub family: u32,
+    pub path: u16,
+    /// It begins at the local view of a node, not at an edge.
+    pub node: bool,
+}
+
+/// Which paths a change of a fact can concern.
+#[derive(Default)]
+pub struct Routes {
+    by_tag: FxHashMap<Tag, Vec<Route>>,
+    /// Those that ask for any symbol.
+    by_kind: Vec<(Kind, Route)>,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Label,
+    Kind::Property,
+    Kind::Out,
+    Kind::In,
+    Kind::OutParallel,
+    Kind::InParallel,
+    Kind::EdgeProperty,
+    Kind::ClearProperties,
+];
+
+impl Routes {
+    pub fn each(&self, tag: Tag, mut visit: impl FnMut(Route)) {
+        if let Some(routes) = self.by_tag.get(&tag) {
+            routes.iter().for_each(|route| visit(*route));
+        }
+        self.by_kind.iter().filter(|(kind, _)| *kind == tag.kind()).for_each(|(_, route)| visit(*route));
+    }
+
+    fn add(&mut self, family: u32, program: &Program) {
+        for (path, number) in program.paths.iter().zip(0..) {
+            let route = Route { family, path: number, node: matches!(path.atom, Atom::Node(_)) };
+            match path.atom {
+                Atom::Node(node) => {
+                    let view = &program.nodes[node];
+                    if view.must_exist {
+                        self.by_kind.extend(KINDS.map(|kind| (kind, route)));
+                        continue;
+                    }
+                    view.labels.iter().for_each(|label| self.add_tag(Tag::new(Kind::Label, *label), route));
+                    match view.reads_all {
+                        Some(_) => self.by_kind.push((Kind::Property, route)),
+                        None => view.reads.iter().for_each(|(key, _)| self.add_tag(Tag::new(Kind::Property, *key), route)),
+                    }
+                }
+                Atom::Edge(edge) => {
+                    let view = &program.edges[edge];
+                    let asked = if view.reads.is_empty() { 2 } else { 3 };
+                    for kind in &[Kind::Out, Kind::OutParallel, Kind::EdgeProperty][..asked] {
+                        if view.kinds.is_empty() {
+                            self.by_kind.push((*kind, route));
+                        }
+                        view.kinds.iter().for_each(|symbol| self.add_tag(Tag::new(*kind, *symbol), route));
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_tag(&mut self, tag: Tag, route: Route) {
+        let routes = self.by_tag.entry(tag).or_default();
+        if !routes.contains(&route) {
+            routes.push(route);
+        }
+    }
+
+    fn remove(&mut self, family: u32) {
+        self.by_kind.retain(|(_, route)| route.family != family);
+        self.by_tag.retain(|_, routes| {
+            routes.retain(|route| route.family != family);
+            !routes.is_empty()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_cypher_compiler::{Options, StandingMode, compile_standing};
+    use weir_model::IdScheme;
+
+    use super::*;
+    use crate::render::results::{Baseline, Outlet};
+    use crate::symbols::Symbols;
+
+    fn maintained(text: &str, symbols: &Symbols) -> Maintained {
+        let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).map(|standing| standing.plan);
+        let plan = plan.unwrap_or_else(|problems| panic!("{text}: {}", problems[0]));
+        Maintained::new(&plan, symbols, IdScheme::default()).expect("it can be maintained")
+    }
+
+    /// Only what is nothing: no family, no route, no row.
+    fn holds_nothing(queries: &Queries) -> bool {
+        let Queries { families, numbers, routes, interests, installed, early, changed, held, .. } = queries;
+        families.is_empty()
+            && numbers.is_empty()
+            && routes.by_tag.is_empty()
+            && routes.by_kind.is_empty()
+            && interests.is_empty()
+            && installed.is_empty()
+            && early.is_empty()
+            && changed.is_empty()
+            && held.is_none()
+    }
+
+    #[test]
+    fn queries_share_what_they_can_and_leave_nothing() {
+        let symbols = Symbols::default();
+        let texts = [
+            "MATCH (n:A) WHERE n.x = 1 RETURN n.x AS x",
+            "MATCH (n:A) WHERE n.x = 'two' RETURN n.x AS x",
+            "MATCH (n:A) WHERE n.x = 1 RETURN n.x AS x",
+            "MATCH (n:A) WHERE n.x > 1 AND n.x < 5 RETURN n.x AS x",
+            "MATCH (n:A) WHERE 7 >= n.x RETURN n.x AS x",
+            "MATCH (n) RETURN properties(n) AS p",
+            "MATCH (a)-[e]->(b) WHERE e.w = 1 AND a.x = 3 RETURN id(b) AS b",
+            "MATCH (a:A) WHERE NOT (a)-[:r]->() RETURN id(a) AS a",
+        ];
+        let mut queries = Queries::default();
+        for (text, number) in texts.iter().zip(0..) {
+            let maintained = maintained(text, &symbols);
+            let outlet = Outlet { results: None, waiting: Arc::default(), backfill: Arc::default() };
+            let gather = Gather::new(&maintained, None, (true, Baseline::Known), 1, outlet);
+            queries.install(number, 1, &maintained, gather);
+        }
+        assert_eq!(queries.numbers.len(), 5, "those with an equality, those with a range, and three of their own");
+        let offered = |label: &str| {
+            let mut count = 0;
+            queries.routes.each(Tag::new(Kind::Label, symbols.intern(label)), |_| count += 1);
+            count
+        };
+        assert_eq!((offered("B"), offered("A")), (1, 4), "whether a node is there at all, and three that ask for A");
+        let change = |query| RowChange { row: Default::default(), time: 3, diff: 1, query, source: 0 };
+        queries.push(&mut vec![change(2), change(2), change(4)]);
+        for number in [3, 0, 7, 1, 2, 6, 5, 4] {
+            assert!(!holds_nothing(&queries));
+            queries.remove(number);
+        }
+        assert!(holds_nothing(&queries));
+        queries.push(&mut vec![change(2)]);
+        assert!(holds_nothing(&queries), "what comes late for a query that has gone is dropped");
+        queries.push(&mut vec![change(8)]);
+        assert!(!holds_nothing(&queries), "and what comes early is kept");
+    }
+}
