@@ -14,6 +14,8 @@ pub mod parse;
 pub mod stages;
 pub mod floor;
 pub mod http;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod latency;
 pub mod restart;
 pub mod reads;
