@@ -3,13 +3,16 @@
 //! They are not what the stream goes on at (its own position is), but what other tools see of its progress, and where
 //! another member of the group begins when a partition becomes its own.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
-use rdkafka::error::KafkaError;
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::topic_partition_list::TopicPartitionList;
 use serde::{Deserialize, Serialize};
 
+use super::member::Member;
 use super::offsets::Offsets;
 use crate::config;
 
@@ -23,7 +26,7 @@ pub struct ExplicitCommit {
     /// Time after which they are, when there were fewer records.
     #[serde(default = "max_interval_millis", deserialize_with = "config::positive")]
     pub max_interval_millis: u32,
-    /// Commits on their way at a time, where the answer is not waited for.
+    /// Taken for the sake of definitions that have it: commits of a stream go over one connection, one behind the other.
     #[serde(default = "parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Whether the broker's answer comes before the next commit, and a commit that failed is made again.
@@ -47,20 +50,29 @@ fn wait_for_commit_confirmation() -> bool {
     true
 }
 
-/// What the answers of the broker tell, in a callback of the client.
-#[derive(Default)]
-pub struct Answers {
-    waiting: AtomicUsize,
-    failed: AtomicBool,
+/// A thread that waits for the broker's answers, so that the reader need not.
+pub struct Waiter {
+    commits: Sender<TopicPartitionList>,
+    failed: Arc<AtomicBool>,
 }
 
-impl Answers {
-    pub fn answered(&self, result: Result<(), KafkaError>, place: &str) {
-        // A commit nobody of us asked for is answered, too: that of the end of a partition.
-        let _ = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| waiting.checked_sub(1));
-        if let Err(error) = result {
-            self.failed.store(true, Ordering::Relaxed);
-            tracing::warn!("{place}: offsets could not be committed: {error}");
+impl Waiter {
+    fn start(consumer: Arc<BaseConsumer<Member>>) -> std::io::Result<Waiter> {
+        // Without a buffer: it takes a commit when the one before has been answered.
+        let (commits, receiver) = bounded(0);
+        let failed = Arc::new(AtomicBool::new(false));
+        let waiter = Waiter { commits, failed: failed.clone() };
+        let named = std::thread::Builder::new().name("commit offsets".to_owned());
+        named.spawn(move || Waiter::run(&consumer, &receiver, &failed))?;
+        Ok(waiter)
+    }
+
+    fn run(consumer: &BaseConsumer<Member>, commits: &Receiver<TopicPartitionList>, failed: &AtomicBool) {
+        for commit in commits {
+            if let Err(error) = consumer.commit(&commit, CommitMode::Sync) {
+                failed.store(true, Ordering::Relaxed);
+                tracing::warn!("{}: offsets could not be committed: {error}", consumer.context().voice.place());
+            }
         }
     }
 }
@@ -78,12 +90,14 @@ pub struct Commits {
     durable: Offsets,
     sent: Offsets,
     last: Instant,
+    /// Where answers are waited for.
+    waiter: Option<Waiter>,
 }
 
 impl Commits {
     /// What the stream goes on at is durable; the broker may not have been told before it ended.
     pub fn new(policy: Policy, durable: Offsets) -> Commits {
-        Commits { policy, durable, sent: Offsets::default(), last: Instant::now() }
+        Commits { policy, durable, sent: Offsets::default(), last: Instant::now(), waiter: None }
     }
 
     pub fn durable(&self) -> &Offsets {
@@ -108,7 +122,7 @@ impl Commits {
     }
 
     /// Commits if it is time.
-    pub fn look<C: ConsumerContext>(&mut self, consumer: &BaseConsumer<C>, answers: &Answers, reads: impl Fn(&str, i32) -> bool) {
+    pub fn look(&mut self, consumer: &Arc<BaseConsumer<Member>>, reads: impl Fn(&str, i32) -> bool) {
         let explicit = match &self.policy {
             Policy::Never => return,
             Policy::Client => {
@@ -121,15 +135,8 @@ impl Commits {
             }
             Policy::Explicit(explicit) => explicit,
         };
-        let confirmed = explicit.wait_for_commit_confirmation;
-        let most = if confirmed { 1 } else { explicit.parallelism as usize };
-        if answers.waiting.load(Ordering::Relaxed) >= most {
-            return;
-        }
-        let again = answers.failed.load(Ordering::Relaxed) && confirmed;
         let due = self.last.elapsed() >= Duration::from_millis(u64::from(explicit.max_interval_millis));
-        if again && due {
-            answers.failed.store(false, Ordering::Relaxed);
+        if due && self.waiter.as_ref().is_some_and(|waiter| waiter.failed.swap(false, Ordering::Relaxed)) {
             self.sent = Offsets::default();
         }
         let news = self.news(reads);
@@ -140,16 +147,34 @@ impl Commits {
         if count == 0 || (count < explicit.max_batch && !due) {
             return;
         }
-        answers.waiting.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = consumer.commit(&Offsets::list(news), CommitMode::Async) {
-            answers.answered(Err(error), "Kafka");
+        let list = Offsets::list(news);
+        if explicit.wait_for_commit_confirmation {
+            if self.waiter.is_none() {
+                self.waiter = Waiter::start(consumer.clone()).ok();
+            }
+            match self.waiter.as_ref().map(|waiter| waiter.commits.try_send(list)) {
+                Some(Ok(())) => {}
+                // The one before is on its way; this one goes with what follows.
+                Some(Err(TrySendError::Full(_))) => return,
+                Some(Err(TrySendError::Disconnected(_))) | None => {
+                    self.waiter = None;
+                    return;
+                }
+            }
+        } else if let Err(error) = consumer.commit(&list, CommitMode::Async) {
+            tracing::warn!("{}: offsets could not be committed: {error}", consumer.context().voice.place());
         }
         self.sent = self.durable.clone();
         self.last = Instant::now();
     }
 
+    /// Nothing more is committed on the way.
+    pub fn end(&mut self) {
+        self.waiter = None;
+    }
+
     /// What is to be committed before the partitions are given back; None when there is nothing.
-    pub fn rest(&self, reads: impl Fn(&str, i32) -> bool) -> Option<rdkafka::TopicPartitionList> {
+    pub fn rest(&self, reads: impl Fn(&str, i32) -> bool) -> Option<TopicPartitionList> {
         if matches!(self.policy, Policy::Never) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! What the client tells the source in its callbacks: partitions that come and go, commits that were answered.
+//! What the client tells the source in its callbacks: partitions that come and go, and what is wrong.
 //!
 //! Nothing is decided here: a callback must be short. The source follows when it is asked next.
 
@@ -11,17 +11,15 @@ use rdkafka::ClientContext;
 use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
 
 use super::client::Voice;
-use super::commits::Answers;
 
 /// What the callbacks of the client share with the source.
 pub struct Member {
     pub voice: Voice,
-    pub answers: Answers,
     changes: Mutex<VecDeque<Change>>,
     /// The consumer is going: nothing is waited for.
     closing: AtomicBool,
@@ -35,7 +33,7 @@ pub enum Change {
 
 impl Member {
     pub fn new(voice: Voice) -> Member {
-        Member { voice, answers: Answers::default(), changes: Mutex::default(), closing: AtomicBool::new(false) }
+        Member { voice, changes: Mutex::default(), closing: AtomicBool::new(false) }
     }
 
     pub fn changes(&self) -> MutexGuard<'_, VecDeque<Change>> {
@@ -78,10 +76,6 @@ impl ConsumerContext for Member {
             let lost = consumer.assignment_lost();
             self.changes().push_back(Change::Revoked { partitions: partitions.clone(), lost, since: None });
         }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, _offsets: &TopicPartitionList) {
-        self.answers.answered(result, self.voice.place());
     }
 }
 

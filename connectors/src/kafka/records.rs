@@ -7,6 +7,7 @@
 //! partition that others may have read meanwhile begins at what the group has committed, when that is further.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, RebalanceProtocol};
@@ -46,7 +47,7 @@ pub struct Subscription {
 }
 
 pub struct Records {
-    consumer: Option<BaseConsumer<Member>>,
+    consumer: Option<Arc<BaseConsumer<Member>>>,
     subscription: Subscription,
     reading: Reading,
     commits: Commits,
@@ -88,7 +89,7 @@ impl Records {
             }
         }
         Ok(Records {
-            consumer: Some(consumer),
+            consumer: Some(Arc::new(consumer)),
             ours: from.iter().map(|(topic, number, _)| (topic.to_owned(), number)).collect(),
             commits: Commits::new(policy, from.clone()),
             reading: Reading::new(from, subscription.ending_offset),
@@ -323,7 +324,7 @@ impl Source for Records {
             if !batch.is_empty() && member.voice.trouble().is_some_and(|trouble| !elsewhere(trouble.code)) {
                 member.voice.clear();
             }
-            self.commits.look(consumer, &member.answers, |topic, number| self.reading.reads(topic, number));
+            self.commits.look(consumer, |topic, number| self.reading.reads(topic, number));
             if finishes && self.reading.is_finished() && member.changes().is_empty() {
                 return Ok(Progress::Finished);
             }
@@ -363,6 +364,8 @@ impl Drop for Records {
         let Some(consumer) = self.consumer.take() else { return };
         consumer.context().close();
         let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));
+        // Its thread ends, and with it the other hold on the consumer.
+        self.commits.end();
         let place = consumer.context().voice.place().to_owned();
         let (sender, receiver) = crossbeam_channel::bounded(1);
         // Leaving a group asks the broker, and one that is away answers late or never: somebody else waits for that.
