@@ -16,12 +16,13 @@ BATCH ?= 1000
 REPEATS ?= 3
 PASSES ?=
 KILLS ?= 1000
+KAFKA_KILLS ?= 200
 QUERIES ?= 100000
 INPUTS ?= 10000000
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench crash campaign-queries fuzz tools-build tools-check
+.PHONY: help run test check format bench bench-kafka crash crash-kafka campaign-queries fuzz tools-build tools-check
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -59,9 +60,19 @@ bench: tools-build ## measure weir beside its floor and its rival, in turns
 	  --events $(EVENTS) --batch $(BATCH) --repeats $(REPEATS) \
 	  --json $(CARGO_TARGET_DIR)/benchmark.json --plot $(CARGO_TARGET_DIR)/benchmark.svg
 
+bench-kafka: tools-build ## measure Kafka in, Kafka out beside a broker that is started for it
+	cargo build --release --workspace --bin weir --bin bench
+	@at=$$(mktemp -d) && trap 'tests/services/kafka.sh stop $$at; rm -rf $$at' EXIT && tests/services/kafka.sh start $$at 29392 && \
+	  $(CARGO_TARGET_DIR)/release/bench compare $(or $(PASSES),kafka-client kafka-source pipe pipe-once pipe-latency) \
+	  --kafka 127.0.0.1:29392 --events $(EVENTS) --repeats $(REPEATS)
+
 crash: tools-build ## the crash test at length: kill weir KILLS times at random moments
 	cargo build --release --workspace --bin weir
 	WEIR_CRASH_KILLS=$(KILLS) cargo test --release --workspace --test crash -- --nocapture
+
+crash-kafka: tools-build ## kill weir or a real Kafka broker KAFKA_KILLS times: each result is in the output topic once
+	cargo build --release --workspace --bin weir
+	WEIR_KAFKA_KILLS=$(KAFKA_KILLS) cargo test --release --workspace --test kafka -- --nocapture each_result
 
 campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintained, evaluated and the reference agree
 	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test agreement -- --nocapture

@@ -43,7 +43,7 @@ impl App {
     /// Opens the store and brings back what was there: standing queries first, so that nothing passes them by.
     /// `recipe_directories` may be read besides those of the configuration.
     pub fn open(settings: Settings, recipe_directories: &[PathBuf]) -> Result<Arc<App>, String> {
-        let context = SourceContext { files: file_policy(&settings, recipe_directories)? };
+        let context = SourceContext { files: file_policy(&settings, recipe_directories)?, stream: String::new() };
         let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
         let procedures = Procedures::new(context.files.clone(), hosts);
         let store = open_store(&settings.store)?;

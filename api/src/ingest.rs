@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value as Json, json};
-use weir_connectors::{ConnectorError, SOURCES, SourceConfig, SourceContext};
+use weir_connectors::{ConnectorError, RecordQuery, SOURCES, SourceConfig, SourceContext};
 use weir_cypher_compiler::compile;
 use weir_engine::{Engine, Graph, Prepared};
 use weir_model::Text;
@@ -24,6 +24,7 @@ use crate::wire::decode::{Mistakes, refuse_elsewhere};
 
 /// Sources of the reference service that are not here.
 const SOURCES_ELSEWHERE: &[&str] = &[
+    #[cfg(not(feature = "kafka"))]
     "KafkaIngest",
     "KinesisIngest",
     "KinesisKCLIngest",
@@ -99,6 +100,8 @@ struct State {
     /// The stream should end: it was deleted, or weir stops.
     stopping: bool,
     message: Option<String>,
+    /// What keeps the source from reading at the moment.
+    trouble: Option<String>,
     ended_after: Option<Duration>,
     failed_records: u64,
     kept: Vec<KeptRecord>,
@@ -127,7 +130,7 @@ impl Ingests {
         }
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
         let stream = Stream::new(graph, name, source, config, Status::Running, &self.procedures)?;
-        stream.config.check(&self.context).map_err(refused)?;
+        stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
         self.store(&stream)?;
         self.keep(stream.clone());
         stream.run(&self.engine, &self.context);
@@ -230,7 +233,8 @@ impl Stream {
         status: Status,
         procedures: &Arc<Procedures>,
     ) -> Result<Arc<Stream>, ApiError> {
-        let query = config.query().ok_or_else(|| ApiError::bad("the stream has no query to run on its records"))?;
+        // Records that are only counted run nothing, and the stream is like any other.
+        let query = config.query().unwrap_or(RecordQuery { text: "RETURN null", parameter: "that" });
         let plan = compile(query.text, &procedures.options(graph, vec![Text::new(query.parameter)]))?;
         if let Some(other) = plan.parameters.iter().find(|name| name.as_str() != query.parameter) {
             return Err(ApiError::bad(format!("Unknown parameter `{other}`; a record is in `${}`", query.parameter)));
@@ -241,7 +245,15 @@ impl Stream {
             );
         }
         let query = graph.prepare(plan);
-        let state = State { status, stopping: false, message: None, ended_after: None, failed_records: 0, kept: Vec::new() };
+        let state = State {
+            status,
+            stopping: false,
+            message: None,
+            trouble: None,
+            ended_after: None,
+            failed_records: 0,
+            kept: Vec::new(),
+        };
         Ok(Arc::new(Stream {
             name: name.to_owned(),
             graph: graph.clone(),
@@ -284,7 +296,8 @@ impl Stream {
         if thread.is_some() || self.status().is_terminal() {
             return;
         }
-        let (stream, engine, context) = (self.clone(), engine.clone(), context.clone());
+        let (stream, engine) = (self.clone(), engine.clone());
+        let context = SourceContext { stream: self.name.clone(), ..context.clone() };
         let named = std::thread::Builder::new().name(format!("ingest {}", self.name));
         match named.spawn(move || pump::run(&stream, &engine, &context)) {
             Ok(handle) => *thread = Some(handle),
@@ -326,6 +339,7 @@ impl Stream {
         }
         state.status = status;
         state.message = message;
+        state.trouble = None;
         drop(state);
         self.freeze();
     }
@@ -334,6 +348,10 @@ impl Stream {
         self.lock().ended_after = Some(self.clock.elapsed());
         self.records.end();
         self.bytes.end();
+    }
+
+    fn note_trouble(&self, trouble: Option<String>) {
+        self.lock().trouble = trouble;
     }
 
     /// Waits while the stream is paused. False when it is to end.
@@ -365,7 +383,7 @@ impl Stream {
             "source": self.source,
             "status": state.status.name(),
             "message": state.message,
-            "settings": self.config.settings(),
+            "settings": self.config.stored(),
         });
         drop(state);
         engine.set_metadata(&key(&self.graph, &self.name), Some(stored.to_string().as_bytes()))
@@ -376,7 +394,7 @@ impl Stream {
         let state = self.lock();
         let mut info = if with_name { json!({"name": self.name}) } else { json!({}) };
         info["status"] = state.status.name().into();
-        if let Some(message) = &state.message {
+        if let Some(message) = state.message.as_ref().or(state.trouble.as_ref()) {
             info["message"] = message.clone().into();
         }
         info["settings"] = self.config.settings();

@@ -17,7 +17,7 @@ use weir_connectors::delivery::Delivered;
 use weir_connectors::{Delivery, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing};
 use weir_cypher_compiler::compile;
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
-use weir_model::{IdScheme, Map, NodeId, Position, Text, Tick, Value};
+use weir_model::{IdScheme, Map, NodeId, Position, QueryId, Text, Tick, Value};
 
 use crate::error::{ApiError, chain, failure_text};
 use crate::ingest::refused;
@@ -133,6 +133,7 @@ pub struct Opened {
 impl Opened {
     /// Opens the destination at the end of the output, behind a position it gave before.
     pub fn open(
+        query: QueryId,
         name: &str,
         link: Link,
         ids: IdScheme,
@@ -140,7 +141,8 @@ impl Opened {
         runtime: &tokio::runtime::Handle,
     ) -> Result<Opened, ApiError> {
         let open = |(config, hosts): (&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy)| {
-            let context = DestinationContext { output: name.to_owned(), runtime: runtime.clone(), hosts: hosts.clone() };
+            let (output, identity) = (name.to_owned(), format!("{}-{name}", query.0));
+            let context = DestinationContext { output, identity, runtime: runtime.clone(), hosts: hosts.clone() };
             config.open(&context, from)
         };
         let destination = link.destination().map(open).transpose().map_err(refused)?;
@@ -263,7 +265,7 @@ impl End {
         let encode = |result: &Sent| {
             let mut body = Vec::with_capacity(128);
             self.encoder.row(result.positive, Some(result.id), &result.data, &mut body);
-            Outgoing { body, positive: result.positive }
+            Outgoing { body, positive: result.positive, mark: result.tick.0 }
         };
         let outgoing = results.filter(|result| result.positive || !self.positive_only).map(encode).collect();
         self.delivery.send(outgoing, upper.0).map_err(|error| chain(&error))

@@ -84,12 +84,12 @@ impl StandingQueries {
         if self.get(graph, name).is_some() {
             return Err(ApiError::bad(format!("There is already a standing query named '{name}'")));
         }
+        let id = fresh_query_id(graph);
         let mut opened = Vec::new();
         for (output, link) in links {
-            let output_opened = Opened::open(&output, link, graph.ids(), None, &self.runtime)?;
+            let output_opened = Opened::open(id, &output, link, graph.ids(), None, &self.runtime)?;
             opened.push((output, output_opened));
         }
-        let id = fresh_query_id(graph);
         self.store(graph, name, id, &settings, "creating")?;
         let installed = self.install(graph, name, id, &settings, plan, Start::Now, opened);
         if installed.is_err() {
@@ -174,7 +174,7 @@ impl StandingQueries {
             let position =
                 query.installed.delivered(name).map(|(_, position)| position).filter(|position| !position.0.is_empty());
             let opened = Link::prepare(definition, &query.graph, &self.procedures)
-                .and_then(|link| Opened::open(name, link, query.graph.ids(), position.as_ref(), &self.runtime));
+                .and_then(|link| Opened::open(query.id, name, link, query.graph.ids(), position.as_ref(), &self.runtime));
             match opened {
                 Ok(opened) => query.start_output(name, opened)?,
                 Err(error) => tracing::error!(
@@ -219,7 +219,7 @@ impl StandingQueries {
         if settings.outputs.iter().any(|(other, _)| other == name) {
             return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
         }
-        let opened = Opened::open(name, link, query.graph.ids(), None, &self.runtime)?;
+        let opened = Opened::open(query.id, name, link, query.graph.ids(), None, &self.runtime)?;
         settings.outputs.push((name.to_owned(), output));
         // Where it begins is stored before its definition: one without the other would be given the whole past.
         query.installed.add_output(name)?;

@@ -69,7 +69,7 @@ fn post(path: &str, body: &str) -> Vec<u8> {
 }
 
 /// A running weir, ended with its data when it goes.
-struct Server {
+pub struct Server {
     child: Child,
     address: SocketAddr,
     settings: Settings,
@@ -85,7 +85,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start(settings: &Settings, name: &str) -> Result<Server, Box<dyn Error>> {
+    pub fn start(settings: &Settings, name: &str) -> Result<Server, Box<dyn Error>> {
         let scratch = Scratch::new(settings, name)?;
         let log = settings.directory.join(format!("{name}-{}.log", std::process::id()));
         let binary: PathBuf = std::env::current_exe()?.parent().map(|here| here.join("weir")).unwrap_or_default();
@@ -128,6 +128,11 @@ impl Server {
         Ok(())
     }
 
+    /// A body of JSON, which must be taken.
+    pub fn post(&self, path: &str, body: &str) -> Result<(), Box<dyn Error>> {
+        self.ask(&post(path, body))
+    }
+
     /// One request, which must succeed.
     fn ask(&self, request: &[u8]) -> Result<(), Box<dyn Error>> {
         let mut connection = Connection::open(self.address)?;
@@ -168,7 +173,8 @@ impl Server {
         Ok(run)
     }
 
-    fn cpu_seconds(&self) -> Result<f64, Box<dyn Error>> {
+    /// Processor time the server has taken.
+    pub fn cpu_seconds(&self) -> Result<f64, Box<dyn Error>> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         let after = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default();
         let ticks: f64 = after.split(' ').skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();

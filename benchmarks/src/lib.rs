@@ -18,6 +18,8 @@ pub mod churn;
 pub mod rings;
 pub mod watch;
 pub mod backfill;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod latency;
 pub mod restart;
 pub mod reads;

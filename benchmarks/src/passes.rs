@@ -10,6 +10,8 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 
 use crate::data::Processes;
+#[cfg(feature = "kafka")]
+use crate::kafka;
 use crate::measure::Run;
 use crate::{backfill, churn, floor, http, latency, parse, procs, reads, restart, rings, stages, watch};
 
@@ -51,6 +53,16 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "http", about: "a point query by id, from 64 clients, answered by the binary `weir`", run: http::read },
     Pass { name: "http-write", about: "the same for a write of one node, durable when answered", run: http::write },
     Pass { name: "http-live", about: "GET liveness while a stream ingests as fast as it can", run: http::live },
+    #[cfg(feature = "kafka")]
+    Pass { name: "pipe", about: "Kafka to Kafka by way of the binary `weir`, counted; needs --kafka", run: kafka::pipe },
+    #[cfg(feature = "kafka")]
+    Pass { name: "pipe-once", about: "the same with results in transactions", run: kafka::pipe_once },
+    #[cfg(feature = "kafka")]
+    Pass { name: "pipe-latency", about: "`pipe` paced at --load of the rate it reaches", run: kafka::pipe_latency },
+    #[cfg(feature = "kafka")]
+    Pass { name: "kafka-source", about: "records of a topic through weir's source, counted and dropped", run: kafka::source },
+    #[cfg(feature = "kafka")]
+    Pass { name: "kafka-client", about: "the same by librdkafka's own consumer", run: kafka::client },
     Pass { name: "fill", about: "stores the events and ends; part of `restart`", run: restart::fill },
 ];
 
@@ -110,6 +122,9 @@ pub struct Settings {
     /// Of `restart`: how the process before ends.
     #[arg(long, value_enum, default_value_t = End::Abort)]
     pub end: End,
+    /// Of the passes with Kafka: the broker, as HOST:PORT.
+    #[arg(long)]
+    pub kafka: Option<String>,
     /// Where files of events and stores are put.
     #[arg(long, default_value_os_t = std::env::temp_dir().join("weir-bench"))]
     pub directory: PathBuf,
@@ -135,7 +150,7 @@ impl Settings {
 
     /// As arguments for another process.
     pub fn to_arguments(&self) -> Vec<OsString> {
-        let Settings { events, seed, batch, workers, store, mode, queries, load, rate, end, directory } = self;
+        let Settings { events, seed, batch, workers, store, mode, queries, load, rate, end, kafka, directory } = self;
         let named = |value: Option<PossibleValue>| value.map_or(String::new(), |value| value.get_name().to_owned());
         let mut pairs = vec![
             ("--events", events.to_string()),
@@ -149,6 +164,7 @@ impl Settings {
             ("--end", named(end.to_possible_value())),
         ];
         pairs.extend(rate.map(|rate| ("--rate", rate.to_string())));
+        pairs.extend(kafka.clone().map(|kafka| ("--kafka", kafka)));
         let pairs = pairs.into_iter().flat_map(|(flag, value)| [flag.into(), value.into()]);
         pairs.chain(["--directory".into(), directory.clone().into()]).collect()
     }
@@ -168,6 +184,7 @@ pub fn test_settings(name: &str, events: u64) -> Settings {
         load: 0.5,
         rate: None,
         end: End::Shutdown,
+        kafka: None,
         directory: std::env::temp_dir().join(format!("weir-bench-{name}-{}", std::process::id())),
     }
 }

@@ -1,8 +1,10 @@
 //! Definitions as they are typed: from JSON to a connector's struct, with errors that name the option, and the option
 //! fragments that several connectors share. It does not know any connector.
 
+use std::fmt;
+
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 
 use crate::error::ConnectorError;
@@ -27,13 +29,19 @@ pub fn from_json<T: DeserializeOwned>(definition: &Json) -> Result<T, ConnectorE
         if let Some((field, problem)) = message.split_once(NESTED) {
             return ConnectorError::config(field, problem);
         }
-        let (field, problem) = plain_problem(&message, definition.get(&path));
+        let (field, problem) = plain_problem(&message, at(definition, &path));
         let field = match (path.is_empty(), field.is_empty()) {
             (false, false) => format!("{path}.{field}"),
             _ => path + field,
         };
         ConnectorError::Config { field, problem }
     })
+}
+
+/// The value at a path. Names may have dots in them, as those of properties have.
+fn at<'d>(definition: &'d Json, path: &str) -> Option<&'d Json> {
+    let inside = |(dot, _): (usize, &str)| at(definition.get(&path[..dot])?, &path[dot + 1..]);
+    definition.get(path).or_else(|| path.match_indices('.').find_map(inside))
 }
 
 /// The kind of a tagged definition (`"type"`).
@@ -138,3 +146,21 @@ pub fn line_bytes_max() -> u32 {
 
 /// What is shown instead of a secret.
 pub const MASKED: &str = "Secret(****)";
+
+/// A value that is used and stored, and never shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl Secret {
+    /// What stands in its place where a definition is shown.
+    pub fn masked() -> Secret {
+        Secret(MASKED.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASKED)
+    }
+}

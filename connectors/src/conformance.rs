@@ -14,11 +14,12 @@ use crate::*;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn anything() -> SourceContext {
-    SourceContext { files: FilePolicy::allow_all() }
+    SourceContext { files: FilePolicy::allow_all(), stream: "stream".to_owned() }
 }
 
 fn output(runtime: &Runtime) -> DestinationContext {
-    DestinationContext { output: "out".to_owned(), runtime: runtime.handle().clone(), hosts: HostPolicy::default() }
+    let (output, identity) = ("out".to_owned(), "query-out".to_owned());
+    DestinationContext { output, identity, runtime: runtime.handle().clone(), hosts: HostPolicy::default() }
 }
 
 fn runtime() -> Runtime {
@@ -355,7 +356,7 @@ fn the_rate_limit_holds_and_does_not_delay_stopping() {
 // Destinations.
 
 fn bodies(texts: &[&str]) -> Vec<Outgoing> {
-    texts.iter().map(|text| Outgoing { body: text.as_bytes().to_vec(), positive: true }).collect()
+    texts.iter().map(|text| Outgoing { body: text.as_bytes().to_vec(), positive: true, mark: 0 }).collect()
 }
 
 #[test]
@@ -371,17 +372,17 @@ fn a_file_holds_each_result_once_wherever_the_process_was_killed() {
             fs::write(&path, "before\n").unwrap();
             let mut destination = config.open(&output(&runtime), None).unwrap();
             let mut position = destination.position();
-            destination.write(&results[..known]).unwrap();
+            destination.write(&results[..known], 1).unwrap();
             if known > 0 {
                 position = destination.position();
             }
             // Written, but its position was not stored; and half a line of the next.
-            destination.write(&results[known..reached]).unwrap();
+            destination.write(&results[known..reached], 1).unwrap();
             drop(destination);
             fs::OpenOptions::new().append(true).open(&path).and_then(|mut f| std::io::Write::write_all(&mut f, b"{\"")).unwrap();
             let mut destination = config.open(&output(&runtime), Some(&position)).unwrap();
             assert_eq!(destination.position(), position);
-            destination.write(&results[known..]).unwrap();
+            destination.write(&results[known..], 1).unwrap();
             destination.close().unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), expected, "known {known}, reached {reached}");
         }
@@ -397,17 +398,17 @@ fn a_file_belongs_to_one_output_and_may_be_taken_away() {
     let mut first = config.open(&output(&runtime), None).unwrap();
     let refused = config.open(&output(&runtime), None).err().unwrap();
     assert!(refused.to_string().contains("another output writes to this file"), "{refused}");
-    first.write(&bodies(&["1", "2"])).unwrap();
+    first.write(&bodies(&["1", "2"]), 1).unwrap();
     let position = first.position();
     drop(first);
     fs::remove_file(&path).unwrap();
-    config.open(&output(&runtime), Some(&position)).unwrap().write(&bodies(&["3"])).unwrap();
+    config.open(&output(&runtime), Some(&position)).unwrap().write(&bodies(&["3"]), 1).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "3\n");
     let absent = json!({"type": "WriteToFile", "path": directory.path().join("no/out")});
     let refused = parse_destination_v1(&absent).unwrap().open(&output(&runtime), None).err().unwrap();
     assert!(refused.fault() == Fault::User && !refused.retryable(), "{refused}");
     let device = json!({"type": "WriteToFile", "path": "/dev/null"});
-    parse_destination_v1(&device).unwrap().open(&output(&runtime), None).unwrap().write(&bodies(&["1"])).unwrap();
+    parse_destination_v1(&device).unwrap().open(&output(&runtime), None).unwrap().write(&bodies(&["1"]), 1).unwrap();
 }
 
 #[test]

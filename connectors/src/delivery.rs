@@ -33,6 +33,8 @@ pub struct Outgoing {
     pub body: Vec<u8>,
     /// False for a cancellation.
     pub positive: bool,
+    /// Grows along the results of an output, and is the same for the same result after a restart.
+    pub mark: u64,
 }
 
 /// What to do about failures that may pass.
@@ -245,7 +247,7 @@ impl Worker {
                 results.extend(more.results);
                 mark = more.mark;
             }
-            match self.write(results) {
+            match self.write(results, mark) {
                 Ok(true) => {
                     // Read before the queue is looked at: what was dropped came behind what the queue held then.
                     let dropped = self.shared.dropped_up_to.load(Ordering::Acquire);
@@ -270,7 +272,7 @@ impl Worker {
     }
 
     /// Writes all of the results or gives up those that cannot be. False: stopped before.
-    fn write(&mut self, mut results: Vec<Outgoing>) -> Result<bool, ConnectorError> {
+    fn write(&mut self, mut results: Vec<Outgoing>, upper: u64) -> Result<bool, ConnectorError> {
         let policy = self.destination.retry();
         let mut backoff = policy.backoff_min;
         for tries in 1.. {
@@ -278,7 +280,7 @@ impl Worker {
                 return Ok(true);
             }
             let last = policy.tries_max.is_some_and(|max| tries >= max);
-            let reason = match self.destination.write(&results) {
+            let reason = match self.destination.write(&results, upper) {
                 Ok(written) => {
                     let reason = written.left_reason.clone().unwrap_or_else(|| "not written".to_owned());
                     let left = self.count(results, &written.refused, &written.left);

@@ -14,8 +14,9 @@ use crate::host_policy::HostPolicy;
 /// named as left; a destination opened at a position continues behind it. What it gives up: after an error that is not
 /// retryable the destination is not asked again.
 pub trait Destination: Send {
-    /// Writes results, in order. An error means that none of them counts as written.
-    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError>;
+    /// Writes results, in order; with them, everything before the mark `upper` is written. An error means that none of them
+    /// counts as written: they come again, unless the output ends.
+    fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError>;
 
     /// Called now and then while there is nothing to write.
     fn idle(&mut self) -> Result<(), ConnectorError> {
@@ -59,6 +60,8 @@ pub struct Written {
 pub struct DestinationContext {
     /// The name of the output.
     pub output: String,
+    /// What no other output has or will have, and this one keeps across restarts.
+    pub identity: String,
     /// Where waiting for the network happens.
     pub runtime: Handle,
     /// Which web servers may be asked.

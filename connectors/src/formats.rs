@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use weir_model::Text;
 
 use crate::config::{self, that};
-use crate::decode::{CsvCharacters, CsvDecoder, Decoder, JsonDecoder, LineDecoder};
+use crate::decode::{CsvCharacters, CsvDecoder, Decoder, JsonDecoder, LineDecoder, RawDecoder};
 use crate::error::ConnectorError;
 use crate::framing::Framing;
 use crate::source::RecordQuery;
@@ -22,6 +22,27 @@ pub enum FileFormat {
     CypherJson(CypherJson),
     /// Rows of comma separated values: lists or maps of strings.
     CypherCsv(CypherCsv),
+}
+
+/// The format of sources whose records come one by one.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(tag = "type")]
+pub enum StreamFormat {
+    /// Every record is a JSON value.
+    CypherJson(CypherJson),
+    /// Every record is a string of bytes.
+    CypherRaw(CypherRaw),
+    /// Records are read, counted and forgotten.
+    Drop,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CypherRaw {
+    /// Cypher that runs on each record.
+    pub query: String,
+    /// The parameter that carries the record.
+    #[serde(default = "that")]
+    pub parameter: String,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -200,6 +221,47 @@ impl FileFormat {
                 };
                 Arc::new(CsvDecoder { characters: csv.characters(), columns })
             }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for StreamFormat {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<StreamFormat, D::Error> {
+        let given = Json::deserialize(input)?;
+        let format = config::kind(&given).and_then(|kind| match kind {
+            "CypherJson" => config::from_json(&given).map(StreamFormat::CypherJson),
+            "CypherRaw" => config::from_json(&given).map(StreamFormat::CypherRaw),
+            "Drop" => Ok(StreamFormat::Drop),
+            "CypherProtobuf" => Err(ConnectorError::config(
+                "format",
+                "CypherProtobuf is not in this version of weir; there are CypherJson, CypherRaw, Drop",
+            )),
+            other => Err(config::unknown_kind(other)),
+        });
+        format.map_err(config::nested)
+    }
+}
+
+impl StreamFormat {
+    /// Stores each record as a node of its own: what such sources do when nothing is said.
+    pub fn create_nodes() -> StreamFormat {
+        StreamFormat::CypherJson(CypherJson { query: "CREATE ($that)".to_owned(), parameter: that() })
+    }
+
+    /// None where nothing runs on the records.
+    pub fn query(&self) -> Option<RecordQuery<'_>> {
+        let (text, parameter) = match self {
+            StreamFormat::CypherJson(format) => (&format.query, &format.parameter),
+            StreamFormat::CypherRaw(format) => (&format.query, &format.parameter),
+            StreamFormat::Drop => return None,
+        };
+        Some(RecordQuery { text, parameter })
+    }
+
+    pub fn decoder(&self) -> Arc<dyn Decoder> {
+        match self {
+            StreamFormat::CypherJson(_) => Arc::new(JsonDecoder),
+            StreamFormat::CypherRaw(_) | StreamFormat::Drop => Arc::new(RawDecoder),
         }
     }
 }

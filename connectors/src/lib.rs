@@ -21,7 +21,10 @@ pub mod frames;
 pub mod framing;
 pub mod host_policy;
 pub mod http;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod rate;
+pub mod recoding;
 pub mod source;
 pub mod sources;
 pub mod stream;
@@ -89,6 +92,14 @@ pub static SOURCES: &[SourceRow] = &[
         parse_v1: source::<StandardInputIngest>,
         sample: || json!({"type": "StandardInputIngest"}),
     },
+    #[cfg(feature = "kafka")]
+    SourceRow {
+        name: "Kafka",
+        name_v1: "KafkaIngest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<kafka::KafkaIngest>,
+        sample: || json!({"type": "KafkaIngest", "topics": ["events"], "bootstrapServers": "127.0.0.1:9092"}),
+    },
 ];
 
 /// `CypherQuery` is missing: it needs the graph, so it belongs to whoever knows both.
@@ -116,6 +127,13 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         name_v1: "PostToSlack",
         parse_v1: destination::<PostToSlack>,
         sample: || json!({"type": "PostToSlack", "hookUrl": "https://hooks.example.com/services/T/B/X"}),
+    },
+    #[cfg(feature = "kafka")]
+    DestinationRow {
+        name: "Kafka",
+        name_v1: "WriteToKafka",
+        parse_v1: destination::<kafka::WriteToKafka>,
+        sample: || json!({"type": "WriteToKafka", "topic": "results", "bootstrapServers": "127.0.0.1:9092"}),
     },
     DestinationRow { name: "Drop", name_v1: "Drop", parse_v1: destination::<Drop>, sample: || json!({"type": "Drop"}) },
 ];

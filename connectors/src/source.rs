@@ -24,6 +24,11 @@ pub trait Source: Send {
     fn durable(&mut self, _position: &Position) -> Result<(), ConnectorError> {
         Ok(())
     }
+
+    /// What keeps the source from reading at the moment. It goes on by itself when that has passed.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What happens to records that were under way when the process died.
@@ -39,14 +44,21 @@ pub enum Delivery {
 #[derive(Clone, Debug, Default)]
 pub struct SourceContext {
     pub files: FilePolicy,
+    /// The name of the stream.
+    pub stream: String,
 }
 
 /// The definition of one kind of source: the struct that is parsed, shown and documented.
 pub trait SourceConfig: Send + Sync {
-    /// The definition with its defaults filled in, in the notation it came in.
+    /// The definition with its defaults filled in, secrets masked, in the notation it came in.
     fn settings(&self) -> serde_json::Value;
 
-    /// The query that runs on each record, where the notation keeps it with the source.
+    /// The same with its secrets, to be stored and parsed again.
+    fn stored(&self) -> serde_json::Value {
+        self.settings()
+    }
+
+    /// The query that runs on each record, where the notation keeps it with the source. Without one records are only counted.
     fn query(&self) -> Option<RecordQuery<'_>>;
 
     /// Queries at a time. With 1, records take effect in the order of the source.

@@ -106,6 +106,11 @@ impl RecordStream {
         }
     }
 
+    /// What keeps the source from reading at the moment.
+    pub fn trouble(&self) -> Option<String> {
+        self.source.trouble()
+    }
+
     /// Records handed out since the stream was created, also before a restart.
     pub fn taken(&self) -> u64 {
         self.place.taken

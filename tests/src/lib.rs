@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod fuzz;
+pub mod kafka;
 pub mod page;
 pub mod queries;
 pub mod random;

@@ -10,6 +10,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use std::time::{Duration, Instant};
+
 use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_connectors::{Frames, Limits, Progress, RecordStream, SourceContext, decode};
 use weir_engine::{Engine, EngineError, Ingester};
@@ -20,6 +22,9 @@ use crate::error::{chain, failure_text};
 
 /// Decoded batches waiting for the committing thread.
 const BATCHES_WAITING_MAX: usize = 4;
+
+/// A source may get on without a record to show for it; how often that is made durable.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How much of a failed record is shown.
 const SAMPLE_CHARACTERS_MAX: usize = 256;
@@ -94,10 +99,14 @@ fn read(
     let limits = Limits::default();
     let mut frames = Frames::default();
     let mut undecodable = Vec::new();
+    let (mut position, mut sent) = (from.unwrap_or_default(), Instant::now());
     while stream.may_go_on() {
         let progress = source.next(&limits, &mut frames).map_err(|error| chain(&error))?;
         acknowledge(stream, &mut source, committed)?;
-        if !frames.is_empty() {
+        stream.note_trouble(source.trouble());
+        let got_on = frames.position != position && sent.elapsed() >= PROGRESS_INTERVAL;
+        if !frames.is_empty() || got_on {
+            (position, sent) = (frames.position.clone(), Instant::now());
             let mut records = Vec::new();
             decode::decode(&*decoder, &frames, &mut records, &mut undecodable);
             let mut failed = undecodable.iter().map(|failure| failure.number).peekable();
@@ -105,6 +114,9 @@ fn read(
             let numbers = all.filter(|number| failed.next_if_eq(number).is_none()).collect();
             stream.records.mark(frames.len() as u64);
             stream.bytes.mark(frames.byte_count() as u64);
+            if stream.config.query().is_none() {
+                records.clear();
+            }
             let batch = Batch { records, numbers, position: frames.position.clone() };
             for failure in undecodable.drain(..) {
                 stream.set_aside(failure.number, failure.reason, String::from_utf8_lossy(&failure.sample).into_owned());

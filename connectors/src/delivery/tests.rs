@@ -27,7 +27,7 @@ struct Scripted {
 }
 
 impl Destination for Scripted {
-    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let mut written = Written::default();
         match self.steps.pop_front() {
             Some(Step::Fail { retryable }) => {
@@ -81,7 +81,7 @@ fn rig(steps: Vec<Step>, tries_max: Option<u32>, lossy: bool) -> Rig {
 }
 
 fn results(names: &str) -> Vec<Outgoing> {
-    names.chars().map(|name| Outgoing { body: name.to_string().into_bytes(), positive: true }).collect()
+    names.chars().map(|name| Outgoing { body: name.to_string().into_bytes(), positive: true, mark: 0 }).collect()
 }
 
 fn count(counter: &AtomicU64) -> u64 {

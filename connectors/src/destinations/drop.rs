@@ -24,7 +24,7 @@ impl DestinationConfig for Drop {
 struct Nowhere;
 
 impl Destination for Nowhere {
-    fn write(&mut self, _results: &[Outgoing]) -> Result<Written, ConnectorError> {
+    fn write(&mut self, _results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         Ok(Written::default())
     }
 }

@@ -110,7 +110,7 @@ impl LineFile {
 }
 
 impl Destination for LineFile {
-    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         if self.torn && self.regular {
             self.file.set_len(self.length).map_err(|error| self.io("cannot take back half a line", error))?;
             self.file.seek(SeekFrom::Start(self.length)).map_err(|error| self.io("cannot take back half a line", error))?;

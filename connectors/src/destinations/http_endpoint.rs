@@ -151,7 +151,7 @@ fn shown(url: &Url) -> String {
 }
 
 impl Destination for Poster {
-    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let outcomes: Vec<Outcome> = self.runtime.block_on(async {
             if self.parallelism > 1 {
                 let requests = results.iter().map(|result| post(&self.client, &self.url, &self.headers, result.body.clone()));

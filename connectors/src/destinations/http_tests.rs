@@ -73,11 +73,15 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let mut definition = json!({"type": "PostToEndpoint", "url": format!("http://127.0.0.1:{}/hook?a=1", self.port)});
         definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let context =
-            DestinationContext { output: "out".to_owned(), runtime: runtime.handle().clone(), hosts: HostPolicy::default() };
+        let context = DestinationContext {
+            output: "out".to_owned(),
+            identity: "query-out".to_owned(),
+            runtime: runtime.handle().clone(),
+            hosts: HostPolicy::default(),
+        };
         let destination = parse_destination_v1(&definition).unwrap().open(&context, None).unwrap();
         let delivery = Delivery::start("out", destination, Box::new(|_, _| {})).unwrap();
-        let results = (0..count).map(|n| Outgoing { body: n.to_string().into_bytes(), positive: true }).collect();
+        let results = (0..count).map(|n| Outgoing { body: n.to_string().into_bytes(), positive: true, mark: 0 }).collect();
         delivery.send(results, 1).unwrap();
         let begun = Instant::now();
         while delivery.counters().waiting.load(Ordering::Relaxed) > 0 {

@@ -154,7 +154,7 @@ impl Channel {
 }
 
 impl Destination for Channel {
-    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         results.iter().for_each(|result| self.news.add(result));
         self.idle()?;
         Ok(Written::default())
@@ -176,7 +176,7 @@ mod tests {
     fn message(results: &[(bool, &str)]) -> Json {
         let mut news = News::default();
         for (positive, body) in results {
-            news.add(&Outgoing { body: body.as_bytes().to_vec(), positive: *positive });
+            news.add(&Outgoing { body: body.as_bytes().to_vec(), positive: *positive, mark: 0 });
         }
         news.message().unwrap()
     }

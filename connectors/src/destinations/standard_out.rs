@@ -73,7 +73,7 @@ struct Printer {
 }
 
 impl Destination for Printer {
-    fn write(&mut self, results: &[Outgoing]) -> Result<Written, ConnectorError> {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         if self.shown {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
             self.text.clear();

@@ -1,0 +1,185 @@
+//! When offsets are committed to the broker: never before their records are durable, and as often as the definition says.
+//!
+//! They are not what the stream goes on at (its own position is), but what other tools see of its progress, and where
+//! another member of the group begins when a partition becomes its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
+use rdkafka::topic_partition_list::TopicPartitionList;
+use serde::{Deserialize, Serialize};
+
+use super::member::Member;
+use super::offsets::Offsets;
+use crate::config;
+
+/// Commits what is durable.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplicitCommit {
+    /// Records after which offsets are committed.
+    #[serde(default = "max_batch", deserialize_with = "config::count")]
+    pub max_batch: u64,
+    /// Time after which they are, when there were fewer records.
+    #[serde(default = "max_interval_millis", deserialize_with = "config::positive")]
+    pub max_interval_millis: u32,
+    /// Taken for the sake of definitions that have it: commits of a stream go over one connection, one behind the other.
+    #[serde(default = "parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Whether the broker's answer comes before the next commit, and a commit that failed is made again.
+    #[serde(default = "wait_for_commit_confirmation")]
+    pub wait_for_commit_confirmation: bool,
+}
+
+fn max_batch() -> u64 {
+    1000
+}
+
+fn max_interval_millis() -> u32 {
+    10_000
+}
+
+fn parallelism() -> u32 {
+    100
+}
+
+fn wait_for_commit_confirmation() -> bool {
+    true
+}
+
+/// A thread that waits for the broker's answers, so that the reader need not.
+pub struct Waiter {
+    commits: Sender<TopicPartitionList>,
+    failed: Arc<AtomicBool>,
+}
+
+impl Waiter {
+    fn start(consumer: Arc<BaseConsumer<Member>>) -> std::io::Result<Waiter> {
+        // Without a buffer: it takes a commit when the one before has been answered.
+        let (commits, receiver) = bounded(0);
+        let failed = Arc::new(AtomicBool::new(false));
+        let waiter = Waiter { commits, failed: failed.clone() };
+        let named = std::thread::Builder::new().name("commit offsets".to_owned());
+        named.spawn(move || Waiter::run(&consumer, &receiver, &failed))?;
+        Ok(waiter)
+    }
+
+    fn run(consumer: &BaseConsumer<Member>, commits: &Receiver<TopicPartitionList>, failed: &AtomicBool) {
+        for commit in commits {
+            if let Err(error) = consumer.commit(&commit, CommitMode::Sync) {
+                failed.store(true, Ordering::Relaxed);
+                tracing::warn!("{}: offsets could not be committed: {error}", consumer.context().voice.place());
+            }
+        }
+    }
+}
+
+/// What is done about offsets that became durable.
+pub enum Policy {
+    Never,
+    Explicit(ExplicitCommit),
+    /// `enable.auto.commit` among the properties: the client commits now and then what it is told to be done.
+    Client,
+}
+
+pub struct Commits {
+    policy: Policy,
+    durable: Offsets,
+    sent: Offsets,
+    last: Instant,
+    /// Where answers are waited for.
+    waiter: Option<Waiter>,
+}
+
+impl Commits {
+    /// What the stream goes on at is durable; the broker may not have been told before it ended.
+    pub fn new(policy: Policy, durable: Offsets) -> Commits {
+        Commits { policy, durable, sent: Offsets::default(), last: Instant::now(), waiter: None }
+    }
+
+    pub fn durable(&self) -> &Offsets {
+        &self.durable
+    }
+
+    /// These partitions were at these offsets when they came: that is not news to the broker.
+    pub fn began(&mut self, topic: &str, partition: i32, offset: i64) {
+        self.sent.set(topic, partition, offset);
+    }
+
+    pub fn became_durable(&mut self, offsets: Offsets) {
+        self.durable = offsets;
+    }
+
+    /// Offsets of the reader's partitions that the broker has not been told.
+    fn news(&self, reads: impl Fn(&str, i32) -> bool) -> Vec<(&str, i32, i64)> {
+        let new = |(topic, partition, offset): &(&str, i32, i64)| {
+            reads(topic, *partition) && self.sent.get(topic, *partition).is_none_or(|sent| sent < *offset)
+        };
+        self.durable.iter().filter(new).collect()
+    }
+
+    /// Commits if it is time.
+    pub fn look(&mut self, consumer: &Arc<BaseConsumer<Member>>, reads: impl Fn(&str, i32) -> bool) {
+        let explicit = match &self.policy {
+            Policy::Never => return,
+            Policy::Client => {
+                let news = self.news(reads);
+                // Refused while the partition is being taken away: then it is not ours to commit.
+                if !news.is_empty() && consumer.store_offsets(&Offsets::list(news)).is_ok() {
+                    self.sent = self.durable.clone();
+                }
+                return;
+            }
+            Policy::Explicit(explicit) => explicit,
+        };
+        let due = self.last.elapsed() >= Duration::from_millis(u64::from(explicit.max_interval_millis));
+        if due && self.waiter.as_ref().is_some_and(|waiter| waiter.failed.swap(false, Ordering::Relaxed)) {
+            self.sent = Offsets::default();
+        }
+        let news = self.news(reads);
+        let records = |(topic, partition, offset): &(&str, i32, i64)| {
+            self.sent.get(topic, *partition).map_or(1, |sent| offset.saturating_sub(sent).max(0) as u64)
+        };
+        let count: u64 = news.iter().map(records).sum();
+        if count == 0 || (count < explicit.max_batch && !due) {
+            return;
+        }
+        let list = Offsets::list(news);
+        if explicit.wait_for_commit_confirmation {
+            if self.waiter.is_none() {
+                self.waiter = Waiter::start(consumer.clone()).ok();
+            }
+            match self.waiter.as_ref().map(|waiter| waiter.commits.try_send(list)) {
+                Some(Ok(())) => {}
+                // The one before is on its way; this one goes with what follows.
+                Some(Err(TrySendError::Full(_))) => return,
+                Some(Err(TrySendError::Disconnected(_))) | None => {
+                    self.waiter = None;
+                    return;
+                }
+            }
+        } else if let Err(error) = consumer.commit(&list, CommitMode::Async) {
+            tracing::warn!("{}: offsets could not be committed: {error}", consumer.context().voice.place());
+        }
+        self.sent = self.durable.clone();
+        self.last = Instant::now();
+    }
+
+    /// Nothing more is committed on the way.
+    pub fn end(&mut self) {
+        self.waiter = None;
+    }
+
+    /// What is to be committed before the partitions are given back; None when there is nothing.
+    pub fn rest(&self, reads: impl Fn(&str, i32) -> bool) -> Option<TopicPartitionList> {
+        if matches!(self.policy, Policy::Never) {
+            return None;
+        }
+        // What is on its way is committed once more: its answer may be the one that fails.
+        let all: Vec<_> = self.durable.iter().filter(|(topic, partition, _)| reads(topic, *partition)).collect();
+        (!all.is_empty()).then(|| Offsets::list(all))
+    }
+}

@@ -1,0 +1,284 @@
+//! The definition of a stream from Kafka.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
+use weir_model::Position;
+
+use super::commits::{ExplicitCommit, Policy};
+use super::login::SaslLogin;
+use super::offsets::Offsets;
+use super::properties::{Access, KafkaProperties, SecurityProtocol, Settings};
+use super::records::{Records, Subscription};
+use crate::config::{self, Secret};
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::formats::StreamFormat;
+use crate::recoding::{RecordDecoder, recoded};
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Reads the values of records from topics of Kafka.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KafkaIngest {
+    /// What a record holds, and the query that runs on each.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    /// Topics that the members of the group share; a name that begins with `^` is a regular expression. Or an object, topic to
+    /// list of partitions: those and no others.
+    pub topics: Topics,
+    /// Queries at a time; 1 keeps the order of each partition.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Where to find the brokers: `host:port`, several with commas between.
+    pub bootstrap_servers: String,
+    /// The consumer group; the name of the stream when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_id: Option<String>,
+    /// How the broker is spoken to.
+    #[serde(default)]
+    pub security_protocol: SecurityProtocol,
+    /// Whether and when offsets are committed to the broker. The stream itself does not need it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset_committing: Option<OffsetCommitting>,
+    /// Where a partition begins that neither the stream nor its group has read.
+    #[serde(default)]
+    pub auto_offset_reset: OffsetReset,
+    /// More settings of the client.
+    #[serde(default)]
+    pub kafka_properties: KafkaProperties,
+    /// The last offset to be read in each partition. The stream is complete when all have reached it.
+    #[serde(default, deserialize_with = "ending_offset", skip_serializing_if = "Option::is_none")]
+    pub ending_offset: Option<i64>,
+    /// Records a second, at most.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to a record before it is read, in this order.
+    #[serde(default)]
+    pub record_decoders: Vec<RecordDecoder>,
+    /// For the client's own key store.
+    #[serde(default)]
+    pub ssl_keystore_password: Option<Secret>,
+    /// Taken for the sake of definitions written for Java clients: PEM, which is read here, has no password.
+    #[serde(default)]
+    pub ssl_truststore_password: Option<Secret>,
+    /// For the client's private key.
+    #[serde(default)]
+    pub ssl_key_password: Option<Secret>,
+    /// Who logs in.
+    #[serde(default)]
+    pub sasl_jaas_config: Option<SaslLogin>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Topics {
+    Subscribed(Vec<String>),
+    Assigned(BTreeMap<String, Vec<i32>>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OffsetReset {
+    #[default]
+    Latest,
+    Earliest,
+    /// The stream fails.
+    None,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(tag = "type")]
+pub enum OffsetCommitting {
+    ExplicitCommit(ExplicitCommit),
+}
+
+impl<'de> Deserialize<'de> for Topics {
+    // By hand, so that an error says what is expected.
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Topics, D::Error> {
+        let given = Json::deserialize(input)?;
+        let list = |items: &Vec<Json>| items.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>();
+        let number = |item: &Json| item.as_i64().and_then(|n| i32::try_from(n).ok());
+        let topics = match &given {
+            Json::Array(items) => list(items).map(Topics::Subscribed),
+            Json::Object(map) => {
+                let partitions = |(topic, numbers): (&String, &Json)| {
+                    Some((topic.clone(), numbers.as_array()?.iter().map(number).collect::<Option<Vec<i32>>>()?))
+                };
+                map.iter().map(partitions).collect::<Option<BTreeMap<_, _>>>().map(Topics::Assigned)
+            }
+            _ => None,
+        };
+        let problem =
+            || format!("Got value '{given}' with wrong type, expecting a list of topics or an object of topics with partitions");
+        topics.ok_or_else(|| config::nested(ConnectorError::config("topics", problem())))
+    }
+}
+
+impl<'de> Deserialize<'de> for OffsetCommitting {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<OffsetCommitting, D::Error> {
+        let given = Json::deserialize(input)?;
+        let committing = config::kind(&given).and_then(|kind| match kind {
+            "ExplicitCommit" => config::from_json(&given).map(OffsetCommitting::ExplicitCommit),
+            other => Err(config::unknown_kind(other)),
+        });
+        committing.map_err(config::nested)
+    }
+}
+
+fn ending_offset<'de, D: Deserializer<'de>>(input: D) -> Result<Option<i64>, D::Error> {
+    config::integer(input).map(Some)
+}
+
+/// The rules of Kafka for names of topics.
+pub(super) fn check_topic(field: &str, topic: &str) -> Result<(), ConnectorError> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if matches!(topic.len(), 1..=249) && topic.chars().all(legal) && topic != "." && topic != ".." {
+        return Ok(());
+    }
+    Err(ConnectorError::config(field, format!("'{topic}' cannot be the name of a topic")))
+}
+
+impl Topics {
+    fn check(&self) -> Result<(), ConnectorError> {
+        let refuse = |problem: String| Err(ConnectorError::config("topics", problem));
+        match self {
+            Topics::Subscribed(topics) if topics.is_empty() => refuse("is empty".to_owned()),
+            Topics::Subscribed(topics) => {
+                topics.iter().filter(|topic| !topic.starts_with('^')).try_for_each(|topic| check_topic("topics", topic))
+            }
+            Topics::Assigned(topics) if topics.values().all(Vec::is_empty) => refuse("names no partition".to_owned()),
+            Topics::Assigned(topics) => topics.iter().try_for_each(|(topic, partitions)| {
+                check_topic("topics", topic)?;
+                let different: BTreeSet<&i32> = partitions.iter().collect();
+                if different.len() != partitions.len() || partitions.iter().any(|partition| *partition < 0) {
+                    return refuse(format!("{topic}: partitions are different numbers of at least 0"));
+                }
+                Ok(())
+            }),
+        }
+    }
+}
+
+impl KafkaIngest {
+    fn group(&self, stream: &str) -> String {
+        let given = self.group_id.as_deref().or(self.kafka_properties.get("group.id"));
+        given.unwrap_or(stream).to_owned()
+    }
+
+    fn client(&self, stream: &str) -> Result<Settings, ConnectorError> {
+        let mut decided =
+            vec![("security.protocol", "is the option securityProtocol"), ("auto.offset.reset", "is the option autoOffsetReset")];
+        if self.group_id.is_some() {
+            decided.push(("group.id", "is the option groupId, which is given"));
+        }
+        if self.offset_committing.is_some() {
+            decided.push(("enable.auto.commit", "goes against offsetCommitting, which is given"));
+            decided.push(("auto.commit.interval.ms", "goes against offsetCommitting, which is given"));
+        }
+        let access = Access {
+            bootstrap_servers: &self.bootstrap_servers,
+            security_protocol: Some(self.security_protocol),
+            ssl_keystore_password: self.ssl_keystore_password.as_ref(),
+            ssl_truststore_password: self.ssl_truststore_password.as_ref(),
+            ssl_key_password: self.ssl_key_password.as_ref(),
+            sasl: self.sasl_jaas_config.as_ref(),
+            properties: &self.kafka_properties,
+            decided: &decided,
+        };
+        let group = self.group(stream);
+        let reset = match self.auto_offset_reset {
+            OffsetReset::Latest => "latest",
+            OffsetReset::Earliest => "earliest",
+            OffsetReset::None => "error",
+        };
+        let usual = [
+            ("client.id", "weir"),
+            ("enable.auto.commit", "false"),
+            // Read ahead and wait in memory, at most; of one partition, until one of the two is reached.
+            ("queued.max.messages.kbytes", "32768"),
+            ("queued.min.messages", "50000"),
+            // How soon a topic is seen that was made after the stream.
+            ("topic.metadata.refresh.interval.ms", "10000"),
+            // How long a group waits for a member that was killed, also for the next life of that very member.
+            ("session.timeout.ms", "10000"),
+            ("reconnect.backoff.max.ms", "2000"),
+            ("socket.keepalive.enable", "true"),
+        ];
+        let ends = if self.ending_offset.is_some() { "true" } else { "false" };
+        let needed = [
+            ("group.id", group.as_str()),
+            ("auto.offset.reset", reset),
+            ("enable.auto.offset.store", "false"),
+            ("enable.partition.eof", ends),
+        ];
+        access.settings(&usual, &needed)
+    }
+
+    fn masked(&self) -> KafkaIngest {
+        let masked = |secret: &Option<Secret>| secret.as_ref().map(|_| Secret::masked());
+        KafkaIngest {
+            kafka_properties: self.kafka_properties.masked(),
+            ssl_keystore_password: masked(&self.ssl_keystore_password),
+            ssl_truststore_password: masked(&self.ssl_truststore_password),
+            ssl_key_password: masked(&self.ssl_key_password),
+            sasl_jaas_config: self.sasl_jaas_config.as_ref().map(SaslLogin::masked),
+            ..self.clone()
+        }
+    }
+}
+
+impl SourceConfig for KafkaIngest {
+    fn settings(&self) -> Json {
+        crate::settings("KafkaIngest", &self.masked())
+    }
+
+    fn stored(&self) -> Json {
+        crate::settings("KafkaIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self) -> Arc<dyn Decoder> {
+        recoded(&self.record_decoders, self.format.decoder())
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        self.topics.check()?;
+        if self.ending_offset.is_some_and(|offset| offset < 0) {
+            return Err(ConnectorError::config("endingOffset", "offsets are at least 0"));
+        }
+        self.client(&context.stream).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let place = format!("Kafka at {}", self.bootstrap_servers);
+        let from = from.map_or(Ok(Offsets::default()), |position| Offsets::read(&place, position))?;
+        let settings = self.client(&context.stream)?;
+        let policy = match &self.offset_committing {
+            Some(OffsetCommitting::ExplicitCommit(explicit)) => Policy::Explicit(explicit.clone()),
+            None if settings.client.get("enable.auto.commit") == Some("true") => Policy::Client,
+            None => Policy::Never,
+        };
+        let subscription = Subscription {
+            topics: self.topics.clone(),
+            group: self.group(&context.stream),
+            reset: self.auto_offset_reset,
+            ending_offset: self.ending_offset,
+        };
+        Ok(Box::new(Records::open(place, settings, subscription, policy, from)?))
+    }
+}

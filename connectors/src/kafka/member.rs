@@ -1,0 +1,91 @@
+//! What the client tells the source in its callbacks: partitions that come and go, and what is wrong.
+//!
+//! Nothing is decided here: a callback must be short. The source follows when it is asked next.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
+use rdkafka::error::KafkaError;
+use rdkafka::topic_partition_list::TopicPartitionList;
+use rdkafka::types::RDKafkaRespErr;
+
+use super::client::Voice;
+
+/// What the callbacks of the client share with the source.
+pub struct Member {
+    pub voice: Voice,
+    changes: Mutex<VecDeque<Change>>,
+    /// The consumer is going: nothing is waited for.
+    closing: AtomicBool,
+}
+
+/// Partitions that come or go. The client waits until it is told that they have.
+pub enum Change {
+    Assigned(TopicPartitionList),
+    Revoked { partitions: TopicPartitionList, lost: bool, since: Option<Instant> },
+}
+
+impl Member {
+    pub fn new(voice: Voice) -> Member {
+        Member { voice, changes: Mutex::default(), closing: AtomicBool::new(false) }
+    }
+
+    pub fn changes(&self) -> MutexGuard<'_, VecDeque<Change>> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on partitions are given back at once.
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+}
+
+impl ClientContext for Member {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.voice.log(level, facility, message);
+    }
+
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.voice.stats_raw(statistics);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.voice.error(error, reason);
+    }
+
+    fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        self.voice.generate_oauth_token(config)
+    }
+}
+
+impl ConsumerContext for Member {
+    fn rebalance(&self, consumer: &BaseConsumer<Member>, error: RDKafkaRespErr, partitions: &mut TopicPartitionList) {
+        if self.closing.load(Ordering::Relaxed) {
+            give_back(consumer, partitions);
+        } else if error == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            self.changes().push_back(Change::Assigned(partitions.clone()));
+        } else {
+            let lost = consumer.assignment_lost();
+            self.changes().push_back(Change::Revoked { partitions: partitions.clone(), lost, since: None });
+        }
+    }
+}
+
+/// Tells the client that we are done with partitions that were taken away.
+pub fn give_back(consumer: &BaseConsumer<Member>, partitions: &TopicPartitionList) {
+    let given = match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer.incremental_unassign(partitions),
+        _ => consumer.unassign(),
+    };
+    if let Err(error) = given {
+        tracing::warn!("{}: partitions could not be given back: {error}", consumer.context().voice.place());
+    }
+}

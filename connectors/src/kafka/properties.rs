@@ -1,0 +1,403 @@
+//! From a definition to the settings of a client: what is typed in the definition, what stands in `kafkaProperties`, and
+//! what weir needs.
+//!
+//! `kafkaProperties` has the names of the Java clients, so that a definition written for them works here: what librdkafka
+//! calls otherwise is renamed, what only a Java client can do is refused or left out. librdkafka's own names work too.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rdkafka::ClientConfig;
+use rdkafka::error::KafkaError;
+use serde::{Deserialize, Serialize};
+
+use super::login::{SaslLogin, parse_jaas};
+use crate::config::{MASKED, Secret};
+use crate::error::ConnectorError;
+
+const FIELD: &str = "kafkaProperties";
+
+/// Settings for the client, by name.
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct KafkaProperties(BTreeMap<String, String>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum SecurityProtocol {
+    #[default]
+    Plaintext,
+    Ssl,
+    SaslSsl,
+    SaslPlaintext,
+}
+
+impl SecurityProtocol {
+    fn name(self) -> &'static str {
+        match self {
+            SecurityProtocol::Plaintext => "plaintext",
+            SecurityProtocol::Ssl => "ssl",
+            SecurityProtocol::SaslSsl => "sasl_ssl",
+            SecurityProtocol::SaslPlaintext => "sasl_plaintext",
+        }
+    }
+}
+
+/// How the broker is reached, as a definition says it.
+pub struct Access<'a> {
+    pub bootstrap_servers: &'a str,
+    /// None where the definition has no option for it: then it is among the properties.
+    pub security_protocol: Option<SecurityProtocol>,
+    pub ssl_keystore_password: Option<&'a Secret>,
+    pub ssl_truststore_password: Option<&'a Secret>,
+    pub ssl_key_password: Option<&'a Secret>,
+    pub sasl: Option<&'a SaslLogin>,
+    pub properties: &'a KafkaProperties,
+    /// Properties that an option of the definition, or weir itself, decides; with the reason.
+    pub decided: &'a [(&'a str, &'a str)],
+}
+
+/// The settings of a client, and the login its tokens come from.
+pub struct Settings {
+    pub client: ClientConfig,
+    pub login: Option<SaslLogin>,
+}
+
+/// What librdkafka calls otherwise, or has two names for: of two names, it is chance which is set last.
+const RENAMED: &[(&str, &str)] = &[
+    ("delivery.timeout.ms", "message.timeout.ms"),
+    ("fetch.max.wait.ms", "fetch.wait.max.ms"),
+    ("queue.buffering.max.ms", "linger.ms"),
+    ("sasl.mechanisms", "sasl.mechanism"),
+    ("max.request.size", "message.max.bytes"),
+    ("send.buffer.bytes", "socket.send.buffer.bytes"),
+    ("receive.buffer.bytes", "socket.receive.buffer.bytes"),
+    ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
+    ("ssl.keystore.key", "ssl.key.pem"),
+    ("ssl.truststore.certificates", "ssl.ca.pem"),
+];
+
+/// What tunes a Java client and has no counterpart: left out, with a line in the log.
+const WITHOUT_COUNTERPART: &[&str] = &[
+    "auto.include.jmx.reporter",
+    "buffer.memory",
+    "default.api.timeout.ms",
+    "exclude.internal.topics",
+    "max.block.ms",
+    "max.poll.records",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "metadata.max.idle.ms",
+    "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms",
+    "ssl.enabled.protocols",
+    "ssl.keymanager.algorithm",
+    "ssl.protocol",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+];
+
+/// What would load code, start programs, or take the client out of weir's hands.
+const REFUSED: &[(&str, &str)] = &[
+    ("bootstrap.servers", "is the option bootstrapServers"),
+    ("metadata.broker.list", "is the option bootstrapServers"),
+    ("key.serializer", "is decided by weir"),
+    ("value.serializer", "is decided by weir"),
+    ("key.deserializer", "is decided by weir"),
+    ("value.deserializer", "is decided by the format"),
+    ("interceptor.classes", "would load code"),
+    ("plugin.library.paths", "would load code"),
+    ("ssl.engine.location", "would load code"),
+    ("ssl.engine.id", "would load code"),
+    ("ssl.providers", "would load code"),
+    ("sasl.kerberos.kinit.cmd", "would start a program"),
+    ("auto.commit.enable", "is called enable.auto.commit"),
+    ("enable.auto.offset.store", "is decided by weir: an offset counts when its record is durable"),
+    ("enable.partition.eof", "is decided by weir"),
+    ("log.queue", "is decided by weir"),
+    ("delivery.report.only.error", "is decided by weir: every record is waited for"),
+    ("sasl.oauthbearer.method", "is decided by saslJaasConfig"),
+];
+
+impl KafkaProperties {
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// With what is secret in them masked.
+    pub fn masked(&self) -> KafkaProperties {
+        let shown = |name: &String, value: &String| if is_secret(name) { MASKED.to_owned() } else { value.clone() };
+        KafkaProperties(self.0.iter().map(|(name, value)| (name.clone(), shown(name, value))).collect())
+    }
+}
+
+// Not derived: values may be secret.
+impl fmt::Debug for KafkaProperties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&self.masked().0).finish()
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let pieces = ["password", "secret", "jaas", "token", "credential", "assertion"];
+    let keys = ["ssl.key.pem", "ssl.keystore.key"];
+    pieces.iter().any(|piece| name.contains(piece)) && !name.ends_with(".url") || keys.contains(&name.as_str())
+}
+
+impl Access<'_> {
+    /// What the client is to be set to, checked as far as it can be without a broker. Later entries of `needed` win over
+    /// everything, those of `usual` over nothing.
+    pub fn settings(&self, usual: &[(&str, &str)], needed: &[(&str, &str)]) -> Result<Settings, ConnectorError> {
+        check_servers(self.bootstrap_servers)?;
+        let mut client = ClientConfig::new();
+        // Where an OpenSSL that came with the program finds whom to trust.
+        client.set("ssl.ca.location", "probe");
+        for (name, value) in usual {
+            client.set(*name, *value);
+        }
+        let mut login = None;
+        for (name, value) in &self.properties.0 {
+            self.property(name, value, &mut client, &mut login)?;
+        }
+        if self.sasl.is_some() {
+            login = self.sasl.cloned();
+        }
+        client.set("bootstrap.servers", self.bootstrap_servers);
+        if let Some(protocol) = self.security_protocol {
+            client.set("security.protocol", protocol.name());
+        }
+        for (name, secret) in [("ssl.keystore.password", self.ssl_keystore_password), ("ssl.key.password", self.ssl_key_password)]
+        {
+            if let Some(secret) = secret {
+                client.set(name, &secret.0);
+            }
+        }
+        // A trust store as librdkafka reads it, PEM, has no password.
+        let _ = self.ssl_truststore_password;
+        if let Some(login) = &login {
+            log_in(login, &mut client)?;
+        }
+        for (name, value) in needed {
+            client.set(*name, *value);
+        }
+        match client.create_native_config() {
+            Ok(_) => Ok(Settings { client, login }),
+            Err(error) => Err(refused_setting(error)),
+        }
+    }
+
+    fn property(
+        &self,
+        name: &str,
+        value: &str,
+        client: &mut ClientConfig,
+        login: &mut Option<SaslLogin>,
+    ) -> Result<(), ConnectorError> {
+        let refuse = |problem: &str| Err(ConnectorError::config(&format!("{FIELD}.{name}"), problem));
+        if let Some((_, why)) = self.decided.iter().chain(REFUSED).find(|(refused, _)| *refused == name) {
+            return refuse(why);
+        }
+        if name == "security.protocol" && self.security_protocol.is_some() {
+            return refuse("is the option securityProtocol");
+        }
+        if WITHOUT_COUNTERPART.contains(&name) {
+            tracing::debug!("the Kafka property {name} tunes a Java client; it has no counterpart here and is left out");
+            return Ok(());
+        }
+        match name {
+            "sasl.jaas.config" => {
+                *login = Some(parse_jaas(value).or_else(refuse_as(name))?);
+            }
+            "producer.override.sasl.jaas.config" | "consumer.override.sasl.jaas.config" | "admin.override.sasl.jaas.config" => {
+                return refuse("is not a property of a client; give sasl.jaas.config, or the option saslJaasConfig");
+            }
+            "sasl.mechanism" | "sasl.mechanisms" if value == "GSSAPI" => {
+                return refuse(
+                    "Kerberos (GSSAPI) is not built in; there are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER",
+                );
+            }
+            "security.protocol" => {
+                client.set(name, value.to_ascii_lowercase());
+            }
+            "ssl.truststore.location" => {
+                let stated = self.properties.get("ssl.truststore.type").is_some_and(|kind| kind.eq_ignore_ascii_case("PEM"));
+                if !stated && ![".pem", ".crt", ".cer"].iter().any(|end| value.ends_with(end)) {
+                    return refuse(
+                        "a Java trust store cannot be read; export its certificates as PEM (keytool -exportcert -rfc) and give \
+                         that file, with ssl.truststore.type=PEM",
+                    );
+                }
+                client.set("ssl.ca.location", value);
+            }
+            "ssl.truststore.type" | "ssl.truststore.password" => {}
+            "ssl.keystore.location" => match self.properties.get("ssl.keystore.type").map(str::to_ascii_uppercase).as_deref() {
+                Some("PEM") => {
+                    client.set("ssl.certificate.location", value).set("ssl.key.location", value);
+                }
+                Some("JKS") => {
+                    return refuse(
+                        "a Java key store cannot be read; convert it (keytool -importkeystore -deststoretype PKCS12) and give \
+                         ssl.keystore.type=PKCS12",
+                    );
+                }
+                _ => {
+                    client.set(name, value);
+                }
+            },
+            "ssl.keystore.type" => {}
+            "ssl.endpoint.identification.algorithm" => {
+                client.set(name, if value.is_empty() { "none" } else { value });
+            }
+            "partition.assignment.strategy" => {
+                client.set(name, strategies(value));
+            }
+            "acks" if value.eq_ignore_ascii_case("all") => {
+                client.set(name, "all");
+            }
+            _ => {
+                let name = RENAMED.iter().find(|(java, _)| *java == name).map_or(name, |(_, ours)| ours);
+                client.set(name, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refuse_as(name: &str) -> impl FnOnce(&'static str) -> Result<SaslLogin, ConnectorError> {
+    move |problem| Err(ConnectorError::config(&format!("{FIELD}.{name}"), problem))
+}
+
+/// `host:port`, comma separated.
+fn check_servers(servers: &str) -> Result<(), ConnectorError> {
+    let refuse = |problem: String| Err(ConnectorError::config("bootstrapServers", problem));
+    if servers.trim().is_empty() {
+        return refuse("is empty; give host:port, several with commas between".to_owned());
+    }
+    for server in servers.split(',').map(str::trim) {
+        let address = server.rsplit_once("://").map_or(server, |(_, address)| address);
+        let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+        if !matches!(port, Some(Ok(1..))) {
+            return refuse(format!("'{server}' is not host:port"));
+        }
+    }
+    Ok(())
+}
+
+fn log_in(login: &SaslLogin, client: &mut ClientConfig) -> Result<(), ConnectorError> {
+    let mechanism = client.get("sasl.mechanism").map(str::to_ascii_uppercase);
+    let (mechanism, login) = match (login, mechanism.as_deref()) {
+        (SaslLogin::PlainLogin(login), None | Some("PLAIN")) => ("PLAIN", login),
+        (SaslLogin::ScramLogin(login), Some("SCRAM-SHA-256")) => ("SCRAM-SHA-256", login),
+        (SaslLogin::ScramLogin(login), Some("SCRAM-SHA-512")) => ("SCRAM-SHA-512", login),
+        (SaslLogin::OAuthBearerLogin(oauth), None | Some("OAUTHBEARER")) => {
+            oauth.check()?;
+            client.set("sasl.mechanism", "OAUTHBEARER");
+            return Ok(());
+        }
+        (_, given) => {
+            let given = given.map_or_else(|| "nothing".to_owned(), str::to_owned);
+            let problem = format!("does not go with {given} as sasl.mechanism in {FIELD}: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512");
+            return Err(ConnectorError::config("saslJaasConfig", problem));
+        }
+    };
+    client.set("sasl.mechanism", mechanism).set("sasl.username", &login.username).set("sasl.password", &login.password.0);
+    Ok(())
+}
+
+/// Java's class names of the ways to share partitions.
+fn strategies(classes: &str) -> String {
+    let name = |class: &str| match class.trim().rsplit('.').next().unwrap_or_default() {
+        "RangeAssignor" => "range".to_owned(),
+        "RoundRobinAssignor" => "roundrobin".to_owned(),
+        "CooperativeStickyAssignor" | "StickyAssignor" => "cooperative-sticky".to_owned(),
+        other => other.to_owned(),
+    };
+    classes.split(',').map(name).collect::<Vec<_>>().join(",")
+}
+
+/// What librdkafka says of a setting, without values that may be secret.
+fn refused_setting(error: KafkaError) -> ConnectorError {
+    match error {
+        KafkaError::ClientConfig(_, description, name, _) => {
+            let problem = if is_secret(&name) { "has a value that cannot be used".to_owned() } else { description };
+            ConnectorError::config(&format!("{FIELD}.{name}"), problem)
+        }
+        other => ConnectorError::config(FIELD, other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(properties: &[(&str, &str)]) -> Result<Settings, ConnectorError> {
+        let of = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let properties = KafkaProperties(properties.iter().map(of).collect());
+        let access = Access {
+            bootstrap_servers: "a:1, b:2",
+            security_protocol: None,
+            ssl_keystore_password: None,
+            ssl_truststore_password: None,
+            ssl_key_password: None,
+            sasl: None,
+            properties: &properties,
+            decided: &[("group.id", "is the option groupId")],
+        };
+        access.settings(&[("linger.ms", "0")], &[("log.queue", "true")])
+    }
+
+    fn check(properties: &[(&str, &str)], expected: &[(&str, &str)]) {
+        let settings = settings(properties).unwrap();
+        for (name, value) in expected {
+            assert_eq!(settings.client.get(name), Some(*value), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_java_clients_are_understood() {
+        check(&[("fetch.max.wait.ms", "7"), ("max.poll.records", "5")], &[("fetch.wait.max.ms", "7"), ("linger.ms", "0")]);
+        check(&[("linger.ms", "9")], &[("linger.ms", "9"), ("bootstrap.servers", "a:1, b:2")]);
+        check(&[("security.protocol", "SASL_SSL")], &[("security.protocol", "sasl_ssl"), ("ssl.ca.location", "probe")]);
+        let jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"u\" password=\"p\";";
+        check(&[("sasl.jaas.config", jaas)], &[("sasl.mechanism", "PLAIN"), ("sasl.username", "u"), ("sasl.password", "p")]);
+        let assignor = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
+        check(&[("partition.assignment.strategy", assignor)], &[("partition.assignment.strategy", "cooperative-sticky")]);
+        check(&[("ssl.truststore.location", "x.pem")], &[("ssl.ca.location", "x.pem")]);
+        check(
+            &[("ssl.keystore.location", "k"), ("ssl.keystore.type", "PEM")],
+            &[("ssl.certificate.location", "k"), ("ssl.key.location", "k")],
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_without_the_value() {
+        for (name, value, expected) in [
+            ("no.such", "hush", "No such configuration property"),
+            ("bootstrap.servers", "hush", "bootstrapServers"),
+            ("group.id", "hush", "groupId"),
+            ("plugin.library.paths", "hush", "would load code"),
+            ("sasl.jaas.config", "com.sun.security.auth.module.JndiLoginModule hush", "JndiLoginModule"),
+            ("ssl.truststore.location", "hush.jks", "keytool"),
+            ("sasl.mechanism", "GSSAPI", "Kerberos"),
+        ] {
+            let refused = settings(&[(name, value)]).err().unwrap().to_string();
+            assert!(refused.contains(expected) && refused.contains(name) && !refused.contains("hush"), "{refused}");
+        }
+        for servers in ["", "host", "host:", ":9", "host:0", "host:70000", "a:1,,b:2"] {
+            assert!(check_servers(servers).is_err(), "{servers}");
+        }
+        assert!(check_servers("a:1,[::1]:2, PLAINTEXT://c:3").is_ok());
+    }
+
+    #[test]
+    fn secrets_are_masked() {
+        let of = |name: &str| KafkaProperties(BTreeMap::from([(name.to_owned(), "hush".to_owned())]));
+        for name in ["sasl.password", "ssl.key.pem", "sasl.jaas.config", "ssl.keystore.password", "x.client.secret"] {
+            let masked = of(name).masked();
+            assert!(masked.get(name) == Some(MASKED) && !format!("{:?}", of(name)).contains("hush"), "{name}");
+        }
+        assert_eq!(of("linger.ms").masked().get("linger.ms"), Some("hush"));
+    }
+}

@@ -1,0 +1,156 @@
+//! How far each partition has been read, record by record.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::topic_partition_list::TopicPartitionList;
+
+use super::member::Member;
+use super::offsets::Offsets;
+use crate::frames::Frames;
+
+/// For one question to the broker.
+const ASK_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// How far the partitions have been read.
+pub struct Reading {
+    /// Of every partition that was ever ours.
+    pub read: Offsets,
+    pub assigned: Vec<Partition>,
+    ending_offset: Option<i64>,
+    /// Finds the partition of a record by the address of its topic, which is the topic's as long as the assignment lasts.
+    found: HashMap<(usize, i32), usize>,
+    last: Option<(usize, i32, usize)>,
+    skipped: u64,
+}
+
+pub struct Partition {
+    pub topic: String,
+    pub number: i32,
+    /// The offset of the next record; None where the client decides it.
+    next: Option<i64>,
+    /// Read, and not noted in `read` yet.
+    touched: bool,
+    /// The ending offset has been reached.
+    finished: bool,
+}
+
+impl Partition {
+    pub fn new(topic: String, number: i32, next: Option<i64>) -> Partition {
+        Partition { topic, number, next, touched: false, finished: false }
+    }
+
+    /// Whether records were read of it that are not durable.
+    pub fn touched_since(&self, durable: &Offsets) -> bool {
+        let read = self.next.unwrap_or_default();
+        self.touched || durable.get(&self.topic, self.number).is_some_and(|durable| durable < read)
+    }
+
+    /// Ends the partition when it has come past the ending offset.
+    pub fn finish_at(&mut self, ending: Option<i64>, consumer: &BaseConsumer<Member>) {
+        if !self.finished && ending.is_some_and(|ending| self.next.is_some_and(|next| next > ending)) {
+            self.finished = true;
+            let mut list = TopicPartitionList::new();
+            list.add_partition(&self.topic, self.number);
+            let _ = consumer.pause(&list);
+        }
+    }
+}
+
+impl Reading {
+    pub fn new(read: Offsets, ending_offset: Option<i64>) -> Reading {
+        Reading { read, assigned: Vec::new(), ending_offset, found: HashMap::new(), last: None, skipped: 0 }
+    }
+
+    pub fn forget_addresses(&mut self) {
+        self.found.clear();
+        self.last = None;
+    }
+
+    /// Where the partition of a record lies in `assigned`.
+    fn index(&mut self, message: &BorrowedMessage<'_>) -> Option<usize> {
+        let (address, number) = (message.topic_ptr() as usize, message.partition());
+        if let Some((a, n, index)) = self.last
+            && (a, n) == (address, number)
+        {
+            return Some(index);
+        }
+        let index = match self.found.get(&(address, number)) {
+            Some(index) => *index,
+            None => {
+                let same = |partition: &Partition| partition.number == number && partition.topic == message.topic();
+                let index = self.assigned.iter().position(same)?;
+                self.found.insert((address, number), index);
+                index
+            }
+        };
+        self.last = Some((address, number, index));
+        Some(index)
+    }
+
+    pub fn take(&mut self, message: &BorrowedMessage<'_>, consumer: &BaseConsumer<Member>, batch: &mut Frames) {
+        // A record of a partition that has just been given back.
+        let Some(index) = self.index(message) else { return };
+        let ending = self.ending_offset;
+        let Some(partition) = self.assigned.get_mut(index).filter(|partition| !partition.finished) else { return };
+        let offset = message.offset();
+        let wanted = ending.is_none_or(|ending| offset <= ending);
+        partition.next = Some(offset + 1);
+        if wanted {
+            partition.touched = true;
+            match message.payload() {
+                Some(payload) => batch.push(payload),
+                None => {
+                    self.skipped += 1;
+                    if self.skipped == 1 {
+                        let (topic, number) = (message.topic(), message.partition());
+                        tracing::info!(
+                            "records without a value are skipped; the first is at offset {offset} of {topic}[{number}]"
+                        );
+                    }
+                }
+            }
+        }
+        if let Some(ending) = ending
+            && offset >= ending
+        {
+            partition.next = Some(ending + 1);
+            partition.touched = true;
+            partition.finish_at(Some(ending), consumer);
+        }
+    }
+
+    /// The end of a partition with this number has been reached: nothing may follow but the mark of a transaction.
+    pub fn ended(&mut self, number: i32, consumer: &BaseConsumer<Member>) {
+        let Some(ending) = self.ending_offset else { return };
+        for partition in self.assigned.iter_mut().filter(|partition| partition.number == number && !partition.finished) {
+            if let Ok((_, end)) = consumer.fetch_watermarks(&partition.topic, number, ASK_TIME_MAX)
+                && end > ending
+                && partition.next.is_some_and(|next| next <= ending)
+            {
+                partition.next = Some(ending + 1);
+                partition.touched = true;
+                partition.finish_at(Some(ending), consumer);
+            }
+        }
+    }
+
+    pub fn note(&mut self) {
+        for partition in self.assigned.iter_mut().filter(|partition| partition.touched) {
+            partition.touched = false;
+            if let Some(next) = partition.next {
+                self.read.set(&partition.topic, partition.number, next);
+            }
+        }
+    }
+
+    pub fn is_finished(&self) -> bool {
+        !self.assigned.is_empty() && self.assigned.iter().all(|partition| partition.finished)
+    }
+
+    pub fn reads(&self, topic: &str, number: i32) -> bool {
+        self.assigned.iter().any(|partition| partition.number == number && partition.topic == topic)
+    }
+}

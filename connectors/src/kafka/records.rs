@@ -1,0 +1,393 @@
+//! The running source: a member of a consumer group, or a reader of named partitions.
+//!
+//!     assigned ─ where does each partition begin? ─> fetched by the client, ahead and bounded ─ next ─> Frames
+//!     revoked  ─ paused ─ until what was read is durable ─> committed ─> given back
+//!
+//! The position is what counts: a partition goes on where the graph stands, whatever the broker has been told. Only a
+//! partition that others may have read meanwhile begins at what the group has committed, when that is further.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, RebalanceProtocol};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use weir_model::Position;
+
+use super::client::Voice;
+use super::commits::{Commits, Policy};
+use super::failed;
+use super::ingest::{OffsetReset, Topics};
+use super::member::{Change, Member, give_back};
+use super::offsets::{Offsets, committed};
+use super::properties::Settings;
+use super::reading::{Partition, Reading};
+use crate::error::ConnectorError;
+use crate::frames::{Frames, Limits, Progress};
+use crate::source::Source;
+
+/// For one question to the broker.
+const ASK_TIME_MAX: Duration = Duration::from_secs(1);
+/// Between two tries to find out where partitions begin, and two looks whether a trouble is over.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// For one such look.
+const LOOK_TIME_MAX: Duration = Duration::from_millis(300);
+/// How long a partition that goes to another member waits for what was read of it to be durable.
+const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(5);
+/// For leaving the group in good order. Whoever stops the stream waits so long, at most.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// What is read, and how far.
+pub struct Subscription {
+    pub topics: Topics,
+    pub group: String,
+    pub reset: OffsetReset,
+    pub ending_offset: Option<i64>,
+}
+
+pub struct Records {
+    consumer: Option<Arc<BaseConsumer<Member>>>,
+    subscription: Subscription,
+    reading: Reading,
+    commits: Commits,
+    /// Partitions nobody else can have read since this stream did.
+    ours: BTreeSet<(String, i32)>,
+    /// Nothing is asked before.
+    ask_again: Instant,
+    /// To be told by the next call: this one has records to hand out.
+    failure: Option<ConnectorError>,
+}
+
+impl Records {
+    pub fn open(
+        place: String,
+        settings: Settings,
+        subscription: Subscription,
+        policy: Policy,
+        from: Offsets,
+    ) -> Result<Records, ConnectorError> {
+        let member = Member::new(Voice::new(&place, settings.login));
+        // The error says which setting, but might show its value.
+        let consumer: BaseConsumer<Member> = settings.client.create_with_context(member).map_err(|error| match error {
+            KafkaError::ClientCreation(reason) => failed(&place, reason, false),
+            _ => failed(&place, "the client cannot be made with these properties", false),
+        })?;
+        match &subscription.topics {
+            Topics::Subscribed(topics) => {
+                let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+                consumer.subscribe(&topics).map_err(|error| failed(&place, error.to_string(), false))?;
+            }
+            Topics::Assigned(topics) => {
+                let mut partitions = TopicPartitionList::new();
+                for (topic, numbers) in topics {
+                    for number in numbers {
+                        partitions.add_partition(topic, *number);
+                    }
+                }
+                consumer.context().changes().push_back(Change::Assigned(partitions));
+            }
+        }
+        Ok(Records {
+            consumer: Some(Arc::new(consumer)),
+            ours: from.iter().map(|(topic, number, _)| (topic.to_owned(), number)).collect(),
+            commits: Commits::new(policy, from.clone()),
+            reading: Reading::new(from, subscription.ending_offset),
+            subscription,
+            ask_again: Instant::now(),
+            failure: None,
+        })
+    }
+
+    /// Lets partitions come and go, as far as that is possible now.
+    fn follow(&mut self) -> Result<(), ConnectorError> {
+        loop {
+            let Some(consumer) = &self.consumer else { return Ok(()) };
+            let Some(change) = consumer.context().changes().pop_front() else { return Ok(()) };
+            let done = match &change {
+                Change::Assigned(_) if Instant::now() < self.ask_again => false,
+                Change::Assigned(partitions) => match self.begin(partitions) {
+                    Ok(()) => true,
+                    Err(error) if error.retryable() => {
+                        let Some(consumer) = &self.consumer else { return Ok(()) };
+                        consumer.context().voice.note(RDKafkaErrorCode::CoordinatorNotAvailable, &error.to_string());
+                        self.ask_again = Instant::now() + LOOK_AGAIN;
+                        false
+                    }
+                    Err(error) => return Err(error),
+                },
+                Change::Revoked { partitions, lost, since } => {
+                    let over = *lost || since.is_some_and(|since| since.elapsed() > HAND_OVER_TIME_MAX);
+                    if over || self.is_durable(partitions) {
+                        self.hand_over(partitions, *lost);
+                        true
+                    } else {
+                        false
+                    }
+                }
+            };
+            if done {
+                continue;
+            }
+            let Some(consumer) = &self.consumer else { return Ok(()) };
+            let change = match change {
+                Change::Revoked { partitions, lost, since: None } => {
+                    // What comes from now on belongs to another member.
+                    let _ = consumer.pause(&partitions);
+                    Change::Revoked { partitions, lost, since: Some(Instant::now()) }
+                }
+                other => other,
+            };
+            consumer.context().changes().push_front(change);
+            return Ok(());
+        }
+    }
+
+    /// Finds out where partitions begin, and begins.
+    fn begin(&mut self, partitions: &TopicPartitionList) -> Result<(), ConnectorError> {
+        let Some(consumer) = &self.consumer else { return Ok(()) };
+        let place = consumer.context().voice.place();
+        let elements = partitions.elements();
+        let key = |topic: &str, number: i32| (topic.to_owned(), number);
+        let mut shared = TopicPartitionList::new();
+        for element in &elements {
+            let (topic, number) = (element.topic(), element.partition());
+            if self.reading.read.get(topic, number).is_none() || !self.ours.contains(&key(topic, number)) {
+                shared.add_partition(topic, number);
+            }
+        }
+        let told = if shared.count() > 0 { committed(consumer, &shared, place, ASK_TIME_MAX)? } else { Offsets::default() };
+
+        let mut starts = Offsets::default();
+        let mut list = TopicPartitionList::new();
+        for element in &elements {
+            let (topic, number) = (element.topic(), element.partition());
+            let own = self.reading.read.get(topic, number).or_else(|| starts.get(topic, number));
+            let start = match own.max(told.get(topic, number)) {
+                Some(offset) => Some(offset),
+                // The stream has read this topic before, so this partition is newer than the stream.
+                None if self.reading.read.knows(topic) => None,
+                None => match self.subscription.reset {
+                    OffsetReset::Earliest => None,
+                    OffsetReset::Latest => {
+                        self.ends(consumer, topic, &mut starts)?;
+                        Some(starts.get(topic, number).unwrap_or_default())
+                    }
+                    OffsetReset::None => {
+                        let group = &self.subscription.group;
+                        let problem = format!(
+                            "nothing says where partition {number} of topic {topic} begins: group {group} has committed no offset \
+                             of it, and autoOffsetReset is none"
+                        );
+                        return Err(failed(place, problem, false));
+                    }
+                },
+            };
+            if let Some(offset) = start {
+                starts.set(topic, number, offset);
+            }
+            if let Some(offset) = told.get(topic, number) {
+                self.commits.began(topic, number, offset);
+            }
+            let offset = start.map_or(Offset::Beginning, Offset::Offset);
+            list.add_partition_offset(topic, number, offset).map_err(|error| failed(place, error.to_string(), false))?;
+        }
+
+        let assigned = match consumer.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => consumer.incremental_assign(&list),
+            _ => consumer.assign(&list),
+        };
+        assigned.map_err(|error| failed(place, format!("cannot begin with the assigned partitions: {error}"), true))?;
+        for (topic, number, offset) in starts.iter() {
+            self.reading.read.set(topic, number, offset);
+        }
+        for element in &elements {
+            let (topic, number) = (element.topic().to_owned(), element.partition());
+            self.ours.insert(key(&topic, number));
+            let next = starts.get(&topic, number);
+            self.reading.assigned.push(Partition::new(topic, number, next));
+        }
+        self.reading.forget_addresses();
+        let ending = self.subscription.ending_offset;
+        for partition in &mut self.reading.assigned {
+            partition.finish_at(ending, consumer);
+        }
+        Ok(())
+    }
+
+    /// Notes where the partitions of a topic end now, also of those that are others': should they become ours, nothing that
+    /// comes from now on is left out.
+    fn ends(&self, consumer: &BaseConsumer<Member>, topic: &str, starts: &mut Offsets) -> Result<(), ConnectorError> {
+        let place = consumer.context().voice.place();
+        let cannot = |error: KafkaError| failed(place, format!("cannot find out where topic {topic} ends: {error}"), true);
+        let numbers: Vec<i32> = match &self.subscription.topics {
+            Topics::Assigned(topics) => topics.get(topic).cloned().unwrap_or_default(),
+            Topics::Subscribed(_) => {
+                let metadata = consumer.fetch_metadata(Some(topic), ASK_TIME_MAX).map_err(cannot)?;
+                metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|partition| partition.id()).collect()
+            }
+        };
+        for number in numbers {
+            if starts.get(topic, number).is_none() {
+                let (_, end) = consumer.fetch_watermarks(topic, number, ASK_TIME_MAX).map_err(cannot)?;
+                starts.set(topic, number, end);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_durable(&self, partitions: &TopicPartitionList) -> bool {
+        let durable = self.commits.durable();
+        let waits = |partition: &&Partition| {
+            partitions.find_partition(&partition.topic, partition.number).is_some() && partition.touched_since(durable)
+        };
+        !self.reading.assigned.iter().any(|partition| waits(&partition))
+    }
+
+    /// Gives partitions back, what is durable of them committed.
+    fn hand_over(&mut self, partitions: &TopicPartitionList, lost: bool) {
+        let Some(consumer) = &self.consumer else { return };
+        let member = consumer.context();
+        if !lost && let Some(rest) = self.commits.rest(|topic, number| partitions.find_partition(topic, number).is_some()) {
+            // Sent before the request to leave, on the same connection.
+            let _ = consumer.commit(&rest, CommitMode::Async);
+        }
+        give_back(consumer, partitions);
+        self.reading.note();
+        for element in partitions.elements() {
+            self.ours.remove(&(element.topic().to_owned(), element.partition()));
+            let same = |other: &Partition| other.topic == element.topic() && other.number == element.partition();
+            self.reading.assigned.retain(|partition| !same(partition));
+        }
+        self.reading.forget_addresses();
+        tracing::debug!("{}: {} partitions went to other members", member.voice.place(), partitions.count());
+    }
+
+    /// Finds out whether what kept the client from its work is over: the client itself only tells that it began.
+    fn look_after_trouble(&mut self) {
+        let Some(consumer) = &self.consumer else { return };
+        let voice = &consumer.context().voice;
+        if voice.trouble().is_none() || Instant::now() < self.ask_again {
+            return;
+        }
+        self.ask_again = Instant::now() + LOOK_AGAIN;
+        let there = |topic: Option<&str>| match consumer.fetch_metadata(topic, LOOK_TIME_MAX) {
+            Ok(metadata) => topic.is_none() || metadata.topics().iter().all(|topic| topic.error().is_none()),
+            Err(_) => false,
+        };
+        let waiting = !consumer.context().changes().is_empty();
+        let over = match &self.subscription.topics {
+            Topics::Subscribed(topics) => {
+                topics.iter().all(|topic| there(Some(topic.as_str()).filter(|topic| !topic.starts_with('^'))))
+            }
+            Topics::Assigned(topics) => topics.keys().all(|topic| there(Some(topic))),
+        };
+        if over && !waiting {
+            voice.clear();
+        }
+    }
+}
+
+impl Source for Records {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        let deadline = Instant::now() + limits.wait_max;
+        self.follow()?;
+        self.look_after_trouble();
+        let finishes = self.subscription.ending_offset.is_some();
+        while !batch.full(limits) {
+            let Some(consumer) = self.consumer.as_ref().filter(|_| !finishes || !self.reading.is_finished()) else { break };
+            let wait = if batch.is_empty() { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            match consumer.poll(wait) {
+                Some(Ok(message)) => self.reading.take(&message, consumer, batch),
+                Some(Err(KafkaError::PartitionEOF(number))) => self.reading.ended(number, consumer),
+                Some(Err(error)) => match fatal(consumer, &error) {
+                    Some(failure) if batch.is_empty() => return Err(failure),
+                    Some(failure) => {
+                        self.failure = Some(failure);
+                        break;
+                    }
+                    // The member's callback has noted it.
+                    None => {}
+                },
+                None if batch.is_empty() && Instant::now() < deadline => self.follow()?,
+                None => break,
+            }
+        }
+        self.reading.note();
+        self.reading.read.write(&mut batch.position);
+        if let Some(consumer) = &self.consumer {
+            let member = consumer.context();
+            let elsewhere = |code| matches!(code, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic);
+            if !batch.is_empty() && member.voice.trouble().is_some_and(|trouble| !elsewhere(trouble.code)) {
+                member.voice.clear();
+            }
+            self.commits.look(consumer, |topic, number| self.reading.reads(topic, number));
+            if finishes && self.reading.is_finished() && member.changes().is_empty() {
+                return Ok(Progress::Finished);
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
+        self.commits.became_durable(Offsets::read("Kafka", position)?);
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let voice = &self.consumer.as_ref()?.context().voice;
+        voice.trouble().map(|trouble| format!("{}: {}", voice.place(), trouble.reason))
+    }
+}
+
+/// What does not pass.
+fn fatal(consumer: &BaseConsumer<Member>, error: &KafkaError) -> Option<ConnectorError> {
+    let place = consumer.context().voice.place();
+    let code = error.rdkafka_error_code()?;
+    let reason = consumer.context().voice.trouble().filter(|trouble| trouble.code == code).map(|trouble| trouble.reason);
+    let reason = reason.unwrap_or_else(|| code.to_string());
+    match error {
+        KafkaError::MessageConsumptionFatal(_) => Some(failed(place, reason, false)),
+        KafkaError::MessageConsumption(RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::NoOffset) => {
+            let problem = format!("{reason}; the records are not there any more, and autoOffsetReset is none");
+            Some(ConnectorError::Position { place: place.to_owned(), problem })
+        }
+        _ => None,
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        let Some(consumer) = self.consumer.take() else { return };
+        consumer.context().close();
+        let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));
+        // Its thread ends, and with it the other hold on the consumer.
+        self.commits.end();
+        let place = consumer.context().voice.place().to_owned();
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        // Leaving a group asks the broker, and one that is away answers late or never: somebody else waits for that.
+        let leave = move || {
+            // What is waited for by the client is told to it, or it would wait on.
+            while let Some(change) = consumer.context().changes().pop_front() {
+                if let Change::Revoked { partitions, .. } = change {
+                    give_back(&consumer, &partitions);
+                }
+            }
+            if let Some(rest) = rest
+                && let Err(error) = consumer.commit(&rest, CommitMode::Sync)
+            {
+                tracing::warn!("{}: the last offsets could not be committed: {error}", consumer.context().voice.place());
+            }
+            drop(consumer);
+            // Nobody waits any more when it took too long.
+            let _ = sender.send(());
+        };
+        let left = std::thread::Builder::new().name("leave Kafka".to_owned()).spawn(leave);
+        if left.is_ok() && receiver.recv_timeout(CLOSE_TIME_MAX).is_err() {
+            tracing::warn!("{place}: the group is left without waiting for the broker, which does not answer");
+        }
+    }
+}

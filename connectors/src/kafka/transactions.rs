@@ -1,0 +1,305 @@
+//! Exactly once: each batch of results is a transaction, and the frontier up to which results are delivered is part of it.
+//!
+//!     results of marks [delivered, upper) ─┐
+//!                                          ├─ one transaction ─> topic, and an offset of the group `transactional.id`
+//!     upper ───────────────────────────────┘
+//!
+//! The frontier is kept as a committed offset: of partition 0 of the topic, in a group that has no members. So it becomes
+//! visible together with the results or not at all, and one request finds it again. After a restart, or when it is not
+//! known what became of a transaction, a new producer ends what the old one left, reads the frontier, and leaves out the
+//! results before it. (Decision 13.)
+
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{BaseProducer, Producer, PurgeConfig};
+
+use super::client::Voice;
+use super::failed;
+use super::offsets::{Offsets, committed};
+use super::properties::Settings;
+use super::write::{Outlet, WRITE_TIME_MAX, hand_over, is_refusal, listen, producer};
+use crate::delivery::{Outgoing, RetryPolicy};
+use crate::destination::{Destination, Written};
+use crate::error::{ConnectorError, Fault};
+
+/// For one request that belongs to a transaction.
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(3);
+
+/// For the records of one transaction to be acknowledged; then it is aborted and written again. Less than the broker gives it.
+const RECORDS_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A client without a group membership of its own: only questions are asked with it.
+impl ConsumerContext for Voice {}
+
+pub struct Transactions {
+    place: String,
+    topic: String,
+    /// The transactional id, and the group that holds the frontier.
+    id: String,
+    settings: Settings,
+    /// None after an error it cannot recover from; made anew by the next call.
+    session: Option<Session>,
+    /// What this process knows to be delivered.
+    known: Option<u64>,
+    /// The frontier of a transaction of which it is not known whether it was committed.
+    unsure: Option<u64>,
+}
+
+struct Session {
+    producer: BaseProducer<Outlet>,
+    asker: BaseConsumer<Voice>,
+    /// The producer may write: what an earlier one left is ended.
+    initialized: bool,
+    /// Results before this mark are in the topic.
+    delivered: Option<u64>,
+    /// A transaction has been told to commit, without an answer.
+    committing: Option<u64>,
+    /// A transaction is open that has to be aborted first.
+    open: bool,
+    /// Results that the broker refused, by index, with the reason: the same results come again.
+    refused: Vec<(usize, String)>,
+}
+
+/// What a failure of a transaction asks for.
+enum Remedy {
+    /// The same request again.
+    Again(String),
+    /// The transaction is over; a new one with the same results.
+    Abort(String),
+    /// A new producer.
+    Anew(String),
+}
+
+impl Transactions {
+    pub fn open(place: String, topic: String, id: String, settings: Settings) -> Result<Transactions, ConnectorError> {
+        let mut transactions = Transactions { place, topic, id, settings, session: None, known: None, unsure: None };
+        // Made here so that properties that cannot work are told to whoever defines the output.
+        transactions.session = Some(transactions.session()?);
+        Ok(transactions)
+    }
+
+    fn session(&self) -> Result<Session, ConnectorError> {
+        let producer = producer(&self.place, &self.settings)?;
+        let mut config = self.settings.client.clone();
+        for name in ["transactional.id", "enable.idempotence", "linger.ms", "message.timeout.ms"] {
+            config.remove(name);
+        }
+        config.set("group.id", &self.id).set("enable.auto.commit", "false");
+        let asker = config.create_with_context(Voice::new(&self.place, self.settings.login.clone()));
+        let asker = asker.map_err(|_| failed(&self.place, "the client cannot be made with these properties", false))?;
+        Ok(Session { producer, asker, initialized: false, delivered: None, committing: None, open: false, refused: Vec::new() })
+    }
+
+    fn begin_anew(&mut self, session: Session, remedy: Remedy) -> ConnectorError {
+        let reason = match remedy {
+            Remedy::Again(reason) => {
+                self.session = Some(session);
+                reason
+            }
+            Remedy::Abort(reason) => {
+                self.session = Some(Session { open: true, ..session });
+                format!("the transaction is aborted and written again: {reason}")
+            }
+            Remedy::Anew(reason) => {
+                // A commit without an answer may have happened: the frontier will tell.
+                self.unsure = session.committing.or(self.unsure);
+                format!("the producer begins anew: {reason}")
+            }
+        };
+        failed(&self.place, reason, true)
+    }
+
+    /// The frontier is where this process left it, or somebody writes in its name.
+    fn check_frontier(&self, delivered: u64) -> Result<(), ConnectorError> {
+        match self.known {
+            Some(known) if delivered != known && Some(delivered) != self.unsure => {
+                let problem = format!(
+                    "somebody else writes with the transactional id {}: by the topic's frontier results are delivered up to \
+                     {delivered}, and this weir has delivered up to {known}",
+                    self.id
+                );
+                Err(ConnectorError::World {
+                    place: self.place.clone(),
+                    problem,
+                    fault: Fault::User,
+                    retryable: false,
+                    source: None,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Session {
+    /// Ends what an earlier producer left, and finds out what has been delivered.
+    fn prepare(&mut self, topic: &str, place: &str) -> Result<u64, Remedy> {
+        if !self.initialized {
+            self.producer.init_transactions(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
+            self.initialized = true;
+        }
+        if let Some(delivered) = self.delivered {
+            return Ok(delivered);
+        }
+        let list = Offsets::list([(topic, 0, 0)]);
+        let told = committed(&self.asker, &list, place, REQUEST_TIME_MAX).map_err(|error| Remedy::Again(error.to_string()))?;
+        let delivered = told.get(topic, 0).map_or(0, |offset| offset as u64);
+        self.delivered = Some(delivered);
+        Ok(delivered)
+    }
+
+    fn write(&mut self, topic: &str, results: &[Outgoing], delivered: u64, upper: u64) -> Result<(), Remedy> {
+        if self.committing.is_none() {
+            if self.open {
+                self.abort()?;
+            }
+            // What comes before has been delivered in an earlier life.
+            let first = results.iter().position(|result| result.mark >= delivered).unwrap_or(results.len());
+            if first == results.len() {
+                return Ok(());
+            }
+            self.producer.begin_transaction().map_err(|error| self.remedy(error))?;
+            self.open = true;
+            self.records(topic, results, first)?;
+            let Some(group) = self.asker.group_metadata() else { return Err(Remedy::Anew("there is no group".to_owned())) };
+            let frontier = Offsets::list([(topic, 0, upper as i64)]);
+            let sent = self.producer.send_offsets_to_transaction(&frontier, &group, REQUEST_TIME_MAX);
+            sent.map_err(|error| match self.remedy(error) {
+                // Not certain whether it is in the transaction; the next one has it.
+                Remedy::Again(reason) => Remedy::Abort(reason),
+                other => other,
+            })?;
+        }
+        self.committing = Some(upper);
+        let committed = self.producer.commit_transaction(REQUEST_TIME_MAX).map_err(|error| self.remedy(error));
+        if !matches!(committed, Err(Remedy::Again(_) | Remedy::Anew(_))) {
+            self.committing = None;
+        }
+        committed?;
+        self.open = false;
+        self.delivered = Some(upper);
+        Ok(())
+    }
+
+    /// Writes the records from the first on into the open transaction and waits until the broker has them.
+    fn records(&mut self, topic: &str, results: &[Outgoing], first: usize) -> Result<(), Remedy> {
+        let deadline = Instant::now() + RECORDS_TIME_MAX;
+        let (mut next, mut waiting) = (first, 0);
+        let mut refused = Vec::new();
+        loop {
+            if next < results.len() {
+                let skipped = |index: usize| self.refused.iter().any(|(refused, _)| *refused == index);
+                let handed = hand_over(&self.producer, topic, results, next, skipped).map_err(|error| self.remedy(error))?;
+                next = handed.next;
+                waiting += handed.taken;
+            }
+            let mut lost = None;
+            for (index, error) in self.producer.context().reports() {
+                waiting -= 1;
+                match error {
+                    None => {}
+                    Some(code) if is_refusal(code) => refused.push((index, code.to_string())),
+                    Some(code) => lost = Some(code.to_string()),
+                }
+            }
+            if let Some(fatal) = self.fatal() {
+                return Err(fatal);
+            }
+            if let Some(reason) = lost {
+                return Err(Remedy::Abort(reason));
+            }
+            if waiting == 0 && next == results.len() {
+                break;
+            }
+            if Instant::now() >= deadline {
+                let trouble = self.producer.context().voice.trouble();
+                let reason =
+                    trouble.map_or_else(|| "the broker does not acknowledge the records".to_owned(), |known| known.reason);
+                return Err(Remedy::Abort(reason));
+            }
+            listen(&self.producer);
+        }
+        // A record that is refused spoils its transaction: the next one goes without it.
+        let reason = refused.first().map(|(_, reason)| reason.clone());
+        self.refused.extend(refused);
+        reason.map_or(Ok(()), |reason| Err(Remedy::Abort(reason)))
+    }
+
+    fn abort(&mut self) -> Result<(), Remedy> {
+        // Reports of what is thrown away have to be heard, or the abort waits for them.
+        self.producer.purge(PurgeConfig::default().queue().inflight());
+        let deadline = Instant::now() + WRITE_TIME_MAX;
+        while self.producer.in_flight_count() > 0 && Instant::now() < deadline {
+            listen(&self.producer);
+        }
+        self.producer.abort_transaction(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
+        self.producer.context().reports();
+        self.open = false;
+        Ok(())
+    }
+
+    fn fatal(&self) -> Option<Remedy> {
+        self.producer.client().fatal_error().map(|(_, reason)| Remedy::Anew(reason))
+    }
+
+    fn remedy(&self, error: KafkaError) -> Remedy {
+        let known = self.producer.context().voice.trouble().map(|trouble| trouble.reason);
+        let remedy = |error: &RDKafkaError| {
+            let reason = match (error.code(), known) {
+                (RDKafkaErrorCode::OperationTimedOut, Some(known)) => known,
+                _ => error.string(),
+            };
+            if error.is_fatal() {
+                Remedy::Anew(reason)
+            } else if error.txn_requires_abort() {
+                Remedy::Abort(reason)
+            } else if error.is_retriable() {
+                Remedy::Again(reason)
+            } else {
+                // Out of step with the client's own idea of the transaction.
+                Remedy::Anew(reason)
+            }
+        };
+        match &error {
+            KafkaError::Transaction(error) => remedy(error),
+            KafkaError::Flush(_) => Remedy::Again(error.to_string()),
+            _ => self.fatal().unwrap_or_else(|| Remedy::Abort(error.to_string())),
+        }
+    }
+}
+
+impl Destination for Transactions {
+    fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.session()?,
+        };
+        let delivered = match session.prepare(&self.topic, &self.place) {
+            Ok(delivered) => delivered,
+            Err(remedy) => return Err(self.begin_anew(session, remedy)),
+        };
+        self.check_frontier(delivered)?;
+        if let Err(remedy) = session.write(&self.topic, results, delivered, upper) {
+            return Err(self.begin_anew(session, remedy));
+        }
+        self.known = session.delivered;
+        self.unsure = None;
+        session.producer.context().voice.clear();
+        let refused = std::mem::take(&mut session.refused);
+        self.session = Some(session);
+        Ok(Written { refused, ..Written::default() })
+    }
+
+    fn idle(&mut self) -> Result<(), ConnectorError> {
+        if let Some(session) = &self.session {
+            session.producer.poll(Duration::ZERO);
+        }
+        Ok(())
+    }
+
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(20), backoff_max: Duration::from_secs(1) }
+    }
+}

@@ -1,0 +1,358 @@
+//! The definition of an output to Kafka, and the plain way to write it: at least once, in order.
+//!
+//! A result counts as delivered when the broker has acknowledged it. The producer is idempotent and never gives up by
+//! itself, so what the broker could not take now is not overtaken by what comes later.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::client::OAuthToken;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
+use weir_model::Position;
+
+use super::client::Voice;
+use super::failed;
+use super::login::SaslLogin;
+use super::properties::{Access, KafkaProperties, Settings};
+use super::transactions::Transactions;
+use crate::config::{self, Secret};
+use crate::delivery::{Outgoing, RetryPolicy};
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::Envelope;
+use crate::error::ConnectorError;
+
+/// How long one call waits for the broker before it says that it does.
+pub(super) const WRITE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Writes each result to a topic of Kafka, as the value of a record without a key.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteToKafka {
+    /// The topic.
+    pub topic: String,
+    /// Where to find the brokers: `host:port`, several with commas between.
+    pub bootstrap_servers: String,
+    /// What a record's value is.
+    #[serde(default)]
+    pub format: OutputFormat,
+    /// More settings of the client.
+    #[serde(default)]
+    pub kafka_properties: KafkaProperties,
+    /// For the client's own key store.
+    #[serde(default)]
+    pub ssl_keystore_password: Option<Secret>,
+    /// Taken for the sake of definitions written for Java clients: PEM, which is read here, has no password.
+    #[serde(default)]
+    pub ssl_truststore_password: Option<Secret>,
+    /// For the client's private key.
+    #[serde(default)]
+    pub ssl_key_password: Option<Secret>,
+    /// Who logs in.
+    #[serde(default)]
+    pub sasl_jaas_config: Option<SaslLogin>,
+    /// What is around the data of a result.
+    #[serde(default)]
+    pub structure: Envelope,
+    /// Writes in transactions, so that whoever reads with `isolation.level=read_committed` finds each result once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exactly_once: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(tag = "type")]
+pub enum OutputFormat {
+    #[default]
+    #[serde(rename = "JSON")]
+    Json,
+}
+
+impl<'de> Deserialize<'de> for OutputFormat {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<OutputFormat, D::Error> {
+        let given = Json::deserialize(input)?;
+        let format = config::kind(&given).and_then(|kind| match kind {
+            "JSON" => Ok(OutputFormat::Json),
+            "Protobuf" => Err(ConnectorError::config("format", "Protobuf is not in this version of weir; there is JSON")),
+            other => Err(config::unknown_kind(other)),
+        });
+        format.map_err(config::nested)
+    }
+}
+
+impl WriteToKafka {
+    fn client(&self, transactional_id: Option<&str>) -> Result<Settings, ConnectorError> {
+        let why = "goes against exactlyOnce, which is given";
+        let decided: &[(&str, &str)] = if self.exactly_once {
+            &[("enable.idempotence", why), ("acks", why), ("request.required.acks", why)]
+        } else {
+            &[("transactional.id", "is only used with exactlyOnce, which is not given")]
+        };
+        let access = Access {
+            bootstrap_servers: &self.bootstrap_servers,
+            security_protocol: None,
+            ssl_keystore_password: self.ssl_keystore_password.as_ref(),
+            ssl_truststore_password: self.ssl_truststore_password.as_ref(),
+            ssl_key_password: self.ssl_key_password.as_ref(),
+            sasl: self.sasl_jaas_config.as_ref(),
+            properties: &self.kafka_properties,
+            decided,
+        };
+        let given = |name: &str| self.kafka_properties.get(name);
+        // As Java's producers decide it: whoever wants fewer acknowledgements cannot have this.
+        let conflict = given("acks").or(given("request.required.acks")).is_some_and(|acks| !matches!(acks, "all" | "-1"))
+            || given("retries").is_some_and(|retries| retries == "0")
+            || given("max.in.flight.requests.per.connection").and_then(|n| n.parse::<u32>().ok()).is_some_and(|n| n > 5);
+        let idempotent = if conflict { "false" } else { "true" };
+        let usual = [
+            ("client.id", "weir"),
+            ("enable.idempotence", idempotent),
+            // Results come in batches already.
+            ("linger.ms", "0"),
+            // For ever: weir keeps what is not acknowledged, and its order.
+            ("message.timeout.ms", "0"),
+            ("reconnect.backoff.max.ms", "2000"),
+            ("socket.keepalive.enable", "true"),
+        ];
+        match transactional_id {
+            // A transaction bounds the time; it is aborted and written again.
+            Some(id) => {
+                let usual: Vec<_> = usual.into_iter().filter(|(name, _)| *name != "message.timeout.ms").collect();
+                access.settings(&usual, &[("transactional.id", id), ("enable.idempotence", "true")])
+            }
+            None => access.settings(&usual, &[]),
+        }
+    }
+
+    fn masked(&self) -> WriteToKafka {
+        let masked = |secret: &Option<Secret>| secret.as_ref().map(|_| Secret::masked());
+        WriteToKafka {
+            kafka_properties: self.kafka_properties.masked(),
+            ssl_keystore_password: masked(&self.ssl_keystore_password),
+            ssl_truststore_password: masked(&self.ssl_truststore_password),
+            ssl_key_password: masked(&self.ssl_key_password),
+            sasl_jaas_config: self.sasl_jaas_config.as_ref().map(SaslLogin::masked),
+            ..self.clone()
+        }
+    }
+}
+
+impl DestinationConfig for WriteToKafka {
+    fn settings(&self) -> Json {
+        crate::settings("WriteToKafka", &self.masked())
+    }
+
+    fn stored(&self) -> Json {
+        crate::settings("WriteToKafka", self)
+    }
+
+    fn envelope(&self) -> Envelope {
+        self.structure
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        super::ingest::check_topic("topic", &self.topic)?;
+        self.client(self.exactly_once.then_some("weir")).map(|_| ())
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        let place = format!("Kafka at {}", self.bootstrap_servers);
+        if self.exactly_once {
+            let usual = format!("weir-{}", context.identity);
+            let id = self.kafka_properties.get("transactional.id").unwrap_or(&usual);
+            let settings = self.client(Some(id))?;
+            return Ok(Box::new(Transactions::open(place, self.topic.clone(), id.to_owned(), settings)?));
+        }
+        let settings = self.client(None)?;
+        let producer = Some(producer(&place, &settings)?);
+        Ok(Box::new(Acknowledged { place, topic: self.topic.clone(), settings, producer, sending: None }))
+    }
+}
+
+/// What the callbacks of a producer share with the destination.
+pub(super) struct Outlet {
+    pub voice: Voice,
+    reports: Mutex<Vec<Report>>,
+}
+
+/// What became of a record: its index and why it was not written.
+type Report = (usize, Option<RDKafkaErrorCode>);
+
+impl Outlet {
+    pub fn reports(&self) -> Vec<Report> {
+        std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ClientContext for Outlet {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        self.voice.log(level, facility, message);
+    }
+
+    fn stats_raw(&self, statistics: &[u8]) {
+        self.voice.stats_raw(statistics);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.voice.error(error, reason);
+    }
+
+    fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        self.voice.generate_oauth_token(config)
+    }
+}
+
+impl ProducerContext for Outlet {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, index: usize) {
+        let error = result.as_ref().err().map(|(error, _)| error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail));
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).push((index, error));
+    }
+}
+
+pub(super) fn producer(place: &str, settings: &Settings) -> Result<BaseProducer<Outlet>, ConnectorError> {
+    let outlet = Outlet { voice: Voice::new(place, settings.login.clone()), reports: Mutex::default() };
+    settings.client.create_with_context(outlet).map_err(|error| match error {
+        KafkaError::ClientCreation(reason) => failed(place, reason, false),
+        // It might show a value that is secret.
+        _ => failed(place, "the client cannot be made with these properties", false),
+    })
+}
+
+/// What a producer took of some results.
+pub(super) struct Handed {
+    /// The first index it was not given; fewer than there are when its queue is full.
+    pub next: usize,
+    /// Reports that will come.
+    pub taken: usize,
+}
+
+/// Hands records to the producer, from this index on, leaving some out.
+pub(super) fn hand_over(
+    producer: &BaseProducer<Outlet>,
+    topic: &str,
+    results: &[Outgoing],
+    from: usize,
+    skipped: impl Fn(usize) -> bool,
+) -> Result<Handed, KafkaError> {
+    let mut taken = 0;
+    for (index, result) in results.iter().enumerate().skip(from).filter(|(index, _)| !skipped(*index)) {
+        let record = BaseRecord::<(), [u8], usize>::with_opaque_to(topic, index).payload(&result.body);
+        match producer.send(record) {
+            Ok(()) => {}
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => return Ok(Handed { next: index, taken }),
+            Err((KafkaError::MessageProduction(code), _)) if is_refusal(code) => {
+                let outlet = producer.context();
+                outlet.reports.lock().unwrap_or_else(PoisonError::into_inner).push((index, Some(code)));
+            }
+            Err((error, _)) => return Err(error),
+        }
+        taken += 1;
+    }
+    Ok(Handed { next: results.len(), taken })
+}
+
+/// Whether the broker would refuse this very record at any time.
+pub(super) fn is_refusal(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode::*;
+    matches!(code, MessageSizeTooLarge | InvalidMessage | InvalidMessageSize | InvalidRecord)
+}
+
+/// Waits a little for what the producer has to tell.
+pub(super) fn listen(producer: &BaseProducer<Outlet>) {
+    producer.poll(Duration::from_millis(1));
+}
+
+struct Acknowledged {
+    place: String,
+    topic: String,
+    settings: Settings,
+    /// None after an error it cannot recover from; made anew by the next call.
+    producer: Option<BaseProducer<Outlet>>,
+    /// What an earlier call began: the same results come again.
+    sending: Option<Sending>,
+}
+
+struct Sending {
+    /// The first index the producer was not given.
+    handed: usize,
+    /// Taken, and no word of them yet.
+    waiting: usize,
+    failed: Vec<(usize, RDKafkaErrorCode)>,
+}
+
+impl Acknowledged {
+    fn why(&self) -> String {
+        let trouble = self.producer.as_ref().and_then(|producer| producer.context().voice.trouble());
+        trouble.map_or_else(|| "the broker has not acknowledged all records yet".to_owned(), |trouble| trouble.reason)
+    }
+}
+
+impl Destination for Acknowledged {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        let deadline = Instant::now() + WRITE_TIME_MAX;
+        if self.producer.is_none() {
+            self.producer = Some(producer(&self.place, &self.settings)?);
+        }
+        let mut sending = self.sending.take().unwrap_or(Sending { handed: 0, waiting: 0, failed: Vec::new() });
+        while let Some(producer) = &self.producer {
+            if sending.handed < results.len() {
+                let handed = hand_over(producer, &self.topic, results, sending.handed, |_| false);
+                let handed = handed.map_err(|error| failed(&self.place, error.to_string(), true))?;
+                sending.handed = handed.next;
+                sending.waiting += handed.taken;
+            }
+            for (index, error) in producer.context().reports() {
+                sending.waiting -= 1;
+                sending.failed.extend(error.map(|error| (index, error)));
+            }
+            if sending.waiting == 0 && sending.handed == results.len() {
+                break;
+            }
+            if let Some((_, reason)) = producer.client().fatal_error() {
+                // What it had is gone; it is not known which of the records were written.
+                self.producer = None;
+                return Err(failed(&self.place, format!("the producer has to begin anew: {reason}"), true));
+            }
+            if Instant::now() >= deadline {
+                let why = self.why();
+                self.sending = Some(sending);
+                return Err(failed(&self.place, why, true));
+            }
+            listen(producer);
+        }
+        let mut written = Written::default();
+        sending.failed.sort_unstable_by_key(|(index, _)| *index);
+        for (index, code) in sending.failed {
+            if is_refusal(code) {
+                written.refused.push((index, format!("{}: {code}", self.place)));
+            } else {
+                written.left.push(index);
+                written.left_reason.get_or_insert_with(|| format!("{}: topic {}: {code}", self.place, self.topic));
+            }
+        }
+        if let Some(producer) = self.producer.as_ref().filter(|_| written.left.is_empty()) {
+            producer.context().voice.clear();
+        }
+        Ok(written)
+    }
+
+    fn idle(&mut self) -> Result<(), ConnectorError> {
+        if let Some(producer) = &self.producer {
+            producer.poll(Duration::ZERO);
+        }
+        Ok(())
+    }
+
+    fn retry(&self) -> RetryPolicy {
+        // The producer itself does not ask more often than it should; this is how soon its success is seen.
+        RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(20), backoff_max: Duration::from_millis(500) }
+    }
+}

@@ -1,0 +1,190 @@
+//! A real Kafka broker for tests: started by `services/kafka.sh` in a temporary directory on loopback, and ended with the
+//! last test that uses it. Where it cannot be had, the test says loudly what it leaves out.
+//!
+//! Topics are filled and read here by librdkafka alone, without weir.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tempfile::TempDir;
+
+/// For anything a broker on the same machine does.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Broker {
+    directory: TempDir,
+    port: u16,
+    secure: bool,
+    /// What the script said: `KAFKA_BOOTSTRAP` and the like.
+    said: BTreeMap<String, String>,
+}
+
+/// A broker that tests share while any of them runs. None, and a loud word, where there is none to be had.
+pub fn shared(left_out: &str) -> Option<Arc<Broker>> {
+    static SHARED: Mutex<Weak<Broker>> = Mutex::new(Weak::new());
+    let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if let Some(broker) = shared.upgrade() {
+        return Some(broker);
+    }
+    let broker = Arc::new(Broker::start(false, left_out)?);
+    *shared = Arc::downgrade(&broker);
+    Some(broker)
+}
+
+fn script() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("services/kafka.sh")
+}
+
+impl Broker {
+    /// A broker of one's own; `secure` also listens with SASL and TLS.
+    pub fn start(secure: bool, left_out: &str) -> Option<Broker> {
+        let directory = tempfile::Builder::new().prefix("weir-kafka-").tempdir().expect("a temporary directory");
+        let installed = Command::new("bash").arg(script()).arg("install").stdin(Stdio::null()).output().expect("bash runs");
+        if !installed.status.success() {
+            let reason = String::from_utf8_lossy(&installed.stderr);
+            let reason = reason.trim().lines().last().unwrap_or("no reason given");
+            eprintln!("**** LEFT OUT: {left_out}. There is no Kafka broker: tests/services/kafka.sh install: {reason}");
+            return None;
+        }
+        let mut broker = Broker { directory, port: free_ports(5), secure, said: BTreeMap::new() };
+        broker.run();
+        Some(broker)
+    }
+
+    /// Starts it, on the data it has.
+    pub fn run(&mut self) {
+        let mut command = Command::new("bash");
+        command.arg(script()).arg("start").arg(self.directory.path()).arg(self.port.to_string()).stdin(Stdio::null());
+        command.env("KAFKA_SECURE", if self.secure { "1" } else { "0" });
+        let started = command.output().expect("bash runs");
+        let said = String::from_utf8_lossy(&started.stdout);
+        assert!(started.status.success(), "the broker did not start: {}", String::from_utf8_lossy(&started.stderr));
+        let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+        self.said = said.lines().filter_map(pair).collect();
+    }
+
+    /// SIGKILL.
+    pub fn kill(&mut self) {
+        let pid = fs::read_to_string(self.directory.path().join("pid")).expect("the broker runs");
+        let pid = pid.split_whitespace().next().expect("a number");
+        let killed = Command::new("kill").arg("-9").arg(pid).status().expect("kill runs");
+        assert!(killed.success());
+        while PathBuf::from(format!("/proc/{pid}/fd")).read_dir().is_ok_and(|mut files| files.next().is_some()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Where clients connect: `KAFKA_BOOTSTRAP`, or with SASL and TLS another.
+    pub fn said(&self, name: &str) -> &str {
+        self.said.get(name).unwrap_or_else(|| panic!("the script said no {name}"))
+    }
+
+    pub fn bootstrap(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn client(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", self.bootstrap());
+        config
+    }
+
+    pub fn create_topic(&self, topic: &str, partitions: i32) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+        let created = runtime.block_on(admin.create_topics([&new], &options)).expect("the broker answers");
+        created.into_iter().for_each(|topic| assert!(topic.is_ok(), "{topic:?}"));
+    }
+
+    /// Writes values to a partition and waits until the broker has them. None is a record without a value.
+    pub fn produce<'v>(&self, topic: &str, partition: i32, values: impl IntoIterator<Item = Option<&'v [u8]>>) {
+        let producer: BaseProducer = self.client().create().expect("a client");
+        for value in values {
+            let mut record = BaseRecord::<[u8], [u8]>::to(topic).partition(partition);
+            record.payload = value;
+            while let Err((error, again)) = producer.send(record) {
+                assert!(error.to_string().contains("Queue full"), "{error}");
+                producer.poll(Duration::from_millis(1));
+                record = again;
+            }
+        }
+        producer.flush(PATIENCE).expect("the broker takes the records");
+    }
+
+    /// The values of all records of a topic, partition by partition, as a consumer sees them that reads what is committed.
+    pub fn read(&self, topic: &str) -> Vec<String> {
+        let mut config = self.client();
+        config.set("group.id", "reader").set("enable.partition.eof", "true").set("isolation.level", "read_committed");
+        let consumer: BaseConsumer = config.set("enable.auto.commit", "false").create().expect("a client");
+        let metadata = consumer.fetch_metadata(Some(topic), PATIENCE).expect("the broker answers");
+        let mut all = TopicPartitionList::new();
+        for partition in metadata.topics()[0].partitions() {
+            all.add_partition_offset(topic, partition.id(), Offset::Beginning).expect("an offset");
+        }
+        consumer.assign(&all).expect("an assignment");
+        let mut values: BTreeMap<i32, Vec<String>> = BTreeMap::new();
+        let (mut ended, deadline) = (0, Instant::now() + PATIENCE);
+        while ended < all.count() {
+            assert!(Instant::now() < deadline, "{topic} was not read within {PATIENCE:?}");
+            match consumer.poll(Duration::from_millis(100)) {
+                Some(Ok(message)) => {
+                    let value = String::from_utf8_lossy(message.payload().unwrap_or_default()).into_owned();
+                    values.entry(message.partition()).or_default().push(value);
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => ended += 1,
+                // A broker that has just been started is not ready for everything.
+                Some(Err(_)) | None => {}
+            }
+        }
+        values.into_values().flatten().collect()
+    }
+
+    /// The offset a group has committed.
+    pub fn committed(&self, group: &str, topic: &str, partition: i32) -> Option<i64> {
+        let consumer: BaseConsumer = self.client().set("group.id", group).create().expect("a client");
+        let mut list = TopicPartitionList::new();
+        list.add_partition(topic, partition);
+        let told = consumer.committed_offsets(list, PATIENCE).expect("the broker answers");
+        match told.elements()[0].offset() {
+            Offset::Offset(offset) => Some(offset),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // Nothing else could be done about it.
+        let _ = Command::new("bash").arg(script()).arg("stop").arg(self.directory.path()).stdin(Stdio::null()).output();
+    }
+}
+
+/// The first of so many ports in a row that nobody listens on.
+fn free_ports(count: u16) -> u16 {
+    loop {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let first = listener.local_addr().expect("an address").port();
+        drop(listener);
+        // Below those the system itself gives out, as far as possible.
+        let first = 10_000 + first % 20_000;
+        let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if (first..first + count).all(free) {
+            return first;
+        }
+    }
+}

@@ -1,0 +1,497 @@
+//! Kafka in and out, against a real broker and with the real binary: what is read and how often, what goes on after a
+//! kill, what is said when something is wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+use weir_tests::kafka::{Broker, shared};
+use weir_tests::service::{Home, Weir, wait_until};
+
+/// Generous: machines under load are slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
+
+/// Each record counts itself, so that one that is lost or comes twice is seen.
+const COUNT: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.count = coalesce(n.count, 0) + 1";
+
+fn ingest(broker: &str, topics: Json, query: &str, more: Json) -> Json {
+    let format = json!({"type": "CypherJson", "query": query});
+    let mut definition = json!({"type": "KafkaIngest", "topics": topics, "bootstrapServers": broker, "format": format});
+    definition.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    definition
+}
+
+fn values(ids: std::ops::Range<u64>) -> Vec<Vec<u8>> {
+    ids.map(|id| json!({"id": id}).to_string().into_bytes()).collect()
+}
+
+fn produce(broker: &Broker, topic: &str, partition: i32, ids: std::ops::Range<u64>) {
+    broker.produce(topic, partition, values(ids).iter().map(|value| Some(value.as_slice())));
+}
+
+/// How many records have had their effect, and whether any had it twice.
+fn counted(weir: &Weir) -> (u64, u64) {
+    let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(max(n.count), 0)");
+    (rows[0][0].as_u64().expect("a count"), rows[0][1].as_u64().expect("a count"))
+}
+
+fn wait_counted(weir: &Weir, count: u64) {
+    wait_until(&format!("{count} records are in the graph"), PATIENCE, || counted(weir).0 >= count);
+    assert_eq!(counted(weir), (count, 1), "{}", weir.log());
+}
+
+/// What the stream says of itself while it cannot read.
+fn wait_message(weir: &Weir, stream: &str, part: &str) -> String {
+    let mut message = String::new();
+    wait_until(&format!("stream {stream} says '{part}'; it says '{message}'"), PATIENCE, || {
+        let info = weir.get(&format!("/api/v1/ingest/{stream}")).expect(200).json();
+        message = info["message"].as_str().unwrap_or_default().to_owned();
+        message.contains(part)
+    });
+    message
+}
+
+fn status(weir: &Weir, stream: &str) -> String {
+    weir.get(&format!("/api/v1/ingest/{stream}")).expect(200).json()["status"].as_str().expect("a status").to_owned()
+}
+
+#[test]
+fn all_partitions_are_read_once_across_kills_and_offsets_follow() {
+    let Some(broker) = shared("reading partitions across kills, and committed offsets") else { return };
+    broker.create_topic("parts", 3);
+    (0..3).for_each(|partition| {
+        produce(&broker, "parts", partition, partition as u64 * 10_000..partition as u64 * 10_000 + 10_000)
+    });
+    let home = Home::new();
+    let mut weir = home.start(RESUME);
+    let commits = json!({"type": "ExplicitCommit", "maxBatch": 100, "maxIntervalMillis": 200});
+    let more =
+        json!({"autoOffsetReset": "earliest", "offsetCommitting": commits, "maximumPerSecond": 3_000, "groupId": "parts-group"});
+    let definition = ingest(&broker.bootstrap(), json!({"parts": [0, 1, 2]}), COUNT, more);
+    weir.post("/api/v1/ingest/parts", &definition).expect(200);
+    for _ in 0..4 {
+        let before = counted(&weir).0;
+        wait_until("some more records are read", PATIENCE, || counted(&weir).0 > before);
+        let committed: i64 = (0..3).filter_map(|partition| broker.committed("parts-group", "parts", partition)).sum();
+        weir.kill();
+        weir = home.start(RESUME);
+        assert!(committed as u64 <= counted(&weir).0, "an offset was committed before its record was durable");
+    }
+    wait_counted(&weir, 30_000);
+    wait_until("all offsets are committed", PATIENCE, || {
+        (0..3).all(|partition| broker.committed("parts-group", "parts", partition) == Some(10_000))
+    });
+    // What a pause leaves is read when it is over.
+    weir.put("/api/v1/ingest/parts/pause").expect(200);
+    std::thread::sleep(Duration::from_millis(300));
+    produce(&broker, "parts", 1, 30_000..30_100);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(counted(&weir).0, 30_000, "a paused stream reads nothing");
+    weir.put("/api/v1/ingest/parts/start").expect(200);
+    wait_counted(&weir, 30_100);
+    weir.delete("/api/v1/ingest/parts").expect(200);
+    assert_eq!(broker.committed("parts-group", "parts", 1), Some(10_100), "the last offsets are committed at the end");
+    weir.stop();
+}
+
+#[test]
+fn a_group_reads_topics_by_name_and_by_pattern_from_where_it_shall() {
+    let Some(broker) = shared("subscriptions, patterns, where a group begins") else { return };
+    broker.create_topic("late-1", 2);
+    produce(&broker, "late-1", 0, 0..10);
+    let home = Home::new();
+    let weir = home.start(RESUME);
+    // From the end, which is noted though nothing was read: what comes while weir is away is not missed.
+    weir.post("/api/v1/ingest/end", &ingest(&broker.bootstrap(), json!(["late-1"]), COUNT, json!({}))).expect(200);
+    let position = || weir.get("/api/v1/ingest/end").expect(200).json();
+    wait_until("the stream knows where it begins", PATIENCE, || {
+        position()["message"].is_null() && {
+            std::thread::sleep(Duration::from_secs(6));
+            true
+        }
+    });
+    weir.kill();
+    produce(&broker, "late-1", 0, 10..20);
+    produce(&broker, "late-1", 1, 20..30);
+    let weir = home.start(RESUME);
+    wait_counted(&weir, 20);
+
+    // A pattern finds what is made later, from its beginning.
+    let pattern = ingest(
+        &broker.bootstrap(),
+        json!(["^later-[0-9]+$"]),
+        COUNT,
+        json!({
+            "autoOffsetReset": "earliest", "kafkaProperties": {"topic.metadata.refresh.interval.ms": "500"},
+        }),
+    );
+    broker.create_topic("later-1", 1);
+    produce(&broker, "later-1", 0, 100..110);
+    weir.post("/api/v1/ingest/pattern", &pattern).expect(200);
+    wait_counted(&weir, 30);
+    broker.create_topic("later-2", 1);
+    broker.create_topic("unrelated-2", 1);
+    produce(&broker, "later-2", 0, 110..120);
+    produce(&broker, "unrelated-2", 0, 900..910);
+    wait_counted(&weir, 40);
+
+    let none = ingest(&broker.bootstrap(), json!(["late-1"]), COUNT, json!({"autoOffsetReset": "none"}));
+    weir.post("/api/v1/ingest/none", &none).expect(200);
+    let ended = weir.wait_ingest("none", "Failed", PATIENCE);
+    assert!(ended["message"].as_str().expect("a message").contains("has committed no offset"), "{ended}");
+    weir.stop();
+}
+
+#[test]
+fn records_are_unpacked_counted_and_bounded() {
+    let Some(broker) = shared("record decoders, Drop, raw records, records without a value, ending offsets") else { return };
+    broker.create_topic("packed", 2);
+    let mut gzip = Vec::new();
+    let mut child = std::process::Command::new("gzip")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("gzip runs");
+    child.stdin.take().expect("a pipe").write_all(b"{\"id\": 1}").expect("gzip reads");
+    gzip.extend(child.wait_with_output().expect("gzip ends").stdout);
+    broker.produce("packed", 0, [Some(gzip.as_slice()), None, Some(b"broken"), Some(gzip.as_slice()), Some(b"after")]);
+    broker.produce("packed", 1, [None, None, None, Some(gzip.as_slice()), Some(gzip.as_slice())]);
+    let weir = Home::new().start(&[]);
+    let earliest = |more: Json| {
+        let mut all = json!({"autoOffsetReset": "earliest", "endingOffset": 3});
+        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        all
+    };
+    let every = "CREATE (:Seen {id: $that.id})";
+    let topics = json!({"packed": [0, 1]});
+    let definition = ingest(&broker.bootstrap(), topics.clone(), every, earliest(json!({"recordDecoders": ["Gzip"]})));
+    weir.post("/api/v1/ingest/packed", &definition).expect(200);
+    let ended = weir.wait_ingest("packed", "Completed", PATIENCE);
+    assert_eq!(ended["stats"]["ingestedCount"], 4, "{ended}");
+    assert_eq!(ended["failedRecords"]["count"], 1, "{ended}");
+    assert_eq!(weir.rows("MATCH (n:Seen) RETURN count(n), max(n.id)"), [json!([3, 1])]);
+
+    let definition = ingest(&broker.bootstrap(), topics.clone(), "", earliest(json!({"format": {"type": "Drop"}})));
+    weir.post("/api/v1/ingest/dropped", &definition).expect(200);
+    let ended = weir.wait_ingest("dropped", "Completed", PATIENCE);
+    assert_eq!(ended["stats"]["ingestedCount"], 4, "{ended}");
+
+    let raw = json!({"format": {"type": "CypherRaw", "query": "CREATE (:Raw {bytes: $that})"}, "endingOffset": 4});
+    weir.post("/api/v1/ingest/raw", &ingest(&broker.bootstrap(), json!({"packed": [0]}), "", earliest(raw))).expect(200);
+    weir.wait_ingest("raw", "Completed", PATIENCE);
+    assert_eq!(weir.rows("MATCH (n:Raw) RETURN count(n)"), [json!([4])]);
+    weir.stop();
+}
+
+#[test]
+fn definitions_are_shown_as_they_are_and_secrets_are_not() {
+    let home = Home::new();
+    let weir = home.start(RESUME);
+    let more = json!({
+        "securityProtocol": "SASL_SSL", "sslKeystorePassword": "hush-1", "endingOffset": 7, "maximumPerSecond": 5,
+        "saslJaasConfig": {"type": "PlainLogin", "username": "u", "password": "hush-2"},
+        "offsetCommitting": {"type": "ExplicitCommit"}, "recordDecoders": ["Zlib", "Base64"],
+        "kafkaProperties": {"sasl.mechanism": "PLAIN", "ssl.key.password": "hush-3"},
+    });
+    let definition = ingest("127.0.0.1:1", json!({"t": [0]}), "RETURN 1", more);
+    let expected = "{\"type\":\"KafkaIngest\",\"format\":{\"type\":\"CypherJson\",\"query\":\"RETURN 1\",\"parameter\":\"that\"},\
+        \"topics\":{\"t\":[0]},\"parallelism\":16,\"bootstrapServers\":\"127.0.0.1:1\",\"securityProtocol\":\"SASL_SSL\",\
+        \"offsetCommitting\":{\"type\":\"ExplicitCommit\",\"maxBatch\":1000,\"maxIntervalMillis\":10000,\"parallelism\":100,\
+        \"waitForCommitConfirmation\":true},\"autoOffsetReset\":\"latest\",\"kafkaProperties\":{\"sasl.mechanism\":\"PLAIN\",\
+        \"ssl.key.password\":\"Secret(****)\"},\"endingOffset\":7,\"maximumPerSecond\":5,\"recordDecoders\":[\"Zlib\",\"Base64\"],\
+        \"sslKeystorePassword\":\"Secret(****)\",\"sslTruststorePassword\":null,\"sslKeyPassword\":null,\
+        \"saslJaasConfig\":{\"type\":\"PlainLogin\",\"username\":\"u\",\"password\":\"Secret(****)\"}}";
+    let expected: Json = serde_json::from_str(expected).expect("JSON");
+    weir.post("/api/v1/ingest/shown", &definition).expect(200);
+    let output = json!({"type": "WriteToKafka", "topic": "t", "bootstrapServers": "127.0.0.1:1", "saslJaasConfig":
+        {"type": "ScramLogin", "username": "u", "password": "hush-4"}, "kafkaProperties": {"sasl.mechanism": "SCRAM-SHA-256"}});
+    let query = json!({"pattern": {"type": "Cypher", "query": "MATCH (n) WHERE n.x = 1 RETURN DISTINCT id(n)"}, "outputs": {"k": output}});
+    weir.post("/api/v1/query/standing/shown", &query).expect(201);
+    let shown_output = "{\"type\":\"WriteToKafka\",\"topic\":\"t\",\"bootstrapServers\":\"127.0.0.1:1\",\"format\":{\"type\":\"JSON\"},\
+        \"kafkaProperties\":{\"sasl.mechanism\":\"SCRAM-SHA-256\"},\"sslKeystorePassword\":null,\"sslTruststorePassword\":null,\
+        \"sslKeyPassword\":null,\"saslJaasConfig\":{\"type\":\"ScramLogin\",\"username\":\"u\",\"password\":\"Secret(****)\"},\
+        \"structure\":{\"type\":\"WithMetadata\"}}";
+    let check = |weir: &Weir| {
+        let stream = weir.get("/api/v1/ingest/shown").expect(200);
+        assert_eq!(stream.json()["settings"].to_string(), expected.to_string());
+        let query = weir.get("/api/v1/query/standing/shown").expect(200);
+        assert_eq!(query.json()["outputs"]["k"].to_string(), shown_output);
+        for text in [stream.text(), query.text(), weir.log()] {
+            assert!(!text.contains("hush"), "{text}");
+        }
+    };
+    check(&weir);
+    weir.kill();
+    let weir = home.start(&[]);
+    check(&weir);
+
+    let refused = |definition: &Json, parts: &[&str]| {
+        let answer = weir.post("/api/v1/ingest/refused", definition).expect(400).text();
+        assert!(parts.iter().all(|part| answer.contains(part)) && !answer.contains("hush"), "{answer}");
+    };
+    let with = |more: Json| ingest("127.0.0.1:1", json!(["t"]), "RETURN 1", more);
+    refused(&json!({"type": "KafkaIngest", "bootstrapServers": "h:1"}), &["topics", "Missing required field"]);
+    refused(&ingest("nowhere", json!(["t"]), "RETURN 1", json!({})), &["bootstrapServers", "host:port"]);
+    refused(&ingest("h:1", json!([]), "RETURN 1", json!({})), &["topics", "empty"]);
+    refused(&ingest("h:1", json!("t"), "RETURN 1", json!({})), &["topics", "wrong type"]);
+    refused(&ingest("h:1", json!(["a b"]), "RETURN 1", json!({})), &["topics", "a b"]);
+    refused(&with(json!({"autoOffsetReset": "nope"})), &["autoOffsetReset", "latest, earliest, none"]);
+    refused(&with(json!({"recordDecoders": ["Lzma"]})), &["recordDecoders", "Zlib, Gzip, Base64"]);
+    refused(&with(json!({"kafkaProperties": {"bootstrap.servers": "hush"}})), &["kafkaProperties.bootstrap.servers"]);
+    refused(&with(json!({"kafkaProperties": {"no.such": "hush"}})), &["kafkaProperties.no.such"]);
+    refused(
+        &with(json!({"kafkaProperties": {"linger.ms": 5}})),
+        &["kafkaProperties.linger.ms: Got value '5'", "expecting string"],
+    );
+    refused(&with(json!({"groupId": "g", "kafkaProperties": {"group.id": "h"}})), &["group.id", "groupId"]);
+    let commit = json!({"offsetCommitting": {"type": "ExplicitCommit"}, "kafkaProperties": {"enable.auto.commit": "true"}});
+    refused(&with(commit), &["enable.auto.commit", "offsetCommitting"]);
+    refused(&with(json!({"saslJaasConfig": {"type": "ScramLogin", "username": "u", "password": "hush"}})), &["sasl.mechanism"]);
+    weir.stop();
+}
+
+#[test]
+fn a_broker_that_is_away_is_waited_for_and_said_so() {
+    let Some(mut broker) = Broker::start(false, "brokers that are away, topics that are not there") else { return };
+    broker.create_topic("away", 1);
+    produce(&broker, "away", 0, 0..1_000);
+    broker.kill();
+    let home = Home::new();
+    let weir = home.start(RESUME);
+    let more =
+        json!({"autoOffsetReset": "earliest", "maximumPerSecond": 2_000, "kafkaProperties": {"session.timeout.ms": "6000"}});
+    weir.post("/api/v1/ingest/away", &ingest(&broker.bootstrap(), json!(["away"]), COUNT, more.clone())).expect(200);
+    let said = wait_message(&weir, "away", "Connection refused");
+    assert!(said.contains(&broker.bootstrap()) && status(&weir, "away") == "Running", "{said}");
+    weir.post("/api/v1/ingest/nowhere", &ingest("no-such-host.invalid:9092", json!(["away"]), COUNT, json!({}))).expect(200);
+    wait_message(&weir, "nowhere", "no-such-host.invalid");
+    weir.delete("/api/v1/ingest/nowhere").expect(200);
+
+    broker.run();
+    wait_counted(&weir, 1_000);
+    wait_until("the stream has nothing to complain of", PATIENCE, || {
+        weir.get("/api/v1/ingest/away").expect(200).json()["message"].is_null()
+    });
+    // Killed while it is read, twice.
+    for round in 1..=2 {
+        produce(&broker, "away", 0, round * 10_000..round * 10_000 + 4_000);
+        wait_until("it is read", PATIENCE, || counted(&weir).0 > 1_000 + (round - 1) * 4_000);
+        broker.kill();
+        wait_message(&weir, "away", "Kafka");
+        broker.run();
+        wait_counted(&weir, 1_000 + round * 4_000);
+    }
+
+    let missing = ingest(&broker.bootstrap(), json!(["missing"]), COUNT, more);
+    weir.post("/api/v1/ingest/missing", &missing).expect(200);
+    wait_message(&weir, "missing", "missing");
+    broker.create_topic("missing", 1);
+    produce(&broker, "missing", 0, 100_000..100_010);
+    wait_counted(&weir, 9_010);
+
+    broker.kill();
+    wait_message(&weir, "away", "Kafka");
+    let began = Instant::now();
+    weir.stop();
+    assert!(began.elapsed() < Duration::from_secs(15), "it took {:?} to stop while the broker was away", began.elapsed());
+}
+
+#[test]
+fn logins_and_encryption_work_and_wrong_ones_are_told() {
+    let Some(broker) = Broker::start(true, "SASL PLAIN, SASL SCRAM, TLS, and wrong passwords") else { return };
+    broker.create_topic("safe", 1);
+    produce(&broker, "safe", 0, 0..5);
+    let weir = Home::new().start(&[]);
+    let login = |kind: &str, password: &str| json!({"type": kind, "username": broker.said("KAFKA_USER"), "password": password});
+    let secret = broker.said("KAFKA_PASSWORD");
+    let trust = json!({"ssl.truststore.location": broker.said("KAFKA_CA"), "ssl.truststore.type": "PEM"});
+    let with = |more: Json| {
+        let mut properties = trust.clone();
+        properties.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        properties
+    };
+    let scram = json!({"sasl.mechanism": "SCRAM-SHA-256"});
+    let jaas = format!(
+        "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"{}\" password=\"{secret}\";",
+        broker.said("KAFKA_USER")
+    );
+    let ways = [
+        ("plain", "KAFKA_SASL", json!({"securityProtocol": "SASL_PLAINTEXT", "saslJaasConfig": login("PlainLogin", secret)})),
+        (
+            "jaas",
+            "KAFKA_SASL",
+            json!({"securityProtocol": "SASL_PLAINTEXT", "kafkaProperties": {"sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}}),
+        ),
+        (
+            "scram",
+            "KAFKA_SASL",
+            json!({"securityProtocol": "SASL_PLAINTEXT", "saslJaasConfig": login("ScramLogin", secret), "kafkaProperties": scram}),
+        ),
+        ("tls", "KAFKA_TLS", json!({"securityProtocol": "SSL", "kafkaProperties": trust, "sslTruststorePassword": "unused"})),
+        (
+            "both",
+            "KAFKA_SASL_TLS",
+            json!({"securityProtocol": "SASL_SSL", "saslJaasConfig": login("ScramLogin", secret), "kafkaProperties": with(scram.clone())}),
+        ),
+    ];
+    for (name, at, more) in &ways {
+        let mut more = more.clone();
+        more["autoOffsetReset"] = json!("earliest");
+        more["endingOffset"] = json!(4);
+        let definition =
+            ingest(broker.said(at), json!({"safe": [0]}), &COUNT.replace("$that.id)", &format!("'{name}', $that.id)")), more);
+        weir.post(&format!("/api/v1/ingest/{name}"), &definition).expect(200);
+    }
+    for (count, (name, _, _)) in ways.iter().enumerate() {
+        let ended = weir.wait_ingest(name, "Completed", PATIENCE);
+        assert_eq!(ended["stats"]["ingestedCount"], 5, "{name}, {count}");
+    }
+    assert_eq!(counted(&weir), (25, 1));
+
+    let wrong = json!({"securityProtocol": "SASL_PLAINTEXT", "saslJaasConfig": login("PlainLogin", "wrong-hush")});
+    weir.post("/api/v1/ingest/wrong", &ingest(broker.said("KAFKA_SASL"), json!({"safe": [0]}), COUNT, wrong)).expect(200);
+    let said = wait_message(&weir, "wrong", "uthentication");
+    assert!(!said.contains("hush"), "{said}");
+    let distrusted = json!({"securityProtocol": "SSL"});
+    weir.post("/api/v1/ingest/distrusted", &ingest(broker.said("KAFKA_TLS"), json!({"safe": [0]}), COUNT, distrusted))
+        .expect(200);
+    wait_message(&weir, "distrusted", "certificate");
+    // Out again, over the safest of the ways.
+    let output = json!({
+        "type": "WriteToKafka", "topic": "safe-out", "bootstrapServers": broker.said("KAFKA_SASL_TLS"),
+        "saslJaasConfig": login("ScramLogin", secret),
+        "kafkaProperties": with(json!({"sasl.mechanism": "SCRAM-SHA-256", "security.protocol": "SASL_SSL"})),
+    });
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.out = 1 RETURN n.out AS out", "mode": "MultipleValues"});
+    weir.post("/api/v1/query/standing/safe", &json!({"pattern": pattern, "outputs": {"k": output}})).expect(201);
+    weir.query("CREATE ({out: 1})").expect(200);
+    wait_until("the result is in the topic", PATIENCE, || broker.read("safe-out").len() == 1);
+    assert!(!weir.log().contains("hush") && !weir.log().contains(secret));
+    weir.stop();
+}
+
+#[test]
+fn results_are_written_in_order_and_not_lost_when_the_broker_goes() {
+    let Some(mut broker) = Broker::start(false, "results written to Kafka, also while the broker goes and comes") else { return };
+    for topic in ["in", "direct", "asked"] {
+        broker.create_topic(topic, 1);
+    }
+    let home = Home::new();
+    let weir = home.start(RESUME);
+    let out = |topic: &str| json!({"type": "WriteToKafka", "topic": topic, "bootstrapServers": broker.bootstrap(), "structure": {"type": "Bare"}});
+    let asked = json!({"type": "CypherQuery", "query": "MATCH (n) WHERE id(n) = idFrom($that.data.id) RETURN n.id * 2 AS twice", "andThen": out("asked")});
+    let pattern =
+        json!({"type": "Cypher", "query": "MATCH (n) WHERE n.id IS NOT NULL RETURN n.id AS id", "mode": "MultipleValues"});
+    let query = json!({"pattern": pattern, "outputs": {"direct": out("direct"), "asked": asked}});
+    weir.post("/api/v1/query/standing/out", &query).expect(201);
+    let definition =
+        ingest(&broker.bootstrap(), json!({"in": [0]}), COUNT, json!({"autoOffsetReset": "earliest", "maximumPerSecond": 5_000}));
+    weir.post("/api/v1/ingest/in", &definition).expect(200);
+    produce(&broker, "in", 0, 0..20_000);
+    wait_until("results come", PATIENCE, || broker.read("direct").len() > 1_000);
+    broker.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    broker.run();
+    wait_counted(&weir, 20_000);
+    for (topic, key, factor) in [("direct", "id", 1), ("asked", "twice", 2)] {
+        let number = |text: &String| serde_json::from_str::<Json>(text).expect("JSON")[key].as_u64().expect("a number") / factor;
+        wait_until("all results are there", PATIENCE, || broker.read(topic).iter().map(number).max() == Some(19_999));
+        let numbers: Vec<u64> = broker.read(topic).iter().map(number).collect();
+        // An idempotent producer in one life: each once, in order.
+        assert!(numbers.iter().copied().eq(0..20_000), "{topic}: {} results", numbers.len());
+    }
+    // A result that is too large for the broker is given up, those around it are not.
+    weir.query("CREATE ({id: 'small'})").expect(200);
+    let large = "x".repeat(3_000_000);
+    weir.post("/api/v1/query/cypher", &json!({"text": "CREATE ({id: $large})", "parameters": {"large": large}})).expect(200);
+    weir.query("CREATE ({id: 'after'})").expect(200);
+    wait_until("the last result is there", PATIENCE, || broker.read("direct").last().is_some_and(|last| last.contains("after")));
+    assert_eq!(broker.read("direct").len(), 20_002);
+    weir.stop();
+}
+
+/// What a run with kills must leave in the topic: each count of each id once as a match, and once taken back if another
+/// follows.
+fn expected(records: &[u64]) -> BTreeMap<(u64, u64, bool), u64> {
+    let mut seen: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut results = BTreeMap::new();
+    for id in records {
+        let count = seen.entry(*id).or_default();
+        if *count > 0 {
+            *results.entry((*id, *count, false)).or_default() += 1;
+        }
+        *count += 1;
+        *results.entry((*id, *count, true)).or_default() += 1;
+    }
+    results
+}
+
+fn results(broker: &Broker, topic: &str) -> BTreeMap<(u64, u64, bool), u64> {
+    let mut results = BTreeMap::new();
+    for line in broker.read(topic) {
+        let line: Json = serde_json::from_str(&line).expect("JSON");
+        let number = |key: &str| line["data"][key].as_u64().expect("a number");
+        let positive = line["meta"]["isPositiveMatch"].as_bool().expect("a boolean");
+        *results.entry((number("id"), number("count"), positive)).or_default() += 1;
+    }
+    results
+}
+
+/// `WEIR_KAFKA_KILLS` says how often weir or the broker is killed (10), `WEIR_KAFKA_SEED` when (the clock).
+#[test]
+fn each_result_is_in_the_topic_once_whoever_is_killed() {
+    let Some(mut broker) = Broker::start(false, "exactly once from Kafka to Kafka across kills") else { return };
+    let kills = std::env::var("WEIR_KAFKA_KILLS").map_or(10, |text| text.parse().expect("WEIR_KAFKA_KILLS is a number"));
+    let mut random = weir_tests::random::Random::from_environment("WEIR_KAFKA_SEED");
+    let records: Vec<u64> = (0..kills * 4_000).map(|_| random.below(500)).collect();
+    broker.create_topic("events", 1);
+    broker.create_topic("results", 3);
+    let lines: Vec<Vec<u8>> = records.iter().map(|id| json!({"id": id}).to_string().into_bytes()).collect();
+    broker.produce("events", 0, lines.iter().map(|line| Some(line.as_slice())));
+
+    let home = Home::new();
+    let settings = ["-Dweir.should-resume-ingest=true", "-Dweir.workers=2"];
+    let mut weir = home.start(&settings);
+    let output = json!({"type": "WriteToKafka", "topic": "results", "bootstrapServers": broker.bootstrap(), "exactlyOnce": true});
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.count IS NOT NULL RETURN n.id AS id, n.count AS count", "mode": "MultipleValues"});
+    let query = json!({"pattern": pattern, "includeCancellations": true, "outputs": {"once": output}});
+    weir.post("/api/v1/query/standing/once", &query).expect(201);
+    let definition = ingest(
+        &broker.bootstrap(),
+        json!({"events": [0]}),
+        COUNT,
+        json!({"autoOffsetReset": "earliest", "maximumPerSecond": 6_000}),
+    );
+    weir.post("/api/v1/ingest/events", &definition).expect(200);
+    let (mut of_weir, mut of_broker) = (0, 0);
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_millis(200 + random.below(800)));
+        if random.once_in(4) {
+            of_broker += 1;
+            broker.kill();
+            std::thread::sleep(Duration::from_millis(random.below(1_000)));
+            broker.run();
+        } else {
+            of_weir += 1;
+            weir.kill();
+            weir = home.start(&settings);
+        }
+    }
+    eprintln!("{of_weir} kills of weir, {of_broker} of the broker, {} records", records.len());
+    let limit = Duration::from_secs(60 + records.len() as u64 / 1_000);
+    let all = || weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN sum(n.count)")[0][0].as_u64();
+    wait_until("all records are in the graph", limit, || all() == Some(records.len() as u64));
+    let expected = expected(&records);
+    wait_until("all results are in the topic", limit, || {
+        std::thread::sleep(Duration::from_millis(300));
+        results(&broker, "results").values().sum::<u64>() >= expected.values().sum::<u64>()
+    });
+    let found = results(&broker, "results");
+    let wrong: BTreeSet<_> = expected.keys().chain(found.keys()).filter(|key| expected.get(key) != found.get(key)).collect();
+    let shown: Vec<_> = wrong.iter().take(10).map(|key| (key, expected.get(key), found.get(key))).collect();
+    assert!(wrong.is_empty(), "{} results are not there as often as they should be: {shown:?}\n{}", wrong.len(), weir.log());
+    weir.stop();
+}
