@@ -133,11 +133,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Single changes of a graph of `--events` that `--queries` watch, timed until their match is received, while one more query after
 /// another is installed and dropped.
 pub fn installing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
-    let engine = weir::filled(settings)?;
+    let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
     let graph = engine.default_graph();
     let processes = settings.processes();
+    // Before there is anything: each would look through the graph at rest otherwise, one after another.
     let watched: Vec<StandingQuery> =
         (0..settings.queries).map(|k| install(&graph, k, &local(k), Start::Now)).collect::<Result<_, _>>()?;
+    for (mutations, records) in weir::batches(&graph, &processes, 0..settings.events, settings.batch)? {
+        graph.apply(mutations, records)?;
+    }
     let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
     let watchers = Watchers::start(watched)?;
     let mut pulse = Pulse {
@@ -147,7 +151,7 @@ pub fn installing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
         next: settings.events,
         matches: 0,
     };
-    // The graph at rest is looked through for all of them first.
+    // The graph at rest is looked through first.
     pulse.beat(TIMED, &mut Durations::new())?;
     let mut alone = Durations::new();
     pulse.beat(TIMED, &mut alone)?;

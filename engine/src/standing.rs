@@ -4,7 +4,7 @@
 //! has been delivered is noted per output and logged with the ticks that follow; after a restart the ticks since then
 //! are replayed, and what comes of them is what was not delivered, no more and no less.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -51,12 +51,17 @@ pub struct StandingQuery {
     columns: Arc<[Text]>,
     /// The progress that was handed out last.
     seen: AtomicU64,
+    /// How often nothing was found since.
+    in_vain: AtomicU32,
 }
 
 /// How often a thread that waits for results looks whether there is progress without any; and longer by this for each standing query, so
 /// that a thread a query is no load.
 const PROGRESS_LOOK: Duration = Duration::from_millis(1);
-const PROGRESS_LOOK_BY_QUERY: Duration = Duration::from_micros(20);
+const PROGRESS_LOOK_BY_QUERY: Duration = Duration::from_micros(50);
+
+/// Each look in vain doubles the time to the next, so often at most.
+const PROGRESS_LOOK_DOUBLED_MAX: u32 = 6;
 
 /// What the engine keeps of an installed query.
 pub struct StandingState {
@@ -120,8 +125,16 @@ impl Graph {
             })));
             number
         });
-        let query =
-            StandingQuery { graph: self.clone(), id: standing.id, number, state, results, columns, seen: AtomicU64::new(0) };
+        let query = StandingQuery {
+            graph: self.clone(),
+            id: standing.id,
+            number,
+            state,
+            results,
+            columns,
+            seen: AtomicU64::new(0),
+            in_vain: AtomicU32::new(0),
+        };
         if standing.start != Start::Resume {
             for output in &standing.outputs {
                 query.log_frontier(output);
@@ -160,7 +173,8 @@ impl StandingQuery {
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let batch = match self.results.recv_timeout(left.min(self.graph.between_looks())) {
+            let in_vain = self.in_vain.load(Ordering::Relaxed).min(PROGRESS_LOOK_DOUBLED_MAX);
+            let batch = match self.results.recv_timeout(left.min(self.graph.between_looks() * (1 << in_vain))) {
                 Ok(batch) => Some(batch),
                 // What came of everything before this has been sent by now, so if there is nothing, nothing came of it.
                 Err(RecvTimeoutError::Timeout) => {
@@ -178,8 +192,10 @@ impl StandingQuery {
                 self.graph.wait_durable(batch.upper)?;
                 self.state.waiting.fetch_sub(batch.rows.len(), Ordering::Relaxed);
                 self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);
+                self.in_vain.store(0, Ordering::Relaxed);
                 return Ok(Some(batch));
             }
+            self.in_vain.fetch_add(1, Ordering::Relaxed);
             if Instant::now() >= deadline {
                 return Ok(None);
             }

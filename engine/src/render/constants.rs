@@ -87,6 +87,8 @@ fn comparison(condition: &Expr, node: &NodeView, context: &GraphFree) -> Option<
     };
     let constant = |expr: &Expr| expr.slots().is_empty().then(|| expr.evaluate(&[], context).ok()).flatten();
     let (slot, operator, value) = match (slot(left), slot(right)) {
+        // What is the same lies at one place, as what is equal does.
+        (Some(slot), None) if *operator == Binary::Same => (slot, Binary::Equal, constant(right)?),
         (Some(slot), None) => (slot, *operator, constant(right)?),
         (None, Some(slot)) => (slot, turned(*operator)?, constant(left)?),
         _ => return None,
@@ -101,7 +103,7 @@ fn comparison(condition: &Expr, node: &NodeView, context: &GraphFree) -> Option<
 /// The operator with its sides exchanged.
 fn turned(operator: Binary) -> Option<Binary> {
     Some(match operator {
-        Binary::Equal => Binary::Equal,
+        Binary::Equal | Binary::Same => Binary::Equal,
         Binary::Less => Binary::Greater,
         Binary::LessOrEqual => Binary::GreaterOrEqual,
         Binary::Greater => Binary::Less,

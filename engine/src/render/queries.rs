@@ -262,8 +262,8 @@ mod tests {
     use crate::render::results::{Baseline, Outlet};
     use crate::symbols::Symbols;
 
-    fn maintained(text: &str, symbols: &Symbols) -> Maintained {
-        let plan = compile_standing(text, StandingMode::AnyQuery, &Options::default()).map(|standing| standing.plan);
+    fn maintained(mode: StandingMode, text: &str, symbols: &Symbols) -> Maintained {
+        let plan = compile_standing(text, mode, &Options::default()).map(|standing| standing.plan);
         let plan = plan.unwrap_or_else(|problems| panic!("{text}: {}", problems[0]));
         Maintained::new(&plan, symbols, IdScheme::default()).expect("it can be maintained")
     }
@@ -283,6 +283,22 @@ mod tests {
     }
 
     #[test]
+    fn constants_are_no_part_of_a_program_in_any_mode() {
+        let symbols = Symbols::default();
+        for (mode, columns) in [
+            (StandingMode::DistinctId, "DISTINCT id(n) AS id"),
+            (StandingMode::MultipleValues, "n.x AS x"),
+            (StandingMode::AnyQuery, "n.x AS x"),
+        ] {
+            let name = |constant: &str| {
+                let text = format!("MATCH (n:A)-[:r]->(m) WHERE n.x = {constant} AND m.y = {constant} RETURN {columns}");
+                maintained(mode, &text, &symbols).sources[0].name.clone()
+            };
+            assert_eq!(name("1"), name("'two'"), "{mode:?}");
+        }
+    }
+
+    #[test]
     fn queries_share_what_they_can_and_leave_nothing() {
         let symbols = Symbols::default();
         let texts = [
@@ -297,7 +313,7 @@ mod tests {
         ];
         let mut queries = Queries::default();
         for (text, number) in texts.iter().zip(0..) {
-            let maintained = maintained(text, &symbols);
+            let maintained = maintained(StandingMode::AnyQuery, text, &symbols);
             let outlet = Outlet { results: None, waiting: Arc::default(), backfill: Arc::default() };
             let gather = Gather::new(&maintained, None, (true, Baseline::Known), 1, outlet);
             queries.install(number, 1, &maintained, gather);
