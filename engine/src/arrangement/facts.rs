@@ -104,11 +104,12 @@ impl<'a> Facts<'a> {
                 let updates;
                 (updates, facts) = facts.split_at(same);
                 let until = if all { same } else { updates.iter().take_while(|fact| segment.time(fact) <= at).count() };
-                let Some((last, before)) = updates[..until].split_last() else { continue };
+                let Some(last) = updates[..until].last() else { continue };
                 if decided.as_ref().is_some_and(|decided| decided.contains(&(first.tag, segment.key(first)))) {
                     continue;
                 }
-                if !oldest && !(last.adds() && before.iter().all(Fact::adds)) {
+                let removal = !updates[..until].iter().all(Fact::adds);
+                if removal && !oldest {
                     decided.get_or_insert_default().insert((first.tag, segment.key(first)));
                 }
                 if last.adds() {
