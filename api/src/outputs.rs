@@ -207,10 +207,11 @@ fn noting_rows(rows_upto: Arc<AtomicU64>, mut progress: Progress) -> Delivered {
 impl RunningOutput {
     /// Hands over the results of complete ticks; waits while the output is behind. `stop` ends the waiting.
     pub fn send(&self, results: &[Sent], upper: Tick, stop: &AtomicBool) {
-        if self.failed.load(Ordering::Relaxed) || upper <= self.from {
+        let new = results.iter().filter(|result| result.tick >= self.from);
+        // What was held back and is asked for comes between ticks, and may come right where the output begins.
+        if self.failed.load(Ordering::Relaxed) || (upper <= self.from && new.clone().next().is_none()) {
             return;
         }
-        let new = results.iter().filter(|result| result.tick >= self.from);
         if !results.is_empty() {
             self.rows_upto.store(upper.0, Ordering::Release);
         }
