@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use weir_connectors::delivery::Delivered;
 use weir_connectors::{Delivery, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing};
-use weir_cypher_compiler::compile;
+use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
 use weir_model::{IdScheme, Map, NodeId, Position, QueryId, Text, Tick, Value};
 
@@ -80,7 +80,8 @@ impl QueryLink {
     fn prepare(cypher: &CypherOutput, graph: &Graph, procedures: &Arc<Procedures>) -> Result<QueryLink, ApiError> {
         let plan = compile(&cypher.query, &procedures.options(graph, vec![Text::new(&cypher.parameter)]))?;
         if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
-            return Err(ApiError::bad(format!("Unknown parameter `{other}`; a result is in `${}`", cypher.parameter)));
+            let hint = format!("a result is in `${}`", cypher.parameter);
+            return Err(vec![unknown_parameter(&cypher.query, other).with_hint(Some(hint))].into());
         }
         if plan.facts.scans && !cypher.allow_all_node_scan {
             return Err(ApiError::bad(format!(
@@ -390,6 +391,8 @@ fn that(result: &Sent, structure: Envelope) -> Value {
 fn carried(value: &Value) -> Value {
     match value {
         Value::Node(_) | Value::Edge(_) | Value::Path(_) | Value::FullNode(_) | Value::FullEdge(_) => Value::Null,
+        // A path comes as the list of its nodes and edges.
+        Value::List(items) if matches!(&**items, [Value::FullNode(_), Value::FullEdge(_), ..]) => Value::Null,
         other => other.clone(),
     }
 }

@@ -36,6 +36,7 @@ const QUERIES: &[&str] = &[
     "MATCH (a)-[:r]->(b) WHERE id(a) = quineId('9e3779b9-7f4a-7c15-0000-000000000000') RETURN id(b) AS b",
     "MATCH (a)-[:r]->(b), (c:A) WHERE id(a) = id(c) RETURN id(b) AS b, c.x AS x",
     "MATCH (c:A), (a)--(b) WHERE id(a) = id(b) RETURN id(b) AS b, id(c) AS c",
+    "MATCH (a) WHERE id(a) = quineId('9e3779b9-7f4a-7c15-0000-000000000000') OR a.x = 1 RETURN id(a) AS a",
     "MATCH (a) WHERE a:A OR a.x = 1 RETURN id(a) AS a",
     "MATCH (a:A|B) RETURN id(a) AS a, a:B AS is",
     "MATCH (a)-[e:r {w: 2}]->(b {x: 1}) RETURN id(a) AS a, id(b) AS b",

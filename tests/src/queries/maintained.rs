@@ -38,6 +38,8 @@ pub struct Watched<'q> {
     before: Counted,
     /// Of the graph it found, and not reported yet.
     held: Counted,
+    /// Of the rows that were held back: how often they came since then.
+    reported: Counted,
     /// What must be reported between batches.
     due: Counted,
     /// What must be reported at the records of the batch, by their index.
@@ -46,7 +48,7 @@ pub struct Watched<'q> {
 
 impl<'q> Watched<'q> {
     pub fn new(query: &'q Query, (mode, plan, asked): (StandingMode, Plan, Prepared), begin: Begin, id: QueryId) -> Watched<'q> {
-        let (before, held, due) = (Counted::new(), Counted::new(), Counted::new());
+        let (before, held, reported, due) = (Counted::new(), Counted::new(), Counted::new(), Counted::new());
         let (from, taken) = (Tick::ZERO, Tick::ZERO);
         let evaluated = false;
         Watched {
@@ -62,6 +64,7 @@ impl<'q> Watched<'q> {
             taken,
             before,
             held,
+            reported,
             due,
             wanted: Vec::new(),
         }
@@ -122,14 +125,13 @@ impl<'q> Watched<'q> {
         let mut change = answer.clone();
         add(&mut change, std::mem::replace(&mut self.before, answer).into_iter().map(|(row, count)| (row, -count)));
         for (row, count) in &mut change {
-            // What ends before it was reported ends silently.
-            if *count < 0
-                && let Some(held) = self.held.get_mut(row)
-            {
-                let silent = (-*count).min(*held);
-                *held -= silent;
-                *count += silent;
-            }
+            // What ends before it was reported ends silently; of equal rows those that were reported end first.
+            let Some(held) = self.held.get_mut(row) else { continue };
+            let reported = self.reported.entry(row.clone()).or_default();
+            let silent = (-*count - *reported).clamp(0, *held);
+            *held -= silent;
+            *count += silent;
+            *reported += *count;
         }
         change.retain(|_, count| *count != 0);
         if !change.is_empty() {
