@@ -74,7 +74,7 @@ crash-kafka: tools-build ## kill weir or a real Kafka broker KAFKA_KILLS times: 
 	cargo build --release --workspace --bin weir
 	WEIR_KAFKA_KILLS=$(KAFKA_KILLS) cargo test --release --workspace --test kafka -- --nocapture each_result
 
-campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintained, evaluated and the reference agree
+campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintained in every mode, evaluated and the reference agree
 	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test agreement -- --nocapture
 
 fuzz: tools-build ## INPUTS random texts from SEED on for lexer, parser, binder and evaluator each

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use weir_connectors::delivery::Delivered;
 use weir_connectors::{Delivery, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing};
-use weir_cypher_compiler::compile;
+use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
 use weir_model::{IdScheme, Map, NodeId, Position, QueryId, Text, Tick, Value};
 
@@ -80,7 +80,8 @@ impl QueryLink {
     fn prepare(cypher: &CypherOutput, graph: &Graph, procedures: &Arc<Procedures>) -> Result<QueryLink, ApiError> {
         let plan = compile(&cypher.query, &procedures.options(graph, vec![Text::new(&cypher.parameter)]))?;
         if let Some(other) = plan.parameters.iter().find(|name| **name != cypher.parameter) {
-            return Err(ApiError::bad(format!("Unknown parameter `{other}`; a result is in `${}`", cypher.parameter)));
+            let hint = format!("a result is in `${}`", cypher.parameter);
+            return Err(vec![unknown_parameter(&cypher.query, other).with_hint(Some(hint))].into());
         }
         if plan.facts.scans && !cypher.allow_all_node_scan {
             return Err(ApiError::bad(format!(
@@ -207,10 +208,11 @@ fn noting_rows(rows_upto: Arc<AtomicU64>, mut progress: Progress) -> Delivered {
 impl RunningOutput {
     /// Hands over the results of complete ticks; waits while the output is behind. `stop` ends the waiting.
     pub fn send(&self, results: &[Sent], upper: Tick, stop: &AtomicBool) {
-        if self.failed.load(Ordering::Relaxed) || upper <= self.from {
+        let new = results.iter().filter(|result| result.tick >= self.from);
+        // What was held back and is asked for comes between ticks, and may come right where the output begins.
+        if self.failed.load(Ordering::Relaxed) || (upper <= self.from && new.clone().next().is_none()) {
             return;
         }
-        let new = results.iter().filter(|result| result.tick >= self.from);
         if !results.is_empty() {
             self.rows_upto.store(upper.0, Ordering::Release);
         }
@@ -389,6 +391,8 @@ fn that(result: &Sent, structure: Envelope) -> Value {
 fn carried(value: &Value) -> Value {
     match value {
         Value::Node(_) | Value::Edge(_) | Value::Path(_) | Value::FullNode(_) | Value::FullEdge(_) => Value::Null,
+        // A path comes as the list of its nodes and edges.
+        Value::List(items) if matches!(&**items, [Value::FullNode(_), Value::FullEdge(_), ..]) => Value::Null,
         other => other.clone(),
     }
 }

@@ -24,7 +24,7 @@ use crate::meter::Meter;
 use crate::outputs::{Link, Opened, RunningOutput, Sent};
 use crate::procedures::Procedures;
 use crate::result_id::result_id;
-use crate::wire::standing::{Mode, Output, StandingSettings};
+use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings};
 
 /// How soon the thread of a query sees that it shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
@@ -73,8 +73,8 @@ impl StandingQueries {
     ///
     /// The definition is stored first, as one that is being created; a crash before the end leaves nothing of it, since
     /// nobody was told that it exists.
-    pub fn create(&self, graph: &Graph, name: &str, settings: StandingSettings) -> Result<Arc<Query>, ApiError> {
-        let plan = plan(graph, &settings)?;
+    pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings) -> Result<Arc<Query>, ApiError> {
+        let plan = plan(graph, &mut settings.pattern)?;
         let links = settings
             .outputs
             .iter()
@@ -123,8 +123,8 @@ impl StandingQueries {
         let name = stored["name"].as_str().unwrap_or_default();
         let id = stored["id"].as_str().and_then(|text| weir_model::IdScheme::Uuid.parse(text));
         let id = QueryId(id.ok_or_else(|| ApiError::Failed("it has no id".to_owned()))?);
-        let settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Bad)?;
-        let plan = plan(graph, &settings)?;
+        let mut settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Bad)?;
+        let plan = plan(graph, &mut settings.pattern)?;
         self.install(graph, name, id, &settings, plan, Start::Resume, Vec::new())?;
         Ok(())
     }
@@ -445,13 +445,25 @@ impl Query {
     }
 }
 
-fn plan(graph: &Graph, settings: &StandingSettings) -> Result<Plan, ApiError> {
-    let mode = match settings.pattern.mode {
-        Mode::DistinctId => StandingMode::DistinctId,
-        Mode::MultipleValues => StandingMode::MultipleValues,
-        Mode::AnyQuery => StandingMode::AnyQuery,
+/// The plan in the mode that was asked for. Where none was, and the usual one takes no such text, any query that reads is taken.
+fn plan(graph: &Graph, pattern: &mut PatternSettings) -> Result<Plan, ApiError> {
+    let compile = |mode| {
+        let mode = match mode {
+            Mode::DistinctId => StandingMode::DistinctId,
+            Mode::MultipleValues => StandingMode::MultipleValues,
+            Mode::AnyQuery => StandingMode::AnyQuery,
+        };
+        compile_standing(&pattern.query, mode, &Options { ids: graph.ids(), ..Options::default() })
     };
-    Ok(compile_standing(&settings.pattern.query, mode, &Options { ids: graph.ids(), ..Options::default() })?.plan)
+    let plan = match compile(pattern.mode) {
+        Err(_) if !pattern.mode_given => {
+            let standing = compile(Mode::AnyQuery)?;
+            pattern.mode = Mode::AnyQuery;
+            standing.plan
+        }
+        compiled => compiled?.plan,
+    };
+    Ok(plan)
 }
 
 /// A random UUID whatever the scheme of the graph's own ids is.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use weir_model::temporal::DateTime;
 use weir_model::{IdScheme, Map, Match, NodeId, Value, json};
 
 /// What is around the data.
@@ -70,24 +71,27 @@ impl Encoder {
 
     /// The value whose JSON is right for the generation; the value itself nearly always.
     fn notation<'v>(&self, value: &'v Value) -> Cow<'v, Value> {
-        if self.generation == Generation::V1 && holds_bytes(value) { Cow::Owned(signed(value)) } else { Cow::Borrowed(value) }
+        if self.generation == Generation::V1 && differs_in_v1(value) { Cow::Owned(of_v1(value)) } else { Cow::Borrowed(value) }
     }
 }
 
-fn holds_bytes(value: &Value) -> bool {
+fn differs_in_v1(value: &Value) -> bool {
     match value {
         Value::Bytes(_) => true,
-        Value::List(items) => items.iter().any(holds_bytes),
-        Value::Map(map) => map.iter().any(|(_, value)| holds_bytes(value)),
+        Value::DateTime(moment) => moment.zone.is_some(),
+        Value::List(items) => items.iter().any(differs_in_v1),
+        Value::Map(map) => map.iter().any(|(_, value)| differs_in_v1(value)),
         _ => false,
     }
 }
 
-fn signed(value: &Value) -> Value {
+/// Bytes are numbers with a sign, and of the zone of a moment only the offset is told.
+fn of_v1(value: &Value) -> Value {
     match value {
         Value::Bytes(bytes) => Value::list(bytes.iter().map(|byte| Value::Integer(i64::from(*byte as i8))).collect()),
-        Value::List(items) => Value::list(items.iter().map(signed).collect()),
-        Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), signed(value)))),
+        Value::DateTime(moment) => Value::DateTime(DateTime { zone: None, ..(**moment).clone() }.into()),
+        Value::List(items) => Value::list(items.iter().map(of_v1).collect()),
+        Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), of_v1(value)))),
         other => other.clone(),
     }
 }

@@ -7,13 +7,20 @@ pub mod order;
 mod plain;
 pub mod orders;
 
+use weir_model::plan::Pattern;
 use weir_model::{Plan, Text};
 
 use crate::bind::Draft;
 use crate::walk;
 
 pub fn lower(text: &str, mut draft: Draft) -> Plan {
-    walk::operators_mut(&mut draft.root, &mut |operator| walk::patterns_mut(operator, &mut orders::order));
+    // A pattern that is maintained is begun at whatever changes, along the paths it has: all its conditions stay.
+    let mut order = |pattern: &mut Pattern| {
+        if pattern.delta.is_empty() {
+            orders::order(pattern);
+        }
+    };
+    walk::operators_mut(&mut draft.root, &mut |operator| walk::patterns_mut(operator, &mut order));
     finish(text, draft)
 }
 

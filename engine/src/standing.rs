@@ -105,7 +105,8 @@ impl Graph {
             let baseline = match standing.start {
                 Start::Now => Baseline::Hold,
                 Start::WholeGraph => Baseline::Report,
-                Start::Resume if known.values().all(|(tick, _)| *tick >= installed) => Baseline::Known,
+                // What an empty graph answers comes at the very first tick.
+                Start::Resume if known.values().all(|(tick, _)| *tick >= installed.max(Tick(1))) => Baseline::Known,
                 Start::Resume => Baseline::Report,
             };
             *state.delivered.lock().unwrap_or_else(|e| e.into_inner()) = known;

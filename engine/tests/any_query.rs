@@ -33,6 +33,10 @@ const QUERIES: &[&str] = &[
     "MATCH (a:A), (b:B) WHERE a.x = b.x RETURN id(a) AS a, id(b) AS b",
     "MATCH (a:A), (b:B), (c)-[:s]->(d) WHERE a.z < b.z AND c.z = a.z RETURN id(a) AS a, id(b) AS b, id(d) AS d",
     "MATCH (a:A)-[e]->(b), (c:B)-[f]->(d) RETURN id(a) AS a, id(b) AS b, id(c) AS c, id(d) AS d",
+    "MATCH (a)-[:r]->(b) WHERE id(a) = quineId('9e3779b9-7f4a-7c15-0000-000000000000') RETURN id(b) AS b",
+    "MATCH (a)-[:r]->(b), (c:A) WHERE id(a) = id(c) RETURN id(b) AS b, c.x AS x",
+    "MATCH (c:A), (a)--(b) WHERE id(a) = id(b) RETURN id(b) AS b, id(c) AS c",
+    "MATCH (a) WHERE id(a) = quineId('9e3779b9-7f4a-7c15-0000-000000000000') OR a.x = 1 RETURN id(a) AS a",
     "MATCH (a) WHERE a:A OR a.x = 1 RETURN id(a) AS a",
     "MATCH (a:A|B) RETURN id(a) AS a, a:B AS is",
     "MATCH (a)-[e:r {w: 2}]->(b {x: 1}) RETURN id(a) AS a, id(b) AS b",
@@ -242,5 +246,36 @@ const SETTINGS: &[(usize, usize)] = &[(1, 1), (1, 40), (2, 7), (4, 1), (4, 1000)
 fn every_tick_has_the_answer_of_its_graph() {
     for seed in [88172645463325252, 4101842887655102017] {
         run(QUERIES, seed, 160, SETTINGS);
+    }
+}
+
+/// A graph with an `A`, and what is reported of it from now on.
+fn one_of_a(engine: &Engine, text: &str) -> (Graph, weir_engine::StandingQuery) {
+    let graph = engine.default_graph();
+    let mut record = Mutations::default();
+    record.set_label(node(0), graph.symbols().intern("A"), true);
+    graph.apply(record, 1).unwrap();
+    let plan = compile(StandingMode::AnyQuery, text);
+    let standing =
+        Standing { id: QueryId(NodeId::new(1, 1)), plan, cancellations: true, start: Start::Now, outputs: vec!["output".into()] };
+    let query = graph.install(standing).unwrap();
+    (graph, query)
+}
+
+#[test]
+fn what_is_held_back_comes_however_soon_it_is_asked_for() {
+    for text in ["MATCH (a:A) RETURN id(a) AS a", "MATCH (a:A) RETURN count(*) AS c", "RETURN 1 AS one"] {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 2, ..Options::default() }).unwrap();
+        let (graph, query) = one_of_a(&engine, text);
+        let (begins, _) = query.delivered("output").unwrap();
+        graph.propagate(query.id());
+        let mut found = 0;
+        while found == 0 {
+            let batch = query.next(std::time::Duration::from_secs(20)).unwrap().expect("what was asked for");
+            assert!(batch.rows.iter().all(|row| row.positive && row.tick >= begins), "{text}: {batch:?}");
+            found += batch.rows.len();
+        }
+        assert_eq!(found, 1, "{text}");
+        engine.shutdown().unwrap();
     }
 }

@@ -23,6 +23,9 @@ pub const START_MAX: Duration = Duration::from_secs(60);
 /// How long weir may take to end when it is asked to.
 pub const STOP_MAX: Duration = Duration::from_secs(60);
 
+/// How long results may take to be written.
+pub const RESULTS_MAX: Duration = Duration::from_secs(20);
+
 /// Between two looks at something that is waited for.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -57,6 +60,28 @@ impl Home {
 
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// The whole lines of a file of results, which need not be there yet.
+    pub fn lines(&self, name: &str) -> Vec<Json> {
+        let text = fs::read_to_string(self.file(name)).unwrap_or_default();
+        // The last line may be on its way.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    }
+
+    /// Waits for so many results.
+    pub fn wait_lines(&self, name: &str, count: usize) -> Vec<Json> {
+        let deadline = Instant::now() + RESULTS_MAX;
+        loop {
+            let lines = self.lines(name);
+            if lines.len() >= count {
+                assert_eq!(lines.len(), count, "{name} has too many lines: {lines:?}");
+                return lines;
+            }
+            assert!(Instant::now() < deadline, "{name} has {} of {count} lines: {lines:?}", lines.len());
+            sleep(LOOK);
+        }
     }
 
     /// Starts weir on a free port and waits until it is ready.

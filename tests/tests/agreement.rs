@@ -27,8 +27,9 @@ fn all_ways_to_answer_a_query_agree() {
                 differing += 1;
                 let small = minimize(&difference);
                 eprintln!(
-                    "WEIR_QUERIES_SEED={seed}\n{}\n{}{}as it was found: {}\n",
+                    "WEIR_QUERIES_SEED={seed}\n{}\n{:?}\n{}{}as it was found: {}\n",
                     small.query.text,
+                    small.setting,
                     small.history.shown(),
                     small.what,
                     difference.query.text
@@ -47,4 +48,5 @@ fn all_ways_to_answer_a_query_agree() {
     assert!(tally.without_reference * 20 < tally.comparisons, "the reference gives up too often: {tally:?}");
     assert!(tally.filled * 3 > tally.comparisons, "too many answers are empty: {tally:?}");
     assert!(tally.maintained * 40 > tally.queries, "too few queries are maintained: {tally:?}");
+    assert!(tally.any_query * 10 > tally.queries * 8, "too few queries are maintained in mode AnyQuery: {tally:?}");
 }

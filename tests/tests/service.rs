@@ -648,7 +648,7 @@ fn a_standing_query_lives_from_creation_to_deletion() {
     weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 1) SET n.age = 19");
     weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 1) SET n.adult = false");
     let id = weir.rows("RETURN idFrom('p', 1)")[0][0].clone();
-    let lines = wait_lines(&home, "out.jsonl", 2);
+    let lines = home.wait_lines("out.jsonl", 2);
     let result =
         |line: &Json| (line["meta"]["isPositiveMatch"].clone(), line["data"]["id"].clone(), line["meta"]["resultId"].clone());
     let ((first, of, result_id), (second, also_of, same_id)) = (result(&lines[0]), result(&lines[1]));
@@ -661,8 +661,8 @@ fn a_standing_query_lives_from_creation_to_deletion() {
     let taken = weir.post(&format!("{one}/output/names"), &named).expect(400).json();
     assert_eq!(taken, json!(["There is already a standing query output named 'names'"]));
     weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 2) SET n.adult = true, n.name = 'Ann'");
-    assert_eq!(wait_lines(&home, "names.jsonl", 1), [json!({"name": "Ann"})]);
-    wait_lines(&home, "out.jsonl", 3);
+    assert_eq!(home.wait_lines("names.jsonl", 1), [json!({"name": "Ann"})]);
+    home.wait_lines("out.jsonl", 3);
     let removed = weir.delete(&format!("{one}/output/names")).expect(200).json();
     assert_eq!(removed["type"], "CypherQuery");
     weir.delete(&format!("{one}/output/names")).expect(404);
@@ -672,7 +672,7 @@ fn a_standing_query_lives_from_creation_to_deletion() {
     weir.get(one).expect(404);
     weir.rows("MATCH (n) WHERE id(n) = idFrom('p', 3) SET n.adult = true");
     std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(lines_of(&home, "out.jsonl").len(), 3, "a query that was deleted goes on");
+    assert_eq!(home.lines("out.jsonl").len(), 3, "a query that was deleted goes on");
 }
 
 #[test]
@@ -715,13 +715,13 @@ fn what_matched_before_is_reported_when_propagated_and_once() {
     weir.rows("UNWIND range(1, 5) AS i MATCH (n) WHERE id(n) = idFrom('old', i) SET n.v = i");
     standing(&weir, "all", "MATCH (n) WHERE n.v IS NOT NULL RETURN DISTINCT id(n) AS id", "out.jsonl");
     weir.rows("MATCH (n) WHERE id(n) = idFrom('new', 1) SET n.v = 1");
-    wait_lines(&home, "out.jsonl", 1);
+    home.wait_lines("out.jsonl", 1);
     for _ in 0..2 {
         weir.send("POST", "/api/v1/query/standing/control/propagate", &[], b"").expect(202);
-        wait_lines(&home, "out.jsonl", 6);
+        home.wait_lines("out.jsonl", 6);
     }
     std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(lines_of(&home, "out.jsonl").len(), 6, "propagated twice is reported twice");
+    assert_eq!(home.lines("out.jsonl").len(), 6, "propagated twice is reported twice");
 }
 
 #[test]
@@ -764,25 +764,4 @@ fn standing(weir: &Weir, name: &str, query: &str, file: &str) {
     let outputs = json!({"file": {"type": "WriteToFile", "path": file}});
     let body = json!({"pattern": {"type": "Cypher", "query": query}, "includeCancellations": true, "outputs": outputs});
     weir.post(&format!("/api/v1/query/standing/{name}"), &body).expect(201);
-}
-
-fn lines_of(home: &Home, name: &str) -> Vec<Json> {
-    let text = fs::read_to_string(home.file(name)).unwrap_or_default();
-    // The last line may be on its way.
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
-}
-
-/// Waits for so many results.
-fn wait_lines(home: &Home, name: &str, count: usize) -> Vec<Json> {
-    let deadline = Instant::now() + SOON;
-    loop {
-        let lines = lines_of(home, name);
-        if lines.len() >= count {
-            assert_eq!(lines.len(), count, "{name} has too many lines: {lines:?}");
-            return lines;
-        }
-        assert!(Instant::now() < deadline, "{name} has {} of {count} lines: {lines:?}", lines.len());
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

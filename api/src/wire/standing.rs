@@ -34,6 +34,8 @@ pub struct StandingSettings {
 pub struct PatternSettings {
     pub query: String,
     pub mode: Mode,
+    /// It stood in the body. Where it did not, a text that the usual mode refuses may be kept in another.
+    pub mode_given: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -130,7 +132,7 @@ fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSettin
             _ => Mode::DistinctId,
         },
     };
-    Some(PatternSettings { query, mode })
+    Some(PatternSettings { query, mode, mode_given: fields.get("mode").is_some() })
 }
 
 impl Output {

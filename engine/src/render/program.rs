@@ -9,7 +9,7 @@
 
 use thiserror::Error;
 use weir_model::plan::{Atom, Name, Pattern, Slot};
-use weir_model::{Expr, GraphFree, IdScheme, NodeId, Symbol, Text, Value};
+use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text, Value};
 
 use super::constants::{self, Compared, Constants};
 use super::orders;
@@ -191,14 +191,12 @@ pub fn place(slot: Slot) -> usize {
     slot.0 as usize
 }
 
-/// Whether the conditions may hold for a node of which nothing is known. Those that ask for its id may hold for one of them: they
-/// say something else, or fail, when there is no node.
+/// Whether the conditions may hold for a node of which nothing is known. Those that ask for its id may hold for one of them,
+/// whatever else they ask.
 fn holds_for_nothing(view: &NodeView, width: usize, context: &GraphFree) -> bool {
     let nobody = vec![Value::Null; width];
-    let mut anybody = nobody.clone();
-    anybody[view.slot] = Value::Node(NodeId::default());
-    view.conditions.iter().all(|condition| match (condition.evaluate(&nobody, context), condition.evaluate(&anybody, context)) {
-        (Ok(x), Ok(y)) if x == y => x.is_true(),
-        _ => true,
+    view.conditions.iter().all(|condition| {
+        let asks_for_id = condition.slots().iter().any(|slot| place(*slot) == view.slot);
+        asks_for_id || condition.evaluate(&nobody, context).map_or(true, |value| value.is_true())
     })
 }

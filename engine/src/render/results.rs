@@ -93,7 +93,7 @@ pub struct Gather {
     /// The baseline, where it is reported.
     first: Vec<ResultRow>,
     counts: Counts,
-    held: FxHashMap<Row, i64>,
+    held: FxHashMap<Row, Held>,
     pending: Vec<RowChange>,
 }
 
@@ -115,6 +115,15 @@ pub struct Backfill {
     pub looked_at: AtomicU64,
     /// It is done, and what has changed since has been answered.
     pub done: AtomicBool,
+}
+
+/// A row that was there at the installation.
+#[derive(Default)]
+struct Held {
+    /// So often it is held back.
+    back: i64,
+    /// So often it came since then, and was reported.
+    reported: i64,
 }
 
 /// How often each row is there now. Most queries in mode DistinctId have rows of a single id.
@@ -234,7 +243,7 @@ impl Gather {
                     self.first.extend(std::iter::repeat_n(result, diff.max(0) as usize));
                 }
                 Baseline::Known => {}
-                Baseline::Hold if diff != 0 => *self.held.entry(row).or_default() += diff,
+                Baseline::Hold if diff != 0 => self.held.entry(row).or_default().back += diff,
                 Baseline::Hold => {}
             }
         }
@@ -246,11 +255,13 @@ impl Gather {
         let mut rows = std::mem::take(&mut self.first);
         rows.sort_unstable_by(|a, b| a.row.cmp(&b.row));
         self.send(rows, self.installed);
+        if std::mem::take(&mut self.propagates) {
+            // As it was asked for: before anything that has changed since.
+            self.advance(self.installed);
+            self.propagate(self.installed);
+        }
         if self.stages.is_some() || !self.pending.is_empty() {
             self.advance(frontier.max(self.installed));
-        }
-        if std::mem::take(&mut self.propagates) {
-            self.propagate(frontier);
         }
         if self.out.results.is_some() {
             self.out.backfill.done.store(true, Ordering::SeqCst);
@@ -299,10 +310,15 @@ impl Gather {
                     Baseline::Report => {}
                     Baseline::Known => continue,
                     Baseline::Hold => {
-                        *self.held.entry(row.clone()).or_default() += diff;
+                        self.held.entry(row.clone()).or_default().back += diff;
                         continue;
                     }
                 }
+            }
+            if diff > 0
+                && let Some(held) = self.held.get_mut(row)
+            {
+                held.reported += diff;
             }
             for _ in 0..diff {
                 out.push(ResultRow { tick: Tick(*time), positive: true, row: row.clone() });
@@ -319,14 +335,19 @@ impl Gather {
         out.append(&mut gone);
     }
 
-    /// A row that ends before it was reported ends silently.
+    /// A row that ends before it was reported ends silently. Of equal rows those that were reported end first: whoever was
+    /// told that one came is told that one went.
     fn release_held(&mut self, row: &Row) -> bool {
         if self.held.is_empty() {
             return false;
         }
-        let Some(count) = self.held.get_mut(row) else { return false };
-        *count -= 1;
-        if *count <= 0 {
+        let Some(held) = self.held.get_mut(row) else { return false };
+        if held.reported > 0 {
+            held.reported -= 1;
+            return false;
+        }
+        held.back -= 1;
+        if held.back <= 0 {
             self.held.remove(row);
         }
         true
@@ -338,10 +359,11 @@ impl Gather {
             self.propagates = true;
             return;
         }
-        let tick = Tick(upper.saturating_sub(1));
+        // Outputs begin no earlier than this, and skip what is older.
+        let tick = Tick(upper);
         let mut rows = Vec::new();
-        for (row, count) in std::mem::take(&mut self.held) {
-            for _ in 0..count {
+        for (row, held) in std::mem::take(&mut self.held) {
+            for _ in 0..held.back {
                 rows.push(ResultRow { tick, positive: true, row: row.clone() });
             }
         }

@@ -1,99 +1,74 @@
 //! Each query answered four ways over the same graph: by the engine with the plan of the compiler, by the evaluator with the
 //! plan as written, by the reference, and, where it can be maintained, by what a standing query has reported up to each tick.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use weir_cypher_compiler::{Options as CompileOptions, StandingMode, StandingPlan, compile, compile_plainly, compile_standing};
 use weir_engine::evaluate::{Environment, Limits, Prepared, evaluate};
 use weir_engine::reference::{Question, ReferenceGraph};
-use weir_engine::store::InMemory;
-use weir_engine::{Engine, EngineError, Graph, GraphOptions, Options, QueryOptions, Standing, StandingQuery, Start};
+use weir_engine::store::{InMemory, RocksDb, RocksDbOptions, Store};
+use weir_engine::{Engine, EngineError, Graph, GraphOptions, Options, QueryOptions};
 use weir_model::expression::FailureKind;
 use weir_model::{Failure, Mutations, NodeId, Plan, QueryId, Tick, Value};
 
-use super::graph::{History, node};
-use super::text::{Query, random_query};
+use super::graph::{History, Record};
+use super::maintained::{Counted, Watched};
+use super::outcome::{Difference, Sort, Tally};
+use super::setting::{Baseline, Setting};
+use super::text::{Query, parameters, random_query};
 use crate::random::Random;
 
 /// Queries that share a graph: a graph costs more than a query.
 const QUERIES_PER_WORLD: usize = 40;
 const RECORDS: usize = 60;
-/// Every so many records the engine gets them, and what is maintained is looked at; the other answers are compared less often.
-const RECORDS_PER_BATCH: usize = 6;
-const BATCHES_PER_LOOK: usize = 4;
+/// What the engine gets at once; what is maintained is compared at each record of it.
+const BATCH_SIZES: &[usize] = &[6, 6, 6, 1, 2, 15, 60];
+/// Some worlds live long, so that batches can be large.
+const LONG_WORLDS_ONE_IN: u64 = 100;
+const LONG: (usize, usize) = (5, 10_000);
+const LONG_BATCH_SIZES: &[usize] = &[10_000, 1_000, 300];
+/// The other ways of answering are compared so often in a life.
+const LOOKS: usize = 3;
 /// What the reference may try for one answer before its answer is done without.
 const CHOICES_MAX: u64 = 2_000_000;
-/// The same for what is maintained, which is asked for after every record.
+/// The same for what is maintained, which is asked for after every record; beyond, the evaluator answers.
 const CHOICES_A_RECORD_MAX: u64 = 4_000;
-const PATIENCE: Duration = Duration::from_secs(20);
+const STEPS_A_RECORD_MAX: u32 = 50_000;
 /// Nobody waits for a product of patterns that nobody would write.
 const QUERY_PATIENCE: Duration = Duration::from_millis(500);
 
-const MODES: &[StandingMode] = &[StandingMode::DistinctId, StandingMode::MultipleValues];
+const MODES: &[StandingMode] = &[StandingMode::DistinctId, StandingMode::MultipleValues, StandingMode::AnyQuery];
 
 type Rows = Vec<Vec<Value>>;
 type Answer = Result<Rows, Failure>;
-/// Rows with how often they occur.
-type Counted = BTreeMap<Vec<Value>, i64>;
-
-/// What a run has seen.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Tally {
-    pub queries: usize,
-    /// Refused by the compiler, by both roads alike.
-    pub refused: usize,
-    /// Failed in every way of answering.
-    pub failed: usize,
-    /// Without the answer of the reference, which had too much to try.
-    pub without_reference: usize,
-    /// Also maintained.
-    pub maintained: usize,
-    pub comparisons: usize,
-    /// Answers that were not empty.
-    pub filled: usize,
-}
-
-/// Two answers that are not alike.
-#[derive(Clone, Debug)]
-pub struct Difference {
-    pub query: Query,
-    pub what: String,
-    pub history: History,
-    /// Only what is maintained differs.
-    pub maintained: bool,
-}
-
-impl Tally {
-    pub fn add(&mut self, other: Tally) {
-        self.queries += other.queries;
-        self.refused += other.refused;
-        self.failed += other.failed;
-        self.without_reference += other.without_reference;
-        self.maintained += other.maintained;
-        self.comparisons += other.comparisons;
-        self.filled += other.filled;
-    }
-}
-
 /// One world of a seed: a graph, and queries over it at several moments of its life.
 pub fn run(seed: u64) -> Result<Tally, Box<Difference>> {
     let mut random = Random::new(seed);
     let open_cypher = random.once_in(2);
-    let history = History::random(&mut random, open_cypher, RECORDS);
-    let queries: Vec<Query> = (0..QUERIES_PER_WORLD).map(|_| random_query(&mut random)).collect();
-    World::new(history).live(&queries)
+    let ((queries, records), batch_sizes) = match random.once_in(LONG_WORLDS_ONE_IN) {
+        true => (LONG, LONG_BATCH_SIZES),
+        false => ((QUERIES_PER_WORLD, RECORDS), BATCH_SIZES),
+    };
+    let history = History::random(&mut random, open_cypher, records);
+    let queries: Vec<Query> = (0..queries).map(|_| random_query(&mut random)).collect();
+    let batch_size = batch_sizes[random.below(batch_sizes.len() as u64) as usize];
+    World::new(history, Setting::random(&mut random, batch_size)).live(&queries)
 }
 
 /// A graph, kept by an engine and by the reference.
 pub struct World {
-    graph: Graph,
-    _engine: Engine,
+    /// Of a world whose engine ends now and then.
+    directory: Option<TempDir>,
+    /// None between two engines.
+    engine: Option<(Engine, Graph)>,
     reference: ReferenceGraph,
     history: History,
+    setting: Setting,
 }
 
 /// A query as far as it compiles.
@@ -103,27 +78,41 @@ struct Asked<'q> {
     plain: Prepared,
 }
 
-/// A query that is maintained.
-struct Watched<'q> {
-    query: &'q Query,
-    mode: StandingMode,
-    standing: StandingQuery,
-    prepared: Prepared,
-    /// The reference has too much to try after every record.
-    given_up: bool,
-    /// What it has reported.
-    reported: Counted,
-    /// What the reference says after each record of the batch.
-    wanted: Vec<Counted>,
-}
-
 impl World {
-    pub fn new(history: History) -> World {
-        let graph = Some(GraphOptions { open_cypher: history.open_cypher });
-        let options = Options { workers: 2, graph, ..Options::default() };
-        let engine = Engine::open(Arc::new(InMemory::default()), options).expect("an empty store opens");
+    pub fn new(history: History, setting: Setting) -> World {
+        let directory = setting.batches_per_life.map(|_| tempfile::tempdir().expect("a directory"));
+        let mut world = World { directory, engine: None, reference: ReferenceGraph::new(), history, setting };
         // Not started: there is nothing to replay, and housekeeping sleeps when it is to end.
-        World { graph: engine.default_graph(), _engine: engine, reference: ReferenceGraph::new(), history }
+        world.open();
+        world
+    }
+
+    fn open(&mut self) {
+        let graph = Some(GraphOptions { open_cypher: self.history.open_cypher });
+        let options = Options { workers: self.setting.workers, graph, ..Options::default() };
+        let store: Arc<dyn Store> = match &self.directory {
+            Some(directory) => Arc::new(self.rocks_db(directory.path())),
+            None => Arc::new(InMemory::default()),
+        };
+        let engine = Engine::open(store, options).expect("a sound store opens");
+        let graph = engine.default_graph();
+        self.engine = Some((engine, graph));
+    }
+
+    /// An engine that just ends may be let go by a thread of its own, a moment later.
+    fn rocks_db(&self, path: &Path) -> RocksDb {
+        let begun = Instant::now();
+        loop {
+            match RocksDb::open(RocksDbOptions::new(path)) {
+                Ok(store) => return store,
+                Err(problem) => assert!(begun.elapsed() < Duration::from_secs(20), "the directory is not free: {problem}"),
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn graph(&self) -> &Graph {
+        &self.engine.as_ref().expect("only `live_again` is without one").1
     }
 
     /// Goes through the history, and compares what the queries answer on the way.
@@ -135,134 +124,208 @@ impl World {
             match caught(|| self.compiled(query)) {
                 Ok(Some(found)) => asked.push(found),
                 Ok(None) => tally.refused += 1,
-                Err(what) => return Err(self.difference(query, what, false)),
+                Err(what) => return Err(self.difference(query, what, Sort::Asked)),
             }
-            match caught(|| self.watch(query, number as u64)) {
+            match caught(|| self.watched(query, number)) {
                 Ok(found) => watched.extend(found),
-                Err(what) => return Err(self.difference(query, what, true)),
+                Err(what) => return Err(self.difference(query, what, Sort::Maintained)),
             }
         }
-        let records = self.history.records.clone();
-        let batches = records.chunks(RECORDS_PER_BATCH);
+        let history = self.history.clone();
+        let setting = self.setting.clone();
+        let batches = setting.batches(&history);
         let last = batches.len() - 1;
+        let looks = batches.len().div_ceil(LOOKS);
         for (at, batch) in batches.enumerate() {
-            self.advance(batch, &mut watched)?;
-            if at % BATCHES_PER_LOOK == BATCHES_PER_LOOK - 1 || at == last {
+            self.begin(at, &mut watched, &mut tally)?;
+            let ends = setting.batches_per_life.filter(|life| (at + 1).is_multiple_of(*life));
+            let upper = self.advance(batch, &mut watched, &mut tally)?;
+            if let Some(life) = ends {
+                let orderly = (at + 1) / life % 2 == 0;
+                self.live_again(orderly, &mut asked, &mut watched)?;
+            }
+            self.compare((upper, batch.len()), &mut watched)?;
+            if (at + 1).is_multiple_of(looks) || at == last {
                 for query in &asked {
                     self.look(query, &mut tally)?;
                 }
             }
         }
-        tally.maintained = watched.iter().filter(|one| !one.given_up).count();
         Ok(tally)
     }
 
-    fn difference(&self, query: &Query, what: String, maintained: bool) -> Box<Difference> {
-        Box::new(Difference { query: query.clone(), what, history: self.history.clone(), maintained })
+    fn difference(&self, query: &Query, what: String, sort: Sort) -> Box<Difference> {
+        let (history, setting) = (self.history.clone(), self.setting.clone());
+        Box::new(Difference { query: query.clone(), what, history, setting, sort })
     }
 
     fn prepare(&self, plan: Plan) -> Prepared {
-        Prepared::new(plan, self.graph.symbols())
+        Prepared::new(plan, self.graph().symbols())
     }
 
     /// None where both roads refuse the text.
     fn compiled<'q>(&self, query: &'q Query) -> Result<Option<Asked<'q>>, String> {
-        let options = CompileOptions { ids: self.graph.ids(), ..CompileOptions::default() };
+        let options = CompileOptions { ids: self.graph().ids(), ..CompileOptions::default() };
         match (compile(&query.text, &options), compile_plainly(&query.text, &options)) {
             (Ok(chosen), Ok(plain)) => Ok(Some(Asked { query, chosen: self.prepare(chosen), plain: self.prepare(plain) })),
             (Err(_), Err(_)) => Ok(None),
-            (Err(problems), _) => Err(format!("the rules end in an error: {}", problems[0])),
-            (_, Err(problems)) => Err(format!("only the plain plan is refused: {}", problems[0])),
+            (Err(problems), _) => Err(format!("the rules end in an error: {}\n", problems[0])),
+            (_, Err(problems)) => Err(format!("only the plain plan is refused: {}\n", problems[0])),
         }
     }
 
-    /// The query installed in every mode that takes it.
-    fn watch<'q>(&self, query: &'q Query, number: u64) -> Result<Vec<Watched<'q>>, String> {
-        let options = CompileOptions { ids: self.graph.ids(), ..CompileOptions::default() };
+    /// The query in every mode that takes it.
+    fn watched<'q>(&self, query: &'q Query, number: usize) -> Result<Vec<Watched<'q>>, String> {
+        let options = CompileOptions { ids: self.graph().ids(), ..CompileOptions::default() };
+        let text = query.without_parameters();
         let mut watched = Vec::new();
         for (place, mode) in MODES.iter().enumerate() {
-            let Ok(StandingPlan { plan, .. }) = compile_standing(&query.text, *mode, &options) else { continue };
-            let id = QueryId(NodeId::new(number, place as u64));
-            let standing =
-                Standing { id, plan: plan.clone(), cancellations: true, start: Start::WholeGraph, outputs: Vec::new() };
-            let standing = self.graph.install(standing).map_err(|error| format!("not installed in mode {mode:?}: {error}"))?;
-            let prepared = self.prepare(plan);
-            watched.push(Watched {
-                query,
-                mode: *mode,
-                standing,
-                prepared,
-                given_up: false,
-                reported: Counted::new(),
-                wanted: Vec::new(),
-            });
+            let plan = match compile_standing(&text, *mode, &options) {
+                Ok(StandingPlan { plan, .. }) => plan,
+                // Whatever can be asked can be maintained.
+                Err(problems) if *mode == StandingMode::AnyQuery && compile(&text, &options).is_ok() => {
+                    return Err(format!("refused in mode AnyQuery: {}\n", problems[0]));
+                }
+                Err(_) => continue,
+            };
+            let asked = match mode {
+                StandingMode::AnyQuery => compile_plainly(&text, &options).map_err(|problems| problems[0].to_string())?,
+                _ => plan.clone(),
+            };
+            let id = QueryId(NodeId::new(number as u64, place as u64));
+            let parts = (*mode, plan, self.prepare(asked));
+            watched.push(Watched::new(query, parts, self.setting.begin(number), id));
         }
         Ok(watched)
     }
 
-    /// Some records more, as one batch; what is maintained is compared at the tick of each.
-    fn advance(&mut self, batch: &[super::graph::Record], watched: &mut [Watched]) -> Result<(), Box<Difference>> {
+    /// Installs the queries whose time has come, and asks for what others held back.
+    fn begin(&self, at: usize, watched: &mut Vec<Watched>, tally: &mut Tally) -> Result<(), Box<Difference>> {
+        let mut broken = None;
+        watched.retain_mut(|one| {
+            if one.begin.after == at {
+                match self.answer(one, tally) {
+                    Ok(Some(answer)) => {
+                        *(if one.mode == StandingMode::AnyQuery { &mut tally.any_query } else { &mut tally.maintained }) += 1;
+                        if let Err(what) = caught(|| one.install(self.graph(), answer)) {
+                            broken.get_or_insert_with(|| self.difference(one.query, what, Sort::Maintained));
+                        }
+                    }
+                    Ok(None) => {
+                        tally.maintained_not += 1;
+                        return false;
+                    }
+                    Err(failure) => {
+                        broken.get_or_insert_with(|| self.difference(one.query, failure.message, Sort::Fails));
+                    }
+                }
+            }
+            if let Baseline::Later(batches) = one.begin.baseline
+                && one.is_installed()
+                && at == one.begin.after + batches
+            {
+                one.propagate(self.graph());
+            }
+            true
+        });
+        broken.map_or(Ok(()), Err)
+    }
+
+    /// What is maintained must answer this now. None where it takes too long to find out.
+    fn answer(&self, one: &mut Watched, tally: &mut Tally) -> Result<Option<Counted>, Failure> {
+        let question = Question { choices_max: CHOICES_A_RECORD_MAX, ..self.question(&one.asked, &[]) };
+        let rows = match one.mode {
+            _ if one.evaluated => Err(Failure::new(FailureKind::Interrupted, "as before")),
+            StandingMode::AnyQuery => question.answer(),
+            _ => match question.matches() {
+                Err(failure) if failure.kind == FailureKind::Interrupted => return Ok(None),
+                answer => return answer.map(Some),
+            },
+        };
+        let rows = match rows {
+            Err(failure) if failure.kind == FailureKind::Interrupted => {
+                tally.maintained_evaluated += usize::from(!one.evaluated);
+                one.evaluated = true;
+                let limits = Limits { steps_max: Some(STEPS_A_RECORD_MAX), ..Limits::default() };
+                self.by_evaluator(&one.asked, &[], limits)
+            }
+            rows => rows,
+        };
+        match rows {
+            Ok(rows) => {
+                let mut answer = Counted::new();
+                for row in rows {
+                    *answer.entry(one.query.comparable(&row)).or_default() += 1;
+                }
+                Ok(Some(answer))
+            }
+            Err(failure) if is_interruption(&failure) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Some records more, as one batch, with what is then to be reported at each.
+    fn advance(&mut self, batch: &[Record], watched: &mut Vec<Watched>, tally: &mut Tally) -> Result<Tick, Box<Difference>> {
         let mut all = Mutations::default();
-        watched.iter_mut().for_each(|watched| watched.wanted.clear());
         for (index, record) in batch.iter().enumerate() {
-            let mutations = self.history.mutations(record, self.graph.symbols());
+            let mutations = self.history.mutations(record, self.graph().symbols());
             all.start_record(index as u32);
             all.append(&mutations);
             self.reference.apply_all(&mutations);
-            for one in watched.iter_mut().filter(|one| !one.given_up) {
-                let question = Question { choices_max: CHOICES_A_RECORD_MAX, ..self.question(&one.prepared, &[]) };
-                match question.matches() {
-                    Ok(wanted) => one.wanted.push(wanted),
-                    Err(Failure { kind: FailureKind::Interrupted, .. }) => {
-                        one.given_up = true;
-                        self.graph.drop_standing(one.standing.id());
-                    }
-                    Err(failure) => return Err(self.difference(one.query, failure.message, true)),
+            let mut failed = None;
+            watched.retain_mut(|one| {
+                if !one.is_installed() {
+                    return true;
                 }
+                match self.answer(one, tally) {
+                    Ok(Some(answer)) => one.answer(index, answer),
+                    Ok(None) => {
+                        *(if one.mode == StandingMode::AnyQuery { &mut tally.any_query } else { &mut tally.maintained }) -= 1;
+                        tally.maintained_not += 1;
+                        one.drop_from(self.graph());
+                        return false;
+                    }
+                    Err(failure) => {
+                        failed.get_or_insert_with(|| self.difference(one.query, failure.message, Sort::Fails));
+                    }
+                }
+                true
+            });
+            if let Some(failed) = failed {
+                return Err(failed);
             }
         }
-        let upper = self.graph.apply(all, batch.len()).expect("the store takes it");
-        self.graph.wait_visible().expect("the workers are there");
-        for one in watched.iter_mut().filter(|one| !one.given_up) {
-            self.compare_reported(one, upper, batch.len()).map_err(|what| self.difference(one.query, what, true))?;
+        let upper = self.graph().apply(all, batch.len()).expect("the store takes it");
+        self.graph().wait_durable(upper).expect("it is durable soon");
+        self.graph().wait_visible().expect("the workers are there");
+        Ok(upper)
+    }
+
+    /// What was reported of the batch that ends before a tick.
+    fn compare(&self, (upper, records): (Tick, usize), watched: &mut [Watched]) -> Result<(), Box<Difference>> {
+        for one in watched {
+            one.compare(upper, records).map_err(|what| self.difference(one.query, what, Sort::Maintained))?;
         }
         Ok(())
     }
 
-    fn compare_reported(&self, one: &mut Watched, upper: Tick, records: usize) -> Result<(), String> {
-        let mut changes: BTreeMap<Tick, Counted> = BTreeMap::new();
-        loop {
-            let batch = match one.standing.next(PATIENCE) {
-                Ok(Some(batch)) => batch,
-                Ok(None) => return Err("the standing query reports nothing any more".to_owned()),
-                Err(error) => return Err(format!("the standing query failed: {error}")),
-            };
-            for result in batch.rows {
-                let count = changes.entry(result.tick).or_default().entry(result.row.0.to_vec()).or_default();
-                *count += if result.positive { 1 } else { -1 };
-            }
-            if batch.upper >= upper {
-                break;
-            }
+    /// The engine ends, in good order or as if the process were killed, and another goes on with what is stored.
+    fn live_again(&mut self, orderly: bool, asked: &mut [Asked], watched: &mut [Watched]) -> Result<(), Box<Difference>> {
+        if let Some((engine, _)) = self.engine.take().filter(|_| orderly) {
+            engine.shutdown().expect("it ends");
         }
-        for (index, wanted) in one.wanted.iter().enumerate() {
-            let tick = Tick(upper.0 - records as u64 + index as u64);
-            let due = changes.range(..=tick).map(|(tick, _)| *tick).collect::<Vec<_>>();
-            for rows in due.into_iter().filter_map(|tick| changes.remove(&tick)) {
-                for (row, count) in rows {
-                    *one.reported.entry(row).or_default() += count;
-                }
-            }
-            one.reported.retain(|_, count| *count != 0);
-            if one.reported != *wanted {
-                return Err(format!(
-                    "in mode {:?}, after record {index} of the batch, the standing query has reported\n{}but the reference has\n{}",
-                    one.mode,
-                    shown(&one.reported),
-                    shown(wanted)
-                ));
-            }
+        let installed: Vec<&mut Watched> = watched.iter_mut().filter_map(|one| one.leave().then_some(one)).collect();
+        self.open();
+        // What was never stored has lost its number.
+        for one in asked {
+            one.chosen = self.prepare((*one.chosen.plan).clone());
+            one.plain = self.prepare((*one.plain.plan).clone());
         }
+        for one in installed {
+            one.asked = self.prepare((*one.asked.plan).clone());
+            one.resume(self.graph()).map_err(|what| self.difference(one.query, what, Sort::Maintained))?;
+        }
+        self.engine.iter().for_each(|(engine, _)| engine.start().expect("it replays its log"));
         Ok(())
     }
 
@@ -270,8 +333,8 @@ impl World {
         Question {
             prepared,
             graph: &self.reference,
-            symbols: self.graph.symbols(),
-            ids: self.graph.ids(),
+            symbols: self.graph().symbols(),
+            ids: self.graph().ids(),
             parameters,
             choices_max: CHOICES_MAX,
         }
@@ -282,10 +345,11 @@ impl World {
         let parameters = parameters(&asked.chosen.plan);
         let answers = caught(|| {
             let chosen = self.by_engine(&asked.chosen, &parameters);
-            let plain = self.by_evaluator(&asked.plain, &parameters);
+            let limits = Limits { deadline: Some(Instant::now() + QUERY_PATIENCE), ..Limits::default() };
+            let plain = self.by_evaluator(&asked.plain, &parameters, limits);
             Ok([chosen, plain, self.question(&asked.plain, &parameters).answer()])
         });
-        let answers = answers.map_err(|what| self.difference(asked.query, what, false))?;
+        let answers = answers.map_err(|what| self.difference(asked.query, what, Sort::Asked))?;
         tally.comparisons += 1;
         tally.without_reference += usize::from(is_interrupted(&answers[2]));
         tally.failed += usize::from(answers[0].is_err());
@@ -304,13 +368,13 @@ impl World {
         for (way, answer) in &ways {
             what += &format!("{way}:\n{}", shown_answer(answer));
         }
-        Err(self.difference(asked.query, what, false))
+        Err(self.difference(asked.query, what, Sort::Asked))
     }
 
     fn by_engine(&self, prepared: &Prepared, parameters: &[Value]) -> Answer {
         let mut rows = Rows::new();
         let options = QueryOptions { deadline: Some(Instant::now() + QUERY_PATIENCE), ..QueryOptions::default() };
-        let answered = self.graph.query(prepared, parameters, options, &mut |row| {
+        let answered = self.graph().query(prepared, parameters, options, &mut |row| {
             rows.push(row.to_vec());
             ControlFlow::Continue(())
         });
@@ -321,19 +385,19 @@ impl World {
         }
     }
 
-    fn by_evaluator(&self, prepared: &Prepared, parameters: &[Value]) -> Answer {
+    fn by_evaluator(&self, prepared: &Prepared, parameters: &[Value], limits: Limits) -> Answer {
         let mut rows = Rows::new();
         let fresh_id = || NodeId::default();
         let environment = Environment {
             view: &self.reference,
             parameters,
-            ids: self.graph.ids(),
+            ids: self.graph().ids(),
             now_millis: 0,
             fresh_id: &fresh_id,
-            limits: Limits { deadline: Some(Instant::now() + QUERY_PATIENCE), ..Limits::default() },
+            limits,
             open_cypher: self.history.open_cypher,
         };
-        let answered = evaluate(prepared, self.graph.symbols(), &environment, &mut Mutations::default(), &mut |row| {
+        let answered = evaluate(prepared, self.graph().symbols(), &environment, &mut Mutations::default(), &mut |row| {
             rows.push(row.to_vec());
             ControlFlow::Continue(())
         });
@@ -342,7 +406,11 @@ impl World {
 }
 
 fn is_interrupted(answer: &Answer) -> bool {
-    matches!(answer, Err(failure) if failure.kind == FailureKind::Interrupted)
+    matches!(answer, Err(failure) if is_interruption(failure))
+}
+
+fn is_interruption(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Interrupted | FailureKind::TimeLimit | FailureKind::MemoryLimit)
 }
 
 /// A panic is a difference too: it is made small and shown like the others.
@@ -350,48 +418,17 @@ fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("panics\n".to_owned()))
 }
 
-/// What the queries' parameters are.
-fn parameters(plan: &Plan) -> Vec<Value> {
-    let value = |name: &str| match name {
-        "a" => Value::Id(node(0)),
-        "b" => Value::Id(node(1)),
-        "p" => Value::Integer(1),
-        "q" => Value::list(vec![Value::Integer(0), Value::Null, Value::Integer(2)]),
-        _ => Value::text("ab"),
-    };
-    plan.parameters.iter().map(|name| value(name)).collect()
-}
-
-/// The answer with everything in one order that nobody gave one: the rows, unless they are sorted, and what was collected.
+/// The answer with everything in one order that nobody gave one.
 fn canonical(answer: &Answer, query: &Query) -> Result<Rows, ()> {
     let Ok(rows) = answer else { return Err(()) };
-    let mut rows = rows.clone();
-    if query.text.contains("collect(") {
-        rows.iter_mut().flatten().for_each(|value| *value = sorted_list(value));
-    }
+    let mut rows: Rows = rows.iter().map(|row| query.comparable(row)).collect();
     if !query.ordered {
         rows.sort();
     }
     Ok(rows)
 }
 
-/// A list of numbers may have been collected; its order is then nobody's. The order of others is compared.
-fn sorted_list(value: &Value) -> Value {
-    match value {
-        Value::List(items) if items.iter().all(|item| matches!(item, Value::Integer(_))) => {
-            let mut items = items.to_vec();
-            items.sort();
-            Value::list(items)
-        }
-        other => other.clone(),
-    }
-}
-
-fn shown(rows: &Counted) -> String {
-    rows.iter().map(|(row, count)| format!("    {count} x {}\n", shown_row(row))).collect()
-}
-
-fn shown_row(row: &[Value]) -> String {
+pub fn shown_row(row: &[Value]) -> String {
     row.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(" | ")
 }
 

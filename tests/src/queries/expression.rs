@@ -29,7 +29,7 @@ impl Writer<'_> {
 
     pub fn integer(&mut self, depth: usize) -> String {
         let deeper = depth.saturating_sub(1);
-        let found = match self.below(if depth == 0 { 6 } else { 24 }) {
+        let found = match self.below(if depth == 0 { 6 } else { 27 }) {
             0 => self.variable(Holds::Integer),
             1 | 2 => {
                 let key = choose(self.random, &["x", "y", "k"]);
@@ -58,6 +58,16 @@ impl Writer<'_> {
             20 => self.variable(Holds::Bag).map(|bag| format!("size({bag})")),
             21 => self.over_pattern(deeper, "COUNT"),
             22 => self.pattern_comprehension(deeper).map(|list| format!("size({list})")),
+            23 => Some(format!("{{a: {}, b: {}}}.{}", self.integer(deeper), self.text(deeper), "a")),
+            24 => self.variable(Holds::Node).or_else(|| self.variable(Holds::Edge)).map(|of| match self.below(3) {
+                0 => format!("size(keys({of}))"),
+                1 => format!("properties({of}).x"),
+                _ => format!("{of}['w']"),
+            }),
+            25 => self.variable(Holds::Path).map(|path| match self.below(2) {
+                0 => format!("size(nodes({path}))"),
+                _ => format!("reduce(t = 0, n IN nodes({path}) | t + coalesce(n.x, 0))"),
+            }),
             _ => {
                 let (list, total, element) = (self.integers(deeper), self.fresh("t"), self.fresh("v"));
                 let step = self.with_variable(&element, Holds::Integer, |writer| writer.integer(0));
@@ -67,7 +77,7 @@ impl Writer<'_> {
         found.unwrap_or_else(|| (self.below(6) as i64 - 1).to_string())
     }
 
-    fn float(&mut self, depth: usize) -> String {
+    pub fn float(&mut self, depth: usize) -> String {
         let found = match self.below(if depth == 0 { 2 } else { 4 }) {
             0 => self.of_node("f"),
             1 => self.variable(Holds::Float),
@@ -121,7 +131,15 @@ impl Writer<'_> {
     }
 
     pub fn anything(&mut self, depth: usize) -> String {
-        match self.below(9) {
+        match self.below(12) {
+            9 => self
+                .variable(Holds::Node)
+                .map_or_else(|| "{}".into(), |node| format!("{node} {{.x, .s, y: {}}}", self.integer(0))),
+            10 => self
+                .variable(Holds::Node)
+                .or_else(|| self.variable(Holds::Edge))
+                .map_or("{}".into(), |of| format!("properties({of})")),
+            11 => format!("{{a: {}, b: [{}]}}", self.integer(depth.min(1)), self.text(0)),
             0 => self.of_node("z").unwrap_or_else(|| "null".into()),
             1 => self.variable(Holds::Anything).unwrap_or_else(|| "null".into()),
             2 => self.float(depth),
@@ -136,7 +154,7 @@ impl Writer<'_> {
 
     pub fn boolean(&mut self, depth: usize) -> String {
         let deeper = depth.saturating_sub(1);
-        let found = match self.below(if depth == 0 { 9 } else { 28 }) {
+        let found = match self.below(if depth == 0 { 9 } else { 29 }) {
             0 | 1 => {
                 let operator = choose(self.random, &["=", "<>", "<", "<=", ">", ">="]);
                 Some(format!("{} {operator} {}", self.integer(deeper), self.integer(deeper)))
@@ -187,6 +205,11 @@ impl Writer<'_> {
                 )
             }
             26 => self.variable(Holds::Bag).map(|bag| format!("{} IN {bag}", self.integer(0))),
+            27 => {
+                let edge = self.variable(Holds::Edge);
+                let other = self.variable(Holds::Node).map_or_else(|| "null".into(), |node| format!("{node}.x"));
+                edge.map(|edge| format!("{edge}.w {} {other}", choose(self.random, &["=", "<", ">="])))
+            }
             _ => {
                 let kind = choose(self.random, KINDS);
                 self.variable(Holds::Edges).map(|edges| {

@@ -1,7 +1,9 @@
 //! A smaller query and a shorter history that still differ: pieces of the text and records are left out as long as they do.
 
-use super::compare::{Difference, World};
+use super::compare::World;
 use super::graph::History;
+use super::outcome::Difference;
+use super::setting::{Baseline, Begin, Setting};
 use super::text::Query;
 
 /// Attempts in all; each opens an engine.
@@ -12,6 +14,7 @@ pub fn minimize(difference: &Difference) -> Difference {
     let mut attempts = 0;
     loop {
         let before = (found.query.text.len(), size(&found.history));
+        simplify_setting(&mut found, &mut attempts);
         shorten_history(&mut found, &mut attempts);
         shorten_text(&mut found, &mut attempts);
         if (found.query.text.len(), size(&found.history)) == before || attempts >= ATTEMPTS_MAX {
@@ -26,9 +29,32 @@ fn size(history: &History) -> usize {
 
 /// The candidate's difference, if it is one of the same sort.
 fn attempt(query: Query, history: History, like: &Difference, attempts: &mut usize) -> Option<Difference> {
+    attempt_in(like.setting.clone(), query, history, like, attempts)
+}
+
+fn attempt_in(setting: Setting, query: Query, history: History, like: &Difference, attempts: &mut usize) -> Option<Difference> {
     *attempts += 1;
-    let found = World::new(history).live(&[query]).err()?;
-    (found.maintained == like.maintained).then_some(*found)
+    let found = World::new(history, setting).live(&[query]).err()?;
+    (found.sort == like.sort).then_some(*found)
+}
+
+/// One worker, one life, everything from the beginning, each record by itself: as far as that differs too.
+fn simplify_setting(found: &mut Difference, attempts: &mut usize) {
+    let simpler: [fn(&mut Setting); 4] = [
+        |setting| setting.batches_per_life = None,
+        |setting| setting.begins = vec![Begin { after: 0, baseline: Baseline::All }],
+        |setting| setting.workers = 1,
+        |setting| setting.batch_size = 1,
+    ];
+    for simplify in simpler {
+        let mut setting = found.setting.clone();
+        simplify(&mut setting);
+        if setting != found.setting
+            && let Some(smaller) = attempt_in(setting, found.query.clone(), found.history.clone(), found, attempts)
+        {
+            *found = smaller;
+        }
+    }
 }
 
 fn shorten_history(found: &mut Difference, attempts: &mut usize) {

@@ -18,6 +18,9 @@ impl Writer<'_> {
         if self.chance(25) {
             return self.shortest(declared);
         }
+        if edges_max > 1 && self.chance(16) {
+            return self.closed();
+        }
         let edges = if self.chance(4) { 0 } else { 1 + self.below(edges_max) };
         let mut text = self.node();
         for _ in 0..edges {
@@ -30,6 +33,21 @@ impl Writer<'_> {
             let path = self.fresh("p");
             declared.push(Variable { name: path.clone(), holds: Holds::Path });
             return format!("{path} = {text}");
+        }
+        text
+    }
+
+    /// A ring of two to four nodes, or three of which each has an edge to each.
+    fn closed(&mut self) -> String {
+        let nodes: Vec<String> = (0..2 + self.below(3)).map(|_| self.new_node()).collect();
+        let first = nodes[0].clone();
+        let mut text = format!("({first})");
+        for node in nodes.iter().skip(1).chain([&first]) {
+            text += &self.edge("", false);
+            text += &format!("({node})");
+        }
+        if nodes.len() == 3 && self.chance(3) {
+            text += &format!(", ({}){}({first})", nodes[1], self.edge("", false));
         }
         text
     }

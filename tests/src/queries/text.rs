@@ -1,6 +1,8 @@
 //! Random queries, clause by clause, with the variables each clause leaves in scope and what they hold.
 
-use super::graph::choose;
+use weir_model::{IdScheme, Plan, Value};
+
+use super::graph::{choose, node};
 use crate::random::Random;
 
 /// A query, and how far its answer is one.
@@ -9,6 +11,57 @@ pub struct Query {
     pub text: String,
     /// Its rows come in one order.
     pub ordered: bool,
+}
+
+impl Query {
+    /// The text with the values of its parameters written out, for those that take none.
+    pub fn without_parameters(&self) -> String {
+        let mut text = self.text.clone();
+        for name in ["a", "b", "p", "q", "s"] {
+            text = text.replace(&format!("${name}"), &written(name));
+        }
+        text
+    }
+
+    /// A row as any answer may give it: what was collected is sorted, since its order is nobody's, and so are the last digits
+    /// of a sum that was added up in another order.
+    pub fn comparable(&self, row: &[Value]) -> Vec<Value> {
+        let collects = self.text.contains("collect(");
+        let comparable = |value: &Value| match value {
+            // Lists of anything else are compared as they are.
+            Value::List(items) if collects && items.iter().all(|item| matches!(item, Value::Integer(_))) => {
+                let mut items = items.to_vec();
+                items.sort();
+                Value::list(items)
+            }
+            Value::Float(x) => Value::Float((x * 1e9).round() / 1e9),
+            other => other.clone(),
+        };
+        row.iter().map(comparable).collect()
+    }
+}
+
+fn written(parameter: &str) -> String {
+    let id = |n: usize| format!("quineId('{}')", IdScheme::default().text(node(n)));
+    match parameter {
+        "a" => id(0),
+        "b" => id(1),
+        "p" => "1".to_owned(),
+        "q" => "[0, null, 2]".to_owned(),
+        _ => "'ab'".to_owned(),
+    }
+}
+
+/// The values, in the order in which a plan asks for them.
+pub fn parameters(plan: &Plan) -> Vec<Value> {
+    let value = |name: &str| match name {
+        "a" => Value::Id(node(0)),
+        "b" => Value::Id(node(1)),
+        "p" => Value::Integer(1),
+        "q" => Value::list(vec![Value::Integer(0), Value::Null, Value::Integer(2)]),
+        _ => Value::text("ab"),
+    };
+    plan.parameters.iter().map(|name| value(name)).collect()
 }
 
 /// What a variable holds.
@@ -172,6 +225,9 @@ impl Writer<'_> {
 
     fn matching(&mut self, size: Size, word: &str) -> String {
         self.bound_edges.clear();
+        if self.chance(20) {
+            return self.joined_by_value(word);
+        }
         let patterns = self.patterns(2, size.edges);
         // The shortest path under a condition is the shortest that meets it; that is a rule's to say, not the text's.
         let holds_shortest = patterns.contains("hortestPath");
@@ -180,6 +236,17 @@ impl Writer<'_> {
             false => String::new(),
         };
         format!("{word} {patterns}{condition}")
+    }
+
+    /// Parts that no edge connects, and values that do.
+    fn joined_by_value(&mut self, word: &str) -> String {
+        let (a, b) = (self.fresh("n"), self.fresh("n"));
+        let (of_a, of_b) = (choose(self.random, &["x", "y", "z", "k"]), choose(self.random, &["x", "y", "z", "x + 1"]));
+        let parts = format!("({a}{}), ({b}){}()", choose(self.random, &["", ":A", ":B"]), self.edge("", false));
+        self.declare(&a, Holds::Node);
+        self.declare(&b, Holds::Node);
+        let operator = choose(self.random, &["=", "=", "<", "<>"]);
+        format!("{word} {parts} WHERE {a}.{of_a} {operator} {b}.{of_b}")
     }
 
     fn optional(&mut self, size: Size) -> String {
@@ -236,7 +303,9 @@ impl Writer<'_> {
         }
         self.scope = kept;
         let order = if self.chance(3) { self.order() } else { None };
-        let condition = if self.chance(4) { format!(" WHERE {}", self.boolean(size.depth.min(2))) } else { String::new() };
+        // Groups are mostly made to be chosen among.
+        let filtered = self.chance(if aggregates { 2 } else { 4 });
+        let condition = if filtered { format!(" WHERE {}", self.boolean(size.depth.min(2))) } else { String::new() };
         format!("WITH {}{}{}{condition}", if distinct { "DISTINCT " } else { "" }, items.join(", "), order.unwrap_or_default())
     }
 
@@ -271,7 +340,7 @@ impl Writer<'_> {
     fn aggregate(&mut self, depth: usize) -> (String, Holds) {
         let distinct = if self.chance(3) { "DISTINCT " } else { "" };
         let depth = depth.min(1);
-        match self.below(8) {
+        match self.below(11) {
             0 | 1 => ("count(*)".to_owned(), Holds::Integer),
             2 => {
                 let of = self.variable(Holds::Node).unwrap_or_else(|| self.anything(depth));
@@ -284,6 +353,17 @@ impl Writer<'_> {
             }
             5 => (format!("collect({distinct}{})", self.integer(depth)), Holds::Bag),
             6 => (format!("avg({distinct}{})", self.integer(depth)), Holds::Anything),
+            // The last digits depend on the order of the sum.
+            7 => {
+                let function = choose(self.random, &["stDev", "stDevP"]);
+                (format!("toInteger(round({function}({}) * 1000))", self.integer(depth)), Holds::Integer)
+            }
+            8 => {
+                let function = choose(self.random, &["percentileDisc", "percentileCont"]);
+                let part = choose(self.random, &["0.0", "0.25", "0.5", "1.0"]);
+                (format!("{function}({}, {part})", self.integer(depth)), Holds::Anything)
+            }
+            9 => (format!("sum({distinct}{})", self.float(depth)), Holds::Float),
             _ => {
                 let (function, of) = (choose(self.random, &["min", "max"]), self.integer(depth));
                 (format!("{function}({of})"), Holds::Integer)

@@ -1,0 +1,83 @@
+//! An HTTP server that remembers what it was sent: where outputs post their results in tests.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+/// A client that says nothing for so long is left.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Listens until the process ends.
+#[derive(Clone)]
+pub struct Endpoint {
+    address: SocketAddr,
+    received: Arc<Mutex<Vec<(String, Json)>>>,
+}
+
+impl Endpoint {
+    /// Answers requests whose path begins with `failing` with 500, all others with 200.
+    pub fn start(failing: &'static str) -> Endpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let endpoint = Endpoint { address: listener.local_addr().expect("an address"), received: Arc::default() };
+        let own = endpoint.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let endpoint = own.clone();
+                thread::spawn(move || endpoint.serve(stream, failing));
+            }
+        });
+        endpoint
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Path and body of each request, in the order of their arrival; they are forgotten.
+    pub fn take(&self) -> Vec<(String, Json)> {
+        std::mem::take(&mut *self.received.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    fn serve(&self, stream: TcpStream, failing: &str) {
+        let _ = stream.set_read_timeout(Some(PATIENCE));
+        let Ok(mut out) = stream.try_clone() else { return };
+        let mut input = BufReader::new(stream);
+        while let Some((path, body)) = request(&mut input) {
+            let status = if path.starts_with(failing) { "500 Internal Server Error" } else { "200 OK" };
+            let body = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
+            // Remembered before the answer: who has an answer can be sure of it.
+            self.received.lock().unwrap_or_else(|e| e.into_inner()).push((path, body));
+            if write!(out, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// None at the end of the connection.
+fn request(input: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
+    let mut line = String::new();
+    input.read_line(&mut line).ok().filter(|read| *read > 0)?;
+    let path = line.split(' ').nth(1)?.to_owned();
+    let mut length = 0;
+    loop {
+        let mut header = String::new();
+        input.read_line(&mut header).ok()?;
+        let header = header.trim();
+        if header.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = header.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    input.read_exact(&mut body).ok()?;
+    Some((path, body))
+}

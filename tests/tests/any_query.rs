@@ -1,0 +1,138 @@
+//! Mode AnyQuery over HTTP against the real binary: what it takes and refuses, what comes of it in files and at an endpoint, and
+//! that it goes on after the service has ended.
+
+use serde_json::{Value as Json, json};
+use weir_tests::endpoint::Endpoint;
+use weir_tests::service::{Home, RESULTS_MAX, Weir, wait_until};
+
+const IN_MEMORY: &[&str] = &["-Dweir.store.type=in-memory"];
+
+const TRIANGLES: &str = "MATCH (a)-[:R]->(b)-[:R]->(c)-[:R]->(a) WITH a.k AS k, count(*) AS n WHERE n > 1 RETURN k, n";
+
+fn at(name: &str) -> String {
+    format!("/api/v1/query/standing/{name}")
+}
+
+fn body(query: &str, mode: Option<&str>, outputs: Json) -> Json {
+    let mut body = json!({"pattern": {"type": "Cypher", "query": query}, "includeCancellations": true, "outputs": outputs});
+    if let Some(mode) = mode {
+        body["pattern"]["mode"] = mode.into();
+    }
+    body
+}
+
+fn edge(weir: &Weir, from: u32, to: u32, present: bool) {
+    let ends = format!("MATCH (a), (b) WHERE id(a) = idFrom('n', {from}) AND id(b) = idFrom('n', {to})");
+    weir.rows(&match present {
+        true => format!("{ends} SET a.k = 1, b.k = 1 CREATE (a)-[:R]->(b)"),
+        false => format!("{ends} MATCH (a)-[r:R]->(b) DELETE r"),
+    });
+}
+
+fn results(lines: &[Json]) -> Vec<(bool, Json)> {
+    lines.iter().map(|line| (line["meta"]["isPositiveMatch"] == true, line["data"].clone())).collect()
+}
+
+#[test]
+fn rows_come_and_are_taken_back_in_a_file_and_at_an_endpoint_also_after_a_restart() {
+    let home = Home::new();
+    let endpoint = Endpoint::start("/nowhere");
+    let weir = home.start(&[]);
+    let outputs = json!({
+        "file": {"type": "WriteToFile", "path": "out.jsonl"},
+        "hook": {"type": "PostToEndpoint", "url": format!("http://{}/hook", endpoint.address()), "parallelism": 1},
+    });
+    weir.post(&at("rings"), &body(TRIANGLES, Some("AnyQuery"), outputs)).expect(201);
+    let info = weir.get(&at("rings")).expect(200).json();
+    assert_eq!(info["pattern"], json!({"type": "Cypher", "query": TRIANGLES, "mode": "AnyQuery"}));
+    let list = weir.get("/api/v1/query/standing").expect(200).json();
+    assert_eq!((list.as_array().map(Vec::len), &list[0]["pattern"]["mode"]), (Some(1), &json!("AnyQuery")));
+
+    // One ring is three rows, one for each node to begin at.
+    [(1, 2), (2, 3), (3, 1)].iter().for_each(|(from, to)| edge(&weir, *from, *to, true));
+    let three = json!({"k": 1, "n": 3});
+    assert_eq!(results(&home.wait_lines("out.jsonl", 1)), [(true, three.clone())]);
+    weir.stop();
+
+    // The graph and the query are as they were: nothing is said again, and what changes is said once.
+    let weir = home.start(&[]);
+    assert_eq!(weir.get(&at("rings")).expect(200).json()["pattern"]["mode"], "AnyQuery");
+    [(2, 4), (4, 1)].iter().for_each(|(from, to)| edge(&weir, *from, *to, true));
+    let lines = home.wait_lines("out.jsonl", 3);
+    assert_eq!(results(&lines), [(true, three.clone()), (true, json!({"k": 1, "n": 6})), (false, three.clone())]);
+    assert_eq!(lines[0]["meta"]["resultId"], lines[2]["meta"]["resultId"]);
+    edge(&weir, 1, 2, false);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 4)[3..]), [(false, json!({"k": 1, "n": 6}))]);
+    let mut posted = Vec::new();
+    wait_until("the endpoint has what the file has", RESULTS_MAX, || {
+        posted.extend(endpoint.take().into_iter().map(|(_, result)| result));
+        posted.len() >= 4
+    });
+    assert_eq!(posted, home.lines("out.jsonl"));
+    assert_eq!(weir.delete(&at("rings")).expect(200).json()["name"], "rings");
+    weir.get(&at("rings")).expect(404);
+    edge(&weir, 1, 2, true);
+    weir.stop();
+    assert_eq!(home.lines("out.jsonl").len(), 4, "a query that was deleted goes on");
+}
+
+#[test]
+fn what_matches_already_comes_when_it_is_asked_for() {
+    let home = Home::new();
+    let weir = home.start(IN_MEMORY);
+    weir.rows("UNWIND range(1, 3) AS i MATCH (n) WHERE id(n) = idFrom('old', i) SET n.v = i");
+    let query = "MATCH (n) WHERE n.v IS NOT NULL RETURN max(n.v) AS top";
+    weir.post(&at("top"), &body(query, Some("AnyQuery"), json!({"f": {"type": "WriteToFile", "path": "out.jsonl"}}))).expect(201);
+    // At once, and on a graph that does not change.
+    weir.send("POST", "/api/v1/query/standing/control/propagate", &[], b"").expect(202);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 1)), [(true, json!({"top": 3}))]);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('old', 3) SET n.v = null");
+    assert_eq!(results(&home.wait_lines("out.jsonl", 3)[1..]), [(true, json!({"top": 2})), (false, json!({"top": 3}))]);
+}
+
+#[test]
+fn what_cannot_be_maintained_is_refused_with_its_place() {
+    let weir = Home::new().start(IN_MEMORY);
+    for (query, begins) in [
+        ("MATCH (n) SET n.x = 1 RETURN n", "CompileError at 1.11 A standing query's results follow from the graph: SET"),
+        (
+            "MATCH (n)\nWHERE n.x > rand()\nRETURN n",
+            "CompileError at 2.13 A standing query's results follow from the graph: chance",
+        ),
+        (
+            "MATCH (n) RETURN n.x, timestamp() AS t",
+            "CompileError at 1.23 A standing query's results follow from the graph: chance",
+        ),
+        ("MATCH (n) WHERE n.x = $p RETURN n", "CompileError at 1.23 Unknown parameter `p`"),
+        ("LOAD CSV FROM 'x' AS row RETURN row", "CompileError at 1.1 A standing query's results follow from the graph: LOAD CSV"),
+        ("MATCH (n RETURN n", "SyntaxError at 1.10 "),
+        ("MATCH (n) RETURN m", "CompileError at 1.18 Variable `m` not defined"),
+    ] {
+        // With the mode, and without one: then nothing else would take it either.
+        for mode in [Some("AnyQuery"), None] {
+            let refused = weir.post(&at("x"), &body(query, mode, json!({}))).expect(400).json();
+            assert!(refused[0].as_str().is_some_and(|text| text.starts_with(begins)), "{query}: {refused}");
+        }
+    }
+    assert_eq!(weir.get("/api/v1/query/standing").json(), json!([]));
+}
+
+#[test]
+fn a_text_without_a_mode_is_kept_in_the_one_that_takes_it() {
+    let weir = Home::new().start(IN_MEMORY);
+    for (query, mode) in [
+        ("MATCH (n) WHERE n.x = 1 RETURN DISTINCT id(n)", "DistinctId"),
+        ("MATCH (n) WHERE n.x > 1 RETURN DISTINCT id(n)", "AnyQuery"),
+        ("MATCH (n) RETURN count(*) AS c", "AnyQuery"),
+    ] {
+        weir.post(&at("x"), &body(query, None, json!({}))).expect(201);
+        assert_eq!(weir.delete(&at("x")).expect(200).json()["pattern"]["mode"], mode, "{query}");
+    }
+    // Who names a mode wants what it promises.
+    let refused = |query: &str, mode: &str| weir.post(&at("x"), &body(query, Some(mode), json!({}))).expect(400).json();
+    assert_eq!(
+        refused("MATCH (n) WHERE n.x > 1 RETURN DISTINCT id(n)", "DistinctId"),
+        json!(["DistinctId queries cannot filter"])
+    );
+    assert_eq!(refused("MATCH (a)-[:R]->(b)-[:R]->(a) RETURN id(a) AS a", "MultipleValues"), json!(["Pattern has a cycle"]));
+}
