@@ -18,6 +18,9 @@ const EDGES_FEW: usize = 2;
 /// What a node of another shard counts for: nothing is known of it, and going there has a price.
 const EDGES_ELSEWHERE: usize = 64;
 
+/// What an edge counts for whose properties lie at its other end.
+const EDGE_INSPECTED_ELSEWHERE: usize = 16;
+
 /// What a walk works with: the shard as its trace has it now, and where its findings go.
 pub struct Walk<'a, 'w> {
     pub program: &'a Program,
@@ -148,8 +151,10 @@ impl<'a> Walk<'a, '_> {
         let [_, _, ..] = ways else { return ways.first().map_or(0, |way| way.at) };
         let mut best = (usize::MAX, 0);
         let mut offer = |way: &Way, facts: Option<&Facts<'_>>| {
-            let count =
-                facts.map_or(EDGES_ELSEWHERE, |facts| facts.about_edges(way.direction, &self.program.edges[way.edge].kinds));
+            let view = &self.program.edges[way.edge];
+            let here = view.reads.is_empty() || way.direction == Direction::Outgoing;
+            let price = if here { 1 } else { EDGE_INSPECTED_ELSEWHERE };
+            let count = facts.map_or(EDGES_ELSEWHERE, |facts| facts.about_edges(way.direction, &view.kinds) * price);
             best = best.min((count, way.at));
             best
         };
@@ -192,7 +197,15 @@ impl<'a> Walk<'a, '_> {
             (true, _) => return,
             (false, _) => None,
         };
-        let mut cross = |half: HalfEdge| {
+        let mut cross = |half: HalfEdge, told: Option<Value>| {
+            if let (Some(value), Some(telling)) = (told, &view.telling) {
+                row[telling.slot] = value;
+                if !telling.conditions.iter().all(|condition| is_true(condition, row, &program.context))
+                    || !facts.has_half(half, tick)
+                {
+                    return;
+                }
+            }
             let second_half_of_loop = expansion.direction == Direction::Both && half.other == id && !half.outgoing;
             let taken = expansion.other_nodes.iter().any(|slot| matches!(row[*slot], Value::Node(other) if other == half.other));
             if second_half_of_loop || taken || expected.is_some_and(|expected| expected != half.other) {
@@ -214,11 +227,16 @@ impl<'a> Walk<'a, '_> {
             }
             self.run(change, at + 1, row, Some((id, facts)));
         };
-        match expected {
-            Some(expected) if !view.kinds.is_empty() => {
-                facts.edges_to(expected, expansion.direction, &view.kinds, tick, &mut cross);
+        match (expected, &view.telling) {
+            (Some(expected), _) if !view.kinds.is_empty() => {
+                facts.edges_to(expected, expansion.direction, &view.kinds, tick, &mut |half| cross(half, None));
             }
-            _ => facts.edges(expansion.direction, &view.kinds, tick, &mut cross),
+            (None, Some(telling)) if !view.kinds.is_empty() && expansion.direction == Direction::Outgoing => {
+                for kind in &view.kinds {
+                    facts.edges_with(*kind, telling.key, tick, |half, value| cross(half, Some(value)));
+                }
+            }
+            _ => facts.edges(expansion.direction, &view.kinds, tick, &mut |half| cross(half, None)),
         }
     }
 
