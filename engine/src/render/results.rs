@@ -359,7 +359,8 @@ impl Gather {
             self.propagates = true;
             return;
         }
-        // Outputs begin no earlier than this, and skip what is older.
+        // Outputs begin no earlier than the installation, and skip what is older. A worker may not have got that far yet.
+        let upper = upper.max(self.installed);
         let tick = Tick(upper);
         let mut rows = Vec::new();
         for (row, held) in std::mem::take(&mut self.held) {
