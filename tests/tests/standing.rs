@@ -157,11 +157,11 @@ impl Replay {
         for output in outputs.flat_map(|outputs| outputs.values()) {
             if let (Some("WriteToFile"), Some(path)) = (output["type"].as_str(), output["path"].as_str()) {
                 let text = std::fs::read_to_string(self.home.file(path)).unwrap_or_default();
-                all.extend(lines_of("file", seen.file.new(&text)));
+                all.extend(lines_of("file", seen.file.unread(&text)));
             }
             if output["type"] == "PrintToStandardOut" {
                 let text = self.home.read("stdout");
-                all.extend(lines_of("stdout", seen.stdout.new(&text)));
+                all.extend(lines_of("stdout", seen.stdout.unread(&text)));
             }
         }
         all
@@ -180,7 +180,7 @@ struct Upto(usize);
 
 impl Upto {
     /// Whole lines that are new.
-    fn new<'t>(&mut self, text: &'t str) -> &'t str {
+    fn unread<'t>(&mut self, text: &'t str) -> &'t str {
         let end = text.rfind('\n').map_or(0, |end| end + 1);
         &text[std::mem::replace(&mut self.0, end)..end]
     }
