@@ -495,7 +495,7 @@ const WRONG: &[Wrong] = &[
         "POST",
         S,
         JSON,
-        r#"{"pattern": {"type": "Cypher", "query": "MATCH (n) RETURN id(n) AS id"}, "outputs": {}}"#,
+        r#"{"pattern": {"type": "Cypher", "query": "MATCH (n) RETURN id(n) AS id", "mode": "DistinctId"}, "outputs": {}}"#,
         400,
         Some(JSON),
         "[\"DistinctId Standing Queries must specify a `DISTINCT` keyword…",
