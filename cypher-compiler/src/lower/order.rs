@@ -144,11 +144,15 @@ impl<'a> Order<'a> {
     /// parts first, and in a part the most restricted node, the first written among equals.
     pub fn best_start(&self, anchored: &dyn Fn(usize) -> bool) -> Option<usize> {
         let parts = self.parts();
-        (0..self.pattern.nodes.len()).filter(|node| !self.visited[*node]).min_by_key(|node| {
-            let part: Vec<usize> = (0..parts.len()).filter(|other| parts[*other] == parts[*node]).collect();
-            let waits = part.iter().any(|node| anchored(*node));
-            (waits, part.len(), std::cmp::Reverse(self.restrictions(*node)), *node)
-        })
+        let mut about = vec![(false, 0); parts.len()];
+        for (node, part) in parts.iter().enumerate() {
+            let (waits, size) = &mut about[*part];
+            *waits |= anchored(node);
+            *size += 1;
+        }
+        (0..parts.len())
+            .filter(|node| !self.visited[*node])
+            .min_by_key(|node| (about[parts[*node]], std::cmp::Reverse(self.restrictions(*node)), *node))
     }
 
     /// The nodes that can be visited from this one by edges, a shortest chain not among them.
