@@ -60,7 +60,7 @@ codes! {
     InvalidUnicodeLiteral: "`\\u` in a string is not followed by four hexadecimal digits.", Query(r"RETURN '\u00g1'");
     InvalidUnicodeCharacter: "A character that Cypher has no use for.", Query("RETURN 42 — 41");
     TooDeep: "The query is nested deeper than weir reads.", None;
-    TooLong: "The query has more clauses, or more operators in a row, than weir reads.", None;
+    TooLong: "The query has more clauses, nodes in a pattern, or operators in a row, than weir reads.", None;
 
     // Names.
     UndefinedVariable: "Nothing declares the variable, or the column.", Query("MATCH (person) RETURN persn.name");

@@ -244,7 +244,7 @@ impl Parser<'_> {
     }
 
     fn match_clause(&mut self, optional: bool) -> Parsed<ClauseKind> {
-        let parts = self.pattern_parts()?;
+        let parts = self.matched_parts()?;
         let mut hints = Vec::new();
         while self.words("USING") {
             if self.words("JOIN") {

@@ -521,7 +521,7 @@ impl Parser<'_> {
         let named = matches!(self.ahead(1), TokenKind::Symbol("="));
         let shortest = ["shortestPath", "allShortestPaths"].iter().any(|word| self.is_word_at(0, word));
         let body = if self.is_symbol("(") || named || shortest {
-            let parts = self.pattern_parts()?;
+            let parts = self.matched_parts()?;
             let condition = if self.words("WHERE") { Some(self.expression()?) } else { None };
             SubqueryBody::Pattern { parts, condition }
         } else {

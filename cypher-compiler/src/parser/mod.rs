@@ -24,6 +24,8 @@ type Parsed<T> = Result<T, Box<Diagnostic>>;
 const DEPTH_MAX: usize = 200;
 /// Longest chain of one operator or postfix, for the same reason.
 const CHAIN_LENGTH_MAX: usize = 1000;
+/// Nodes that one clause looks for: the order in which they are found is weighed for all of them together.
+const MATCHED_NODES_MAX: usize = 2000;
 const CLAUSE_COUNT_MAX: usize = 1000;
 /// How often a query may make the parser try one reading before another. Bounds the time of hostile texts.
 const SPECULATION_COUNT_MAX: usize = 10_000;

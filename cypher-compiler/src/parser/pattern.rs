@@ -1,6 +1,6 @@
 //! Patterns: nodes, edges, paths.
 
-use super::{CHAIN_LENGTH_MAX, Parsed, Parser};
+use super::{CHAIN_LENGTH_MAX, MATCHED_NODES_MAX, Parsed, Parser};
 use weir_model::plan::Search;
 
 use crate::ast::{Direction, EdgePattern, Expression, ExpressionKind, LabelExpression, Name, NodePattern, PatternPart};
@@ -12,6 +12,17 @@ impl Parser<'_> {
         let mut parts = vec![self.pattern_part()?];
         while self.symbol(",") {
             parts.push(self.pattern_part()?);
+        }
+        Ok(parts)
+    }
+
+    /// Parts of a pattern that is looked for.
+    pub(super) fn matched_parts(&mut self) -> Parsed<Vec<PatternPart>> {
+        let from = self.at;
+        let parts = self.pattern_parts()?;
+        if parts.iter().map(|part| part.steps.len() + 1).sum::<usize>() > MATCHED_NODES_MAX {
+            let message = format!("A pattern has at most {MATCHED_NODES_MAX} nodes");
+            return Err(self.compile_error(self.span_from(from), Code::TooLong, message));
         }
         Ok(parts)
     }
