@@ -155,10 +155,14 @@ impl<'a> Order<'a> {
             .min_by_key(|node| (about[parts[*node]], std::cmp::Reverse(self.restrictions(*node)), *node))
     }
 
-    /// The nodes that can be visited from this one by edges, a shortest chain not among them.
-    pub fn part(&self, node: usize) -> Vec<usize> {
+    /// For each node whether one of those is anchored that can be visited from it by edges, a shortest chain not among them.
+    pub fn waiting(&self, anchored: &dyn Fn(usize) -> bool) -> Vec<bool> {
         let parts = self.parts_over(&|edge| !crate::bind::is_shortest(edge));
-        (0..parts.len()).filter(|other| parts[*other] == parts[node]).collect()
+        let mut of_part = vec![false; parts.len()];
+        for (node, part) in parts.iter().enumerate() {
+            of_part[*part] |= anchored(node);
+        }
+        parts.into_iter().map(|part| of_part[part]).collect()
     }
 
     /// For each node the smallest node of its connected part.

@@ -14,6 +14,9 @@ use crate::{functions, walk};
 /// More ways to begin are not tried: they grow with the product of the parts of a pattern.
 const ORDERS_MAX: usize = 8;
 
+/// Of so many parts the beginnings are weighed; what is left is begun where the text alone says.
+const STARTS_WEIGHED_MAX: usize = 16;
+
 /// A way to enter the graph at `node` without looking for it.
 struct Anchor {
     node: usize,
@@ -80,12 +83,15 @@ fn visit(pattern: &Pattern, anchors: &[Anchor], starts: &[usize]) -> Found {
     for node in (0..pattern.nodes.len()).filter(|node| pattern.nodes[*node].bound) {
         order.enter(Step::Bound { node });
     }
-    let mut starts = starts.iter();
+    let mut weighed = starts.iter();
     loop {
         advance(&mut order, anchors, &mut used);
         let anchored = |node| anchors.iter().any(|anchor| anchor.node == node);
         let Some(best) = order.best_start(&anchored) else { return Found::Whole(order.steps, used) };
-        match starts.next() {
+        match weighed.next() {
+            None if starts.len() >= STARTS_WEIGHED_MAX => {
+                order.enter(Step::Scan { node: best, lookups: lookups(pattern, &order, best) });
+            }
             None => return Found::Choice(choices(pattern, &order, &anchored, best)),
             Some(node) => order.enter(Step::Scan { node: *node, lookups: lookups(pattern, &order, *node) }),
         }
@@ -117,10 +123,10 @@ fn advance(order: &mut Order<'_>, anchors: &[Anchor], used: &mut Vec<Origin>) {
 /// Where to begin next: at the nodes that a label or a lookup finds, or, if there are none, at the most restricted one. Parts
 /// whose anchors may become known by visiting another one wait.
 fn choices(pattern: &Pattern, order: &Order<'_>, anchored: &dyn Fn(usize) -> bool, best: usize) -> Vec<usize> {
-    let waits = |node: usize| order.part(node).into_iter().any(anchored);
+    let waits = order.waiting(anchored);
     let wanted = |node: &usize| {
         !order.visited(*node)
-            && waits(*node) == waits(best)
+            && waits[*node] == waits[best]
             && (!pattern.nodes[*node].labels.is_empty() || !lookups(pattern, order, *node).is_empty())
     };
     let mut nodes: Vec<usize> = (0..pattern.nodes.len()).filter(wanted).collect();
