@@ -24,6 +24,9 @@ const RECORDED_ENDPOINT: &str = "127.0.0.1:18555";
 /// How long the results of a step may take; the recording waited half as long.
 const STEP_MAX: Duration = Duration::from_secs(1);
 
+/// A reason that begins so stands for what depends on which result comes first.
+const MAY_AGREE: &str = "May agree: ";
+
 /// Results that should not be there come within this, if they come.
 const QUIET: Duration = Duration::from_millis(60);
 
@@ -45,7 +48,15 @@ fn recorded_standing_queries_report_alike() {
         let line: Json = serde_json::from_str(line).expect("a line of JSON");
         let name = line["name"].as_str().expect("a name");
         replayed += 1;
-        match (replay.differs(&line), differences.get(name)) {
+        let reason = differences.get(name);
+        let mut differs = replay.differs(&line, STEP_MAX);
+        if differs.is_some() && reason.is_none() {
+            // On a busy machine results may come late.
+            replay = Replay::new();
+            differs = replay.differs(&line, 5 * STEP_MAX);
+        }
+        match (differs, reason) {
+            (None, Some(reason)) if reason.starts_with(MAY_AGREE) => {}
             (Some(how), None) => unexpected.push(format!("{name} | {how}")),
             (None, Some(reason)) => agreements.push(format!("{name} | {reason}")),
             _ => {}
@@ -74,7 +85,7 @@ impl Replay {
     }
 
     /// How a scenario, or an attempt to create a query, goes otherwise than recorded.
-    fn differs(&mut self, line: &Json) -> Option<String> {
+    fn differs(&mut self, line: &Json, step_max: Duration) -> Option<String> {
         let steps = line["steps"].as_array().expect("steps");
         if steps.iter().any(|step| step["do"] == "propagate") {
             // What other scenarios left would be reported too.
@@ -102,7 +113,7 @@ impl Replay {
                 }
                 // What stands may be as recorded before anything has come.
                 let alike = found.standing == recorded.standing && changed.elapsed() > QUIET;
-                if alike || begun.elapsed() > STEP_MAX || differs.is_some() {
+                if alike || begun.elapsed() > step_max || differs.is_some() {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(2));
