@@ -13,7 +13,7 @@ use weir_model::mutation::{Kind, Mutations, Payload, Row, Tag};
 use weir_model::{NodeId, Symbol};
 
 use super::batch::{Batch, Writer};
-use super::facts::Facts;
+use super::facts::{Facts, LAST_SYMBOL};
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 
@@ -183,8 +183,7 @@ fn build_node(rows: &[Row], order: &mut Vec<u64>, arena: &[u8], facts: &Facts<'_
 fn expand_clears<'a>(rows: impl Iterator<Item = &'a Row>, facts: &Facts<'_>) -> Vec<Row> {
     let mut present: FxHashSet<Tag> = FxHashSet::default();
     if !facts.is_unknown() {
-        let last = Symbol((1 << Tag::SYMBOL_BITS) - 1);
-        facts.each(Tag::new(Kind::Property, Symbol(0)), Tag::new(Kind::Property, last), u64::MAX, |_, fact| {
+        facts.each(Tag::new(Kind::Property, Symbol(0)), Tag::new(Kind::Property, LAST_SYMBOL), u64::MAX, |_, fact| {
             present.insert(fact.tag);
         });
     }

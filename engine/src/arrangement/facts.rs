@@ -12,6 +12,8 @@ use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 use crate::view::{Direction, HalfEdge};
 
+pub const LAST_SYMBOL: Symbol = Symbol((1 << Tag::SYMBOL_BITS) - 1);
+
 /// The facts of one node in each batch that knows it, newest first.
 pub struct Facts<'a> {
     hits: SmallVec<[(&'a Segment, &'a [Fact]); 6]>,
@@ -84,44 +86,54 @@ impl<'a> Facts<'a> {
     }
 
     /// Every fact whose tag lies in a range that holds at a tick: newest batch first, so not in order.
-    pub fn each(&self, from: Tag, to: Tag, at: u64, mut each: impl FnMut(&'a Segment, &'a Fact)) {
+    pub fn each(&self, from: Tag, to: Tag, at: u64, each: impl FnMut(&'a Segment, &'a Fact)) {
+        self.each_in(&[(from, to)], at, each);
+    }
+
+    /// As `each`, for several ranges, ascending.
+    fn each_in(&self, ranges: &[(Tag, Tag)], at: u64, mut each: impl FnMut(&'a Segment, &'a Fact)) {
         // Keys that a newer batch has decided. Only keys with a removal can also stand in an older batch, and removals
         // are rare, so this is nearly always empty.
         let mut decided: Option<FxHashSet<(Tag, FactKey<'a>)>> = None;
         for (depth, (segment, facts)) in self.hits.iter().enumerate() {
             let segment: &'a Segment = segment;
             let mut facts: &'a [Fact] = facts;
-            if segment.none_until(at) {
-                continue;
-            }
-            let all = segment.all_until(at);
             let oldest = depth + 1 == self.hits.len();
-            facts = &facts[first_of(facts, from)..];
-            while let Some((first, further)) = facts.split_first()
-                && first.tag <= to
-            {
-                let same = 1 + further.iter().take_while(|fact| same_fact(segment, first, fact)).count();
-                let updates;
-                (updates, facts) = facts.split_at(same);
-                let until = if all { same } else { updates.iter().take_while(|fact| segment.time(fact) <= at).count() };
-                let Some(last) = updates[..until].last() else { continue };
-                if decided.as_ref().is_some_and(|decided| decided.contains(&(first.tag, segment.key(first)))) {
+            for (from, to) in ranges {
+                facts = &facts[first_of(facts, *from)..];
+                // The ticks lie elsewhere: most ranges are empty, and need none.
+                if facts.first().is_none_or(|first| first.tag > *to) {
                     continue;
                 }
-                let removal = !updates[..until].iter().all(Fact::adds);
-                if removal && !oldest {
-                    decided.get_or_insert_default().insert((first.tag, segment.key(first)));
+                if segment.none_until(at) {
+                    break;
                 }
-                if last.adds() {
-                    each(segment, last);
+                let all = segment.all_until(at);
+                while let Some((first, further)) = facts.split_first()
+                    && first.tag <= *to
+                {
+                    let same = 1 + further.iter().take_while(|fact| same_fact(segment, first, fact)).count();
+                    let updates;
+                    (updates, facts) = facts.split_at(same);
+                    let until = if all { same } else { updates.iter().take_while(|fact| segment.time(fact) <= at).count() };
+                    let Some(last) = updates[..until].last() else { continue };
+                    if decided.as_ref().is_some_and(|decided| decided.contains(&(first.tag, segment.key(first)))) {
+                        continue;
+                    }
+                    let removal = !updates[..until].iter().all(Fact::adds);
+                    if removal && !oldest {
+                        decided.get_or_insert_default().insert((first.tag, segment.key(first)));
+                    }
+                    if last.adds() {
+                        each(segment, last);
+                    }
                 }
             }
         }
     }
 
     fn each_of_kind(&self, kind: Kind, at: u64, each: impl FnMut(&'a Segment, &'a Fact)) {
-        let last = Symbol((1 << Tag::SYMBOL_BITS) - 1);
-        self.each(Tag::new(kind, Symbol(0)), Tag::new(kind, last), at, each);
+        self.each(Tag::new(kind, Symbol(0)), Tag::new(kind, LAST_SYMBOL), at, each);
     }
 
     pub fn labels(&self, at: u64, mut each: impl FnMut(Symbol)) {
@@ -136,56 +148,28 @@ impl<'a> Facts<'a> {
 
     /// The half edges of a node, of these types or of any.
     pub fn edges(&self, direction: Direction, kinds: &[Symbol], at: u64, each: &mut dyn FnMut(HalfEdge)) {
-        if direction != Direction::Incoming {
-            self.halves(Kind::Out, kinds, at, true, each);
-            self.halves(Kind::OutParallel, kinds, at, true, each);
-        }
-        if direction != Direction::Outgoing {
-            self.halves(Kind::In, kinds, at, false, each);
-            self.halves(Kind::InParallel, kinds, at, false, each);
-        }
+        self.each_in(&edge_ranges(direction, kinds), at, |segment, fact| {
+            let kind = fact.tag.kind();
+            let (other, ordinal) = match kind {
+                Kind::Out | Kind::In => (fact.payload.as_node(), 0),
+                _ => decode_parallel(fact.payload, &segment.arena),
+            };
+            let outgoing = matches!(kind, Kind::Out | Kind::OutParallel);
+            each(HalfEdge { kind: fact.tag.symbol(), outgoing, other, ordinal });
+        });
     }
 
     /// How many updates there are of the half edges of a node: no fewer than edges, whatever the tick.
     pub fn about_edges(&self, direction: Direction, kinds: &[Symbol]) -> usize {
-        let sides: &[Kind] = match direction {
-            Direction::Outgoing => &[Kind::Out, Kind::OutParallel],
-            Direction::Incoming => &[Kind::In, Kind::InParallel],
-            Direction::Both => &[Kind::Out, Kind::OutParallel, Kind::In, Kind::InParallel],
-        };
-        let last = Symbol((1 << Tag::SYMBOL_BITS) - 1);
+        let ranges = edge_ranges(direction, kinds);
         let mut count = 0;
         for (_, facts) in &self.hits {
-            let mut between = |from: Tag, to: Tag| {
-                let start = first_of(facts, from);
-                count += facts[start..].partition_point(|fact| fact.tag <= to);
-            };
-            for side in sides {
-                if kinds.is_empty() {
-                    between(Tag::new(*side, Symbol(0)), Tag::new(*side, last));
-                }
-                kinds.iter().for_each(|kind| between(Tag::new(*side, *kind), Tag::new(*side, *kind)));
+            for (from, to) in &ranges {
+                let start = first_of(facts, *from);
+                count += facts[start..].partition_point(|fact| fact.tag <= *to);
             }
         }
         count
-    }
-
-    fn halves(&self, kind: Kind, kinds: &[Symbol], at: u64, outgoing: bool, each: &mut dyn FnMut(HalfEdge)) {
-        let mut report = |segment: &Segment, fact: &Fact| {
-            let (other, ordinal) = match fact.tag.kind() {
-                Kind::Out | Kind::In => (fact.payload.as_node(), 0),
-                _ => decode_parallel(fact.payload, &segment.arena),
-            };
-            each(HalfEdge { kind: fact.tag.symbol(), outgoing, other, ordinal });
-        };
-        if kinds.is_empty() {
-            self.each_of_kind(kind, at, report);
-        } else {
-            for symbol in kinds {
-                let tag = Tag::new(kind, *symbol);
-                self.each(tag, tag, at, &mut report);
-            }
-        }
     }
 
     /// The half edges of these types that lead to a node, looked up.
@@ -294,10 +278,29 @@ fn same_fact(segment: &Segment, one: &Fact, other: &Fact) -> bool {
         }
 }
 
-/// The facts whose tags lie in a range.
-pub fn between(facts: &[Fact], from: Tag, to: Tag) -> &[Fact] {
-    let facts = &facts[first_of(facts, from)..];
-    &facts[..facts.iter().take_while(|fact| fact.tag <= to).count()]
+/// Where the half edges of these types lie among the facts of a node, ascending. No types are all types.
+fn edge_ranges(direction: Direction, kinds: &[Symbol]) -> SmallVec<[(Tag, Tag); 4]> {
+    let (first, last) = match kinds {
+        [] => (Symbol(0), LAST_SYMBOL),
+        [kind] => (*kind, *kind),
+        several => return ranges_of_several(direction, several),
+    };
+    let range = |side: Kind| (Tag::new(side, first), Tag::new(side, last));
+    let all = [range(Kind::Out), range(Kind::In), range(Kind::OutParallel), range(Kind::InParallel)];
+    let [out, incoming, out_parallel, in_parallel] = all;
+    match direction {
+        Direction::Outgoing => SmallVec::from_buf_and_len([out, out_parallel, out, out], 2),
+        Direction::Incoming => SmallVec::from_buf_and_len([incoming, in_parallel, out, out], 2),
+        Direction::Both => SmallVec::from_buf(all),
+    }
+}
+
+fn ranges_of_several(direction: Direction, kinds: &[Symbol]) -> SmallVec<[(Tag, Tag); 4]> {
+    let mut ranges: SmallVec<[(Tag, Tag); 4]> =
+        kinds.iter().flat_map(|kind| edge_ranges(direction, std::slice::from_ref(kind))).collect();
+    ranges.sort_unstable();
+    ranges.dedup();
+    ranges
 }
 
 /// Where the facts with this tag, or a greater one, begin. Most nodes have few facts, and looking through them in order

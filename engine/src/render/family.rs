@@ -39,7 +39,10 @@ pub struct Member {
 
 pub struct Family {
     pub program: Arc<Program>,
+    /// Where the program has an equality.
     members: FxHashMap<Key, Group>,
+    /// Where it has none.
+    alike: Group,
     /// How many members have these constants at a node, in the order of `Compared::equal`.
     admitted: Vec<FxHashMap<Key, u32>>,
     /// The ranges of all members.
@@ -56,6 +59,15 @@ struct Group {
 }
 
 impl Group {
+    fn remove(&mut self, query: u32, source: u32) -> bool {
+        let place = self.members.iter().position(|member| (member.query, member.source) == (query, source));
+        if let Some(place) = place {
+            self.members.swap_remove(place);
+            self.sort_ranges();
+        }
+        place.is_some()
+    }
+
     fn sort_ranges(&mut self) {
         let of_member = |(place, member): (usize, &Member)| {
             member.ending.constants.ranges.iter().map(move |range| (*range, place as u32)).collect::<Vec<_>>()
@@ -67,7 +79,8 @@ impl Group {
 impl Family {
     pub fn new(program: Arc<Program>) -> Family {
         let admitted = program.compared.equal.iter().map(|_| FxHashMap::default()).collect();
-        Family { program, members: FxHashMap::default(), admitted, ranges: Intervals::default(), count: 0 }
+        let (members, alike) = (FxHashMap::default(), Group::default());
+        Family { program, members, alike, admitted, ranges: Intervals::default(), count: 0 }
     }
 
     pub fn insert(&mut self, member: Member) {
@@ -78,7 +91,10 @@ impl Family {
         for range in &constants.ranges {
             self.ranges.insert(*range, (member.query, member.source));
         }
-        let group = self.members.entry(constants.equal.clone()).or_default();
+        let group = match constants.equal.is_empty() {
+            true => &mut self.alike,
+            false => self.members.entry(constants.equal.clone()).or_default(),
+        };
         for range in &constants.ranges {
             group.ranges.insert(*range, group.members.len() as u32);
         }
@@ -87,15 +103,15 @@ impl Family {
     }
 
     pub fn remove(&mut self, query: u32, source: u32, constants: &Constants) {
-        let Entry::Occupied(mut entry) = self.members.entry(constants.equal.clone()) else { return };
-        let group = entry.get_mut();
-        let Some(place) = group.members.iter().position(|member| (member.query, member.source) == (query, source)) else {
-            return;
+        let removed = match constants.equal.is_empty() {
+            true => self.alike.remove(query, source),
+            false => self.members.get_mut(&constants.equal).is_some_and(|group| group.remove(query, source)),
         };
-        group.members.swap_remove(place);
-        group.sort_ranges();
-        if group.members.is_empty() {
-            entry.remove();
+        if !removed {
+            return;
+        }
+        if self.members.get(&constants.equal).is_some_and(|group| group.members.is_empty()) {
+            self.members.remove(&constants.equal);
         }
         for (part, admitted) in self.parts(&constants.equal).zip(&mut self.admitted) {
             if let Entry::Occupied(mut entry) = admitted.entry(part) {
@@ -127,6 +143,9 @@ impl Family {
     /// Whether what was read at a node may be part of a match of any member.
     pub fn admits(&self, node: usize, row: &[Value]) -> bool {
         let compared = &self.program.compared;
+        if compared.equal.is_empty() && compared.range.is_none() {
+            return true;
+        }
         for ((of, slots), admitted) in compared.equal.iter().zip(&self.admitted) {
             if *of == node {
                 return key_of(slots.iter().copied(), row).is_some_and(|key| admitted.contains_key(&key));
@@ -141,8 +160,13 @@ impl Family {
     /// The members for which a complete row is a match, as far as their constants decide.
     pub fn each(&self, time: Time, row: &[Value], mut visit: impl FnMut(&Member)) {
         let compared = &self.program.compared;
-        let slots = compared.equal.iter().flat_map(|(_, slots)| slots.iter().copied());
-        let Some(group) = key_of(slots, row).and_then(|key| self.members.get(&key)) else { return };
+        let group = if compared.equal.is_empty() {
+            &self.alike
+        } else {
+            let slots = compared.equal.iter().flat_map(|(_, slots)| slots.iter().copied());
+            let Some(group) = key_of(slots, row).and_then(|key| self.members.get(&key)) else { return };
+            group
+        };
         let mut meet = |member: &Member| {
             let Ending { constants, context, .. } = &*member.ending;
             if member.since <= time && constants.conditions.iter().all(|condition| super::walk::is_true(condition, row, context))

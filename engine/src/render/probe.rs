@@ -26,17 +26,17 @@ use timely::dataflow::operators::{Capability, CapabilitySet, Concat, ConnectLoop
 use timely::dataflow::{Scope, StreamVec};
 use timely::order::Product;
 use timely::progress::Antichain;
-use weir_model::mutation::{Kind, Tag};
+use weir_model::mutation::Kind;
 use weir_model::plan::Atom;
 use weir_model::{EdgeKey, NodeId, Symbol, Value};
 
+use super::family::Family;
 use super::maintained::{Interest, TOUCHED};
-use super::queries::{Queries, Route};
+use super::queries::{Origin, Queries, Route};
 use super::results::{Row, RowChange};
 use super::walk::{Change, Parcel, Walk, is_true, look};
 use super::{Time, before};
 use crate::arrangement::build::{Located, Shard};
-use crate::arrangement::facts::between;
 use crate::arrangement::{Batch, Fact, Facts, Layers, Published, Segment, SharedBatch};
 use crate::symbols::Symbols;
 use crate::view::HalfEdge;
@@ -257,26 +257,44 @@ struct Offered<'a> {
 impl<'a> Offered<'a> {
     /// Walks everything the batch changes, node by node, for the families it can concern.
     fn walk(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>) {
-        let mut concerned: Vec<(Route, Time)> = Vec::new();
+        let routes = &self.queries.routes;
+        // Edges, by their place among the facts of the node; nodes and edges that are looked at before and after, by tick.
+        let mut edges: Vec<(Route, usize)> = Vec::new();
+        let mut views: Vec<(Route, Time)> = Vec::new();
+        // Most changes concern the family the last one did.
+        let mut current: Option<(u32, &Family)> = None;
         let mut row: Vec<Value> = Vec::new();
         for (index, id) in self.batch.ids.iter().enumerate() {
             let (segment, updates) = self.batch.node(index);
-            concerned.clear();
-            for fact in updates {
-                // Where a path begins at an edge, it is looked for by type; only for local views the ticks matter.
-                self.queries.routes.each(fact.tag, |route| {
-                    concerned.push((route, if route.node { segment.time(fact) } else { 0 }));
-                });
+            edges.clear();
+            views.clear();
+            for (place, fact) in updates.iter().enumerate() {
+                if routes.may_concern(fact.tag) {
+                    routes.each(fact.tag, |route| match route.from {
+                        Origin::Edge => edges.push((route, place)),
+                        Origin::Node => views.push((route, segment.time(fact))),
+                        Origin::EdgeView => views.push((route, 0)),
+                    });
+                }
             }
-            if concerned.is_empty() {
+            if edges.is_empty() && views.is_empty() {
                 continue;
             }
-            concerned.sort_unstable();
-            concerned.dedup();
+            views.sort_unstable();
+            views.dedup();
             let facts = self.located.facts(self.batch, index);
-            for same in concerned.chunk_by(|a, b| a.0 == b.0) {
-                let route = same[0].0;
-                let Some(family) = self.queries.family(route.family) else { continue };
+            let offers = edges.iter().map(|(route, place)| (*route, *place, 0));
+            for (route, place, time) in offers.chain(views.iter().map(|(route, time)| (*route, 0, *time))) {
+                let family = match current {
+                    Some((number, family)) if number == route.family => family,
+                    _ => {
+                        let Some(family) = self.queries.family(route.family) else { continue };
+                        current = Some((route.family, family));
+                        row.clear();
+                        row.resize(family.program.width, Value::Null);
+                        family
+                    }
+                };
                 let mut walk = Walk {
                     program: &family.program,
                     family,
@@ -289,55 +307,24 @@ impl<'a> Offered<'a> {
                     results: found,
                     parcels: leaving,
                 };
-                row.clear();
-                row.resize(family.program.width, Value::Null);
                 let path = usize::from(route.path);
-                match family.program.paths[path].atom {
-                    Atom::Node(node) => {
-                        for (_, time) in same {
-                            change_of_view(&mut walk, path, node, *id, &facts, *time, &mut row);
-                        }
+                match (family.program.paths[path].atom, route.from) {
+                    (Atom::Node(node), _) => change_of_view(&mut walk, path, node, *id, &facts, time, &mut row),
+                    (Atom::Edge(edge), Origin::EdgeView) => {
+                        change_of_edges(&mut walk, (path, edge), *id, (segment, updates), &facts, &mut row);
                     }
-                    Atom::Edge(edge) => changes_of_edge(&mut walk, (path, edge), *id, (segment, updates), &facts, &mut row),
+                    (Atom::Edge(edge), _) => {
+                        let fact = &updates[place];
+                        let change = Change { path, time: segment.time(fact), diff: if fact.adds() { 1 } else { -1 } };
+                        let (other, ordinal) = other_end(fact, segment);
+                        let half = HalfEdge { kind: fact.tag.symbol(), outgoing: true, other, ordinal };
+                        change_of_edge(&mut walk, change, edge, (*id, &facts), half, &mut row);
+                    }
                 }
             }
         }
     }
 }
-
-/// The edges of a node that came or went, or whose properties that are read did.
-fn changes_of_edge<'a>(
-    walk: &mut Walk<'a, '_>,
-    (path, edge): (usize, usize),
-    id: NodeId,
-    (segment, updates): (&Segment, &[Fact]),
-    facts: &Facts<'a>,
-    row: &mut [Value],
-) {
-    let view = &walk.program.edges[edge];
-    if !view.reads.is_empty() {
-        return change_of_edges(walk, (path, edge), id, (segment, updates), facts, row);
-    }
-    let mut halves = |of: &[Fact]| {
-        for fact in of {
-            let diff = if fact.adds() { 1 } else { -1 };
-            let change = Change { path, time: segment.time(fact), diff };
-            let (other, ordinal) = other_end(fact, segment);
-            let half = HalfEdge { kind: fact.tag.symbol(), outgoing: true, other, ordinal };
-            change_of_edge(walk, change, edge, (id, facts), half, row);
-        }
-    };
-    for kind in [Kind::Out, Kind::OutParallel] {
-        if view.kinds.is_empty() {
-            halves(between(updates, Tag::new(kind, Symbol(0)), Tag::new(kind, LAST_SYMBOL)));
-        }
-        for symbol in &view.kinds {
-            halves(between(updates, Tag::new(kind, *symbol), Tag::new(kind, *symbol)));
-        }
-    }
-}
-
-const LAST_SYMBOL: Symbol = Symbol((1 << Tag::SYMBOL_BITS) - 1);
 
 /// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does.
 pub fn change_of_edge<'a>(

@@ -176,17 +176,31 @@ impl Queries {
 pub struct Route {
     pub family: u32,
     pub path: u16,
-    /// It begins at the local view of a node, not at an edge.
-    pub node: bool,
+    pub from: Origin,
+}
+
+/// What a path begins at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Origin {
+    /// The local view of a node.
+    Node,
+    /// An edge that comes or goes.
+    Edge,
+    /// An edge of which properties are read, as it was and as it is.
+    EdgeView,
 }
 
 /// Which paths a change of a fact can concern.
 #[derive(Default)]
 pub struct Routes {
+    /// A bit for each tag that is asked for, by its hash: says of most facts at once that they concern nobody.
+    asked: [u64; ASKED],
     by_tag: FxHashMap<Tag, Vec<Route>>,
     /// Those that ask for any symbol.
     by_kind: Vec<(Kind, Route)>,
 }
+
+const ASKED: usize = 32;
 
 const KINDS: [Kind; 8] = [
     Kind::Label,
@@ -200,6 +214,12 @@ const KINDS: [Kind; 8] = [
 ];
 
 impl Routes {
+    /// False for most facts that concern nobody.
+    pub fn may_concern(&self, tag: Tag) -> bool {
+        let (word, bit) = asked(tag);
+        self.asked[word] & bit != 0 || !self.by_kind.is_empty()
+    }
+
     pub fn each(&self, tag: Tag, mut visit: impl FnMut(Route)) {
         if let Some(routes) = self.by_tag.get(&tag) {
             routes.iter().for_each(|route| visit(*route));
@@ -209,7 +229,12 @@ impl Routes {
 
     fn add(&mut self, family: u32, program: &Program) {
         for (path, number) in program.paths.iter().zip(0..) {
-            let route = Route { family, path: number, node: matches!(path.atom, Atom::Node(_)) };
+            let from = match path.atom {
+                Atom::Node(_) => Origin::Node,
+                Atom::Edge(edge) if program.edges[edge].reads.is_empty() => Origin::Edge,
+                Atom::Edge(_) => Origin::EdgeView,
+            };
+            let route = Route { family, path: number, from };
             match path.atom {
                 Atom::Node(node) => {
                     let view = &program.nodes[node];
@@ -238,6 +263,8 @@ impl Routes {
     }
 
     fn add_tag(&mut self, tag: Tag, route: Route) {
+        let (word, bit) = asked(tag);
+        self.asked[word] |= bit;
         let routes = self.by_tag.entry(tag).or_default();
         if !routes.contains(&route) {
             routes.push(route);
@@ -250,7 +277,17 @@ impl Routes {
             routes.retain(|route| route.family != family);
             !routes.is_empty()
         });
+        self.asked = [0; ASKED];
+        for (word, bit) in self.by_tag.keys().map(|tag| asked(*tag)) {
+            self.asked[word] |= bit;
+        }
     }
+}
+
+/// Where the bit of a tag is.
+fn asked(tag: Tag) -> (usize, u64) {
+    let hash = tag.0.wrapping_mul(0x9E37_79B9) >> 21;
+    (hash as usize % ASKED, 1 << (hash / ASKED as u32))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use super::stages::Stages;
 pub struct Row(pub SmallVec<[Value; 2]>);
 
 /// One change of the multiset of rows.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RowChange {
     pub row: Row,
     pub time: Time,
@@ -280,13 +280,19 @@ impl Gather {
             self.pending = later;
             ready
         };
-        ready.sort_by_key(|change| change.time);
         if let Some(stages) = &mut self.stages {
+            ready.sort_by_key(|change| change.time);
             ready = stages.turn(ready, frontier);
         }
+        // Rows are large: their ticks are sorted, and each row moves once.
+        let mut order: Vec<(Time, u32)> = ready.iter().map(|change| change.time).zip(0..).collect();
+        order.sort_unstable();
         let mut rows = Vec::with_capacity(ready.len());
-        for tick in ready.chunk_by_mut(|a, b| a.time == b.time) {
-            self.tick(tick, &mut rows);
+        let mut changes = Vec::new();
+        for tick in order.chunk_by(|a, b| a.0 == b.0) {
+            changes.clear();
+            changes.extend(tick.iter().map(|(_, place)| std::mem::take(&mut ready[*place as usize])));
+            self.tick(&mut changes, &mut rows);
         }
         self.send(rows, frontier);
     }
