@@ -238,19 +238,6 @@ impl<'a> Facts<'a> {
         });
     }
 
-    /// The edges of a type that leave this node, as far as they have a property, with its value. What an edge had may outlive
-    /// it, so some of them may be gone.
-    pub fn edges_with(&self, kind: Symbol, key: Symbol, at: u64, mut each: impl FnMut(HalfEdge, Value)) {
-        let tag = Tag::new(Kind::EdgeProperty, kind);
-        self.each(tag, tag, at, |segment, fact| {
-            let (other, ordinal, property, value) = decode_edge_property(fact.payload, &segment.arena);
-            let half = HalfEdge { kind, outgoing: true, other, ordinal };
-            if property == key {
-                each(half, value);
-            }
-        });
-    }
-
     /// One property of the edge from this node to `target`.
     pub fn edge_property(&self, kind: Symbol, target: NodeId, ordinal: u32, key: Symbol, at: u64) -> Value {
         let key = edge_property_key(target, ordinal, key);

@@ -13,7 +13,6 @@ use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text, Value};
 
 use super::constants::{self, Compared, Constants};
 use super::orders;
-use super::walk::is_true;
 use crate::symbols::Symbols;
 use crate::view::Direction;
 
@@ -50,28 +49,6 @@ pub struct EdgeView {
     pub directed: bool,
     pub reads: Vec<(Symbol, usize)>,
     pub conditions: Vec<Expr>,
-    /// A property without which no edge fits, if there is one.
-    pub telling: Option<Telling>,
-}
-
-/// A property that an edge must have, its slot, and what is asked of it alone.
-#[derive(Debug)]
-pub struct Telling {
-    pub key: Symbol,
-    pub slot: usize,
-    pub conditions: Vec<Expr>,
-}
-
-impl Telling {
-    fn of(reads: &[(Symbol, usize)], conditions: &[Expr], width: usize, context: &GraphFree) -> Option<Telling> {
-        let without = vec![Value::Null; width];
-        reads.iter().find_map(|(key, slot)| {
-            let alone = |condition: &&Expr| condition.slots().iter().all(|asked| place(*asked) == *slot);
-            let conditions: Vec<Expr> = conditions.iter().filter(alone).cloned().collect();
-            let needed = conditions.iter().any(|condition| !is_true(condition, &without, context));
-            needed.then_some(Telling { key: *key, slot: *slot, conditions })
-        })
-    }
 }
 
 #[derive(Debug)]
@@ -175,15 +152,13 @@ impl Program {
             let mut kinds: Vec<Symbol> = edge.kinds.iter().map(resolve).collect();
             kinds.sort_unstable();
             kinds.dedup();
-            let reads: Vec<(Symbol, usize)> = resolve_reads(&edge.reads);
             let view = EdgeView {
-                telling: Telling::of(&reads, &edge.conditions, width, &context),
                 slot: edge.slot.map(place),
                 kinds,
                 source: nodes[edge.source].slot,
                 target: nodes[edge.target].slot,
                 directed: edge.directed,
-                reads,
+                reads: resolve_reads(&edge.reads),
                 conditions: edge.conditions.clone(),
             };
             let told_apart = pattern.distinct_edges.iter().any(|(a, b)| [*a, *b].contains(&edges.len()));

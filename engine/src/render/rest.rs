@@ -32,8 +32,9 @@ use super::walk::{Change, Walk, look};
 use crate::arrangement::{Facts, SharedBatch, Snapshot};
 use crate::view::Direction;
 
-/// How long the graph at rest is looked through before other work of the worker gets its turn.
-const AT_ONCE: Duration = Duration::from_millis(1);
+/// How long the graph at rest is looked through before other work of the worker gets its turn: as long as that took the last time, but no
+/// less and no more than this.
+const AT_ONCE: (Duration, Duration) = (Duration::from_micros(250), Duration::from_millis(1));
 
 /// The clock is looked at once for so many nodes.
 const NODES_BY_CLOCK: usize = 16;
@@ -101,7 +102,9 @@ impl Installation {
         let nodes: usize = snapshot.shard(common.shard.index).iter().map(|batch| batch.ids.len()).sum();
         backfill.nodes.fetch_add((nodes * families.len()) as u64, Ordering::Relaxed);
         builder.build(move |mut capabilities| {
-            let mut working = capabilities.pop().map(|capability| (Rest { snapshot, families, after: None }, capability));
+            let mut working = capabilities
+                .pop()
+                .map(|capability| (Rest { snapshot, families, after: None, paused: Instant::now() }, capability));
             let mut found: Vec<RowChange> = Vec::new();
             move |_| {
                 let Some((rest, capability)) = &mut working else { return };
@@ -134,13 +137,16 @@ struct Rest {
     families: Vec<Family>,
     /// The last node that was looked at for the last of them.
     after: Option<NodeId>,
+    /// When other work got its turn.
+    paused: Instant,
 }
 
 impl Rest {
     /// Looks at some nodes of the shard; true when there are no more.
     fn work(&mut self, common: &Common, backfill: &Backfill, found: &mut Vec<RowChange>) -> bool {
         let batches = self.snapshot.shard(common.shard.index);
-        let end = Instant::now() + AT_ONCE;
+        let begin = Instant::now();
+        let end = begin + (begin - self.paused).clamp(AT_ONCE.0, AT_ONCE.1);
         while let Some(family) = self.families.last() {
             let mut walk = Walk {
                 program: &family.program,
@@ -172,7 +178,9 @@ impl Rest {
                     break;
                 }
                 backfill.looked_at.fetch_add(NODES_BY_CLOCK as u64, Ordering::Relaxed);
-                if Instant::now() >= end {
+                let now = Instant::now();
+                if now >= end {
+                    self.paused = now;
                     return false;
                 }
             }

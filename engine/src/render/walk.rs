@@ -197,15 +197,7 @@ impl<'a> Walk<'a, '_> {
             (true, _) => return,
             (false, _) => None,
         };
-        let mut cross = |half: HalfEdge, told: Option<Value>| {
-            if let (Some(value), Some(telling)) = (told, &view.telling) {
-                row[telling.slot] = value;
-                if !telling.conditions.iter().all(|condition| is_true(condition, row, &program.context))
-                    || !facts.has_half(half, tick)
-                {
-                    return;
-                }
-            }
+        let mut cross = |half: HalfEdge| {
             let second_half_of_loop = expansion.direction == Direction::Both && half.other == id && !half.outgoing;
             let taken = expansion.other_nodes.iter().any(|slot| matches!(row[*slot], Value::Node(other) if other == half.other));
             if second_half_of_loop || taken || expected.is_some_and(|expected| expected != half.other) {
@@ -227,16 +219,11 @@ impl<'a> Walk<'a, '_> {
             }
             self.run(change, at + 1, row, Some((id, facts)));
         };
-        match (expected, &view.telling) {
-            (Some(expected), _) if !view.kinds.is_empty() => {
-                facts.edges_to(expected, expansion.direction, &view.kinds, tick, &mut |half| cross(half, None));
+        match expected {
+            Some(expected) if !view.kinds.is_empty() => {
+                facts.edges_to(expected, expansion.direction, &view.kinds, tick, &mut cross);
             }
-            (None, Some(telling)) if !view.kinds.is_empty() && expansion.direction == Direction::Outgoing => {
-                for kind in &view.kinds {
-                    facts.edges_with(*kind, telling.key, tick, |half, value| cross(half, Some(value)));
-                }
-            }
-            _ => facts.edges(expansion.direction, &view.kinds, tick, &mut |half| cross(half, None)),
+            _ => facts.edges(expansion.direction, &view.kinds, tick, &mut cross),
         }
     }
 
