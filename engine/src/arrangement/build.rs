@@ -160,20 +160,34 @@ fn by_tag(row: &Row, index: u32) -> u64 {
     u64::from(row.tag.0) << 32 | u64::from(index)
 }
 
+/// The tag in a `by_tag`.
+fn tag_of(place: u64) -> Tag {
+    Tag((place >> 32) as u32)
+}
+
+/// The row in a `by_tag`.
+fn row_of(place: u64) -> u32 {
+    place as u32
+}
+
 /// `order` holds the rows of a node, as `by_tag`; `facts` is what there was.
 fn build_node(rows: &[Row], order: &mut Vec<u64>, arena: &[u8], facts: &Facts<'_>, segment: &mut Segment) {
-    let row = |place: &u64| &rows[*place as u32 as usize];
-    let kind = |place: &u64| row(place).tag.kind();
-    if let Some(last_clear) = order.iter().rposition(|place| kind(place) == Kind::ClearProperties) {
-        // `SET n = map` on a node that is new clears nothing.
-        if facts.is_unknown() && order[..last_clear].iter().all(|place| kind(place) != Kind::Property) {
-            order.retain(|place| kind(place) != Kind::ClearProperties);
+    order.sort_unstable();
+    let clears = order.iter().rev().take_while(|place| tag_of(**place).kind() == Kind::ClearProperties).count();
+    if clears > 0 {
+        // `SET n = map` on a node that is new clears nothing. Clears come last in the order, before them the properties.
+        let (others, clear) = order.split_at(order.len() - clears);
+        let last_clear = clear.iter().map(|place| row_of(*place)).max().unwrap_or(0);
+        let mut properties = others.iter().rev().take_while(|place| tag_of(**place).kind() == Kind::Property);
+        if facts.is_unknown() && properties.all(|place| row_of(*place) > last_clear) {
+            order.truncate(order.len() - clears);
         } else {
-            let expanded = expand_clears(order.iter().map(row), facts);
+            order.sort_unstable_by_key(|place| row_of(*place));
+            let expanded = expand_clears(order.iter().map(|place| &rows[row_of(*place) as usize]), facts);
             order.clear();
             order.extend(expanded.iter().zip(0..).map(|(row, index)| by_tag(row, index)));
-            replay(&expanded, order, arena, facts, segment);
-            order.clear();
+            order.sort_unstable();
+            return replay(&expanded, order, arena, facts, segment);
         }
     }
     replay(rows, order, arena, facts, segment);
@@ -204,11 +218,10 @@ fn expand_clears<'a>(rows: impl Iterator<Item = &'a Row>, facts: &Facts<'_>) -> 
     expanded
 }
 
-/// Replays the rows of one node fact by fact and appends the differences to the segment.
+/// Replays the rows of one node fact by fact, given in order, and appends the differences to the segment.
 fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, segment: &mut Segment) {
-    order.sort_unstable();
-    let row = |place: &u64| &rows[*place as u32 as usize];
-    for same_tag in order.chunk_by_mut(|a, b| a >> 32 == b >> 32) {
+    let row = |place: &u64| &rows[row_of(*place) as usize];
+    for same_tag in order.chunk_by_mut(|a, b| tag_of(*a) == tag_of(*b)) {
         if let [place] = same_tag
             && facts.is_unknown()
         {

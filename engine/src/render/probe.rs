@@ -101,6 +101,9 @@ pub fn home(query: u32) -> u64 {
 /// Two outputs: complete rows, and rows that go on at another shard.
 type Outputs<'scope, T> = (StreamVec<'scope, T, RowChange>, StreamVec<'scope, T, Parcel>);
 
+/// Room for no more results than these is made ahead.
+const RESERVED_MAX: usize = 4096;
+
 /// The changes of this shard, walked as far as this shard reaches.
 fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Trace, common: Common) -> Outputs<'scope, Time> {
     let mut builder = OperatorBuilder::new("changes".to_owned(), batches.scope());
@@ -114,11 +117,14 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
         let mut found: Vec<RowChange> = Vec::new();
         let mut leaving: Vec<Parcel> = Vec::new();
         let mut view: Vec<SharedBatch> = Vec::new();
+        // As many as there were the last time.
+        let mut expected = 0;
         move |frontiers| {
             let mut results_handle = results_out.activate();
             let mut parcels_handle = parcels_out.activate();
             let queries = common.queries.borrow();
             input.for_each(|capability, data| {
+                found.reserve(expected);
                 for batch in data.drain(..) {
                     // Batches that were there when the first query was installed come without.
                     let Some(located) = batch.located() else { continue };
@@ -132,6 +138,7 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
                     }
                 }
                 view.clear();
+                expected = found.len().min(RESERVED_MAX);
                 if !found.is_empty() {
                     results_handle.session(&capability.retain(0)).give_container(&mut found);
                 }

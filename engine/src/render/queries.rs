@@ -106,23 +106,35 @@ impl Queries {
 
     /// Changes of rows, for the queries they belong to.
     pub fn push(&mut self, changes: &mut Vec<RowChange>) {
+        if changes.chunk_by(|a, b| a.query == b.query).count() == 1 {
+            return self.push_alike(changes);
+        }
         let mut changes = changes.drain(..).peekable();
+        let mut alike = Vec::new();
         while let Some(change) = changes.next() {
             let query = change.query;
-            let Some(Installed { gather, .. }) = self.installed.get_mut(&query) else {
-                // Numbers are given in the order of installation: a smaller one has been taken away.
-                if query >= self.next {
-                    self.early.push(change);
-                }
-                continue;
-            };
-            if gather.is_idle() {
-                self.changed.push(query);
-            }
-            gather.push(change);
+            alike.push(change);
             while let Some(change) = changes.next_if(|change| change.query == query) {
-                gather.push(change);
+                alike.push(change);
             }
+            self.push_alike(&mut alike);
+            alike.clear();
+        }
+    }
+
+    /// Changes of one query.
+    fn push_alike(&mut self, changes: &mut Vec<RowChange>) {
+        let Some(query) = changes.first().map(|change| change.query) else { return };
+        match self.installed.get_mut(&query) {
+            Some(Installed { gather, .. }) => {
+                if gather.is_idle() {
+                    self.changed.push(query);
+                }
+                gather.push(changes);
+            }
+            // Numbers are given in the order of installation: a smaller one has been taken away.
+            None if query >= self.next => self.early.append(changes),
+            None => changes.clear(),
         }
     }
 

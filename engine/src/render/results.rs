@@ -213,8 +213,13 @@ impl Gather {
         self.distinct || self.stages.is_some() || !matches!(self.baseline, Baseline::Known)
     }
 
-    pub fn push(&mut self, change: RowChange) {
-        self.pending.push(change);
+    /// Takes over changes whose ticks may not be complete.
+    pub fn push(&mut self, changes: &mut Vec<RowChange>) {
+        if self.pending.is_empty() {
+            std::mem::swap(&mut self.pending, changes);
+        } else {
+            self.pending.append(changes);
+        }
     }
 
     /// Nothing waits for its tick to be complete.
