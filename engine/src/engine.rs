@@ -18,10 +18,13 @@ use crate::command::{Base, Command};
 use crate::commit::{Change, Committer};
 use crate::error::EngineError;
 use crate::evaluate::{Limits, Prepared};
+use crate::history::cache::ChunkCache;
+use crate::history::run::{Run, Shelf};
+use crate::history::{self, History, Retention};
 use crate::index::Catalog;
 use crate::log::{Log, LogOptions};
 use crate::standing::StandingState;
-use crate::store::{Delivered, Entry, GraphId, Store};
+use crate::store::{Delivered, Entry, GraphId, Sizes, Store};
 use crate::symbols::Symbols;
 use crate::together::Together;
 use crate::worker::Workers;
@@ -49,6 +52,7 @@ pub struct Options {
     /// Each commit reaches the disk before it counts as durable, not only the operating system.
     pub sync_all_writes: bool,
     pub limits: QueryLimits,
+    pub retention: Retention,
     /// Of the default graph. None is what the store has, and the default where it has none yet.
     pub graph: Option<GraphOptions>,
 }
@@ -106,6 +110,9 @@ pub struct Parts {
     pub sending: Arc<Mutex<()>>,
     pub ids: IdScheme,
     pub limits: QueryLimits,
+    pub retention: Retention,
+    /// Pages that were read lately.
+    pub chunks: Arc<ChunkCache>,
     pub together: Arc<Together>,
     /// Nobody waits for room any more.
     pub closing: Arc<AtomicBool>,
@@ -120,8 +127,9 @@ impl Engine {
             count => count,
         };
         let symbols = Arc::new(Symbols::load(store.symbols()?));
-        let log =
-            Log::start(store.clone(), symbols.clone(), LogOptions { sync: options.sync_all_writes, ..LogOptions::default() });
+        let log_options =
+            LogOptions { sync: options.sync_all_writes, hold: options.retention.journal, ..LogOptions::default() };
+        let log = Log::start(store.clone(), symbols.clone(), log_options);
         let workers = Arc::new(Workers::start(count).map_err(EngineError::Workers)?);
         let parts = Parts {
             store,
@@ -131,6 +139,8 @@ impl Engine {
             sending: Arc::default(),
             ids: options.ids,
             limits: options.limits,
+            retention: options.retention,
+            chunks: Arc::default(),
             together: Arc::new(Together::start()?),
             closing: Arc::default(),
         };
@@ -173,7 +183,14 @@ impl Engine {
             }
             checkpoint::consider(graph, false)
         })?;
-        lock(&self.shared.housekeepers).extend([delivery, checkpoints]);
+        let mut polite = false;
+        let pages = self.housekeeper("pages", move |graph| {
+            if !std::mem::replace(&mut polite, true) {
+                let _ = rustix::process::nice(CHECKPOINTS_NICE);
+            }
+            history::tend(graph)
+        })?;
+        lock(&self.shared.housekeepers).extend([delivery, checkpoints, pages]);
         if !indexes.is_empty() {
             // Reads do without until they are there.
             let build = move || {
@@ -232,7 +249,7 @@ impl Engine {
         }
         let parts = &self.shared.parts;
         let id = parts.store.create_graph(name, if options.open_cypher { OPEN_CYPHER } else { b"" })?;
-        let graph = Graph::new(parts, id, name.to_owned(), options, Base::default(), Loaded::default());
+        let graph = Graph::new(parts, id, name.to_owned(), options, Base::default(), Loaded::default())?;
         self.shared.graphs.write().unwrap_or_else(|e| e.into_inner()).insert(name.to_owned(), graph.clone());
         Ok(graph)
     }
@@ -269,6 +286,11 @@ impl Engine {
 
     pub fn metadata_list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
         Ok(self.shared.parts.store.list_metadata(prefix)?)
+    }
+
+    /// How much the store takes.
+    pub fn sizes(&self) -> Result<Sizes, EngineError> {
+        Ok(self.shared.parts.store.sizes()?)
     }
 
     /// Those who wait to ingest until results are taken are refused from now on. The first step of an orderly end.
@@ -334,6 +356,7 @@ struct GraphInner {
     tail: Mutex<Vec<Arc<Entry>>>,
     fresh: FreshIds,
     checkpoints: Checkpoints,
+    history: History,
     indexes: Catalog,
 }
 
@@ -346,6 +369,8 @@ struct Loaded {
     /// Entries of the log after the checkpoint.
     tail: Vec<Arc<Entry>>,
     checkpoints: Checkpoints,
+    /// Of pages.
+    runs: Vec<Run>,
 }
 
 impl Loaded {
@@ -359,7 +384,17 @@ impl Loaded {
 }
 
 impl Graph {
-    fn new(parts: &Parts, id: GraphId, name: String, options: GraphOptions, base: Base, loaded: Loaded) -> Graph {
+    fn new(
+        parts: &Parts,
+        id: GraphId,
+        name: String,
+        options: GraphOptions,
+        base: Base,
+        loaded: Loaded,
+    ) -> Result<Graph, EngineError> {
+        let shelf = Shelf { graph: id, store: parts.store.clone(), cache: parts.chunks.clone() };
+        let end = loaded.tail.last().map_or(base.upper, |entry| entry.upper);
+        let history = History::open(shelf, parts.retention, loaded.runs, base.upper, end)?;
         let published = Arc::new(Published::new(parts.workers.count()));
         let next = base.upper;
         let committer = Committer::new(id, parts, published.clone(), loaded.checkpoints.logged().clone(), next, loaded.sources);
@@ -382,17 +417,18 @@ impl Graph {
             tail: Mutex::new(loaded.tail),
             fresh: FreshIds::new(),
             checkpoints: loaded.checkpoints,
+            history,
             indexes: Catalog::default(),
         };
-        Graph { inner: Arc::new(inner) }
+        Ok(Graph { inner: Arc::new(inner) })
     }
 
     /// Reads a graph from its store: the newest pages as the base, the rest of the log for `replay`.
     fn load(parts: &Parts, id: GraphId, name: String, options: GraphOptions) -> Result<Graph, EngineError> {
         let began = Instant::now();
         let progress = parts.store.progress(id)?;
-        let base = checkpoint::load_base(&*parts.store, id, progress.upto, parts.workers.count())?;
-        let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), ..Loaded::default() };
+        let (base, runs) = checkpoint::load_base(&*parts.store, id, progress.upto, parts.workers.count())?;
+        let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), runs, ..Loaded::default() };
         loaded.sources.extend(progress.sources);
         progress.delivered.into_iter().for_each(|delivered| loaded.note(&delivered));
         parts.store.read_log(id, progress.upto, &mut |entry| {
@@ -404,7 +440,7 @@ impl Graph {
         })?;
         let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
         tracing::debug!(graph = name, facts, tail = loaded.tail.len(), took = ?began.elapsed(), "read from the store");
-        Ok(Graph::new(parts, id, name, options, base, loaded))
+        Graph::new(parts, id, name, options, base, loaded)
     }
 
     fn replay(&self) -> Result<(), EngineError> {
@@ -499,6 +535,10 @@ impl Graph {
 
     pub(crate) fn checkpoints(&self) -> &Checkpoints {
         &self.inner.checkpoints
+    }
+
+    pub fn history(&self) -> &History {
+        &self.inner.history
     }
 
     pub(crate) fn indexes(&self) -> &Catalog {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 use weir_model::expression::FailureKind;
 use weir_model::extent::weight;
-use weir_model::plan::Operator;
+use weir_model::plan::{Operator, Schema};
 use weir_model::{Failure, Mutations, Tick, Value};
 
 use crate::commit::Change;
@@ -82,8 +82,8 @@ impl Graph {
         options: QueryOptions<'_>,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Answered, EngineError> {
-        if options.at.is_some_and(|at| at.millis() < crate::commit::wall_clock_millis()) {
-            return Err(EngineError::NoHistory);
+        if let Some(at) = options.at {
+            return self.query_past(query, parameters, (options, at), each);
         }
         if let Operator::Schema(schema) = &query.plan.root {
             self.run_schema(schema, each)?;
@@ -116,6 +116,34 @@ impl Graph {
             }
         }
         Ok(Answered { committed: upper })
+    }
+
+    /// A query as of a moment, at which it can only read.
+    fn query_past(
+        &self,
+        query: &Prepared,
+        parameters: &[Value],
+        (options, at): (QueryOptions<'_>, Tick),
+        each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
+    ) -> Result<Answered, EngineError> {
+        let answered = Answered { committed: None };
+        match &query.plan.root {
+            // Indexes are no part of the graph.
+            Operator::Schema(schema @ Schema::ShowIndexes) => {
+                self.run_schema(schema, each)?;
+                return Ok(answered);
+            }
+            Operator::Schema(_) => return Err(EngineError::PastIsReadOnly),
+            _ if query.writes() => return Err(EngineError::PastIsReadOnly),
+            _ => {}
+        }
+        let moment = self.at(at)?;
+        let mut each = |row: &[Value]| if moment.has_failed() { ControlFlow::Break(()) } else { each(row) };
+        let ran = self.run(query, parameters, options, None, moment.view(), &mut each);
+        match moment.failure() {
+            Some(failure) => Err(failure),
+            None => ran.map(|_| answered),
+        }
     }
 
     /// How the patterns of a query would be visited now: which of their orders, and by which indexes. For EXPLAIN and PROFILE.

@@ -3,7 +3,7 @@
 //! Three column families, whatever the number of graphs, so that a graph is created and dropped by a few small writes:
 //!
 //!     log     graph 4, tick 8              -> entry             large values, written in order, dropped soon
-//!     pages   graph 4, run 8, chunk 8      -> chunk, sealed     written once in order, mostly as ready-made files
+//!     pages   graph 4, run 8, part and chunk 8 -> chunk, sealed written once in order, mostly as ready-made files
 //!     meta    'g' graph 4                  -> name and options of a graph
 //!             'p' graph 4                  -> progress
 //!             'r' graph 4, run 8           -> a run that is complete
@@ -15,7 +15,7 @@
 //! next start. The write-ahead log of RocksDB makes writes to all three families atomic and durable.
 
 use std::path::{Path, PathBuf};
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rocksdb::{
@@ -28,7 +28,7 @@ use weir_model::{Text, Tick};
 use super::directory::Directory;
 use super::entry::LogReader;
 use super::{
-    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Progress, RunId, RunInfo, Sizes, Store, StoreError, records,
+    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError, records,
 };
 
 const LOG: &str = "log";
@@ -154,10 +154,10 @@ impl RocksDb {
                 return Err(self.damaged("a key of unknown form", "the pages"));
             };
             next = next.max(run.0 + 1);
-            let end = page_key(graph, RunId(run.0 + 1), 0);
+            let end = run_pages(graph, RunId(run.0 + 1));
             if !complete.contains(&(graph, run)) {
                 tracing::info!(graph = graph.0, run = run.0, "removing pages that a crash left incomplete");
-                batch.delete_range_cf(pages, page_key(graph, run, 0), end);
+                batch.delete_range_cf(pages, run_pages(graph, run), end);
             }
             iterator.seek(end);
         }
@@ -240,37 +240,38 @@ impl RocksDb {
     }
 
     /// Writes the chunks of a run; a small one goes into the batch that will complete it.
-    fn write_run(&self, graph: GraphId, run: NewRun<'_>, batch: &mut WriteBatch) -> Result<(), StoreError> {
+    fn write_run(&self, graph: GraphId, run: NewRun<'_>, batch: &mut WriteBatch) -> Result<RunInfo, StoreError> {
         let id = RunId(self.next_run.fetch_add(1, Ordering::Relaxed));
-        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: 0, bytes: 0 };
-        let mut waiting: Vec<([u8; 20], Vec<u8>)> = Vec::new();
-        let mut waiting_bytes = 0;
+        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: [0; 3], bytes: 0 };
+        // By part: keys within a file ascend, and files do not overlap.
+        let mut waiting: [Waiting; 3] = Default::default();
         let mut files = IncomingFiles { store: self, run: id, paths: Vec::new() };
         for chunk in run.chunks {
-            let key = page_key(graph, id, info.chunks);
-            info.chunks += 1;
+            let (part, chunk) = chunk?;
+            let number = &mut info.chunks[part as usize];
+            let key = page_key(graph, id, part, *number);
+            *number += 1;
             info.bytes += chunk.len() as u64;
-            waiting_bytes += chunk.len();
-            waiting.push((key, records::seal(&key, chunk)));
-            if waiting_bytes >= FILE_BYTES_MAX {
-                files.write(&waiting)?;
-                waiting.clear();
-                waiting_bytes = 0;
+            let waiting = &mut waiting[part as usize];
+            waiting.bytes += chunk.len();
+            waiting.chunks.push((key, records::seal(&key, chunk)));
+            if waiting.bytes >= FILE_BYTES_MAX {
+                files.write(&std::mem::take(waiting).chunks)?;
             }
         }
-        if files.paths.is_empty() && waiting_bytes <= SMALL_RUN_BYTES_MAX {
-            for (key, chunk) in &waiting {
+        if files.paths.is_empty() && info.bytes <= SMALL_RUN_BYTES_MAX as u64 {
+            for (key, chunk) in waiting.iter().flat_map(|waiting| &waiting.chunks) {
                 batch.put_cf(self.family(PAGES), key, chunk);
             }
         } else {
-            if !waiting.is_empty() {
-                files.write(&waiting)?;
+            for waiting in waiting.iter().filter(|waiting| !waiting.chunks.is_empty()) {
+                files.write(&waiting.chunks)?;
             }
             files.hand_over()?;
         }
         let key = run_key(graph, id);
         batch.put_cf(self.family(META), key, records::seal(&key, records::put_run(&info)));
-        Ok(())
+        Ok(info)
     }
 
     fn must_be_live(&self, graph: GraphId) -> Result<(), StoreError> {
@@ -371,10 +372,12 @@ impl Store for RocksDb {
         iterator.status().map_err(|error| self.read_error(error, &place()))
     }
 
-    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<(), StoreError> {
+    fn hold(&self, _: &Arc<Entry>) {}
+
+    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<RunInfo, StoreError> {
         self.must_be_live(graph)?;
         let mut batch = WriteBatch::default();
-        self.write_run(graph, run, &mut batch)?;
+        let info = self.write_run(graph, run, &mut batch)?;
         let key = progress_key(graph);
         batch.put_cf(self.family(META), key, records::seal(&key, records::put_progress(progress)));
         let (from, to) = (log_key(graph, Tick::ZERO), log_key(graph, progress.upto));
@@ -382,15 +385,15 @@ impl Store for RocksDb {
         self.complete(graph, batch)?;
         self.free(LOG, &from, &to);
         self.shorten_write_ahead_log();
-        Ok(())
+        Ok(info)
     }
 
-    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<(), StoreError> {
+    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError> {
         self.must_be_live(graph)?;
         let mut batch = WriteBatch::default();
-        self.write_run(graph, run, &mut batch)?;
+        let info = self.write_run(graph, run, &mut batch)?;
         let bounds: Vec<_> =
-            replaced.iter().map(|old| (page_key(graph, *old, 0), page_key(graph, RunId(old.0 + 1), 0))).collect();
+            replaced.iter().map(|old| (run_pages(graph, *old), run_pages(graph, RunId(old.0 + 1)))).collect();
         for (old, (from, to)) in replaced.iter().zip(&bounds) {
             batch.delete_cf(self.family(META), run_key(graph, *old));
             batch.delete_range_cf(self.family(PAGES), from, to);
@@ -399,7 +402,7 @@ impl Store for RocksDb {
         for (from, to) in bounds {
             self.free(PAGES, &from, &to);
         }
-        Ok(())
+        Ok(info)
     }
 
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
@@ -422,6 +425,7 @@ impl Store for RocksDb {
         &self,
         graph: GraphId,
         run: RunId,
+        part: Part,
         each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let place = format!("run {} of graph {}", run.0, graph.0);
@@ -430,11 +434,12 @@ impl Store for RocksDb {
             return Err(StoreError::failed(format!("read {place}"), "there is no such run (any more)"));
         };
         let info = records::take_run(run, &record).map_err(|wrong| self.damaged(wrong, &place))?;
-        let (from, to) = (page_key(graph, run, 0), page_key(graph, RunId(run.0 + 1), 0));
+        let (from, to) = (page_key(graph, run, part, 0), run_pages(graph, RunId(run.0 + 1)));
+        let chunks = info.chunks[part as usize];
         let mut iterator = self.iterate(PAGES, from.to_vec(), to.to_vec());
         let mut count = 0;
         while let Some((key, sealed)) = iterator.item() {
-            if key != page_key(graph, run, count) {
+            if key != page_key(graph, run, part, count) {
                 break;
             }
             let chunk_place = || format!("{place}, chunk {count}");
@@ -443,11 +448,15 @@ impl Store for RocksDb {
             iterator.next();
         }
         iterator.status().map_err(|error| self.read_error(error, &place))?;
-        if count == info.chunks {
-            Ok(())
-        } else {
-            Err(self.damaged(format!("chunk {count} of {} is missing", info.chunks), &place))
-        }
+        if count == chunks { Ok(()) } else { Err(self.damaged(format!("chunk {count} of {chunks} is missing"), &place)) }
+    }
+
+    fn chunk(&self, graph: GraphId, run: RunId, part: Part, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let place = || format!("run {} of graph {}, chunk {number}", run.0, graph.0);
+        let key = page_key(graph, run, part, number);
+        let sealed = self.db.get_pinned_cf(self.family(PAGES), key).map_err(|error| self.read_error(error, &place()))?;
+        let open = |sealed: rocksdb::DBPinnableSlice<'_>| records::unseal(&key, &sealed).map(<[u8]>::to_vec);
+        sealed.map(open).transpose().map_err(|wrong| self.damaged(wrong, &place()))
     }
 
     fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
@@ -569,6 +578,13 @@ impl Store for RocksDb {
             .sum();
         Ok(Sizes { log: files(LOG)? + ahead, pages: files(PAGES)?, other: files(META)? })
     }
+}
+
+/// Chunks of a part of a run until there are enough for a file.
+#[derive(Default)]
+struct Waiting {
+    chunks: Vec<([u8; 20], Vec<u8>)>,
+    bytes: usize,
 }
 
 /// Files of a run until RocksDB takes them over; removed when that does not come to be.
@@ -699,12 +715,18 @@ fn log_key(graph: GraphId, tick: Tick) -> [u8; 12] {
     key
 }
 
-fn page_key(graph: GraphId, run: RunId, chunk: u64) -> [u8; 20] {
+/// The two highest bits of the number say the part, so that those lie one after another.
+fn page_key(graph: GraphId, run: RunId, part: Part, chunk: u64) -> [u8; 20] {
     let mut key = [0; 20];
     key[..4].copy_from_slice(&graph.0.to_be_bytes());
     key[4..12].copy_from_slice(&run.0.to_be_bytes());
-    key[12..].copy_from_slice(&chunk.to_be_bytes());
+    key[12..].copy_from_slice(&((part as u64) << 62 | chunk).to_be_bytes());
     key
+}
+
+/// Where the chunks of a run begin.
+fn run_pages(graph: GraphId, run: RunId) -> [u8; 20] {
+    page_key(graph, run, Part::Newest, 0)
 }
 
 fn take_page_key(key: &[u8]) -> Option<(GraphId, RunId)> {
@@ -868,7 +890,7 @@ mod tests {
         let store = open(temporary.path());
         let graph = store.create_graph("a", b"").unwrap();
         append(&store, &[entry(graph, 0, 1000)]);
-        let mut chunks = (0..100u8).map(|n| vec![n; 30_000]);
+        let mut chunks = (0..100u8).map(|n| Ok((Part::Newest, vec![n; 30_000])));
         let progress = Progress { upto: Tick(0), ..Progress::default() };
         store.checkpoint(graph, NewRun { first: Tick(0), upper: Tick(1), chunks: &mut chunks }, &progress).unwrap();
         store.flush(true).unwrap();
@@ -882,7 +904,7 @@ mod tests {
         for (path, bytes) in &original {
             flip(path, bytes.len() / 3);
             let all = RocksDb::open(RocksDbOptions::new(temporary.path())).and_then(|store| {
-                store.read_run(graph, run, &mut |_| Ok(()))?;
+                store.read_run(graph, run, Part::Newest, &mut |_| Ok(()))?;
                 read_log(&store, graph, 0)?;
                 Store::graphs(&store)
             });
@@ -898,7 +920,7 @@ mod tests {
             fs::write(path, bytes).unwrap();
         }
         assert!(noticed >= 2, "{noticed}");
-        open(temporary.path()).read_run(graph, run, &mut |_| Ok(())).unwrap();
+        open(temporary.path()).read_run(graph, run, Part::Newest, &mut |_| Ok(())).unwrap();
 
         fs::remove_file(&original[0].0).unwrap();
         let error = error_of(temporary.path());
@@ -929,7 +951,7 @@ mod tests {
         let store = open(temporary.path());
         let graph = store.create_graph("a", b"").unwrap();
         for large in [true, false] {
-            let mut chunks = (0..10u8).map(|n| vec![n; if large { 1_000_000 } else { 10 }]);
+            let mut chunks = (0..10u8).map(|n| Ok((Part::Newest, vec![n; if large { 1_000_000 } else { 10 }])));
             let mut batch = WriteBatch::default();
             let run = NewRun { first: Tick(0), upper: Tick(1), chunks: &mut chunks };
             // As far as a checkpoint gets before its last write.
