@@ -49,7 +49,14 @@ impl App {
         let store = open_store(&settings.store)?;
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });
         let limits = QueryLimits { time_max: settings.query.time_max, memory_bytes_max: settings.query.memory_bytes_max };
-        let options = Options { workers: settings.workers, ids: settings.ids, sync_all_writes, limits, graph: settings.graph };
+        let options = Options {
+            workers: settings.workers,
+            ids: settings.ids,
+            sync_all_writes,
+            limits,
+            retention: settings.retention,
+            graph: settings.graph,
+        };
         let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));
         let engine = Engine::open(store, options).map_err(|error| cannot("open the graph", &error))?;
         let live = Arc::new(LiveState::default());

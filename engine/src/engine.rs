@@ -127,8 +127,7 @@ impl Engine {
             count => count,
         };
         let symbols = Arc::new(Symbols::load(store.symbols()?));
-        let log_options =
-            LogOptions { sync: options.sync_all_writes, hold: options.retention.journal, ..LogOptions::default() };
+        let log_options = LogOptions { sync: options.sync_all_writes, hold: options.retention.journal, ..LogOptions::default() };
         let log = Log::start(store.clone(), symbols.clone(), log_options);
         let workers = Arc::new(Workers::start(count).map_err(EngineError::Workers)?);
         let parts = Parts {

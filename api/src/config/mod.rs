@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Map as JsonMap, Value as Json};
 use thiserror::Error;
-use weir_engine::GraphOptions;
+use weir_engine::{GraphOptions, Retention};
 use weir_model::IdScheme;
 
 use self::hocon::{Kind as Written, Object, Value};
@@ -39,6 +39,8 @@ pub struct Settings {
     pub ids: IdScheme,
     /// The graph model; none is that of the store.
     pub graph: Option<GraphOptions>,
+    /// How much of the past is kept.
+    pub retention: Retention,
     /// 0 is one per core.
     pub workers: usize,
     /// How long starting and stopping may take.
@@ -196,6 +198,10 @@ impl<'a> Reading<'a> {
             store,
             ids,
             graph: self.text("graph-model").map(|name| GraphOptions { open_cypher: name == "open-cypher" }),
+            retention: Retention {
+                journal: self.boolean("persistence.journal-enabled"),
+                kept: self.text("history").and_then(|text| duration(&text)),
+            },
             workers: self.integer("workers") as usize,
             timeout: self.duration("timeout"),
             query: QuerySettings {
@@ -606,6 +612,17 @@ mod tests {
         let settings = load_text("service.store { type = rocks-db, path = /x/y, sync-all-writes = yes }", &[]).expect("loads");
         let expected = StoreSettings::RocksDb { path: "/x/y".into(), sync_all_writes: true, create_parent_dir: false };
         assert_eq!(settings.store, expected);
+    }
+
+    #[test]
+    fn how_much_of_the_past_is_kept() {
+        let retention = |text: &str| load_text(text, &[]).map(|settings| settings.retention);
+        assert_eq!(retention(""), Ok(Retention::default()));
+        let days = Retention { journal: true, kept: Some(Duration::from_secs(30 * 86_400)) };
+        assert_eq!(retention("weir.history = 30d"), Ok(days));
+        let off = Retention { journal: false, kept: None };
+        assert_eq!(retention("quine.persistence.journal-enabled = false"), Ok(off));
+        assert!(retention("weir.history = long").is_err_and(|problem| problem.contains("history")));
     }
 
     #[test]

@@ -17,11 +17,26 @@ pub struct Change {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Changed {
-    Label { label: Symbol, there: bool },
+    Label {
+        label: Symbol,
+        there: bool,
+    },
     /// Null is a property that is not there.
-    Property { key: Symbol, before: Value, after: Value },
-    Edge { half: HalfEdge, there: bool },
-    EdgeProperty { half: HalfEdge, key: Symbol, before: Value, after: Value },
+    Property {
+        key: Symbol,
+        before: Value,
+        after: Value,
+    },
+    Edge {
+        half: HalfEdge,
+        there: bool,
+    },
+    EdgeProperty {
+        half: HalfEdge,
+        key: Symbol,
+        before: Value,
+        after: Value,
+    },
 }
 
 impl Past {

@@ -65,8 +65,10 @@ impl<'a> Merging<'a> {
             Some((cursor.piece.number, chunk.clone(), place))
         };
         let found: SmallVec<[_; 8]> = here.filter_map(hit).collect();
-        let hits: SmallVec<[Hit<'_>; 8]> =
-            found.iter().map(|(run, chunk, place)| Hit { run: *run, segment: chunk.segment(), facts: chunk.facts(*place) }).collect();
+        let hits: SmallVec<[Hit<'_>; 8]> = found
+            .iter()
+            .map(|(run, chunk, place)| Hit { run: *run, segment: chunk.segment(), facts: chunk.facts(*place) })
+            .collect();
         let (bottom, newest, older) = (self.bottom, &mut self.newest, &mut self.older);
         sequences(&hits, bottom, self.horizon, &mut |steps| {
             let Some((last, before)) = steps.split_last() else { return };

@@ -282,11 +282,7 @@ fn alike(runs: &[Arc<Run>]) -> Option<std::ops::Range<usize>> {
 }
 
 /// A run in memory.
-fn held(
-    first: Tick,
-    upper: Tick,
-    chunks: impl Iterator<Item = Result<(Part, Vec<u8>), StoreError>>,
-) -> Result<Run, StoreError> {
+fn held(first: Tick, upper: Tick, chunks: impl Iterator<Item = Result<(Part, Vec<u8>), StoreError>>) -> Result<Run, StoreError> {
     let mut parts: [Vec<Arc<Chunk>>; 2] = Default::default();
     for chunk in chunks {
         let (part, bytes) = chunk?;

@@ -64,9 +64,8 @@ pub struct Piece {
 impl Piece {
     /// The parts of runs that come oldest first, oldest first.
     pub fn of(runs: &[Arc<Run>]) -> Vec<Piece> {
-        let of_run = |(number, run): (u32, &Arc<Run>)| {
-            [Part::Older, Part::Newest].map(|part| Piece { run: run.clone(), number, part })
-        };
+        let of_run =
+            |(number, run): (u32, &Arc<Run>)| [Part::Older, Part::Newest].map(|part| Piece { run: run.clone(), number, part });
         (0..).zip(runs).flat_map(of_run).filter(|piece| !piece.firsts().is_empty()).collect()
     }
 

@@ -17,9 +17,7 @@ type Part<'a> = &'a mut dyn FnMut(Open<'_>);
 
 /// Runs the suite; each part opens a store of its own with `fresh`.
 pub fn check(fresh: &dyn Fn(Part<'_>)) {
-    for part in
-        [metadata, graphs, symbols, log, log_without_gaps, checkpoints, large_runs, merged_runs, broken_runs, dropping]
-    {
+    for part in [metadata, graphs, symbols, log, log_without_gaps, checkpoints, large_runs, merged_runs, broken_runs, dropping] {
         fresh(&mut |open| part(open));
     }
 }

@@ -15,8 +15,8 @@
 //! next start. The write-ahead log of RocksDB makes writes to all three families atomic and durable.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode,
@@ -28,7 +28,8 @@ use weir_model::{Text, Tick};
 use super::directory::Directory;
 use super::entry::LogReader;
 use super::{
-    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError, records,
+    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
+    records,
 };
 
 const LOG: &str = "log";
@@ -392,8 +393,7 @@ impl Store for RocksDb {
         self.must_be_live(graph)?;
         let mut batch = WriteBatch::default();
         let info = self.write_run(graph, run, &mut batch)?;
-        let bounds: Vec<_> =
-            replaced.iter().map(|old| (run_pages(graph, *old), run_pages(graph, RunId(old.0 + 1)))).collect();
+        let bounds: Vec<_> = replaced.iter().map(|old| (run_pages(graph, *old), run_pages(graph, RunId(old.0 + 1)))).collect();
         for (old, (from, to)) in replaced.iter().zip(&bounds) {
             batch.delete_cf(self.family(META), run_key(graph, *old));
             batch.delete_range_cf(self.family(PAGES), from, to);
