@@ -159,6 +159,7 @@ pub fn evaluate_one(
         fresh_id: &|| graph.fresh_id(),
         limits: Limits::default(),
         open_cypher: graph.open_cypher(),
+        recall: None,
     };
     evaluator.run(&environment, mutations, &mut |_| ControlFlow::Continue(()))?;
     Ok(())

@@ -100,6 +100,13 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
     }
 }
 
+/// Does something while neither a checkpoint nor a merge changes what the store holds of the graph.
+pub fn holding_still<R>(graph: &Graph, act: impl FnOnce() -> R) -> R {
+    let _no_checkpoint = graph.checkpoints().progress.lock().unwrap_or_else(|e| e.into_inner());
+    let _no_merge = graph.history().no_merges();
+    act()
+}
+
 /// Adds what an entry says of sources and delivery.
 fn note(progress: &mut Progress, entry: &Entry) {
     for (name, position) in &entry.sources {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
@@ -24,7 +25,7 @@ use crate::history::{self, History, Retention};
 use crate::index::Catalog;
 use crate::log::{Log, LogOptions};
 use crate::standing::StandingState;
-use crate::store::{Delivered, Entry, GraphId, Sizes, Store};
+use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Sizes, Store, StoreError};
 use crate::symbols::Symbols;
 use crate::together::Together;
 use crate::worker::Workers;
@@ -121,7 +122,8 @@ pub struct Parts {
 impl Engine {
     /// Opens a store: its graphs are loaded up to their checkpoints. Standing queries that were there before are
     /// installed next (`Start::Resume`), then `start` replays what the log holds beyond.
-    pub fn open(store: Arc<dyn Store>, options: Options) -> Result<Engine, EngineError> {
+    pub fn open(store: Arc<dyn Store>, mut options: Options) -> Result<Engine, EngineError> {
+        options.retention.journal &= store.remembers();
         let count = match options.workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             count => count,
@@ -285,6 +287,23 @@ impl Engine {
 
     pub fn metadata_list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
         Ok(self.shared.parts.store.list_metadata(prefix)?)
+    }
+
+    /// Writes everything that is committed to a backup, graph by graph, while all goes on; only checkpoints wait.
+    pub fn back_up(&self, out: &mut dyn Write) -> Result<Copied, EngineError> {
+        let store = &*self.shared.parts.store;
+        if !store.durable() {
+            return Err(StoreError::failed("back up", format!("the store `{}` ends with weir", store.kind())).into());
+        }
+        let mut backup = Backup::begin(store, out)?;
+        for info in store.graphs()? {
+            // One that is being created has nothing yet, one that is being dropped is not wanted.
+            let Some(graph) = self.all().into_iter().find(|graph| graph.id() == info.id) else { continue };
+            let until = graph.next();
+            graph.wait_durable(until)?;
+            checkpoint::holding_still(&graph, || backup.graph(&info, until))?;
+        }
+        Ok(backup.finish()?)
     }
 
     /// How much the store takes.

@@ -17,6 +17,7 @@ pub mod log;
 pub mod store;
 pub mod checkpoint;
 pub mod history;
+pub mod hash;
 pub mod symbols;
 pub mod command;
 pub mod worker;

@@ -14,6 +14,7 @@ use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Kept, Limits, Prepared, Profile};
+use crate::history::Recall;
 use crate::tracked::Tracked;
 use crate::view::View;
 
@@ -91,7 +92,8 @@ impl Graph {
         }
         let reads = query.reads(self.open_cypher());
         if !query.writes() {
-            self.run(query, parameters, options, None, &self.snapshot(), each)?;
+            let snapshot = self.snapshot();
+            self.run(query, parameters, (options, snapshot.tick()), None, &snapshot, each)?;
             return Ok(Answered { committed: None });
         }
         let committer = self.committer();
@@ -101,7 +103,7 @@ impl Graph {
         } else {
             let limits = self.limits();
             let mut keep = |row: &[Value]| rows.push(row, &limits);
-            let change = self.run(query, parameters, options, None, &crate::view::Empty, &mut keep)?;
+            let change = self.run(query, parameters, (options, Tick::MAX), None, &crate::view::Empty, &mut keep)?;
             rows.checked(&limits)?;
             if change.mutations.is_empty() { None } else { Some(committer.commit(change)?) }
         };
@@ -139,7 +141,7 @@ impl Graph {
         }
         let moment = self.at(at)?;
         let mut each = |row: &[Value]| if moment.has_failed() { ControlFlow::Break(()) } else { each(row) };
-        let ran = self.run(query, parameters, options, None, moment.view(), &mut each);
+        let ran = self.run(query, parameters, (options, at), None, moment.view(), &mut each);
         match moment.failure() {
             Some(failure) => Err(failure),
             None => ran.map(|_| answered),
@@ -151,6 +153,7 @@ impl Graph {
         let (snapshot, fresh_id) = (self.snapshot(), || self.fresh_id());
         let environment = Environment {
             view: &snapshot,
+            recall: None,
             parameters,
             ids: self.ids(),
             now_millis: crate::commit::wall_clock_millis() as i64,
@@ -177,9 +180,9 @@ impl Graph {
     ) -> Result<Option<Tick>, EngineError> {
         let committer = self.committer();
         let (kept, limits) = (Kept::default(), self.limits());
-        let attempt = |view: &dyn View, rows: &mut Rows| {
+        let attempt = |view: &dyn View, at: Tick, rows: &mut Rows| {
             rows.clear();
-            let change = self.run(query, parameters, options, Some(&kept), view, &mut |row| rows.push(row, &limits))?;
+            let change = self.run(query, parameters, (options, at), Some(&kept), view, &mut |row| rows.push(row, &limits))?;
             rows.checked(&limits)?;
             Ok::<Change, EngineError>(change)
         };
@@ -187,7 +190,7 @@ impl Graph {
             let transaction = committer.begin()?;
             let snapshot = transaction.snapshot();
             let tracked = Tracked::new(&snapshot);
-            let change = attempt(&tracked, rows)?;
+            let change = attempt(&tracked, snapshot.tick(), rows)?;
             if change.mutations.is_empty() {
                 return Ok(None);
             }
@@ -197,14 +200,14 @@ impl Graph {
             }
         }
         kept.close();
-        committer.alone(|snapshot| attempt(snapshot, rows)).map(Some)
+        committer.alone(|snapshot| attempt(snapshot, snapshot.tick(), rows)).map(Some)
     }
 
     fn run(
         &self,
         query: &Prepared,
         parameters: &[Value],
-        options: QueryOptions<'_>,
+        (options, at): (QueryOptions<'_>, Tick),
         kept: Option<&Kept>,
         view: &dyn View,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
@@ -212,8 +215,10 @@ impl Graph {
         let mut change = Change { records: 1, ..Change::default() };
         let fresh_id = || self.fresh_id();
         let QueryOptions { deadline, cancelled, steps_max, .. } = options;
+        let recall = Recall::new(self, at);
         let environment = Environment {
             view,
+            recall: Some(&recall),
             parameters,
             ids: self.ids(),
             now_millis: crate::commit::wall_clock_millis() as i64,

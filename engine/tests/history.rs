@@ -15,7 +15,7 @@ use weir_engine::history::Changed;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, Store};
 use weir_engine::view::{Direction, EdgeRef, View};
-use weir_engine::{Engine, EngineError, Graph, Moment, Options, Retention, checkpoint};
+use weir_engine::{Engine, EngineError, Graph, Moment, Options, QueryOptions, Retention, checkpoint};
 use weir_model::{Mutations, NodeId, Symbol, Tick, Value};
 
 /// Everything a view answers, in a form that can be compared.
@@ -73,8 +73,12 @@ fn dump(view: &dyn View, symbols: u32) -> String {
 }
 
 fn look(graph: &Graph, at: Tick) -> String {
+    look_at(graph, at, graph.symbols().len() as u32)
+}
+
+fn look_at(graph: &Graph, at: Tick, symbols: u32) -> String {
     let moment = graph.at(at).unwrap();
-    let found = dump(moment.view(), graph.symbols().len() as u32);
+    let found = dump(moment.view(), symbols);
     assert!(moment.failure().is_none());
     found
 }
@@ -358,4 +362,225 @@ fn what_is_older_than_the_retention_is_refused_and_collected() {
     assert!(pages < 2000, "{pages} bytes of pages");
     let present = value(&graph, 8, now());
     assert_eq!(present, Value::Integer(10));
+}
+
+fn rows(graph: &Graph, text: &str, at: Option<u64>) -> Vec<String> {
+    let query = graph.prepare(common::ad_hoc(text));
+    let options = QueryOptions { at: at.map(Tick::end_of_millis), ..QueryOptions::default() };
+    let mut rows = Vec::new();
+    let ran = graph.query(&query, &[], options, &mut |row| {
+        rows.push(row.iter().map(Value::shown).collect::<Vec<_>>().join(" "));
+        std::ops::ControlFlow::Continue(())
+    });
+    match ran {
+        Ok(_) => rows,
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+/// Runs a query that writes; nothing else happens in its millisecond, which is given.
+fn write(graph: &Graph, text: &str) -> u64 {
+    assert_eq!(rows(graph, text, None), Vec::<String>::new());
+    let millis = Tick(graph.next().0 - 1).millis();
+    while now() <= millis {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    millis
+}
+
+#[test]
+fn queries_ask_for_the_past() {
+    let engine = in_memory(Retention::default());
+    let graph = engine.default_graph();
+    let first =
+        write(&graph, "MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') SET a:A, a.x = 1 CREATE (a)-[:R]->(b)");
+    let second = write(&graph, "MATCH (a)-[r:R]->(b) WHERE id(a) = idFrom('a') SET a.x = 'two' REMOVE a:A DELETE r");
+    let third = write(&graph, "MATCH (a) WHERE id(a) = idFrom('a') SET a.x = null");
+    let of_x = "CALL history.propertyChanges(idFrom('a'), 'x') YIELD key, value, previousValue, changeTime RETURN key, value, previousValue, changeTime";
+    let all = [format!("x 1 null {first}"), format!("x two 1 {second}"), format!("x null two {third}")];
+    let found: Vec<String> = rows(&graph, of_x, None).iter().map(|row| row.replace(['\'', '"'], "")).collect();
+    assert_eq!(found, all);
+    assert_eq!(rows(&graph, of_x, Some(second)).len(), 2);
+    assert_eq!(rows(&graph, of_x, Some(first - 1)).len(), 0);
+    let some = format!(
+        "CALL history.propertyChanges(idFrom('a'), 'x', {{from: {second}, limit: 1}}) YIELD changeTime RETURN changeTime"
+    );
+    assert_eq!(rows(&graph, &some, None), [second.to_string()]);
+    let kinds = "CALL history.nodeChanges(idFrom('a')) YIELD kind, changeTime RETURN kind, count(*) AS c ORDER BY kind";
+    let found: Vec<String> = rows(&graph, kinds, None).iter().map(|row| row.replace(['\'', '"'], "")).collect();
+    assert_eq!(found, ["edge 2", "label 2", "property 3"]);
+    let edges = "CALL history.edgeChanges(idFrom('b'), idFrom('a'), 'R', 'incoming') YIELD action, changeTime RETURN changeTime";
+    assert_eq!(rows(&graph, edges, None), [first.to_string(), second.to_string()]);
+    let none = "CALL history.edgeChanges(idFrom('b'), idFrom('a'), 'R', 'outgoing') YIELD action RETURN action";
+    assert_eq!(rows(&graph, none, None), Vec::<String>::new());
+    let node_at = |at: u64| {
+        format!("CALL history.nodeAt(idFrom('a'), {at}) YIELD node, edges RETURN node.x, size(labels(node)), size(edges)")
+    };
+    assert_eq!(rows(&graph, &node_at(first), None), ["1 1 1"]);
+    assert_eq!(rows(&graph, &node_at(third), None), ["null 0 0"]);
+    // No later than the query around it.
+    assert_eq!(rows(&graph, &node_at(third), Some(first)), ["1 1 1"]);
+    let query_at = |at: u64| {
+        format!("CALL history.queryAt('MATCH (n:A)-[:R]->(m) RETURN n.x + $y AS v', {at}, {{y: 1}}) YIELD value RETURN value.v")
+    };
+    assert_eq!(rows(&graph, &query_at(first), None), ["2"]);
+    assert_eq!(rows(&graph, &query_at(second), None), Vec::<String>::new());
+    let writes = rows(&graph, &format!("CALL history.queryAt('CREATE (:New)', {first}) YIELD value RETURN value"), None);
+    assert!(writes[0].contains("only read"), "{writes:?}");
+    let journal = "CALL debug.node(idFrom('a')) YIELD journal RETURN size(journal)";
+    assert_eq!(rows(&graph, journal, None), ["7"]);
+    let refused = rows(&graph, "CREATE (:New)", Some(first));
+    assert!(refused[0].contains("past time"), "{refused:?}");
+
+    let off = in_memory(Retention { journal: false, kept: None });
+    let refused = rows(&off.default_graph(), of_x, None);
+    assert!(refused[0].contains("journal is off"), "{refused:?}");
+    assert_eq!(rows(&off.default_graph(), journal, None), ["0"]);
+}
+
+#[test]
+fn equal_graphs_have_equal_hash_codes() {
+    let mut codes = BTreeSet::new();
+    for (workers, seed) in [(1, 9), (2, 9), (4, 9)] {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        // Other names first, so that symbols have other numbers.
+        (0..workers).for_each(|n| {
+            graph.symbols().intern(&format!("other {n}"));
+        });
+        let mut records = random_records(seed, 200, &graph);
+        add_edge_properties(seed, &mut records, &graph);
+        let mut ticks = Vec::new();
+        for batch in records.chunks(workers * 3) {
+            let upper = graph.apply(concatenate(batch), batch.len()).unwrap();
+            ticks.extend((0..batch.len() as u64).rev().map(|back| Tick(upper.0 - 1 - back)));
+        }
+        graph.wait_visible().unwrap();
+        let then = graph.hash_code(Some(ticks[100])).unwrap();
+        checkpoint::make(&graph, graph.durable()).unwrap();
+        assert_eq!(graph.hash_code(Some(ticks[100])).unwrap(), then);
+        let now = graph.hash_code(None).unwrap();
+        assert_eq!(graph.hash_code(Some(ticks[199])).unwrap(), now);
+        codes.insert((then, now));
+    }
+    assert_eq!(codes.len(), 1);
+    let (then, now) = codes.first().unwrap();
+    assert_ne!(then, now);
+}
+
+#[cfg(feature = "map-db")]
+#[test]
+fn every_moment_reads_as_it_was_in_map_db() {
+    use weir_engine::store::{MapDb, MapDbOptions};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("graph.weir");
+    run(11, 2, true, &|| {
+        let begun = std::time::Instant::now();
+        loop {
+            match MapDb::open(MapDbOptions::new(&path)) {
+                Ok(store) => return Arc::new(store),
+                Err(problem) => assert!(begun.elapsed() < Duration::from_secs(20), "the file is not free: {problem}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+/// What a backup that was made while records came in is restored to is a graph there was, and all of its past.
+#[cfg(all(feature = "map-db", feature = "rocks-db"))]
+#[test]
+fn a_backup_is_a_graph_there_was() {
+    use weir_engine::store::{MapDb, MapDbOptions, check, restore};
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::open(Arc::new(rocks_db(&directory.path().join("one"))), Options::default()).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let other = engine.create_graph("other", Default::default()).unwrap();
+    set(&other, 1, 7);
+    let records = random_records(12, 400, &graph);
+    let mut reference = ReferenceGraph::default();
+    let mut states = vec![dump(&reference, 6)];
+    for record in &records {
+        reference.apply_all(record);
+        states.push(dump(&reference, 6));
+    }
+    let mut written = Vec::new();
+    let mut ticks = Vec::new();
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for (number, record) in records.iter().enumerate() {
+                ticks.push(Tick(graph.apply(concatenate(std::slice::from_ref(record)), 1).unwrap().0 - 1));
+                if number % 40 == 0 {
+                    checkpoint::make(&graph, graph.durable()).unwrap();
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(3));
+        engine.back_up(&mut written).unwrap();
+        writing.join().unwrap();
+    });
+    let path = directory.path().join("two");
+    let store = MapDb::open(MapDbOptions::new(&path)).unwrap();
+    restore(&store, &mut &written[..]).unwrap();
+    let checked = check(&store, &mut |_| ());
+    assert_eq!(checked.damage, Vec::<String>::new());
+    assert_eq!(checked.graphs, 2);
+    let restored = Engine::open(Arc::new(store), Options::default()).unwrap();
+    restored.start().unwrap();
+    let again = restored.default_graph();
+    again.wait_visible().unwrap();
+    let found = dump(&again.snapshot(), 6);
+    let count = states.iter().rposition(|state| *state == found).expect("a state there was");
+    for (tick, state) in ticks.iter().zip(&states[1..]).take(count).step_by(7) {
+        same(&look_at(&again, *tick, 6), state, format_args!("{tick}"));
+    }
+    assert_eq!(graph.hash_code(Some(ticks[count.max(1) - 1])).unwrap(), again.hash_code(None).unwrap());
+    let other = restored.graph("other").unwrap();
+    assert_eq!(value(&other, 1, now()), Value::Integer(7));
+    let in_memory = in_memory(Retention::default());
+    assert!(in_memory.back_up(&mut Vec::new()).is_err());
+}
+
+#[cfg(feature = "rocks-db")]
+#[test]
+fn loading_does_not_grow_with_history() {
+    use weir_engine::store::Part;
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::open(Arc::new(rocks_db(directory.path())), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let x = graph.symbols().intern("x");
+    for round in 0..16 {
+        for n in 0..100 {
+            let mut mutations = Mutations::default();
+            for at in 0..100u32 {
+                mutations.start_record(at);
+                mutations.set_property(node(u64::from(at)), x, &Value::Integer(round * 1000 + n));
+            }
+            graph.apply(mutations, 100).unwrap();
+        }
+        graph.wait_durable(graph.next()).unwrap();
+        checkpoint::make(&graph, graph.durable()).unwrap();
+        merge(&graph);
+    }
+    engine.shutdown().unwrap();
+    drop((graph, engine));
+    let store = rocks_db(directory.path());
+    let id = store.graphs().unwrap()[0].id;
+    let (mut newest, mut older) = (0, 0);
+    for run in store.runs(id).unwrap() {
+        let count = |part, sum: &mut usize| {
+            let add = &mut |chunk: &[u8]| {
+                *sum += chunk.len();
+                Ok(())
+            };
+            store.read_run(id, run.id, part, add).unwrap();
+        };
+        count(Part::Newest, &mut newest);
+        count(Part::Older, &mut older);
+    }
+    // 160,000 versions of 100 facts.
+    assert!(older > 2_000_000, "{older} bytes of history");
+    assert!(newest < 800_000, "{newest} bytes to be loaded");
 }

@@ -71,6 +71,8 @@ pub const KEYS: &[Key] = &[
     key("store.sync-all-writes", Boolean, "false", Used),
     key("store.create-parent-dir", Boolean, "false", Used),
     key("store.bloom-filter-size", COUNT, "", Ignored),
+    key("store.number-partitions", Integer(1, i64::MAX), "1", Ignored),
+    key("store.commit-interval", Duration, "10 s", Ignored),
     key("id.type", OneOf(&["uuid", "uuid-3", "uuid-4", "uuid-5", "long", "byte-array"]), "uuid", Used),
     key("id.partitioned", Boolean, "false", Refused("weir's ids have 128 bits and no room for a position: leave it off")),
     key("id.namespace", Text, "", Used),
@@ -115,7 +117,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Stores the reference service knows and this version is built without.
-pub const STORES_ELSEWHERE: &[&str] = &["map-db", "cassandra", "keyspaces", "click-house", "empty"];
+pub const STORES_ELSEWHERE: &[&str] = &["cassandra", "keyspaces", "click-house"];
 
 pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)

@@ -2,10 +2,12 @@
 
 use weir_model::codec::{decode_edge_property, decode_parallel, decode_payload};
 use weir_model::mutation::Kind;
-use weir_model::{Symbol, Tick, Value};
+use weir_model::{NodeId, Symbol, Tick, Value};
 
 use super::past::Past;
 use crate::arrangement::versions::{Step, sequences};
+use crate::engine::Graph;
+use crate::error::EngineError;
 use crate::view::HalfEdge;
 
 /// One fact of a node came or went, or a property got another value.
@@ -39,10 +41,19 @@ pub enum Changed {
     },
 }
 
+impl Graph {
+    /// What happened to a node until the end of a tick.
+    pub fn changes(&self, node: NodeId, until: Tick) -> Result<Vec<Change>, EngineError> {
+        let past = self.past(until)?;
+        let changes = past.changes(node);
+        past.failure().map_or(Ok(changes), Err)
+    }
+}
+
 impl Past {
     /// What happened to a node until this moment, in the order in which it did. History that begins later than the graph begins
     /// with what there was then.
-    pub fn changes(&self, node: weir_model::NodeId) -> Vec<Change> {
+    pub fn changes(&self, node: NodeId) -> Vec<Change> {
         let (found, at) = (self.find(node), self.tick().0);
         let mut changes = Vec::new();
         sequences(&super::past::hits(&found), true, 0, &mut |steps| {

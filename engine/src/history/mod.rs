@@ -10,6 +10,7 @@ pub mod cache;
 mod changes;
 mod merge;
 mod past;
+mod recall;
 pub mod run;
 
 use std::sync::atomic::AtomicBool;
@@ -29,6 +30,7 @@ use crate::store::{Entry, NewRun, Part, RunId, StoreError};
 
 pub use self::changes::{Change, Changed};
 pub use self::past::{Moment, Past};
+pub use self::recall::Recall;
 
 /// This many neighbours of like size are merged.
 const FAN_IN: usize = 4;
@@ -216,7 +218,7 @@ impl History {
     /// Merges runs where there are too many of like size, and lets go of what nobody can ask for any more. True when there
     /// may be more to do.
     pub fn tend(&self, stop: &AtomicBool) -> Result<bool, EngineError> {
-        let _one = self.merging.lock().unwrap_or_else(|e| e.into_inner());
+        let _one = self.no_merges();
         let collect = self.advance_horizon()?;
         let (runs, horizon) = {
             let state = self.lock();
@@ -244,6 +246,11 @@ impl History {
         let bytes = (merged.iter().map(|run| run.bytes).sum::<u64>(), info.bytes);
         tracing::debug!(graph = self.shelf.graph.0, runs = old.len(), ?bytes, took = ?began.elapsed(), "merged runs");
         Ok(true)
+    }
+
+    /// No runs are merged as long as this is held.
+    pub fn no_merges(&self) -> MutexGuard<'_, ()> {
+        self.merging.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Moves the horizon on when enough of the retention time has passed, for good; gives where it was then.

@@ -47,7 +47,7 @@ impl Moment {
     pub fn failure(&self) -> Option<EngineError> {
         match self {
             Moment::Present(_) => None,
-            Moment::Past(past) => past.failed.borrow_mut().take(),
+            Moment::Past(past) => past.failure(),
         }
     }
 
@@ -59,6 +59,22 @@ impl Moment {
 impl Graph {
     /// The graph as it was at the end of a tick. Whatever is committed from now on comes after it.
     pub fn at(&self, at: Tick) -> Result<Moment, EngineError> {
+        let next = self.settle(at)?;
+        let snapshot = self.snapshot();
+        if snapshot.tick() <= at {
+            return Ok(Moment::Present(Box::new(snapshot)));
+        }
+        Ok(Moment::Past(Box::new(Past::new(self, at, next, snapshot)?)))
+    }
+
+    /// The same, read from the pages and the log in any case: they know more than what holds.
+    pub fn past(&self, at: Tick) -> Result<Past, EngineError> {
+        let next = self.settle(at)?;
+        Past::new(self, at, next, self.snapshot())
+    }
+
+    /// Sees to it that nothing more is committed at or before a tick. Gives the tick after the last commit.
+    fn settle(&self, at: Tick) -> Result<Tick, EngineError> {
         let committer = self.committer();
         let next = committer.next();
         if at >= next {
@@ -71,12 +87,7 @@ impl Graph {
             }
         }
         self.history().check(at)?;
-        let next = committer.seal(at)?;
-        let snapshot = self.snapshot();
-        if snapshot.tick() <= at {
-            return Ok(Moment::Present(Box::new(snapshot)));
-        }
-        Ok(Moment::Past(Box::new(Past::new(self, at, next, snapshot)?)))
+        committer.seal(at)
     }
 }
 
@@ -110,6 +121,11 @@ impl Past {
 
     pub fn tick(&self) -> Tick {
         self.at
+    }
+
+    /// Why what was answered is not to be believed, if so.
+    pub fn failure(&self) -> Option<EngineError> {
+        self.failed.borrow_mut().take()
     }
 
     fn history(&self) -> &History {

@@ -13,11 +13,13 @@ use super::*;
 /// Opens the store as after a restart; whoever holds it has let go of it before.
 pub type Open<'a> = &'a dyn Fn() -> Box<dyn Store>;
 
-type Part<'a> = &'a mut dyn FnMut(Open<'_>);
+type Case<'a> = &'a mut dyn FnMut(Open<'_>);
 
 /// Runs the suite; each part opens a store of its own with `fresh`.
-pub fn check(fresh: &dyn Fn(Part<'_>)) {
-    for part in [metadata, graphs, symbols, log, log_without_gaps, checkpoints, large_runs, merged_runs, broken_runs, dropping] {
+pub fn check(fresh: &dyn Fn(Case<'_>)) {
+    for part in
+        [metadata, graphs, symbols, log, log_without_gaps, checkpoints, large_runs, merged_runs, broken_runs, dropping, backups]
+    {
         fresh(&mut |open| part(open));
     }
 }
@@ -317,6 +319,51 @@ fn broken_runs(open: Open<'_>) {
     let store = reopened(store, open);
     assert_eq!(store.runs(graph).unwrap(), [kept]);
     assert_eq!(read_run(&*store, graph, kept.id, Part::Newest), [vec![1]]);
+}
+
+/// What is restored from a backup is what was backed up, also where graphs have other numbers.
+fn backups(open: Open<'_>) {
+    let store = open();
+    store.create_graph("gone", b"").unwrap();
+    store.drop_graph(GraphId(0)).unwrap();
+    let graph = store.create_graph("a", b"options").unwrap();
+    append(&*store, &[entry(graph, 10, 5), entry(graph, 15, 5), entry(graph, 20, 5), entry(graph, 25, 5)]);
+    let progress = Progress { upto: Tick(20), sources: vec![("s".into(), Position(vec![9]))], delivered: vec![delivered(19)] };
+    let parts = [(Part::Newest, b"n".to_vec()), (Part::Older, b"o".to_vec()), (Part::Index, b"i".to_vec())];
+    let mut chunks = parts.iter().map(|chunk| Ok(chunk.clone()));
+    store.checkpoint(graph, NewRun { first: Tick(10), upper: Tick(20), chunks: &mut chunks }, &progress).unwrap();
+    store.put_metadata(&format!("{}query", graph.metadata_prefix()), b"x").unwrap();
+    store.put_metadata("setting", b"y").unwrap();
+    let mut written = Vec::new();
+    let copied = back_up(&*store, &mut written).unwrap();
+    assert_eq!((copied.graphs, copied.chunks, copied.entries, copied.bytes), (1, 3, 2, written.len() as u64));
+    let other = InMemory::new();
+    assert_eq!(restore(&other, &mut &written[..]).unwrap(), copied);
+    let found = other.graphs().unwrap();
+    assert_eq!((found[0].name.as_str(), &found[0].options[..], found[0].id), ("a", &b"options"[..], GraphId(0)));
+    assert_eq!(firsts(&other, GraphId(0), 0), [20, 25]);
+    assert_eq!(other.progress(GraphId(0)).unwrap(), progress);
+    let run = other.runs(GraphId(0)).unwrap()[0];
+    assert_eq!((run.first, run.upper, run.chunks), (Tick(10), Tick(20), [1, 1, 1]));
+    assert_eq!(read_run(&other, GraphId(0), run.id, Part::Older), [b"o".to_vec()]);
+    assert_eq!(other.metadata("graph/0/query").unwrap().as_deref(), Some(&b"x"[..]));
+    assert_eq!(other.metadata("setting").unwrap().as_deref(), Some(&b"y"[..]));
+    assert!(restore(&other, &mut &written[..]).is_err(), "into what is not empty");
+    // Cut short or changed anywhere, it is refused.
+    for at in 0..written.len() {
+        assert!(restore(&InMemory::new(), &mut &written[..at]).is_err(), "cut at {at}");
+        let mut changed = written.clone();
+        changed[at] ^= 0x20;
+        assert!(restore(&InMemory::new(), &mut &changed[..]).is_err(), "byte {at}");
+    }
+    // And back into a store of this kind.
+    store.drop_graph(graph).unwrap();
+    store.delete_metadata("setting").unwrap();
+    restore(&*store, &mut &written[..]).unwrap();
+    let store = reopened(store, open);
+    let graph = store.graphs().unwrap()[0].id;
+    assert_eq!(firsts(&*store, graph, 0), [20, 25]);
+    assert_eq!(store.progress(graph).unwrap(), progress);
 }
 
 fn dropping(open: Open<'_>) {

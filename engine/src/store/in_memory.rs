@@ -17,6 +17,7 @@ use super::{
 #[derive(Default)]
 pub struct InMemory {
     held: Mutex<Held>,
+    forgetful: bool,
 }
 
 #[derive(Default)]
@@ -42,6 +43,11 @@ type Chunks = [Vec<Vec<u8>>; 3];
 impl InMemory {
     pub fn new() -> InMemory {
         InMemory::default()
+    }
+
+    /// The store `empty`: it takes no log either, so the past is gone at once.
+    pub fn empty() -> InMemory {
+        InMemory { forgetful: true, ..InMemory::default() }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -88,14 +94,21 @@ fn gather(run: NewRun<'_>) -> Result<(RunInfo, Chunks), StoreError> {
 
 impl Store for InMemory {
     fn kind(&self) -> &'static str {
-        "in-memory"
+        if self.forgetful { "empty" } else { "in-memory" }
     }
 
     fn durable(&self) -> bool {
         false
     }
 
+    fn remembers(&self) -> bool {
+        !self.forgetful
+    }
+
     fn hold(&self, entry: &Arc<Entry>) {
+        if self.forgetful {
+            return;
+        }
         if let Ok(kept) = self.held().live(entry.graph) {
             kept.log.push_back(entry.clone());
         }

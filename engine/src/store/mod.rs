@@ -11,13 +11,18 @@
 
 #[cfg(test)]
 pub mod conformance;
+mod backup;
 mod bytes;
+mod check;
 #[cfg(feature = "rocks-db")]
 mod directory;
 mod entry;
 mod error;
 mod in_memory;
-#[cfg(feature = "rocks-db")]
+#[cfg(any(feature = "rocks-db", feature = "map-db"))]
+mod keys;
+#[cfg(feature = "map-db")]
+mod map_db;
 mod records;
 #[cfg(feature = "rocks-db")]
 mod rocks_db;
@@ -27,9 +32,13 @@ use std::sync::Arc;
 
 use weir_model::{Position, Text, Tick};
 
+pub use backup::{Backup, Copied, back_up, restore};
+pub use check::{Checked, check};
 pub use entry::{Delivered, EncodedEntry, Entry, LogReader, encode};
 pub use error::StoreError;
 pub use in_memory::InMemory;
+#[cfg(feature = "map-db")]
+pub use map_db::{MapDb, MapDbOptions};
 #[cfg(feature = "rocks-db")]
 pub use rocks_db::{RocksDb, RocksDbOptions};
 
@@ -120,6 +129,11 @@ pub trait Store: Send + Sync {
 
     /// Whether anything is there after the store was closed and opened again.
     fn durable(&self) -> bool;
+
+    /// Whether what it was given can be read back as long as it is open.
+    fn remembers(&self) -> bool {
+        true
+    }
 
     /// Takes an entry into the log as it is, where the log lives and ends with the process: for stores that are not durable,
     /// in place of `append`.

@@ -2,16 +2,11 @@
 //!
 //! Three column families, whatever the number of graphs, so that a graph is created and dropped by a few small writes:
 //!
-//!     log     graph 4, tick 8              -> entry             large values, written in order, dropped soon
-//!     pages   graph 4, run 8, part and chunk 8 -> chunk, sealed written once in order, mostly as ready-made files
-//!     meta    'g' graph 4                  -> name and options of a graph
-//!             'p' graph 4                  -> progress
-//!             'r' graph 4, run 8           -> a run that is complete
-//!             's' number 4                 -> string of a symbol
-//!             'm' key                      -> metadata
-//!             'n'                          -> the next graph's number
+//!     log       large values, written in order, dropped soon
+//!     pages     written once in order, mostly as ready-made files
+//!     meta      small records
 //!
-//! Numbers in keys are big endian. A run counts once its record is there; what a crash left of others is removed at the
+//! What lies under which key says `keys`. A run counts once its record is there; what a crash left of others is removed at the
 //! next start. The write-ahead log of RocksDB makes writes to all three families atomic and durable.
 
 use std::path::{Path, PathBuf};
@@ -27,6 +22,10 @@ use weir_model::{Text, Tick};
 
 use super::directory::Directory;
 use super::entry::LogReader;
+use super::keys::{
+    after_prefix, graph_key, log_key, metadata_key, page_key, progress_key, run_key, run_pages, runs_prefix, symbol_key,
+    take_number, take_page_key,
+};
 use super::{
     EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
     records,
@@ -408,9 +407,7 @@ impl Store for RocksDb {
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
         let mut runs = Vec::new();
         let what = format!("the list of runs of graph {}", graph.0);
-        let mut prefix = vec![b'r'];
-        prefix.extend(graph.0.to_be_bytes());
-        self.scan_meta(&prefix, &what, &mut |key, value| {
+        self.scan_meta(&runs_prefix(graph), &what, &mut |key, value| {
             let id = key.try_into().map(|bytes| RunId(u64::from_be_bytes(bytes)));
             let id = id.map_err(|_| self.damaged("a key of unknown form", &what))?;
             runs.push(records::take_run(id, value).map_err(|wrong| self.damaged(wrong, &what))?);
@@ -489,7 +486,7 @@ impl Store for RocksDb {
         let meta = self.family(META);
         batch.delete_cf(meta, graph_key(graph));
         batch.delete_cf(meta, progress_key(graph));
-        for prefix in [[&b"r"[..], &prefix].concat(), metadata_key(&graph.metadata_prefix())] {
+        for prefix in [runs_prefix(graph), metadata_key(&graph.metadata_prefix())] {
             batch.delete_range_cf(meta, &prefix, &after_prefix(&prefix));
         }
         for family in [LOG, PAGES] {
@@ -706,79 +703,6 @@ fn with_advice(error: &rocksdb::Error) -> String {
         ""
     };
     text + advice
-}
-
-fn log_key(graph: GraphId, tick: Tick) -> [u8; 12] {
-    let mut key = [0; 12];
-    key[..4].copy_from_slice(&graph.0.to_be_bytes());
-    key[4..].copy_from_slice(&tick.0.to_be_bytes());
-    key
-}
-
-/// The two highest bits of the number say the part, so that those lie one after another.
-fn page_key(graph: GraphId, run: RunId, part: Part, chunk: u64) -> [u8; 20] {
-    let mut key = [0; 20];
-    key[..4].copy_from_slice(&graph.0.to_be_bytes());
-    key[4..12].copy_from_slice(&run.0.to_be_bytes());
-    key[12..].copy_from_slice(&((part as u64) << 62 | chunk).to_be_bytes());
-    key
-}
-
-/// Where the chunks of a run begin.
-fn run_pages(graph: GraphId, run: RunId) -> [u8; 20] {
-    page_key(graph, run, Part::Newest, 0)
-}
-
-fn take_page_key(key: &[u8]) -> Option<(GraphId, RunId)> {
-    let key: &[u8; 20] = key.try_into().ok()?;
-    let run = key[4..12].try_into().ok()?;
-    Some((GraphId(take_number(&key[..4])?), RunId(u64::from_be_bytes(run))))
-}
-
-fn numbered(kind: u8, number: u32) -> [u8; 5] {
-    let mut key = [kind; 5];
-    key[1..].copy_from_slice(&number.to_be_bytes());
-    key
-}
-
-fn graph_key(graph: GraphId) -> [u8; 5] {
-    numbered(b'g', graph.0)
-}
-
-fn progress_key(graph: GraphId) -> [u8; 5] {
-    numbered(b'p', graph.0)
-}
-
-fn symbol_key(number: u32) -> [u8; 5] {
-    numbered(b's', number)
-}
-
-fn run_key(graph: GraphId, run: RunId) -> [u8; 13] {
-    let mut key = [b'r'; 13];
-    key[1..5].copy_from_slice(&graph.0.to_be_bytes());
-    key[5..].copy_from_slice(&run.0.to_be_bytes());
-    key
-}
-
-fn metadata_key(key: &str) -> Vec<u8> {
-    [b"m", key.as_bytes()].concat()
-}
-
-fn take_number(bytes: &[u8]) -> Option<u32> {
-    bytes.try_into().ok().map(u32::from_be_bytes)
-}
-
-/// The smallest key that is larger than every key with this prefix.
-fn after_prefix(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            return end;
-        }
-    }
-    // Nothing but 0xff: beyond every key in use here.
-    vec![u8::MAX; prefix.len() + 32]
 }
 
 #[cfg(test)]
