@@ -6,7 +6,6 @@
 use weir_model::codec::{FactKey, same_payload};
 use weir_model::mutation::{Kind, Tag};
 
-use super::facts::between;
 use super::segment::{Fact, Segment};
 
 /// The versions of a node in one piece of a run.
@@ -79,7 +78,9 @@ impl<'a> Hit<'a> {
     fn deciding(&self, asked: &Asked<'_>) -> impl Iterator<Item = &'a Fact> {
         let Hit { segment, facts, .. } = *self;
         let (at, key) = (asked.at, asked.key);
-        between(facts, asked.from, asked.to)
+        let start = facts.partition_point(|fact| fact.tag < asked.from);
+        let end = start + facts[start..].partition_point(|fact| fact.tag <= asked.to);
+        facts[start..end]
             .chunk_by(move |a, b| a.tag == b.tag && segment.key(a) == segment.key(b))
             .filter(move |group| {
                 group[0].tag.kind() != Kind::ClearProperties && key.is_none_or(|key| segment.key(&group[0]) == key)
