@@ -49,7 +49,14 @@ impl App {
         let store = open_store(&settings.store)?;
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });
         let limits = QueryLimits { time_max: settings.query.time_max, memory_bytes_max: settings.query.memory_bytes_max };
-        let options = Options { workers: settings.workers, ids: settings.ids, sync_all_writes, limits, graph: settings.graph };
+        let options = Options {
+            workers: settings.workers,
+            ids: settings.ids,
+            sync_all_writes,
+            limits,
+            retention: settings.retention,
+            graph: settings.graph,
+        };
         let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));
         let engine = Engine::open(store, options).map_err(|error| cannot("open the graph", &error))?;
         let live = Arc::new(LiveState::default());
@@ -128,9 +135,30 @@ fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<Fi
     FilePolicy::new(&directories, resolution).map_err(|error| format!("file-ingest.allowed-directories: {}", chain(&error)))
 }
 
-fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, String> {
+pub(crate) fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, String> {
     match settings {
         StoreSettings::InMemory => Ok(Arc::new(InMemory::default())),
+        StoreSettings::Empty => Ok(Arc::new(InMemory::empty())),
+        #[cfg(feature = "map-db")]
+        StoreSettings::MapDb { path, create_parent_dir } => {
+            let name = || {
+                std::env::temp_dir().join(format!(
+                    "weir-{}-{}.map-db",
+                    std::process::id(),
+                    crate::clock::millis(std::time::SystemTime::now())
+                ))
+            };
+            let options = weir_engine::store::MapDbOptions {
+                create_parent_dir: *create_parent_dir,
+                temporary: path.is_none(),
+                ..weir_engine::store::MapDbOptions::new(path.clone().unwrap_or_else(name))
+            };
+            let place = shown(&options.path);
+            let store = weir_engine::store::MapDb::open(options);
+            Ok(Arc::new(store.map_err(|error| format!("cannot open the store in {place}: {}", chain(&error)))?))
+        }
+        #[cfg(not(feature = "map-db"))]
+        StoreSettings::MapDb { .. } => Err("this weir is built without the store map-db".to_owned()),
         #[cfg(feature = "rocks-db")]
         StoreSettings::RocksDb { path, sync_all_writes, create_parent_dir } => {
             let options = weir_engine::store::RocksDbOptions {

@@ -35,9 +35,21 @@ pub struct Target {
     #[arg(long)]
     pub namespace: Option<String>,
 
+    /// Read the graph as it was at the end of this millisecond since 1970
+    #[arg(long, value_name = "MILLIS")]
+    pub at_time: Option<u64>,
+
     /// A parameter: `$NAME` in the query. The value is JSON; may be given several times
     #[arg(long, value_name = "NAME=JSON", value_parser = parameter)]
     pub param: Vec<(String, Json)>,
+}
+
+impl Target {
+    pub fn client(&self, url: &str) -> Result<Client, Problem> {
+        let mut client = Client::new(url, self.namespace.clone())?;
+        client.at = self.at_time;
+        Ok(client)
+    }
 }
 
 #[derive(clap::Args, Debug, Clone, PartialEq)]
@@ -114,7 +126,7 @@ impl From<io::Error> for End {
 
 fn answer(question: &Question, url: &str, text: &str) -> Result<(), End> {
     let runtime = runtime()?;
-    let client = Client::new(url, question.target.namespace.clone())?;
+    let client = question.target.client(url)?;
     let parameters: Map<String, Json> = question.target.param.iter().cloned().collect();
     let format = question.format.unwrap_or(if io::stdout().is_terminal() { Format::Table } else { Format::Json });
     let (mut statements, rest) = statement::split(text);

@@ -82,6 +82,18 @@ pub enum Command {
     /// Ask a running weir one question, for scripts
     #[command(after_help = QUERY_AFTER_HELP)]
     Query(Question),
+    /// Read everything in a store that no weir works with, and say what of it is damaged
+    Check,
+    /// Write everything in a store that no weir works with to one file
+    Backup {
+        /// What is written; it takes the place of one of this name when it is whole
+        file: PathBuf,
+    },
+    /// Make a store, of any type, out of a backup
+    Restore {
+        /// What `weir backup` wrote
+        file: PathBuf,
+    },
 }
 
 impl Arguments {

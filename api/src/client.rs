@@ -21,6 +21,8 @@ pub struct Client {
     /// Without a slash at its end.
     url: String,
     pub namespace: Option<String>,
+    /// The moment that is read, in milliseconds since 1970; none is the present.
+    pub at: Option<u64>,
 }
 
 /// The answer to a query.
@@ -51,7 +53,7 @@ impl Client {
     pub fn new(url: &str, namespace: Option<String>) -> Result<Client, Problem> {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let http = http::patient_client().map_err(|error| Problem::Unreachable(error.to_string()))?;
-        Ok(Client { http, url: url.trim_end_matches('/').to_owned(), namespace })
+        Ok(Client { http, url: url.trim_end_matches('/').to_owned(), namespace, at: None })
     }
 
     pub fn url(&self) -> &str {
@@ -86,6 +88,7 @@ impl Client {
     pub async fn ask(&self, text: &str, parameters: &Map<String, Json>, time_max_ms: Option<u64>) -> Result<Vec<u8>, Problem> {
         let mut asked: Vec<(&str, String)> = Vec::new();
         asked.extend(self.namespace.iter().map(|namespace| ("namespace", namespace.clone())));
+        asked.extend(self.at.map(|at| ("at-time", at.to_string())));
         asked.extend(time_max_ms.map(|limit| ("timeout", limit.to_string())));
         let body = json!({"text": text, "parameters": parameters}).to_string();
         let target = format!("{}/api/v1/query/cypher{}", self.url, query_string(&asked));

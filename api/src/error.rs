@@ -116,7 +116,12 @@ impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> ApiError {
         match error {
             EngineError::Query(failure) => ApiError::bad(failure_text(&failure)),
-            EngineError::NoHistory | EngineError::Render(_) | EngineError::GraphExists(_) => ApiError::bad(error.to_string()),
+            EngineError::NoHistory
+            | EngineError::TooLongAgo { .. }
+            | EngineError::NotYet(_)
+            | EngineError::PastIsReadOnly
+            | EngineError::Render(_)
+            | EngineError::GraphExists(_) => ApiError::bad(error.to_string()),
             EngineError::NoSuchGraph(_) => ApiError::Absent,
             EngineError::Shared(error) => match &*error {
                 EngineError::Query(failure) => ApiError::bad(failure_text(failure)),

@@ -29,14 +29,16 @@ pub mod client;
 pub mod terminal;
 pub mod ask;
 pub mod shell;
+mod tools;
 
 pub use start::run;
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// With what was built in.
-pub const VERSION_LONG: &str = if cfg!(feature = "rocks-db") {
-    concat!(env!("CARGO_PKG_VERSION"), " (stores: rocks-db, in-memory)")
-} else {
-    concat!(env!("CARGO_PKG_VERSION"), " (stores: in-memory)")
+pub const VERSION_LONG: &str = match (cfg!(feature = "rocks-db"), cfg!(feature = "map-db")) {
+    (true, true) => concat!(env!("CARGO_PKG_VERSION"), " (stores: rocks-db, map-db, in-memory, empty)"),
+    (true, false) => concat!(env!("CARGO_PKG_VERSION"), " (stores: rocks-db, in-memory, empty)"),
+    (false, true) => concat!(env!("CARGO_PKG_VERSION"), " (stores: map-db, in-memory, empty)"),
+    (false, false) => concat!(env!("CARGO_PKG_VERSION"), " (stores: in-memory, empty)"),
 };

@@ -13,7 +13,7 @@ use crate::ask::Target;
 use crate::cli::{Arguments, Command};
 use crate::config::{self, Settings, StoreSettings};
 use crate::recipe::Recipe;
-use crate::{ask, demo, live, log, server, shell};
+use crate::{ask, demo, live, log, server, shell, tools};
 
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
@@ -27,7 +27,18 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             ExitCode::from(ask::USAGE)
         }
     };
+    let with_store = |act: &dyn Fn(&StoreSettings) -> Result<ExitCode, String>| {
+        let environment = |name: &str| std::env::var(name).ok();
+        let settings = config::load(&arguments.sources(), &environment).map_err(|error| error.to_string());
+        settings.and_then(|settings| act(&settings.store)).unwrap_or_else(|reason| {
+            eprintln!("weir: {reason}");
+            ExitCode::FAILURE
+        })
+    };
     match &arguments.command {
+        Some(Command::Check) => with_store(&tools::check_store),
+        Some(Command::Backup { file }) => with_store(&|store| tools::back_up_store(store, file)),
+        Some(Command::Restore { file }) => with_store(&|store| tools::restore_store(store, file)),
         Some(Command::Shell(target)) => ask(target, &|url| shell::run(target, url)),
         Some(Command::Query(question)) => ask(&question.target, &|url| ask::run(question, url)),
         Some(Command::Demo { rate }) => run_service(arguments, Some((*rate).max(1))),
@@ -164,7 +175,10 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
 fn described(store: &StoreSettings) -> String {
     match store {
         StoreSettings::InMemory => "in memory, gone when weir stops".to_owned(),
+        StoreSettings::Empty => "none (empty), gone when weir stops, as is the past at once".to_owned(),
         StoreSettings::RocksDb { path, .. } => format!("rocks-db in {}", path.display()),
+        StoreSettings::MapDb { path: Some(path), .. } => format!("map-db in {}", path.display()),
+        StoreSettings::MapDb { path: None, .. } => "map-db in a temporary file".to_owned(),
     }
 }
 

@@ -23,6 +23,7 @@ pub mod kafka;
 pub mod latency;
 pub mod restart;
 pub mod reads;
+pub mod past;
 pub mod measure;
 pub mod compare;
 pub mod report;

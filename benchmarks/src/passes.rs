@@ -13,7 +13,7 @@ use crate::data::Processes;
 #[cfg(feature = "kafka")]
 use crate::kafka;
 use crate::measure::Run;
-use crate::{backfill, churn, floor, http, latency, parse, procs, reads, restart, rings, stages, watch};
+use crate::{backfill, churn, floor, http, latency, parse, past, procs, reads, restart, rings, stages, watch};
 
 pub struct Pass {
     pub name: &'static str,
@@ -48,6 +48,7 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "reads", about: "nodes by id, one after another, while records come in", run: reads::points },
     Pass { name: "expand", about: "two steps from a node, a hundred edges each", run: reads::expand },
     Pass { name: "count", about: "how many of --events nodes have a label", run: reads::count },
+    Pass { name: "at-time", about: "nodes of a thousand versions by id, as of moments of the past", run: past::run },
     Pass { name: "plan", about: "the text of an ingest query to its plan", run: reads::plans },
     Pass { name: "restart", about: "opening a store of --events to the first new match; see --end", run: restart::run },
     Pass { name: "http", about: "a point query by id, from 64 clients, answered by the binary `weir`", run: http::read },

@@ -34,7 +34,7 @@ const EXPANSIONS: u64 = 500;
 const COUNTS: u64 = 5;
 const PLANS: u64 = 20_000;
 
-fn prepare(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error>> {
+pub fn prepare(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error>> {
     Ok(graph.prepare(plan(graph.ids(), text)?))
 }
 

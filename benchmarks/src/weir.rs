@@ -21,7 +21,7 @@ use weir_engine::evaluate::{Environment, Evaluator, Limits};
 use weir_engine::render::results::ResultRow;
 use weir_engine::store::{InMemory, Store};
 use weir_engine::view::Empty;
-use weir_engine::{Engine, EngineError, Graph, Options, Prepared, Standing, StandingQuery, Start};
+use weir_engine::{Engine, EngineError, Graph, Options, Prepared, Retention, Standing, StandingQuery, Start};
 use weir_model::{Mutations, NodeId, Position, QueryId, Tick, Value, json};
 
 use crate::data::Processes;
@@ -78,9 +78,11 @@ pub fn open_store(kind: StoreKind, path: &Path) -> Result<Arc<dyn Store>, Box<dy
     }
 }
 
-/// Not started yet: standing queries that were there before are installed first.
+/// Not started yet: standing queries that were there before are installed first. What is in memory keeps no history, so that
+/// the figures are those of the graph.
 pub fn open(store: Arc<dyn Store>, workers: usize) -> Result<Engine, EngineError> {
-    Engine::open(store, Options { workers, ..Options::default() })
+    let retention = Retention { journal: store.durable(), kept: None };
+    Engine::open(store, Options { workers, retention, ..Options::default() })
 }
 
 pub fn started(store: Arc<dyn Store>, workers: usize) -> Result<Engine, EngineError> {
@@ -157,6 +159,7 @@ pub fn evaluate_one(
         fresh_id: &|| graph.fresh_id(),
         limits: Limits::default(),
         open_cypher: graph.open_cypher(),
+        recall: None,
     };
     evaluator.run(&environment, mutations, &mut |_| ControlFlow::Continue(()))?;
     Ok(())

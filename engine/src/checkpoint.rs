@@ -10,11 +10,13 @@ use std::time::Instant;
 use weir_model::Tick;
 
 use crate::arrangement::build::Shard;
-use crate::arrangement::pages::{self, Chunk};
+use crate::arrangement::chunk::{Chunk, Times};
+use crate::arrangement::pages;
 use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::store::{Delivered, Entry, GraphId, NewRun, Progress, RunId, RunInfo, Store, StoreError};
+use crate::history::run::{Indexing, Run, decode_index};
+use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError};
 
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
 const FACTS_BETWEEN: usize = 1_500_000;
@@ -48,7 +50,8 @@ impl Checkpoints {
 /// less: it saves the next start the replay.
 pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
     let enough = if last { FACTS_BETWEEN / 10 } else { FACTS_BETWEEN };
-    if graph.checkpoints().facts.load(Ordering::Relaxed) < enough {
+    let is_logged = graph.parts().store.durable() || graph.parts().retention.journal;
+    if !is_logged || graph.checkpoints().facts.load(Ordering::Relaxed) < enough {
         return Ok(());
     }
     let delivered = graph.standing().values().filter_map(|state| state.delivered_by_all()).min();
@@ -87,11 +90,21 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         delivered.iter().for_each(|delivered| note_delivered(&mut next, delivered));
         let began = Instant::now();
         let (first, upper) = (first.first, last.upper);
-        store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut pages::run(&entries) }, &next)?;
+        let mut pages = pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes)));
+        let mut chunks = Indexing::new(&mut pages);
+        let info = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next)?;
+        graph.history().add(Run::stored(&info, chunks.firsts));
         tracing::debug!(graph = graph.name(), facts, upto = %next.upto, took = ?began.elapsed(), "checkpoint");
         *progress = next;
         checkpoints.facts.fetch_sub(facts + entries.len() * ENTRY_WEIGHT, Ordering::Relaxed);
     }
+}
+
+/// Does something while neither a checkpoint nor a merge changes what the store holds of the graph.
+pub fn holding_still<R>(graph: &Graph, act: impl FnOnce() -> R) -> R {
+    let _no_checkpoint = graph.checkpoints().progress.lock().unwrap_or_else(|e| e.into_inner());
+    let _no_merge = graph.history().no_merges();
+    act()
 }
 
 /// Adds what an entry says of sources and delivery.
@@ -114,35 +127,45 @@ fn note_delivered(progress: &mut Progress, delivered: &Delivered) {
 }
 
 /// The graph as of its checkpoint, one batch a shard. Runs are read side by side, then shards put together side by side.
-pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -> Result<Base, EngineError> {
-    let runs = store.runs(graph)?;
-    if runs.is_empty() {
-        return Ok(Base { shards: Vec::new(), upper: upto });
+pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -> Result<(Base, Vec<Run>), EngineError> {
+    let infos = store.runs(graph)?;
+    if infos.is_empty() {
+        return Ok((Base { shards: Vec::new(), upper: upto }, Vec::new()));
     }
-    let portion = runs.len().div_ceil(shards);
+    let portion = infos.len().div_ceil(shards);
     let runs = std::thread::scope(|scope| {
-        let read = |part: &[RunInfo]| part.iter().map(|run| read_run(store, graph, run.id, upto)).collect::<Result<Vec<_>, _>>();
-        let threads: Vec<_> = runs.chunks(portion).map(|part| scope.spawn(move || read(part))).collect();
+        let read = |part: &[RunInfo]| part.iter().map(|run| read_run(store, graph, run, upto)).collect::<Result<Vec<_>, _>>();
+        let threads: Vec<_> = infos.chunks(portion).map(|part| scope.spawn(move || read(part))).collect();
         threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>()
     })?;
-    let runs: Vec<Vec<Chunk>> = runs.into_iter().flatten().collect();
-    let runs = &runs;
+    let (chunks, runs): (Vec<Vec<Chunk>>, Vec<Run>) = runs.into_iter().flatten().unzip();
+    let chunks = &chunks;
     let shards = std::thread::scope(|scope| {
-        let load = |index| scope.spawn(move || pages::newest(runs, Shard { index, count: shards }, upto));
+        let load = |index| scope.spawn(move || pages::newest(chunks, Shard { index, count: shards }, upto));
         let threads: Vec<_> = (0..shards).map(load).collect();
         threads.into_iter().map(joined).collect()
     });
-    Ok(Base { shards, upper: upto })
+    Ok((Base { shards, upper: upto }, runs))
 }
 
-fn read_run(store: &dyn Store, graph: GraphId, run: RunId, upto: Tick) -> Result<Vec<Chunk>, StoreError> {
+/// What of a run is needed for the present.
+fn read_run(store: &dyn Store, graph: GraphId, run: &RunInfo, upto: Tick) -> Result<(Vec<Chunk>, Run), StoreError> {
     let mut chunks = Vec::new();
-    store.read_run(graph, run, &mut |bytes| {
-        let damaged = || StoreError::damaged("a page", format!("run {} of graph {}", run.0, graph.0));
-        chunks.push(pages::read_chunk(bytes, upto).ok_or_else(damaged)?);
+    let damaged = |what: &str| StoreError::damaged(what, format!("run {} of graph {}", run.id.0, graph.0));
+    store.read_run(graph, run.id, Part::Newest, &mut |bytes| {
+        chunks.push(Chunk::read(bytes, upto, Times::One).ok_or_else(|| damaged("a page"))?);
         Ok(())
     })?;
-    Ok(chunks)
+    let known = store.chunk(graph, run.id, Part::Index, 0)?;
+    let firsts = match known {
+        Some(bytes) => decode_index(&bytes).ok_or_else(|| damaged("an index of pages"))?,
+        // Of format 2.
+        None => [chunks.iter().map(|chunk| chunk.ids()[0]).collect(), Vec::new()],
+    };
+    if firsts.each_ref().map(|part| part.len() as u64) != [run.chunks[0], run.chunks[1]] {
+        return Err(damaged("an index of pages that is not of these"));
+    }
+    Ok((chunks, Run::stored(run, firsts)))
 }
 
 /// What a thread found; a panic goes on in the one that waited.

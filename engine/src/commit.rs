@@ -42,6 +42,8 @@ pub struct Committer {
 struct State {
     /// The next tick that may be given.
     next: Tick,
+    /// No tick before this one is given any more: the moments before it have been read.
+    sealed: Tick,
     /// The tick after the last entry the workers were sent.
     sent: Tick,
     /// Ends of the entries the workers may not have applied.
@@ -146,7 +148,7 @@ impl Committer {
     /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order.
     fn append(&self, state: &mut State, change: Change) -> Result<Tick, EngineError> {
         let Change { mutations, records, source } = change;
-        let first = state.next.max(Tick::at_millis(wall_clock_millis()));
+        let first = state.next.max(state.sealed).max(Tick::at_millis(wall_clock_millis()));
         let upper = Tick(first.0 + records.max(1) as u64);
         let mutations = Arc::new(mutations);
         let written = (!state.active.is_empty()).then(|| {
@@ -185,6 +187,18 @@ impl Committer {
     /// The tick after the last entry.
     pub fn next(&self) -> Tick {
         self.lock().next
+    }
+
+    /// From now on nothing is committed at or before a tick, and everything that was is applied. Gives the tick after the last
+    /// entry.
+    pub fn seal(&self, at: Tick) -> Result<Tick, EngineError> {
+        let (next, sent) = {
+            let mut state = self.lock();
+            state.sealed = state.sealed.max(at.next());
+            (state.next, state.sent)
+        };
+        self.wait_applied(sent)?;
+        Ok(next)
     }
 
     /// Does something between two entries: no entry is given ticks meanwhile. It is told where the workers stand.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
@@ -18,10 +19,13 @@ use crate::command::{Base, Command};
 use crate::commit::{Change, Committer};
 use crate::error::EngineError;
 use crate::evaluate::{Limits, Prepared};
+use crate::history::cache::ChunkCache;
+use crate::history::run::{Run, Shelf};
+use crate::history::{self, History, Retention};
 use crate::index::Catalog;
 use crate::log::{Log, LogOptions};
 use crate::standing::StandingState;
-use crate::store::{Delivered, Entry, GraphId, Store};
+use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Sizes, Store, StoreError};
 use crate::symbols::Symbols;
 use crate::together::Together;
 use crate::worker::Workers;
@@ -49,6 +53,7 @@ pub struct Options {
     /// Each commit reaches the disk before it counts as durable, not only the operating system.
     pub sync_all_writes: bool,
     pub limits: QueryLimits,
+    pub retention: Retention,
     /// Of the default graph. None is what the store has, and the default where it has none yet.
     pub graph: Option<GraphOptions>,
 }
@@ -106,6 +111,9 @@ pub struct Parts {
     pub sending: Arc<Mutex<()>>,
     pub ids: IdScheme,
     pub limits: QueryLimits,
+    pub retention: Retention,
+    /// Pages that were read lately.
+    pub chunks: Arc<ChunkCache>,
     pub together: Arc<Together>,
     /// Nobody waits for room any more.
     pub closing: Arc<AtomicBool>,
@@ -114,14 +122,15 @@ pub struct Parts {
 impl Engine {
     /// Opens a store: its graphs are loaded up to their checkpoints. Standing queries that were there before are
     /// installed next (`Start::Resume`), then `start` replays what the log holds beyond.
-    pub fn open(store: Arc<dyn Store>, options: Options) -> Result<Engine, EngineError> {
+    pub fn open(store: Arc<dyn Store>, mut options: Options) -> Result<Engine, EngineError> {
+        options.retention.journal &= store.remembers();
         let count = match options.workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             count => count,
         };
         let symbols = Arc::new(Symbols::load(store.symbols()?));
-        let log =
-            Log::start(store.clone(), symbols.clone(), LogOptions { sync: options.sync_all_writes, ..LogOptions::default() });
+        let log_options = LogOptions { sync: options.sync_all_writes, hold: options.retention.journal, ..LogOptions::default() };
+        let log = Log::start(store.clone(), symbols.clone(), log_options);
         let workers = Arc::new(Workers::start(count).map_err(EngineError::Workers)?);
         let parts = Parts {
             store,
@@ -131,6 +140,8 @@ impl Engine {
             sending: Arc::default(),
             ids: options.ids,
             limits: options.limits,
+            retention: options.retention,
+            chunks: Arc::default(),
             together: Arc::new(Together::start()?),
             closing: Arc::default(),
         };
@@ -173,7 +184,14 @@ impl Engine {
             }
             checkpoint::consider(graph, false)
         })?;
-        lock(&self.shared.housekeepers).extend([delivery, checkpoints]);
+        let mut polite = false;
+        let pages = self.housekeeper("pages", move |graph| {
+            if !std::mem::replace(&mut polite, true) {
+                let _ = rustix::process::nice(CHECKPOINTS_NICE);
+            }
+            history::tend(graph)
+        })?;
+        lock(&self.shared.housekeepers).extend([delivery, checkpoints, pages]);
         if !indexes.is_empty() {
             // Reads do without until they are there.
             let build = move || {
@@ -232,7 +250,7 @@ impl Engine {
         }
         let parts = &self.shared.parts;
         let id = parts.store.create_graph(name, if options.open_cypher { OPEN_CYPHER } else { b"" })?;
-        let graph = Graph::new(parts, id, name.to_owned(), options, Base::default(), Loaded::default());
+        let graph = Graph::new(parts, id, name.to_owned(), options, Base::default(), Loaded::default())?;
         self.shared.graphs.write().unwrap_or_else(|e| e.into_inner()).insert(name.to_owned(), graph.clone());
         Ok(graph)
     }
@@ -269,6 +287,28 @@ impl Engine {
 
     pub fn metadata_list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
         Ok(self.shared.parts.store.list_metadata(prefix)?)
+    }
+
+    /// Writes everything that is committed to a backup, graph by graph, while all goes on; only checkpoints wait.
+    pub fn back_up(&self, out: &mut dyn Write) -> Result<Copied, EngineError> {
+        let store = &*self.shared.parts.store;
+        if !store.durable() {
+            return Err(StoreError::failed("back up", format!("the store `{}` ends with weir", store.kind())).into());
+        }
+        let mut backup = Backup::begin(store, out)?;
+        for info in store.graphs()? {
+            // One that is being created has nothing yet, one that is being dropped is not wanted.
+            let Some(graph) = self.all().into_iter().find(|graph| graph.id() == info.id) else { continue };
+            let until = graph.next();
+            graph.wait_durable(until)?;
+            checkpoint::holding_still(&graph, || backup.graph(&info, until))?;
+        }
+        Ok(backup.finish()?)
+    }
+
+    /// How much the store takes.
+    pub fn sizes(&self) -> Result<Sizes, EngineError> {
+        Ok(self.shared.parts.store.sizes()?)
     }
 
     /// Those who wait to ingest until results are taken are refused from now on. The first step of an orderly end.
@@ -334,6 +374,7 @@ struct GraphInner {
     tail: Mutex<Vec<Arc<Entry>>>,
     fresh: FreshIds,
     checkpoints: Checkpoints,
+    history: History,
     indexes: Catalog,
 }
 
@@ -346,6 +387,8 @@ struct Loaded {
     /// Entries of the log after the checkpoint.
     tail: Vec<Arc<Entry>>,
     checkpoints: Checkpoints,
+    /// Of pages.
+    runs: Vec<Run>,
 }
 
 impl Loaded {
@@ -359,7 +402,17 @@ impl Loaded {
 }
 
 impl Graph {
-    fn new(parts: &Parts, id: GraphId, name: String, options: GraphOptions, base: Base, loaded: Loaded) -> Graph {
+    fn new(
+        parts: &Parts,
+        id: GraphId,
+        name: String,
+        options: GraphOptions,
+        base: Base,
+        loaded: Loaded,
+    ) -> Result<Graph, EngineError> {
+        let shelf = Shelf { graph: id, store: parts.store.clone(), cache: parts.chunks.clone() };
+        let end = loaded.tail.last().map_or(base.upper, |entry| entry.upper);
+        let history = History::open(shelf, parts.retention, loaded.runs, base.upper, end)?;
         let published = Arc::new(Published::new(parts.workers.count()));
         let next = base.upper;
         let committer = Committer::new(id, parts, published.clone(), loaded.checkpoints.logged().clone(), next, loaded.sources);
@@ -382,17 +435,18 @@ impl Graph {
             tail: Mutex::new(loaded.tail),
             fresh: FreshIds::new(),
             checkpoints: loaded.checkpoints,
+            history,
             indexes: Catalog::default(),
         };
-        Graph { inner: Arc::new(inner) }
+        Ok(Graph { inner: Arc::new(inner) })
     }
 
     /// Reads a graph from its store: the newest pages as the base, the rest of the log for `replay`.
     fn load(parts: &Parts, id: GraphId, name: String, options: GraphOptions) -> Result<Graph, EngineError> {
         let began = Instant::now();
         let progress = parts.store.progress(id)?;
-        let base = checkpoint::load_base(&*parts.store, id, progress.upto, parts.workers.count())?;
-        let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), ..Loaded::default() };
+        let (base, runs) = checkpoint::load_base(&*parts.store, id, progress.upto, parts.workers.count())?;
+        let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), runs, ..Loaded::default() };
         loaded.sources.extend(progress.sources);
         progress.delivered.into_iter().for_each(|delivered| loaded.note(&delivered));
         parts.store.read_log(id, progress.upto, &mut |entry| {
@@ -404,7 +458,7 @@ impl Graph {
         })?;
         let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
         tracing::debug!(graph = name, facts, tail = loaded.tail.len(), took = ?began.elapsed(), "read from the store");
-        Ok(Graph::new(parts, id, name, options, base, loaded))
+        Graph::new(parts, id, name, options, base, loaded)
     }
 
     fn replay(&self) -> Result<(), EngineError> {
@@ -499,6 +553,10 @@ impl Graph {
 
     pub(crate) fn checkpoints(&self) -> &Checkpoints {
         &self.inner.checkpoints
+    }
+
+    pub fn history(&self) -> &History {
+        &self.inner.history
     }
 
     pub(crate) fn indexes(&self) -> &Catalog {

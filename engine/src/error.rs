@@ -45,6 +45,14 @@ pub enum EngineError {
     Closing,
     #[error("cannot start the worker threads: {0}")]
     Workers(String),
-    #[error("reads of a past moment are not in this version: leave the time out to read the present")]
+    #[error("only the present can be read: the journal is off (persistence.journal-enabled), so no history is kept")]
     NoHistory,
+    #[error(
+        "the graph as of {asked} is no longer kept: history begins at {begins} (milliseconds since 1970); weir.history says how much is kept"
+    )]
+    TooLongAgo { asked: u64, begins: u64 },
+    #[error("the moment {0} (milliseconds since 1970) lies in the future")]
+    NotYet(u64),
+    #[error("a query that writes cannot run at a past time; leave 'at-time' out")]
+    PastIsReadOnly,
 }

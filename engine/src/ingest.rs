@@ -101,6 +101,7 @@ impl Ingester {
                 fresh_id: &fresh_id,
                 limits: graph.limits(),
                 open_cypher: graph.open_cypher(),
+                recall: None,
             };
             match evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())) {
                 Ok(()) => {

@@ -26,11 +26,13 @@ pub struct LogOptions {
     /// A group counts as durable when it survives the loss of power, not only the end of the process.
     pub sync: bool,
     pub queue_bytes_max: usize,
+    /// A store that is not durable takes the entries all the same, for reads of the past.
+    pub hold: bool,
 }
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions { sync: false, queue_bytes_max: QUEUE_BYTES_MAX }
+        LogOptions { sync: false, queue_bytes_max: QUEUE_BYTES_MAX, hold: true }
     }
 }
 
@@ -117,6 +119,9 @@ impl Log {
             state.queue.push(entry);
             self.shared.work.notify_one();
         } else {
+            if self.shared.options.hold {
+                self.shared.store.hold(&entry);
+            }
             state.graphs.entry(entry.graph).or_default().durable = entry.upper;
             self.shared.progress.notify_all();
         }

@@ -7,13 +7,14 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 use weir_model::expression::FailureKind;
 use weir_model::extent::weight;
-use weir_model::plan::Operator;
+use weir_model::plan::{Operator, Schema};
 use weir_model::{Failure, Mutations, Tick, Value};
 
 use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Kept, Limits, Prepared, Profile};
+use crate::history::Recall;
 use crate::tracked::Tracked;
 use crate::view::View;
 
@@ -82,8 +83,8 @@ impl Graph {
         options: QueryOptions<'_>,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Answered, EngineError> {
-        if options.at.is_some_and(|at| at.millis() < crate::commit::wall_clock_millis()) {
-            return Err(EngineError::NoHistory);
+        if let Some(at) = options.at {
+            return self.query_past(query, parameters, (options, at), each);
         }
         if let Operator::Schema(schema) = &query.plan.root {
             self.run_schema(schema, each)?;
@@ -91,7 +92,8 @@ impl Graph {
         }
         let reads = query.reads(self.open_cypher());
         if !query.writes() {
-            self.run(query, parameters, options, None, &self.snapshot(), each)?;
+            let snapshot = self.snapshot();
+            self.run(query, parameters, (options, snapshot.tick()), None, &snapshot, each)?;
             return Ok(Answered { committed: None });
         }
         let committer = self.committer();
@@ -101,7 +103,7 @@ impl Graph {
         } else {
             let limits = self.limits();
             let mut keep = |row: &[Value]| rows.push(row, &limits);
-            let change = self.run(query, parameters, options, None, &crate::view::Empty, &mut keep)?;
+            let change = self.run(query, parameters, (options, Tick::MAX), None, &crate::view::Empty, &mut keep)?;
             rows.checked(&limits)?;
             if change.mutations.is_empty() { None } else { Some(committer.commit(change)?) }
         };
@@ -118,11 +120,40 @@ impl Graph {
         Ok(Answered { committed: upper })
     }
 
+    /// A query as of a moment, at which it can only read.
+    fn query_past(
+        &self,
+        query: &Prepared,
+        parameters: &[Value],
+        (options, at): (QueryOptions<'_>, Tick),
+        each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
+    ) -> Result<Answered, EngineError> {
+        let answered = Answered { committed: None };
+        match &query.plan.root {
+            // Indexes are no part of the graph.
+            Operator::Schema(schema @ Schema::ShowIndexes) => {
+                self.run_schema(schema, each)?;
+                return Ok(answered);
+            }
+            Operator::Schema(_) => return Err(EngineError::PastIsReadOnly),
+            _ if query.writes() => return Err(EngineError::PastIsReadOnly),
+            _ => {}
+        }
+        let moment = self.at(at)?;
+        let mut each = |row: &[Value]| if moment.has_failed() { ControlFlow::Break(()) } else { each(row) };
+        let ran = self.run(query, parameters, (options, at), None, moment.view(), &mut each);
+        match moment.failure() {
+            Some(failure) => Err(failure),
+            None => ran.map(|_| answered),
+        }
+    }
+
     /// How the patterns of a query would be visited now: which of their orders, and by which indexes. For EXPLAIN and PROFILE.
     pub fn ways(&self, query: &Prepared, parameters: &[Value]) -> FxHashMap<*const Operator, String> {
         let (snapshot, fresh_id) = (self.snapshot(), || self.fresh_id());
         let environment = Environment {
             view: &snapshot,
+            recall: None,
             parameters,
             ids: self.ids(),
             now_millis: crate::commit::wall_clock_millis() as i64,
@@ -149,9 +180,9 @@ impl Graph {
     ) -> Result<Option<Tick>, EngineError> {
         let committer = self.committer();
         let (kept, limits) = (Kept::default(), self.limits());
-        let attempt = |view: &dyn View, rows: &mut Rows| {
+        let attempt = |view: &dyn View, at: Tick, rows: &mut Rows| {
             rows.clear();
-            let change = self.run(query, parameters, options, Some(&kept), view, &mut |row| rows.push(row, &limits))?;
+            let change = self.run(query, parameters, (options, at), Some(&kept), view, &mut |row| rows.push(row, &limits))?;
             rows.checked(&limits)?;
             Ok::<Change, EngineError>(change)
         };
@@ -159,7 +190,7 @@ impl Graph {
             let transaction = committer.begin()?;
             let snapshot = transaction.snapshot();
             let tracked = Tracked::new(&snapshot);
-            let change = attempt(&tracked, rows)?;
+            let change = attempt(&tracked, snapshot.tick(), rows)?;
             if change.mutations.is_empty() {
                 return Ok(None);
             }
@@ -169,14 +200,14 @@ impl Graph {
             }
         }
         kept.close();
-        committer.alone(|snapshot| attempt(snapshot, rows)).map(Some)
+        committer.alone(|snapshot| attempt(snapshot, snapshot.tick(), rows)).map(Some)
     }
 
     fn run(
         &self,
         query: &Prepared,
         parameters: &[Value],
-        options: QueryOptions<'_>,
+        (options, at): (QueryOptions<'_>, Tick),
         kept: Option<&Kept>,
         view: &dyn View,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
@@ -184,8 +215,10 @@ impl Graph {
         let mut change = Change { records: 1, ..Change::default() };
         let fresh_id = || self.fresh_id();
         let QueryOptions { deadline, cancelled, steps_max, .. } = options;
+        let recall = Recall::new(self, at);
         let environment = Environment {
             view,
+            recall: Some(&recall),
             parameters,
             ids: self.ids(),
             now_millis: crate::commit::wall_clock_millis() as i64,

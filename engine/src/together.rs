@@ -160,6 +160,7 @@ fn evaluate(graph: &Graph, writes: &[Write], view: &dyn View, outcomes: &mut Vec
             fresh_id: &fresh_id,
             limits,
             open_cypher: graph.open_cypher(),
+            recall: None,
         };
         let mut rows = Rows::default();
         let ended = Evaluator::new(&write.query, graph.symbols()).run(&environment, &mut mutations, &mut |row| {

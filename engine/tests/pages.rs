@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use common::{NODES, concatenate, node, random_records};
 use weir_engine::arrangement::build::Shard;
+use weir_engine::arrangement::chunk::{Chunk, Times};
 use weir_engine::arrangement::{Facts, pages};
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{Entry, GraphId, InMemory};
@@ -39,7 +40,9 @@ fn runs_hold_the_newest_state() {
         let upper = entries[entries.len() - 1].upper;
         for stretch in [1, 5, 100] {
             let read = |entries: &[Entry]| {
-                pages::run(entries).map(|bytes| pages::read_chunk(&bytes, upper).expect("what was written")).collect::<Vec<_>>()
+                pages::run(entries)
+                    .map(|bytes| Chunk::read(&bytes, upper, Times::One).expect("what was written"))
+                    .collect::<Vec<_>>()
             };
             let runs: Vec<_> = entries.chunks(stretch).map(read).collect();
             for count in 1..4 {

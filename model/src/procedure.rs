@@ -102,6 +102,8 @@ pub struct Chosen {
     pub as_maps: bool,
     /// After so long it ends without a failure, with the rows it has given.
     pub time_ms_max: Option<u64>,
+    /// The moment it reads, which is then all it does; none is that of the query around it.
+    pub at_ms: Option<i64>,
 }
 
 /// A signature that says nothing.

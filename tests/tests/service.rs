@@ -258,15 +258,65 @@ fn explain_shows_the_plan_and_profile_what_it_did() {
     assert!(wrong.contains("CompileError at 1.16 "), "{wrong}");
 }
 
+/// Milliseconds since 1970, once the one now running is over.
+fn moment() -> u128 {
+    let now = || std::time::UNIX_EPOCH.elapsed().expect("a clock").as_millis();
+    let at = now();
+    while now() == at {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    at
+}
+
 #[test]
-fn the_past_is_refused_until_there_is_history() {
-    let weir = Home::new().start(&[]);
-    weir.rows("MATCH (n) WHERE id(n) = idFrom('past') SET n.v = 'old'");
-    std::thread::sleep(Duration::from_millis(5));
-    // Wrong today: versions are kept in the store, and no query reads them yet. It is said, not answered with the present.
-    let query = b"MATCH (n) WHERE id(n) = idFrom('past') RETURN n.v";
+fn every_query_route_reads_the_past() {
+    let home = Home::new();
+    let mut weir = home.start(&[]);
+    let before = moment();
+    weir.rows("MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') SET a:Past, a.v = 'old' CREATE (a)-[:KNEW]->(b)");
+    let then = moment();
+    weir.rows("MATCH (a)-[r:KNEW]->(b) WHERE id(a) = idFrom('a') SET a.v = 'new' REMOVE a:Past DELETE r");
+    let after = moment();
+    for restarts in 0..2 {
+        let ask = |route: &str, at: u128, query: &str| {
+            let target = format!("/api/v1/query/cypher{route}?at-time={at}");
+            weir.send("POST", &target, &[("Content-Type", "text/plain")], query.as_bytes())
+        };
+        let value = "MATCH (n) WHERE id(n) = idFrom('a') RETURN n.v, labels(n), size([(n)-->(m) | m])";
+        let rows = |at: u128| ask("", at, value).expect(200).json()["results"].clone();
+        assert_eq!(rows(before), json!([[null, [], 0]]), "{restarts}");
+        assert_eq!(rows(then), json!([["old", ["Past"], 1]]), "{restarts}");
+        assert_eq!(rows(after), json!([["new", [], 0]]), "{restarts}");
+        assert_eq!(rows(1000), json!([[null, [], 0]]), "{restarts}");
+        let count = |at: u128| ask("", at, "MATCH (n:Past) RETURN count(n)").expect(200).json()["results"][0][0].clone();
+        assert_eq!([count(before), count(then), count(after)], [json!(0), json!(1), json!(0)]);
+        let drawn = |route: &str, at: u128, query: &str| ask(route, at, query).expect(200).json().as_array().map(Vec::len);
+        let by_label = "MATCH (n:Past) RETURN n";
+        assert_eq!((drawn("/nodes", then, by_label), drawn("/nodes", after, by_label)), (Some(1), Some(0)));
+        let edges = "MATCH ()-[r:KNEW]->() RETURN r";
+        assert_eq!((drawn("/edges", then, edges), drawn("/edges", after, edges)), (Some(1), Some(0)));
+        let json_body = br#"{"text": "MATCH (n) WHERE id(n) = idFrom($x) RETURN n.v", "parameters": {"x": "a"}}"#;
+        let target = format!("/api/v1/query/cypher?at-time={then}");
+        let answer = weir.send("POST", &target, &[("Content-Type", "application/json")], json_body).expect(200);
+        assert_eq!(answer.json()["results"], json!([["old"]]));
+        let refused = ask("", then, "CREATE (:New)").expect(400).text();
+        assert!(refused.contains("past time"), "{refused}");
+        if restarts == 0 {
+            weir.kill();
+            weir = home.start(&[]);
+        }
+    }
+}
+
+#[test]
+fn the_past_ends_where_it_is_told() {
+    let weir = Home::new().start(&["-Dweir.history=1 h"]);
+    let query = b"RETURN 1";
     let answer = weir.send("POST", "/api/v1/query/cypher?at-time=1000", &[("Content-Type", "text/plain")], query).expect(400);
-    assert!(answer.text().contains("histor") || answer.text().contains("past"), "{}", answer.shown());
+    assert!(answer.text().contains("history begins at"), "{}", answer.shown());
+    let weir = Home::new().start(&["-Dweir.persistence.journal-enabled=false"]);
+    let answer = weir.send("POST", "/api/v1/query/cypher?at-time=1000", &[("Content-Type", "text/plain")], query).expect(400);
+    assert!(answer.text().contains("journal"), "{}", answer.shown());
 }
 
 /// What is answered to what is wrong: method, target, content type, body, status, content type, body.

@@ -71,11 +71,14 @@ pub const KEYS: &[Key] = &[
     key("store.sync-all-writes", Boolean, "false", Used),
     key("store.create-parent-dir", Boolean, "false", Used),
     key("store.bloom-filter-size", COUNT, "", Ignored),
+    key("store.number-partitions", Integer(1, i64::MAX), "1", Ignored),
+    key("store.commit-interval", Duration, "10 s", Ignored),
     key("id.type", OneOf(&["uuid", "uuid-3", "uuid-4", "uuid-5", "long", "byte-array"]), "uuid", Used),
     key("id.partitioned", Boolean, "false", Refused("weir's ids have 128 bits and no room for a position: leave it off")),
     key("id.namespace", Text, "", Used),
     key("id.consecutive-start", Integer(i64::MIN, i64::MAX), "", Used),
     key("graph-model", OneOf(&["streaming", "open-cypher"]), "", Used),
+    key("history", Duration, "", Used),
     key("workers", Integer(0, 1024), "0", Used),
     key("timeout", Duration, "2 minutes", Used),
     key("query.timeout", Duration, "2 minutes", Used),
@@ -103,7 +106,7 @@ pub const KEYS: &[Key] = &[
     key("decline-sleep-when-write-within", Duration, "100 ms", Ignored),
     key("decline-sleep-when-access-within", Duration, "0 s", Ignored),
     key("max-catch-up-sleep", Duration, "2 s", Ignored),
-    key("persistence.journal-enabled", Boolean, "true", Ignored),
+    key("persistence.journal-enabled", Boolean, "true", Used),
     key("persistence.effect-order", OneOf(&["persistor-first", "memory-first"]), "persistor-first", Ignored),
     key("persistence.snapshot-schedule", SCHEDULES, "on-node-sleep", Ignored),
     key("persistence.snapshot-singleton", Boolean, "false", Ignored),
@@ -114,7 +117,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 /// Stores the reference service knows and this version is built without.
-pub const STORES_ELSEWHERE: &[&str] = &["map-db", "cassandra", "keyspaces", "click-house", "empty"];
+pub const STORES_ELSEWHERE: &[&str] = &["cassandra", "keyspaces", "click-house"];
 
 pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)

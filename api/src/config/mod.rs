@@ -8,12 +8,12 @@ pub mod hocon;
 pub mod keys;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map as JsonMap, Value as Json};
 use thiserror::Error;
-use weir_engine::GraphOptions;
+use weir_engine::{GraphOptions, Retention};
 use weir_model::IdScheme;
 
 use self::hocon::{Kind as Written, Object, Value};
@@ -39,6 +39,8 @@ pub struct Settings {
     pub ids: IdScheme,
     /// The graph model; none is that of the store.
     pub graph: Option<GraphOptions>,
+    /// How much of the past is kept.
+    pub retention: Retention,
     /// 0 is one per core.
     pub workers: usize,
     /// How long starting and stopping may take.
@@ -73,7 +75,18 @@ pub struct Webserver {
 #[derive(Clone, Debug, PartialEq)]
 pub enum StoreSettings {
     InMemory,
-    RocksDb { path: PathBuf, sync_all_writes: bool, create_parent_dir: bool },
+    /// As in memory, and no history.
+    Empty,
+    RocksDb {
+        path: PathBuf,
+        sync_all_writes: bool,
+        create_parent_dir: bool,
+    },
+    /// Without a path, in a temporary file.
+    MapDb {
+        path: Option<PathBuf>,
+        create_parent_dir: bool,
+    },
 }
 
 impl StoreSettings {
@@ -81,8 +94,30 @@ impl StoreSettings {
     pub fn label(&self) -> &'static str {
         match self {
             StoreSettings::InMemory => "inmemory",
+            StoreSettings::Empty => "empty",
             StoreSettings::RocksDb { .. } => "rocksdb",
+            StoreSettings::MapDb { .. } => "mapdb",
         }
+    }
+
+    /// Where it stays when weir has ended.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            StoreSettings::InMemory | StoreSettings::Empty => None,
+            StoreSettings::RocksDb { path, .. } => Some(path),
+            StoreSettings::MapDb { path, .. } => path.as_deref(),
+        }
+    }
+
+    /// The same elsewhere.
+    pub fn at(&self, place: PathBuf) -> StoreSettings {
+        let mut moved = self.clone();
+        match &mut moved {
+            StoreSettings::InMemory | StoreSettings::Empty => {}
+            StoreSettings::RocksDb { path, .. } => *path = place,
+            StoreSettings::MapDb { path, .. } => *path = Some(place),
+        }
+        moved
     }
 }
 
@@ -184,7 +219,7 @@ impl<'a> Reading<'a> {
             let message = format!(
                 "{}: the store '{store_type}' is not built into this version; there are {}",
                 self.place("store.type"),
-                stores_built_in().join(" and ")
+                stores_built_in().join(", ")
             );
             return Err(ConfigError(vec![message]));
         }
@@ -196,6 +231,10 @@ impl<'a> Reading<'a> {
             store,
             ids,
             graph: self.text("graph-model").map(|name| GraphOptions { open_cypher: name == "open-cypher" }),
+            retention: Retention {
+                journal: self.boolean("persistence.journal-enabled"),
+                kept: self.text("history").and_then(|text| duration(&text)),
+            },
             workers: self.integer("workers") as usize,
             timeout: self.duration("timeout"),
             query: QuerySettings {
@@ -230,6 +269,10 @@ impl<'a> Reading<'a> {
             let given = self.values.contains_key(key.path);
             let value = self.checked(key.path);
             match key.effect {
+                // The store `map-db` has a log in any case, and those who come from elsewhere may say that theirs had none.
+                Effect::Refused(_) if key.path == "store.write-ahead-log" && settings.store.label() == "mapdb" => {
+                    settings.without_effect.extend(given.then(|| key.path.to_owned()));
+                }
                 Effect::Refused(reason) if given && value != self.default(key.path) => {
                     self.problems.push(format!("{}: {reason}", self.place(key.path)));
                 }
@@ -240,7 +283,7 @@ impl<'a> Reading<'a> {
                 put(&mut effective, key.path, masked(value));
             }
         }
-        if let StoreSettings::RocksDb { path, .. } = &settings.store {
+        if let Some(path) = settings.store.path() {
             put(&mut effective, "store.filepath", Json::String(path.display().to_string()));
         }
         settings.effective = Json::Object(effective);
@@ -278,6 +321,11 @@ impl<'a> Reading<'a> {
     fn store(&mut self, kind: &str) -> StoreSettings {
         match kind {
             "in-memory" => StoreSettings::InMemory,
+            "empty" => StoreSettings::Empty,
+            "map-db" if cfg!(feature = "map-db") => StoreSettings::MapDb {
+                path: self.text("store.filepath").or_else(|| self.text("store.path")).map(PathBuf::from),
+                create_parent_dir: self.boolean("store.create-parent-dir"),
+            },
             "rocks-db" if cfg!(feature = "rocks-db") => {
                 let path = self.text("store.filepath").or_else(|| self.text("store.path")).unwrap_or_else(|| {
                     DATA_VARIABLES.iter().find_map(|name| (self.environment)(name)).unwrap_or_else(|| DATA_PATH.to_owned())
@@ -294,7 +342,7 @@ impl<'a> Reading<'a> {
                 let message = format!(
                     "{}: there is no store '{other}' here; there are {}",
                     self.place("store.type"),
-                    stores_built_in().join(" and ")
+                    stores_built_in().join(", ")
                 );
                 self.problems.push(message);
                 StoreSettings::InMemory
@@ -395,7 +443,9 @@ impl<'a> Reading<'a> {
 }
 
 fn stores_built_in() -> Vec<&'static str> {
-    if cfg!(feature = "rocks-db") { vec!["rocks-db", "in-memory"] } else { vec!["in-memory"] }
+    let optional = [("rocks-db", cfg!(feature = "rocks-db")), ("map-db", cfg!(feature = "map-db"))];
+    let there = optional.into_iter().filter(|(_, built)| *built).map(|(name, _)| name);
+    there.chain(["in-memory", "empty"]).collect()
 }
 
 fn similar(a: &str, b: &str) -> bool {
@@ -606,6 +656,30 @@ mod tests {
         let settings = load_text("service.store { type = rocks-db, path = /x/y, sync-all-writes = yes }", &[]).expect("loads");
         let expected = StoreSettings::RocksDb { path: "/x/y".into(), sync_all_writes: true, create_parent_dir: false };
         assert_eq!(settings.store, expected);
+    }
+
+    #[test]
+    fn stores_in_one_file_and_stores_of_nothing() {
+        let store = |text: &str| load_text(text, &[]).map(|settings| (settings.store, settings.without_effect));
+        let text = "quine.store { type = map-db, filepath = /x/y.db, write-ahead-log = no, commit-interval = 5 s, number-partitions = 2 }";
+        let (found, without_effect) = store(text).expect("loads");
+        assert_eq!(found, StoreSettings::MapDb { path: Some("/x/y.db".into()), create_parent_dir: false });
+        let ignored = ["store.write-ahead-log", "store.number-partitions", "store.commit-interval"];
+        assert_eq!(without_effect.iter().filter(|key| ignored.contains(&&***key)).count(), 3);
+        assert_eq!(store("weir.store.type = map-db").map(|(store, _)| store.path().is_none()), Ok(true));
+        assert!(store("weir.store { type = map-db, number-partitions = 0 }").is_err());
+        assert_eq!(store("weir.store.type = empty").map(|(store, _)| store), Ok(StoreSettings::Empty));
+    }
+
+    #[test]
+    fn how_much_of_the_past_is_kept() {
+        let retention = |text: &str| load_text(text, &[]).map(|settings| settings.retention);
+        assert_eq!(retention(""), Ok(Retention::default()));
+        let days = Retention { journal: true, kept: Some(Duration::from_secs(30 * 86_400)) };
+        assert_eq!(retention("weir.history = 30d"), Ok(days));
+        let off = Retention { journal: false, kept: None };
+        assert_eq!(retention("quine.persistence.journal-enabled = false"), Ok(off));
+        assert!(retention("weir.history = long").is_err_and(|problem| problem.contains("history")));
     }
 
     #[test]

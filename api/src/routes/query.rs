@@ -68,10 +68,8 @@ async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Resul
     let began = Instant::now();
     let (compiled, parameters) = compiled(&app, &asked)?;
     let facts = compiled.prepared.plan.facts;
-    if facts.writes && asked.common.at.is_some() {
-        return Err(ApiError::bad("a query that writes cannot run at a past time; leave 'at-time' out"));
-    }
-    if compiled.quick && !profiled {
+    // The past may have to be read from the disk.
+    if compiled.quick && !profiled && asked.common.at.is_none() {
         let answer = if compiled.prepared.writes() {
             together(&asked, &compiled, &parameters, shape).await
         } else {
@@ -142,7 +140,7 @@ fn at_once(asked: &Asked, compiled: &Compiled, parameters: &[Value], shape: Shap
     let graph = &asked.common.graph;
     let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids());
     let mut whole = true;
-    let options = QueryOptions { at: asked.common.at, steps_max: Some(STEPS_AT_ONCE_MAX), ..QueryOptions::default() };
+    let options = QueryOptions { steps_max: Some(STEPS_AT_ONCE_MAX), ..QueryOptions::default() };
     let ended = graph.query(&compiled.prepared, parameters, options, &mut |row| {
         whole = writer.row(row).is_ok() && writer.written().len() <= BYTES_AT_ONCE_MAX;
         if whole { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -19,6 +19,8 @@ pub enum Command {
     Help,
     /// None goes back to the default namespace.
     Namespace(Option<String>),
+    /// None goes back to the present.
+    At(Option<u64>),
     Source(PathBuf),
     Quit,
 }
@@ -28,6 +30,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     (":param", "NAME => EXPRESSION", "give a parameter a value, which the service computes; `:param NAME` shows it"),
     (":params", "[clear]", "list the parameters, or forget them all"),
     (":namespace", "[NAME]", "ask another namespace; without a name the default one"),
+    (":at", "[MILLIS]", "read the graph as of a past millisecond since 1970; without one the present again"),
     (":source", "FILE", "run the statements of a file, up to the first that fails"),
     (":clear", "", "clear the screen"),
     (":help", "", "this list"),
@@ -62,6 +65,11 @@ pub fn parse(line: &str) -> Result<Command, String> {
         ":clear" => alone(Command::ClearScreen),
         ":help" => alone(Command::Help),
         ":namespace" | ":use" => Ok(Command::Namespace(Some(rest.to_owned()).filter(|name| !name.is_empty()))),
+        ":at" if rest.is_empty() => Ok(Command::At(None)),
+        ":at" => match rest.parse() {
+            Ok(millis) => Ok(Command::At(Some(millis))),
+            Err(_) => Err(format!(":at takes milliseconds since 1970, not '{rest}'")),
+        },
         ":source" if rest.is_empty() => Err(":source needs the path of a file".to_owned()),
         ":source" => Ok(Command::Source(PathBuf::from(rest))),
         ":quit" | ":exit" => alone(Command::Quit),
@@ -104,6 +112,9 @@ mod tests {
         assert_eq!(parse(":params"), Ok(Command::Parameters));
         assert_eq!(parse(":params clear"), Ok(Command::ForgetParameters));
         assert_eq!(parse(":namespace"), Ok(Command::Namespace(None)));
+        assert_eq!(parse(":at 1700000000000"), Ok(Command::At(Some(1_700_000_000_000))));
+        assert_eq!(parse(":at"), Ok(Command::At(None)));
+        assert!(parse(":at noon").is_err_and(|reason| reason.contains("milliseconds")));
         assert_eq!(parse(":namespace a"), Ok(Command::Namespace(Some("a".to_owned()))));
         assert_eq!(parse(":source a b.cypher"), Ok(Command::Source("a b.cypher".into())));
         assert_eq!(parse(" :quit ; "), Ok(Command::Quit));

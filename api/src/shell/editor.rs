@@ -62,8 +62,10 @@ impl Editor {
         self.inner.helper()?.completion.suspect(text)
     }
 
-    pub fn read(&mut self, namespace: Option<&str>) -> io::Result<Typed> {
-        let prompt = namespace.map_or("weir> ".to_owned(), |name| format!("weir:{name}> "));
+    pub fn read(&mut self, client: &Client) -> io::Result<Typed> {
+        let namespace = client.namespace.as_ref().map_or(String::new(), |name| format!(":{name}"));
+        let at = client.at.map_or(String::new(), |millis| format!("@{millis}"));
+        let prompt = format!("weir{namespace}{at}> ");
         let painted = Terminal::of_output().paint(Colour::Bold, &prompt);
         match self.inner.readline(&(prompt, painted)) {
             Ok(text) => {

@@ -74,7 +74,7 @@ impl Session {
     /// The service must be there: a shell without one is of no use.
     fn open(target: &Target, url: &str) -> Result<Session, Problem> {
         let runtime = Rc::new(ask::runtime()?);
-        let client = Client::new(url, target.namespace.clone())?;
+        let client = target.client(url)?;
         let version = runtime.block_on(client.version())?;
         Ok(Session { client, runtime, parameters: target.param.iter().cloned().collect(), version })
     }
@@ -85,7 +85,7 @@ impl Session {
         say(&format!("weir {} at {}. `:help` lists the commands.\n", self.version, self.client.url()))?;
         loop {
             editor.know(&self.client, &self.parameters);
-            let next = match editor.read(self.client.namespace.as_deref())? {
+            let next = match editor.read(&self.client)? {
                 Typed::Nothing => Next::Continue,
                 Typed::End => Next::Quit,
                 Typed::Text(text) => self.typed(&text, &editor)?,
@@ -196,6 +196,7 @@ impl Session {
             Command::ClearScreen if Terminal::of_output().width.is_some() => say("\x1b[H\x1b[2J\x1b[3J")?,
             Command::ClearScreen => {}
             Command::Namespace(name) => self.client.namespace = name,
+            Command::At(millis) => self.client.at = millis,
             Command::Parameters => {
                 for (name, value) in &self.parameters {
                     say(&format!("${name} = {}\n", terminal::cell(value)))?;

@@ -60,7 +60,7 @@ impl Queries {
     fn chosen(&self, text: &str, parameters: &Map) -> Result<Chosen, Failure> {
         let plan = self.compile(text, parameters.iter().map(|(name, _)| name.clone()).collect())?;
         let parameters = parameters.iter().map(|(_, value)| value.clone()).collect();
-        Ok(Chosen { plan, parameters, as_maps: true, time_ms_max: None })
+        Ok(Chosen { plan, parameters, as_maps: true, time_ms_max: None, at_ms: None })
     }
 }
 
@@ -109,6 +109,15 @@ pub fn case(queries: &Queries, _: &dyn Caller, arguments: &[Value]) -> Result<Op
         }
     }
     queries.choose(text_of(chosen)?, &parameters_of(&arguments[2]))
+}
+
+pub fn at(queries: &Queries, _: &dyn Caller, arguments: &[Value]) -> Result<Option<Chosen>, Failure> {
+    let Value::Integer(at) = arguments[1] else { return Ok(None) };
+    let chosen = queries.chosen(text_of(&arguments[0])?, &parameters_of(&arguments[2]))?;
+    if chosen.plan.facts.writes {
+        return Err(Failure::new(FailureKind::Runtime, "`history.queryAt` runs queries that only read, and this one writes"));
+    }
+    Ok(Some(Chosen { at_ms: Some(at), ..chosen }))
 }
 
 pub fn timeboxed(queries: &Queries, _: &dyn Caller, arguments: &[Value]) -> Result<Option<Chosen>, Failure> {

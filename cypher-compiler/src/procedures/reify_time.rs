@@ -40,7 +40,7 @@ pub fn choose(queries: &Queries, caller: &dyn Caller, arguments: &[Value]) -> Re
     }
     let (names, values): (Vec<Text>, Vec<Value>) = parameters.into_iter().unzip();
     let plan = queries.compile(&text(&periods), names)?;
-    Ok(Some(Chosen { plan, parameters: values, as_maps: false, time_ms_max: None }))
+    Ok(Some(Chosen { plan, parameters: values, as_maps: false, time_ms_max: None, at_ms: None }))
 }
 
 /// Before, this one, after.

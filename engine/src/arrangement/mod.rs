@@ -2,10 +2,12 @@
 //!
 //! `segment` holds facts in columns and `batch` is an index of nodes over some; `build` makes one out of the mutations of a
 //! tick, `merge` one out of several. `trace` decides what is merged when. `facts` reads one node across the batches, and
-//! `snapshot` is all shards at one tick, readable from any thread. `pages` is the form in which the store keeps it all.
+//! `snapshot` is all shards at one tick, readable from any thread. `pages` are the form in which the store keeps it all,
+//! in pieces called `chunk`, and `versions` says what of them holds when.
 
 pub mod batch;
 pub mod build;
+pub mod chunk;
 pub mod estimate;
 pub mod facts;
 pub mod merge;
@@ -13,6 +15,7 @@ pub mod pages;
 pub mod segment;
 pub mod snapshot;
 pub mod trace;
+pub mod versions;
 
 pub use batch::Batch;
 pub use facts::Facts;

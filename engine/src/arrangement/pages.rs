@@ -5,26 +5,22 @@
 //! written from the log alone. `ClearProperties` stays a fact of its own: it ends the properties that older runs hold.
 //! Every version is kept, so a run answers for any tick it covers.
 //!
-//! A chunk of a run is self-contained:
-//!
-//!     nodes u32 | facts u32 | arena u32 | times u32 | ids 16 n | ends 4 n | facts 24 f | arena a | times 8 t
+//! Here runs are made out of entries of the log, and the batch a graph starts from out of runs.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use timely::progress::Antichain;
-use weir_model::codec::{FactKey, fact_key, payload_in_range, relocate};
+use weir_model::codec::{FactKey, fact_key, relocate};
 use weir_model::mutation::{Kind, Payload, Row, Tag};
 use weir_model::{NodeId, Tick};
 
 use super::batch::Writer;
 use super::build::Shard;
+use super::chunk::{CHUNK_BYTES, Chunk, encode};
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
+use super::versions::{Asked, Hit, holding};
 use crate::store::Entry;
-
-/// A chunk ends with the node that takes it over this.
-const CHUNK_BYTES: usize = 1 << 20;
 
 /// The versions that a stretch of the log holds, chunk by chunk, in the order of nodes. Nothing but the chunk at hand is
 /// copied.
@@ -125,28 +121,15 @@ impl<'a> Writing<'a> {
         for (number, record) in used.iter().enumerate() {
             self.places[*record] = number as u32;
         }
-        let (nodes, facts, arena) = (ids.len(), piece.facts.len(), piece.arena.len());
-        let mut bytes = Vec::with_capacity(16 + nodes * 20 + facts * 24 + arena + used.len() * 8);
-        for count in [nodes, facts, arena, used.len()] {
-            bytes.extend_from_slice(&(count as u32).to_le_bytes());
+        for (fact, record) in piece.facts.iter_mut().zip(&records) {
+            fact.when |= self.places[*record] << 1;
         }
-        ids.iter().for_each(|id: &NodeId| bytes.extend_from_slice(&id.to_bytes()));
-        ends.iter().for_each(|end: &u32| bytes.extend_from_slice(&end.to_le_bytes()));
-        for (fact, record) in piece.facts.iter().zip(&records) {
-            let mut packed = [0; size_of::<Fact>()];
-            packed[..4].copy_from_slice(&fact.tag.0.to_le_bytes());
-            packed[4..8].copy_from_slice(&(self.places[*record] << 1 | fact.when).to_le_bytes());
-            packed[8..16].copy_from_slice(&fact.payload.a.to_le_bytes());
-            packed[16..].copy_from_slice(&fact.payload.b.to_le_bytes());
-            bytes.extend_from_slice(&packed);
-        }
-        bytes.extend_from_slice(&piece.arena);
-        for record in used {
-            let times = &self.times[self.times.partition_point(|times| times.end() <= record)];
-            bytes.extend_from_slice(&(times.first + (record - times.before) as u64).to_le_bytes());
-            self.places[record] = 0;
-        }
-        Some(bytes)
+        piece.times.extend(used.iter().map(|record| {
+            let times = &self.times[self.times.partition_point(|times| times.end() <= *record)];
+            times.first + (record - times.before) as u64
+        }));
+        used.iter().for_each(|record| self.places[*record] = 0);
+        Some(encode(&ids, &ends, &piece))
     }
 
     /// Collects the rows of a node. A ClearProperties also becomes the removal of each property set before it.
@@ -198,77 +181,17 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// A chunk that was read back.
-pub struct Chunk {
-    ids: Vec<NodeId>,
-    /// Where the facts of each node end.
-    ends: Vec<u32>,
-    segment: Arc<Segment>,
-}
-
-/// Reads a chunk for a graph that begins at `upper`: which of its versions came when can no longer be asked. None when the bytes
-/// are not one: every index and every offset is checked.
-pub fn read_chunk(bytes: &[u8], upper: Tick) -> Option<Chunk> {
-    let mut rest = bytes;
-    let mut counts = [0usize; 4];
-    for count in &mut counts {
-        *count = u32::from_le_bytes(take(&mut rest)?) as usize;
-    }
-    let [nodes, facts, arena, times] = counts;
-    if rest.len() != nodes * 20 + facts * size_of::<Fact>() + arena + times * 8 {
-        return None;
-    }
-    let mut ids = Vec::with_capacity(nodes);
-    for _ in 0..nodes {
-        ids.push(NodeId::from_bytes(take(&mut rest)?));
-    }
-    let mut ends = Vec::with_capacity(nodes);
-    for _ in 0..nodes {
-        ends.push(u32::from_le_bytes(take(&mut rest)?));
-    }
-    let mut segment = Segment::with_capacity(facts, arena);
-    for _ in 0..facts {
-        let (tag, when) = (Tag(u32::from_le_bytes(take(&mut rest)?)), u32::from_le_bytes(take(&mut rest)?));
-        let payload = Payload { a: u64::from_le_bytes(take(&mut rest)?), b: u64::from_le_bytes(take(&mut rest)?) };
-        if (when >> 1) as usize >= times || !payload_in_range(tag, payload, arena) {
-            return None;
-        }
-        segment.facts.push(Fact { tag, when: when & 1, payload });
-    }
-    let (text, mut rest) = rest.split_at(arena);
-    segment.arena.extend_from_slice(text);
-    let mut until = None;
-    for _ in 0..times {
-        let time = Some(u64::from_le_bytes(take(&mut rest)?));
-        if time <= until || time >= Some(upper.0) {
-            return None;
-        }
-        until = time;
-    }
-    segment.times.push(upper.0.saturating_sub(1));
-    let ascending = nodes > 0 && ids.is_sorted_by(|a, b| a < b) && ends.is_sorted();
-    if !ascending || ends.last().copied().unwrap_or(0) as usize != facts {
-        return None;
-    }
-    Some(Chunk { ids, ends, segment: Arc::new(segment) })
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, rest) = bytes.split_first_chunk::<N>()?;
-    *bytes = rest;
-    Some(*head)
-}
-
 /// The newest state of the nodes of one shard, as the batch a graph starts from. `runs` come oldest first, each as its
 /// chunks; `upper` is the tick after everything in them. What needs no change stays in its chunk, which shards share.
 pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
-    let nodes = runs.iter().flatten().map(|chunk| chunk.ids.len()).sum::<usize>();
-    let last = runs.iter().flatten().filter_map(|chunk| chunk.ids.last()).max().copied().unwrap_or(NodeId::new(0, 0));
+    let nodes = runs.iter().flatten().map(|chunk| chunk.ids().len()).sum::<usize>();
+    let last = runs.iter().flatten().filter_map(|chunk| chunk.ids().last()).max().copied().unwrap_or(NodeId::new(0, 0));
     let at = |tick| Antichain::from_elem(tick);
     let fresh = Segment { times: vec![upper.0.saturating_sub(1)], ..Segment::default() };
     let mut base = Writer::new((at(0), at(upper.0), at(upper.0 - 1)), (nodes / shard.count + nodes / 8, last), fresh);
     let mut cursors: Vec<Cursor<'_>> = runs.iter().map(|chunks| Cursor::new(chunks, &mut base)).collect();
     let mut here: Vec<(usize, usize, Range<usize>)> = Vec::new();
+    let mut hits: Vec<Hit<'_>> = Vec::new();
     while let Some(id) = cursors.iter().filter_map(|cursor| cursor.id).min() {
         here.clear();
         for (run, cursor) in cursors.iter_mut().enumerate().filter(|(_, cursor)| cursor.id == Some(id)) {
@@ -279,61 +202,35 @@ pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
             continue;
         }
         if let [(run, chunk, range)] = &here[..]
-            && let Some(count) = as_it_is(&runs[*run][*chunk].segment, range.clone())
+            && let Some(count) = as_it_is(runs[*run][*chunk].segment(), range.clone())
         {
             if count > 0 {
                 base.refer(id, cursors[*run].pieces[*chunk], (range.start as u32, count as u32), false);
             }
             continue;
         }
-        let of_runs = here.iter().map(|(run, chunk, range)| (*run, &*runs[*run][*chunk].segment, range.clone()));
-        push_newest(of_runs, &mut base.fresh);
+        hits.extend(here.iter().map(|(run, chunk, range)| {
+            let segment = &**runs[*run][*chunk].segment();
+            Hit { run: *run as u32, segment, facts: &segment.facts[range.clone()] }
+        }));
+        holding(&hits, &Asked::all(u64::MAX), &mut |segment, fact| {
+            base.fresh.copy(fact, &segment.arena, 0);
+            true
+        });
+        hits.clear();
         base.finish_node(id, false);
     }
     SharedBatch::new(base.finish())
 }
 
-/// How many of the versions of a node, which one run alone knows, are the facts it has: all but the mark that it was cleared
+/// How many of the versions of a node, which one run alone knows, are the facts it has: all but the marks that it was cleared
 /// before. None when some fact was removed or changed.
 fn as_it_is(segment: &Segment, range: Range<usize>) -> Option<usize> {
     let versions = &segment.facts[range];
-    let facts = match versions.split_last() {
-        Some((last, facts)) if last.tag.kind() == Kind::ClearProperties => facts,
-        _ => versions,
-    };
+    let marks = versions.iter().rev().take_while(|fact| fact.tag.kind() == Kind::ClearProperties).count();
+    let facts = &versions[..versions.len() - marks];
     let same = |pair: &[Fact]| pair[0].tag == pair[1].tag && segment.key(&pair[0]) == segment.key(&pair[1]);
     (facts.iter().all(Fact::adds) && !facts.windows(2).any(same)).then_some(facts.len())
-}
-
-/// The newest version of each fact of a node, given its versions run by run, oldest first.
-fn push_newest<'a>(of_runs: impl Iterator<Item = (usize, &'a Segment, Range<usize>)>, fresh: &mut Segment) {
-    let mut cleared = None;
-    let mut versions: Vec<Version<'_>> = Vec::new();
-    for (run, segment, range) in of_runs {
-        let facts = &segment.facts[range];
-        if facts.last().is_some_and(|fact| fact.tag.kind() == Kind::ClearProperties) {
-            cleared = Some(run);
-        }
-        for group in facts.chunk_by(|a, b| a.tag == b.tag && segment.key(a) == segment.key(b)) {
-            let fact = &group[group.len() - 1];
-            versions.push(Version { key: segment.key(fact), run, segment, fact });
-        }
-    }
-    versions.sort_by(|a, b| a.fact.tag.cmp(&b.fact.tag).then_with(|| a.key.cmp(&b.key)).then(a.run.cmp(&b.run)));
-    for group in versions.chunk_by(|a, b| a.fact.tag == b.fact.tag && a.key == b.key) {
-        let Version { run, segment, fact, .. } = group[group.len() - 1];
-        let ended = fact.tag.kind() == Kind::Property && cleared.is_some_and(|cleared| cleared > run);
-        if fact.adds() && !ended {
-            fresh.copy(fact, &segment.arena, 0);
-        }
-    }
-}
-
-struct Version<'a> {
-    key: FactKey<'a>,
-    run: usize,
-    segment: &'a Segment,
-    fact: &'a Fact,
 }
 
 /// Where the reading of a run stands.
@@ -349,22 +246,20 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn new(chunks: &'a [Chunk], base: &mut Writer) -> Cursor<'a> {
-        let pieces = chunks.iter().map(|chunk| base.adopt(chunk.segment.clone(), 0)).collect();
-        Cursor { chunks, pieces, chunk: 0, node: 0, id: chunks.first().map(|chunk| chunk.ids[0]) }
+        let pieces = chunks.iter().map(|chunk| base.adopt(chunk.segment().clone(), 0)).collect();
+        Cursor { chunks, pieces, chunk: 0, node: 0, id: chunks.first().map(|chunk| chunk.ids()[0]) }
     }
 
     /// The chunk and the facts of the node it stands on; moves to the next.
     fn take(&mut self) -> (usize, Range<usize>) {
         let (number, node) = (self.chunk, self.node);
-        let ends = &self.chunks[number].ends;
-        let start = if node == 0 { 0 } else { ends[node - 1] as usize };
-        let range = start..ends[node] as usize;
+        let chunk = &self.chunks[number];
         self.node += 1;
-        if self.node == ends.len() {
+        if self.node == chunk.ids().len() {
             self.chunk += 1;
             self.node = 0;
         }
-        self.id = self.chunks.get(self.chunk).map(|chunk| chunk.ids[self.node]);
-        (number, range)
+        self.id = self.chunks.get(self.chunk).map(|chunk| chunk.ids()[self.node]);
+        (number, chunk.range(node))
     }
 }

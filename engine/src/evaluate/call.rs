@@ -16,6 +16,7 @@ use super::context::Reader;
 use super::limits::{Budget, Limits, weight_of};
 use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
 use super::{Environment, Prepared, contains_write, procedures};
+use crate::view::View;
 
 /// A query can call itself, by its own text as a parameter.
 const DEPTH_MAX: usize = 10;
@@ -187,10 +188,47 @@ impl Run<'_> {
                 }
             },
             Body::Query(choose) => match choose(self, arguments)? {
-                Some(chosen) => self.in_place(chosen, each),
+                Some(chosen) => match chosen.at_ms {
+                    Some(at) => self.in_the_past(chosen, at, each),
+                    None => self.in_place(chosen, each),
+                },
                 None => each(&[Value::map([])]).map(drop),
             },
         }
+    }
+
+    /// Runs another query, which only reads, as of the end of a millisecond.
+    fn in_the_past(&self, chosen: Chosen, at: i64, each: Each) -> Result<(), Failure> {
+        let moment = procedures::history::recall(self)?.at(at).map_err(procedures::history::unavailable)?;
+        let mut each = |row: &[Value]| if moment.has_failed() { STOP } else { each(row) };
+        let ran = self.at_moment(moment.view(), |run| run.in_place(chosen, &mut each));
+        moment.failure().map_or(ran, |error| Err(procedures::history::unavailable(error)))
+    }
+
+    /// Does something with another view than that of the query, where nothing the query has written is seen.
+    pub(super) fn at_moment<R>(&self, view: &dyn View, act: impl FnOnce(&Run) -> Result<R, Failure>) -> Result<R, Failure> {
+        let environment = Environment { view, ..*self.environment };
+        let reader = Reader {
+            prepared: self.prepared,
+            names: self.reader.names,
+            view,
+            environment: &environment,
+            deleted: Default::default(),
+        };
+        act(&Run {
+            prepared: self.prepared,
+            environment: &environment,
+            reader,
+            overlay: None,
+            applied: self.applied,
+            mutations: self.mutations,
+            budget: self.budget,
+            scratch: self.scratch,
+            remembered: Default::default(),
+            depth: self.depth,
+            profile: self.profile,
+            kept: self.kept,
+        })
     }
 
     /// Runs another query as a part of this one.
@@ -199,11 +237,12 @@ impl Run<'_> {
             let message = format!("Queries that run queries are nested more than {DEPTH_MAX} deep");
             return Err(Failure::new(FailureKind::Runtime, message));
         }
-        let Chosen { plan, parameters, as_maps, time_ms_max } = chosen;
+        let Chosen { plan, parameters, as_maps, time_ms_max, .. } = chosen;
         let prepared = Prepared::new(plan, self.reader.names.symbols());
         let ends = time_ms_max.and_then(|millis| Instant::now().checked_add(Duration::from_millis(millis)));
         let environment = Environment {
             view: self.environment.view,
+            recall: self.environment.recall,
             parameters: &parameters,
             ids: self.environment.ids,
             now_millis: self.environment.now_millis,

@@ -56,6 +56,7 @@ impl Session {
             fresh_id: &fresh_id,
             limits,
             open_cypher: self.open_cypher,
+            recall: None,
         };
         let (mut mutations, mut rows) = (Mutations::default(), Vec::new());
         let result = evaluate(&prepared, &self.symbols, &environment, &mut mutations, &mut |row| {
@@ -276,6 +277,7 @@ fn an_ingest_query_streams() {
                 fresh_id: &fresh_id,
                 limits: Limits::NONE,
                 open_cypher: false,
+                recall: None,
             };
             evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())).expect("the record is taken");
         }

@@ -53,6 +53,7 @@ use self::limits::Budget;
 pub use self::limits::Limits;
 use self::operators::{Run, Scratch};
 pub use self::profile::{Counts, Profile};
+use crate::history::Recall;
 use crate::overlay::Overlay;
 use crate::symbols::Symbols;
 use crate::view::View;
@@ -111,6 +112,8 @@ pub struct Environment<'a> {
     pub now_millis: i64,
     pub fresh_id: &'a dyn Fn() -> NodeId,
     pub limits: Limits<'a>,
+    /// What came before what the view shows, where that may be asked for.
+    pub recall: Option<&'a Recall<'a>>,
     /// As in `GraphOptions`. Each CREATE of an edge makes a new one; otherwise creating what exists changes nothing.
     pub open_cypher: bool,
 }

@@ -177,6 +177,7 @@ impl Fixture {
             fresh_id: &fresh_id,
             limits,
             open_cypher: self.open_cypher,
+            recall: None,
         };
         let mut mutations = Mutations::default();
         let mut rows = Vec::new();
@@ -731,6 +732,7 @@ fn the_ingest_path_takes_about_a_microsecond() {
                 fresh_id: &fresh_id,
                 limits: Limits::NONE,
                 open_cypher: false,
+                recall: None,
             };
             evaluator.run(&environment, &mut mutations, &mut |_| ControlFlow::Continue(())).expect("the plan runs");
         }

@@ -13,11 +13,13 @@ use super::*;
 /// Opens the store as after a restart; whoever holds it has let go of it before.
 pub type Open<'a> = &'a dyn Fn() -> Box<dyn Store>;
 
-type Part<'a> = &'a mut dyn FnMut(Open<'_>);
+type Case<'a> = &'a mut dyn FnMut(Open<'_>);
 
 /// Runs the suite; each part opens a store of its own with `fresh`.
-pub fn check(fresh: &dyn Fn(Part<'_>)) {
-    for part in [metadata, graphs, symbols, log, log_without_gaps, checkpoints, large_runs, merged_runs, dropping] {
+pub fn check(fresh: &dyn Fn(Case<'_>)) {
+    for part in
+        [metadata, graphs, symbols, log, log_without_gaps, checkpoints, large_runs, merged_runs, broken_runs, dropping, backups]
+    {
         fresh(&mut |open| part(open));
     }
 }
@@ -60,6 +62,9 @@ pub fn same(a: &Entry, b: &Entry) -> bool {
 
 /// Writes entries as one group, each saying that it follows the one before.
 pub fn append(store: &dyn Store, entries: &[Entry]) {
+    if !store.durable() {
+        return entries.iter().for_each(|entry| store.hold(&Arc::new(entry.clone())));
+    }
     let mut after = Tick::ZERO;
     let encoded: Vec<Vec<u8>> = entries
         .iter()
@@ -91,15 +96,32 @@ fn firsts(store: &dyn Store, graph: GraphId, from: u64) -> Vec<u64> {
     read_log(store, graph, from).unwrap().iter().map(|entry| entry.first.0).collect()
 }
 
-fn read_run(store: &dyn Store, graph: GraphId, run: RunId) -> Vec<Vec<u8>> {
+fn read_run(store: &dyn Store, graph: GraphId, run: RunId, part: Part) -> Vec<Vec<u8>> {
     let mut chunks = Vec::new();
     store
-        .read_run(graph, run, &mut |chunk| {
+        .read_run(graph, run, part, &mut |chunk| {
             chunks.push(chunk.to_vec());
             Ok(())
         })
         .unwrap();
+    let found: Vec<Vec<u8>> = (0..chunks.len() as u64).map(|n| store.chunk(graph, run, part, n).unwrap().unwrap()).collect();
+    assert_eq!(found, chunks);
+    assert_eq!(store.chunk(graph, run, part, chunks.len() as u64).unwrap(), None);
     chunks
+}
+
+/// The chunks of the part that is there in every run.
+fn newest(chunks: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Result<(Part, Vec<u8>), StoreError>> {
+    chunks.map(|chunk| Ok((Part::Newest, chunk)))
+}
+
+/// The store after a restart, where it lives on.
+fn reopened(store: Box<dyn Store>, open: Open<'_>) -> Box<dyn Store> {
+    if !store.durable() {
+        return store;
+    }
+    drop(store);
+    open()
 }
 
 fn metadata(open: Open<'_>) {
@@ -164,12 +186,7 @@ fn log(open: Open<'_>) {
     let entries = [entry(a, 10, 5), entry(a, 15, 0), entry(a, 20, 100)];
     append(&*store, &entries);
     append(&*store, &[entry(b, 12, 1)]);
-    if !store.durable() {
-        assert_eq!(firsts(&*store, a, 0), []);
-        return;
-    }
-    drop(store);
-    let store = open();
+    let store = reopened(store, open);
     let found = read_log(&*store, a, 0).unwrap();
     assert_eq!(found.len(), 3);
     assert!(found.iter().zip(&entries).all(|(found, written)| same(found, written)));
@@ -208,29 +225,31 @@ fn checkpoints(open: Open<'_>) {
     append(&*store, &[entry(b, 10, 5)]);
     assert_eq!(store.progress(a).unwrap(), Progress::default());
     let chunks = vec![b"first".to_vec(), b"".to_vec(), b"third".to_vec()];
+    let parts = [(Part::Newest, 0), (Part::Older, 0), (Part::Newest, 1), (Part::Newest, 2), (Part::Index, 0)];
+    let mut mixed = parts.iter().map(|(part, number)| Ok((*part, chunks[*number].clone())));
     let progress = Progress { upto: Tick(20), sources: vec![("s".into(), Position(vec![9]))], delivered: vec![delivered(19)] };
-    let run = NewRun { first: Tick(10), upper: Tick(20), chunks: &mut chunks.clone().into_iter() };
-    store.checkpoint(a, run, &progress).unwrap();
-    if !store.durable() {
-        return;
-    }
+    let run = NewRun { first: Tick(10), upper: Tick(20), chunks: &mut mixed };
+    let info = store.checkpoint(a, run, &progress).unwrap();
     let look = |store: &dyn Store| {
         assert_eq!(firsts(store, a, 0), [20]);
         assert_eq!(firsts(store, b, 0), [10]);
         assert_eq!(store.progress(a).unwrap(), progress);
         assert_eq!(store.progress(b).unwrap(), Progress::default());
         let runs = store.runs(a).unwrap();
-        assert_eq!((runs.len(), runs[0].chunks, runs[0].first, runs[0].upper), (1, 3, Tick(10), Tick(20)));
-        assert_eq!(read_run(store, a, runs[0].id), chunks);
+        assert_eq!(runs, [info]);
+        assert_eq!((info.chunks, info.first, info.upper), ([3, 1, 1], Tick(10), Tick(20)));
+        assert_eq!(read_run(store, a, info.id, Part::Newest), chunks);
+        assert_eq!(read_run(store, a, info.id, Part::Older), chunks[..1]);
+        assert_eq!(read_run(store, a, info.id, Part::Index), chunks[..1]);
         assert_eq!(store.runs(b).unwrap(), []);
-        assert!(store.read_run(b, runs[0].id, &mut |_| Ok(())).is_err());
+        assert!(store.read_run(b, info.id, Part::Newest, &mut |_| Ok(())).is_err());
+        assert_eq!(store.chunk(b, info.id, Part::Newest, 0).unwrap(), None);
     };
     look(&*store);
-    drop(store);
-    look(&*open());
+    let store = reopened(store, open);
+    look(&*store);
 
     // A run without pages only moves on the progress: deliveries alone fill the log as well.
-    let store = open();
     let run = NewRun { first: Tick(20), upper: Tick(25), chunks: &mut std::iter::empty() };
     store.checkpoint(a, run, &Progress { upto: Tick(25), ..progress.clone() }).unwrap();
     assert_eq!(firsts(&*store, a, 25), []);
@@ -242,26 +261,24 @@ fn large_runs(open: Open<'_>) {
     let store = open();
     let graph = store.create_graph("a", b"").unwrap();
     let chunk = |n: u64| -> Vec<u8> { (0..40_000u64).flat_map(|i| (i.wrapping_mul(n + 1) >> 3).to_le_bytes()).collect() };
-    for (start, upto) in [(0, 220), (220, 230)] {
+    for (start, upto) in [(0, 460), (460, 470)] {
         let progress = Progress { upto: Tick(upto), ..Progress::default() };
-        let mut chunks = (start..upto).map(chunk);
+        // By turns, so that each part outgrows a file while the other does too.
+        let mut chunks = (start..upto).map(|n| Ok((if n % 2 == 0 { Part::Newest } else { Part::Older }, chunk(n))));
         store.checkpoint(graph, NewRun { first: Tick(start), upper: progress.upto, chunks: &mut chunks }, &progress).unwrap();
     }
-    if !store.durable() {
-        return;
+    let store = reopened(store, open);
+    for (part, mut expected) in [(Part::Newest, 0), (Part::Older, 1)] {
+        for run in store.runs(graph).unwrap() {
+            let each = &mut |bytes: &[u8]| {
+                assert!(bytes == chunk(expected), "chunk {expected}");
+                expected += 2;
+                Ok(())
+            };
+            store.read_run(graph, run.id, part, each).unwrap();
+        }
+        assert!(expected >= 470, "{expected}");
     }
-    drop(store);
-    let store = open();
-    let mut expected = 0;
-    for run in store.runs(graph).unwrap() {
-        let each = &mut |bytes: &[u8]| {
-            assert!(bytes == chunk(expected), "chunk {expected}");
-            expected += 1;
-            Ok(())
-        };
-        store.read_run(graph, run.id, each).unwrap();
-    }
-    assert_eq!(expected, 230);
     assert!(store.sizes().unwrap().pages > 0);
 }
 
@@ -270,21 +287,83 @@ fn merged_runs(open: Open<'_>) {
     let graph = store.create_graph("a", b"").unwrap();
     for n in 0..4u64 {
         let progress = Progress { upto: Tick(n + 1), ..Progress::default() };
-        let mut chunks = std::iter::once(vec![n as u8]);
+        let mut chunks = newest(std::iter::once(vec![n as u8]));
         store.checkpoint(graph, NewRun { first: Tick(n), upper: Tick(n + 1), chunks: &mut chunks }, &progress).unwrap();
-    }
-    if !store.durable() {
-        return;
     }
     let runs = store.runs(graph).unwrap();
     let old: Vec<RunId> = runs[1..3].iter().map(|run| run.id).collect();
-    let mut chunks = std::iter::once(b"merged".to_vec());
-    store.replace_runs(graph, &old, NewRun { first: Tick(1), upper: Tick(3), chunks: &mut chunks }).unwrap();
-    drop(store);
-    let store = open();
-    let contents: Vec<_> = store.runs(graph).unwrap().iter().map(|run| read_run(&*store, graph, run.id).concat()).collect();
+    let mut chunks = newest(std::iter::once(b"merged".to_vec()));
+    let info = store.replace_runs(graph, &old, NewRun { first: Tick(1), upper: Tick(3), chunks: &mut chunks }).unwrap();
+    let store = reopened(store, open);
+    let runs = store.runs(graph).unwrap();
+    assert_eq!(runs[1], info);
+    let contents: Vec<_> = runs.iter().map(|run| read_run(&*store, graph, run.id, Part::Newest).concat()).collect();
     assert_eq!(contents, [vec![0], b"merged".to_vec(), vec![3]]);
-    assert!(store.read_run(graph, old[0], &mut |_| Ok(())).is_err());
+    assert!(store.read_run(graph, old[0], Part::Newest, &mut |_| Ok(())).is_err());
+    assert_eq!(store.chunk(graph, old[0], Part::Newest, 0).unwrap(), None);
+}
+
+/// A run with an error among its chunks is as if it had never been begun.
+fn broken_runs(open: Open<'_>) {
+    let store = open();
+    let graph = store.create_graph("a", b"").unwrap();
+    append(&*store, &[entry(graph, 10, 5)]);
+    let broken = || (0..200u8).map(|n| if n < 150 { Ok((Part::Newest, vec![n; 1 << 20])) } else { Err(StoreError::Stopped) });
+    let progress = Progress { upto: Tick(15), ..Progress::default() };
+    let run = NewRun { first: Tick(10), upper: Tick(15), chunks: &mut broken() };
+    assert!(matches!(store.checkpoint(graph, run, &progress), Err(StoreError::Stopped)));
+    let run = NewRun { first: Tick(10), upper: Tick(15), chunks: &mut newest(std::iter::once(vec![1])) };
+    let kept = store.checkpoint(graph, run, &progress).unwrap();
+    let run = NewRun { first: Tick(10), upper: Tick(15), chunks: &mut broken() };
+    assert!(matches!(store.replace_runs(graph, &[kept.id], run), Err(StoreError::Stopped)));
+    let store = reopened(store, open);
+    assert_eq!(store.runs(graph).unwrap(), [kept]);
+    assert_eq!(read_run(&*store, graph, kept.id, Part::Newest), [vec![1]]);
+}
+
+/// What is restored from a backup is what was backed up, also where graphs have other numbers.
+fn backups(open: Open<'_>) {
+    let store = open();
+    store.create_graph("gone", b"").unwrap();
+    store.drop_graph(GraphId(0)).unwrap();
+    let graph = store.create_graph("a", b"options").unwrap();
+    append(&*store, &[entry(graph, 10, 5), entry(graph, 15, 5), entry(graph, 20, 5), entry(graph, 25, 5)]);
+    let progress = Progress { upto: Tick(20), sources: vec![("s".into(), Position(vec![9]))], delivered: vec![delivered(19)] };
+    let parts = [(Part::Newest, b"n".to_vec()), (Part::Older, b"o".to_vec()), (Part::Index, b"i".to_vec())];
+    let mut chunks = parts.iter().map(|chunk| Ok(chunk.clone()));
+    store.checkpoint(graph, NewRun { first: Tick(10), upper: Tick(20), chunks: &mut chunks }, &progress).unwrap();
+    store.put_metadata(&format!("{}query", graph.metadata_prefix()), b"x").unwrap();
+    store.put_metadata("setting", b"y").unwrap();
+    let mut written = Vec::new();
+    let copied = back_up(&*store, &mut written).unwrap();
+    assert_eq!((copied.graphs, copied.chunks, copied.entries, copied.bytes), (1, 3, 2, written.len() as u64));
+    let other = InMemory::new();
+    assert_eq!(restore(&other, &mut &written[..]).unwrap(), copied);
+    let found = other.graphs().unwrap();
+    assert_eq!((found[0].name.as_str(), &found[0].options[..], found[0].id), ("a", &b"options"[..], GraphId(0)));
+    assert_eq!(firsts(&other, GraphId(0), 0), [20, 25]);
+    assert_eq!(other.progress(GraphId(0)).unwrap(), progress);
+    let run = other.runs(GraphId(0)).unwrap()[0];
+    assert_eq!((run.first, run.upper, run.chunks), (Tick(10), Tick(20), [1, 1, 1]));
+    assert_eq!(read_run(&other, GraphId(0), run.id, Part::Older), [b"o".to_vec()]);
+    assert_eq!(other.metadata("graph/0/query").unwrap().as_deref(), Some(&b"x"[..]));
+    assert_eq!(other.metadata("setting").unwrap().as_deref(), Some(&b"y"[..]));
+    assert!(restore(&other, &mut &written[..]).is_err(), "into what is not empty");
+    // Cut short or changed anywhere, it is refused.
+    for at in 0..written.len() {
+        assert!(restore(&InMemory::new(), &mut &written[..at]).is_err(), "cut at {at}");
+        let mut changed = written.clone();
+        changed[at] ^= 0x20;
+        assert!(restore(&InMemory::new(), &mut &changed[..]).is_err(), "byte {at}");
+    }
+    // And back into a store of this kind.
+    store.drop_graph(graph).unwrap();
+    store.delete_metadata("setting").unwrap();
+    restore(&*store, &mut &written[..]).unwrap();
+    let store = reopened(store, open);
+    let graph = store.graphs().unwrap()[0].id;
+    assert_eq!(firsts(&*store, graph, 0), [20, 25]);
+    assert_eq!(store.progress(graph).unwrap(), progress);
 }
 
 fn dropping(open: Open<'_>) {
@@ -293,7 +372,7 @@ fn dropping(open: Open<'_>) {
     for graph in [a, b] {
         append(&*store, &[entry(graph, 10, 5), entry(graph, 15, 5)]);
         let progress = Progress { upto: Tick(15), ..Progress::default() };
-        let mut chunks = std::iter::once(b"page".to_vec());
+        let mut chunks = newest(std::iter::once(b"page".to_vec()));
         store.checkpoint(graph, NewRun { first: Tick(10), upper: Tick(15), chunks: &mut chunks }, &progress).unwrap();
         store.put_metadata(&format!("{}query", graph.metadata_prefix()), b"x").unwrap();
     }
@@ -301,26 +380,20 @@ fn dropping(open: Open<'_>) {
     // The log may still hold entries of it.
     append(&*store, &[entry(a, 30, 5)]);
     append(&*store, &[entry(b, 30, 5)]);
-    if store.durable() {
-        let mut chunks = std::iter::once(b"page".to_vec());
-        let run = NewRun { first: Tick(15), upper: Tick(20), chunks: &mut chunks };
-        assert!(matches!(store.checkpoint(a, run, &Progress::default()), Err(StoreError::NoSuchGraph(id)) if id == a));
-    }
-    let durable = store.durable();
+    let mut chunks = newest(std::iter::once(b"page".to_vec()));
+    let run = NewRun { first: Tick(15), upper: Tick(20), chunks: &mut chunks };
+    assert!(matches!(store.checkpoint(a, run, &Progress::default()), Err(StoreError::NoSuchGraph(id)) if id == a));
     let look = |store: &dyn Store| {
         assert_eq!(firsts(store, a, 0), []);
         assert_eq!(store.runs(a).unwrap(), []);
         assert_eq!(store.progress(a).unwrap(), Progress::default());
         assert_eq!(store.list_metadata(&a.metadata_prefix()).unwrap(), []);
-        if durable {
-            assert_eq!(firsts(store, b, 15), [15, 30]);
-            assert_eq!(store.runs(b).unwrap().len(), 1);
-            assert_eq!(store.list_metadata(&b.metadata_prefix()).unwrap().len(), 1);
-        }
+        assert_eq!(firsts(store, b, 15), [15, 30]);
+        assert_eq!(store.runs(b).unwrap().len(), 1);
+        assert_eq!(store.list_metadata(&b.metadata_prefix()).unwrap().len(), 1);
     };
     look(&*store);
-    drop(store);
-    look(&*open());
+    look(&*reopened(store, open));
 }
 
 /// Passes everything on to another store, except that the n-th append and all later ones fail.
@@ -361,11 +434,15 @@ impl Store for FaultyStore {
         self.inner.read_log(graph, from, each)
     }
 
-    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<(), StoreError> {
+    fn hold(&self, entry: &Arc<Entry>) {
+        self.inner.hold(entry);
+    }
+
+    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<RunInfo, StoreError> {
         self.inner.checkpoint(graph, run, progress)
     }
 
-    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<(), StoreError> {
+    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError> {
         self.inner.replace_runs(graph, replaced, run)
     }
 
@@ -377,9 +454,14 @@ impl Store for FaultyStore {
         &self,
         graph: GraphId,
         run: RunId,
+        part: Part,
         each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        self.inner.read_run(graph, run, each)
+        self.inner.read_run(graph, run, part, each)
+    }
+
+    fn chunk(&self, graph: GraphId, run: RunId, part: Part, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.chunk(graph, run, part, number)
     }
 
     fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {

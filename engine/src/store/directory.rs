@@ -14,7 +14,10 @@ use std::path::{Path, PathBuf};
 use super::StoreError;
 
 /// Of everything below the directory. Raised when an older weir could not read what this one writes.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
+
+/// The oldest format this weir reads; what it writes into such a directory makes that one of `FORMAT`.
+const OLDEST: u32 = 2;
 
 const MARKER: &str = "weir-data";
 const MARKER_NEW: &str = "weir-data.new";
@@ -57,9 +60,7 @@ impl Directory {
     /// Starts over with an empty directory, or one that a crash left half set up.
     fn begin(&mut self) -> Result<(), StoreError> {
         let begin = || {
-            let mut marker = File::create(self.path.join(MARKER_NEW))?;
-            write!(marker, "{TITLE}\nformat {FORMAT}\nstore {}\n", self.kind)?;
-            marker.sync_all()?;
+            self.write_marker()?;
             match fs::remove_dir_all(self.files()) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
@@ -70,13 +71,27 @@ impl Directory {
         Ok(())
     }
 
+    fn write_marker(&self) -> std::io::Result<()> {
+        let mut marker = File::create(self.path.join(MARKER_NEW))?;
+        write!(marker, "{TITLE}\nformat {FORMAT}\nstore {}\n", self.kind)?;
+        marker.sync_all()
+    }
+
+    fn rename_marker(&self) -> std::io::Result<()> {
+        fs::rename(self.path.join(MARKER_NEW), self.path.join(MARKER))?;
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Marks a directory of an earlier format as one of this, before anything is written that the earlier weir cannot read.
+    fn raise(&self) -> Result<(), StoreError> {
+        self.write_marker()
+            .and_then(|()| self.rename_marker())
+            .map_err(|error| refused(&self.path, format!("it cannot be written to ({error})"), PERMISSIONS))
+    }
+
     /// The store's files are there and will be from now on.
     pub fn set_up(&mut self) -> Result<(), StoreError> {
-        let rename = || {
-            fs::rename(self.path.join(MARKER_NEW), self.path.join(MARKER))?;
-            File::open(&self.path)?.sync_all()
-        };
-        rename().map_err(|error| refused(&self.path, format!("it cannot be written to ({error})"), PERMISSIONS))?;
+        self.rename_marker().map_err(|error| refused(&self.path, format!("it cannot be written to ({error})"), PERMISSIONS))?;
         self.fresh = false;
         Ok(())
     }
@@ -92,12 +107,13 @@ impl Directory {
             (Some(TITLE), Some(found), _) if found > FORMAT => {
                 Err(StoreError::Newer { path: self.path.clone(), found, known: FORMAT })
             }
-            (Some(TITLE), Some(found), _) if found < FORMAT => {
-                let problem = format!("it was written by an earlier weir (format {found}, this one knows {FORMAT})");
+            (Some(TITLE), Some(found), _) if found < OLDEST => {
+                let problem = format!("it was written by an earlier weir (format {found}, this one knows {OLDEST} to {FORMAT})");
                 Err(refused(&self.path, problem, "give a new directory (store.filepath) and ingest again, or use that version"))
             }
             (Some(TITLE), Some(FORMAT), Some(kind)) if kind == self.kind => Ok(()),
-            (Some(TITLE), Some(FORMAT), Some(kind)) => {
+            (Some(TITLE), Some(_), Some(kind)) if kind == self.kind && self.files().is_dir() => self.raise(),
+            (Some(TITLE), Some(_), Some(kind)) => {
                 let problem = format!("it holds a store of type {kind}, not {}", self.kind);
                 Err(refused(&self.path, problem, "set store.type to what it holds, or give another directory (store.filepath)"))
             }

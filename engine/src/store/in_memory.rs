@@ -1,18 +1,23 @@
-//! The store that keeps nothing: what is committed lives in the arrangement and is gone with the process.
+//! The store that lives and ends with the process: what is committed lives in the arrangement.
 //!
-//! Names of graphs and metadata are held for as long as the store is, since they are asked for again while weir runs.
-//! Log, symbols and runs are only ever read after a restart, which there is none of, so they are let go at once.
+//! Names of graphs and metadata are held since they are asked for again while weir runs. Of the log it takes what it is given
+//! with `hold`, for reads of the past, and makes pages of it as every store does. Symbols are only ever read after a restart,
+//! which there is none of.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use rustc_hash::FxHashMap;
 use weir_model::{Text, Tick};
 
-use super::{EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Progress, RunId, RunInfo, Sizes, Store, StoreError};
+use super::{
+    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
+};
 
 #[derive(Default)]
 pub struct InMemory {
     held: Mutex<Held>,
+    forgetful: bool,
 }
 
 #[derive(Default)]
@@ -20,53 +25,156 @@ struct Held {
     graphs: Vec<GraphInfo>,
     graphs_given: u32,
     metadata: BTreeMap<String, Vec<u8>>,
+    kept: FxHashMap<GraphId, Kept>,
+    runs_given: u64,
 }
+
+/// What a graph has besides its name.
+#[derive(Default)]
+struct Kept {
+    log: VecDeque<Arc<Entry>>,
+    runs: Vec<(RunInfo, Arc<Chunks>)>,
+    progress: Progress,
+}
+
+/// By part.
+type Chunks = [Vec<Vec<u8>>; 3];
 
 impl InMemory {
     pub fn new() -> InMemory {
         InMemory::default()
     }
 
+    /// The store `empty`: it takes no log either, so the past is gone at once.
+    pub fn empty() -> InMemory {
+        InMemory { forgetful: true, ..InMemory::default() }
+    }
+
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(|e| e.into_inner())
     }
+
+    fn run(&self, graph: GraphId, run: RunId) -> Option<Arc<Chunks>> {
+        let held = self.held();
+        let (_, chunks) = held.kept.get(&graph)?.runs.iter().find(|(info, _)| info.id == run)?;
+        Some(chunks.clone())
+    }
+}
+
+impl Held {
+    fn live(&mut self, graph: GraphId) -> Result<&mut Kept, StoreError> {
+        let live = self.graphs.iter().any(|info| info.id == graph);
+        if live { Ok(self.kept.entry(graph).or_default()) } else { Err(StoreError::NoSuchGraph(graph)) }
+    }
+
+    /// Gives a run that was gathered its number.
+    fn add(&mut self, graph: GraphId, gathered: (RunInfo, Chunks)) -> Result<(RunInfo, &mut Kept), StoreError> {
+        let (mut info, chunks) = gathered;
+        info.id = RunId(self.runs_given);
+        self.runs_given += 1;
+        let kept = self.live(graph)?;
+        kept.runs.push((info, Arc::new(chunks)));
+        kept.runs.sort_by_key(|(run, _)| (run.first, run.id));
+        Ok((info, kept))
+    }
+}
+
+fn gather(run: NewRun<'_>) -> Result<(RunInfo, Chunks), StoreError> {
+    let mut info = RunInfo { id: RunId(0), first: run.first, upper: run.upper, chunks: [0; 3], bytes: 0 };
+    let mut chunks = Chunks::default();
+    for chunk in run.chunks {
+        let (part, mut bytes) = chunk?;
+        bytes.shrink_to_fit();
+        info.chunks[part as usize] += 1;
+        info.bytes += bytes.len() as u64;
+        chunks[part as usize].push(bytes);
+    }
+    Ok((info, chunks))
 }
 
 impl Store for InMemory {
     fn kind(&self) -> &'static str {
-        "in-memory"
+        if self.forgetful { "empty" } else { "in-memory" }
     }
 
     fn durable(&self) -> bool {
         false
     }
 
+    fn remembers(&self) -> bool {
+        !self.forgetful
+    }
+
+    fn hold(&self, entry: &Arc<Entry>) {
+        if self.forgetful {
+            return;
+        }
+        if let Ok(kept) = self.held().live(entry.graph) {
+            kept.log.push_back(entry.clone());
+        }
+    }
+
     fn append(&self, _: &[EncodedEntry<'_>], _: NewSymbols<'_>, _: bool) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn read_log(&self, _: GraphId, _: Tick, _: &mut dyn FnMut(Entry) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        Ok(())
+    fn read_log(
+        &self,
+        graph: GraphId,
+        from: Tick,
+        each: &mut dyn FnMut(Entry) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let entries: Vec<Arc<Entry>> = match self.held().kept.get(&graph) {
+            Some(kept) => kept.log.iter().skip_while(|entry| entry.first < from).cloned().collect(),
+            None => return Ok(()),
+        };
+        entries.iter().try_for_each(|entry| each(Entry::clone(entry)))
     }
 
-    fn checkpoint(&self, _: GraphId, _: NewRun<'_>, _: &Progress) -> Result<(), StoreError> {
-        Ok(())
+    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<RunInfo, StoreError> {
+        self.held().live(graph)?;
+        let gathered = gather(run)?;
+        let mut held = self.held();
+        let (info, kept) = held.add(graph, gathered)?;
+        kept.progress = progress.clone();
+        while kept.log.front().is_some_and(|entry| entry.first < progress.upto) {
+            kept.log.pop_front();
+        }
+        Ok(info)
     }
 
-    fn replace_runs(&self, _: GraphId, _: &[RunId], _: NewRun<'_>) -> Result<(), StoreError> {
-        Ok(())
+    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError> {
+        self.held().live(graph)?;
+        let gathered = gather(run)?;
+        let mut held = self.held();
+        let (info, kept) = held.add(graph, gathered)?;
+        kept.runs.retain(|(old, _)| !replaced.contains(&old.id));
+        Ok(info)
     }
 
-    fn runs(&self, _: GraphId) -> Result<Vec<RunInfo>, StoreError> {
-        Ok(Vec::new())
+    fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
+        Ok(self.held().kept.get(&graph).map_or(Vec::new(), |kept| kept.runs.iter().map(|(info, _)| *info).collect()))
     }
 
-    fn read_run(&self, graph: GraphId, run: RunId, _: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>) -> Result<(), StoreError> {
-        Err(StoreError::failed(format!("read run {} of graph {}", run.0, graph.0), "an in-memory store keeps no runs"))
+    fn read_run(
+        &self,
+        graph: GraphId,
+        run: RunId,
+        part: Part,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let place = || format!("read run {} of graph {}", run.0, graph.0);
+        let chunks = self.run(graph, run).ok_or_else(|| StoreError::failed(place(), "there is no such run (any more)"))?;
+        chunks[part as usize].iter().try_for_each(|chunk| each(chunk))
     }
 
-    fn progress(&self, _: GraphId) -> Result<Progress, StoreError> {
-        Ok(Progress::default())
+    fn chunk(&self, graph: GraphId, run: RunId, part: Part, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let chunks = self.run(graph, run);
+        Ok(chunks.and_then(|chunks| chunks[part as usize].get(number as usize).cloned()))
+    }
+
+    fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
+        Ok(self.held().kept.get(&graph).map_or_else(Progress::default, |kept| kept.progress.clone()))
     }
 
     fn create_graph(&self, name: &str, options: &[u8]) -> Result<GraphId, StoreError> {
@@ -80,6 +188,7 @@ impl Store for InMemory {
     fn drop_graph(&self, graph: GraphId) -> Result<(), StoreError> {
         let mut held = self.held();
         held.graphs.retain(|info| info.id != graph);
+        held.kept.remove(&graph);
         let prefix = graph.metadata_prefix();
         held.metadata.retain(|key, _| !key.starts_with(&prefix));
         Ok(())
@@ -118,7 +227,11 @@ impl Store for InMemory {
     }
 
     fn sizes(&self) -> Result<Sizes, StoreError> {
-        Ok(Sizes::default())
+        let held = self.held();
+        let pages = held.kept.values().flat_map(|kept| &kept.runs).map(|(info, _)| info.bytes).sum();
+        let log = held.kept.values().flat_map(|kept| &kept.log).map(|entry| entry.size() as u64).sum();
+        let other = held.metadata.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
+        Ok(Sizes { log, pages, other })
     }
 }
 

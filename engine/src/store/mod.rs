@@ -11,23 +11,34 @@
 
 #[cfg(test)]
 pub mod conformance;
+mod backup;
 mod bytes;
+mod check;
 #[cfg(feature = "rocks-db")]
 mod directory;
 mod entry;
 mod error;
 mod in_memory;
-#[cfg(feature = "rocks-db")]
+#[cfg(any(feature = "rocks-db", feature = "map-db"))]
+mod keys;
+#[cfg(feature = "map-db")]
+mod map_db;
 mod records;
 #[cfg(feature = "rocks-db")]
 mod rocks_db;
 mod rows;
 
+use std::sync::Arc;
+
 use weir_model::{Position, Text, Tick};
 
+pub use backup::{Backup, Copied, back_up, restore};
+pub use check::{Checked, check};
 pub use entry::{Delivered, EncodedEntry, Entry, LogReader, encode};
 pub use error::StoreError;
 pub use in_memory::InMemory;
+#[cfg(feature = "map-db")]
+pub use map_db::{MapDb, MapDbOptions};
 #[cfg(feature = "rocks-db")]
 pub use rocks_db::{RocksDb, RocksDbOptions};
 
@@ -54,21 +65,33 @@ pub struct GraphInfo {
     pub options: Vec<u8>,
 }
 
+/// What the chunks of a run hold. Each part is numbered on its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Part {
+    /// All that has to be read to know the present.
+    Newest,
+    /// What only the past needs.
+    Older,
+    /// Where to find what in the other two.
+    Index,
+}
+
 /// A run of pages: versions of facts from ticks in `first..upper`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunInfo {
     pub id: RunId,
     pub first: Tick,
     pub upper: Tick,
-    pub chunks: u64,
+    /// How many there are of each part.
+    pub chunks: [u64; 3],
     pub bytes: u64,
 }
 
-/// A run to be written.
+/// A run to be written. It is not, if one of its chunks is an error.
 pub struct NewRun<'a> {
     pub first: Tick,
     pub upper: Tick,
-    pub chunks: &'a mut dyn Iterator<Item = Vec<u8>>,
+    pub chunks: &'a mut dyn Iterator<Item = Result<(Part, Vec<u8>), StoreError>>,
 }
 
 /// What a graph's runs hold, and where the world stood then.
@@ -88,7 +111,7 @@ pub struct NewSymbols<'a> {
     pub names: &'a [Text],
 }
 
-/// Bytes on disk, about.
+/// Bytes on disk, or in memory where that is where the store is; about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sizes {
     pub log: u64,
@@ -107,6 +130,15 @@ pub trait Store: Send + Sync {
     /// Whether anything is there after the store was closed and opened again.
     fn durable(&self) -> bool;
 
+    /// Whether what it was given can be read back as long as it is open.
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    /// Takes an entry into the log as it is, where the log lives and ends with the process: for stores that are not durable,
+    /// in place of `append`.
+    fn hold(&self, entry: &Arc<Entry>);
+
     /// Adds entries to the logs of their graphs, and symbols, as one: after a crash all of it is there or nothing is.
     /// Entries of a graph come in the order of their ticks. Entries of a graph that was dropped are passed over.
     fn append(&self, group: &[EncodedEntry<'_>], symbols: NewSymbols<'_>, sync: bool) -> Result<(), StoreError>;
@@ -123,21 +155,25 @@ pub trait Store: Send + Sync {
 
     /// Writes a run, which may take long; then, as one, makes it visible, sets the progress and drops the entries of the
     /// log that begin before `progress.upto`. A crash on the way leaves everything as it was.
-    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<(), StoreError>;
+    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<RunInfo, StoreError>;
 
     /// Writes a run that takes the place of others, as `checkpoint` does, and drops those.
-    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<(), StoreError>;
+    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError>;
 
     /// The runs of a graph, oldest first.
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError>;
 
-    /// Hands out the chunks of a run in the order they were written; fails if one is missing or damaged.
+    /// Hands out the chunks of a part of a run in the order they were written; fails if one is missing or damaged.
     fn read_run(
         &self,
         graph: GraphId,
         run: RunId,
+        part: Part,
         each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
+
+    /// One chunk, by its number among those of its part. None if there is no such run any more, or no such chunk in it.
+    fn chunk(&self, graph: GraphId, run: RunId, part: Part, number: u64) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// As of the last checkpoint; the default if there was none.
     fn progress(&self, graph: GraphId) -> Result<Progress, StoreError>;

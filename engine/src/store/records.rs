@@ -41,14 +41,18 @@ pub fn take_graph(id: GraphId, bytes: &[u8]) -> Result<GraphInfo, Wrong> {
 }
 
 pub fn put_run(run: &RunInfo) -> Vec<u8> {
-    [run.first.0, run.upper.0, run.chunks, run.bytes].iter().flat_map(|number| number.to_le_bytes()).collect()
+    let [newest, older, index] = run.chunks;
+    [run.first.0, run.upper.0, newest, run.bytes, older, index].iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
 pub fn take_run(id: RunId, bytes: &[u8]) -> Result<RunInfo, Wrong> {
     let mut reader = Reader(bytes);
-    let info = RunInfo { id, first: reader.tick()?, upper: reader.tick()?, chunks: reader.u64()?, bytes: reader.u64()? };
+    let [first, upper] = [reader.tick()?, reader.tick()?];
+    let [newest, bytes] = [reader.u64()?, reader.u64()?];
+    // Runs of format 2 have one part, and no index of it.
+    let [older, index] = if reader.0.is_empty() { [0, 0] } else { [reader.u64()?, reader.u64()?] };
     reader.end()?;
-    Ok(info)
+    Ok(RunInfo { id, first, upper, chunks: [newest, older, index], bytes })
 }
 
 pub fn put_progress(progress: &Progress) -> Vec<u8> {

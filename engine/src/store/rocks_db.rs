@@ -2,21 +2,16 @@
 //!
 //! Three column families, whatever the number of graphs, so that a graph is created and dropped by a few small writes:
 //!
-//!     log     graph 4, tick 8              -> entry             large values, written in order, dropped soon
-//!     pages   graph 4, run 8, chunk 8      -> chunk, sealed     written once in order, mostly as ready-made files
-//!     meta    'g' graph 4                  -> name and options of a graph
-//!             'p' graph 4                  -> progress
-//!             'r' graph 4, run 8           -> a run that is complete
-//!             's' number 4                 -> string of a symbol
-//!             'm' key                      -> metadata
-//!             'n'                          -> the next graph's number
+//!     log       large values, written in order, dropped soon
+//!     pages     written once in order, mostly as ready-made files
+//!     meta      small records
 //!
-//! Numbers in keys are big endian. A run counts once its record is there; what a crash left of others is removed at the
+//! What lies under which key says `keys`. A run counts once its record is there; what a crash left of others is removed at the
 //! next start. The write-ahead log of RocksDB makes writes to all three families atomic and durable.
 
 use std::path::{Path, PathBuf};
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode,
@@ -27,8 +22,13 @@ use weir_model::{Text, Tick};
 
 use super::directory::Directory;
 use super::entry::LogReader;
+use super::keys::{
+    after_prefix, graph_key, log_key, metadata_key, page_key, progress_key, run_key, run_pages, runs_prefix, symbol_key,
+    take_number, take_page_key,
+};
 use super::{
-    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Progress, RunId, RunInfo, Sizes, Store, StoreError, records,
+    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
+    records,
 };
 
 const LOG: &str = "log";
@@ -154,10 +154,10 @@ impl RocksDb {
                 return Err(self.damaged("a key of unknown form", "the pages"));
             };
             next = next.max(run.0 + 1);
-            let end = page_key(graph, RunId(run.0 + 1), 0);
+            let end = run_pages(graph, RunId(run.0 + 1));
             if !complete.contains(&(graph, run)) {
                 tracing::info!(graph = graph.0, run = run.0, "removing pages that a crash left incomplete");
-                batch.delete_range_cf(pages, page_key(graph, run, 0), end);
+                batch.delete_range_cf(pages, run_pages(graph, run), end);
             }
             iterator.seek(end);
         }
@@ -240,37 +240,38 @@ impl RocksDb {
     }
 
     /// Writes the chunks of a run; a small one goes into the batch that will complete it.
-    fn write_run(&self, graph: GraphId, run: NewRun<'_>, batch: &mut WriteBatch) -> Result<(), StoreError> {
+    fn write_run(&self, graph: GraphId, run: NewRun<'_>, batch: &mut WriteBatch) -> Result<RunInfo, StoreError> {
         let id = RunId(self.next_run.fetch_add(1, Ordering::Relaxed));
-        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: 0, bytes: 0 };
-        let mut waiting: Vec<([u8; 20], Vec<u8>)> = Vec::new();
-        let mut waiting_bytes = 0;
+        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: [0; 3], bytes: 0 };
+        // By part: keys within a file ascend, and files do not overlap.
+        let mut waiting: [Waiting; 3] = Default::default();
         let mut files = IncomingFiles { store: self, run: id, paths: Vec::new() };
         for chunk in run.chunks {
-            let key = page_key(graph, id, info.chunks);
-            info.chunks += 1;
+            let (part, chunk) = chunk?;
+            let number = &mut info.chunks[part as usize];
+            let key = page_key(graph, id, part, *number);
+            *number += 1;
             info.bytes += chunk.len() as u64;
-            waiting_bytes += chunk.len();
-            waiting.push((key, records::seal(&key, chunk)));
-            if waiting_bytes >= FILE_BYTES_MAX {
-                files.write(&waiting)?;
-                waiting.clear();
-                waiting_bytes = 0;
+            let waiting = &mut waiting[part as usize];
+            waiting.bytes += chunk.len();
+            waiting.chunks.push((key, records::seal(&key, chunk)));
+            if waiting.bytes >= FILE_BYTES_MAX {
+                files.write(&std::mem::take(waiting).chunks)?;
             }
         }
-        if files.paths.is_empty() && waiting_bytes <= SMALL_RUN_BYTES_MAX {
-            for (key, chunk) in &waiting {
+        if files.paths.is_empty() && info.bytes <= SMALL_RUN_BYTES_MAX as u64 {
+            for (key, chunk) in waiting.iter().flat_map(|waiting| &waiting.chunks) {
                 batch.put_cf(self.family(PAGES), key, chunk);
             }
         } else {
-            if !waiting.is_empty() {
-                files.write(&waiting)?;
+            for waiting in waiting.iter().filter(|waiting| !waiting.chunks.is_empty()) {
+                files.write(&waiting.chunks)?;
             }
             files.hand_over()?;
         }
         let key = run_key(graph, id);
         batch.put_cf(self.family(META), key, records::seal(&key, records::put_run(&info)));
-        Ok(())
+        Ok(info)
     }
 
     fn must_be_live(&self, graph: GraphId) -> Result<(), StoreError> {
@@ -371,10 +372,12 @@ impl Store for RocksDb {
         iterator.status().map_err(|error| self.read_error(error, &place()))
     }
 
-    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<(), StoreError> {
+    fn hold(&self, _: &Arc<Entry>) {}
+
+    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<RunInfo, StoreError> {
         self.must_be_live(graph)?;
         let mut batch = WriteBatch::default();
-        self.write_run(graph, run, &mut batch)?;
+        let info = self.write_run(graph, run, &mut batch)?;
         let key = progress_key(graph);
         batch.put_cf(self.family(META), key, records::seal(&key, records::put_progress(progress)));
         let (from, to) = (log_key(graph, Tick::ZERO), log_key(graph, progress.upto));
@@ -382,15 +385,14 @@ impl Store for RocksDb {
         self.complete(graph, batch)?;
         self.free(LOG, &from, &to);
         self.shorten_write_ahead_log();
-        Ok(())
+        Ok(info)
     }
 
-    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<(), StoreError> {
+    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError> {
         self.must_be_live(graph)?;
         let mut batch = WriteBatch::default();
-        self.write_run(graph, run, &mut batch)?;
-        let bounds: Vec<_> =
-            replaced.iter().map(|old| (page_key(graph, *old, 0), page_key(graph, RunId(old.0 + 1), 0))).collect();
+        let info = self.write_run(graph, run, &mut batch)?;
+        let bounds: Vec<_> = replaced.iter().map(|old| (run_pages(graph, *old), run_pages(graph, RunId(old.0 + 1)))).collect();
         for (old, (from, to)) in replaced.iter().zip(&bounds) {
             batch.delete_cf(self.family(META), run_key(graph, *old));
             batch.delete_range_cf(self.family(PAGES), from, to);
@@ -399,15 +401,13 @@ impl Store for RocksDb {
         for (from, to) in bounds {
             self.free(PAGES, &from, &to);
         }
-        Ok(())
+        Ok(info)
     }
 
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
         let mut runs = Vec::new();
         let what = format!("the list of runs of graph {}", graph.0);
-        let mut prefix = vec![b'r'];
-        prefix.extend(graph.0.to_be_bytes());
-        self.scan_meta(&prefix, &what, &mut |key, value| {
+        self.scan_meta(&runs_prefix(graph), &what, &mut |key, value| {
             let id = key.try_into().map(|bytes| RunId(u64::from_be_bytes(bytes)));
             let id = id.map_err(|_| self.damaged("a key of unknown form", &what))?;
             runs.push(records::take_run(id, value).map_err(|wrong| self.damaged(wrong, &what))?);
@@ -422,6 +422,7 @@ impl Store for RocksDb {
         &self,
         graph: GraphId,
         run: RunId,
+        part: Part,
         each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let place = format!("run {} of graph {}", run.0, graph.0);
@@ -430,11 +431,12 @@ impl Store for RocksDb {
             return Err(StoreError::failed(format!("read {place}"), "there is no such run (any more)"));
         };
         let info = records::take_run(run, &record).map_err(|wrong| self.damaged(wrong, &place))?;
-        let (from, to) = (page_key(graph, run, 0), page_key(graph, RunId(run.0 + 1), 0));
+        let (from, to) = (page_key(graph, run, part, 0), run_pages(graph, RunId(run.0 + 1)));
+        let chunks = info.chunks[part as usize];
         let mut iterator = self.iterate(PAGES, from.to_vec(), to.to_vec());
         let mut count = 0;
         while let Some((key, sealed)) = iterator.item() {
-            if key != page_key(graph, run, count) {
+            if key != page_key(graph, run, part, count) {
                 break;
             }
             let chunk_place = || format!("{place}, chunk {count}");
@@ -443,11 +445,15 @@ impl Store for RocksDb {
             iterator.next();
         }
         iterator.status().map_err(|error| self.read_error(error, &place))?;
-        if count == info.chunks {
-            Ok(())
-        } else {
-            Err(self.damaged(format!("chunk {count} of {} is missing", info.chunks), &place))
-        }
+        if count == chunks { Ok(()) } else { Err(self.damaged(format!("chunk {count} of {chunks} is missing"), &place)) }
+    }
+
+    fn chunk(&self, graph: GraphId, run: RunId, part: Part, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let place = || format!("run {} of graph {}, chunk {number}", run.0, graph.0);
+        let key = page_key(graph, run, part, number);
+        let sealed = self.db.get_pinned_cf(self.family(PAGES), key).map_err(|error| self.read_error(error, &place()))?;
+        let open = |sealed: rocksdb::DBPinnableSlice<'_>| records::unseal(&key, &sealed).map(<[u8]>::to_vec);
+        sealed.map(open).transpose().map_err(|wrong| self.damaged(wrong, &place()))
     }
 
     fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
@@ -480,7 +486,7 @@ impl Store for RocksDb {
         let meta = self.family(META);
         batch.delete_cf(meta, graph_key(graph));
         batch.delete_cf(meta, progress_key(graph));
-        for prefix in [[&b"r"[..], &prefix].concat(), metadata_key(&graph.metadata_prefix())] {
+        for prefix in [runs_prefix(graph), metadata_key(&graph.metadata_prefix())] {
             batch.delete_range_cf(meta, &prefix, &after_prefix(&prefix));
         }
         for family in [LOG, PAGES] {
@@ -569,6 +575,13 @@ impl Store for RocksDb {
             .sum();
         Ok(Sizes { log: files(LOG)? + ahead, pages: files(PAGES)?, other: files(META)? })
     }
+}
+
+/// Chunks of a part of a run until there are enough for a file.
+#[derive(Default)]
+struct Waiting {
+    chunks: Vec<([u8; 20], Vec<u8>)>,
+    bytes: usize,
 }
 
 /// Files of a run until RocksDB takes them over; removed when that does not come to be.
@@ -692,73 +705,6 @@ fn with_advice(error: &rocksdb::Error) -> String {
     text + advice
 }
 
-fn log_key(graph: GraphId, tick: Tick) -> [u8; 12] {
-    let mut key = [0; 12];
-    key[..4].copy_from_slice(&graph.0.to_be_bytes());
-    key[4..].copy_from_slice(&tick.0.to_be_bytes());
-    key
-}
-
-fn page_key(graph: GraphId, run: RunId, chunk: u64) -> [u8; 20] {
-    let mut key = [0; 20];
-    key[..4].copy_from_slice(&graph.0.to_be_bytes());
-    key[4..12].copy_from_slice(&run.0.to_be_bytes());
-    key[12..].copy_from_slice(&chunk.to_be_bytes());
-    key
-}
-
-fn take_page_key(key: &[u8]) -> Option<(GraphId, RunId)> {
-    let key: &[u8; 20] = key.try_into().ok()?;
-    let run = key[4..12].try_into().ok()?;
-    Some((GraphId(take_number(&key[..4])?), RunId(u64::from_be_bytes(run))))
-}
-
-fn numbered(kind: u8, number: u32) -> [u8; 5] {
-    let mut key = [kind; 5];
-    key[1..].copy_from_slice(&number.to_be_bytes());
-    key
-}
-
-fn graph_key(graph: GraphId) -> [u8; 5] {
-    numbered(b'g', graph.0)
-}
-
-fn progress_key(graph: GraphId) -> [u8; 5] {
-    numbered(b'p', graph.0)
-}
-
-fn symbol_key(number: u32) -> [u8; 5] {
-    numbered(b's', number)
-}
-
-fn run_key(graph: GraphId, run: RunId) -> [u8; 13] {
-    let mut key = [b'r'; 13];
-    key[1..5].copy_from_slice(&graph.0.to_be_bytes());
-    key[5..].copy_from_slice(&run.0.to_be_bytes());
-    key
-}
-
-fn metadata_key(key: &str) -> Vec<u8> {
-    [b"m", key.as_bytes()].concat()
-}
-
-fn take_number(bytes: &[u8]) -> Option<u32> {
-    bytes.try_into().ok().map(u32::from_be_bytes)
-}
-
-/// The smallest key that is larger than every key with this prefix.
-fn after_prefix(prefix: &[u8]) -> Vec<u8> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            return end;
-        }
-    }
-    // Nothing but 0xff: beyond every key in use here.
-    vec![u8::MAX; prefix.len() + 32]
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -868,7 +814,7 @@ mod tests {
         let store = open(temporary.path());
         let graph = store.create_graph("a", b"").unwrap();
         append(&store, &[entry(graph, 0, 1000)]);
-        let mut chunks = (0..100u8).map(|n| vec![n; 30_000]);
+        let mut chunks = (0..100u8).map(|n| Ok((Part::Newest, vec![n; 30_000])));
         let progress = Progress { upto: Tick(0), ..Progress::default() };
         store.checkpoint(graph, NewRun { first: Tick(0), upper: Tick(1), chunks: &mut chunks }, &progress).unwrap();
         store.flush(true).unwrap();
@@ -882,7 +828,7 @@ mod tests {
         for (path, bytes) in &original {
             flip(path, bytes.len() / 3);
             let all = RocksDb::open(RocksDbOptions::new(temporary.path())).and_then(|store| {
-                store.read_run(graph, run, &mut |_| Ok(()))?;
+                store.read_run(graph, run, Part::Newest, &mut |_| Ok(()))?;
                 read_log(&store, graph, 0)?;
                 Store::graphs(&store)
             });
@@ -898,7 +844,7 @@ mod tests {
             fs::write(path, bytes).unwrap();
         }
         assert!(noticed >= 2, "{noticed}");
-        open(temporary.path()).read_run(graph, run, &mut |_| Ok(())).unwrap();
+        open(temporary.path()).read_run(graph, run, Part::Newest, &mut |_| Ok(())).unwrap();
 
         fs::remove_file(&original[0].0).unwrap();
         let error = error_of(temporary.path());
@@ -929,7 +875,7 @@ mod tests {
         let store = open(temporary.path());
         let graph = store.create_graph("a", b"").unwrap();
         for large in [true, false] {
-            let mut chunks = (0..10u8).map(|n| vec![n; if large { 1_000_000 } else { 10 }]);
+            let mut chunks = (0..10u8).map(|n| Ok((Part::Newest, vec![n; if large { 1_000_000 } else { 10 }])));
             let mut batch = WriteBatch::default();
             let run = NewRun { first: Tick(0), upper: Tick(1), chunks: &mut chunks };
             // As far as a checkpoint gets before its last write.

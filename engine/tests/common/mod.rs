@@ -140,6 +140,7 @@ pub fn answer(prepared: &Prepared, reference: &ReferenceGraph, graph: &Graph) ->
         fresh_id: &NodeId::default,
         limits: Limits::NONE,
         open_cypher: false,
+        recall: None,
     };
     let mut rows = Rows::new();
     evaluate(prepared, graph.symbols(), &environment, &mut Mutations::default(), &mut |row| {

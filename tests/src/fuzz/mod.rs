@@ -126,6 +126,7 @@ fn evaluated(input: &str) {
         fresh_id: &NodeId::default,
         limits: Limits { deadline, buffer_bytes_max: 16 << 20, ..Limits::NONE },
         open_cypher: true,
+        recall: None,
     };
     let mut shown = 0;
     let _ = evaluate(&prepared, &symbols, &environment, &mut Mutations::default(), &mut |row| {

@@ -396,6 +396,7 @@ impl World {
             fresh_id: &fresh_id,
             limits,
             open_cypher: self.history.open_cypher,
+            recall: None,
         };
         let answered = evaluate(prepared, self.graph().symbols(), &environment, &mut Mutations::default(), &mut |row| {
             rows.push(row.to_vec());

@@ -2,6 +2,7 @@
 //!
 //! Arguments have been checked against the declaration and completed with its defaults when they come here.
 
+pub(super) mod history;
 mod property;
 mod read;
 mod structure;
@@ -32,6 +33,11 @@ static IMPLEMENTATIONS: &[(&str, Implementation)] = &[
     ("recentNodeIds", read::recent_node_ids),
     ("getFilteredEdges", read::filtered_edges),
     ("debug.node", read::debug_node),
+    ("history.nodeAt", history::node_at),
+    ("history.nodeChanges", history::node_changes),
+    ("history.propertyChanges", history::property_changes),
+    ("history.edgeChanges", history::edge_changes),
+    ("history.edgeChangesBetween", history::edge_changes),
     ("subscribers", read::nobody),
     ("subscriptions", read::nobody),
     ("db.indexes", read::indexes),

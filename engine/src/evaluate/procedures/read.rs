@@ -8,7 +8,7 @@ use weir_model::expression::FailureKind;
 use weir_model::procedure::Each;
 use weir_model::{Context, Failure, NodeId, Procedure, Symbol, Text, Value};
 
-use super::node;
+use super::{history, node};
 use crate::evaluate::node_of;
 use crate::evaluate::operators::Run;
 use crate::view::{Direction, EdgeRef, HalfEdge};
@@ -111,9 +111,8 @@ pub fn nobody(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each) ->
     node(run, procedure, arguments).map(drop)
 }
 
-pub fn debug_node(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
-    let here = node(run, procedure, arguments)?;
-    let stored = run.reader.full_node(here);
+/// The edges at a node in the form of `debug.node`.
+pub fn edges_as_maps(run: &Run, here: NodeId) -> Result<Vec<Value>, Failure> {
     let mut edges = Vec::new();
     for half in half_edges(run, here, Direction::Both, &[])? {
         let direction = if half.outgoing { "Outgoing" } else { "Incoming" };
@@ -126,6 +125,13 @@ pub fn debug_node(run: &Run, procedure: &Procedure, arguments: &[Value], each: E
     }
     run.budget.hold(&edges)?;
     edges.sort();
+    Ok(edges)
+}
+
+pub fn debug_node(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
+    let here = node(run, procedure, arguments)?;
+    let stored = run.reader.full_node(here);
+    let edges = edges_as_maps(run, here)?;
     let mut properties: Vec<(Text, Value)> =
         stored.properties.iter().map(|(key, value)| (key.clone(), Value::text(&value.shown()))).collect();
     if !stored.labels.is_empty() {
@@ -137,6 +143,8 @@ pub fn debug_node(run: &Run, procedure: &Procedure, arguments: &[Value], each: E
     let mut hasher = DefaultHasher::new();
     (&properties, &edges).hash(&mut hasher);
     let nothing = || Value::list(Vec::new());
+    let journal = history::journal(run, here)?;
+    run.budget.hold(&journal)?;
     let columns = [
         Value::Null,
         Value::map(properties),
@@ -145,7 +153,7 @@ pub fn debug_node(run: &Run, procedure: &Procedure, arguments: &[Value], each: E
         Value::Null,
         Value::Null,
         nothing(),
-        nothing(),
+        Value::list(journal),
         Value::Integer(hasher.finish() as i64),
     ];
     each(&columns).map(drop)

@@ -141,6 +141,7 @@ impl Each {
             fresh_id: &NodeId::default,
             limits: Limits { steps_max: Some(STEPS_MAX), time_max: None, ..Limits::default() },
             open_cypher: *open_cypher,
+            recall: None,
         };
         let mut found = Vec::new();
         let ran = evaluator.run_part(

@@ -1,0 +1,116 @@
+//! Merging runs into one, a chunk of each at a time: nothing of what a moment after the horizon can see gets lost.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use smallvec::SmallVec;
+use weir_model::NodeId;
+use weir_model::mutation::Kind;
+
+use super::run::{Cursor, Piece, Shelf, Trouble};
+use crate::arrangement::chunk::Building;
+use crate::arrangement::versions::{Hit, Step, sequences};
+use crate::store::{Part, StoreError};
+
+pub struct Merging<'a> {
+    shelf: &'a Shelf,
+    cursors: Vec<Cursor>,
+    /// No older run is left out: there is nothing that removals could end.
+    bottom: bool,
+    /// The last tick nobody asks for any more.
+    horizon: u64,
+    /// Who set it no longer wants the result.
+    stop: &'a AtomicBool,
+    newest: Building,
+    older: Building,
+    ready: VecDeque<(Part, Vec<u8>)>,
+    ended: bool,
+}
+
+impl<'a> Merging<'a> {
+    /// The runs of the pieces follow one another in time.
+    pub fn new(
+        shelf: &'a Shelf,
+        pieces: Vec<Piece>,
+        (bottom, horizon): (bool, u64),
+        stop: &'a AtomicBool,
+    ) -> Result<Merging<'a>, StoreError> {
+        let start = |piece| Cursor::seek(shelf, piece, NodeId::new(0, 0)).map_err(lost);
+        Ok(Merging {
+            shelf,
+            cursors: pieces.into_iter().map(start).collect::<Result<_, _>>()?,
+            bottom,
+            horizon,
+            stop,
+            newest: Building::default(),
+            older: Building::default(),
+            ready: VecDeque::new(),
+            ended: false,
+        })
+    }
+
+    /// Merges the next node. False at the end.
+    fn node(&mut self) -> Result<bool, StoreError> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(StoreError::Stopped);
+        }
+        let Some(id) = self.cursors.iter().filter_map(Cursor::id).min() else {
+            self.ready.extend(self.newest.finish().map(|bytes| (Part::Newest, bytes)));
+            self.ready.extend(self.older.finish().map(|bytes| (Part::Older, bytes)));
+            return Ok(false);
+        };
+        let here = self.cursors.iter().filter(|cursor| cursor.id() == Some(id));
+        let hit = |cursor: &'_ Cursor| {
+            let (chunk, place) = cursor.at()?;
+            Some((cursor.piece.number, chunk.clone(), place))
+        };
+        let found: SmallVec<[_; 8]> = here.filter_map(hit).collect();
+        let hits: SmallVec<[Hit<'_>; 8]> = found
+            .iter()
+            .map(|(run, chunk, place)| Hit { run: *run, segment: chunk.segment(), facts: chunk.facts(*place) })
+            .collect();
+        let (bottom, newest, older) = (self.bottom, &mut self.newest, &mut self.older);
+        sequences(&hits, bottom, self.horizon, &mut |steps| {
+            let Some((last, before)) = steps.split_last() else { return };
+            before.iter().for_each(|step| push(older, step));
+            // Where it ends nothing in older runs, a removal matters to the past alone.
+            let of_past = bottom && !last.adds && last.fact.tag.kind() != Kind::ClearProperties;
+            push(if of_past { older } else { newest }, last);
+        });
+        self.ready.extend(self.newest.finish_node(id).map(|bytes| (Part::Newest, bytes)));
+        self.ready.extend(self.older.finish_node(id).map(|bytes| (Part::Older, bytes)));
+        for cursor in self.cursors.iter_mut().filter(|cursor| cursor.id() == Some(id)) {
+            cursor.advance(self.shelf).map_err(lost)?;
+        }
+        Ok(true)
+    }
+}
+
+fn push(building: &mut Building, step: &Step<'_>) {
+    building.push(step.fact, &step.segment.arena, step.adds, step.tick);
+}
+
+/// Only one thread merges, so no run can go while it is read.
+fn lost(trouble: Trouble) -> StoreError {
+    match trouble {
+        Trouble::Store(error) => error,
+        Trouble::Gone => StoreError::damaged("a chunk is missing", "a run that was to be merged"),
+    }
+}
+
+impl Iterator for Merging<'_> {
+    type Item = Result<(Part, Vec<u8>), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.ready.is_empty() && !self.ended {
+            match self.node() {
+                Ok(more) => self.ended = !more,
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        self.ready.pop_front().map(Ok)
+    }
+}

@@ -1,0 +1,312 @@
+//! History: what a graph was at any past moment, read from the runs of pages and, for what no run holds yet, from the log.
+//!
+//!     log ──checkpoint──> run, run, run ──merged behind──> fewer, larger runs
+//!      └──when asked──> the same in memory, until the checkpoint has come so far
+//!
+//! Nothing is kept for it on the path of a record: entries and pages hold every version with its tick anyway. How far back
+//! they do is the horizon: what only earlier moments could see is dropped when runs are merged.
+
+pub mod cache;
+mod changes;
+mod merge;
+mod past;
+mod recall;
+pub mod run;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use weir_model::Tick;
+
+use self::merge::Merging;
+use self::run::{Indexing, Piece, Run, Shelf};
+use crate::arrangement::chunk::{Chunk, Times};
+use crate::arrangement::pages;
+use crate::commit::wall_clock_millis;
+use crate::engine::Graph;
+use crate::error::EngineError;
+use crate::store::{Entry, NewRun, Part, RunId, StoreError};
+
+pub use self::changes::{Change, Changed};
+pub use self::past::{Moment, Past};
+pub use self::recall::Recall;
+
+/// This many neighbours of like size are merged.
+const FAN_IN: usize = 4;
+
+/// Runs below this size are of like size.
+const SMALL_RUN_BYTES: u64 = 16 << 20;
+
+/// Old versions are collected when so much of the retention time has passed since it was last done.
+const COLLECTIONS_PER_RETENTION: u64 = 8;
+
+/// A run in memory is made of at most about this many facts.
+const FACTS_PER_PIECE: usize = 500_000;
+
+/// How long a read waits for a checkpoint or a merge to say where the pages went.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How much of the past is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retention {
+    /// Off: only the newest version of each fact is kept.
+    pub journal: bool,
+    /// None is for ever.
+    pub kept: Option<Duration>,
+}
+
+impl Default for Retention {
+    fn default() -> Retention {
+        Retention { journal: true, kept: None }
+    }
+}
+
+pub struct History {
+    shelf: Shelf,
+    retention: Retention,
+    state: Mutex<State>,
+    /// Held while the log is read into memory.
+    growing: Mutex<()>,
+    /// Held while runs are merged.
+    merging: Mutex<()>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    /// Oldest first; they hold everything before `upto`.
+    runs: Vec<Arc<Run>>,
+    upto: Tick,
+    /// What was read of the log, oldest first; with the runs, it holds everything before `tail_upto`.
+    tail: Vec<Arc<Run>>,
+    tail_upto: Tick,
+    /// Of moments before this one, versions may be gone; the highest there is while no history is kept at all.
+    begins: Tick,
+}
+
+impl History {
+    /// `next` is the tick after everything the store holds, `upto` that after everything in the runs.
+    pub fn open(shelf: Shelf, retention: Retention, runs: Vec<Run>, upto: Tick, next: Tick) -> Result<History, StoreError> {
+        let key = horizon_key(&shelf);
+        let stored = shelf.store.metadata(&key)?;
+        let damaged = || StoreError::damaged("a length that does not match", format!("metadata '{key}'"));
+        let stored = stored.map(|bytes| bytes.try_into().map(u64::from_le_bytes).map_err(|_| damaged())).transpose()?;
+        let stored = stored.map(Tick);
+        let begins = match (retention.journal, stored) {
+            (false, _) => Tick::MAX,
+            // History was off until now.
+            (true, Some(Tick::MAX)) => next,
+            (true, stored) => stored.unwrap_or_default(),
+        };
+        if stored.unwrap_or_default() != begins {
+            shelf.store.put_metadata(&key, &begins.0.to_le_bytes())?;
+        }
+        let runs = runs.into_iter().map(Arc::new).collect();
+        let state = State { runs, upto, tail: Vec::new(), tail_upto: upto, begins };
+        Ok(History { shelf, retention, state: Mutex::new(state), growing: Mutex::default(), merging: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of the state is complete before anything that could panic.
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// A checkpoint has made a run of everything up to its end.
+    pub fn add(&self, run: Run) {
+        let mut state = self.lock();
+        state.upto = run.upper;
+        state.tail_upto = state.tail_upto.max(run.upper);
+        state.tail.retain(|piece| piece.upper > run.upper);
+        state.runs.push(Arc::new(run));
+    }
+
+    /// The first moment that can be read; none while no history is kept.
+    fn horizon(&self) -> Option<Tick> {
+        let begins = self.lock().begins;
+        let policy = self.retention.kept.map_or(Tick::ZERO, |kept| {
+            Tick::at_millis(wall_clock_millis().saturating_sub(kept.as_millis().try_into().unwrap_or(u64::MAX)))
+        });
+        (begins != Tick::MAX).then_some(begins.max(policy))
+    }
+
+    fn check(&self, at: Tick) -> Result<(), EngineError> {
+        match self.horizon() {
+            None => Err(EngineError::NoHistory),
+            Some(begins) if at < begins => Err(EngineError::TooLongAgo { asked: at.millis(), begins: begins.millis() }),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Everything that holds versions from before the end of `at`, oldest first. `next` is the tick after the last commit.
+    fn pieces(&self, graph: &Graph, at: Tick, next: Tick) -> Result<Vec<Piece>, EngineError> {
+        let wanted = at.next().min(next);
+        self.grow(graph, wanted)?;
+        let state = self.lock().clone();
+        let early = |run: &&Arc<Run>| run.first <= at;
+        let mut runs: Vec<Arc<Run>> = state.runs.iter().filter(early).cloned().collect();
+        if wanted > state.upto {
+            runs.extend(state.tail.iter().filter(early).cloned());
+        }
+        Ok(Piece::of(&runs))
+    }
+
+    /// Reads the log into memory until everything before `wanted` is there or in runs.
+    fn grow(&self, graph: &Graph, wanted: Tick) -> Result<(), EngineError> {
+        let is_there = || self.lock().tail_upto >= wanted;
+        if is_there() {
+            return Ok(());
+        }
+        graph.wait_durable(wanted)?;
+        let _one = self.growing.lock().unwrap_or_else(|e| e.into_inner());
+        let began = Instant::now();
+        while !is_there() {
+            let from = self.lock().tail_upto;
+            let (mut entries, mut facts) = (Vec::new(), 0);
+            let read = self.shelf.store.read_log(self.shelf.graph, from, &mut |entry: Entry| {
+                if facts >= FACTS_PER_PIECE {
+                    return Err(StoreError::Stopped);
+                }
+                facts += entry.mutations.rows.len();
+                entries.push(entry);
+                Ok(())
+            });
+            if let Err(error) = read
+                && !matches!(error, StoreError::Stopped)
+            {
+                return Err(error.into());
+            }
+            // A checkpoint may have cut the log meanwhile; it is about to say which run holds what was cut.
+            let cut = self.shelf.store.progress(self.shelf.graph)?.upto > from;
+            let Some(last) = entries.last().filter(|_| !cut) else {
+                if began.elapsed() > PATIENCE {
+                    return Err(EngineError::WorkersStuck);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            let upper = last.upper;
+            let piece = held(entries[0].first, upper, pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes))))?;
+            self.extend(Arc::new(piece), from, upper)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a piece of the log, and merges the newest of them where they are of like size.
+    fn extend(&self, piece: Arc<Run>, from: Tick, upper: Tick) -> Result<(), EngineError> {
+        let mut state = self.lock();
+        if state.tail_upto != from {
+            // A checkpoint has gone past it.
+            return Ok(());
+        }
+        state.tail.push(piece);
+        state.tail_upto = upper;
+        loop {
+            let count = state.tail.len();
+            let [.., older, newer] = &state.tail[..] else { return Ok(()) };
+            if older.bytes > 2 * newer.bytes {
+                return Ok(());
+            }
+            let two = [older.clone(), newer.clone()];
+            let going_on = AtomicBool::new(false);
+            let chunks = Merging::new(&self.shelf, Piece::of(&two), (false, 0), &going_on)?;
+            let merged = held(two[0].first, two[1].upper, chunks)?;
+            state.tail.truncate(count - 2);
+            state.tail.push(Arc::new(merged));
+        }
+    }
+
+    /// Merges runs where there are too many of like size, and lets go of what nobody can ask for any more. True when there
+    /// may be more to do.
+    pub fn tend(&self, stop: &AtomicBool) -> Result<bool, EngineError> {
+        let _one = self.no_merges();
+        let collect = self.advance_horizon()?;
+        let (runs, horizon) = {
+            let state = self.lock();
+            (state.runs.clone(), state.begins)
+        };
+        let window = match collect.and_then(|before| outdated(&runs, before, horizon)) {
+            Some(count) => 0..count,
+            None => match alike(&runs) {
+                Some(window) => window,
+                None => return Ok(false),
+            },
+        };
+        let began = Instant::now();
+        let merged = &runs[window.clone()];
+        let (first, upper) = (merged[0].first, merged[merged.len() - 1].upper);
+        let old: Vec<RunId> = merged.iter().filter_map(|run| run.id()).collect();
+        // Nothing older than what the first of all runs holds is anywhere.
+        let mut merging = Merging::new(&self.shelf, Piece::of(merged), (window.start == 0, horizon.0), stop)?;
+        let mut chunks = Indexing::new(&mut merging);
+        let new = NewRun { first, upper, chunks: &mut chunks };
+        let info = self.shelf.store.replace_runs(self.shelf.graph, &old, new)?;
+        let run = Run::stored(&info, chunks.firsts);
+        self.lock().runs.splice(window, [Arc::new(run)]);
+        self.shelf.cache.forget(self.shelf.graph, &old);
+        let bytes = (merged.iter().map(|run| run.bytes).sum::<u64>(), info.bytes);
+        tracing::debug!(graph = self.shelf.graph.0, runs = old.len(), ?bytes, took = ?began.elapsed(), "merged runs");
+        Ok(true)
+    }
+
+    /// No runs are merged as long as this is held.
+    pub fn no_merges(&self) -> MutexGuard<'_, ()> {
+        self.merging.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Moves the horizon on when enough of the retention time has passed, for good; gives where it was then.
+    fn advance_horizon(&self) -> Result<Option<Tick>, EngineError> {
+        let (Some(kept), Some(horizon)) = (self.retention.kept, self.horizon()) else { return Ok(None) };
+        let before = self.lock().begins;
+        let due = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX) / COLLECTIONS_PER_RETENTION;
+        if horizon.millis().saturating_sub(before.millis()) <= due {
+            return Ok(None);
+        }
+        // Before anything is dropped, so that no later start takes for whole what is not.
+        self.shelf.store.put_metadata(&horizon_key(&self.shelf), &horizon.0.to_le_bytes())?;
+        self.lock().begins = horizon;
+        Ok(Some(before))
+    }
+}
+
+fn horizon_key(shelf: &Shelf) -> String {
+    format!("{}history", shelf.graph.metadata_prefix())
+}
+
+/// How many runs, from the first, hold versions that nobody asks for since the horizon moved on from `before`.
+fn outdated(runs: &[Arc<Run>], before: Tick, horizon: Tick) -> Option<usize> {
+    let count = runs.partition_point(|run| run.first < horizon);
+    runs[..count].iter().any(|run| run.has_older() || run.upper > before).then_some(count)
+}
+
+/// The oldest neighbours of like size that are enough to be merged.
+fn alike(runs: &[Arc<Run>]) -> Option<std::ops::Range<usize>> {
+    let level = |run: &Run| (run.bytes / SMALL_RUN_BYTES).checked_ilog(FAN_IN as u64).map_or(0, |level| level + 1);
+    (0..runs.len()).find_map(|start| {
+        let top = level(&runs[start]);
+        let count = runs[start..].iter().take_while(|run| level(run) <= top).count();
+        (count >= FAN_IN).then_some(start..start + count)
+    })
+}
+
+/// A run in memory.
+fn held(first: Tick, upper: Tick, chunks: impl Iterator<Item = Result<(Part, Vec<u8>), StoreError>>) -> Result<Run, StoreError> {
+    let mut parts: [Vec<Arc<Chunk>>; 2] = Default::default();
+    for chunk in chunks {
+        let (part, bytes) = chunk?;
+        let damaged = || StoreError::damaged("a page", "the log");
+        let chunk = Chunk::read(&bytes, upper, Times::Kept).ok_or_else(damaged)?;
+        parts[usize::from(part == Part::Older)].push(Arc::new(chunk));
+    }
+    Ok(Run::held(first, upper, parts))
+}
+
+/// Looks after the runs of a graph until there is nothing to do. A graph that is being dropped needs no care.
+pub fn tend(graph: &Graph) -> Result<(), EngineError> {
+    loop {
+        match graph.history().tend(&graph.parts().closing) {
+            Ok(true) => {}
+            Ok(false) | Err(EngineError::Store(StoreError::Stopped | StoreError::NoSuchGraph(_))) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}

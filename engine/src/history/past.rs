@@ -1,0 +1,384 @@
+//! Past: the graph as of a tick, as a View.
+//!
+//! A question is answered by what the runs say of its node: of each fact the newest version at or before the tick. A scan
+//! walks the runs side by side. Reading the store can fail, which a View cannot say: it answers nothing from then on, and
+//! whoever asked looks at `failure` before the answer is believed.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use weir_model::codec::{FactKey, decode_payload, edge_property_key};
+use weir_model::mutation::{Kind, Tag};
+use weir_model::{NodeId, Symbol, Tick, Value};
+
+use super::run::{Cursor, Piece, Trouble};
+use super::{History, PATIENCE};
+use crate::arrangement::chunk::Chunk;
+use crate::arrangement::versions::{Asked, Hit, holding};
+use crate::arrangement::{Facts, Segment, Snapshot};
+use crate::commit::wall_clock_millis;
+use crate::engine::Graph;
+use crate::error::EngineError;
+use crate::store::StoreError;
+use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
+
+/// How many nodes are remembered where they lie: several questions about a node follow one another.
+const NEAR_MAX: usize = 16;
+
+/// The graph at a moment that was asked for.
+pub enum Moment {
+    /// Nothing has been committed since.
+    Present(Box<Snapshot>),
+    Past(Box<Past>),
+}
+
+impl Moment {
+    pub fn view(&self) -> &dyn View {
+        match self {
+            Moment::Present(snapshot) => &**snapshot,
+            Moment::Past(past) => &**past,
+        }
+    }
+
+    /// Why what was answered is not to be believed, if so.
+    pub fn failure(&self) -> Option<EngineError> {
+        match self {
+            Moment::Present(_) => None,
+            Moment::Past(past) => past.failure(),
+        }
+    }
+
+    pub fn has_failed(&self) -> bool {
+        matches!(self, Moment::Past(past) if past.failed.borrow().is_some())
+    }
+}
+
+impl Graph {
+    /// The graph as it was at the end of a tick. Whatever is committed from now on comes after it.
+    pub fn at(&self, at: Tick) -> Result<Moment, EngineError> {
+        let next = self.settle(at)?;
+        let snapshot = self.snapshot();
+        if snapshot.tick() <= at {
+            return Ok(Moment::Present(Box::new(snapshot)));
+        }
+        Ok(Moment::Past(Box::new(Past::new(self, at, next, snapshot)?)))
+    }
+
+    /// The same, read from the pages and the log in any case: they know more than what holds.
+    pub fn past(&self, at: Tick) -> Result<Past, EngineError> {
+        let next = self.settle(at)?;
+        Past::new(self, at, next, self.snapshot())
+    }
+
+    /// Sees to it that nothing more is committed at or before a tick. Gives the tick after the last commit.
+    fn settle(&self, at: Tick) -> Result<Tick, EngineError> {
+        let committer = self.committer();
+        let next = committer.next();
+        if at >= next {
+            if at.millis() > wall_clock_millis() {
+                return Err(EngineError::NotYet(at.millis()));
+            }
+            // Until the millisecond is over, something may still be committed in it.
+            while at.millis() >= wall_clock_millis() {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        self.history().check(at)?;
+        committer.seal(at)
+    }
+}
+
+pub struct Past {
+    graph: Graph,
+    at: Tick,
+    next: Tick,
+    pieces: RefCell<Rc<Vec<Piece>>>,
+    near: RefCell<Vec<(NodeId, Found)>>,
+    failed: RefCell<Option<EngineError>>,
+    /// Only for how many there are, about.
+    present: Snapshot,
+}
+
+/// The chunks that know a node, with the number of their run and the place in them, oldest first.
+type Found = Rc<SmallVec<[(u32, Arc<Chunk>, usize); 4]>>;
+
+impl Past {
+    fn new(graph: &Graph, at: Tick, next: Tick, present: Snapshot) -> Result<Past, EngineError> {
+        let pieces = graph.history().pieces(graph, at, next)?;
+        Ok(Past {
+            graph: graph.clone(),
+            at,
+            next,
+            pieces: RefCell::new(Rc::new(pieces)),
+            near: RefCell::default(),
+            failed: RefCell::default(),
+            present,
+        })
+    }
+
+    pub fn tick(&self) -> Tick {
+        self.at
+    }
+
+    /// Why what was answered is not to be believed, if so.
+    pub fn failure(&self) -> Option<EngineError> {
+        self.failed.borrow_mut().take()
+    }
+
+    fn history(&self) -> &History {
+        self.graph.history()
+    }
+
+    fn fail(&self, error: EngineError) {
+        self.failed.borrow_mut().get_or_insert(error);
+    }
+
+    /// The runs were merged: the pieces there are now. False when they cannot be had.
+    fn refresh(&self) -> bool {
+        self.near.borrow_mut().clear();
+        let began = Instant::now();
+        let gone = self.pieces.borrow().clone();
+        // The store knows of a merge a moment before the list of runs does.
+        loop {
+            let fresh = self.history().check(self.at).and_then(|()| self.history().pieces(&self.graph, self.at, self.next));
+            let fresh = match fresh {
+                Ok(fresh) => fresh,
+                Err(error) => {
+                    self.fail(error);
+                    return false;
+                }
+            };
+            let same = |(old, new): (&Piece, &Piece)| Arc::ptr_eq(&old.run, &new.run);
+            if fresh.len() != gone.len() || !gone.iter().zip(&fresh).all(same) {
+                *self.pieces.borrow_mut() = Rc::new(fresh);
+                return true;
+            }
+            if began.elapsed() > PATIENCE {
+                let place = format!("the runs of graph '{}'", self.graph.name());
+                self.fail(StoreError::damaged("a chunk is missing", place).into());
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What to do about it: true is to try again.
+    fn recover(&self, trouble: Trouble) -> bool {
+        match trouble {
+            Trouble::Gone => self.refresh(),
+            Trouble::Store(error) => {
+                self.fail(error.into());
+                false
+            }
+        }
+    }
+
+    pub(super) fn find(&self, node: NodeId) -> Found {
+        if let Some((_, found)) = self.near.borrow().iter().find(|(id, _)| *id == node) {
+            return found.clone();
+        }
+        let found = loop {
+            if self.failed.borrow().is_some() {
+                return Found::default();
+            }
+            let pieces = self.pieces.borrow().clone();
+            let look = || {
+                let mut found = SmallVec::new();
+                for piece in pieces.iter() {
+                    let Some(number) = piece.chunk_of(node) else { continue };
+                    let chunk = self.history().shelf.chunk(piece, number, true)?;
+                    if let Ok(place) = chunk.ids().binary_search(&node) {
+                        found.push((piece.number, chunk, place));
+                    }
+                }
+                Ok(found)
+            };
+            match look() {
+                Ok(found) => break Rc::new(found),
+                Err(trouble) => {
+                    if !self.recover(trouble) {
+                        return Found::default();
+                    }
+                }
+            }
+        };
+        self.remember(node, found.clone());
+        found
+    }
+
+    fn remember(&self, node: NodeId, found: Found) {
+        let mut near = self.near.borrow_mut();
+        near.truncate(NEAR_MAX - 1);
+        near.insert(0, (node, found));
+    }
+
+    /// The facts of a node that hold and have a tag of this range, and this key if one is given.
+    fn held(&self, node: NodeId, (from, to): (Tag, Tag), key: Option<FactKey<'_>>) -> Segment {
+        let mut segment = Segment { times: vec![0], ..Segment::default() };
+        let asked = Asked { from, to, key, at: self.at.0 };
+        holding(&hits(&self.find(node)), &asked, &mut |from, fact| {
+            segment.copy(fact, &from.arena, 0);
+            true
+        });
+        segment
+    }
+
+    /// Every node that any run knows, with where, in the order of ids.
+    fn walk(&self, each: &mut dyn FnMut(NodeId, Found) -> bool) {
+        let mut from = NodeId::new(0, 0);
+        loop {
+            match self.walk_from(&mut from, each) {
+                Ok(()) => return,
+                Err(trouble) => {
+                    if !self.recover(trouble) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// `from` is always the next node that was not handed out.
+    fn walk_from(&self, from: &mut NodeId, each: &mut dyn FnMut(NodeId, Found) -> bool) -> Result<(), Trouble> {
+        let shelf = &self.history().shelf;
+        let pieces = self.pieces.borrow().clone();
+        let mut cursors =
+            pieces.iter().map(|piece| Cursor::seek(shelf, piece.clone(), *from)).collect::<Result<Vec<_>, Trouble>>()?;
+        while let Some(id) = cursors.iter().filter_map(Cursor::id).min() {
+            let mut found = SmallVec::new();
+            for cursor in cursors.iter().filter(|cursor| cursor.id() == Some(id)) {
+                found.extend(cursor.at().map(|(chunk, place)| (cursor.piece.number, chunk.clone(), place)));
+            }
+            *from = id;
+            if !each(id, Rc::new(found)) || self.failed.borrow().is_some() {
+                return Ok(());
+            }
+            let Some(next) = after(id) else { return Ok(()) };
+            *from = next;
+            for cursor in cursors.iter_mut().filter(|cursor| cursor.id() == Some(id)) {
+                cursor.advance(shelf)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands out the nodes that have a fact as asked for.
+    fn nodes_with(&self, asked: &[Asked<'_>], each: &mut dyn FnMut(NodeId) -> bool) {
+        self.walk(&mut |node, found| {
+            let known = hits(&found);
+            let holds = asked.iter().any(|asked| {
+                let mut any = false;
+                holding(&known, asked, &mut |_, _| {
+                    any = true;
+                    false
+                });
+                any
+            });
+            if !holds {
+                return true;
+            }
+            drop(known);
+            self.remember(node, found);
+            each(node)
+        });
+    }
+}
+
+pub(super) fn hits(found: &Found) -> SmallVec<[Hit<'_>; 4]> {
+    found.iter().map(|(run, chunk, place)| Hit { run: *run, segment: chunk.segment(), facts: chunk.facts(*place) }).collect()
+}
+
+fn after(id: NodeId) -> Option<NodeId> {
+    let next = (u128::from(id.high) << 64 | u128::from(id.low)).checked_add(1)?;
+    Some(NodeId::new((next >> 64) as u64, next as u64))
+}
+
+/// All tags of these kinds.
+fn kinds(first: Kind, last: Kind) -> (Tag, Tag) {
+    (Tag::new(first, Symbol(0)), Tag::new(last, Symbol((1 << Tag::SYMBOL_BITS) - 1)))
+}
+
+fn facts(segment: &Segment) -> Facts<'_> {
+    Facts::known([(segment, &segment.facts[..])])
+}
+
+impl View for Past {
+    fn property(&self, node: NodeId, key: Symbol) -> Value {
+        let tag = Tag::new(Kind::Property, key);
+        let mut value = Value::Null;
+        holding(&hits(&self.find(node)), &Asked::tag(tag, self.at.0), &mut |segment, fact| {
+            value = decode_payload(fact.payload, &segment.arena);
+            false
+        });
+        value
+    }
+
+    fn properties(&self, node: NodeId, each: &mut dyn FnMut(Symbol, Value)) {
+        facts(&self.held(node, kinds(Kind::Property, Kind::Property), None)).properties(0, each);
+    }
+
+    fn has_label(&self, node: NodeId, label: Symbol) -> bool {
+        let mut found = false;
+        holding(&hits(&self.find(node)), &Asked::tag(Tag::new(Kind::Label, label), self.at.0), &mut |_, _| {
+            found = true;
+            false
+        });
+        found
+    }
+
+    fn labels(&self, node: NodeId, each: &mut dyn FnMut(Symbol)) {
+        facts(&self.held(node, kinds(Kind::Label, Kind::Label), None)).labels(0, each);
+    }
+
+    fn edges(&self, node: NodeId, direction: Direction, types: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        if types.is_empty() {
+            return facts(&self.held(node, kinds(Kind::Out, Kind::InParallel), None)).edges(direction, &[], 0, each);
+        }
+        for kind in types {
+            for side in [Kind::Out, Kind::In, Kind::OutParallel, Kind::InParallel] {
+                let tag = Tag::new(side, *kind);
+                facts(&self.held(node, (tag, tag), None)).edges(direction, &[*kind], 0, each);
+            }
+        }
+    }
+
+    fn has_edge(&self, edge: EdgeRef) -> bool {
+        let half = HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
+        if edge.ordinal > 0 {
+            let tag = Tag::new(Kind::OutParallel, edge.kind);
+            return facts(&self.held(edge.source, (tag, tag), None)).has_half(half, 0);
+        }
+        let (tag, key) = (Tag::new(Kind::Out, edge.kind), FactKey::Node(edge.target.high, edge.target.low));
+        !self.held(edge.source, (tag, tag), Some(key)).facts.is_empty()
+    }
+
+    fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
+        let tag = Tag::new(Kind::EdgeProperty, edge.kind);
+        let bytes = edge_property_key(edge.target, edge.ordinal, key);
+        let found = self.held(edge.source, (tag, tag), Some(FactKey::Bytes(&bytes)));
+        facts(&found).edge_property(edge.kind, edge.target, edge.ordinal, key, 0)
+    }
+
+    fn edge_properties(&self, edge: EdgeRef, each: &mut dyn FnMut(Symbol, Value)) {
+        let tag = Tag::new(Kind::EdgeProperty, edge.kind);
+        facts(&self.held(edge.source, (tag, tag), None)).edge_properties(edge.kind, edge.target, edge.ordinal, 0, each);
+    }
+
+    fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
+        // The properties of an edge may outlive it.
+        let of = |(from, to)| Asked { from, to, key: None, at: self.at.0 };
+        let asked = [of(kinds(Kind::Label, Kind::InParallel)), of(kinds(Kind::Property, Kind::Property))];
+        self.nodes_with(&asked, each);
+    }
+
+    fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
+        self.nodes_with(&[Asked::tag(Tag::new(Kind::Label, label), self.at.0)], each);
+    }
+
+    fn about(&self, what: About) -> f64 {
+        self.present.about(what)
+    }
+}

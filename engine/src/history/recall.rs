@@ -1,0 +1,30 @@
+//! Recall: the past as a query that runs may ask for it, beside the view it reads.
+
+use weir_model::{NodeId, Tick};
+
+use super::changes::Change;
+use super::past::Moment;
+use crate::engine::Graph;
+use crate::error::EngineError;
+
+pub struct Recall<'g> {
+    graph: &'g Graph,
+    /// The moment the query itself reads.
+    until: Tick,
+}
+
+impl<'g> Recall<'g> {
+    pub fn new(graph: &'g Graph, until: Tick) -> Recall<'g> {
+        Recall { graph, until }
+    }
+
+    /// What happened to a node, up to the moment of the query.
+    pub fn changes(&self, node: NodeId) -> Result<Vec<Change>, EngineError> {
+        self.graph.changes(node, self.until)
+    }
+
+    /// The end of a millisecond, or the moment of the query if that is earlier.
+    pub fn at(&self, millis: i64) -> Result<Moment, EngineError> {
+        self.graph.at(Tick::end_of_millis(millis.max(0) as u64).min(self.until))
+    }
+}

@@ -1,0 +1,651 @@
+//! The store in one file, by redb: written in Rust alone, so it is there wherever weir is, and the file can be carried away.
+//!
+//! Three tables with the keys of `keys`, as the store in RocksDB has them. redb has one writer at a time, and what a
+//! transaction has committed survives the loss of power; so groups of the log share a sync, and long runs are written in
+//! portions between which the log gets its turn. A run counts once its record is there.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
+
+use redb::{Database, ReadTransaction, ReadableDatabase, Table, TableDefinition, TableHandle, WriteTransaction};
+use rustc_hash::FxHashSet;
+use weir_model::{Text, Tick};
+
+use super::entry::LogReader;
+use super::keys::{self, after_prefix, log_key, page_key, progress_key, run_key, run_pages, take_number, take_page_key};
+use super::{
+    EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
+    records,
+};
+
+type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+const LOG: Definition = TableDefinition::new("log");
+const PAGES: Definition = TableDefinition::new("pages");
+const META: Definition = TableDefinition::new("meta");
+
+/// Of the format of the tables: under the key of this name in `META`, unsealed.
+const FORMAT: &[u8] = b"weir-map-db-1";
+
+/// Memory for what was read.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// A run is written in transactions of about this size, so that the log never waits long.
+const PORTION_BYTES: usize = 8 << 20;
+
+#[derive(Clone, Debug)]
+pub struct MapDbOptions {
+    pub path: PathBuf,
+    pub create_parent_dir: bool,
+    /// The file is of use to nobody after the store is closed.
+    pub temporary: bool,
+}
+
+impl MapDbOptions {
+    pub fn new(path: impl Into<PathBuf>) -> MapDbOptions {
+        MapDbOptions { path: path.into(), create_parent_dir: false, temporary: false }
+    }
+}
+
+pub struct MapDb {
+    db: Database,
+    options: MapDbOptions,
+    graphs: RwLock<Graphs>,
+    next_run: AtomicU64,
+}
+
+/// Held for reading while entries are written, for writing while a graph comes or goes.
+struct Graphs {
+    live: FxHashSet<GraphId>,
+    next: u32,
+}
+
+type Bytes<'t> = Table<'t, &'static [u8], &'static [u8]>;
+
+type EachRecord<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError>;
+
+impl MapDb {
+    pub fn open(options: MapDbOptions) -> Result<MapDb, StoreError> {
+        let path = &options.path;
+        let refused = |problem: String, hint| StoreError::Directory { path: path.clone(), problem, hint };
+        if path.is_dir() {
+            return Err(refused("it is a directory".into(), "give a file (store.filepath)"));
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir());
+        if let Some(parent) = parent {
+            if !options.create_parent_dir {
+                let hint = "create it, or set store.create-parent-dir = true";
+                return Err(refused("the directory above it does not exist".into(), hint));
+            }
+            std::fs::create_dir_all(parent).map_err(|error| StoreError::failed(format!("create {}", parent.display()), error))?;
+        }
+        let fresh = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
+        let db = Database::builder().set_cache_size(CACHE_BYTES).create(path).map_err(|error| unusable(path, error))?;
+        MapDb::with(db, options, fresh)
+    }
+
+    /// In something else that takes bytes at offsets, such as a simulated file.
+    pub fn on(backend: impl redb::StorageBackend) -> Result<MapDb, StoreError> {
+        let options = MapDbOptions::new("a simulated file");
+        let fresh = backend.len().is_ok_and(|length| length == 0);
+        let db = Database::builder().set_cache_size(0).create_with_backend(backend);
+        MapDb::with(db.map_err(|error| unusable(&options.path, error))?, options, fresh)
+    }
+
+    fn with(db: Database, options: MapDbOptions, fresh: bool) -> Result<MapDb, StoreError> {
+        let graphs = RwLock::new(Graphs { live: FxHashSet::default(), next: 0 });
+        let mut store = MapDb { db, options, graphs, next_run: AtomicU64::new(0) };
+        store.set_up(fresh)?;
+        store.load_graphs()?;
+        store.remove_orphans()?;
+        Ok(store)
+    }
+
+    fn set_up(&self, fresh: bool) -> Result<(), StoreError> {
+        if fresh {
+            return self.write("set up the store", |tables| tables.meta.insert(&b"v"[..], FORMAT).map(drop).map_err(Into::into));
+        }
+        let read = self.read()?;
+        let tables = read.list_tables().map_err(|error| self.read_error(error.into(), "the list of tables"))?;
+        let names: Vec<String> = tables.map(|table| table.name().to_owned()).collect();
+        if names.is_empty() {
+            // The process ended before it was set up.
+            return self.set_up(true);
+        }
+        let is_ours = names.iter().any(|name| name == META.name());
+        let format = if is_ours { self.get_raw(META, b"v")? } else { None };
+        if format.as_deref() == Some(FORMAT) {
+            return Ok(());
+        }
+        Err(StoreError::Foreign {
+            path: self.options.path.clone(),
+            found: "a redb file that is not weir's, or a newer one".into(),
+        })
+    }
+
+    fn load_graphs(&mut self) -> Result<(), StoreError> {
+        let live: FxHashSet<GraphId> = Store::graphs(self)?.into_iter().map(|info| info.id).collect();
+        let what = "the number of the next graph";
+        let next = self.get(b"n", what)?.map_or(Some(0), |bytes| take_number(&bytes));
+        let next = next.filter(|next| live.iter().all(|id| id.0 < *next));
+        let next = next.ok_or_else(|| self.damaged("a number that was never given", what))?;
+        self.graphs = RwLock::new(Graphs { live, next });
+        Ok(())
+    }
+
+    /// Removes pages of runs that a crash kept from being completed.
+    fn remove_orphans(&mut self) -> Result<(), StoreError> {
+        let mut complete = FxHashSet::default();
+        for graph in &self.read_graphs().live {
+            complete.extend(self.runs(*graph)?.into_iter().map(|run| (*graph, run.id)));
+        }
+        let mut next = complete.iter().map(|(_, run)| run.0 + 1).max().unwrap_or(0);
+        let mut orphans = Vec::new();
+        let mut from = Vec::new();
+        loop {
+            let mut found = None;
+            self.scan(PAGES, &from, &[u8::MAX; 24], &mut |key, _| {
+                found = Some(take_page_key(key));
+                Err(StoreError::Stopped)
+            })
+            .or_else(stopped)?;
+            let Some(key) = found else { break };
+            let (graph, run) = key.ok_or_else(|| self.damaged("a key of unknown form", "the pages"))?;
+            next = next.max(run.0 + 1);
+            if !complete.contains(&(graph, run)) {
+                orphans.push((graph, run));
+            }
+            from = run_pages(graph, RunId(run.0 + 1)).to_vec();
+        }
+        if !orphans.is_empty() {
+            self.write("remove incomplete pages", |tables| {
+                orphans.iter().try_for_each(|(graph, run)| {
+                    remove(&mut tables.pages, &run_pages(*graph, *run), &run_pages(*graph, RunId(run.0 + 1)))
+                })
+            })?;
+        }
+        self.next_run = AtomicU64::new(next);
+        Ok(())
+    }
+
+    fn read_graphs(&self) -> std::sync::RwLockReadGuard<'_, Graphs> {
+        self.graphs.read().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// One transaction: all of it is there afterwards, or nothing.
+    fn write(&self, doing: &str, act: impl FnOnce(&mut Tables<'_>) -> Result<(), redb::Error>) -> Result<(), StoreError> {
+        let run = || -> Result<(), redb::Error> {
+            let transaction: WriteTransaction = self.db.begin_write()?;
+            let mut tables = Tables {
+                log: transaction.open_table(LOG)?,
+                pages: transaction.open_table(PAGES)?,
+                meta: transaction.open_table(META)?,
+            };
+            act(&mut tables)?;
+            drop(tables);
+            transaction.commit()?;
+            Ok(())
+        };
+        run().map_err(|error| StoreError::failed(format!("{doing} in {}", shown(&self.options.path)), error))
+    }
+
+    fn read(&self) -> Result<ReadTransaction, StoreError> {
+        self.db.begin_read().map_err(|error| self.read_error(error.into(), "the store"))
+    }
+
+    fn get_raw(&self, table: Definition, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let find = || -> Result<_, redb::Error> {
+            let table = self.db.begin_read()?.open_table(table)?;
+            Ok(table.get(key)?.map(|value| value.value().to_vec()))
+        };
+        find().map_err(|error| self.read_error(error, "a value"))
+    }
+
+    /// A sealed value of the meta table.
+    fn get(&self, key: &[u8], what: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let open = |sealed: Vec<u8>| records::unseal(key, &sealed).map(<[u8]>::to_vec);
+        self.get_raw(META, key)?.map(open).transpose().map_err(|wrong| self.damaged(wrong, what))
+    }
+
+    /// Hands out `from..to` as of now.
+    fn scan(&self, table: Definition, from: &[u8], to: &[u8], each: EachRecord<'_>) -> Result<(), StoreError> {
+        let transaction = self.read()?;
+        self.scan_in(&transaction, table, from, to, each)
+    }
+
+    fn scan_in(
+        &self,
+        transaction: &ReadTransaction,
+        table: Definition,
+        from: &[u8],
+        to: &[u8],
+        each: EachRecord<'_>,
+    ) -> Result<(), StoreError> {
+        let failed = |error: redb::Error| self.read_error(error, table.name());
+        let table = transaction.open_table(table).map_err(|error| failed(error.into()))?;
+        for item in table.range(from..to).map_err(|error| failed(error.into()))? {
+            let (key, value) = item.map_err(|error| failed(error.into()))?;
+            each(key.value(), value.value())?;
+        }
+        Ok(())
+    }
+
+    /// Hands out the unsealed values of the meta table whose keys begin with a prefix.
+    fn scan_meta(&self, prefix: &[u8], what: &str, each: EachRecord<'_>) -> Result<(), StoreError> {
+        self.scan(META, prefix, &after_prefix(prefix), &mut |key, sealed| {
+            let value = records::unseal(key, sealed).map_err(|wrong| self.damaged(wrong, what))?;
+            each(&key[prefix.len()..], value)
+        })
+    }
+
+    fn damaged(&self, what: impl Into<String>, place: &str) -> StoreError {
+        StoreError::damaged(what, format!("{place} ({})", shown(&self.options.path)))
+    }
+
+    fn read_error(&self, error: redb::Error, place: &str) -> StoreError {
+        match error {
+            redb::Error::Corrupted(what) => self.damaged(what, place),
+            other => StoreError::failed(format!("read {place} from {}", shown(&self.options.path)), other),
+        }
+    }
+
+    /// Writes the chunks of a run, in portions; the last of them is left for the transaction that completes it.
+    fn write_run(&self, graph: GraphId, run: NewRun<'_>) -> Result<(RunInfo, Vec<Sealed>), StoreError> {
+        self.must_be_live(graph)?;
+        let id = RunId(self.next_run.fetch_add(1, Ordering::Relaxed));
+        let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: [0; 3], bytes: 0 };
+        let (mut waiting, mut bytes) = (Vec::new(), 0);
+        for chunk in run.chunks {
+            let (part, chunk) = chunk?;
+            let key = page_key(graph, id, part, info.chunks[part as usize]);
+            info.chunks[part as usize] += 1;
+            info.bytes += chunk.len() as u64;
+            bytes += chunk.len();
+            waiting.push((key, records::seal(&key, chunk)));
+            if bytes >= PORTION_BYTES {
+                let portion = std::mem::take(&mut waiting);
+                self.write("write pages", |tables| put(&mut tables.pages, &portion))?;
+                bytes = 0;
+            }
+        }
+        Ok((info, waiting))
+    }
+
+    fn must_be_live(&self, graph: GraphId) -> Result<(), StoreError> {
+        if self.read_graphs().live.contains(&graph) { Ok(()) } else { Err(StoreError::NoSuchGraph(graph)) }
+    }
+
+    /// Completes a run, unless its graph was dropped while it was written.
+    fn complete(
+        &self,
+        graph: GraphId,
+        run: NewRun<'_>,
+        act: impl FnOnce(&mut Tables<'_>) -> Result<(), redb::Error>,
+    ) -> Result<RunInfo, StoreError> {
+        let (info, rest) = self.write_run(graph, run)?;
+        let graphs = self.read_graphs();
+        if !graphs.live.contains(&graph) {
+            // Its pages are removed at the next start.
+            return Err(StoreError::NoSuchGraph(graph));
+        }
+        self.write("complete a checkpoint", |tables| {
+            put(&mut tables.pages, &rest)?;
+            tables.seal(&run_key(graph, info.id), records::put_run(&info))?;
+            act(tables)
+        })?;
+        Ok(info)
+    }
+}
+
+type Sealed = ([u8; 20], Vec<u8>);
+
+struct Tables<'t> {
+    log: Bytes<'t>,
+    pages: Bytes<'t>,
+    meta: Bytes<'t>,
+}
+
+impl Tables<'_> {
+    fn seal(&mut self, key: &[u8], value: Vec<u8>) -> Result<(), redb::Error> {
+        self.meta.insert(key, &records::seal(key, value)[..])?;
+        Ok(())
+    }
+}
+
+fn put(table: &mut Bytes<'_>, chunks: &[Sealed]) -> Result<(), redb::Error> {
+    for (key, chunk) in chunks {
+        table.insert(&key[..], &chunk[..])?;
+    }
+    Ok(())
+}
+
+fn remove(table: &mut Bytes<'_>, from: &[u8], to: &[u8]) -> Result<(), redb::Error> {
+    Ok(table.retain_in(from..to, |_, _| false)?)
+}
+
+/// Why a file could not be opened.
+fn unusable(path: &Path, error: redb::DatabaseError) -> StoreError {
+    use redb::{DatabaseError, StorageError};
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => StoreError::Locked { path: path.to_owned(), holder: None },
+        DatabaseError::Storage(StorageError::Io(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
+            StoreError::Foreign { path: path.to_owned(), found: "a file of something else".into() }
+        }
+        DatabaseError::Storage(StorageError::Corrupted(what)) => StoreError::damaged(what, shown(path)),
+        other => StoreError::failed(format!("open {}", shown(path)), other),
+    }
+}
+
+/// The end of a scan that was looked at as far as it was wanted.
+fn stopped(error: StoreError) -> Result<(), StoreError> {
+    if matches!(error, StoreError::Stopped) { Ok(()) } else { Err(error) }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+impl Drop for MapDb {
+    fn drop(&mut self) {
+        if self.options.temporary {
+            // Open files may be removed; where not, the next start of the machine does it.
+            let _ = std::fs::remove_file(&self.options.path);
+        }
+    }
+}
+
+impl Store for MapDb {
+    fn kind(&self) -> &'static str {
+        "map-db"
+    }
+
+    fn durable(&self) -> bool {
+        true
+    }
+
+    fn hold(&self, _: &Arc<Entry>) {}
+
+    fn append(&self, group: &[EncodedEntry<'_>], symbols: NewSymbols<'_>, _: bool) -> Result<(), StoreError> {
+        let graphs = self.read_graphs();
+        self.write("append to the log", |tables| {
+            for (number, name) in (symbols.first..).zip(symbols.names) {
+                tables.seal(&keys::symbol_key(number as u32), name.as_bytes().to_vec())?;
+            }
+            for entry in group.iter().filter(|entry| graphs.live.contains(&entry.graph)) {
+                tables.log.insert(&log_key(entry.graph, entry.first)[..], entry.bytes)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn read_log(
+        &self,
+        graph: GraphId,
+        from: Tick,
+        each: &mut dyn FnMut(Entry) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        // One transaction sees the log and how far it was cut as of one moment.
+        let transaction = self.read()?;
+        let mut upto = Tick::ZERO;
+        let key = progress_key(graph);
+        let what = format!("the progress of graph {}", graph.0);
+        self.scan_in(&transaction, META, &key, &after_prefix(&key), &mut |key, sealed| {
+            let progress = records::unseal(key, sealed).and_then(records::take_progress);
+            upto = progress.map_err(|wrong| self.damaged(wrong, &what))?.upto;
+            Ok(())
+        })?;
+        let from = from.max(upto);
+        let mut reader = LogReader::new(graph, from);
+        let end = after_prefix(&graph.0.to_be_bytes());
+        self.scan_in(&transaction, LOG, &log_key(graph, from), &end, &mut |key, bytes| {
+            let first = key.last_chunk().map(|tick| Tick(u64::from_be_bytes(*tick))).unwrap_or_default();
+            each(reader.decode(first, bytes)?)
+        })
+    }
+
+    fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<RunInfo, StoreError> {
+        self.complete(graph, run, |tables| {
+            tables.seal(&progress_key(graph), records::put_progress(progress))?;
+            remove(&mut tables.log, &log_key(graph, Tick::ZERO), &log_key(graph, progress.upto))
+        })
+    }
+
+    fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError> {
+        self.complete(graph, run, |tables| {
+            for old in replaced {
+                tables.meta.remove(&run_key(graph, *old)[..])?;
+                remove(&mut tables.pages, &run_pages(graph, *old), &run_pages(graph, RunId(old.0 + 1)))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
+        let mut runs = Vec::new();
+        let what = format!("the list of runs of graph {}", graph.0);
+        self.scan_meta(&keys::runs_prefix(graph), &what, &mut |key, value| {
+            let id = key.try_into().map(|bytes| RunId(u64::from_be_bytes(bytes)));
+            let id = id.map_err(|_| self.damaged("a key of unknown form", &what))?;
+            runs.push(records::take_run(id, value).map_err(|wrong| self.damaged(wrong, &what))?);
+            Ok(())
+        })?;
+        runs.sort_by_key(|run| (run.first, run.id));
+        Ok(runs)
+    }
+
+    fn read_run(
+        &self,
+        graph: GraphId,
+        run: RunId,
+        part: Part,
+        each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let place = format!("run {} of graph {}", run.0, graph.0);
+        let Some(record) = self.get(&run_key(graph, run), &place)? else {
+            return Err(StoreError::failed(format!("read {place}"), "there is no such run (any more)"));
+        };
+        let info = records::take_run(run, &record).map_err(|wrong| self.damaged(wrong, &place))?;
+        let chunks = info.chunks[part as usize];
+        let mut count = 0;
+        self.scan(PAGES, &page_key(graph, run, part, 0), &page_key(graph, run, part, chunks), &mut |key, sealed| {
+            if key != page_key(graph, run, part, count) {
+                return Err(StoreError::Stopped);
+            }
+            let chunk = records::unseal(key, sealed).map_err(|wrong| self.damaged(wrong, &format!("{place}, chunk {count}")))?;
+            count += 1;
+            each(chunk)
+        })
+        .or_else(|error| if count < chunks { stopped(error) } else { Err(error) })?;
+        if count == chunks { Ok(()) } else { Err(self.damaged(format!("chunk {count} of {chunks} is missing"), &place)) }
+    }
+
+    fn chunk(&self, graph: GraphId, run: RunId, part: Part, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        let place = || format!("run {} of graph {}, chunk {number}", run.0, graph.0);
+        let key = page_key(graph, run, part, number);
+        let open = |sealed: Vec<u8>| records::unseal(&key, &sealed).map(<[u8]>::to_vec);
+        self.get_raw(PAGES, &key)?.map(open).transpose().map_err(|wrong| self.damaged(wrong, &place()))
+    }
+
+    fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
+        let what = format!("the progress of graph {}", graph.0);
+        let Some(bytes) = self.get(&progress_key(graph), &what)? else { return Ok(Progress::default()) };
+        records::take_progress(&bytes).map_err(|wrong| self.damaged(wrong, &what))
+    }
+
+    fn create_graph(&self, name: &str, options: &[u8]) -> Result<GraphId, StoreError> {
+        let mut graphs = self.graphs.write().unwrap_or_else(|e| e.into_inner());
+        let id = GraphId(graphs.next);
+        self.write("create a graph", |tables| {
+            tables.seal(&keys::graph_key(id), records::put_graph(name, options))?;
+            tables.seal(b"n", (id.0 + 1).to_be_bytes().to_vec())
+        })?;
+        graphs.live.insert(id);
+        graphs.next += 1;
+        Ok(id)
+    }
+
+    fn drop_graph(&self, graph: GraphId) -> Result<(), StoreError> {
+        let mut graphs = self.graphs.write().unwrap_or_else(|e| e.into_inner());
+        if !graphs.live.contains(&graph) {
+            return Ok(());
+        }
+        let prefix = graph.0.to_be_bytes();
+        let end = after_prefix(&prefix);
+        self.write("drop a graph", |tables| {
+            tables.meta.remove(&keys::graph_key(graph)[..])?;
+            tables.meta.remove(&progress_key(graph)[..])?;
+            for prefix in [keys::runs_prefix(graph), keys::metadata_key(&graph.metadata_prefix())] {
+                remove(&mut tables.meta, &prefix, &after_prefix(&prefix))?;
+            }
+            remove(&mut tables.log, &prefix, &end)?;
+            remove(&mut tables.pages, &prefix, &end)
+        })?;
+        graphs.live.remove(&graph);
+        Ok(())
+    }
+
+    fn graphs(&self) -> Result<Vec<GraphInfo>, StoreError> {
+        let mut graphs = Vec::new();
+        let what = "the list of graphs";
+        self.scan_meta(b"g", what, &mut |key, value| {
+            let id = take_number(key).map(GraphId).ok_or_else(|| self.damaged("a key of unknown form", what))?;
+            graphs.push(records::take_graph(id, value).map_err(|wrong| self.damaged(wrong, what))?);
+            Ok(())
+        })?;
+        Ok(graphs)
+    }
+
+    fn symbols(&self) -> Result<Vec<Text>, StoreError> {
+        let mut symbols = Vec::new();
+        let what = "the table of symbols";
+        self.scan_meta(b"s", what, &mut |key, value| {
+            if take_number(key) != Some(symbols.len() as u32) {
+                return Err(self.damaged(format!("symbol {} is missing", symbols.len()), what));
+            }
+            let name = std::str::from_utf8(value).map_err(|_| self.damaged("a text that is not UTF-8", what))?;
+            symbols.push(Text::new(name));
+            Ok(())
+        })?;
+        Ok(symbols)
+    }
+
+    fn metadata(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.get(&keys::metadata_key(key), &format!("metadata '{key}'"))
+    }
+
+    fn put_metadata(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        self.write("store metadata", |tables| tables.seal(&keys::metadata_key(key), value.to_vec()))
+    }
+
+    fn delete_metadata(&self, key: &str) -> Result<(), StoreError> {
+        self.write("delete metadata", |tables| {
+            tables.meta.remove(&keys::metadata_key(key)[..])?;
+            Ok(())
+        })
+    }
+
+    fn list_metadata(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let mut found = Vec::new();
+        let what = format!("metadata under '{prefix}'");
+        self.scan_meta(&keys::metadata_key(prefix), &what, &mut |rest, value| {
+            let rest = std::str::from_utf8(rest).map_err(|_| self.damaged("a key that is not UTF-8", &what))?;
+            found.push((format!("{prefix}{rest}"), value.to_vec()));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        // Every transaction was.
+        Ok(())
+    }
+
+    fn sizes(&self) -> Result<Sizes, StoreError> {
+        let stored = |table: Definition| -> Result<u64, redb::Error> {
+            let table = self.db.begin_read()?.open_table(table)?;
+            Ok(redb::ReadableTableMetadata::stats(&table)?.stored_bytes())
+        };
+        let size = |table| stored(table).map_err(|error| self.read_error(error, "the sizes of tables"));
+        Ok(Sizes { log: size(LOG)?, pages: size(PAGES)?, other: size(META)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conformance::{self, append, entry, read_log};
+    use super::*;
+
+    fn open(path: &Path) -> Result<MapDb, StoreError> {
+        MapDb::open(MapDbOptions::new(path))
+    }
+
+    #[test]
+    fn conforms() {
+        conformance::check(&|part| {
+            let temporary = tempfile::tempdir().unwrap();
+            let path = temporary.path().join("graph.weir");
+            part(&|| Box::new(open(&path).unwrap()));
+        });
+    }
+
+    #[test]
+    fn one_process_at_a_time_and_no_foreign_files() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("graph.weir");
+        let store = open(&path).unwrap();
+        assert!(matches!(open(&path), Err(StoreError::Locked { .. })));
+        drop(store);
+        open(&path).unwrap();
+        let foreign = temporary.path().join("notes.txt");
+        std::fs::write(&foreign, "x".repeat(10_000)).unwrap();
+        assert!(matches!(open(&foreign), Err(StoreError::Foreign { .. })));
+        assert_eq!(std::fs::read(&foreign).unwrap(), "x".repeat(10_000).as_bytes());
+        let refused = open(&temporary.path().join("a/b")).err().unwrap().to_string();
+        assert!(refused.contains("create-parent-dir"), "{refused}");
+        assert!(open(temporary.path()).is_err());
+    }
+
+    /// What is on the disk while the store is open is what a crash would leave.
+    #[test]
+    fn what_was_committed_survives_a_crash() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("graph.weir");
+        let store = open(&path).unwrap();
+        let graph = store.create_graph("a", b"").unwrap();
+        for n in 0..20 {
+            append(&store, &[entry(graph, n * 100, 100)]);
+        }
+        let copy = temporary.path().join("copy");
+        std::fs::copy(&path, &copy).unwrap();
+        assert_eq!(read_log(&open(&copy).unwrap(), graph, 0).unwrap().len(), 20);
+    }
+
+    #[test]
+    fn a_flipped_byte_is_noticed_or_of_no_consequence() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("graph.weir");
+        let store = open(&path).unwrap();
+        let graph = store.create_graph("a", b"").unwrap();
+        for n in 0..20 {
+            append(&store, &[entry(graph, n * 100, 100)]);
+        }
+        let expected = read_log(&store, graph, 0).unwrap();
+        drop(store);
+        let bytes = std::fs::read(&path).unwrap();
+        let copy = temporary.path().join("copy");
+        for at in (4096..bytes.len()).step_by(bytes.len() / 60) {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            std::fs::write(&copy, changed).unwrap();
+            // redb says so by a panic where it finds a page that cannot be one.
+            let found = std::panic::catch_unwind(|| open(&copy).and_then(|store| read_log(&store, graph, 0)));
+            if let Ok(Ok(found)) = found {
+                assert!(
+                    found.len() == expected.len() && found.iter().zip(&expected).all(|(a, b)| conformance::same(a, b)),
+                    "byte {at}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,586 @@
+//! History: the graph as of any tick, read back, is what it was, whatever checkpoints, merges and restarts came between.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use common::{NODES, Random, concatenate, node, random_records, share_symbols};
+use weir_engine::history::Changed;
+use weir_engine::reference::ReferenceGraph;
+use weir_engine::store::{InMemory, Store};
+use weir_engine::view::{Direction, EdgeRef, View};
+use weir_engine::{Engine, EngineError, Graph, Moment, Options, QueryOptions, Retention, checkpoint};
+use weir_model::{Mutations, NodeId, Symbol, Tick, Value};
+
+/// Everything a view answers, in a form that can be compared.
+fn dump(view: &dyn View, symbols: u32) -> String {
+    let mut nodes = Vec::new();
+    view.nodes(&mut |id| {
+        nodes.push(id);
+        true
+    });
+    assert!(nodes.is_sorted());
+    let mut out = String::new();
+    for id in nodes {
+        let mut facts = BTreeSet::new();
+        view.labels(id, &mut |label| {
+            facts.insert(format!("label {label:?}"));
+        });
+        view.properties(id, &mut |key, value| {
+            assert_eq!(view.property(id, key), value);
+            facts.insert(format!("{key:?} = {value:?}"));
+        });
+        for direction in [Direction::Outgoing, Direction::Incoming] {
+            let mut halves = Vec::new();
+            view.edges(id, direction, &[], &mut |half| halves.push(half));
+            let mut by_kind = Vec::new();
+            for kind in 0..symbols {
+                view.edges(id, direction, &[Symbol(kind)], &mut |half| by_kind.push(half));
+            }
+            halves.sort();
+            by_kind.sort();
+            assert_eq!(halves, by_kind);
+            for half in halves {
+                let (source, target) = if half.outgoing { (id, half.other) } else { (half.other, id) };
+                let edge = EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal };
+                assert!(view.has_edge(edge));
+                let mut properties = BTreeSet::new();
+                view.edge_properties(edge, &mut |key, value| {
+                    assert_eq!(view.edge_property(edge, key), value);
+                    properties.insert(format!("{key:?} = {value:?}"));
+                });
+                facts.insert(format!("{half:?} {properties:?}"));
+            }
+        }
+        writeln!(out, "{id:?}: {facts:?}").unwrap();
+    }
+    for label in 0..symbols {
+        let mut with = Vec::new();
+        view.labelled(Symbol(label), &mut |id| {
+            assert!(view.has_label(id, Symbol(label)));
+            with.push(id);
+            true
+        });
+        writeln!(out, "{label}: {with:?}").unwrap();
+    }
+    out
+}
+
+fn look(graph: &Graph, at: Tick) -> String {
+    look_at(graph, at, graph.symbols().len() as u32)
+}
+
+fn look_at(graph: &Graph, at: Tick, symbols: u32) -> String {
+    let moment = graph.at(at).unwrap();
+    let found = dump(moment.view(), symbols);
+    assert!(moment.failure().is_none());
+    found
+}
+
+/// Equal, or the first lines that differ.
+fn same(found: &str, expected: &str, place: std::fmt::Arguments<'_>) {
+    let mut lines = found.lines().zip(expected.lines());
+    if let Some((found, expected)) = lines.find(|(found, expected)| found != expected) {
+        panic!("{place}\n   found {found}\nexpected {expected}");
+    }
+    assert_eq!(found.len(), expected.len(), "{place}");
+}
+
+/// Merges until there is nothing to merge.
+fn merge(graph: &Graph) {
+    while graph.history().tend(&AtomicBool::new(false)).unwrap() {}
+}
+
+/// What the graph was after each record, with its tick.
+type Lived = Vec<(Tick, String)>;
+
+/// Applies some records and notes what the graph is after each.
+fn live(graph: &Graph, records: &[Mutations], reference: &mut ReferenceGraph, lived: &mut Lived) {
+    let upper = graph.apply(concatenate(records), records.len()).unwrap();
+    graph.wait_visible().unwrap();
+    for (number, record) in (0..).zip(records) {
+        reference.apply_all(record);
+        let tick = Tick(upper.0 - records.len() as u64 + number);
+        lived.push((tick, dump(reference, graph.symbols().len() as u32)));
+    }
+}
+
+fn run(seed: u64, workers: usize, restarts: bool, open: &dyn Fn() -> Arc<dyn Store>) {
+    let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let mut records = random_records(seed, 300, &scratch.default_graph());
+    add_edge_properties(seed, &mut records, &scratch.default_graph());
+    let mut random = Random(seed ^ 0x1234);
+    let (mut reference, mut lived) = (ReferenceGraph::default(), Lived::new());
+    let start = || {
+        let engine = Engine::open(open(), Options { workers, ..Options::default() }).unwrap();
+        share_symbols(&scratch.default_graph(), &engine.default_graph());
+        engine.start().unwrap();
+        engine
+    };
+    let mut engine = start();
+    while lived.len() < records.len() {
+        let graph = engine.default_graph();
+        let count = (1 + random.below(9) as usize).min(records.len() - lived.len());
+        live(&graph, &records[lived.len()..lived.len() + count], &mut reference, &mut lived);
+        match random.below(12) {
+            0..=3 => checkpoint::make(&graph, graph.durable()).unwrap(),
+            4 => merge(&graph),
+            5 | 6 if restarts => {
+                graph.wait_durable(graph.next()).unwrap();
+                drop((graph, engine));
+                engine = start();
+            }
+            _ => {}
+        }
+        let graph = engine.default_graph();
+        for _ in 0..3 {
+            let (tick, expected) = &lived[random.below(lived.len() as u64) as usize];
+            let place = format_args!("seed {seed}, {workers} workers, {tick} of {} records", lived.len());
+            same(&look(&graph, *tick), expected, place);
+        }
+    }
+    let graph = engine.default_graph();
+    for round in 0..2 {
+        for (tick, expected) in &lived {
+            let place = format_args!("seed {seed}, {workers} workers, at the end, round {round}, {tick}");
+            same(&look(&graph, *tick), expected, place);
+        }
+        let before = Tick(lived[0].0.0 - 1);
+        assert_eq!(look(&graph, before), dump(&ReferenceGraph::default(), graph.symbols().len() as u32));
+        checkpoint::make(&graph, graph.durable()).unwrap();
+        merge(&graph);
+    }
+    changes_lead_to_each_state(&graph, &lived, &records);
+    engine.shutdown().unwrap();
+}
+
+/// Edges of the random records get properties, and some parallel ones come and go.
+fn add_edge_properties(seed: u64, records: &mut [Mutations], graph: &Graph) {
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let mut random = Random(seed ^ 0x777);
+    for record in records {
+        if random.below(4) > 0 {
+            continue;
+        }
+        let (source, target) = (node(random.below(NODES)), node(random.below(NODES)));
+        let ordinal = random.below(3) as u32;
+        let (there, value) = (random.below(3) > 0, random.below(4));
+        let value = if value == 0 { Value::Null } else { Value::Integer(value as i64) };
+        record.set_edge(source, symbol("r"), target, ordinal, there);
+        record.set_edge_property(source, symbol("r"), target, ordinal, symbol("x"), &value);
+    }
+}
+
+/// The changes of a node, put together, are what it was at the end; and none of them says nothing.
+fn changes_lead_to_each_state(graph: &Graph, lived: &Lived, records: &[Mutations]) {
+    assert_eq!(lived.len(), records.len());
+    // One more, so that the last record is of the past.
+    let mut last = Mutations::default();
+    last.set_property(NodeId::new(1, 1), graph.symbols().intern("x"), &Value::Integer(1));
+    graph.apply(last, 1).unwrap();
+    graph.wait_visible().unwrap();
+    let Moment::Past(past) = graph.at(lived[lived.len() - 1].0).unwrap() else { panic!("something came after") };
+    for n in 0..NODES {
+        let (mut labels, mut properties) = (BTreeSet::new(), std::collections::BTreeMap::new());
+        let mut tick = Tick::ZERO;
+        for change in past.changes(node(n)) {
+            assert!(change.tick >= tick);
+            tick = change.tick;
+            match change.what {
+                Changed::Label { label, there: true } => assert!(labels.insert(label)),
+                Changed::Label { label, there: false } => assert!(labels.remove(&label)),
+                Changed::Property { key, before, after } => {
+                    let known = if after.is_null() { properties.remove(&key) } else { properties.insert(key, after) };
+                    assert_eq!(known.unwrap_or_default(), before);
+                }
+                Changed::Edge { .. } | Changed::EdgeProperty { .. } => {}
+            }
+        }
+        let mut found = BTreeSet::new();
+        past.labels(node(n), &mut |label| {
+            found.insert(label);
+        });
+        assert_eq!(labels, found);
+        let mut found = std::collections::BTreeMap::new();
+        past.properties(node(n), &mut |key, value| drop(found.insert(key, value)));
+        assert_eq!(properties, found);
+    }
+}
+
+#[test]
+fn every_moment_reads_as_it_was_in_memory() {
+    for (seed, workers) in [(5, 1), (88172645463325252, 2), (77, 4)] {
+        run(seed, workers, false, &|| Arc::new(InMemory::default()));
+    }
+}
+
+#[cfg(feature = "rocks-db")]
+#[test]
+fn every_moment_reads_as_it_was_in_rocks_db() {
+    for (seed, workers) in [(6, 1), (2685821657736338717, 2), (78, 4)] {
+        let directory = tempfile::tempdir().unwrap();
+        run(seed, workers, true, &|| Arc::new(rocks_db(directory.path())));
+    }
+}
+
+/// An engine that just ends may be let go by a thread of its own, a moment later.
+#[cfg(feature = "rocks-db")]
+fn rocks_db(path: &std::path::Path) -> weir_engine::store::RocksDb {
+    let begun = std::time::Instant::now();
+    loop {
+        match weir_engine::store::RocksDb::open(weir_engine::store::RocksDbOptions::new(path)) {
+            Ok(store) => return store,
+            Err(problem) => assert!(begun.elapsed() < Duration::from_secs(20), "the directory is not free: {problem}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn in_memory(retention: Retention) -> Engine {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 2, retention, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    engine
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+}
+
+/// Sets a property of a node; nothing else happens in the same millisecond.
+fn set(graph: &Graph, n: u64, value: i64) -> Tick {
+    let mut mutations = Mutations::default();
+    mutations.set_property(node(n), graph.symbols().intern("x"), &Value::Integer(value));
+    let upper = graph.apply(mutations, 1).unwrap();
+    graph.wait_visible().unwrap();
+    while now() <= upper.millis() {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    upper
+}
+
+/// The value at the end of a millisecond.
+fn value(graph: &Graph, n: u64, millis: u64) -> Value {
+    let moment = graph.at(Tick::end_of_millis(millis)).unwrap();
+    moment.view().property(node(n), graph.symbols().intern("x"))
+}
+
+#[test]
+fn a_moment_is_exact_to_the_millisecond() {
+    let engine = in_memory(Retention::default());
+    let graph = engine.default_graph();
+    assert_eq!(value(&graph, 1, 1000), Value::Null);
+    let first = set(&graph, 1, 1).millis();
+    let second = set(&graph, 1, 2).millis();
+    set(&graph, 2, 3);
+    assert_eq!(value(&graph, 1, first - 1), Value::Null);
+    assert_eq!(value(&graph, 1, first), Value::Integer(1));
+    assert_eq!(value(&graph, 1, second - 1), Value::Integer(1));
+    assert_eq!(value(&graph, 1, second), Value::Integer(2));
+    assert_eq!(value(&graph, 1, now()), Value::Integer(2));
+    assert!(matches!(graph.at(Tick::end_of_millis(now() + 100_000)), Err(EngineError::NotYet(_))));
+}
+
+/// What was read as of the running millisecond stays the answer for it.
+#[test]
+fn a_moment_that_was_read_does_not_change() {
+    let engine = in_memory(Retention::default());
+    let graph = engine.default_graph();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0.. {
+                let mut mutations = Mutations::default();
+                mutations.set_property(node(1), graph.symbols().intern("x"), &Value::Integer(n));
+                graph.apply(mutations, 1).unwrap();
+                if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let read: Vec<(u64, Value)> = (0..50)
+            .map(|_| {
+                let at = now();
+                (at, value(&graph, 1, at))
+            })
+            .collect();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for (at, before) in &read {
+            assert_eq!(&value(&graph, 1, *at), before);
+        }
+        assert!(read.windows(2).any(|pair| pair[0].1 != pair[1].1));
+    });
+}
+
+#[test]
+fn without_a_journal_only_the_present_is_there() {
+    let engine = in_memory(Retention { journal: false, kept: None });
+    let graph = engine.default_graph();
+    let first = set(&graph, 1, 1).millis();
+    set(&graph, 1, 2);
+    assert!(matches!(graph.at(Tick::end_of_millis(first)), Err(EngineError::NoHistory)));
+    checkpoint::make(&graph, graph.durable()).unwrap();
+    let sizes = engine.sizes().unwrap();
+    assert_eq!((sizes.log, sizes.pages), (0, 0));
+}
+
+#[test]
+fn what_is_older_than_the_retention_is_refused_and_collected() {
+    let retention = Retention { journal: true, kept: Some(Duration::from_millis(400)) };
+    let engine = in_memory(retention);
+    let graph = engine.default_graph();
+    let mut long_ago = 0;
+    for round in 0..5 {
+        for n in 0..200 {
+            let mut mutations = Mutations::default();
+            for at in 0..20 {
+                mutations.start_record(at);
+                mutations.set_property(node(n % 7), graph.symbols().intern("x"), &Value::Integer(i64::from(at) + round * 1000));
+            }
+            graph.apply(mutations, 20).unwrap();
+        }
+        long_ago = if round == 0 { set(&graph, 8, 8).millis() } else { long_ago };
+        checkpoint::make(&graph, graph.durable()).unwrap();
+        std::thread::sleep(Duration::from_millis(120));
+        merge(&graph);
+    }
+    let Err(EngineError::TooLongAgo { begins, .. }) = graph.at(Tick::end_of_millis(long_ago)) else { panic!("too old") };
+    assert!(begins > long_ago);
+    let recent = set(&graph, 8, 9).millis();
+    set(&graph, 8, 10);
+    assert_eq!(value(&graph, 8, recent), Value::Integer(9));
+    std::thread::sleep(Duration::from_millis(500));
+    checkpoint::make(&graph, graph.durable()).unwrap();
+    merge(&graph);
+    // 20,000 versions were written, of 8 facts.
+    let pages = engine.sizes().unwrap().pages;
+    assert!(pages < 2000, "{pages} bytes of pages");
+    let present = value(&graph, 8, now());
+    assert_eq!(present, Value::Integer(10));
+}
+
+fn rows(graph: &Graph, text: &str, at: Option<u64>) -> Vec<String> {
+    let query = graph.prepare(common::ad_hoc(text));
+    let options = QueryOptions { at: at.map(Tick::end_of_millis), ..QueryOptions::default() };
+    let mut rows = Vec::new();
+    let ran = graph.query(&query, &[], options, &mut |row| {
+        rows.push(row.iter().map(Value::shown).collect::<Vec<_>>().join(" "));
+        std::ops::ControlFlow::Continue(())
+    });
+    match ran {
+        Ok(_) => rows,
+        Err(error) => vec![error.to_string()],
+    }
+}
+
+/// Runs a query that writes; nothing else happens in its millisecond, which is given.
+fn write(graph: &Graph, text: &str) -> u64 {
+    assert_eq!(rows(graph, text, None), Vec::<String>::new());
+    let millis = Tick(graph.next().0 - 1).millis();
+    while now() <= millis {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    millis
+}
+
+#[test]
+fn queries_ask_for_the_past() {
+    let engine = in_memory(Retention::default());
+    let graph = engine.default_graph();
+    let first =
+        write(&graph, "MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') SET a:A, a.x = 1 CREATE (a)-[:R]->(b)");
+    let second = write(&graph, "MATCH (a)-[r:R]->(b) WHERE id(a) = idFrom('a') SET a.x = 'two' REMOVE a:A DELETE r");
+    let third = write(&graph, "MATCH (a) WHERE id(a) = idFrom('a') SET a.x = null");
+    let of_x = "CALL history.propertyChanges(idFrom('a'), 'x') YIELD key, value, previousValue, changeTime RETURN key, value, previousValue, changeTime";
+    let all = [format!("x 1 null {first}"), format!("x two 1 {second}"), format!("x null two {third}")];
+    let found: Vec<String> = rows(&graph, of_x, None).iter().map(|row| row.replace(['\'', '"'], "")).collect();
+    assert_eq!(found, all);
+    assert_eq!(rows(&graph, of_x, Some(second)).len(), 2);
+    assert_eq!(rows(&graph, of_x, Some(first - 1)).len(), 0);
+    let some = format!(
+        "CALL history.propertyChanges(idFrom('a'), 'x', {{from: {second}, limit: 1}}) YIELD changeTime RETURN changeTime"
+    );
+    assert_eq!(rows(&graph, &some, None), [second.to_string()]);
+    let kinds = "CALL history.nodeChanges(idFrom('a')) YIELD kind, changeTime RETURN kind, count(*) AS c ORDER BY kind";
+    let found: Vec<String> = rows(&graph, kinds, None).iter().map(|row| row.replace(['\'', '"'], "")).collect();
+    assert_eq!(found, ["edge 2", "label 2", "property 3"]);
+    let edges = "CALL history.edgeChanges(idFrom('b'), idFrom('a'), 'R', 'incoming') YIELD action, changeTime RETURN changeTime";
+    assert_eq!(rows(&graph, edges, None), [first.to_string(), second.to_string()]);
+    let none = "CALL history.edgeChanges(idFrom('b'), idFrom('a'), 'R', 'outgoing') YIELD action RETURN action";
+    assert_eq!(rows(&graph, none, None), Vec::<String>::new());
+    let node_at = |at: u64| {
+        format!("CALL history.nodeAt(idFrom('a'), {at}) YIELD node, edges RETURN node.x, size(labels(node)), size(edges)")
+    };
+    assert_eq!(rows(&graph, &node_at(first), None), ["1 1 1"]);
+    assert_eq!(rows(&graph, &node_at(third), None), ["null 0 0"]);
+    // No later than the query around it.
+    assert_eq!(rows(&graph, &node_at(third), Some(first)), ["1 1 1"]);
+    let query_at = |at: u64| {
+        format!("CALL history.queryAt('MATCH (n:A)-[:R]->(m) RETURN n.x + $y AS v', {at}, {{y: 1}}) YIELD value RETURN value.v")
+    };
+    assert_eq!(rows(&graph, &query_at(first), None), ["2"]);
+    assert_eq!(rows(&graph, &query_at(second), None), Vec::<String>::new());
+    let writes = rows(&graph, &format!("CALL history.queryAt('CREATE (:New)', {first}) YIELD value RETURN value"), None);
+    assert!(writes[0].contains("only read"), "{writes:?}");
+    let journal = "CALL debug.node(idFrom('a')) YIELD journal RETURN size(journal)";
+    assert_eq!(rows(&graph, journal, None), ["7"]);
+    let refused = rows(&graph, "CREATE (:New)", Some(first));
+    assert!(refused[0].contains("past time"), "{refused:?}");
+
+    let off = in_memory(Retention { journal: false, kept: None });
+    let refused = rows(&off.default_graph(), of_x, None);
+    assert!(refused[0].contains("journal is off"), "{refused:?}");
+    assert_eq!(rows(&off.default_graph(), journal, None), ["0"]);
+}
+
+#[test]
+fn equal_graphs_have_equal_hash_codes() {
+    let mut codes = BTreeSet::new();
+    for (workers, seed) in [(1, 9), (2, 9), (4, 9)] {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        // Other names first, so that symbols have other numbers.
+        (0..workers).for_each(|n| {
+            graph.symbols().intern(&format!("other {n}"));
+        });
+        let mut records = random_records(seed, 200, &graph);
+        add_edge_properties(seed, &mut records, &graph);
+        let mut ticks = Vec::new();
+        for batch in records.chunks(workers * 3) {
+            let upper = graph.apply(concatenate(batch), batch.len()).unwrap();
+            ticks.extend((0..batch.len() as u64).rev().map(|back| Tick(upper.0 - 1 - back)));
+        }
+        graph.wait_visible().unwrap();
+        let then = graph.hash_code(Some(ticks[100])).unwrap();
+        checkpoint::make(&graph, graph.durable()).unwrap();
+        assert_eq!(graph.hash_code(Some(ticks[100])).unwrap(), then);
+        let now = graph.hash_code(None).unwrap();
+        assert_eq!(graph.hash_code(Some(ticks[199])).unwrap(), now);
+        codes.insert((then, now));
+    }
+    assert_eq!(codes.len(), 1);
+    let (then, now) = codes.first().unwrap();
+    assert_ne!(then, now);
+}
+
+#[cfg(feature = "map-db")]
+#[test]
+fn every_moment_reads_as_it_was_in_map_db() {
+    use weir_engine::store::{MapDb, MapDbOptions};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("graph.weir");
+    run(11, 2, true, &|| {
+        let begun = std::time::Instant::now();
+        loop {
+            match MapDb::open(MapDbOptions::new(&path)) {
+                Ok(store) => return Arc::new(store),
+                Err(problem) => assert!(begun.elapsed() < Duration::from_secs(20), "the file is not free: {problem}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+/// What a backup that was made while records came in is restored to is a graph there was, and all of its past.
+#[cfg(all(feature = "map-db", feature = "rocks-db"))]
+#[test]
+fn a_backup_is_a_graph_there_was() {
+    use weir_engine::store::{MapDb, MapDbOptions, check, restore};
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::open(Arc::new(rocks_db(&directory.path().join("one"))), Options::default()).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let other = engine.create_graph("other", Default::default()).unwrap();
+    set(&other, 1, 7);
+    let records = random_records(12, 400, &graph);
+    let mut reference = ReferenceGraph::default();
+    let mut states = vec![dump(&reference, 6)];
+    for record in &records {
+        reference.apply_all(record);
+        states.push(dump(&reference, 6));
+    }
+    let mut written = Vec::new();
+    let mut ticks = Vec::new();
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for (number, record) in records.iter().enumerate() {
+                ticks.push(Tick(graph.apply(concatenate(std::slice::from_ref(record)), 1).unwrap().0 - 1));
+                if number % 40 == 0 {
+                    checkpoint::make(&graph, graph.durable()).unwrap();
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(3));
+        engine.back_up(&mut written).unwrap();
+        writing.join().unwrap();
+    });
+    let path = directory.path().join("two");
+    let store = MapDb::open(MapDbOptions::new(&path)).unwrap();
+    restore(&store, &mut &written[..]).unwrap();
+    let checked = check(&store, &mut |_| ());
+    assert_eq!(checked.damage, Vec::<String>::new());
+    assert_eq!(checked.graphs, 2);
+    let restored = Engine::open(Arc::new(store), Options::default()).unwrap();
+    restored.start().unwrap();
+    let again = restored.default_graph();
+    again.wait_visible().unwrap();
+    let found = dump(&again.snapshot(), 6);
+    let count = states.iter().rposition(|state| *state == found).expect("a state there was");
+    for (tick, state) in ticks.iter().zip(&states[1..]).take(count).step_by(7) {
+        same(&look_at(&again, *tick, 6), state, format_args!("{tick}"));
+    }
+    assert_eq!(graph.hash_code(Some(ticks[count.max(1) - 1])).unwrap(), again.hash_code(None).unwrap());
+    let other = restored.graph("other").unwrap();
+    assert_eq!(value(&other, 1, now()), Value::Integer(7));
+    let in_memory = in_memory(Retention::default());
+    assert!(in_memory.back_up(&mut Vec::new()).is_err());
+}
+
+#[cfg(feature = "rocks-db")]
+#[test]
+fn loading_does_not_grow_with_history() {
+    use weir_engine::store::Part;
+    let directory = tempfile::tempdir().unwrap();
+    let engine = Engine::open(Arc::new(rocks_db(directory.path())), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let x = graph.symbols().intern("x");
+    for round in 0..16 {
+        for n in 0..100 {
+            let mut mutations = Mutations::default();
+            for at in 0..100u32 {
+                mutations.start_record(at);
+                mutations.set_property(node(u64::from(at)), x, &Value::Integer(round * 1000 + n));
+            }
+            graph.apply(mutations, 100).unwrap();
+        }
+        graph.wait_durable(graph.next()).unwrap();
+        checkpoint::make(&graph, graph.durable()).unwrap();
+        merge(&graph);
+    }
+    engine.shutdown().unwrap();
+    drop((graph, engine));
+    let store = rocks_db(directory.path());
+    let id = store.graphs().unwrap()[0].id;
+    let (mut newest, mut older) = (0, 0);
+    for run in store.runs(id).unwrap() {
+        let count = |part, sum: &mut usize| {
+            let add = &mut |chunk: &[u8]| {
+                *sum += chunk.len();
+                Ok(())
+            };
+            store.read_run(id, run.id, part, add).unwrap();
+        };
+        count(Part::Newest, &mut newest);
+        count(Part::Older, &mut older);
+    }
+    // 160,000 versions of 100 facts.
+    assert!(older > 2_000_000, "{older} bytes of history");
+    assert!(newest < 800_000, "{newest} bytes to be loaded");
+}
