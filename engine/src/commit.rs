@@ -227,11 +227,12 @@ impl Committer {
         Ok(())
     }
 
-    /// Feeds an entry of the log to the workers again, after a restart.
-    pub fn replay(&self, entry: Arc<Entry>) -> Result<(), EngineError> {
+    /// Feeds an entry of the log to the workers again, after a restart. One of nothing is passed over, but the last: the standing
+    /// queries answer for everything before its end.
+    pub fn replay(&self, entry: Arc<Entry>, is_last: bool) -> Result<(), EngineError> {
         let mut state = self.lock();
         state.next = entry.upper;
-        if entry.mutations.is_empty() {
+        if entry.mutations.is_empty() && !is_last {
             return Ok(());
         }
         state.sent = entry.upper;

@@ -463,8 +463,9 @@ impl Graph {
 
     fn replay(&self) -> Result<(), EngineError> {
         let began = Instant::now();
-        for entry in std::mem::take(&mut *lock(&self.inner.tail)) {
-            self.inner.committer.replay(entry)?;
+        let mut tail = std::mem::take(&mut *lock(&self.inner.tail)).into_iter().peekable();
+        while let Some(entry) = tail.next() {
+            self.inner.committer.replay(entry, tail.peek().is_none())?;
         }
         self.inner.parts.log.set_durable(self.inner.id, self.inner.committer.next());
         self.inner.committer.wait_applied_all()?;
