@@ -129,7 +129,8 @@ fn note_delivered(progress: &mut Progress, delivered: &Delivered) {
 /// The graph as of its checkpoint, one batch a shard. Runs are read side by side, then shards put together side by side.
 pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -> Result<(Base, Vec<Run>), EngineError> {
     let infos = store.runs(graph)?;
-    if infos.is_empty() {
+    // A graph without a checkpoint begins with nothing.
+    if infos.is_empty() || upto == Tick::ZERO {
         return Ok((Base { shards: Vec::new(), upper: upto }, Vec::new()));
     }
     let portion = infos.len().div_ceil(shards);

@@ -254,6 +254,9 @@ impl Blocks<'_> {
         }
         append(store, new, &group)?;
         self.copied.graphs += 1;
+        if progress == Progress::default() {
+            return Ok(());
+        }
         // What the runs said of it was only how far they go.
         let nothing = NewRun { first: progress.upto, upper: progress.upto, chunks: &mut std::iter::empty() };
         store.checkpoint(new, nothing, &progress).map(drop)
