@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use weir_connectors::{FilePolicy, FileResolution, HostPolicy, SourceContext};
 use weir_engine::store::{InMemory, Store};
-use weir_engine::{DEFAULT_GRAPH, Engine, Graph, Options, QueryLimits};
+use weir_engine::{DEFAULT_GRAPH, Engine, EngineError, Graph, GraphOptions, Options, QueryLimits};
 
 use crate::config::{Settings, StoreSettings};
 use crate::error::{ApiError, chain};
@@ -18,6 +18,7 @@ use crate::ingest::Ingests;
 use crate::live::LiveState;
 use crate::procedures::Procedures;
 use crate::queries::Queries;
+use crate::routes::ShardLimits;
 use crate::standing::StandingQueries;
 
 /// The other name of the default namespace.
@@ -35,6 +36,7 @@ pub struct App {
     /// How queries are compiled, and what they may call besides what the compiler knows.
     pub procedures: Arc<Procedures>,
     pub queries: Queries,
+    pub shard_limits: ShardLimits,
     ready: AtomicBool,
     stop: watch::Sender<bool>,
 }
@@ -67,6 +69,7 @@ impl App {
             procedures,
             engine,
             queries: Queries::new(settings.query.clone()),
+            shard_limits: ShardLimits::default(),
             settings,
             ready: AtomicBool::new(false),
             stop: watch::channel(false).0,
@@ -100,22 +103,59 @@ impl App {
         self.stop.subscribe()
     }
 
+    /// Waits until weir is asked to stop.
+    pub async fn stopped(&self) {
+        let _ = self.stopping().wait_for(|stop| *stop).await;
+    }
+
     /// The graph of a namespace; none, `quine` and `default` name the one that is always there.
     pub fn graph(&self, namespace: Option<&str>) -> Result<Graph, ApiError> {
         let Some(namespace) = namespace else { return Ok(self.engine.default_graph()) };
-        let name = namespace.to_ascii_lowercase();
-        let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
-            && name.len() <= 16
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if !valid {
-            return Err(ApiError::bad(format!(
-                "Invalid namespace '{namespace}': a namespace has 1 to 16 letters and digits and begins with a letter"
-            )));
-        }
+        let name = valid_namespace(namespace)?;
         match name.as_str() {
             DEFAULT_GRAPH | DEFAULT_GRAPH_ALIAS => Ok(self.engine.default_graph()),
-            name => self.engine.graph(name).ok_or(ApiError::Absent),
+            name => self.engine.graph(name).ok_or_else(|| ApiError::absent("namespace", name)),
         }
+    }
+
+    /// The names of all namespaces, the default one first.
+    pub fn namespaces(&self) -> Vec<String> {
+        let others = self.engine.graphs().into_iter().filter(|name| name != DEFAULT_GRAPH);
+        std::iter::once(DEFAULT_GRAPH_ALIAS.to_owned()).chain(others).collect()
+    }
+
+    /// The name as it is kept, and whether the namespace is new. It is like the default one.
+    pub fn create_namespace(&self, name: &str) -> Result<(String, bool), ApiError> {
+        let name = valid_namespace(name)?;
+        if matches!(name.as_str(), DEFAULT_GRAPH | DEFAULT_GRAPH_ALIAS) {
+            return Ok((name, false));
+        }
+        let options = GraphOptions { open_cypher: self.engine.default_graph().open_cypher() };
+        match self.engine.create_graph(&name, options) {
+            Ok(_) => Ok((name, true)),
+            Err(EngineError::GraphExists(_)) => Ok((name, false)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends what runs in a namespace and forgets it. Answers with its name, and whether it was there.
+    pub fn delete_namespace(&self, name: &str) -> Result<(String, bool), ApiError> {
+        let name = valid_namespace(name)?;
+        if matches!(name.as_str(), DEFAULT_GRAPH | DEFAULT_GRAPH_ALIAS) {
+            return Err(ApiError::bad("The default namespace cannot be deleted"));
+        }
+        let Some(graph) = self.engine.graph(&name) else { return Ok((name, false)) };
+        for stream in self.ingests.list(&graph) {
+            self.ingests.delete(&graph, &stream.name)?;
+        }
+        for query in self.standing.list(&graph) {
+            self.standing.delete(&query)?;
+        }
+        for (key, _) in self.engine.metadata_list(&graph.id().metadata_prefix())? {
+            self.engine.set_metadata(&key, None)?;
+        }
+        let dropped = self.engine.drop_graph(&name)?;
+        Ok((name, dropped))
     }
 
     /// The end: sources stop and hand in what they have read, results found so far are delivered, the store is closed.
@@ -126,6 +166,18 @@ impl App {
         self.standing.shut_down(Instant::now() + DELIVERY_PATIENCE);
         self.engine.shutdown().map_err(|error| format!("the store could not be closed cleanly: {}", chain(&error)))
     }
+}
+
+/// The name as it is kept.
+fn valid_namespace(name: &str) -> Result<String, ApiError> {
+    let lower = name.to_ascii_lowercase();
+    let valid = lower.starts_with(|c: char| c.is_ascii_lowercase())
+        && lower.len() <= 16
+        && lower.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if valid {
+        return Ok(lower);
+    }
+    Err(ApiError::bad(format!("Invalid namespace '{name}': a namespace has 1 to 16 letters and digits and begins with a letter")))
 }
 
 fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<FilePolicy, String> {

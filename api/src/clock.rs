@@ -2,6 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use weir_model::temporal::{days_from_civil, days_of_month};
+
 struct Moment {
     year: i64,
     month: i64,
@@ -42,6 +44,43 @@ pub fn instant(time: SystemTime) -> String {
     format!("{:04}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z", m.year, m.month, m.day)
 }
 
+/// `2026-02-03T04:05:06.789Z`, or with an offset, as milliseconds.
+pub fn parse_instant(text: &str) -> Option<i64> {
+    let (date, rest) = text.split_once(['T', 't'])?;
+    let at = rest.find(['Z', 'z', '+', '-'])?;
+    let (time, zone) = rest.split_at(at);
+    let numbers = |text: &str, separator: char, count: usize| -> Option<Vec<i64>> {
+        let parts: Vec<&str> = text.split(separator).collect();
+        let digits = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        if parts.len() != count || !parts.iter().all(digits) {
+            return None;
+        }
+        parts.iter().map(|part| part.parse().ok()).collect()
+    };
+    let date = numbers(date, '-', 3)?;
+    let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+    let time = numbers(time, ':', time.split(':').count().clamp(2, 3))?;
+    let valid = (1..=12).contains(&date[1])
+        && (1..=days_of_month(date[0], date[1])).contains(&date[2])
+        && (0..10_000).contains(&date[0])
+        && time.iter().zip([24, 60, 60]).all(|(part, limit)| *part < limit);
+    if !valid || fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let millis: i64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
+    let offset = match zone.strip_prefix(['+', '-']) {
+        None if zone.len() == 1 => 0,
+        None => return None,
+        Some(offset) => {
+            let parts = numbers(offset, ':', 2)?;
+            let minutes = parts[0] * 60 + parts[1];
+            if zone.starts_with('-') { -minutes } else { minutes }
+        }
+    };
+    let seconds = time[0] * 3600 + time[1] * 60 + time.get(2).copied().unwrap_or_default() - offset * 60;
+    Some((days_from_civil(date[0], date[1], date[2]) * 86_400 + seconds) * 1000 + millis)
+}
+
 /// `2026-01-05 10:20:30,123`: what stands before a result on standard output.
 pub fn stamp(time: SystemTime) -> String {
     let m = moment(time);
@@ -71,7 +110,17 @@ mod tests {
             (4_107_542_400_000, "2100-03-01T00:00:00Z"),
         ] {
             assert_eq!(instant(from_millis(millis)), expected);
+            assert_eq!(parse_instant(expected), Some(millis as i64));
         }
         assert_eq!(stamp(from_millis(1_770_091_506_009)), "2026-02-03 04:05:06,009");
+    }
+
+    #[test]
+    fn instants_are_read_in_any_zone() {
+        assert_eq!(parse_instant("1970-01-01T01:00+01:00"), Some(0));
+        assert_eq!(parse_instant("1969-12-31T23:59:59.9-00:30"), Some(1_799_900));
+        for wrong in ["", "1970-01-01", "1970-02-30T00:00:00Z", "1970-01-01T24:00:00Z", "1970-01-01T00:00:00", "soon", "é-T:Z"] {
+            assert_eq!(parse_instant(wrong), None, "{wrong}");
+        }
     }
 }

@@ -1,34 +1,43 @@
 //! Errors of the API: the one place that turns what went wrong into a status and a body.
 //!
 //! v1 knows four bodies: an array of texts (400, 500), nothing (404 of a named thing), and plain text for what is not about
-//! any resource (unknown path, content types).
+//! any resource (unknown path, content types). v2 has plain text for the latter too, and otherwise one object in which each
+//! of its generations finds its own key.
 
+use serde_json::{Value as Json, json};
 use thiserror::Error;
 use warp::http::header::{ALLOW, CONTENT_TYPE, LOCATION};
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply, Response};
 use weir_cypher_compiler::Diagnostic;
 use weir_engine::EngineError;
-use weir_model::Failure;
 use weir_model::expression::FailureKind;
+use weir_model::{Failure, NodeId};
 
 use crate::wire::diagnostic;
+use crate::wire::family::Family;
 
 #[derive(Debug, Error)]
 pub enum ApiError {
     /// The request is wrong; all reasons at once.
     #[error("{}", .0.join("; "))]
     Bad(Vec<String>),
+    /// The request could not be read; all reasons at once.
+    #[error("{}", .0.join("; "))]
+    Decode(Vec<String>),
+    /// A query failed as it ran; the kind of failure first.
+    #[error("{0}")]
+    Cypher(String),
     /// A query is wrong; all errors of its text.
     #[error("{}", diagnostic_texts(.0).join("; "))]
     Query(Vec<Diagnostic>),
     /// The named thing is not there.
-    #[error("there is nothing of that name")]
-    Absent,
+    #[error("{0}")]
+    Absent(String),
     #[error("there is no such route")]
     NoRoute,
     #[error("the method is not supported")]
-    Method,
+    Method(&'static str),
     #[error("moved to {0}")]
     Moved(String),
     #[error("the content type {given} is not supported")]
@@ -54,24 +63,28 @@ impl ApiError {
         ApiError::Bad(vec![reason.into()])
     }
 
-    pub fn into_response(self) -> Response {
-        let texts = |status, texts: &[String]| {
-            let body = serde_json::to_string(texts).unwrap_or_else(|_| "[]".to_owned());
-            response(status, Some("application/json"), body)
-        };
+    /// `what` is not there under that name.
+    pub fn absent(what: &str, name: &str) -> ApiError {
+        ApiError::Absent(format!("The {what} '{name}' does not exist"))
+    }
+
+    pub fn into_response(self, family: Family) -> Response {
+        let internal = StatusCode::INTERNAL_SERVER_ERROR;
         match self {
-            ApiError::Bad(reasons) => texts(StatusCode::BAD_REQUEST, &reasons),
+            ApiError::Bad(reasons) => texts(family, StatusCode::BAD_REQUEST, Kind::Api, &reasons),
+            ApiError::Decode(reasons) => texts(family, StatusCode::BAD_REQUEST, Kind::Decode, &reasons),
+            ApiError::Cypher(reason) => texts(family, StatusCode::BAD_REQUEST, Kind::Cypher, &[reason]),
             ApiError::Query(diagnostics) => {
-                let mut reply = texts(StatusCode::BAD_REQUEST, &diagnostic_texts(&diagnostics));
+                let mut reply = texts(family, StatusCode::BAD_REQUEST, Kind::Cypher, &diagnostic_texts(&diagnostics));
                 if let Ok(value) = HeaderValue::from_str(&diagnostic::header(&diagnostics)) {
                     reply.headers_mut().insert(diagnostic::HEADER, value);
                 }
                 reply
             }
-            ApiError::Absent => response(StatusCode::NOT_FOUND, None, String::new()),
+            ApiError::Absent(_) if family == Family::V1 => response(StatusCode::NOT_FOUND, None, String::new()),
+            ApiError::Absent(reason) => texts(family, StatusCode::NOT_FOUND, Kind::Api, &[reason]),
             ApiError::NoRoute => plain(StatusCode::NOT_FOUND, "The requested resource could not be found."),
-            ApiError::Method => {
-                let methods = "POST, GET, PUT, DELETE";
+            ApiError::Method(methods) => {
                 let mut reply =
                     plain(StatusCode::METHOD_NOT_ALLOWED, format!("HTTP method not allowed, supported methods: {methods}"));
                 reply.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
@@ -99,32 +112,95 @@ impl ApiError {
                 format!("The body is larger than the {limit} bytes that webserver.body-bytes-max allows."),
             ),
             ApiError::SlowBody => plain(StatusCode::REQUEST_TIMEOUT, "The body of the request did not arrive in time."),
-            ApiError::TimeLimit(millis) => texts(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                &[format!("The stream has not been completed in {millis} milliseconds.")],
-            ),
-            ApiError::NotReady(_) => response(StatusCode::SERVICE_UNAVAILABLE, None, String::new()),
+            ApiError::TimeLimit(millis) => {
+                texts(family, internal, Kind::Api, &[format!("The stream has not been completed in {millis} milliseconds.")])
+            }
+            ApiError::NotReady(_) if family == Family::V1 => response(StatusCode::SERVICE_UNAVAILABLE, None, String::new()),
+            ApiError::NotReady(reason) => {
+                texts(family, StatusCode::SERVICE_UNAVAILABLE, Kind::Api, &[format!("weir is not ready: {reason}")])
+            }
             ApiError::Failed(reason) => {
-                tracing::error!("{reason}");
-                texts(StatusCode::INTERNAL_SERVER_ERROR, &[reason])
+                let request = uuid();
+                tracing::error!(request, "{reason}");
+                let shown = if family.is_v2() { format!("{reason} (request {request}; the log has it too)") } else { reason };
+                texts(family, internal, Kind::Failure(request), &[shown])
             }
         }
     }
 }
 
+/// What an error of v2 is about.
+enum Kind {
+    Api,
+    Decode,
+    Cypher,
+    /// Of the request with this id.
+    Failure(String),
+}
+
+/// The body of an error. v2 carries the key of the preview and the key of the current generation: each client reads its own.
+fn texts(family: Family, status: StatusCode, kind: Kind, texts: &[String]) -> Response {
+    let body = if family == Family::V1 { json!(texts) } else { v2_body(status, &kind, texts) };
+    response(status, Some("application/json"), body.to_string())
+}
+
+fn v2_body(status: StatusCode, kind: &Kind, texts: &[String]) -> Json {
+    let read = |text: &String| match kind {
+        Kind::Decode if !text.starts_with(INVALID) => format!("{INVALID}body ({text})"),
+        _ => text.clone(),
+    };
+    let texts: Vec<String> = texts.iter().map(read).collect();
+    let name = match kind {
+        Kind::Api | Kind::Failure(_) => "ApiError",
+        Kind::Decode => "DecodeError",
+        Kind::Cypher => "CypherError",
+    };
+    let errors: Vec<Json> = texts.iter().map(|text| json!({"type": name, "message": text})).collect();
+    let help = texts.iter().skip(1).map(|text| json!({"type": "Help", "message": text}));
+    let about = match kind {
+        Kind::Cypher => Some(json!({"type": "ErrorInfo", "reason": "CYPHER_ERROR", "domain": "quine.io", "metadata": {}})),
+        Kind::Failure(request) => Some(json!({"type": "RequestInfo", "requestId": request})),
+        Kind::Api | Kind::Decode => None,
+    };
+    let details: Vec<Json> = about.into_iter().chain(help).collect();
+    let word = match status {
+        StatusCode::BAD_REQUEST => "INVALID_ARGUMENT",
+        StatusCode::UNAUTHORIZED => "UNAUTHENTICATED",
+        StatusCode::FORBIDDEN => "PERMISSION_DENIED",
+        StatusCode::NOT_FOUND => "NOT_FOUND",
+        StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
+        _ => "INTERNAL",
+    };
+    let message = texts.first().cloned().unwrap_or_default();
+    json!({
+        "errors": errors,
+        "error": {"code": status.as_u16(), "status": word, "message": message, "details": details},
+    })
+}
+
+/// What a message of v2 begins with that names the part of the request that could not be read.
+pub const INVALID: &str = "Invalid value for: ";
+
+/// Random enough to find a request in the log.
+fn uuid() -> String {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let random = || RandomState::new().build_hasher().finish();
+    NodeId::new(random() & !0xf000 | 0x4000, random() >> 2 | 1 << 63).to_string()
+}
+
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> ApiError {
         match error {
-            EngineError::Query(failure) => ApiError::bad(failure_text(&failure)),
+            EngineError::Query(failure) => ApiError::Cypher(failure_text(&failure)),
             EngineError::NoHistory
             | EngineError::TooLongAgo { .. }
             | EngineError::NotYet(_)
             | EngineError::PastIsReadOnly
             | EngineError::Render(_)
             | EngineError::GraphExists(_) => ApiError::bad(error.to_string()),
-            EngineError::NoSuchGraph(_) => ApiError::Absent,
+            EngineError::NoSuchGraph(name) => ApiError::absent("namespace", &name),
             EngineError::Shared(error) => match &*error {
-                EngineError::Query(failure) => ApiError::bad(failure_text(failure)),
+                EngineError::Query(failure) => ApiError::Cypher(failure_text(failure)),
                 other => ApiError::Failed(chain(other)),
             },
             other => ApiError::Failed(chain(&other)),

@@ -21,6 +21,8 @@ use crate::error::{ApiError, chain};
 use crate::meter::Meter;
 use crate::procedures::Procedures;
 use crate::wire::decode::{Mistakes, refuse_elsewhere};
+use crate::wire::family::Family;
+use crate::wire::v2;
 
 /// Sources of the reference service that are not here.
 const SOURCES_ELSEWHERE: &[&str] = &[
@@ -282,6 +284,15 @@ impl Stream {
         self.records.count()
     }
 
+    pub fn ingested_bytes(&self) -> u64 {
+        self.bytes.count()
+    }
+
+    /// What kind of source it reads, as v1 names it.
+    pub fn kind(&self) -> String {
+        self.config.settings()["type"].as_str().unwrap_or_default().to_owned()
+    }
+
     pub fn records_per_second(&self) -> f64 {
         self.records.recent()
     }
@@ -390,21 +401,22 @@ impl Stream {
     }
 
     /// What clients see; `name` where the answer is not an object keyed by it.
-    pub fn to_json(&self, with_name: bool) -> Json {
+    pub fn to_json(&self, family: Family, with_name: bool) -> Json {
         let state = self.lock();
         let mut info = if with_name { json!({"name": self.name}) } else { json!({}) };
-        info["status"] = state.status.name().into();
+        info["status"] = family.word(state.status.name()).into();
         if let Some(message) = state.message.as_ref().or(state.trouble.as_ref()) {
             info["message"] = message.clone().into();
         }
-        info["settings"] = self.config.settings();
+        let settings = self.config.settings();
+        info["settings"] = if family.is_v2() { v2::ingest::shown(&self.name, &settings, family) } else { settings };
         let runtime = state.ended_after.unwrap_or_else(|| self.clock.elapsed());
         info["stats"] = json!({
             "ingestedCount": self.records.count(),
             "rates": self.records.to_json(),
             "byteRates": self.bytes.to_json(),
             "startTime": clock::instant(self.started),
-            "totalRuntime": runtime.as_millis() as u64,
+            "totalRuntime": family.duration(runtime),
         });
         if state.failed_records > 0 {
             let kept = state
@@ -421,7 +433,7 @@ fn parse(definition: &Json) -> Result<Box<dyn SourceConfig>, ApiError> {
     let known: Vec<&str> = SOURCES.iter().map(|row| row.name_v1).collect();
     let mut mistakes = Mistakes::default();
     refuse_elsewhere(definition, "source", SOURCES_ELSEWHERE, &known, &mut mistakes);
-    mistakes.or(Some(())).map_err(ApiError::Bad)?;
+    mistakes.or(Some(())).map_err(ApiError::Decode)?;
     weir_connectors::parse_source_v1(definition).map_err(refused)
 }
 
@@ -433,8 +445,10 @@ fn key(graph: &Graph, name: &str) -> String {
 /// A definition that cannot work, in the words clients know.
 pub fn refused(error: ConnectorError) -> ApiError {
     match error {
-        ConnectorError::Config { field, problem } if field.is_empty() => ApiError::bad(format!("DecodingFailure at : {problem}")),
-        ConnectorError::Config { field, problem } => ApiError::bad(format!("DecodingFailure at .{field}: {problem}")),
+        ConnectorError::Config { field, problem } if field.is_empty() => {
+            ApiError::Decode(vec![format!("DecodingFailure at : {problem}")])
+        }
+        ConnectorError::Config { field, problem } => ApiError::Decode(vec![format!("DecodingFailure at .{field}: {problem}")]),
         other => ApiError::bad(chain(&other)),
     }
 }

@@ -14,15 +14,16 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use weir_connectors::delivery::Delivered;
-use weir_connectors::{Delivery, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing};
+use weir_connectors::{Delivery, DeliveryCounters, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing};
 use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
 use weir_model::{IdScheme, Map, NodeId, Position, QueryId, Text, Tick, Value};
 
 use crate::error::{ApiError, chain, failure_text};
+use crate::events::{Hub, Live};
 use crate::ingest::refused;
 use crate::procedures::Procedures;
-use crate::wire::standing::{CypherOutput, Output};
+use crate::wire::standing::{CypherOutput, Output, Workflow};
 
 /// Batches of results waiting for the queries of one output.
 const BATCHES_WAITING_MAX: usize = 16;
@@ -46,12 +47,21 @@ pub struct Sent {
 /// An output that has been checked and compiled, and not yet opened.
 pub enum Link {
     Query(QueryLink),
-    Destination(Arc<dyn weir_connectors::DestinationConfig>, HostPolicy),
+    Destination(Arc<dyn weir_connectors::DestinationConfig>, HostPolicy, Form),
+}
+
+/// How results are written at the end.
+#[derive(Clone, Copy)]
+pub struct Form {
+    envelope: Envelope,
+    generation: Generation,
+    positive_only: bool,
 }
 
 pub struct QueryLink {
     prepared: Arc<Prepared>,
     structure: Envelope,
+    positive_only: bool,
     retries: bool,
     next: Option<Box<Link>>,
 }
@@ -62,15 +72,50 @@ impl Link {
         match output {
             Output::Destination(config) => {
                 config.check().map_err(refused)?;
-                Ok(Link::Destination(config.clone(), procedures.hosts().clone()))
+                let (envelope, positive_only) = (config.envelope(), config.positive_only());
+                let form = Form { envelope, generation: Generation::V1, positive_only };
+                Ok(Link::Destination(config.clone(), procedures.hosts().clone(), form))
             }
             Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph, procedures)?)),
+            Output::Workflow(workflow) => Link::of_workflow(workflow, graph, procedures),
         }
     }
 
-    fn destination(&self) -> Option<(&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy)> {
+    /// One destination of a workflow, behind its query if there is one.
+    fn of_workflow(workflow: &Workflow, graph: &Graph, procedures: &Arc<Procedures>) -> Result<Link, ApiError> {
+        let mut end = match &*workflow.destination {
+            Output::CypherQuery(cypher) => {
+                let cypher = CypherOutput { structure: workflow.envelope(), ..cypher.clone() };
+                Link::Query(QueryLink::prepare(&cypher, graph, procedures)?)
+            }
+            other => Link::prepare(other, graph, procedures)?,
+        };
+        if let Link::Destination(_, _, form) = &mut end {
+            // Some destinations take nothing but the data.
+            let envelope = if form.envelope == Envelope::Bare { Envelope::Bare } else { workflow.envelope() };
+            *form = Form { envelope, generation: Generation::V2, positive_only: form.positive_only || workflow.only_positive };
+        }
+        let Some(cypher) = &workflow.enrichment else {
+            if let Link::Query(query) = &mut end {
+                query.positive_only = workflow.only_positive;
+            }
+            return Ok(end);
+        };
+        let structure = if workflow.bare { Envelope::Bare } else { Envelope::WithMetadata };
+        let mut first = QueryLink::prepare(&CypherOutput { structure, and_then: None, ..cypher.clone() }, graph, procedures)?;
+        first.positive_only = workflow.only_positive;
+        first.next = Some(Box::new(end));
+        Ok(Link::Query(first))
+    }
+
+    /// Whether it begins with a query that changes the graph.
+    pub fn writes(&self) -> bool {
+        matches!(self, Link::Query(query) if query.prepared.writes())
+    }
+
+    fn destination(&self) -> Option<(&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy, Form)> {
         match self {
-            Link::Destination(config, hosts) => Some((config, hosts)),
+            Link::Destination(config, hosts, form) => Some((config, hosts, *form)),
             Link::Query(query) => query.next.as_ref()?.destination(),
         }
     }
@@ -92,7 +137,13 @@ impl QueryLink {
         }
         let next = cypher.and_then.as_ref().map(|next| Link::prepare(next, graph, procedures)).transpose()?;
         let prepared = graph.prepare(plan);
-        Ok(QueryLink { prepared, structure: cypher.structure, retries: cypher.should_retry, next: next.map(Box::new) })
+        Ok(QueryLink {
+            prepared,
+            structure: cypher.structure,
+            positive_only: false,
+            retries: cypher.should_retry,
+            next: next.map(Box::new),
+        })
     }
 }
 
@@ -107,6 +158,68 @@ pub struct RunningOutput {
     rows_upto: Arc<AtomicU64>,
     way: Way,
     failed: AtomicBool,
+    pub taps: Arc<Taps>,
+    /// Of its destination, where it has one.
+    pub counters: Option<Arc<DeliveryCounters>>,
+}
+
+/// What flows through an output, for whoever listens.
+pub struct Taps {
+    /// Behind the filter and the transformation.
+    pub before: Hub,
+    /// Behind the query that enriches, too: what destinations get.
+    pub after: Hub,
+    envelope: Envelope,
+    positive_only: bool,
+    enriched: bool,
+    ids: IdScheme,
+}
+
+impl Taps {
+    fn of(link: &Link, ids: IdScheme) -> Taps {
+        let (envelope, positive_only, enriched) = match link {
+            Link::Destination(_, _, form) => (form.envelope, form.positive_only, false),
+            Link::Query(query) => (query.structure, query.positive_only, query.next.is_some()),
+        };
+        Taps { before: Hub::default(), after: Hub::default(), envelope, positive_only, enriched, ids }
+    }
+
+    /// Results as they come.
+    fn show(&self, results: &[Sent]) {
+        self.tell(&self.before, self.envelope, results);
+        if !self.enriched {
+            self.tell(&self.after, self.envelope, results);
+        }
+    }
+
+    /// Rows of the query.
+    fn show_enriched(&self, rows: &[Sent]) {
+        if self.enriched {
+            self.tell(&self.after, Envelope::Bare, rows);
+        }
+    }
+
+    fn tell(&self, hub: &Hub, envelope: Envelope, items: &[Sent]) {
+        if hub.is_heard() {
+            let encoder = Encoder { envelope, generation: Generation::V2, ids: self.ids };
+            items.iter().filter(|item| item.positive || !self.positive_only).for_each(|item| hub.send(item.live(&encoder)));
+        }
+    }
+
+    fn close(&self) {
+        self.before.close();
+        self.after.close();
+    }
+}
+
+impl Sent {
+    /// As those who listen get it.
+    pub fn live(&self, encoder: &Encoder) -> Live {
+        let mut body = Vec::with_capacity(128);
+        encoder.row(self.positive, Some(self.id), &self.data, &mut body);
+        let name = if self.positive { "result" } else { "cancellation" };
+        Live { name, id: Some(self.id.to_string()), data: String::from_utf8_lossy(&body).into_owned() }
+    }
 }
 
 enum Way {
@@ -141,7 +254,7 @@ impl Opened {
         from: Option<&Position>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Opened, ApiError> {
-        let open = |(config, hosts): (&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy)| {
+        let open = |(config, hosts, _): (&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy, Form)| {
             let (output, identity) = (name.to_owned(), format!("{}-{name}", query.0));
             let context = DestinationContext { output, identity, runtime: runtime.clone(), hosts: hosts.clone() };
             config.open(&context, from)
@@ -160,32 +273,34 @@ impl Opened {
         let rows_upto = Arc::new(AtomicU64::new(0));
         let mut progress = noting_rows(rows_upto.clone(), progress);
         let failed = |error: &dyn std::error::Error| ApiError::Failed(chain(error));
-        let config = self.link.destination().map(|(config, _)| config.clone());
-        let (end, unfinished) = match (self.destination, config) {
-            (Some(destination), Some(config)) => {
+        let form = self.link.destination().map(|(_, _, form)| form);
+        let taps = Arc::new(Taps::of(&self.link, self.ids));
+        let (end, unfinished) = match (self.destination, form) {
+            (Some(destination), Some(Form { envelope, generation, positive_only })) => {
                 let delivery = Delivery::start(name, destination, progress).map_err(|error| failed(&error))?;
-                let encoder = Encoder { envelope: config.envelope(), generation: Generation::V1, ids: self.ids };
-                (Some(End { delivery, encoder, positive_only: config.positive_only() }), None)
+                let encoder = Encoder { envelope, generation, ids: self.ids };
+                (Some(End { delivery, encoder, positive_only }), None)
             }
             _ => {
                 progress(0, Position::default());
                 (None, Some(progress))
             }
         };
+        let counters = end.as_ref().map(|end: &End| end.delivery.counters().clone());
         let way = match (self.link, end) {
             (Link::Destination(..), Some(end)) => Way::Direct(end),
             (Link::Destination(..), None) => return Err(ApiError::Failed("the destination was not opened".to_owned())),
             (Link::Query(link), end) => {
                 let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
                 let stop = Arc::new(AtomicBool::new(false));
-                let worker =
-                    Queries { name: name.to_owned(), graph: graph.clone(), link, end, progress: unfinished, stop: stop.clone() };
+                let (name, graph, progress) = (name.to_owned(), graph.clone(), unfinished);
+                let worker = Queries { name: name.clone(), graph, link, end, progress, taps: taps.clone(), stop: stop.clone() };
                 let thread = std::thread::Builder::new().name(format!("query {name}"));
                 let thread = thread.spawn(move || worker.run(&receiver)).map_err(|error| failed(&error))?;
                 Way::Queries { sender, thread, stop }
             }
         };
-        Ok(RunningOutput { name: name.to_owned(), from, rows_upto, way, failed: AtomicBool::new(false) })
+        Ok(RunningOutput { name: name.to_owned(), from, rows_upto, way, failed: AtomicBool::new(false), taps, counters })
     }
 }
 
@@ -215,6 +330,7 @@ impl RunningOutput {
         }
         if !results.is_empty() {
             self.rows_upto.store(upper.0, Ordering::Release);
+            self.taps.show(results);
         }
         let sent = match &self.way {
             Way::Direct(end) => end.send(new, upper),
@@ -233,6 +349,7 @@ impl RunningOutput {
 
     /// Ends the output; what is waiting is delivered as far as the time allows.
     pub fn close(self, deadline: Instant) {
+        self.taps.close();
         match self.way {
             Way::Direct(end) => {
                 end.delivery.close(deadline.saturating_duration_since(Instant::now()));
@@ -282,6 +399,7 @@ struct Queries {
     end: Option<End>,
     /// Where there is no destination, the last query reports.
     progress: Option<Delivered>,
+    taps: Arc<Taps>,
     stop: Arc<AtomicBool>,
 }
 
@@ -294,7 +412,7 @@ impl Queries {
                 Err(_) => break,
             };
             let mut rows = Vec::new();
-            for result in &batch {
+            for result in batch.iter().filter(|result| result.positive || !self.link.positive_only) {
                 if !self.ask(&self.link, result, &mut rows) {
                     return self.finish();
                 }
@@ -362,6 +480,9 @@ impl Queries {
                     return true;
                 }
             }
+        }
+        if std::ptr::eq(link, &self.link) {
+            self.taps.show_enriched(&rows);
         }
         match link.next.as_deref() {
             None => true,

@@ -21,6 +21,7 @@ use crate::ingest::Stream;
 use crate::standing::Query;
 use crate::wire::decode;
 use crate::wire::standing::StandingSettings;
+use crate::wire::style::List;
 
 const FIELDS: &[&str] = &[
     "version",
@@ -38,10 +39,10 @@ const FIELDS: &[&str] = &[
 ];
 
 /// Settings of the graph view that a recipe may replace, and where they are stored.
-const UI_BLOCKS: [(&str, &str, &str); 3] = [
-    ("nodeAppearances", "node_appearances", "node appearances"),
-    ("quickQueries", "quick_queries", "quick queries"),
-    ("sampleQueries", "sample_queries", "sample queries"),
+const UI_BLOCKS: [(&str, List, &str); 3] = [
+    ("nodeAppearances", List::Appearances, "node appearances"),
+    ("quickQueries", List::Quick, "quick queries"),
+    ("sampleQueries", List::Samples, "sample queries"),
 ];
 
 /// Where `$name` stands for a value: fields of sources, and of outputs.
@@ -62,7 +63,7 @@ pub struct Recipe {
     pub title: String,
     ingests: Vec<Json>,
     standing: Vec<Json>,
-    ui: Vec<(&'static str, &'static str, Json)>,
+    ui: Vec<(List, &'static str, Json)>,
     status_query: Option<String>,
 }
 
@@ -106,10 +107,13 @@ impl Recipe {
         for name in filling.missing {
             errors.push(format!("the value of '${name}' is missing; give it with --recipe-value {name}=<value>"));
         }
-        let ui = UI_BLOCKS
-            .iter()
-            .map(|(field, stored, words)| (*stored, *words, Json::Array(list(&mut recipe, field, &mut errors))))
-            .collect();
+        let mut ui = Vec::new();
+        for (field, kept, words) in UI_BLOCKS {
+            match kept.decode(&Json::Array(list(&mut recipe, field, &mut errors))) {
+                Ok(block) => ui.push((kept, words, block)),
+                Err(problems) => errors.extend(problems.iter().map(|problem| format!("{field}: {problem}"))),
+            }
+        }
         let status_query = match recipe.get("statusQuery") {
             None | Some(Json::Null) => None,
             Some(query) => {
@@ -146,10 +150,10 @@ impl Recipe {
     /// rest runs.
     pub fn run(self, app: &Arc<App>, url: &str) {
         let graph = app.engine.default_graph();
-        for (stored, words, block) in &self.ui {
+        for (kept, words, block) in &self.ui {
             let count = block.as_array().map_or(0, Vec::len);
             if count > 0 {
-                match app.engine.set_metadata(stored, Some(block.to_string().as_bytes())) {
+                match app.engine.set_metadata(kept.key(), Some(block.to_string().as_bytes())) {
                     Ok(()) => say(&format!("Using {count} {words}")),
                     Err(error) => say(&format!("The {words} could not be stored: {error}")),
                 }
@@ -158,7 +162,7 @@ impl Recipe {
         let mut queries = Vec::new();
         for (index, definition) in self.standing.iter().enumerate() {
             let name = format!("STANDING-{}", index + 1);
-            let settings = StandingSettings::decode(definition).map_err(ApiError::Bad);
+            let settings = StandingSettings::decode(definition).map_err(ApiError::Decode);
             match settings.and_then(|settings| app.standing.create(&graph, &name, settings)) {
                 Ok(query) => {
                     say(&format!("Running Standing Query {name}"));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde_json::{Map as JsonMap, Value as Json, json};
+use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 use weir_connectors::{Encoder, Envelope, Generation};
 use weir_cypher_compiler::{Options, StandingMode, compile_standing};
@@ -18,13 +18,15 @@ use weir_model::{NodeId, Plan, QueryId, Text};
 
 use crate::clock;
 use crate::error::{ApiError, chain};
-use crate::events::{Hub, Live};
+use crate::events::Hub;
 use crate::live::LiveState;
 use crate::meter::Meter;
 use crate::outputs::{Link, Opened, RunningOutput, Sent};
 use crate::procedures::Procedures;
 use crate::result_id::result_id;
+use crate::wire::family::Family;
 use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings};
+use crate::wire::v2;
 
 /// How soon the thread of a query sees that it shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
@@ -42,10 +44,13 @@ pub struct Query {
     settings: Mutex<StandingSettings>,
     installed: StandingQuery,
     outputs: RwLock<Vec<Arc<RunningOutput>>>,
-    /// For SSE.
+    /// For SSE and web sockets of v1.
     pub results: Hub,
+    /// The same for web sockets of v2, which write some values otherwise.
+    pub tap: Hub,
     meter: Meter,
     hash: AtomicU64,
+    cancellations: AtomicU64,
     started: SystemTime,
     clock: Instant,
     stop: AtomicBool,
@@ -75,11 +80,7 @@ impl StandingQueries {
     /// nobody was told that it exists.
     pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings) -> Result<Arc<Query>, ApiError> {
         let plan = plan(graph, &mut settings.pattern)?;
-        let links = settings
-            .outputs
-            .iter()
-            .map(|(output, definition)| Ok((output.clone(), Link::prepare(definition, graph, &self.procedures)?)));
-        let links = links.collect::<Result<Vec<_>, ApiError>>()?;
+        let links = self.links(graph, &[], &settings.outputs)?;
         let _one = lock(&self.changing);
         if self.get(graph, name).is_some() {
             return Err(ApiError::bad(format!("There is already a standing query named '{name}'")));
@@ -98,6 +99,32 @@ impl StandingQueries {
         let query = installed?;
         self.store(graph, name, id, &query.settings(), "installed")?;
         Ok(query)
+    }
+
+    /// The outputs, checked and compiled, beside those that are there.
+    fn links(
+        &self,
+        graph: &Graph,
+        there: &[(String, Output)],
+        new: &[(String, Output)],
+    ) -> Result<Vec<(String, Link)>, ApiError> {
+        let mut links = Vec::new();
+        for (index, (name, output)) in new.iter().enumerate() {
+            let of = |output: &Output| output.workflow().map(str::to_owned);
+            let taken = there.iter().any(|(other, known)| other == name || of(known).is_some_and(|of| of == *name));
+            if taken || new[..index].iter().any(|(other, _)| other == name) {
+                return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
+            }
+            let link = Link::prepare(output, graph, &self.procedures)?;
+            let parts = new.iter().filter(|(_, other)| of(output).is_some() && of(other) == of(output)).count();
+            if parts > 1 && link.writes() {
+                return Err(ApiError::bad(format!(
+                    "The resultEnrichment of '{name}' changes the graph and would do so for each of its {parts} destinations; give each an output of its own"
+                )));
+            }
+            links.push((name.clone(), link));
+        }
+        Ok(links)
     }
 
     /// Brings back the queries that were there. To be called before the engine replays its log, so that results that were
@@ -123,7 +150,7 @@ impl StandingQueries {
         let name = stored["name"].as_str().unwrap_or_default();
         let id = stored["id"].as_str().and_then(|text| weir_model::IdScheme::Uuid.parse(text));
         let id = QueryId(id.ok_or_else(|| ApiError::Failed("it has no id".to_owned()))?);
-        let mut settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Bad)?;
+        let mut settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Decode)?;
         let plan = plan(graph, &mut settings.pattern)?;
         self.install(graph, name, id, &settings, plan, Start::Resume, Vec::new())?;
         Ok(())
@@ -151,8 +178,10 @@ impl StandingQueries {
             installed: graph.install(standing)?,
             outputs: RwLock::default(),
             results: Hub::default(),
+            tap: Hub::default(),
             meter: Meter::default(),
             hash: AtomicU64::new(0),
+            cancellations: AtomicU64::new(0),
             started: SystemTime::now(),
             clock: Instant::now(),
             stop: AtomicBool::new(false),
@@ -211,35 +240,40 @@ impl StandingQueries {
         Ok(true)
     }
 
-    /// The output gets the results from here on.
-    pub fn add_output(&self, query: &Arc<Query>, name: &str, output: Output) -> Result<(), ApiError> {
-        let link = Link::prepare(&output, &query.graph, &self.procedures)?;
+    /// The outputs get the results from here on.
+    pub fn add_outputs(&self, query: &Arc<Query>, outputs: Vec<(String, Output)>) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
         let mut settings = query.settings();
-        if settings.outputs.iter().any(|(other, _)| other == name) {
-            return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
+        for (name, link) in self.links(&query.graph, &settings.outputs, &outputs)? {
+            let opened = Opened::open(query.id, &name, link, query.graph.ids(), None, &self.runtime)?;
+            let output = outputs.iter().find(|(other, _)| *other == name).cloned();
+            settings.outputs.extend(output);
+            // Where it begins is stored before its definition: one without the other would be given the whole past.
+            query.installed.add_output(&name)?;
+            self.store(&query.graph, &query.name, query.id, &settings, "installed")?;
+            query.start_outputs(vec![(name, opened)])?;
+            *lock(&query.settings) = settings.clone();
         }
-        let opened = Opened::open(query.id, name, link, query.graph.ids(), None, &self.runtime)?;
-        settings.outputs.push((name.to_owned(), output));
-        // Where it begins is stored before its definition: one without the other would be given the whole past.
-        query.installed.add_output(name)?;
-        self.store(&query.graph, &query.name, query.id, &settings, "installed")?;
-        query.start_outputs(vec![(name.to_owned(), opened)])?;
-        *lock(&query.settings) = settings;
         Ok(())
     }
 
-    /// None when there is no such output.
-    pub fn remove_output(&self, query: &Arc<Query>, name: &str) -> Result<Option<Output>, ApiError> {
+    /// The outputs of that name, or of the workflow of that name; none when there are none.
+    pub fn remove_output(&self, query: &Arc<Query>, name: &str) -> Result<Vec<(String, Output)>, ApiError> {
         let _one = lock(&self.changing);
         let mut settings = query.settings();
-        let Some(index) = settings.outputs.iter().position(|(other, _)| other == name) else { return Ok(None) };
-        let (_, removed) = settings.outputs.remove(index);
+        let is_meant = |(other, output): &(String, Output)| other == name || output.workflow() == Some(name);
+        let (removed, kept) = settings.outputs.into_iter().partition::<Vec<_>, _>(is_meant);
+        settings.outputs = kept;
+        if removed.is_empty() {
+            return Ok(removed);
+        }
         self.store(&query.graph, &query.name, query.id, &settings, "installed")?;
         *lock(&query.settings) = settings;
-        query.installed.remove_output(name);
-        query.close_output(name, Instant::now() + DROP_PATIENCE);
-        Ok(Some(removed))
+        for (name, _) in &removed {
+            query.installed.remove_output(name);
+            query.close_output(name, Instant::now() + DROP_PATIENCE);
+        }
+        Ok(removed)
     }
 
     /// Reports what matched when the queries were created.
@@ -280,6 +314,30 @@ impl Query {
 
     pub fn result_count(&self) -> u64 {
         self.meter.count()
+    }
+
+    /// Found and not handed to the outputs yet.
+    pub fn waiting(&self) -> usize {
+        self.installed.waiting()
+    }
+
+    /// The outputs that run.
+    pub fn outputs(&self) -> Vec<Arc<RunningOutput>> {
+        self.outputs.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// The one of that name.
+    pub fn output(&self, name: &str) -> Option<Arc<RunningOutput>> {
+        self.outputs().into_iter().find(|output| output.name == name)
+    }
+
+    /// What the definition says of an output.
+    pub fn output_settings(&self, name: &str) -> Option<Output> {
+        self.settings().outputs.into_iter().find(|(other, _)| other == name).map(|(_, output)| output)
+    }
+
+    pub fn cancellation_count(&self) -> u64 {
+        self.cancellations.load(Ordering::Relaxed)
     }
 
     pub fn results_per_second(&self) -> f64 {
@@ -380,27 +438,24 @@ impl Query {
         }
         self.meter.mark(sent.len() as u64);
         let positive = sent.iter().filter(|result| result.positive).count() as u64;
-        live.count(positive, sent.len() as u64 - positive);
+        let cancelled = sent.len() as u64 - positive;
+        self.cancellations.fetch_add(cancelled, Ordering::Relaxed);
+        live.count(positive, cancelled);
         self.show(&sent, live);
     }
 
-    /// To whoever watches: the SSE route gets every result, the live page as many as a person can see.
+    /// To whoever watches: streams and sockets get every result, the live page as many as a person can see.
     fn show(&self, sent: &[Sent], live: &LiveState) {
         let encoder = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: self.graph.ids() };
-        let encode = |encoder: &Encoder, result: &Sent| {
-            let mut body = Vec::with_capacity(128);
-            encoder.row(result.positive, Some(result.id), &result.data, &mut body);
-            String::from_utf8_lossy(&body).into_owned()
-        };
-        if self.results.is_heard() {
-            for result in sent {
-                let name = if result.positive { "result" } else { "cancellation" };
-                self.results.send(Live { name, id: Some(result.id.to_string()), data: encode(&encoder, result) });
+        for (hub, generation) in [(&self.results, Generation::V1), (&self.tap, Generation::V2)] {
+            if hub.is_heard() {
+                let encoder = Encoder { generation, ..encoder };
+                sent.iter().for_each(|result| hub.send(result.live(&encoder)));
             }
         }
         let bare = Encoder { envelope: Envelope::Bare, ..encoder };
         for result in sent.iter().take_while(|_| live.shows_more()) {
-            live.show(&self.name, result.positive, &encode(&bare, result));
+            live.show(&self.name, result.positive, &result.live(&bare).data);
         }
     }
 
@@ -413,28 +468,28 @@ impl Query {
             tracing::error!(query = self.name, "the thread of the query ended through a bug in weir");
         }
         self.results.close();
+        self.tap.close();
         let names: Vec<String> =
             self.outputs.read().unwrap_or_else(|e| e.into_inner()).iter().map(|output| output.name.clone()).collect();
         names.iter().for_each(|name| self.close_output(name, deadline));
     }
 
-    pub fn to_json(&self) -> Json {
+    pub fn to_json(&self, family: Family) -> Json {
         let settings = self.settings();
-        let outputs: JsonMap<String, Json> =
-            settings.outputs.iter().map(|(name, output)| (name.clone(), output.to_json())).collect();
+        let hash = self.hash.load(Ordering::Relaxed) as i64;
         let mut described = json!({
             "name": self.name,
             "internalId": self.id.0.to_string(),
-            "pattern": settings.pattern.to_json(),
-            "outputs": outputs,
+            "pattern": settings.pattern.to_json(family),
+            "outputs": if family.is_v2() { v2::standing::workflows(&settings.outputs, family).into() } else { settings.outputs_json() },
             "includeCancellations": settings.include_cancellations,
             "inputBufferSize": settings.input_buffer_size,
             "stats": {"local": {
                 "rates": self.meter.to_json(),
                 "startTime": clock::instant(self.started),
-                "totalRuntime": self.clock.elapsed().as_millis() as u64,
+                "totalRuntime": family.duration(self.clock.elapsed()),
                 "bufferSize": self.installed.waiting(),
-                "outputHashCode": (self.hash.load(Ordering::Relaxed) as i64).to_string(),
+                "outputHashCode": if family.is_v2() { json!(hash) } else { json!(hash.to_string()) },
             }},
         });
         // There only until the graph at rest has been looked through.

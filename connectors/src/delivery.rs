@@ -94,7 +94,7 @@ pub struct Delivery {
 
 struct Shared {
     output: String,
-    counters: DeliveryCounters,
+    counters: Arc<DeliveryCounters>,
     /// The newest mark whose results were dropped.
     dropped_up_to: AtomicU64,
     /// Nothing is waited for any more.
@@ -114,7 +114,7 @@ impl Delivery {
         let lossy = destination.lossy();
         let shared = Arc::new(Shared {
             output: output.to_owned(),
-            counters: DeliveryCounters::default(),
+            counters: Arc::default(),
             dropped_up_to: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             failure: Mutex::new(None),
@@ -149,7 +149,7 @@ impl Delivery {
         }
     }
 
-    pub fn counters(&self) -> &DeliveryCounters {
+    pub fn counters(&self) -> &Arc<DeliveryCounters> {
         &self.shared.counters
     }
 

@@ -11,5 +11,6 @@ pub mod page;
 pub mod queries;
 pub mod random;
 pub mod service;
+pub mod socket;
 pub mod tck;
 pub mod terminal;

@@ -47,7 +47,7 @@ pub fn start(app: &Arc<App>, per_second: u32, url: &str) -> Result<JoinHandle<()
     };
     if app.standing.get(&graph, QUERY_NAME).is_none() {
         let body = json!({"pattern": {"type": "Cypher", "query": PATTERN, "mode": "MultipleValues"}, "outputs": {}, "includeCancellations": true});
-        let settings = StandingSettings::decode(&body).map_err(ApiError::Bad);
+        let settings = StandingSettings::decode(&body).map_err(ApiError::Decode);
         settings
             .and_then(|settings| app.standing.create(&graph, QUERY_NAME, settings))
             .map_err(|error| format!("the demonstration's standing query could not be created: {error}"))?;

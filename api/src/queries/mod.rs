@@ -4,6 +4,7 @@
 //!     text ─ plans ─> quick? ─> here and now, or together with other writes
 //!                       └─ no ─> a place ─> a thread ─ pipe ─> the body of the answer
 
+pub mod fixed;
 mod pipe;
 pub mod plans;
 mod running;

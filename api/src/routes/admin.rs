@@ -1,35 +1,52 @@
-//! Administration: what runs here, how it is set, whether it lives, and its end.
+//! Administration: what runs here, how it is set, whether it lives, what it counts, and its end.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use warp::http::StatusCode;
-use warp::reply::Response;
 
-use super::{Request, blocking, empty, json as json_reply};
+use super::reply::{Reply, blocking};
+use super::request::Request;
 use crate::app::App;
+use crate::clock;
 use crate::error::ApiError;
-use crate::wire::standing::Output;
+use crate::metrics;
+use crate::wire::family::Family;
+use crate::wire::standing::StandingSettings;
 
 /// The format of the store, as the reference numbers its own.
 const STORE_FORMAT: &str = "1.0.0";
 
-pub async fn build_info(_: Arc<App>, _: Request) -> Result<Response, ApiError> {
+/// Where a definition lies that holds secrets.
+const STANDING: &str = "standing/";
+
+/// What clients of the reference service require and weir has not.
+const NO_JAVA: &str = "n/a";
+
+pub async fn build_info(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let mut body = json!({"version": crate::VERSION});
     if let Some(commit) = option_env!("WEIR_COMMIT") {
         body["gitCommit"] = commit.into();
     }
-    // Clients of the reference service require the field; there is no Java here.
-    body["javaVersion"] = "n/a".into();
+    body["javaVersion"] = NO_JAVA.into();
+    if request.family.is_v2() {
+        body["javaRuntimeVersion"] = NO_JAVA.into();
+        body["javaAvailableProcessors"] = std::thread::available_parallelism().map_or(1, |count| count.get()).into();
+        body["javaMaxMemory"] = metrics::memory_bytes_total().into();
+    }
     body["persistenceWriteVersion"] = STORE_FORMAT.into();
-    Ok(json_reply(&body))
+    if request.family.is_v2() {
+        body["quineType"] = "Oss".into();
+    }
+    Ok(Reply::Value(body))
 }
 
 /// The full form below both product roots, and beside it the summary newer clients read.
-pub async fn config(app: Arc<App>, _: Request) -> Result<Response, ApiError> {
+pub async fn config(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
     let settings = &app.settings;
     let full = &settings.effective;
-    Ok(json_reply(&json!({
+    Ok(Reply::Value(json!({
         "quine": full,
         "service": full,
         "persistor": {"persistorType": settings.store.label(), "isLocal": true},
@@ -47,35 +64,105 @@ pub async fn config(app: Arc<App>, _: Request) -> Result<Response, ApiError> {
     })))
 }
 
-pub async fn liveness(_: Arc<App>, _: Request) -> Result<Response, ApiError> {
-    Ok(empty(StatusCode::NO_CONTENT))
+pub async fn liveness(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    Ok(Reply::Empty(StatusCode::NO_CONTENT))
 }
 
-pub async fn readiness(app: Arc<App>, _: Request) -> Result<Response, ApiError> {
+pub async fn readiness(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
     match app.not_ready() {
-        None => Ok(empty(StatusCode::NO_CONTENT)),
+        None => Ok(Reply::Empty(StatusCode::NO_CONTENT)),
         Some(reason) => Err(ApiError::NotReady(reason.to_owned())),
     }
 }
 
-pub async fn shutdown(app: Arc<App>, _: Request) -> Result<Response, ApiError> {
-    app.stop("POST /api/v1/admin/shutdown");
-    Ok(empty(StatusCode::ACCEPTED))
+pub async fn shutdown(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    app.stop("a request to shut down");
+    Ok(Reply::Accepted)
 }
 
-pub async fn metadata(app: Arc<App>, _: Request) -> Result<Response, ApiError> {
+/// Memory is given back as it becomes free here, so there is nothing to collect: the request is taken, as clients expect.
+pub async fn garbage_collection(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    Ok(Reply::Accepted)
+}
+
+/// Nodes do not sleep here. The id is looked at, so that mistakes are found.
+pub async fn request_sleep(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    request.node(&app, 0)?;
+    request.graph(&app)?;
+    Ok(Reply::Accepted)
+}
+
+/// What is stored beside the graphs; v1 as base64, since values need not be text.
+pub async fn metadata(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let entries = blocking(move || Ok(app.engine.metadata_list("")?)).await?;
-    let encoded = entries.into_iter().map(|(key, value)| (key, Json::String(base64(&without_secrets(value)))));
-    Ok(json_reply(&Json::Object(encoded.collect::<JsonMap<_, _>>())))
+    let shown = |value: Vec<u8>| match request.family {
+        Family::V1 => base64(&value),
+        _ => String::from_utf8_lossy(&value).into_owned(),
+    };
+    let entries = entries.into_iter().map(|(key, value)| {
+        let value = if key.contains(STANDING) { without_secrets(value) } else { value };
+        (key, Json::String(shown(value)))
+    });
+    Ok(Reply::Value(Json::Object(entries.collect::<JsonMap<_, _>>())))
+}
+
+pub async fn metrics(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    Ok(Reply::Value(blocking(move || Ok(metrics::to_json(&app))).await?))
+}
+
+/// Equal graphs have equal hashes.
+pub async fn graph_hash(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let common = request.common(&app)?;
+    let value = blocking(move || Ok(common.graph.hash_code(common.at)?)).await?;
+    let millis = common.at_millis.unwrap_or_else(|| clock::millis(SystemTime::now()) as i64);
+    let at_time = match request.family {
+        Family::Current => clock::instant(clock::from_millis(millis.max(0) as u64)).into(),
+        _ => Json::from(millis),
+    };
+    Ok(Reply::Value(json!({"value": value.to_string(), "atTime": at_time})))
+}
+
+/// There is one member, and it is up when it answers.
+pub async fn status(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    let webserver = &app.settings.webserver;
+    let member = json!({"address": webserver.address, "port": webserver.port, "uid": std::process::id()});
+    let cluster = json!({"clusterMembers": {"0": member}, "hotSpares": [], "targetSize": 1});
+    Ok(Reply::Value(json!({"fullyUp": app.not_ready().is_none(), "cluster": cluster})))
+}
+
+/// What each namespace has taken in.
+pub async fn usage(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    let graphs = app.engine.graphs();
+    let namespaces = graphs.iter().filter_map(|name| app.engine.graph(name)).map(|graph| {
+        let streams = app.ingests.list(&graph);
+        let streams = streams.iter().map(
+            |stream| json!({"name": stream.name, "ingestedCount": stream.ingested(), "ingestedBytes": stream.ingested_bytes()}),
+        );
+        let queries = app.standing.list(&graph).len();
+        json!({"namespace": graph.name(), "ingests": streams.collect::<Vec<_>>(), "standingQueries": queries})
+    });
+    let namespaces = namespaces.collect::<Vec<_>>();
+    Ok(Reply::Value(json!({"atTime": clock::instant(SystemTime::now()), "namespaces": namespaces})))
+}
+
+/// Where records, results and writes stand still.
+pub async fn backpressure(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    Ok(Reply::Value(blocking(move || Ok(metrics::backpressure(&app))).await?))
+}
+
+/// What belongs to other editions says so.
+pub async fn not_enabled(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    Err(ApiError::Absent(
+        "This edition is not enabled: there is no sign-on, no roles, no contexts and no transformations".to_owned(),
+    ))
 }
 
 /// Definitions of standing queries are stored with the secrets of their outputs; these stay here.
 fn without_secrets(stored: Vec<u8>) -> Vec<u8> {
     let Ok(mut definition) = serde_json::from_slice::<Json>(&stored) else { return stored };
-    let outputs = definition.pointer_mut("/settings/outputs").and_then(Json::as_object_mut);
-    let Some(outputs) = outputs else { return stored };
-    for output in outputs.values_mut() {
-        *output = Output::decode(output).map_or(Json::Null, |decoded| decoded.to_json());
+    match StandingSettings::decode(&definition["settings"]) {
+        Ok(settings) => definition["settings"]["outputs"] = settings.outputs_json(),
+        Err(_) => definition["settings"] = Json::Null,
     }
     definition.to_string().into_bytes()
 }
@@ -101,9 +188,12 @@ mod tests {
     #[test]
     fn secrets_stay_here() {
         let output = json!({"type": "PostToEndpoint", "url": "http://x/", "headers": {"X-Key": "hush"}});
-        let stored = json!({"name": "q", "settings": {"outputs": {"o": output}}}).to_string();
+        let pattern = json!({"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n)"});
+        let stored = json!({"name": "q", "settings": {"pattern": pattern, "outputs": {"o": output}}}).to_string();
         let shown = String::from_utf8(without_secrets(stored.into_bytes())).expect("text");
         assert!(shown.contains("http://x/") && !shown.contains("hush"), "{shown}");
+        let unreadable = json!({"settings": {"outputs": {"o": {"type": "Nope", "key": "hush"}}}}).to_string();
+        assert!(!String::from_utf8(without_secrets(unreadable.into_bytes())).expect("text").contains("hush"));
         assert_eq!(without_secrets(b"\x00\x01".to_vec()), b"\x00\x01");
     }
 

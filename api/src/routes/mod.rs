@@ -1,35 +1,45 @@
-//! The table of routes, and what is the same for all of them: matching, content types, bodies, common parameters.
-//!
-//! A route is one row: method, path, what body it takes, what it is allowed to, its handler. Handlers are thin: they
-//! read parameters, ask the part of the service that knows, and shape the answer.
+//! The routes: which there are stands in `table`, one row each. Here is what is the same for all of them: finding the row,
+//! content types, bodies, limits of time. Handlers are thin: they read parameters, ask the part of the service that knows,
+//! and answer with a `Reply`, which looks as its family has it.
 
 mod admin;
+mod algorithms;
+mod debug;
+mod documents;
 mod ingest;
-mod query;
+mod matching;
+mod namespaces;
+pub mod query;
+mod query_ui;
+mod reply;
+mod request;
 mod running;
+mod shards;
+mod sockets;
 mod standing;
+mod table;
 mod ui;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, LazyLock};
 
-use futures_util::Stream;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use serde_json::Value as Json;
-use warp::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
-use warp::http::{self, HeaderMap, HeaderValue, Method, StatusCode};
-use warp::reply::{Reply, Response};
-use weir_engine::Graph;
-use weir_model::Tick;
+use warp::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
+use warp::http::{self, HeaderMap, Method};
+use warp::reply::Response;
 
+use self::matching::{matches, parse_query};
+use self::reply::Reply;
+use self::request::{Content, Request};
 use crate::app::App;
-use crate::clock;
-use crate::error::{self, ApiError};
-use crate::queries::Client;
-use crate::wire::decode;
+use crate::error::ApiError;
+use crate::wire::family::Family;
+
+pub use self::shards::ShardLimits;
+pub use self::table::ROUTES;
 
 /// What a caller must be allowed to. Nothing enforces it until there is sign-on; it stands here so that every route has one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,15 +50,22 @@ pub enum Capability {
     SystemWrite,
     /// Cypher may write, so one capability covers both until queries are told apart.
     GraphQuery,
+    /// Past Cypher, at single nodes.
+    GraphDebug,
     IngestRead,
     IngestWrite,
     StandingRead,
     StandingWrite,
+    NamespaceRead,
+    NamespaceWrite,
+    /// How the explorer looks and what it offers.
+    StyleRead,
+    StyleWrite,
 }
 
 /// What body a route takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Takes {
+pub enum Takes {
     Nothing,
     /// YAML or JSON.
     Data,
@@ -66,145 +83,122 @@ impl Takes {
     }
 }
 
-type Handler = fn(Arc<App>, Request) -> BoxFuture<'static, Result<Response, ApiError>>;
+type Handler = fn(Arc<App>, Request) -> BoxFuture<'static, Result<Reply, ApiError>>;
 
 pub struct Route {
-    method: Method,
-    /// `{name}` stands for one segment.
-    path: &'static str,
-    takes: Takes,
+    pub method: Method,
+    /// `{name}` stands for one segment, `{name}:verb` for one that ends so.
+    pub path: &'static str,
+    pub takes: Takes,
     pub capability: Capability,
     /// What it answers with, for `Accept`; empty when any goes.
-    gives: &'static str,
+    pub gives: &'static str,
     handler: Handler,
 }
 
-const JSON: &str = "application/json";
+impl Route {
+    pub fn family(&self) -> Family {
+        Family::of(self.path)
+    }
 
-/// Bodies up to this are decoded where connections are served.
-const AT_ONCE_BYTES_MAX: usize = 16 << 10;
-
-macro_rules! route {
-    ($method:ident $path:literal, $takes:ident, $capability:ident, $gives:expr, $handler:path) => {
-        Route {
-            method: Method::$method,
-            path: $path,
-            takes: Takes::$takes,
-            capability: Capability::$capability,
-            gives: $gives,
-            handler: |app, request| Box::pin($handler(app, request)),
-        }
-    };
+    /// Whether it turns the connection into a web socket.
+    pub fn is_socket(&self) -> bool {
+        self.gives == table::SOCKET
+    }
 }
-
-/// Every route, by group. The first that matches is taken, so fixed segments stand before `{name}`.
-pub static ROUTES: &[Route] = &[
-    route!(GET "/", Nothing, Open, "", ui::page),
-    route!(GET "/live/state", Nothing, Open, JSON, ui::state),
-    route!(GET "/live/events", Nothing, Open, "", ui::events),
-    //
-    route!(GET "/api/v1/admin/build-info", Nothing, SystemRead, JSON, admin::build_info),
-    route!(GET "/api/v1/admin/config", Nothing, SystemRead, JSON, admin::config),
-    route!(GET "/api/v1/admin/liveness", Nothing, Open, "", admin::liveness),
-    route!(GET "/api/v1/admin/readiness", Nothing, Open, "", admin::readiness),
-    route!(GET "/api/v1/admin/meta-data", Nothing, SystemRead, JSON, admin::metadata),
-    route!(POST "/api/v1/admin/shutdown", Nothing, SystemWrite, "", admin::shutdown),
-    //
-    route!(POST "/api/v1/query/cypher", Query, GraphQuery, JSON, query::table),
-    route!(POST "/api/v1/query/cypher/nodes", Query, GraphQuery, JSON, query::nodes),
-    route!(POST "/api/v1/query/cypher/edges", Query, GraphQuery, JSON, query::edges),
-    route!(GET "/api/v1/query/cypher/running", Nothing, GraphQuery, JSON, running::list),
-    route!(DELETE "/api/v1/query/cypher/running/{id}", Nothing, GraphQuery, JSON, running::cancel),
-    route!(GET "/api/v2/cypher-queries/running", Nothing, GraphQuery, JSON, running::list_enveloped),
-    route!(DELETE "/api/v2/cypher-queries/running/{id}", Nothing, GraphQuery, JSON, running::cancel_enveloped),
-    //
-    route!(GET "/api/v1/ingest", Nothing, IngestRead, JSON, ingest::list),
-    route!(POST "/api/v1/ingest/{name}", Data, IngestWrite, "", ingest::create),
-    route!(GET "/api/v1/ingest/{name}", Nothing, IngestRead, JSON, ingest::get),
-    route!(DELETE "/api/v1/ingest/{name}", Nothing, IngestWrite, JSON, ingest::delete),
-    route!(PUT "/api/v1/ingest/{name}/pause", Nothing, IngestWrite, JSON, ingest::pause),
-    route!(PUT "/api/v1/ingest/{name}/start", Nothing, IngestWrite, JSON, ingest::start),
-    //
-    route!(GET "/api/v1/query/standing", Nothing, StandingRead, JSON, standing::list),
-    route!(POST "/api/v1/query/standing/control/propagate", Nothing, StandingWrite, "", standing::propagate),
-    route!(POST "/api/v1/query/standing/{name}", Data, StandingWrite, "", standing::create),
-    route!(GET "/api/v1/query/standing/{name}", Nothing, StandingRead, JSON, standing::get),
-    route!(DELETE "/api/v1/query/standing/{name}", Nothing, StandingWrite, JSON, standing::delete),
-    route!(GET "/api/v1/query/standing/{name}/results", Nothing, StandingRead, "", standing::results),
-    route!(POST "/api/v1/query/standing/{name}/output/{output}", Data, StandingWrite, "", standing::add_output),
-    route!(DELETE "/api/v1/query/standing/{name}/output/{output}", Nothing, StandingWrite, JSON, standing::remove_output),
-];
 
 /// Takes whatever comes, and answers from the table.
 pub async fn answer(app: Arc<App>, remote: SocketAddr, request: http::Request<Incoming>) -> Response {
-    let (head, body) = request.into_parts();
-    respond(app, remote, head, body).await.unwrap_or_else(ApiError::into_response)
+    let family = Family::of(request.uri().path());
+    respond(app, remote, request, family).await.unwrap_or_else(|error| error.into_response(family))
 }
 
-async fn respond(app: Arc<App>, remote: SocketAddr, head: http::request::Parts, body: Incoming) -> Result<Response, ApiError> {
-    let (method, path, query) = (head.method, head.uri.path(), head.uri.query().unwrap_or_default());
-    if method == Method::HEAD || method == Method::OPTIONS {
-        return Err(ApiError::Method);
-    }
-    let headers = head.headers;
-    let (route, names) = find(&method, path).ok_or_else(|| no_route(path, query, &headers))?;
-    let query = parse_query(query);
-    let mut request = Request { names, query, content: Content::None, body: Vec::new(), headers, remote: Some(remote) };
+async fn respond(
+    app: Arc<App>,
+    remote: SocketAddr,
+    mut request: http::Request<Incoming>,
+    family: Family,
+) -> Result<Response, ApiError> {
+    let found = find(request.method(), request.uri().path(), request.headers().contains_key(UPGRADE));
+    let (route, mut names) = found.ok_or_else(|| no_route(&request, family))?;
+    let upgrade = route.is_socket().then(|| hyper::upgrade::on(&mut request));
+    let (head, body) = request.into_parts();
+    let graph_name = route.path.starts_with(table::OF_GRAPH).then(|| names.remove(0));
+    let query = parse_query(head.uri.query().unwrap_or_default());
+    let mut request = Request {
+        family,
+        graph_name,
+        names,
+        query,
+        content: Content::None,
+        body: Vec::new(),
+        headers: head.headers,
+        remote: Some(remote),
+        upgrade,
+    };
     if route.takes != Takes::Nothing {
-        request.content = content(route.takes, &request.headers)?;
+        request.content = content(route.takes, family, &request.headers)?;
         let read = read_body(body, &request.headers, app.settings.webserver.body_bytes_max);
         let read = tokio::time::timeout(app.settings.webserver.body_timeout, read).await;
         request.body = read.map_err(|_| ApiError::SlowBody)??;
     }
-    if !accepts(&request.headers, route.gives) {
+    if !route.is_socket() && !accepts(&request.headers, route.gives) {
         return Err(ApiError::NotAcceptable(route.gives));
     }
     let limit = app.settings.webserver.request_timeout;
-    tokio::time::timeout(limit, (route.handler)(app, request)).await.map_err(|_| ApiError::TimeLimit(limit.as_millis()))?
+    let answer = tokio::time::timeout(limit, (route.handler)(app, request)).await;
+    Ok(answer.map_err(|_| ApiError::TimeLimit(limit.as_millis()))??.into_response(family))
 }
 
-fn find(method: &Method, path: &str) -> Option<(&'static Route, Vec<String>)> {
-    ROUTES.iter().filter(|route| route.method == *method).find_map(|route| Some((route, matches(route.path, path)?)))
-}
-
-/// The segments that stand for `{…}`, decoded.
-fn matches(pattern: &str, path: &str) -> Option<Vec<String>> {
-    let mut names = Vec::new();
-    let mut segments = path.split('/');
-    for part in pattern.split('/') {
-        let segment = segments.next()?;
-        if part.starts_with('{') {
-            names.push(percent_decode(segment, false).filter(|name| !name.is_empty())?);
-        } else if part != segment {
-            return None;
-        }
+/// Routes whose path holds no name, by path. Most requests are for one of these.
+static FIXED: LazyLock<HashMap<&'static str, Vec<&'static Route>>> = LazyLock::new(|| {
+    let mut fixed: HashMap<&str, Vec<&Route>> = HashMap::new();
+    for route in ROUTES.iter().filter(|route| !route.path.contains('{')) {
+        fixed.entry(route.path).or_default().push(route);
     }
-    segments.next().is_none().then_some(names)
+    fixed
+});
+
+/// The row for a path. `upgrade`: the connection is to become a web socket; where a path is both, others do not get that row.
+fn find(method: &Method, path: &str, upgrade: bool) -> Option<(&'static Route, Vec<String>)> {
+    if let Some(route) = FIXED.get(path).and_then(|routes| routes.iter().find(|route| route.method == *method)) {
+        return Some((route, Vec::new()));
+    }
+    let mut found =
+        ROUTES.iter().filter(|route| route.method == *method).filter_map(|route| Some((route, matches(route.path, path)?)));
+    let (first, names) = found.next()?;
+    if first.is_socket() && !upgrade {
+        return found.find(|(route, _)| route.path == first.path).or(Some((first, names)));
+    }
+    Some((first, names))
 }
 
-/// A path with a slash too many is sent to the one without; anything else is not there.
-fn no_route(path: &str, query: &str, headers: &HeaderMap) -> ApiError {
+/// What is said where no row fits: a wrong method, a path with a slash too many, or nothing there.
+fn no_route(request: &http::Request<Incoming>, family: Family) -> ApiError {
+    const METHODS: &str = "POST, GET, PUT, DELETE";
+    const METHODS_V2: &str = "POST, GET, PUT, PATCH, DELETE";
+    let (method, path) = (request.method(), request.uri().path());
+    let is_there = |path: &str| ROUTES.iter().any(|route| matches(route.path, path).is_some());
+    if family == Family::V1 && (method == Method::HEAD || method == Method::OPTIONS) {
+        return ApiError::Method(METHODS);
+    }
+    if family.is_v2() && is_there(path) {
+        return ApiError::Method(METHODS_V2);
+    }
     match path.strip_suffix('/') {
-        Some(shorter) if ROUTES.iter().any(|route| matches(route.path, shorter).is_some()) => {
-            let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
-            let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+        Some(shorter) if is_there(shorter) => {
+            let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
+            let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
             ApiError::Moved(format!("http://{host}{shorter}{query}"))
         }
         _ => ApiError::NoRoute,
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Content {
-    None,
-    Json,
-    Yaml,
-    Text,
-}
-
-fn content(takes: Takes, headers: &HeaderMap) -> Result<Content, ApiError> {
-    // As the reference has it: without a type, a body is a stream of bytes, which nothing takes.
-    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/octet-stream");
+fn content(takes: Takes, family: Family, headers: &HeaderMap) -> Result<Content, ApiError> {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    // As the reference has it: without a type, a body of v1 is a stream of bytes, which nothing takes; one of v2 is data.
+    let given = given.unwrap_or(if family.is_v2() { "application/yaml" } else { "application/octet-stream" });
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
         "application/json" => Ok(Content::Json),
@@ -242,182 +236,28 @@ async fn read_body(mut body: Incoming, headers: &HeaderMap, bytes_max: u64) -> R
     Ok(bytes)
 }
 
-/// A request as handlers see it.
-pub struct Request {
-    names: Vec<String>,
-    query: Vec<(String, String)>,
-    content: Content,
-    body: Vec<u8>,
-    headers: HeaderMap,
-    remote: Option<SocketAddr>,
-}
-
-/// What many routes take besides their own.
-struct Common {
-    graph: Graph,
-    at: Option<Tick>,
-    timeout: Option<Duration>,
-}
-
-impl Request {
-    /// The text in place of the n-th `{…}`.
-    fn name(&self, index: usize) -> &str {
-        self.names.get(index).map_or("", String::as_str)
-    }
-
-    fn parameter(&self, name: &str) -> Option<&str> {
-        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
-    }
-
-    fn integer(&self, name: &str, mistakes: &mut Vec<String>) -> Option<i64> {
-        let text = self.parameter(name)?;
-        let value = text.parse().ok();
-        if value.is_none() {
-            mistakes.push(format!("Invalid integer value '{text}' for query parameter '{name}'"));
-        }
-        value
-    }
-
-    fn boolean(&self, name: &str, mistakes: &mut Vec<String>) -> Option<bool> {
-        match self.parameter(name)? {
-            "true" | "1" => Some(true),
-            "false" | "0" => Some(false),
-            text => {
-                mistakes.push(format!("Invalid boolean value '{text}' for query parameter '{name}'"));
-                None
-            }
-        }
-    }
-
-    fn client(&self) -> Client {
-        let agent = self.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned());
-        Client { agent, remote: self.remote }
-    }
-
-    fn is_text(&self) -> bool {
-        self.content == Content::Text
-    }
-
-    fn text(&self) -> Result<&str, ApiError> {
-        std::str::from_utf8(&self.body).map_err(|error| ApiError::bad(format!("the body is not UTF-8: {error}")))
-    }
-
-    fn data(&self) -> Result<Json, ApiError> {
-        let decode = || if self.content == Content::Yaml { decode::yaml(&self.body) } else { decode::json(&self.body) };
-        // Large ones take their time, which other connections must not wait for.
-        let decoded = if self.body.len() > AT_ONCE_BYTES_MAX { tokio::task::block_in_place(decode) } else { decode() };
-        decoded.map_err(ApiError::Bad)
-    }
-
-    /// `namespace`, `at-time` and `timeout`.
-    fn common(&self, app: &App) -> Result<Common, ApiError> {
-        let mut mistakes = Vec::new();
-        let at = self.integer("at-time", &mut mistakes);
-        let timeout = self.integer("timeout", &mut mistakes);
-        if !mistakes.is_empty() {
-            return Err(ApiError::Bad(mistakes));
-        }
-        let now = clock::millis(SystemTime::now());
-        if let Some(at) = at.filter(|at| *at > now as i64) {
-            return Err(ApiError::bad(format!("Value {at} must be less than system time {now} for query parameter 'at-time'")));
-        }
-        Ok(Common {
-            graph: self.graph(app)?,
-            at: at.map(|millis| Tick::end_of_millis(millis.max(0) as u64)),
-            timeout: timeout.map(|millis| Duration::from_millis(millis.max(0) as u64)),
-        })
-    }
-
-    /// The graph that `namespace` names.
-    fn graph(&self, app: &App) -> Result<Graph, ApiError> {
-        app.graph(self.parameter("namespace"))
-    }
-}
-
-fn parse_query(query: &str) -> Vec<(String, String)> {
-    let decode = |text: &str| percent_decode(text, true).unwrap_or_else(|| text.to_owned());
-    query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .map(|(key, value)| (decode(key), decode(value)))
-        .collect()
-}
-
-/// None when the result is not UTF-8.
-fn percent_decode(text: &str, plus_is_space: bool) -> Option<String> {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        let hex = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match (byte, hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
-            (b'%', Some(value)) => {
-                decoded.push(value);
-                at += 2;
-            }
-            (b'+', _) if plus_is_space => decoded.push(b' '),
-            _ => decoded.push(byte),
-        }
-        at += 1;
-    }
-    String::from_utf8(decoded).ok()
-}
-
-/// Runs what blocks (queries, creating and stopping things) away from the threads that serve connections.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Result<T, ApiError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| ApiError::Failed(format!("a task failed: {error}")))?
-}
-
-fn json(value: &Json) -> Response {
-    json_text(value.to_string())
-}
-
-fn json_bytes(body: Vec<u8>) -> Response {
-    let mut reply = warp::http::Response::new(body).into_response();
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-    reply
-}
-
-/// A body that leaves as it comes. An error breaks the connection.
-fn json_parts(parts: impl Stream<Item = std::io::Result<Vec<u8>>> + Send + Sync + 'static) -> Response {
-    let mut reply = warp::reply::stream(parts).into_response();
-    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
-    reply
-}
-
-fn json_text(body: String) -> Response {
-    error::response(StatusCode::OK, Some(JSON), body)
-}
-
-fn empty(status: StatusCode) -> Response {
-    error::response(status, None, String::new())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn paths_match_by_segment() {
-        assert_eq!(matches("/a/{x}/b", "/a/1/b"), Some(vec!["1".to_owned()]));
-        assert_eq!(matches("/a/{x}", "/a/%C3%A9%2Fb"), Some(vec!["é/b".to_owned()]));
-        assert_eq!(matches("/a/{x}", "/a/"), None);
-        assert_eq!(matches("/a/{x}", "/a/1/2"), None);
-        assert_eq!(matches("/a/{x}", "/a/%ff"), None);
-        let (route, names) = find(&Method::POST, "/api/v1/query/standing/control/propagate").expect("a route");
-        assert_eq!((route.path, names.len()), ("/api/v1/query/standing/control/propagate", 0));
+    fn every_route_has_its_own_place() {
+        for (index, route) in ROUTES.iter().enumerate() {
+            let place = |route: &Route| (route.method.clone(), route.path, route.is_socket());
+            let other = ROUTES[..index].iter().find(|other| place(other) == place(route));
+            assert!(other.is_none(), "{}", route.path);
+        }
     }
 
     #[test]
-    fn every_route_has_its_own_place() {
-        for (index, route) in ROUTES.iter().enumerate() {
-            assert!(
-                ROUTES[..index].iter().all(|other| (&other.method, other.path) != (&route.method, route.path)),
-                "{}",
-                route.path
-            );
+    fn no_route_hides_another() {
+        for route in ROUTES {
+            let path = route.path.replace(['{', '}'], "");
+            let (found, _) = find(&route.method, &path, route.is_socket()).unwrap_or_else(|| panic!("{path} is not found"));
+            assert_eq!((found.path, found.is_socket()), (route.path, route.is_socket()));
         }
+        let (route, names) = find(&Method::POST, "/api/v1/query/standing/control/propagate", false).expect("a route");
+        assert_eq!((route.path, names.len()), ("/api/v1/query/standing/control/propagate", 0));
     }
 
     #[test]
@@ -427,11 +267,13 @@ mod tests {
             headers.insert(CONTENT_TYPE, value.parse().expect("a header"));
             headers
         };
-        assert_eq!(content(Takes::Data, &with("application/json; charset=utf-8")).ok(), Some(Content::Json));
-        assert_eq!(content(Takes::Query, &with("text/plain;charset=UTF-8")).ok(), Some(Content::Text));
-        assert!(content(Takes::Data, &with("text/plain")).is_err());
-        assert!(content(Takes::Query, &with("text/yaml")).is_err());
-        assert!(content(Takes::Data, &HeaderMap::new()).is_err());
+        let v1 = Family::V1;
+        assert_eq!(content(Takes::Data, v1, &with("application/json; charset=utf-8")).ok(), Some(Content::Json));
+        assert_eq!(content(Takes::Query, v1, &with("text/plain;charset=UTF-8")).ok(), Some(Content::Text));
+        assert!(content(Takes::Data, v1, &with("text/plain")).is_err());
+        assert!(content(Takes::Query, v1, &with("text/yaml")).is_err());
+        assert!(content(Takes::Data, v1, &HeaderMap::new()).is_err());
+        assert_eq!(content(Takes::Data, Family::Preview, &HeaderMap::new()).ok(), Some(Content::Yaml));
     }
 
     #[test]
@@ -441,16 +283,9 @@ mod tests {
             headers.insert(ACCEPT, value.parse().expect("a header"));
             headers
         };
-        assert!(accepts(&with("text/html, application/*;q=0.5"), JSON));
-        assert!(accepts(&with("*/*"), JSON));
-        assert!(!accepts(&with("text/plain"), JSON));
+        assert!(accepts(&with("text/html, application/*;q=0.5"), reply::JSON));
+        assert!(accepts(&with("*/*"), reply::JSON));
+        assert!(!accepts(&with("text/plain"), reply::JSON));
         assert!(accepts(&with("text/plain"), ""));
-    }
-
-    #[test]
-    fn query_strings() {
-        let parsed = parse_query("a=1&b=x%20y+z&c&=3&d=%zz");
-        let pairs: Vec<(&str, &str)> = parsed.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        assert_eq!(pairs, [("a", "1"), ("b", "x y z"), ("c", ""), ("", "3"), ("d", "%zz")]);
     }
 }

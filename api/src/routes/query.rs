@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
-use warp::reply::Response;
+use warp::http::StatusCode;
 use weir_cypher_compiler::{Options, Wanted, compile, explain, explain_noted, explain_operator, unknown_parameter, wanted};
 use weir_engine::evaluate::{Counts, Profile};
 use weir_engine::{EngineError, Graph, QueryOptions, Write, Written};
@@ -16,31 +16,50 @@ use weir_model::expression::FailureKind;
 use weir_model::plan::Operator;
 use weir_model::{Failure, Plan, Text, Value};
 
-use super::{Common, Request, json_bytes, json_parts, json_text};
+use super::reply::{Reply, json_bytes, json_parts, json_text};
+use super::request::{Common, Request};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::queries::{Answer, Client, Compiled, Pipe, plans};
+use crate::wire::family::Family;
 use crate::wire::query::{Drawn, QueryBody, Shape, Writer};
 
-pub async fn table(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+pub async fn table(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let mut asked = Asked::read(&app, &request)?;
     let (wanted, query) = wanted(&asked.body.text);
     asked.body.text = query.into_owned();
     match wanted {
-        Wanted::Plan => explanation(&app, &asked.common.graph, &asked.body),
+        Wanted::Plan => Ok(Reply::Value(explanation(&app, &asked.common.graph, &asked.body)?)),
         Wanted::Profile => run(app, asked, Shape::Table, true).await,
         Wanted::Answer => run(app, asked, Shape::Table, false).await,
     }
 }
 
-pub async fn nodes(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+pub async fn nodes(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let asked = Asked::read(&app, &request)?;
     run(app, asked, Shape::Drawing(Drawn::Nodes), false).await
 }
 
-pub async fn edges(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+pub async fn edges(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let asked = Asked::read(&app, &request)?;
     run(app, asked, Shape::Drawing(Drawn::Edges), false).await
+}
+
+/// Functions and procedures come with weir; there is nothing to be loaded.
+pub async fn user_defined(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let body = request.data()?;
+    let names = body.as_array().and_then(|items| items.iter().map(|item| item.as_str()).collect::<Option<Vec<_>>>());
+    match names.as_deref() {
+        None => Err(ApiError::Decode(vec![format!(
+            "DecodingFailure at : Got value '{body}' with wrong type, expecting array of strings"
+        )])),
+        Some([]) if request.family == Family::V1 => Ok(Reply::Empty(StatusCode::OK)),
+        Some([]) => Ok(Reply::Value(json!([]))),
+        Some(names) => Err(ApiError::bad(format!(
+            "{} cannot be loaded: user-defined functions are Java archives, and weir runs no Java",
+            names.join(", ")
+        ))),
+    }
 }
 
 /// A query, and who wants what of it.
@@ -48,6 +67,7 @@ struct Asked {
     body: QueryBody,
     common: Common,
     client: Client,
+    family: Family,
 }
 
 impl Asked {
@@ -56,17 +76,17 @@ impl Asked {
         let body = if request.is_text() {
             QueryBody { text: request.text()?.to_owned(), parameters: Vec::new() }
         } else {
-            QueryBody::decode(&request.data()?).map_err(ApiError::Bad)?
+            QueryBody::decode(&request.data()?).map_err(ApiError::Decode)?
         };
         app.queries.check_text(&body.text)?;
-        Ok(Asked { body, common, client: request.client() })
+        Ok(Asked { body, common, client: request.client(), family: request.family })
     }
 }
 
 /// Compiles a query, runs it and writes its answer; with `profiled`, how it ran instead.
-async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Result<Response, ApiError> {
+async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Result<Reply, ApiError> {
     let began = Instant::now();
-    let (compiled, parameters) = compiled(&app, &asked)?;
+    let (compiled, parameters) = compiled(&app, &asked.common.graph, &asked.body)?;
     let facts = compiled.prepared.plan.facts;
     // The past may have to be read from the disk.
     if compiled.quick && !profiled && asked.common.at.is_none() {
@@ -76,7 +96,7 @@ async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Resul
             at_once(&asked, &compiled, &parameters, shape)
         };
         match answer {
-            Some(Ok(body)) => return Ok(json_text(body)),
+            Some(Ok(body)) => return Ok(Reply::Whole(json_text(body))),
             Some(Err(error)) => return Err(app.queries.explained(error)),
             // It is not that quick after all, and nothing has happened yet.
             None => {}
@@ -85,13 +105,13 @@ async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Resul
     // What writes is never cut short by its client.
     let deadline = asked.common.timeout.filter(|_| !facts.writes).and_then(|timeout| began.checked_add(timeout));
     let latest = deadline.or(began.checked_add(app.queries.settings.time_max));
-    let Asked { body, common: Common { graph, at, timeout }, client } = asked;
+    let Asked { body, common: Common { graph, at, timeout, .. }, client, family } = asked;
     let listed = app.queries.register.begin(&body.text, graph.name(), client);
     let place = app.queries.place().await?;
     let (pipe, reader) = Pipe::new(listed.running.clone(), app.queries.settings.client_patience, latest);
     tokio::task::spawn_blocking(move || {
         let running = listed.running.clone();
-        let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids());
+        let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids(), family);
         let mut refused = None;
         let profile = profiled.then(|| Profile::new(&compiled.prepared.plan));
         let cancelled = Some(&running.cancelled);
@@ -110,9 +130,9 @@ async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Resul
             }
         });
         let answer = match (ended, refused, profile) {
-            (_, Some(reason), _) => Err(ApiError::bad(reason)),
-            (Ok(_), _, _) if running.is_cancelled() => Err(ApiError::bad("RuntimeError The query was cancelled")),
-            (Ok(_), _, Some(profile)) => Ok(profile_of(&compiled.prepared.plan, &profile).into_bytes()),
+            (_, Some(reason), _) => Err(ApiError::Cypher(reason)),
+            (Ok(_), _, _) if running.is_cancelled() => Err(ApiError::Cypher("RuntimeError The query was cancelled".to_owned())),
+            (Ok(_), _, Some(profile)) => Ok(family.body(profile_of(&compiled.prepared.plan, &profile)).to_string().into_bytes()),
             (Ok(_), _, None) => Ok(writer.finish().into_bytes()),
             (Err(_), _, _) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                 Err(ApiError::TimeLimit(timeout.unwrap_or_default().as_millis()))
@@ -123,10 +143,10 @@ async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Resul
         drop((listed, place));
         pipe.end(answer);
     });
-    match reader.answer().await? {
-        Answer::Whole(body) => Ok(json_bytes(body)),
-        Answer::Parts(parts) => Ok(json_parts(parts)),
-    }
+    Ok(Reply::Whole(match reader.answer().await? {
+        Answer::Whole(body) => json_bytes(body),
+        Answer::Parts(parts) => json_parts(parts),
+    }))
 }
 
 /// Steps that a read may take on a thread that serves connections: a fraction of a millisecond.
@@ -138,7 +158,7 @@ const BYTES_AT_ONCE_MAX: usize = 256 << 10;
 /// None when it takes too long.
 fn at_once(asked: &Asked, compiled: &Compiled, parameters: &[Value], shape: Shape) -> Option<Result<String, EngineError>> {
     let graph = &asked.common.graph;
-    let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids());
+    let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids(), asked.family);
     let mut whole = true;
     let options = QueryOptions { steps_max: Some(STEPS_AT_ONCE_MAX), ..QueryOptions::default() };
     let ended = graph.query(&compiled.prepared, parameters, options, &mut |row| {
@@ -166,7 +186,7 @@ async fn together(asked: &Asked, compiled: &Compiled, parameters: &[Value], shap
     });
     match receiver.await {
         Ok(Written::Done(rows)) => {
-            let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids());
+            let mut writer = Writer::new(shape, &compiled.prepared.plan, graph.ids(), asked.family);
             match rows.iter().try_for_each(|row| writer.row(row)) {
                 Ok(()) => Some(Ok(writer.finish())),
                 Err(reason) => Some(Err(Failure::new(FailureKind::TypeMismatch, reason).into())),
@@ -179,8 +199,7 @@ async fn together(asked: &Asked, compiled: &Compiled, parameters: &[Value], shap
 }
 
 /// The plan, with the values of its parameters in its order.
-fn compiled(app: &App, asked: &Asked) -> Result<(Arc<Compiled>, Vec<Value>), ApiError> {
-    let (graph, body) = (&asked.common.graph, &asked.body);
+pub fn compiled(app: &App, graph: &Graph, body: &QueryBody) -> Result<(Arc<Compiled>, Vec<Value>), ApiError> {
     let get = || app.queries.plans.get(graph, &body.text, || compile(&body.text, &app.procedures.options(graph, Vec::new())));
     // What is long is kept from the threads that serve connections.
     let compiled = if body.text.len() > plans::TEXT_BYTES_MAX { block_in_place(get) } else { get() }?;
@@ -206,7 +225,7 @@ fn options(app: &App, graph: &Graph, body: &QueryBody) -> Options {
 }
 
 /// One column `plan`, one row: the operators, nested, with the stages of the compiler as text beside the root.
-fn explanation(app: &App, graph: &Graph, body: &QueryBody) -> Result<Response, ApiError> {
+pub fn explanation(app: &App, graph: &Graph, body: &QueryBody) -> Result<Json, ApiError> {
     let options = options(app, graph, body);
     let prepared = graph.prepare(compile(&body.text, &options)?);
     let (plan, parameters) = (&*prepared.plan, values(&prepared.plan, body));
@@ -214,11 +233,11 @@ fn explanation(app: &App, graph: &Graph, body: &QueryBody) -> Result<Response, A
     let note = |operator: &Operator| ways.get(&std::ptr::from_ref(operator)).cloned().unwrap_or_default();
     let mut shown = shown(plan, None);
     shown["args"] = json!({"plan": explain_noted(plan, &note), "stages": explain(&body.text, &options)?});
-    Ok(json_text(answer(shown)))
+    Ok(answer(shown))
 }
 
 /// As `explanation`, with what each operator did.
-fn profile_of(plan: &Plan, profile: &Profile) -> String {
+fn profile_of(plan: &Plan, profile: &Profile) -> Json {
     let note = |operator: &Operator| {
         let Counts { rows, facts, time } = profile.of(operator);
         format!("{rows} rows, {facts} facts, {:.3} ms", time.as_secs_f64() * 1e3)
@@ -228,8 +247,8 @@ fn profile_of(plan: &Plan, profile: &Profile) -> String {
     answer(shown)
 }
 
-fn answer(plan: Json) -> String {
-    json!({"columns": ["plan"], "results": [[plan]]}).to_string()
+fn answer(plan: Json) -> Json {
+    json!({"columns": ["plan"], "results": [[plan]]})
 }
 
 fn shown(plan: &Plan, profile: Option<&Profile>) -> Json {

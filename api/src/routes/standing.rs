@@ -2,68 +2,123 @@
 
 use std::sync::Arc;
 
-use serde_json::Value as Json;
 use warp::http::StatusCode;
-use warp::reply::Response;
 
-use super::{Request, blocking, empty, json as json_reply};
+use super::reply::{Reply, blocking};
+use super::request::Request;
 use crate::app::App;
 use crate::error::{ApiError, plain};
 use crate::events;
 use crate::standing::Query;
+use crate::wire::family::{Family, pascal};
 use crate::wire::standing::{Output, StandingSettings};
+use crate::wire::v2;
 
-pub async fn list(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+const WHAT: &str = "standing query";
+
+pub async fn list(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let graph = request.graph(&app)?;
-    let queries = app.standing.list(&graph);
-    Ok(json_reply(&Json::Array(queries.iter().map(|query| query.to_json()).collect())))
+    Ok(Reply::Items(app.standing.list(&graph).iter().map(|query| query.to_json(request.family)).collect()))
 }
 
-pub async fn create(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+pub async fn create(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let graph = request.graph(&app)?;
-    let settings = StandingSettings::decode(&request.data()?).map_err(ApiError::Bad)?;
+    let settings = StandingSettings::decode(&request.data()?).map_err(ApiError::Decode)?;
     blocking(move || app.standing.create(&graph, request.name(0), settings)).await?;
-    Ok(empty(StatusCode::CREATED))
+    Ok(Reply::Empty(StatusCode::CREATED))
 }
 
-pub async fn get(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
-    Ok(json_reply(&find(&app, &request)?.to_json()))
+/// v2: the name stands in the body, what the results are summed up to in the query. As of today, what matches already is
+/// reported at once, unless that is not wanted.
+pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let family = request.family;
+    let graph = request.graph(&app)?;
+    let mut mistakes = Vec::new();
+    let hashed = request.boolean(&["shouldCalculateResultHashCode"], &mut mistakes);
+    let propagate =
+        request.parsed(&["propagateTo"], "one of NONE, EXCLUDE_SLEEPING, INCLUDE_SLEEPING", &mut mistakes, |text| match pascal(
+            text,
+        )
+        .as_str()
+        {
+            "None" => Some(false),
+            "ExcludeSleeping" | "IncludeSleeping" => Some(true),
+            _ => None,
+        });
+    parallelism(&request, &mut mistakes);
+    if !mistakes.is_empty() {
+        return Err(ApiError::Decode(mistakes));
+    }
+    let (name, mut settings) = v2::standing::decode(&request.data()?).map_err(ApiError::Decode)?;
+    request.check_name(&name)?;
+    settings.hash_results = hashed.unwrap_or(false);
+    let query = blocking(move || {
+        let query = app.standing.create(&graph, &name, settings)?;
+        if propagate.unwrap_or(family == Family::Current) {
+            graph.propagate(query.id);
+        }
+        Ok(query)
+    });
+    Ok(Reply::Created(query.await?.to_json(family)))
+}
+
+pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    Ok(Reply::Value(find(&app, &request)?.to_json(request.family)))
 }
 
 /// Answers with the query as it was before.
-pub async fn delete(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+pub async fn delete(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let query = find(&app, &request)?;
     blocking(move || {
-        let before = query.to_json();
+        let before = query.to_json(request.family);
         let deleted = app.standing.delete(&query)?;
-        if deleted { Ok(json_reply(&before)) } else { Err(ApiError::Absent) }
+        if deleted { Ok(Reply::Value(before)) } else { Err(ApiError::absent(WHAT, &query.name)) }
     })
     .await
 }
 
-pub async fn add_output(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+pub async fn add_output(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let query = find(&app, &request)?;
-    let output = Output::decode(&request.data()?).map_err(ApiError::Bad)?;
-    blocking(move || app.standing.add_output(&query, request.name(1), output)).await?;
-    Ok(empty(StatusCode::CREATED))
+    let output = Output::decode(&request.data()?).map_err(ApiError::Decode)?;
+    blocking(move || app.standing.add_outputs(&query, vec![(request.name(1).to_owned(), output)])).await?;
+    Ok(Reply::Empty(StatusCode::CREATED))
 }
 
-pub async fn remove_output(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+/// v2: the name stands in the body; a query that is not there is a mistake of the request.
+pub async fn add_workflow(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let query = match find(&app, &request) {
+        Err(ApiError::Absent(reason)) if request.graph(&app).is_ok() => return Err(ApiError::bad(reason)),
+        found => found?,
+    };
+    let (name, outputs) = v2::standing::decode_workflow(&request.data()?).map_err(ApiError::Decode)?;
+    request.check_name(&name)?;
+    blocking(move || app.standing.add_outputs(&query, outputs)).await?;
+    Ok(Reply::Empty(StatusCode::CREATED))
+}
+
+/// Answers with the output as it was.
+pub async fn remove_output(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let query = find(&app, &request)?;
-    let removed = blocking(move || app.standing.remove_output(&query, request.name(1))).await?;
-    Ok(json_reply(&removed.ok_or(ApiError::Absent)?.to_json()))
+    let (family, name) = (request.family, request.name(1).to_owned());
+    let removed = blocking({
+        let name = name.clone();
+        move || app.standing.remove_output(&query, &name)
+    });
+    let removed = removed.await?;
+    let absent = || ApiError::absent("output", &name);
+    Ok(Reply::Value(match family {
+        Family::V1 => removed.first().ok_or_else(absent)?.1.to_json(),
+        _ => v2::standing::workflows(&removed, family).pop().ok_or_else(absent)?,
+    }))
 }
 
 /// Reports what matched when a query was created. Nothing sleeps here, so `include-sleeping` changes nothing.
-pub async fn propagate(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+pub async fn propagate(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let mut mistakes = Vec::new();
-    request.boolean("include-sleeping", &mut mistakes);
-    let parallelism = request.integer("wake-up-parallelism", &mut mistakes);
-    if parallelism.is_some_and(|count| count < 1) {
-        mistakes.push("wake-up-parallelism must be at least 1".to_owned());
-    }
+    request.boolean(&["include-sleeping", "includeSleeping"], &mut mistakes);
+    parallelism(&request, &mut mistakes);
     if !mistakes.is_empty() {
-        return Err(ApiError::Bad(mistakes));
+        return Err(ApiError::Decode(mistakes));
     }
     let graph = request.graph(&app)?;
     blocking(move || {
@@ -71,18 +126,30 @@ pub async fn propagate(app: Arc<App>, request: Request) -> Result<Response, ApiE
         Ok(())
     })
     .await?;
-    Ok(empty(StatusCode::ACCEPTED))
+    Ok(Reply::Accepted)
+}
+
+fn parallelism(request: &Request, mistakes: &mut Vec<String>) {
+    let count = request.integer(&["wake-up-parallelism", "wakeUpParallelism"], mistakes);
+    if count.is_some_and(|count| count < 1) {
+        let name = if request.family == Family::Current { "wakeUpParallelism" } else { "wake-up-parallelism" };
+        mistakes.push(format!("{name} must be at least 1"));
+    }
 }
 
 /// Results from now on, as server-sent events.
-pub async fn results(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+pub async fn results(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     match find(&app, &request) {
-        Ok(query) => Ok(events::stream(query.results.listen())),
-        Err(ApiError::Absent) => Ok(plain(StatusCode::NOT_FOUND, "No Standing Query with the provided name was found")),
+        Ok(query) => Ok(Reply::Whole(events::stream(query.results.listen()))),
+        Err(ApiError::Absent(_)) => {
+            Ok(Reply::Whole(plain(StatusCode::NOT_FOUND, "No Standing Query with the provided name was found")))
+        }
         Err(error) => Err(error),
     }
 }
 
-fn find(app: &App, request: &Request) -> Result<Arc<Query>, ApiError> {
-    app.standing.get(&request.graph(app)?, request.name(0)).ok_or(ApiError::Absent)
+pub fn find(app: &App, request: &Request) -> Result<Arc<Query>, ApiError> {
+    let name = request.name(0);
+    request.check_name(name)?;
+    app.standing.get(&request.graph(app)?, name).ok_or_else(|| ApiError::absent(WHAT, name))
 }

@@ -4,6 +4,8 @@
 
 use serde_json::{Map as JsonMap, Value as Json};
 
+use super::family::plain_word;
+
 /// The mistakes found so far. A body with any is refused as a whole.
 #[derive(Default, Debug)]
 pub struct Mistakes(pub Vec<String>);
@@ -116,7 +118,8 @@ impl<'a> Fields<'a> {
     pub fn required(&self, name: &str, mistakes: &mut Mistakes) -> Option<&'a Json> {
         let value = self.get(name);
         if value.is_none() {
-            mistakes.at(&self.path_of(name), "Missing required field");
+            // Clients know the path from the record on, however deep that lies.
+            mistakes.at(&format!(".{name}"), "Missing required field");
         }
         value
     }
@@ -179,6 +182,27 @@ impl<'a> Fields<'a> {
             mistakes.at(&self.path_of(name), format!("Invalid value: {text} ; valid values are: {}", words.join(", ")));
         }
         found
+    }
+
+    /// The same in any of the spellings of the families: `NamedPipe`, `NAMED_PIPE`, `{"type": "NamedPipe"}`.
+    pub fn any_word(&self, name: &str, words: &[&'static str], mistakes: &mut Mistakes) -> Option<&'static str> {
+        let value = self.get(name)?;
+        let found = plain_word(value).and_then(|word| words.iter().find(|known| **known == word).copied());
+        if found.is_none() {
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            mistakes.at(&self.path_of(name), format!("Invalid value: {shown} ; valid values are: {}", words.join(", ")));
+        }
+        found
+    }
+
+    /// A list of texts.
+    pub fn text_list(&self, name: &str, mistakes: &mut Mistakes) -> Option<Vec<String>> {
+        let value = self.get(name)?;
+        let texts = value.as_array().and_then(|items| items.iter().map(|item| item.as_str().map(str::to_owned)).collect());
+        if texts.is_none() {
+            mistakes.at(&self.path_of(name), format!("Got value '{value}' with wrong type, expecting array of strings"));
+        }
+        texts
     }
 
     /// An object of texts, such as headers.

@@ -1,10 +1,13 @@
 //! Answers of queries: tables, and the nodes and edges the graph view draws. Bodies in: text, or text with parameters.
 
+use std::borrow::Cow;
+
 use serde_json::Value as Json;
 use weir_model::json::write;
 use weir_model::{FullEdge, FullNode, IdScheme, Plan, Text, Value};
 
 use super::decode::Mistakes;
+use super::family::Family;
 
 /// `{"text": …, "parameters": {…}}`. Parameters stay JSON until the query tells which it wants.
 pub struct QueryBody {
@@ -76,13 +79,13 @@ pub enum Writer {
 }
 
 impl Writer {
-    pub fn new(shape: Shape, plan: &Plan, ids: IdScheme) -> Writer {
+    pub fn new(shape: Shape, plan: &Plan, ids: IdScheme, family: Family) -> Writer {
         match shape {
             Shape::Table => {
                 let columns: Vec<Text> = plan.columns.iter().map(|(name, _)| name.clone()).collect();
-                Writer::Table(Table::new(&columns, ids))
+                Writer::Table(Table::new(&columns, ids, family))
             }
-            Shape::Drawing(drawn) => Writer::Drawing(Drawing::new(drawn, ids)),
+            Shape::Drawing(drawn) => Writer::Drawing(Drawing::new(drawn, ids, family)),
         }
     }
 
@@ -113,19 +116,45 @@ impl Writer {
     }
 }
 
+/// What a row adds to the results of a socket: `[…]` of a table, or the things that are drawn.
+pub fn piece(shape: Shape, row: &[Value], ids: IdScheme, family: Family) -> Result<String, String> {
+    match shape {
+        Shape::Table => {
+            let mut body = b"[".to_vec();
+            for (index, value) in row.iter().enumerate() {
+                if index > 0 {
+                    body.push(b',');
+                }
+                write(&tidy(value, family), ids, &mut body);
+            }
+            body.push(b']');
+            Ok(text(body))
+        }
+        Shape::Drawing(drawn) => {
+            let mut drawing = Drawing::new(drawn, ids, family);
+            drawing.row(row)?;
+            // Sockets have no envelope, so what is around the things is a bracket on either side.
+            drawing.body.remove(0);
+            Ok(text(drawing.body))
+        }
+    }
+}
+
 /// `{"columns":[…],"results":[[…],…]}`, written row by row as the rows come.
 pub struct Table {
     body: Vec<u8>,
     ids: IdScheme,
+    family: Family,
     rows: usize,
 }
 
 impl Table {
-    pub fn new(columns: &[Text], ids: IdScheme) -> Table {
-        let mut body = b"{\"columns\":".to_vec();
+    pub fn new(columns: &[Text], ids: IdScheme, family: Family) -> Table {
+        let mut body = opening(family);
+        body.extend_from_slice(b"{\"columns\":");
         write(&Value::list(columns.iter().cloned().map(Value::Text).collect()), ids, &mut body);
         body.extend_from_slice(b",\"results\":[");
-        Table { body, ids, rows: 0 }
+        Table { body, ids, family, rows: 0 }
     }
 
     pub fn row(&mut self, row: &[Value]) {
@@ -136,14 +165,14 @@ impl Table {
             if index > 0 {
                 self.body.push(b',');
             }
-            write(value, self.ids, &mut self.body);
+            write(&tidy(value, self.family), self.ids, &mut self.body);
         }
         self.body.push(b']');
     }
 
     pub fn finish(mut self) -> String {
         self.body.extend_from_slice(b"]}");
-        text(self.body)
+        text(closed(self.body, self.family))
     }
 }
 
@@ -159,12 +188,15 @@ pub struct Drawing {
     drawn: Drawn,
     body: Vec<u8>,
     ids: IdScheme,
+    family: Family,
     cells: usize,
 }
 
 impl Drawing {
-    pub fn new(drawn: Drawn, ids: IdScheme) -> Drawing {
-        Drawing { drawn, body: b"[".to_vec(), ids, cells: 0 }
+    pub fn new(drawn: Drawn, ids: IdScheme, family: Family) -> Drawing {
+        let mut body = opening(family);
+        body.push(b'[');
+        Drawing { drawn, body, ids, family, cells: 0 }
     }
 
     pub fn row(&mut self, row: &[Value]) -> Result<(), String> {
@@ -217,12 +249,48 @@ impl Drawing {
 
     fn object<const N: usize>(&mut self, entries: [(&str, Value); N]) {
         let map = Value::map(entries.map(|(key, value)| (Text::new(key), value)));
-        write(&map, self.ids, &mut self.body);
+        write(&tidy(&map, self.family), self.ids, &mut self.body);
     }
 
     pub fn finish(mut self) -> String {
         self.body.push(b']');
-        text(self.body)
+        text(closed(self.body, self.family))
+    }
+}
+
+/// What stands around an answer in the preview of v2.
+fn opening(family: Family) -> Vec<u8> {
+    if family == Family::Preview { b"{\"content\":".to_vec() } else { Vec::new() }
+}
+
+fn closed(mut body: Vec<u8>, family: Family) -> Vec<u8> {
+    if family == Family::Preview {
+        body.extend_from_slice(b",\"warnings\":[]}");
+    }
+    body
+}
+
+/// v2 leaves out the keys of maps whose value is null.
+fn tidy(value: &Value, family: Family) -> Cow<'_, Value> {
+    if family.is_v2() && has_null_in_map(value) { Cow::Owned(without_nulls(value)) } else { Cow::Borrowed(value) }
+}
+
+fn has_null_in_map(value: &Value) -> bool {
+    match value {
+        Value::Map(map) => map.iter().any(|(_, value)| matches!(value, Value::Null) || has_null_in_map(value)),
+        Value::List(items) => items.iter().any(has_null_in_map),
+        _ => false,
+    }
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Map(map) => {
+            let kept = map.iter().filter(|(_, value)| !matches!(value, Value::Null));
+            Value::map(kept.map(|(key, value)| (key.clone(), without_nulls(value))))
+        }
+        Value::List(items) => Value::list(items.iter().map(without_nulls).collect()),
+        other => other.clone(),
     }
 }
 
@@ -240,11 +308,26 @@ mod tests {
 
     #[test]
     fn tables() {
-        let mut table = Table::new(&[Text::new("x"), Text::new("y")], IdScheme::Uuid);
-        assert_eq!(Table::new(&[], IdScheme::Uuid).finish(), r#"{"columns":[],"results":[]}"#);
+        let mut table = Table::new(&[Text::new("x"), Text::new("y")], IdScheme::Uuid, Family::V1);
+        assert_eq!(Table::new(&[], IdScheme::Uuid, Family::V1).finish(), r#"{"columns":[],"results":[]}"#);
         table.row(&[Value::Integer(1), Value::text("é🌈")]);
         table.row(&[Value::Float(1.0), Value::Null]);
         assert_eq!(table.finish(), r#"{"columns":["x","y"],"results":[[1,"é🌈"],[1.0,null]]}"#);
+    }
+
+    #[test]
+    fn v2_has_its_own_way_with_nulls() {
+        let map = Value::map([("a".into(), Value::Null), ("b".into(), Value::list(vec![Value::Null]))]);
+        let written = |family| {
+            let mut table = Table::new(&[Text::new("x")], IdScheme::Uuid, family);
+            table.row(std::slice::from_ref(&map));
+            table.row(&[Value::Null]);
+            table.finish()
+        };
+        assert_eq!(written(Family::V1), r#"{"columns":["x"],"results":[[{"a":null,"b":[null]}],[null]]}"#);
+        assert_eq!(written(Family::Current), r#"{"columns":["x"],"results":[[{"b":[null]}],[null]]}"#);
+        let enveloped = r#"{"content":{"columns":["x"],"results":[[{"b":[null]}],[null]]},"warnings":[]}"#;
+        assert_eq!(written(Family::Preview), enveloped);
     }
 
     #[test]
@@ -254,20 +337,20 @@ mod tests {
         let node = Value::FullNode(Arc::new(FullNode { id, labels, properties: Map::default() }));
         let key = EdgeKey { source: id, kind: Text::new("KNOWS"), target: id, ordinal: 0 };
         let edge = Value::FullEdge(Arc::new(FullEdge { key, properties: Map::default() }));
-        let mut nodes = Drawing::new(Drawn::Nodes, IdScheme::Uuid);
+        let mut nodes = Drawing::new(Drawn::Nodes, IdScheme::Uuid, Family::V1);
         nodes.row(&[node.clone(), node.clone()]).expect("nodes");
         let shown = nodes.finish();
         assert!(shown.starts_with(
             r#"[{"id":"00000000-0000-0001-0000-000000000002","hostIndex":0,"label":"Admin:Person","properties":{}},{"#
         ));
-        let mut edges = Drawing::new(Drawn::Edges, IdScheme::Long { consecutive: false });
+        let mut edges = Drawing::new(Drawn::Edges, IdScheme::Long { consecutive: false }, Family::V1);
         edges.row(std::slice::from_ref(&edge)).expect("an edge");
         assert_eq!(edges.finish(), r#"[{"from":"2","edgeType":"KNOWS","to":"2","isDirected":true}]"#);
         assert_eq!(
-            Drawing::new(Drawn::Nodes, IdScheme::Uuid).row(&[Value::Integer(1)]),
+            Drawing::new(Drawn::Nodes, IdScheme::Uuid, Family::V1).row(&[Value::Integer(1)]),
             Err("TypeMismatchError Expected type(s) Node but got value 1 of type Integer in node query return value".to_owned())
         );
-        assert!(Drawing::new(Drawn::Nodes, IdScheme::Uuid).row(&[Value::Null]).is_err());
+        assert!(Drawing::new(Drawn::Nodes, IdScheme::Uuid, Family::V1).row(&[Value::Null]).is_err());
     }
 
     #[test]

@@ -1,13 +1,16 @@
-//! Standing queries over HTTP: the create body of v1 and its outputs.
+//! Standing queries over HTTP: the create body of v1 and its outputs. What v2 says besides is kept as an output of its own
+//! kind, `Workflow`.
 
 use std::sync::Arc;
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{ConnectorError, DESTINATIONS, DestinationConfig, Envelope};
 
 use super::decode::{Fields, Mistakes, refuse_elsewhere};
+use super::family::{Family, plain_word};
 
 const CYPHER_QUERY: &str = "CypherQuery";
+const WORKFLOW: &str = "Workflow";
 const OUTPUTS_ELSEWHERE: &[&str] = &[
     #[cfg(not(feature = "kafka"))]
     "WriteToKafka",
@@ -52,6 +55,21 @@ pub enum Output {
     /// Runs for each result; needs the graph, so it is no connector.
     CypherQuery(CypherOutput),
     Destination(Arc<dyn DestinationConfig>),
+    /// One destination of a workflow of v2.
+    Workflow(Workflow),
+}
+
+#[derive(Clone)]
+pub struct Workflow {
+    /// The workflow it is a part of.
+    pub of: String,
+    /// Cancellations are left out.
+    pub only_positive: bool,
+    /// The data of results alone.
+    pub bare: bool,
+    /// Runs for each result; its rows go on.
+    pub enrichment: Option<CypherOutput>,
+    pub destination: Box<Output>,
 }
 
 #[derive(Clone)]
@@ -77,8 +95,8 @@ impl StandingSettings {
     /// As stored: with secrets, so that a restart can use them.
     pub fn to_stored_json(&self) -> Json {
         json!({
-            "pattern": self.pattern.to_json(),
-            "outputs": self.outputs.iter().map(|(name, output)| (name.clone(), output.to_stored_json())).collect::<serde_json::Map<_, _>>(),
+            "pattern": self.pattern.to_json(Family::V1),
+            "outputs": self.outputs.iter().map(|(name, output)| (name.clone(), output.to_stored_json())).collect::<JsonMap<_, _>>(),
             "includeCancellations": self.include_cancellations,
             "inputBufferSize": self.input_buffer_size,
             "shouldCalculateResultHashCode": self.hash_results,
@@ -86,14 +104,21 @@ impl StandingSettings {
     }
 }
 
+impl StandingSettings {
+    /// The outputs by name, as shown: secrets masked.
+    pub fn outputs_json(&self) -> Json {
+        Json::Object(self.outputs.iter().map(|(name, output)| (name.clone(), output.to_json())).collect::<JsonMap<_, _>>())
+    }
+}
+
 impl PatternSettings {
-    pub fn to_json(&self) -> Json {
+    pub fn to_json(&self, family: Family) -> Json {
         let mode = match self.mode {
             Mode::DistinctId => "DistinctId",
             Mode::MultipleValues => "MultipleValues",
             Mode::AnyQuery => "AnyQuery",
         };
-        json!({"type": "Cypher", "query": self.query, "mode": mode})
+        json!({"type": "Cypher", "query": self.query, "mode": family.word(mode)})
     }
 }
 
@@ -116,21 +141,23 @@ fn decode(body: &Json, mistakes: &mut Mistakes) -> Option<StandingSettings> {
     })
 }
 
-fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSettings> {
+pub fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSettings> {
     let (fields, name) = Fields::tagged(value, ".pattern", mistakes)?;
     if name != "Cypher" {
         mistakes.at("", format!("No decoder for discriminator '{name}'!"));
         return None;
     }
     let query = fields.required_text("query", mistakes)?;
-    let mode = match fields.get("mode") {
+    let mode = match fields.get("mode").map(|mode| (mode, plain_word(mode))) {
         None => Mode::DistinctId,
+        Some((_, Some(word))) if word == "DistinctId" => Mode::DistinctId,
+        Some((_, Some(word))) if word == "MultipleValues" => Mode::MultipleValues,
         // Not among the words of the error below, which reads as recorded.
-        Some(Json::String(word)) if word == "AnyQuery" => Mode::AnyQuery,
-        Some(_) => match fields.word("mode", &["DistinctId", "MultipleValues"], mistakes)? {
-            "MultipleValues" => Mode::MultipleValues,
-            _ => Mode::DistinctId,
-        },
+        Some((_, Some(word))) if word == "AnyQuery" => Mode::AnyQuery,
+        Some(_) => {
+            fields.word("mode", &["DistinctId", "MultipleValues"], mistakes);
+            return None;
+        }
     };
     Some(PatternSettings { query, mode, mode_given: fields.get("mode").is_some() })
 }
@@ -147,6 +174,7 @@ impl Output {
         match self {
             Output::Destination(config) => config.settings(),
             Output::CypherQuery(cypher) => cypher.json(&Output::to_json),
+            Output::Workflow(workflow) => workflow.as_output_json(),
         }
     }
 
@@ -155,11 +183,49 @@ impl Output {
         match self {
             Output::Destination(config) => config.stored(),
             Output::CypherQuery(cypher) => cypher.json(&Output::to_stored_json),
+            Output::Workflow(workflow) => json!({
+                "type": WORKFLOW,
+                "of": workflow.of,
+                "onlyPositive": workflow.only_positive,
+                "bare": workflow.bare,
+                "enrichment": workflow.enrichment.as_ref().map(|cypher| cypher.json(&Output::to_stored_json)),
+                "destination": workflow.destination.to_stored_json(),
+            }),
         }
+    }
+
+    /// The workflow of v2 it is a part of.
+    pub fn workflow(&self) -> Option<&str> {
+        if let Output::Workflow(workflow) = self { Some(&workflow.of) } else { None }
+    }
+}
+
+impl Workflow {
+    /// What is around the data of an item that reaches the destination.
+    pub fn envelope(&self) -> Envelope {
+        if self.bare || self.enrichment.is_some() { Envelope::Bare } else { Envelope::WithMetadata }
+    }
+
+    /// The output of v1 that does about the same; a filter is not told there.
+    fn as_output_json(&self) -> Json {
+        let structure = |envelope: Envelope| serde_json::to_value(envelope).unwrap_or(Json::Null);
+        let mut destination = self.destination.to_json();
+        if destination.get("structure").is_some() {
+            destination["structure"] = structure(self.envelope());
+        }
+        let Some(cypher) = &self.enrichment else { return destination };
+        let mut shown = cypher.json(&Output::to_json);
+        shown["andThen"] = destination;
+        shown["structure"] = structure(if self.bare { Envelope::Bare } else { Envelope::WithMetadata });
+        shown
     }
 }
 
 impl CypherOutput {
+    pub fn is_bare(&self) -> bool {
+        self.structure == Envelope::Bare
+    }
+
     fn json(&self, next: &dyn Fn(&Output) -> Json) -> Json {
         let mut body =
             json!({"type": CYPHER_QUERY, "query": self.query, "parameter": self.parameter, "parallelism": self.parallelism});
@@ -173,7 +239,7 @@ impl CypherOutput {
     }
 }
 
-fn decode_output(value: &Json, path: &str, depth: usize, mistakes: &mut Mistakes) -> Option<Output> {
+pub fn decode_output(value: &Json, path: &str, depth: usize, mistakes: &mut Mistakes) -> Option<Output> {
     if depth > AND_THEN_DEPTH_MAX {
         mistakes.at(path, format!("outputs are nested more than {AND_THEN_DEPTH_MAX} deep"));
         return None;
@@ -181,6 +247,9 @@ fn decode_output(value: &Json, path: &str, depth: usize, mistakes: &mut Mistakes
     let (fields, name) = Fields::tagged(value, path, mistakes)?;
     if name == CYPHER_QUERY {
         return decode_cypher(&fields, depth, mistakes).map(Output::CypherQuery);
+    }
+    if name == WORKFLOW {
+        return decode_workflow(&fields, depth, mistakes).map(Output::Workflow);
     }
     let known: Vec<&str> = DESTINATIONS.iter().map(|row| row.name_v1).chain([CYPHER_QUERY]).collect();
     let before = mistakes.0.len();
@@ -201,7 +270,26 @@ fn decode_output(value: &Json, path: &str, depth: usize, mistakes: &mut Mistakes
     }
 }
 
-fn decode_cypher(fields: &Fields<'_>, depth: usize, mistakes: &mut Mistakes) -> Option<CypherOutput> {
+/// As it is stored.
+fn decode_workflow(fields: &Fields<'_>, depth: usize, mistakes: &mut Mistakes) -> Option<Workflow> {
+    let enrichment = match fields.get("enrichment") {
+        None => None,
+        Some(value) => {
+            let (fields, _) = Fields::tagged(value, ".enrichment", mistakes)?;
+            Some(decode_cypher(&fields, depth + 1, mistakes)?)
+        }
+    };
+    let destination = decode_output(fields.required("destination", mistakes)?, ".destination", depth + 1, mistakes)?;
+    Some(Workflow {
+        of: fields.required_text("of", mistakes)?,
+        only_positive: fields.boolean("onlyPositive", mistakes).unwrap_or(false),
+        bare: fields.boolean("bare", mistakes).unwrap_or(false),
+        enrichment,
+        destination: Box::new(destination),
+    })
+}
+
+pub fn decode_cypher(fields: &Fields<'_>, depth: usize, mistakes: &mut Mistakes) -> Option<CypherOutput> {
     let parallelism = if fields.get("parallelism").is_none() { 16 } else { fields.int("parallelism", mistakes)? };
     if parallelism < 1 {
         mistakes.at(".parallelism", "must be at least 1");

@@ -1,0 +1,222 @@
+//! Figures of a running weir, read when somebody asks: as JSON in the names clients know, and for Prometheus.
+//!
+//! Nothing is counted for the sake of these: streams, standing queries and outputs count for themselves, the operating system
+//! for the process.
+
+mod process;
+mod prometheus;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_engine::DEFAULT_GRAPH;
+
+use crate::app::App;
+use crate::clock;
+use crate::ingest::{Status, Stream};
+use crate::standing::Query;
+use crate::wire::standing::Output;
+use crate::wire::v2;
+
+pub use self::process::{Process, memory_bytes_total};
+pub use self::prometheus::text;
+
+/// The engine lets ingest wait while a query has more results waiting than this.
+const RESULTS_WAITING_MAX: usize = 100_000;
+
+/// Timers that clients expect to be there. Single writes are not timed here.
+const STORE_TIMERS: [&str; 6] = [
+    "persist-event",
+    "persist-snapshot",
+    "get-journal",
+    "get-latest-snapshot",
+    "set-standing-query-state",
+    "get-standing-query-states",
+];
+
+/// What there is of a graph.
+pub struct GraphFigures {
+    pub name: String,
+    pub streams: Vec<Arc<Stream>>,
+    pub queries: Vec<Arc<Query>>,
+}
+
+pub fn graphs(app: &App) -> Vec<GraphFigures> {
+    let graphs = app.engine.graphs().into_iter().filter_map(|name| app.engine.graph(&name));
+    graphs
+        .map(|graph| GraphFigures {
+            name: graph.name().to_owned(),
+            streams: app.ingests.list(&graph),
+            queries: app.standing.list(&graph),
+        })
+        .collect()
+}
+
+/// Bytes of the files of the store; none where it has none.
+pub fn store_bytes(app: &App) -> Option<u64> {
+    app.settings.store.path().map(size)
+}
+
+fn size(path: &Path) -> u64 {
+    let Ok(metadata) = std::fs::metadata(path) else { return 0 };
+    if metadata.is_dir() { directory_bytes(path) } else { metadata.len() }
+}
+
+fn directory_bytes(path: &Path) -> u64 {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => directory_bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        // It went away meanwhile.
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// `{atTime, counters, timers, gauges}`.
+pub fn to_json(app: &App) -> Json {
+    let mut counters = JsonMap::new();
+    let mut gauges = JsonMap::new();
+    let graphs = graphs(app);
+    for graph in &graphs {
+        let prefix = if graph.name == DEFAULT_GRAPH { String::new() } else { format!("{}.", graph.name) };
+        for stream in &graph.streams {
+            counters.insert(format!("{prefix}ingest.{}.count", stream.name), stream.ingested().into());
+            counters.insert(format!("{prefix}ingest.{}.bytes", stream.name), stream.ingested_bytes().into());
+        }
+        for query in &graph.queries {
+            let dropped: u64 = query
+                .outputs()
+                .iter()
+                .filter_map(|output| output.counters.clone())
+                .map(|counters| counters.dropped.load(Ordering::Relaxed))
+                .sum();
+            let (results, cancelled) = (query.result_count(), query.cancellation_count());
+            counters
+                .insert(format!("{prefix}standing-queries.results.{}", query.name), (results - cancelled.min(results)).into());
+            counters.insert(format!("{prefix}standing-queries.cancellations.{}", query.name), cancelled.into());
+            counters.insert(format!("{prefix}standing-queries.dropped.{}", query.name), dropped.into());
+        }
+        // Nodes do not sleep, so none of these ever happens.
+        let shards = app.settings.effective["shard-count"].as_u64().unwrap_or_default().min(1024);
+        for shard in 0..shards {
+            for name in ["woken", "slept-success", "slept-failure", "removed"] {
+                counters.insert(format!("{prefix}shard.shard-{shard}.sleep-counters.{name}"), 0.into());
+            }
+        }
+    }
+    let process = Process::read();
+    let (used, total) = (process.resident_bytes as f64, memory_bytes_total() as f64);
+    for area in ["heap", "total"] {
+        gauges.insert(format!("memory.{area}.used"), used.into());
+        gauges.insert(format!("memory.{area}.committed"), used.into());
+        gauges.insert(format!("memory.{area}.max"), total.into());
+        gauges.insert(format!("memory.{area}.usage"), (used / total.max(1.0)).into());
+    }
+    gauges.insert("shared.valve.ingest".to_owned(), (closed_valves(&graphs) as f64).into());
+    gauges.insert("dgn-reg.count".to_owned(), (graphs.iter().map(|graph| graph.queries.len()).sum::<usize>() as f64).into());
+    if let Some(bytes) = store_bytes(app) {
+        gauges.insert("store.bytes".to_owned(), (bytes as f64).into());
+    }
+    let timer = |name: &str| {
+        json!({"name": format!("persistor.{name}"), "min": 0.0, "max": 0.0, "median": 0.0, "mean": 0.0, "q1": 0.0, "q3": 0.0,
+            "oneMinuteRate": 0.0, "90": 0.0, "99": 0.0, "80": 0.0, "20": 0.0, "10": 0.0})
+    };
+    let named = |(name, value): (String, Json), kind: &str| json!({"name": name, kind: value});
+    json!({
+        "atTime": clock::instant(SystemTime::now()),
+        "counters": counters.into_iter().map(|entry| named(entry, "count")).collect::<Vec<_>>(),
+        "timers": STORE_TIMERS.map(timer),
+        "gauges": gauges.into_iter().map(|entry| named(entry, "value")).collect::<Vec<_>>(),
+    })
+}
+
+/// Queries that ingest waits for.
+fn closed_valves(graphs: &[GraphFigures]) -> usize {
+    graphs.iter().flat_map(|graph| &graph.queries).filter(|query| query.waiting() > RESULTS_WAITING_MAX).count()
+}
+
+/// One snapshot, of the one member.
+pub fn backpressure(app: &App) -> Json {
+    let graphs = graphs(app);
+    let closed = closed_valves(&graphs);
+    let ingests: Vec<Json> =
+        graphs.iter().flat_map(|graph| graph.streams.iter().map(|stream| stream_state(&graph.name, stream, closed))).collect();
+    let queries: Vec<Json> =
+        graphs.iter().flat_map(|graph| graph.queries.iter().map(|query| query_state(&graph.name, query))).collect();
+    let webserver = &app.settings.webserver;
+    let mut namespaces = app.namespaces();
+    if let Some(first) = namespaces.first_mut() {
+        *first = DEFAULT_GRAPH.to_owned();
+    }
+    json!([{
+        "timestamp": clock::instant(SystemTime::now()),
+        "host": {"version": crate::VERSION, "address": webserver.address, "port": webserver.port, "pid": std::process::id()},
+        "namespaces": namespaces,
+        "globalValve": {"isOpen": closed == 0, "closedCount": closed, "oneMinuteClosures": 0.0},
+        "ingests": ingests,
+        "standingQueries": queries,
+        "persistor": {"type": app.settings.store.label(), "writeLatencyMs": 0.0, "readLatencyMs": 0.0},
+    }])
+}
+
+fn stream_state(namespace: &str, stream: &Stream, closed: usize) -> Json {
+    let held = closed > 0 && stream.status() == Status::Running;
+    let state = if held { "BACKPRESSURED" } else { "FLOWING" };
+    json!({
+        "name": stream.name,
+        "namespace": namespace,
+        "sourceType": v2::ingest::kind(&stream.kind()),
+        "status": crate::wire::family::screaming(stream.status().name()),
+        "rate": stream.records_per_second(),
+        "totalCount": stream.ingested(),
+        "stages": {"source": state, "preGraphWrite": state},
+    })
+}
+
+fn query_state(namespace: &str, query: &Query) -> Json {
+    let (waiting, produced, cancelled) = (query.waiting(), query.result_count(), query.cancellation_count());
+    let outputs = query.outputs();
+    let outputs = outputs.iter().map(|output| {
+        let counters = output.counters.as_ref();
+        let count = |read: fn(&weir_connectors::DeliveryCounters) -> u64| counters.map_or(0, |counters| read(counters));
+        let behind = count(|counters| counters.waiting.load(Ordering::Relaxed)) > 0;
+        let definition = query.output_settings(&output.name);
+        let enriched = match &definition {
+            Some(Output::CypherQuery(cypher)) => cypher.and_then.is_some(),
+            Some(Output::Workflow(workflow)) => workflow.enrichment.is_some(),
+            _ => false,
+        };
+        let state = if behind { "CONSTRAINED" } else { "FLOWING" };
+        let kind = definition.as_ref().map_or("Drop".to_owned(), v2::standing::destination_kind);
+        json!({
+            "name": output.name,
+            "rate": query.results_per_second(),
+            "totalCount": count(|counters| counters.delivered.load(Ordering::Relaxed)),
+            "hasEnrichment": enriched,
+            "destinations": [{"index": 0, "type": kind, "state": state}],
+        })
+    });
+    let ratio = waiting as f64 / RESULTS_WAITING_MAX as f64;
+    json!({
+        "name": query.name,
+        "namespace": namespace,
+        "queue": {
+            "bufferCount": waiting,
+            "backpressureThreshold": RESULTS_WAITING_MAX,
+            "maxSize": RESULTS_WAITING_MAX,
+            "thresholdRatio": ratio,
+            "capacityRatio": ratio,
+            "totalProduced": produced + waiting as u64,
+            "totalCancellations": cancelled,
+            "totalDropped": 0,
+            "totalConsumed": produced,
+            "productionRate": query.results_per_second(),
+            "consumptionRate": query.results_per_second(),
+        },
+        "outputs": outputs.collect::<Vec<_>>(),
+    })
+}

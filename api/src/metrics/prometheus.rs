@@ -1,0 +1,125 @@
+//! The figures in the text format of Prometheus, version 0.0.4.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use weir_connectors::DeliveryCounters;
+
+use super::{Process, closed_valves, graphs, memory_bytes_total, store_bytes};
+use crate::app::App;
+use crate::ingest::Status;
+
+/// A family of samples is written in one go, as the format wants it.
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        self.text.push_str(name);
+        for (index, (label, value)) in labels.iter().enumerate() {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.text, "{}{label}=\"{value}\"", if index == 0 { '{' } else { ',' });
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+}
+
+pub fn text(app: &App) -> String {
+    let mut page = Page { text: String::with_capacity(4096) };
+    page.family("weir_build_info", "gauge", "The version that runs.");
+    page.sample("weir_build_info", &[("version", crate::VERSION), ("store", app.settings.store.label())], 1.0);
+    page.one("weir_ready", "gauge", "1 when requests may be sent here.", f64::from(u8::from(app.not_ready().is_none())));
+    of_streams(app, &mut page);
+    of_queries(app, &mut page);
+    let running = app.queries.register.list().len() as f64;
+    page.one("weir_queries_running", "gauge", "Ad-hoc queries that run now.", running);
+    if let Some(bytes) = store_bytes(app) {
+        page.one("weir_store_bytes", "gauge", "Bytes of the files of the store.", bytes as f64);
+    }
+    page.one("weir_memory_total_bytes", "gauge", "Memory of the machine.", memory_bytes_total() as f64);
+    let process = Process::read();
+    page.one("process_resident_memory_bytes", "gauge", "Resident memory.", process.resident_bytes as f64);
+    page.one("process_virtual_memory_bytes", "gauge", "Virtual memory.", process.virtual_bytes as f64);
+    page.one("process_cpu_seconds_total", "counter", "Processor time of user and system.", process.cpu_seconds);
+    page.one("process_open_fds", "gauge", "Open files and sockets.", process.open_files as f64);
+    page.one("process_threads", "gauge", "Threads.", process.threads as f64);
+    page.one("process_start_time_seconds", "gauge", "When the process began, since the Unix epoch.", process.start_seconds);
+    page.text
+}
+
+fn of_streams(app: &App, page: &mut Page) {
+    let graphs = graphs(app);
+    let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&crate::ingest::Stream) -> f64| {
+        page.family(name, kind, help);
+        for graph in &graphs {
+            for stream in &graph.streams {
+                page.sample(name, &[("namespace", &graph.name), ("ingest", &stream.name)], value(stream));
+            }
+        }
+    };
+    each("weir_ingest_records_total", "counter", "Records taken in.", &|stream| stream.ingested() as f64);
+    each("weir_ingest_bytes_total", "counter", "Bytes of these records.", &|stream| stream.ingested_bytes() as f64);
+    each("weir_ingest_failed_records_total", "counter", "Records that had no effect.", &|stream| stream.failed_records() as f64);
+    each("weir_ingest_running", "gauge", "1 while the stream runs.", &|stream| {
+        f64::from(u8::from(stream.status() == Status::Running))
+    });
+    each("weir_ingest_failed", "gauge", "1 when the stream has failed.", &|stream| {
+        f64::from(u8::from(stream.status() == Status::Failed))
+    });
+    page.one("weir_namespaces", "gauge", "Graphs.", graphs.len() as f64);
+}
+
+fn of_queries(app: &App, page: &mut Page) {
+    let graphs = graphs(app);
+    let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&crate::standing::Query) -> f64| {
+        page.family(name, kind, help);
+        for graph in &graphs {
+            for query in &graph.queries {
+                page.sample(name, &[("namespace", &graph.name), ("query", &query.name)], value(query));
+            }
+        }
+    };
+    each("weir_standing_results_total", "counter", "Results found, cancellations included.", &|query| {
+        query.result_count() as f64
+    });
+    each("weir_standing_cancellations_total", "counter", "Cancellations among them.", &|query| query.cancellation_count() as f64);
+    each("weir_standing_waiting", "gauge", "Results that wait for the outputs.", &|query| query.waiting() as f64);
+    let mut each = |name: &str, kind: &str, help: &str, value: fn(&DeliveryCounters) -> u64| {
+        page.family(name, kind, help);
+        for graph in &graphs {
+            for query in &graph.queries {
+                for output in query.outputs() {
+                    let labels = [("namespace", graph.name.as_str()), ("query", &query.name), ("output", &output.name)];
+                    if let Some(counters) = &output.counters {
+                        page.sample(name, &labels, value(counters) as f64);
+                    }
+                }
+            }
+        }
+    };
+    each("weir_output_delivered_total", "counter", "Results delivered.", |counters| counters.delivered.load(Ordering::Relaxed));
+    each("weir_output_failed_total", "counter", "Results given up.", |counters| counters.failed.load(Ordering::Relaxed));
+    each("weir_output_retries_total", "counter", "Tries beyond the first.", |counters| counters.retries.load(Ordering::Relaxed));
+    each("weir_output_dropped_total", "counter", "Results left out because they came too fast.", |counters| {
+        counters.dropped.load(Ordering::Relaxed)
+    });
+    each("weir_output_waiting", "gauge", "Results that wait for the destination.", |counters| {
+        counters.waiting.load(Ordering::Relaxed)
+    });
+    let closed = closed_valves(&graphs) as f64;
+    page.one("weir_ingest_valves_closed", "gauge", "Standing queries that ingest waits for.", closed);
+}

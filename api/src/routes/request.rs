@@ -1,0 +1,209 @@
+//! A request as handlers see it: the one place for what many routes take (`namespace`, `at-time`, `timeout`, the member of a
+//! cluster), and for reading bodies and parameters in the words of each family.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use hyper::upgrade::OnUpgrade;
+use serde_json::Value as Json;
+use warp::http::HeaderMap;
+use warp::http::header::USER_AGENT;
+use weir_engine::Graph;
+use weir_model::{NodeId, Tick};
+
+use crate::app::App;
+use crate::clock;
+use crate::error::{ApiError, INVALID};
+use crate::queries::Client;
+use crate::wire::decode;
+use crate::wire::family::{Family, parse_duration};
+
+/// Bodies up to this are decoded where connections are served.
+const AT_ONCE_BYTES_MAX: usize = 16 << 10;
+
+/// How long a query of v2 may take that says nothing about it.
+const TIMEOUT_V2: Duration = Duration::from_secs(20);
+
+/// The longest name of a resource in the current family.
+const NAME_BYTES_MAX: usize = 128;
+
+/// The names that one parameter has.
+pub type Names = &'static [&'static str];
+
+pub const AT_TIME: Names = &["at-time", "atTime"];
+const TIMEOUT: Names = &["timeout"];
+const MEMBER: Names = &["memberIdx", "member-idx"];
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Content {
+    None,
+    Json,
+    Yaml,
+    Text,
+}
+
+pub struct Request {
+    pub family: Family,
+    /// The graph in the path, where there is one.
+    pub graph_name: Option<String>,
+    /// The other texts in the path.
+    pub names: Vec<String>,
+    pub query: Vec<(String, String)>,
+    pub content: Content,
+    pub body: Vec<u8>,
+    pub headers: HeaderMap,
+    pub remote: Option<SocketAddr>,
+    /// The connection, for those that turn it into a web socket.
+    pub upgrade: Option<OnUpgrade>,
+}
+
+/// What many routes take besides their own.
+pub struct Common {
+    pub graph: Graph,
+    pub at: Option<Tick>,
+    /// As given, in milliseconds.
+    pub at_millis: Option<i64>,
+    pub timeout: Option<Duration>,
+}
+
+impl Request {
+    /// The text in place of the n-th `{…}`, that of the graph not counted.
+    pub fn name(&self, index: usize) -> &str {
+        self.names.get(index).map_or("", String::as_str)
+    }
+
+    /// The same where it shall become the name of a resource: v2 as of today is strict about those.
+    pub fn check_name(&self, name: &str) -> Result<(), ApiError> {
+        let fine = matches!(name.len(), 1..=NAME_BYTES_MAX)
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.~-".contains(&byte));
+        if self.family != Family::Current || fine {
+            return Ok(());
+        }
+        Err(ApiError::Decode(vec![format!("'{name}' is no name: use 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 _ . ~ -")]))
+    }
+
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.any(&[name])
+    }
+
+    fn any(&self, names: &[&str]) -> Option<&str> {
+        names.iter().find_map(|name| self.query.iter().find(|(key, _)| key == name)).map(|(_, value)| value.as_str())
+    }
+
+    /// The parameter, which must be there.
+    pub fn required(&self, name: &str) -> Result<&str, ApiError> {
+        self.parameter(name).ok_or_else(|| {
+            ApiError::Decode(vec![match self.family {
+                Family::V1 => format!("Missing value for query parameter '{name}'"),
+                _ => format!("{INVALID}query parameter {name} (missing)"),
+            }])
+        })
+    }
+
+    /// The parameter as a value, if it is one.
+    pub fn parsed<T>(
+        &self,
+        names: Names,
+        kind: &str,
+        mistakes: &mut Vec<String>,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Option<T> {
+        let text = self.any(names)?;
+        let value = parse(text);
+        if value.is_none() {
+            mistakes.push(match (self.family, names[0]) {
+                (Family::V1, name) => format!("Invalid {kind} value '{text}' for query parameter '{name}'"),
+                (_, name) => format!("{INVALID}query parameter {name} ('{text}' is no {kind})"),
+            });
+        }
+        value
+    }
+
+    pub fn integer(&self, names: Names, mistakes: &mut Vec<String>) -> Option<i64> {
+        self.parsed(names, "integer", mistakes, |text| text.parse().ok())
+    }
+
+    pub fn number(&self, names: Names, mistakes: &mut Vec<String>) -> Option<f64> {
+        self.parsed(names, "number", mistakes, |text| text.parse().ok().filter(|x: &f64| x.is_finite()))
+    }
+
+    pub fn boolean(&self, names: Names, mistakes: &mut Vec<String>) -> Option<bool> {
+        self.parsed(names, "boolean", mistakes, |text| match text {
+            "true" | "1" => Some(true),
+            "false" | "0" => Some(false),
+            _ => None,
+        })
+    }
+
+    /// The id of a node in the path.
+    pub fn node(&self, app: &App, index: usize) -> Result<NodeId, ApiError> {
+        let text = self.name(index);
+        app.settings.ids.parse(text).ok_or_else(|| {
+            ApiError::Decode(vec![match self.family {
+                Family::V1 => format!("Invalid ID value '{text}' for segment 'id'"),
+                _ => format!("{INVALID}path parameter id ('{text}' is no node id)"),
+            }])
+        })
+    }
+
+    pub fn client(&self) -> Client {
+        let agent = self.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned());
+        Client { agent, remote: self.remote }
+    }
+
+    pub fn is_text(&self) -> bool {
+        self.content == Content::Text
+    }
+
+    pub fn text(&self) -> Result<&str, ApiError> {
+        std::str::from_utf8(&self.body).map_err(|error| ApiError::Decode(vec![format!("the body is not UTF-8: {error}")]))
+    }
+
+    pub fn data(&self) -> Result<Json, ApiError> {
+        let decode = || if self.content == Content::Yaml { decode::yaml(&self.body) } else { decode::json(&self.body) };
+        // Large ones take their time, which other connections must not wait for.
+        let decoded = if self.body.len() > AT_ONCE_BYTES_MAX { tokio::task::block_in_place(decode) } else { decode() };
+        decoded.map_err(ApiError::Decode)
+    }
+
+    /// The graph, the moment to read, and how long that may take.
+    pub fn common(&self, app: &App) -> Result<Common, ApiError> {
+        let mut mistakes = Vec::new();
+        let v2 = self.family.is_v2();
+        let at =
+            if v2 { self.parsed(AT_TIME, "time", &mut mistakes, millis_of) } else { self.integer(&AT_TIME[..1], &mut mistakes) };
+        let timeout = if v2 {
+            self.parsed(TIMEOUT, "duration", &mut mistakes, |text| {
+                text.parse().ok().map(Duration::from_millis).or_else(|| parse_duration(text))
+            })
+        } else {
+            self.integer(TIMEOUT, &mut mistakes).map(|millis| Duration::from_millis(millis.max(0) as u64))
+        };
+        if v2 {
+            self.integer(MEMBER, &mut mistakes);
+        }
+        if !mistakes.is_empty() {
+            return Err(ApiError::Decode(mistakes));
+        }
+        let now = clock::millis(SystemTime::now());
+        if let Some(at) = at.filter(|at| *at > now as i64) {
+            return Err(ApiError::bad(format!("Value {at} must be less than system time {now} for query parameter 'at-time'")));
+        }
+        Ok(Common {
+            graph: self.graph(app)?,
+            at: at.map(|millis| Tick::end_of_millis(millis.max(0) as u64)),
+            at_millis: at,
+            timeout: timeout.or(v2.then_some(TIMEOUT_V2)),
+        })
+    }
+
+    /// The graph that the path or `namespace` names.
+    pub fn graph(&self, app: &App) -> Result<Graph, ApiError> {
+        app.graph(self.graph_name.as_deref().or_else(|| self.any(&["namespace", "graphName"])))
+    }
+}
+
+/// Milliseconds, or an instant such as `2026-03-01T10:00:00Z`.
+fn millis_of(text: &str) -> Option<i64> {
+    text.parse().ok().or_else(|| clock::parse_instant(text))
+}

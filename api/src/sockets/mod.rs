@@ -1,0 +1,91 @@
+//! Web sockets: the handshake, and the loop that sends what comes to one that only listens.
+//!
+//! A socket that is slower than what it listens to loses some of it. All of them end when weir stops.
+
+pub mod protocol;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::{SinkExt, StreamExt};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::sync::mpsc;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+use warp::http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use warp::http::{HeaderMap, HeaderValue, StatusCode};
+use warp::reply::Response;
+
+use crate::app::App;
+use crate::error::{self, plain};
+use crate::events::Live;
+
+/// Of a message of a client.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+pub type Socket = WebSocketStream<TokioIo<Upgraded>>;
+
+/// Answers the handshake, and gives the socket to `talk` once the connection is one.
+pub fn accept<F>(headers: &HeaderMap, upgrade: Option<OnUpgrade>, talk: impl FnOnce(Socket) -> F + Send + 'static) -> Response
+where
+    F: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    let has = |name, value: &str| {
+        let all = headers.get_all(name).iter().filter_map(|given| given.to_str().ok());
+        all.flat_map(|given| given.split(',')).any(|given| given.trim().eq_ignore_ascii_case(value))
+    };
+    let asked = has(CONNECTION, "upgrade") && has(UPGRADE, "websocket") && has(SEC_WEBSOCKET_VERSION, "13");
+    let (Some(key), Some(upgrade), true) = (headers.get(SEC_WEBSOCKET_KEY), upgrade, asked) else {
+        return plain(StatusCode::BAD_REQUEST, "Expected WebSocket Upgrade request");
+    };
+    let mut reply = error::response(StatusCode::SWITCHING_PROTOCOLS, None, String::new());
+    let answered = reply.headers_mut();
+    answered.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    answered.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accepted) = HeaderValue::from_str(&derive_accept_key(key.as_bytes())) {
+        answered.insert(SEC_WEBSOCKET_ACCEPT, accepted);
+    }
+    tokio::spawn(async move {
+        let upgraded = match upgrade.await {
+            Ok(upgraded) => upgraded,
+            Err(error) => return tracing::debug!("a connection did not become a web socket: {error}"),
+        };
+        let limits = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
+        let socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(limits)).await;
+        if let Err(error) = talk(socket).await {
+            tracing::debug!("a web socket ended: {error}");
+        }
+    });
+    reply
+}
+
+/// Sends a text. A client that takes nothing for too long loses its socket.
+pub async fn send(app: &App, socket: &mut Socket, text: String) -> Result<(), Error> {
+    let sent = tokio::time::timeout(app.queries.settings.client_patience, socket.send(Message::text(text))).await;
+    sent.map_err(|_| Error::Io(std::io::Error::other("the client takes nothing (query.client-patience)")))?
+}
+
+/// Sends every event as a text. What the client sends is read and dropped. `stays`: the socket outlives what it listens to.
+pub async fn listen(app: Arc<App>, mut socket: Socket, mut events: mpsc::Receiver<Live>, stays: bool) -> Result<(), Error> {
+    let stopped = app.stopped();
+    tokio::pin!(stopped);
+    let mut over = false;
+    loop {
+        tokio::select! {
+            event = events.recv(), if !over => match event {
+                Some(event) => send(&app, &mut socket, event.data).await?,
+                None if stays => over = true,
+                None => break,
+            },
+            message = socket.next() => match message {
+                None | Some(Ok(Message::Close(_))) => break,
+                Some(message) => drop(message?),
+            },
+            () = &mut stopped => break,
+        }
+    }
+    socket.close(None).await
+}

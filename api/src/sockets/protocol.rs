@@ -1,0 +1,393 @@
+//! The query protocol of the explorer: many queries over one socket, each with a number the client has chosen.
+//!
+//!     RunQuery ─> QueryStarted, results in batches …, QueryFinished or QueryFailed
+//!     CancelQuery ─> MessageOk, and the query is finished soon
+//!
+//! Every message of a client is answered with one message, in order. Results wait for the client: one that takes none holds
+//! its queries up, until their limits end them.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use serde_json::{Value as Json, json};
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use weir_cypher_compiler::{Wanted, wanted};
+use weir_engine::{Graph, QueryOptions};
+use weir_model::{Tick, Value};
+
+use super::{Socket, send};
+use crate::app::App;
+use crate::clock;
+use crate::error::ApiError;
+use crate::queries::{Client, Compiled, Listed};
+use crate::routes::query::{compiled, explanation};
+use crate::wire::decode::{self, Fields, Mistakes};
+use crate::wire::family::Family;
+use crate::wire::query::{Drawn, QueryBody, Shape, piece, to_value};
+
+/// Queries that run for one socket.
+const RUNNING_MAX: usize = 64;
+
+/// Rows and messages that wait for the client.
+const WAITING_MAX: usize = 64;
+
+/// A conversation.
+pub struct Protocol {
+    pub app: Arc<App>,
+    pub graph: Graph,
+    pub family: Family,
+    pub client: Client,
+}
+
+/// What a query sends to its socket.
+enum Said {
+    Results(String),
+    /// The last message of a query.
+    Ended(i64, String),
+}
+
+enum Asked {
+    Run(Run),
+    Cancel(i64),
+}
+
+struct Run {
+    id: i64,
+    body: QueryBody,
+    shape: Shape,
+    at: Option<Tick>,
+    batch_max: Option<usize>,
+    within: Option<Duration>,
+}
+
+impl Protocol {
+    pub async fn talk(self, mut socket: Socket) -> Result<(), Error> {
+        let stopped = self.app.stopped();
+        tokio::pin!(stopped);
+        let (sender, mut said) = mpsc::channel(WAITING_MAX);
+        let mut running: HashMap<i64, Arc<Listed>> = HashMap::new();
+        let ended = loop {
+            tokio::select! {
+                message = socket.next() => match message {
+                    None | Some(Ok(Message::Close(_))) => break Ok(()),
+                    Some(Err(error)) => break Err(error),
+                    Some(Ok(Message::Text(text))) => {
+                        let answer = self.answer(&text, &mut running, &sender);
+                        if let Err(error) = send(&self.app, &mut socket, answer).await {
+                            break Err(error);
+                        }
+                    }
+                    Some(Ok(Message::Binary(_))) if self.family == Family::V1 => {
+                        let answer = wrong("Binary websocket messages are not yet supported");
+                        if let Err(error) = send(&self.app, &mut socket, answer).await {
+                            break Err(error);
+                        }
+                    }
+                    Some(Ok(_)) => {}
+                },
+                Some(said) = said.recv() => {
+                    let text = match said {
+                        Said::Results(text) => text,
+                        Said::Ended(id, text) => {
+                            running.remove(&id);
+                            text
+                        }
+                    };
+                    if let Err(error) = send(&self.app, &mut socket, text).await {
+                        break Err(error);
+                    }
+                }
+                () = &mut stopped => break socket.close(None).await,
+            }
+        };
+        // Nobody wants their answers any more.
+        running.values().for_each(|listed| listed.running.cancelled.store(true, Ordering::Relaxed));
+        ended
+    }
+
+    fn answer(&self, text: &str, running: &mut HashMap<i64, Arc<Listed>>, said: &mpsc::Sender<Said>) -> String {
+        if let Some(reason) = self.app.not_ready() {
+            return wrong(reason);
+        }
+        match self.decode(text) {
+            Err(mistake) => wrong(&format!("Failed to deserialize client message:\n{mistake}")),
+            Ok(Asked::Cancel(id)) => match running.get(&id) {
+                None => wrong(&format!("Query ID {id} isn't tracking any current query")),
+                Some(listed) => {
+                    listed.running.cancelled.store(true, Ordering::Relaxed);
+                    json!({"type": "MessageOk"}).to_string()
+                }
+            },
+            Ok(Asked::Run(run)) if running.contains_key(&run.id) => {
+                wrong(&format!("Query ID {} is already being used to track another query", run.id))
+            }
+            Ok(Asked::Run(_)) if running.len() >= RUNNING_MAX => {
+                wrong(&format!("{RUNNING_MAX} queries run over this socket; wait for one, or cancel one"))
+            }
+            Ok(Asked::Run(run)) => self.run(run, running, said).unwrap_or_else(|error| wrong(&error.to_string())),
+        }
+    }
+
+    /// Starts a query; its results follow.
+    fn run(&self, mut run: Run, running: &mut HashMap<i64, Arc<Listed>>, said: &mpsc::Sender<Said>) -> Result<String, ApiError> {
+        self.app.queries.check_text(&run.body.text)?;
+        let (wanted, text) = wanted(&run.body.text);
+        run.body.text = text.into_owned();
+        let (id, table) = (run.id, run.shape == Shape::Table);
+        if matches!(wanted, Wanted::Plan | Wanted::Profile) && table {
+            let explained = tokio::task::block_in_place(|| explanation(&self.app, &self.graph, &run.body))?;
+            let results = json!({"type": "TabularResults", "queryId": id, "columns": explained["columns"], "results": explained["results"]});
+            let started = self.started(id, true, false, table.then(|| vec!["plan".to_owned()]));
+            let said = said.clone();
+            tokio::spawn(async move {
+                // A socket that is gone needs no answer.
+                let _ = said.send(Said::Results(results.to_string())).await;
+                let _ = said.send(Said::Ended(id, finished(id))).await;
+            });
+            return Ok(started);
+        }
+        let (compiled, parameters) = compiled(&self.app, &self.graph, &run.body)?;
+        let facts = compiled.prepared.plan.facts;
+        let columns = table.then(|| compiled.prepared.plan.columns.iter().map(|(name, _)| name.to_string()).collect());
+        let started = self.started(id, !facts.writes, facts.scans, columns);
+        let listed = Arc::new(self.app.queries.register.begin(&run.body.text, self.graph.name(), self.client.clone()));
+        running.insert(id, listed.clone());
+        let work =
+            Work { app: self.app.clone(), graph: self.graph.clone(), family: self.family, run, compiled, parameters, listed };
+        tokio::spawn(work.run(said.clone()));
+        Ok(started)
+    }
+
+    fn started(&self, id: i64, reads: bool, scans: bool, columns: Option<Vec<String>>) -> String {
+        let mut message = json!({"type": "QueryStarted", "queryId": id, "isReadOnly": reads, "canContainAllNodeScan": scans});
+        match columns {
+            Some(columns) => message["columns"] = columns.into(),
+            None if self.family.is_v2() => message["columns"] = Json::Null,
+            None => {}
+        }
+        message.to_string()
+    }
+
+    /// The first mistake is told.
+    fn decode(&self, text: &str) -> Result<Asked, String> {
+        let first = |mistakes: Vec<String>| mistakes.into_iter().next().unwrap_or_default();
+        let message = decode::json(text.as_bytes()).map_err(first)?;
+        let mut mistakes = Mistakes::default();
+        let asked = self.read(&message, &mut mistakes);
+        mistakes.or(asked).map_err(first)
+    }
+
+    fn read(&self, message: &Json, mistakes: &mut Mistakes) -> Option<Asked> {
+        let (fields, kind) = Fields::tagged(message, "", mistakes)?;
+        let known: &[&str] = match kind {
+            "CancelQuery" => &["type", "queryId"],
+            "RunQuery" => &[
+                "type",
+                "queryId",
+                "query",
+                "sort",
+                "parameters",
+                "language",
+                "interpreter",
+                "atTime",
+                "maxResultBatch",
+                "resultsWithinMillis",
+            ],
+            other => {
+                mistakes.at("", format!("No decoder for discriminator '{other}'!"));
+                return None;
+            }
+        };
+        let v2 = self.family.is_v2();
+        if let Some((unknown, _)) = fields.entries().find(|(name, _)| v2 && !known.contains(&name.as_str())) {
+            mistakes.at(&format!(".{unknown}"), format!("unknown field; there are {}", known.join(", ")));
+            return None;
+        }
+        fields.required("queryId", mistakes)?;
+        let id = fields.int("queryId", mistakes)?;
+        if kind == "CancelQuery" {
+            return Some(Asked::Cancel(id));
+        }
+        let text = fields.required_text("query", mistakes)?;
+        fields.required("sort", mistakes)?;
+        let sorts: [&'static str; 3] = if v2 { ["Node", "Edge", "Text"] } else { ["NodeSort", "EdgeSort", "TextSort"] };
+        let shape = match fields.any_word("sort", &sorts, mistakes)? {
+            "Node" | "NodeSort" => Shape::Drawing(Drawn::Nodes),
+            "Edge" | "EdgeSort" => Shape::Drawing(Drawn::Edges),
+            _ => Shape::Table,
+        };
+        if !v2 {
+            fields.required("parameters", mistakes)?;
+            fields.required("language", mistakes)?;
+        }
+        let languages: &[&'static str] = if v2 { &["Cypher"] } else { &["Gremlin", "Cypher"] };
+        if fields.any_word("language", languages, mistakes) == Some("Gremlin") {
+            mistakes.at(".language", "Gremlin is not in this version of weir; write Cypher");
+            return None;
+        }
+        let parameters = match fields.get("parameters") {
+            None => Vec::new(),
+            Some(Json::Object(given)) => given.iter().map(|(name, value)| (name.as_str().into(), to_value(value))).collect(),
+            Some(other) => {
+                mistakes.at(".parameters", format!("Got value '{other}' with wrong type, expecting object"));
+                return None;
+            }
+        };
+        let at = match fields.get("atTime") {
+            Some(Json::String(text)) => match text.parse().ok().or_else(|| clock::parse_instant(text)) {
+                Some(millis) => Some(millis),
+                None => {
+                    mistakes.at(".atTime", format!("'{text}' is no time"));
+                    return None;
+                }
+            },
+            _ => fields.long("atTime", mistakes),
+        };
+        let positive = |name: &str, mistakes: &mut Mistakes| {
+            let given = fields.int(name, mistakes)?;
+            if given < 1 {
+                mistakes.at(&format!(".{name}"), "must be at least 1");
+            }
+            Some(given.max(1) as u64)
+        };
+        Some(Asked::Run(Run {
+            id,
+            body: QueryBody { text, parameters },
+            shape,
+            at: at.map(|millis: i64| Tick::end_of_millis(millis.max(0) as u64)),
+            batch_max: positive("maxResultBatch", mistakes).map(|count| count as usize),
+            within: positive("resultsWithinMillis", mistakes).map(Duration::from_millis),
+        }))
+    }
+}
+
+/// A query on its way.
+struct Work {
+    app: Arc<App>,
+    graph: Graph,
+    family: Family,
+    run: Run,
+    compiled: Arc<Compiled>,
+    parameters: Vec<Value>,
+    listed: Arc<Listed>,
+}
+
+impl Work {
+    async fn run(self, said: mpsc::Sender<Said>) {
+        let id = self.run.id;
+        let last = match self.results(&said).await {
+            Ok(()) => finished(id),
+            Err(error) => json!({"type": "QueryFailed", "queryId": id, "message": error.to_string()}).to_string(),
+        };
+        // A socket that is gone needs no answer.
+        let _ = said.send(Said::Ended(id, last)).await;
+    }
+
+    /// Runs the query on a thread of its own and sends what it gives in batches.
+    async fn results(self, said: &mpsc::Sender<Said>) -> Result<(), ApiError> {
+        let place = self.app.queries.place().await?;
+        let (sender, mut rows) = mpsc::channel::<String>(WAITING_MAX);
+        let frame = Frame::of(&self.run, &self.compiled);
+        let (batch_max, within) = (self.run.batch_max, self.run.within);
+        let query = tokio::task::spawn_blocking(move || {
+            let ended = self.query(&sender);
+            drop(place);
+            ended
+        });
+        // Without a word about batches each row is a message.
+        let batch_max = batch_max.unwrap_or(if within.is_some() { usize::MAX } else { 1 });
+        let mut batch: Vec<String> = Vec::new();
+        let mut due: Option<Instant> = None;
+        loop {
+            let next = match due {
+                Some(due) => tokio::time::timeout_at(due.into(), rows.recv()).await,
+                None => Ok(rows.recv().await),
+            };
+            let more = match next {
+                Ok(Some(row)) => {
+                    batch.push(row);
+                    due = due.or_else(|| within.and_then(|within| Instant::now().checked_add(within)));
+                    if batch.len() < batch_max {
+                        continue;
+                    }
+                    true
+                }
+                Ok(None) => false,
+                Err(_) => true,
+            };
+            due = None;
+            if !batch.is_empty() && said.send(Said::Results(frame.around(&std::mem::take(&mut batch)))).await.is_err() {
+                break;
+            }
+            if !more {
+                break;
+            }
+        }
+        drop(rows);
+        query.await.map_err(|error| ApiError::Failed(format!("a task failed: {error}")))?
+    }
+
+    fn query(&self, rows: &mpsc::Sender<String>) -> Result<(), ApiError> {
+        let running = &self.listed.running;
+        let deadline = Instant::now().checked_add(self.app.queries.settings.time_max);
+        let options = QueryOptions { at: self.run.at, deadline, cancelled: Some(&running.cancelled), ..QueryOptions::default() };
+        let mut refused = None;
+        let ended = self.graph.query(&self.compiled.prepared, &self.parameters, options, &mut |row| {
+            running.rows.fetch_add(1, Ordering::Relaxed);
+            match piece(self.run.shape, row, self.graph.ids(), self.family) {
+                Err(reason) => {
+                    refused = Some(reason);
+                    ControlFlow::Break(())
+                }
+                // Nothing to be drawn.
+                Ok(row) if row.is_empty() => ControlFlow::Continue(()),
+                Ok(row) => match rows.blocking_send(row) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                },
+            }
+        });
+        match (ended, refused) {
+            (_, Some(reason)) => Err(ApiError::Cypher(reason)),
+            // The end that was asked for is a success.
+            (_, None) if running.is_cancelled() => Ok(()),
+            (ended, None) => ended.map(drop).map_err(|error| self.app.queries.explained(error)),
+        }
+    }
+}
+
+/// What stands around a batch.
+struct Frame {
+    before: String,
+}
+
+impl Frame {
+    fn of(run: &Run, compiled: &Compiled) -> Frame {
+        let (kind, columns) = match run.shape {
+            Shape::Table => {
+                let names: Vec<&str> = compiled.prepared.plan.columns.iter().map(|(name, _)| name.as_str()).collect();
+                ("TabularResults", format!("\"columns\":{},", json!(names)))
+            }
+            Shape::Drawing(Drawn::Nodes) => ("NodeResults", String::new()),
+            Shape::Drawing(Drawn::Edges) => ("EdgeResults", String::new()),
+        };
+        Frame { before: format!("{{\"type\":\"{kind}\",\"queryId\":{},{columns}\"results\":[", run.id) }
+    }
+
+    fn around(&self, rows: &[String]) -> String {
+        format!("{}{}]}}", self.before, rows.join(","))
+    }
+}
+
+fn finished(id: i64) -> String {
+    json!({"type": "QueryFinished", "queryId": id}).to_string()
+}
+
+fn wrong(reason: &str) -> String {
+    json!({"type": "MessageError", "error": reason}).to_string()
+}

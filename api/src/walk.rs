@@ -1,0 +1,206 @@
+//! Random walks over a graph, in the manner of node2vec: from one node, or from every node into a file.
+//!
+//! A walk steps along edges regardless of their direction. Where it came from decides how likely each step is: back with 1/p,
+//! to a node beside the last one with 1, away from it with 1/q. The same seed gives the same walk over the same graph.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use weir_cypher_compiler::compile;
+use weir_model::{IdScheme, NodeId, Value, json};
+
+use crate::error::{ApiError, chain};
+use crate::queries::fixed::{Fixed, node_id};
+
+const NEIGHBOURS: &str = "MATCH (n)--(m) WHERE id(n) = $n RETURN id(m)";
+const NODES: &str = "MATCH (n) RETURN id(n)";
+const PREFIX: &str = "MATCH (thisNode) WHERE id(thisNode) = $n ";
+
+#[derive(Clone, Debug)]
+pub struct WalkSettings {
+    /// Steps.
+    pub length: u32,
+    /// Walks from each node.
+    pub count: u32,
+    /// What a node on the way contributes, as the end of a query; its id where nothing is said.
+    pub query: Option<String>,
+    /// p: how unlikely it is to go back. 0 is never.
+    pub return_weight: f64,
+    /// q: how unlikely it is to go away. 0 leaves nothing else.
+    pub in_out: f64,
+    pub seed: Option<String>,
+}
+
+impl WalkSettings {
+    /// Refuses a query that writes, or would look at every node for each node.
+    pub fn check(&self, ask: &Fixed<'_>) -> Result<(), ApiError> {
+        let Some(query) = &self.query else { return Ok(()) };
+        let text = format!("{PREFIX}{query}");
+        let plan = compile(&text, &ask.app.procedures.options(ask.graph, Vec::new()))?;
+        match (plan.facts.writes, plan.facts.scans) {
+            (true, _) => Err(ApiError::bad(format!("The query of a walk must only read: {query}"))),
+            (_, true) => Err(ApiError::bad(format!("The query of a walk must not look at every node: {query}"))),
+            _ => Ok(()),
+        }
+    }
+
+    fn random(&self, start: NodeId, number: u32) -> Random {
+        let seed =
+            self.seed.as_deref().map_or_else(|| fresh(), |seed| seed.bytes().fold(7, |hash, byte| mix(hash ^ u64::from(byte))));
+        Random(mix(seed ^ mix(start.high ^ mix(start.low ^ u64::from(number)))))
+    }
+}
+
+/// What the nodes of one walk contribute, the first node's before that of the first step.
+pub fn walk(ask: &Fixed<'_>, settings: &WalkSettings, start: NodeId, number: u32) -> Result<Vec<String>, ApiError> {
+    let mut random = settings.random(start, number);
+    let mut items = Vec::new();
+    contribute(ask, settings, start, &mut items)?;
+    let (mut here, mut before): (NodeId, Option<(NodeId, BTreeSet<NodeId>)>) = (start, None);
+    for _ in 0..settings.length {
+        if ask.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(ApiError::TimeLimit(ask.app.queries.settings.time_max.as_millis()));
+        }
+        let mut around = Vec::new();
+        ask.each(NEIGHBOURS, &[("n", ask.id(here))], &mut |row| {
+            around.extend(row.first().and_then(node_id));
+            ControlFlow::Continue(())
+        })?;
+        around.sort_unstable();
+        let weight = |node: &NodeId| match &before {
+            None => 1.0,
+            Some((last, _)) if last == node => inverse(settings.return_weight, 0.0),
+            Some((_, beside)) if beside.contains(node) => {
+                if settings.in_out == 0.0 {
+                    0.0
+                } else {
+                    1.0
+                }
+            }
+            Some(_) => inverse(settings.in_out, 1.0),
+        };
+        let weights: Vec<f64> = around.iter().map(weight).collect();
+        let Some(next) = random.choose(&weights).and_then(|index| around.get(index).copied()) else { break };
+        before = Some((here, around.into_iter().collect()));
+        here = next;
+        contribute(ask, settings, here, &mut items)?;
+    }
+    Ok(items)
+}
+
+/// One over a number; 0 stands for something of its own.
+fn inverse(number: f64, of_zero: f64) -> f64 {
+    if number == 0.0 { of_zero } else { 1.0 / number }
+}
+
+fn contribute(ask: &Fixed<'_>, settings: &WalkSettings, node: NodeId, items: &mut Vec<String>) -> Result<(), ApiError> {
+    let ids = ask.graph.ids();
+    let Some(query) = &settings.query else {
+        items.push(ids.text(node));
+        return Ok(());
+    };
+    ask.each(&format!("{PREFIX}{query}"), &[("n", ask.id(node))], &mut |row| {
+        items.extend(row.iter().map(|value| text(value, ids)));
+        ControlFlow::Continue(())
+    })
+}
+
+fn text(value: &Value, ids: IdScheme) -> String {
+    match value {
+        Value::Text(text) => text.to_string(),
+        Value::Id(id) => ids.text(*id),
+        other => {
+            let mut out = Vec::new();
+            json::write(other, ids, &mut out);
+            String::from_utf8_lossy(&out).into_owned()
+        }
+    }
+}
+
+/// Walks from every node into a file of comma separated values, a walk a row, until there are no more or weir stops.
+pub fn save(ask: Fixed<'_>, settings: &WalkSettings, file: File) -> Result<u64, ApiError> {
+    // A file of walks takes as long as it takes; each walk has its limit.
+    let mut nodes = Vec::new();
+    ask.each(NODES, &[], &mut |row| {
+        nodes.extend(row.first().and_then(node_id));
+        ControlFlow::Continue(())
+    })?;
+    let failed = |error: std::io::Error| ApiError::Failed(format!("the walks could not be written: {}", chain(&error)));
+    let stopping = ask.app.stopping();
+    let mut out = BufWriter::new(file);
+    let mut written = 0;
+    for node in nodes {
+        for number in 0..settings.count {
+            if *stopping.borrow() {
+                return Ok(written);
+            }
+            let ask = Fixed::new(ask.app, ask.graph, ask.at);
+            let items = walk(&ask, settings, node, number)?;
+            let row = std::iter::once(ask.graph.ids().text(node)).chain(items).map(|item| csv(&item)).collect::<Vec<_>>();
+            writeln!(out, "{}", row.join(",")).map_err(failed)?;
+            written += 1;
+        }
+    }
+    out.flush().map_err(failed)?;
+    Ok(written)
+}
+
+fn csv(item: &str) -> String {
+    if item.contains([',', '"', '\n', '\r']) { format!("\"{}\"", item.replace('"', "\"\"")) } else { item.to_owned() }
+}
+
+struct Random(u64);
+
+impl Random {
+    /// An index, with a chance by its weight. None when none has any.
+    fn choose(&mut self, weights: &[f64]) -> Option<usize> {
+        let total: f64 = weights.iter().sum();
+        if total <= 0.0 || !total.is_finite() {
+            return None;
+        }
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut left = (mix(self.0) >> 11) as f64 / (1u64 << 53) as f64 * total;
+        let index = weights.iter().position(|weight| {
+            left -= weight;
+            left < 0.0
+        });
+        // Sums of fractions may fall short of their total.
+        index.or_else(|| weights.iter().rposition(|weight| *weight > 0.0))
+    }
+}
+
+fn fresh() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_follow_weights() {
+        let mut random = Random(1);
+        assert_eq!(random.choose(&[]), None);
+        assert_eq!(random.choose(&[0.0, 0.0]), None);
+        let mut counts = [0; 3];
+        for _ in 0..10_000 {
+            counts[random.choose(&[1.0, 0.0, 3.0]).expect("a choice")] += 1;
+        }
+        assert!(counts[1] == 0 && (2_200..2_800).contains(&counts[0]), "{counts:?}");
+    }
+
+    #[test]
+    fn items_are_quoted_where_they_must_be() {
+        assert_eq!((csv("a b").as_str(), csv("a,\"b\"").as_str()), ("a b", "\"a,\"\"b\"\"\""));
+    }
+}

@@ -1,0 +1,257 @@
+//! The body that creates an ingest stream in v2: `{name, source, query, …}`. In v1 the source holds everything.
+
+use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_connectors::SOURCES;
+
+use super::names::{fields_to_v2, mistake, to_v1};
+use crate::error::ApiError;
+use crate::wire::decode::{Fields, Mistakes};
+use crate::wire::family::Family;
+
+/// Sources of the reference service that are not here.
+const ELSEWHERE: &[&str] = &[
+    #[cfg(not(feature = "kafka"))]
+    "Kafka",
+    "Kinesis",
+    "KinesisKCL",
+    "SQS",
+    "S3",
+    "ServerSentEvent",
+    "WebsocketClient",
+    "WebSocketFileUpload",
+    "ReactiveStream",
+    "DeltaSharingCdf",
+];
+
+/// Counts upwards: its records have no format in v2.
+const NUMBERS: &str = "NumberIterator";
+
+/// Those whose format is that of files; the others' records come one by one.
+const OF_FILES: [&str; 2] = ["File", "StdInput"];
+
+/// The formats of v2, those of v1, and whether they are for files.
+const FORMATS: &[(&str, &str, bool)] = &[
+    ("Line", "CypherLine", true),
+    ("JsonL", "CypherJson", true),
+    ("CSV", "CypherCsv", true),
+    ("Json", "CypherJson", false),
+    ("Raw", "CypherRaw", false),
+    ("Drop", "Drop", false),
+];
+
+const FORMATS_ELSEWHERE: &[&str] = &["Json", "Protobuf", "Avro", "AvroContainer", "Parquet"];
+
+/// What stands beside the source in v2 and in it in v1.
+const BESIDE: [&str; 2] = ["parallelism", "maximumPerSecond"];
+
+/// The name, and the definition as v1 has it.
+pub fn decode(body: &Json) -> Result<(String, Json), Vec<String>> {
+    let mut mistakes = Mistakes::default();
+    let decoded = read(body, &mut mistakes);
+    mistakes.or(decoded)
+}
+
+fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, Json)> {
+    let fields = Fields::of(body, "", mistakes)?;
+    let name = fields.required_text("name", mistakes);
+    // Also as in v1, with the settings of the source beside the name.
+    let Some(source) = fields.get("source").or_else(|| fields.get("type").map(|_| body)) else {
+        fields.required("source", mistakes);
+        fields.required("query", mistakes);
+        return None;
+    };
+    let (source, kind) = Fields::tagged(source, ".source", mistakes)?;
+    if let Some(row) = SOURCES.iter().find(|row| row.name_v1 == kind && row.name_v1 != row.name) {
+        let mut definition: JsonMap<String, Json> = source.entries().map(|(name, value)| (name.clone(), value.clone())).collect();
+        definition.remove("name");
+        definition.insert("type".to_owned(), row.name_v1.into());
+        return Some((name?, Json::Object(definition)));
+    }
+    let known = || SOURCES.iter().map(|row| row.name).collect::<Vec<_>>().join(", ");
+    let Some(row) = SOURCES.iter().find(|row| row.name == kind) else {
+        let problem = if ELSEWHERE.contains(&kind) {
+            format!("the source '{kind}' is not in this version of weir; there are {}", known())
+        } else {
+            format!("type '{kind}' names no known source; there are {}", known())
+        };
+        mistakes.at(".source", problem);
+        return None;
+    };
+    let mut definition = JsonMap::new();
+    definition.insert("type".to_owned(), row.name_v1.into());
+    let beside = ["type", "format", "name", "query", "parameter", "source"];
+    definition
+        .extend(source.entries().filter(|(name, _)| !beside.contains(&name.as_str())).map(|(name, value)| to_v1(name, value)));
+    for (name, value) in fields.entries() {
+        let (name, value) = to_v1(name, value);
+        if BESIDE.contains(&name.as_str()) {
+            definition.insert(name, value);
+        }
+    }
+    unsupported(&fields, &source, kind, mistakes);
+    let format = format(&source, kind, mistakes);
+    let mut format = format?;
+    if format["type"] != "Drop" {
+        format["query"] = fields.required_text("query", mistakes)?.into();
+        format["parameter"] = fields.text("parameter", mistakes).unwrap_or_else(|| "that".to_owned()).into();
+    }
+    definition.insert("format".to_owned(), format);
+    Some((name?, Json::Object(definition)))
+}
+
+fn format(source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) -> Option<Json> {
+    if kind == NUMBERS {
+        return Some(json!({"type": "CypherJson"}));
+    }
+    let of_files = OF_FILES.contains(&kind);
+    let (fields, name) = Fields::tagged(source.required("format", mistakes)?, ".source.format", mistakes)?;
+    let known = FORMATS.iter().filter(|(_, _, files)| *files == of_files);
+    let Some((_, v1, _)) = known.clone().find(|(v2, ..)| *v2 == name) else {
+        let known = known.map(|(v2, ..)| *v2).collect::<Vec<_>>().join(", ");
+        let problem = if FORMATS_ELSEWHERE.contains(&name) {
+            format!("the format '{name}' of the source '{kind}' is not in this version of weir; there are {known}")
+        } else {
+            format!("type '{name}' names no format of the source '{kind}'; there are {known}")
+        };
+        mistakes.at(".source.format", problem);
+        return None;
+    };
+    let mut format: JsonMap<String, Json> = fields.entries().map(|(name, value)| to_v1(name, value)).collect();
+    format.insert("type".to_owned(), (*v1).into());
+    Some(Json::Object(format))
+}
+
+/// What would change what a stream does, and is not here, is refused; its defaults are taken.
+fn unsupported(fields: &Fields<'_>, source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) {
+    let mut refuse = |path: &str, what: &str| mistakes.at(path, format!("{what} not in this version of weir; leave it out"));
+    if fields.get("transformation").is_some() {
+        refuse(".transformation", "transformations of records are");
+    }
+    if let Some(on_error) = fields.get("onRecordError") {
+        if on_error.get("retrySettings").is_some_and(|settings| !settings.is_null()) {
+            refuse(".onRecordError.retrySettings", "retries of records are");
+        }
+        let destinations = on_error.pointer("/deadLetterQueueSettings/destinations").and_then(Json::as_array);
+        if destinations.is_some_and(|destinations| !destinations.is_empty()) {
+            refuse(".onRecordError.deadLetterQueueSettings", "destinations of failed records are");
+        }
+    }
+    if fields.get("onStreamError").is_some_and(|on_error| on_error["type"] == "RetryStreamError") {
+        refuse(".onStreamError", "retries of streams are");
+    }
+    let decoders = source.get("recordDecoders").and_then(Json::as_array);
+    if (OF_FILES.contains(&kind) || kind == NUMBERS) && decoders.is_some_and(|decoders| !decoders.is_empty()) {
+        refuse(".source.recordDecoders", &format!("recordDecoders of the source '{kind}' are"));
+    }
+}
+
+/// The name of a kind of source, by that of v1.
+pub fn kind(v1: &str) -> &str {
+    SOURCES.iter().find(|row| row.name_v1 == v1).map_or(v1, |row| row.name)
+}
+
+/// The settings of v1 as the preview shows them, the source alone, and as they are shown today, the whole body.
+pub fn shown(name: &str, settings: &Json, family: Family) -> Json {
+    let kind = kind(settings["type"].as_str().unwrap_or_default());
+    let mut source = JsonMap::new();
+    source.insert("type".to_owned(), kind.into());
+    let without = ["type", "format"].iter().chain(&BESIDE).copied().collect::<Vec<_>>();
+    let fields = fields_to_v2(settings, &without, family);
+    let format = &settings["format"];
+    if kind != NUMBERS {
+        let of_files = OF_FILES.contains(&kind);
+        let v1 = format["type"].as_str().unwrap_or_default();
+        let v2 = FORMATS.iter().find(|(_, name, files)| *name == v1 && *files == of_files).map_or(v1, |(v2, ..)| v2);
+        let mut shown = JsonMap::new();
+        shown.insert("type".to_owned(), v2.into());
+        shown.extend(fields_to_v2(format, &["type", "query", "parameter"], family));
+        source.insert("format".to_owned(), Json::Object(shown));
+    }
+    source.extend(fields);
+    if family == Family::Preview {
+        return Json::Object(source);
+    }
+    let mut whole = json!({"name": name, "source": source});
+    for field in ["query", "parameter"] {
+        if let Some(value) = format.get(field) {
+            whole[field] = value.clone();
+        }
+    }
+    for field in BESIDE {
+        if let Some(value) = settings.get(field) {
+            let (field, value) = super::names::to_v2(field, value, family);
+            whole[field] = value;
+        }
+    }
+    whole["onRecordError"] = json!({"logRecord": true, "deadLetterQueueSettings": {"destinations": []}});
+    whole["onStreamError"] = json!({"type": "LogStreamError"});
+    whole
+}
+
+/// What is wrong with a definition, in the names of v2.
+pub fn in_its_words(error: ApiError) -> ApiError {
+    match error {
+        ApiError::Decode(reasons) => ApiError::Decode(reasons.into_iter().map(mistake).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(body: Json, expected: &str) {
+        let reasons = decode(&body).expect_err("should have been refused");
+        assert!(reasons.iter().any(|reason| reason.contains(expected)), "{reasons:?}");
+    }
+
+    #[test]
+    fn a_source_becomes_one_of_v1_and_is_shown_again() {
+        let body = json!({"name": "people", "source": {"type": "File", "path": "p.csv", "format": {"type": "CSV", "headers": true,
+            "delimiter": "SEMICOLON"}, "startOffset": 2, "limit": 5, "characterEncoding": "UTF-8"},
+            "query": "RETURN $row", "parameter": "row", "parallelism": 4, "maxPerSecond": 10});
+        let (name, definition) = decode(&body).expect("is read");
+        let expected = json!({"type": "FileIngest", "path": "p.csv", "startAtOffset": 2, "ingestLimit": 5, "encoding": "UTF-8",
+            "parallelism": 4, "maximumPerSecond": 10,
+            "format": {"type": "CypherCsv", "headers": true, "delimiter": "Semicolon", "query": "RETURN $row", "parameter": "row"}});
+        assert_eq!((name.as_str(), &definition), ("people", &expected));
+        let settings = weir_connectors::parse_source_v1(&definition).expect("a source").settings();
+        let shown = shown(&name, &settings, Family::Current);
+        for (field, value) in body.as_object().expect("an object").iter().filter(|(field, _)| *field != "source") {
+            assert_eq!(&shown[field], value);
+        }
+        assert_eq!(shown["source"]["format"]["delimiter"], "SEMICOLON");
+        assert_eq!(decode(&shown).expect("is read again").1, settings);
+    }
+
+    #[test]
+    fn the_notation_of_v1_is_taken_too() {
+        let body = json!({"name": "n", "type": "NumberIteratorIngest", "ingestLimit": 3});
+        let (_, definition) = decode(&body).expect("is read");
+        assert_eq!(definition, json!({"type": "NumberIteratorIngest", "ingestLimit": 3}));
+        let body = json!({"name": "n", "type": "NumberIterator", "limit": 3, "query": "RETURN $that"});
+        let (_, definition) = decode(&body).expect("is read");
+        assert_eq!((&definition["ingestLimit"], &definition["format"]["query"]), (&json!(3), &json!("RETURN $that")));
+    }
+
+    #[test]
+    fn what_is_not_here_is_refused_by_its_name() {
+        let with = |source: Json| json!({"name": "n", "source": source, "query": "RETURN 1"});
+        refused(json!({}), "DecodingFailure at .name: Missing required field");
+        refused(json!({"name": "n"}), "DecodingFailure at .source: Missing required field");
+        refused(with(json!({"type": "Kinesis"})), "the source 'Kinesis' is not in this version");
+        refused(with(json!({"type": "Nope"})), "type 'Nope' names no known source");
+        refused(
+            with(json!({"type": "File", "path": "x", "format": {"type": "Parquet"}})),
+            "the format 'Parquet' of the source 'File'",
+        );
+        refused(with(json!({"type": "File", "path": "x", "format": {"type": "Nope"}})), "names no format");
+        refused(with(json!({"type": "File", "path": "x"})), ".format: Missing required field");
+        let mut transformed = with(json!({"type": "NumberIterator"}));
+        transformed["transformation"] = json!({"type": "JavaScript", "function": "x => x"});
+        transformed["onStreamError"] = json!({"type": "RetryStreamError", "retryCount": 3});
+        refused(transformed.clone(), "transformations of records are not in this version");
+        refused(transformed, "retries of streams are not in this version");
+    }
+}

@@ -1,0 +1,146 @@
+//! The names of v2 beside those of v1: one table for bodies in, bodies out, and the words of errors.
+
+use serde_json::{Map as JsonMap, Value as Json, json};
+
+use crate::wire::family::{Family, duration_text, parse_duration, plain_word};
+
+/// A field that v2 names otherwise.
+pub struct Renamed {
+    pub v1: &'static str,
+    pub v2: &'static str,
+    /// The unit of the number in v1, where v2 as of today writes a duration; the preview has the name of v1 then.
+    pub unit_millis: Option<u64>,
+}
+
+const fn renamed(v1: &'static str, v2: &'static str) -> Renamed {
+    Renamed { v1, v2, unit_millis: None }
+}
+
+pub const FIELDS: &[Renamed] = &[
+    renamed("startAtOffset", "startOffset"),
+    renamed("ingestLimit", "limit"),
+    renamed("encoding", "characterEncoding"),
+    renamed("maximumPerSecond", "maxPerSecond"),
+    Renamed { v1: "maxIntervalMillis", v2: "maxInterval", unit_millis: Some(1) },
+    Renamed { v1: "intervalSeconds", v2: "interval", unit_millis: Some(1000) },
+];
+
+/// Fields whose value is a word. In the preview some of these words are tagged objects.
+pub const WORDS: &[(&str, bool)] = &[
+    ("recordDecoders", true),
+    ("autoOffsetReset", true),
+    ("fileIngestMode", true),
+    ("delimiter", false),
+    ("quoteChar", false),
+    ("escapeChar", false),
+];
+
+/// These are in lower case in v1.
+const LOWER: &[&str] = &["autoOffsetReset"];
+
+/// A field of v2 as v1 has it.
+pub fn to_v1(name: &str, value: &Json) -> (String, Json) {
+    let known = FIELDS.iter().find(|renamed| renamed.v2 == name || renamed.v1 == name);
+    let v1 = known.map_or(name, |renamed| renamed.v1).to_owned();
+    let value = match (known.and_then(|renamed| renamed.unit_millis), value) {
+        (Some(unit), Json::String(text)) => match parse_duration(text) {
+            Some(duration) => json!(duration.as_millis() as u64 / unit),
+            None => value.clone(),
+        },
+        _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v1(name, value),
+        (_, Json::Object(fields)) => Json::Object(fields.iter().map(|(name, value)| to_v1(name, value)).collect()),
+        _ => value.clone(),
+    };
+    (v1, value)
+}
+
+fn words_to_v1(name: &str, value: &Json) -> Json {
+    match value {
+        Json::Array(items) => items.iter().map(|item| words_to_v1(name, item)).collect(),
+        other => match plain_word(other) {
+            Some(word) if LOWER.contains(&name) => word.to_lowercase().into(),
+            Some(word) => word.into(),
+            None => other.clone(),
+        },
+    }
+}
+
+/// A field of v1 as a family of v2 has it.
+pub fn to_v2(name: &str, value: &Json, family: Family) -> (String, Json) {
+    let known = FIELDS.iter().find(|renamed| renamed.v1 == name);
+    let as_number = known.is_some_and(|renamed| renamed.unit_millis.is_some()) && family == Family::Preview;
+    let v2 = known.filter(|_| !as_number).map_or(name, |renamed| renamed.v2).to_owned();
+    let unit = known.and_then(|renamed| renamed.unit_millis).filter(|_| !as_number);
+    let value = match (unit, value) {
+        (Some(unit), Json::Number(number)) => {
+            duration_text(std::time::Duration::from_millis(number.as_u64().unwrap_or_default().saturating_mul(unit))).into()
+        }
+        _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v2(name, value, family),
+        (_, Json::Object(fields)) if name != "kafkaProperties" && name != "topics" && name != "headers" => {
+            Json::Object(fields.iter().map(|(name, value)| to_v2(name, value, family)).collect())
+        }
+        _ => value.clone(),
+    };
+    (v2, value)
+}
+
+fn words_to_v2(name: &str, value: &Json, family: Family) -> Json {
+    let tagged = WORDS.iter().any(|(word, tagged)| *word == name && *tagged);
+    match value {
+        Json::Array(items) => items.iter().map(|item| words_to_v2(name, item, family)).collect(),
+        Json::String(word) => {
+            let mut letters = word.chars();
+            let word: String = letters.next().map(|c| c.to_ascii_uppercase()).into_iter().chain(letters).collect();
+            if tagged && family == Family::Preview { json!({"type": word}) } else { family.word(&word).into() }
+        }
+        other => other.clone(),
+    }
+}
+
+/// All fields of an object but some.
+pub fn fields_to_v2(object: &Json, without: &[&str], family: Family) -> JsonMap<String, Json> {
+    let fields = object.as_object().into_iter().flatten().filter(|(name, _)| !without.contains(&name.as_str()));
+    fields.map(|(name, value)| to_v2(name, value, family)).collect()
+}
+
+/// A mistake that v1 would be told, with the names the writer of the body has used.
+pub fn mistake(text: String) -> String {
+    let Some((path, problem)) = text.strip_prefix("DecodingFailure at ").and_then(|rest| rest.split_once(": ")) else {
+        return text;
+    };
+    let part = |part: &str| FIELDS.iter().find(|renamed| renamed.v1 == part).map_or(part, |renamed| renamed.v2).to_owned();
+    let path: Vec<String> = path.split('.').map(part).collect();
+    format!("DecodingFailure at {}: {problem}", path.join("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_go_there_and_back() {
+        let v1 = json!({"startAtOffset": 1, "fileIngestMode": "NamedPipe", "recordDecoders": ["Gzip"], "autoOffsetReset": "latest",
+            "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000}, "delimiter": "DoubleQuote",
+            "kafkaProperties": {"encoding": "x"}});
+        let current = json!({"startOffset": 1, "fileIngestMode": "NAMED_PIPE", "recordDecoders": ["GZIP"], "autoOffsetReset": "LATEST",
+            "offsetCommitting": {"type": "ExplicitCommit", "maxInterval": "10s"}, "delimiter": "DOUBLE_QUOTE",
+            "kafkaProperties": {"encoding": "x"}});
+        let preview = json!({"startOffset": 1, "fileIngestMode": {"type": "NamedPipe"}, "recordDecoders": [{"type": "Gzip"}],
+            "autoOffsetReset": {"type": "Latest"}, "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000},
+            "delimiter": "DoubleQuote", "kafkaProperties": {"encoding": "x"}});
+        assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Current)), current);
+        assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Preview)), preview);
+        for v2 in [current, preview] {
+            let back: JsonMap<String, Json> =
+                v2.as_object().into_iter().flatten().map(|(name, value)| to_v1(name, value)).collect();
+            assert_eq!(Json::Object(back), v1);
+        }
+    }
+
+    #[test]
+    fn mistakes_name_the_fields_that_were_sent() {
+        let text = "DecodingFailure at .startAtOffset: Long".to_owned();
+        assert_eq!(mistake(text), "DecodingFailure at .startOffset: Long");
+        assert_eq!(mistake("else: so".to_owned()), "else: so");
+    }
+}

@@ -1,0 +1,275 @@
+//! The body that creates a standing query in v2: outputs are workflows, with a filter, an enrichment and destinations.
+//!
+//! A workflow with several destinations is as many outputs: each of them knows for itself how far it has delivered.
+
+use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_connectors::DESTINATIONS;
+
+use super::names::{fields_to_v2, to_v1};
+use crate::wire::decode::{Fields, Mistakes};
+use crate::wire::family::Family;
+use crate::wire::standing::{CypherOutput, Output, StandingSettings, Workflow, decode_cypher, decode_output, decode_pattern};
+
+/// Destinations of the reference service that are not here.
+const ELSEWHERE: &[&str] = &[
+    #[cfg(not(feature = "kafka"))]
+    "Kafka",
+    "Kinesis",
+    "SNS",
+    "ReactiveStream",
+];
+
+const CYPHER_QUERY: &str = "CypherQuery";
+
+/// What v1 says of a destination and v2 elsewhere or not at all.
+const ONLY_V1: [&str; 4] = ["type", "structure", "logLevel", "logMode"];
+
+/// The name, and the rest.
+pub fn decode(body: &Json) -> Result<(String, StandingSettings), Vec<String>> {
+    let mut mistakes = Mistakes::default();
+    let decoded = read(body, &mut mistakes);
+    mistakes.or(decoded)
+}
+
+fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, StandingSettings)> {
+    let fields = Fields::of(body, "", mistakes)?;
+    let name = fields.required_text("name", mistakes);
+    let pattern = fields.required("pattern", mistakes).and_then(|pattern| decode_pattern(pattern, mistakes));
+    let mut outputs = Vec::new();
+    match fields.get("outputs") {
+        None => {}
+        Some(Json::Array(workflows)) => {
+            for (index, workflow) in workflows.iter().enumerate() {
+                outputs.extend(
+                    read_workflow(workflow, &format!(".outputs[{index}]"), mistakes).into_iter().flat_map(|(_, parts)| parts),
+                );
+            }
+        }
+        Some(other) => mistakes.at(".outputs", format!("Got value '{other}' with wrong type, expecting array")),
+    }
+    let settings = StandingSettings {
+        include_cancellations: fields.boolean("includeCancellations", mistakes).unwrap_or(false),
+        input_buffer_size: fields.int("inputBufferSize", mistakes).unwrap_or(32),
+        hash_results: false,
+        pattern: pattern?,
+        outputs,
+    };
+    Some((name?, settings))
+}
+
+/// A workflow with its name: the outputs it is.
+pub fn decode_workflow(body: &Json) -> Result<(String, Vec<(String, Output)>), Vec<String>> {
+    let mut mistakes = Mistakes::default();
+    let decoded = read_workflow(body, "", &mut mistakes);
+    mistakes.or(decoded)
+}
+
+fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<(String, Vec<(String, Output)>)> {
+    let fields = Fields::of(body, path, mistakes)?;
+    let name = fields.required_text("name", mistakes);
+    let only_positive = one_of(&fields, "filter", "OnlyPositiveMatch", mistakes)?;
+    let bare = one_of(&fields, "preEnrichmentTransformation", "InlineData", mistakes)?;
+    let enrichment = match fields.get("resultEnrichment") {
+        None => None,
+        Some(value) => {
+            let inner = Fields::of(value, &format!("{path}.resultEnrichment"), mistakes)?;
+            Some(decode_cypher(&inner, 0, mistakes)?)
+        }
+    };
+    let given = fields.required("destinations", mistakes)?;
+    let Some(given) = given.as_array().filter(|items| !items.is_empty()) else {
+        mistakes.at(&fields.path_of("destinations"), "at least one destination is needed");
+        return None;
+    };
+    let name = name?;
+    let part = |(index, value): (usize, &Json)| {
+        let destination = read_destination(value, &format!("{path}.destinations[{index}]"), mistakes)?;
+        let workflow = Workflow {
+            of: name.clone(),
+            only_positive,
+            bare,
+            enrichment: enrichment.clone(),
+            destination: Box::new(destination),
+        };
+        let own = if index == 0 { name.clone() } else { format!("{name}#{}", index + 1) };
+        Some((own, Output::Workflow(workflow)))
+    };
+    let parts = given.iter().enumerate().map(part).collect::<Vec<_>>();
+    Some((name.clone(), parts.into_iter().collect::<Option<Vec<_>>>()?))
+}
+
+/// A tagged object of which there is one kind: whether it is there.
+fn one_of(fields: &Fields<'_>, name: &str, kind: &str, mistakes: &mut Mistakes) -> Option<bool> {
+    if fields.get(name).is_none() {
+        return Some(false);
+    }
+    fields.any_word(name, &[if kind == "InlineData" { "InlineData" } else { "OnlyPositiveMatch" }], mistakes).map(|_| true)
+}
+
+fn read_destination(value: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Output> {
+    let (fields, kind) = Fields::tagged(value, path, mistakes)?;
+    // The outputs of v1 are taken too, with what they give their rows to.
+    if kind == CYPHER_QUERY || DESTINATIONS.iter().any(|row| row.name_v1 == kind && row.name != kind) {
+        return decode_output(value, path, 0, mistakes);
+    }
+    let known = || DESTINATIONS.iter().map(|row| row.name).chain([CYPHER_QUERY]).collect::<Vec<_>>().join(", ");
+    let Some(row) = DESTINATIONS.iter().find(|row| row.name == kind) else {
+        let problem = if ELSEWHERE.contains(&kind) {
+            format!("the destination '{kind}' is not in this version of weir; there are {}", known())
+        } else {
+            format!("type '{kind}' names no known destination; there are {}", known())
+        };
+        mistakes.at(path, problem);
+        return None;
+    };
+    let mut v1: JsonMap<String, Json> = fields.entries().map(|(name, value)| to_v1(name, value)).collect();
+    v1.insert("type".to_owned(), row.name_v1.into());
+    decode_output(&Json::Object(v1), path, 0, mistakes)
+}
+
+/// The workflows of a query, in their order, each with all of its destinations.
+pub fn workflows(outputs: &[(String, Output)], family: Family) -> Vec<Json> {
+    let mut shown: Vec<(String, Json)> = Vec::new();
+    for (name, output) in outputs {
+        let (of, mut workflow) = workflow(name, output, family);
+        match shown.iter_mut().find(|(other, _)| *other == of) {
+            Some((_, known)) => {
+                if let (Some(all), Some(more)) = (known["destinations"].as_array_mut(), workflow["destinations"].as_array_mut()) {
+                    all.append(more);
+                }
+            }
+            None => shown.push((of, workflow)),
+        }
+    }
+    shown.into_iter().map(|(_, workflow)| workflow).collect()
+}
+
+fn workflow(name: &str, output: &Output, family: Family) -> (String, Json) {
+    let (of, only_positive, bare, enrichment, destination) = match output {
+        Output::Workflow(w) => (w.of.as_str(), w.only_positive, w.bare, w.enrichment.as_ref(), &*w.destination),
+        // An output of v1 with a query first is one that enriches.
+        Output::CypherQuery(cypher) => match &cypher.and_then {
+            Some(next) => (name, false, cypher.is_bare(), Some(cypher), &**next),
+            None => (name, false, cypher.is_bare(), None, output),
+        },
+        Output::Destination(config) => {
+            (name, config.positive_only(), config.settings()["structure"]["type"] == "Bare", None, output)
+        }
+    };
+    let mut shown = json!({"name": of});
+    if only_positive {
+        shown["filter"] = json!({"type": "OnlyPositiveMatch"});
+    }
+    if bare {
+        shown["preEnrichmentTransformation"] = json!({"type": "InlineData"});
+    }
+    if let Some(cypher) = enrichment {
+        shown["resultEnrichment"] = query(cypher);
+    }
+    shown["destinations"] = json!([destination_json(destination, family)]);
+    (of.to_owned(), shown)
+}
+
+/// The kind of destination at the end of an output.
+pub fn destination_kind(output: &Output) -> String {
+    let end = match output {
+        Output::Workflow(workflow) => &*workflow.destination,
+        Output::CypherQuery(cypher) => cypher.and_then.as_deref().unwrap_or(output),
+        Output::Destination(_) => output,
+    };
+    destination_json(end, Family::Current)["type"].as_str().unwrap_or_default().to_owned()
+}
+
+fn destination_json(output: &Output, family: Family) -> Json {
+    let mut shown = JsonMap::new();
+    match output {
+        Output::Destination(config) => {
+            let settings = config.settings();
+            let v1 = settings["type"].as_str().unwrap_or_default();
+            let kind = DESTINATIONS.iter().find(|row| row.name_v1 == v1).map_or(v1, |row| row.name);
+            shown.insert("type".to_owned(), kind.into());
+            shown.extend(fields_to_v2(&settings, &ONLY_V1, family));
+            if kind == "HttpEndpoint" {
+                shown.remove("onlyPositiveMatchData");
+            }
+        }
+        Output::CypherQuery(cypher) => {
+            shown.insert("type".to_owned(), CYPHER_QUERY.into());
+            if let Json::Object(fields) = query(cypher) {
+                shown.extend(fields);
+            }
+            if let Some(next) = &cypher.and_then {
+                shown.insert("andThen".to_owned(), destination_json(next, family));
+            }
+        }
+        Output::Workflow(inner) => return destination_json(&inner.destination, family),
+    }
+    Json::Object(shown)
+}
+
+fn query(cypher: &CypherOutput) -> Json {
+    json!({
+        "query": cypher.query,
+        "parameter": cypher.parameter,
+        "parallelism": cypher.parallelism,
+        "allowAllNodeScan": cypher.allow_all_node_scan,
+        "shouldRetry": cypher.should_retry,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(outputs: Json) -> Json {
+        let pattern = json!({"type": "Cypher", "mode": "DISTINCT_ID", "query": "MATCH (n) RETURN DISTINCT id(n)"});
+        json!({"name": "q", "pattern": pattern, "outputs": outputs})
+    }
+
+    #[track_caller]
+    fn refused(outputs: Json, expected: &str) {
+        let reasons = decode(&body(outputs)).err().expect("should have been refused");
+        assert!(reasons.iter().any(|reason| reason.contains(expected)), "{reasons:?}");
+    }
+
+    #[test]
+    fn workflows_go_there_and_back() {
+        let workflow = json!({"name": "hook", "filter": {"type": "OnlyPositiveMatch"}, "preEnrichmentTransformation": {"type": "InlineData"},
+            "resultEnrichment": {"query": "RETURN 1", "parameter": "that", "parallelism": 16, "allowAllNodeScan": false, "shouldRetry": true},
+            "destinations": [{"type": "StandardOut"}, {"type": "Slack", "hookUrl": "http://x/", "onlyPositiveMatchData": false, "interval": "30s"}]});
+        let (_, settings) =
+            decode(&body(json!([workflow, {"name": "drop", "destinations": [{"type": "Drop"}]}]))).expect("is read");
+        let names: Vec<&str> = settings.outputs.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["hook", "hook#2", "drop"]);
+        let shown = workflows(&settings.outputs, Family::Current);
+        assert_eq!(shown, [workflow, json!({"name": "drop", "destinations": [{"type": "Drop"}]})]);
+        let stored = settings.to_stored_json();
+        let again = StandingSettings::decode(&stored).expect("what is stored is read");
+        assert_eq!(workflows(&again.outputs, Family::Current), shown);
+        let v1 = settings.outputs_json();
+        assert_eq!(v1["hook"]["andThen"]["type"], "PrintToStandardOut");
+        assert_eq!(v1["hook"]["andThen"]["structure"], json!({"type": "Bare"}));
+    }
+
+    #[test]
+    fn outputs_of_v1_are_shown_as_workflows() {
+        let output =
+            Output::decode(&json!({"type": "CypherQuery", "query": "RETURN 1", "andThen": {"type": "PrintToStandardOut"}}));
+        let shown = workflows(&[("log".to_owned(), output.expect("an output"))], Family::Preview);
+        assert_eq!((&shown[0]["name"], &shown[0]["destinations"]), (&json!("log"), &json!([{"type": "StandardOut"}])));
+        assert_eq!(shown[0]["resultEnrichment"]["query"], "RETURN 1");
+    }
+
+    #[test]
+    fn what_is_not_here_is_refused_by_its_name() {
+        refused(json!([{"name": "o", "destinations": []}]), "at least one destination");
+        refused(json!([{"name": "o"}]), ".destinations: Missing required field");
+        refused(
+            json!([{"name": "o", "destinations": [{"type": "Kinesis"}]}]),
+            "the destination 'Kinesis' is not in this version",
+        );
+        refused(json!([{"name": "o", "destinations": [{"type": "Nope"}]}]), "names no known destination");
+        refused(json!([{"name": "o", "filter": {"type": "Odd"}, "destinations": [{"type": "Drop"}]}]), "Invalid value");
+        refused(json!({}), "expecting array");
+    }
+}

@@ -1,0 +1,127 @@
+//! The web sockets against the real binary: the query protocol of both generations, results, taps.
+
+use serde_json::{Value as Json, json};
+use weir_tests::service::{Home, Weir};
+use weir_tests::socket::Socket;
+
+fn weir() -> Weir {
+    Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"])
+}
+
+fn run(id: i64, query: &str) -> Json {
+    json!({"type": "RunQuery", "queryId": id, "query": query, "sort": "TextSort", "parameters": {}, "language": "Cypher"})
+}
+
+#[test]
+fn the_query_protocol_of_v1() {
+    let weir = weir();
+    weir.rows("MATCH (a) WHERE id(a) = idFrom('w') SET a:Person, a.name = 'Ann'");
+    let mut socket = Socket::open(&weir, "/api/v1/query").expect("a socket");
+    // What is sent, and all that is answered.
+    let finished = json!({"type": "QueryFinished", "queryId": 1});
+    let started = |columns: Json| json!({"type": "QueryStarted", "queryId": 1, "isReadOnly": true, "canContainAllNodeScan": false, "columns": columns});
+    let rows = |rows: Json| json!({"type": "TabularResults", "queryId": 1, "columns": ["i"], "results": rows});
+    let mut batched = run(1, "UNWIND range(1, 5) AS i RETURN i");
+    batched["maxResultBatch"] = json!(2);
+    let mut timed = run(1, "UNWIND range(1, 3) AS i RETURN i");
+    timed["resultsWithinMillis"] = json!(50);
+    let mut nodes = run(1, "MATCH (a) WHERE id(a) = idFrom('w') RETURN a");
+    nodes["sort"] = json!("NodeSort");
+    let wrong = |text: &str| json!({"type": "MessageError", "error": text});
+    let undecodable = |text: &str| wrong(&format!("Failed to deserialize client message:\n{text}"));
+    let conversations = [
+        (
+            run(1, "UNWIND [1, 2] AS i RETURN i"),
+            vec![started(json!(["i"])), rows(json!([[1]])), rows(json!([[2]])), finished.clone()],
+        ),
+        (
+            batched,
+            vec![started(json!(["i"])), rows(json!([[1], [2]])), rows(json!([[3], [4]])), rows(json!([[5]])), finished.clone()],
+        ),
+        (timed, vec![started(json!(["i"])), rows(json!([[1], [2], [3]])), finished.clone()]),
+        (
+            run(1, "UNWIND [1, 0] AS i RETURN 1 / i AS i"),
+            vec![
+                started(json!(["i"])),
+                rows(json!([[1]])),
+                json!({"type": "QueryFailed", "queryId": 1, "message": "ArithmeticError"}),
+            ],
+        ),
+        (run(1, "RETURN x"), vec![wrong("CompileError at 1.8 Variable `x` not defined")]),
+        (json!({}), vec![undecodable("DecodingFailure at : Missing type discriminator field 'type'!")]),
+        (json!("x"), vec![undecodable("DecodingFailure at : Got value '\"x\"' with wrong type, expecting object")]),
+        (json!({"type": "RunQuery"}), vec![undecodable("DecodingFailure at .queryId: Missing required field")]),
+        (json!({"type": "CancelQuery", "queryId": 9}), vec![wrong("Query ID 9 isn't tracking any current query")]),
+    ];
+    for (sent, expected) in conversations {
+        socket.send(&sent.to_string());
+        for expected in expected {
+            let found = socket.expect();
+            let alike = |key: &String| match (&expected[key], &found[key]) {
+                // Errors go on after what is compared.
+                (Json::String(begin), Json::String(whole)) if key == "error" || key == "message" => {
+                    whole.starts_with(begin.as_str())
+                }
+                (a, b) => a == b,
+            };
+            assert!(expected.as_object().expect("an object").keys().all(alike), "{sent}: {found} for {expected}");
+        }
+    }
+    socket.send(&nodes.to_string());
+    assert!(socket.expect().get("columns").is_none());
+    let found = socket.expect();
+    assert_eq!((&found["type"], &found["results"][0]["label"]), (&json!("NodeResults"), &json!("Person")), "{found}");
+    assert_eq!(socket.expect(), finished);
+    // Two with one number; and the end of one that takes long.
+    socket.send(&run(1, "CALL util.sleep(20000) RETURN 1 AS i").to_string());
+    assert_eq!(socket.expect()["type"], "QueryStarted");
+    socket.send(&run(1, "RETURN 2 AS i").to_string());
+    assert!(socket.expect()["error"].as_str().is_some_and(|text| text.starts_with("Query ID 1 is already being used")));
+    socket.send(&json!({"type": "CancelQuery", "queryId": 1}).to_string());
+    assert_eq!(socket.expect(), json!({"type": "MessageOk"}));
+    assert_eq!(socket.expect(), finished);
+    socket.send_binary(b"abc");
+    assert_eq!(socket.expect(), wrong("Binary websocket messages are not yet supported"));
+}
+
+#[test]
+fn the_query_protocol_of_v2() {
+    let weir = weir();
+    for path in ["/api/v2/query/ws", "/api/v2/graph/quine/query/ws"] {
+        let mut socket = Socket::open(&weir, path).expect("a socket");
+        socket.send(&json!({"type": "RunQuery", "queryId": 1, "query": "RETURN {a: null} AS m", "sort": "Text"}).to_string());
+        assert_eq!(socket.expect()["columns"], json!(["m"]));
+        assert_eq!(socket.expect()["results"], json!([[{}]]));
+        assert_eq!(socket.expect()["type"], "QueryFinished");
+        socket.send(&json!({"type": "RunQuery", "queryId": 1, "query": "RETURN 1", "sort": "Text", "zzz": 1}).to_string());
+        assert!(socket.expect()["error"].as_str().is_some_and(|text| text.contains("zzz")));
+        // What is binary is not even answered.
+        socket.send_binary(b"abc");
+        socket.send(&json!({"type": "CancelQuery", "queryId": 9}).to_string());
+        assert!(socket.expect()["error"].as_str().is_some_and(|text| text.contains("Query ID 9")));
+    }
+}
+
+#[test]
+fn results_and_what_flows_through_outputs() {
+    let weir = weir();
+    let body = json!({"name": "q", "pattern": {"type": "Cypher", "mode": "MULTIPLE_VALUES", "query": "MATCH (n) WHERE n.age > 17 RETURN id(n) AS id, n.age AS age"},
+        "outputs": [{"name": "o", "preEnrichmentTransformation": {"type": "InlineData"},
+            "resultEnrichment": {"query": "MATCH (n) WHERE id(n) = $that.id RETURN n.name AS name"}, "destinations": [{"type": "Drop"}]}]});
+    weir.post("/api/v2/graph/quine/standingQueries", &body).expect(201);
+    let base = "/api/v2/graph/quine/standingQueries/q";
+    let mut v1 = Socket::open(&weir, "/api/v1/query/standing/q").expect("a socket");
+    let mut raw = Socket::open(&weir, &format!("{base}:tap")).expect("a socket");
+    let mut before = Socket::open(&weir, &format!("{base}/outputs/o:tapPreEnrichment")).expect("a socket");
+    let mut after = Socket::open(&weir, &format!("{base}/outputs/o:tap")).expect("a socket");
+    assert!(Socket::open(&weir, "/api/v1/query/standing/nope").err().is_some_and(|head| head.starts_with("HTTP/1.1 404 ")));
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('a') SET n.age = 20, n.name = 'Ann'");
+    for socket in [&mut v1, &mut raw] {
+        let result = socket.expect();
+        assert_eq!((&result["meta"]["isPositiveMatch"], &result["data"]["age"]), (&json!(true), &json!(20)), "{result}");
+    }
+    assert_eq!(before.expect()["age"], 20);
+    assert_eq!(after.expect(), json!({"name": "Ann"}));
+    weir.delete("/api/v1/query/standing/q").expect(200);
+    assert_eq!(v1.next(), None);
+}
