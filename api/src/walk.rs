@@ -48,8 +48,7 @@ impl WalkSettings {
     }
 
     fn random(&self, start: NodeId, number: u32) -> Random {
-        let seed =
-            self.seed.as_deref().map_or_else(|| fresh(), |seed| seed.bytes().fold(7, |hash, byte| mix(hash ^ u64::from(byte))));
+        let seed = self.seed.as_deref().map_or_else(fresh, |seed| seed.bytes().fold(7, |hash, byte| mix(hash ^ u64::from(byte))));
         Random(mix(seed ^ mix(start.high ^ mix(start.low ^ u64::from(number)))))
     }
 }
@@ -73,13 +72,7 @@ pub fn walk(ask: &Fixed<'_>, settings: &WalkSettings, start: NodeId, number: u32
         let weight = |node: &NodeId| match &before {
             None => 1.0,
             Some((last, _)) if last == node => inverse(settings.return_weight, 0.0),
-            Some((_, beside)) if beside.contains(node) => {
-                if settings.in_out == 0.0 {
-                    0.0
-                } else {
-                    1.0
-                }
-            }
+            Some((_, beside)) if beside.contains(node) => f64::from(u8::from(settings.in_out != 0.0)),
             Some(_) => inverse(settings.in_out, 1.0),
         };
         let weights: Vec<f64> = around.iter().map(weight).collect();

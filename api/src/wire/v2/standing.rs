@@ -57,14 +57,16 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, StandingSetting
     Some((name?, settings))
 }
 
-/// A workflow with its name: the outputs it is.
-pub fn decode_workflow(body: &Json) -> Result<(String, Vec<(String, Output)>), Vec<String>> {
+/// A workflow: its name, and the outputs it is with theirs.
+pub type NamedWorkflow = (String, Vec<(String, Output)>);
+
+pub fn decode_workflow(body: &Json) -> Result<NamedWorkflow, Vec<String>> {
     let mut mistakes = Mistakes::default();
     let decoded = read_workflow(body, "", &mut mistakes);
     mistakes.or(decoded)
 }
 
-fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<(String, Vec<(String, Output)>)> {
+fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<NamedWorkflow> {
     let fields = Fields::of(body, path, mistakes)?;
     let name = fields.required_text("name", mistakes);
     let only_positive = one_of(&fields, "filter", "OnlyPositiveMatch", mistakes)?;
@@ -99,11 +101,11 @@ fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<(St
 }
 
 /// A tagged object of which there is one kind: whether it is there.
-fn one_of(fields: &Fields<'_>, name: &str, kind: &str, mistakes: &mut Mistakes) -> Option<bool> {
+fn one_of(fields: &Fields<'_>, name: &str, kind: &'static str, mistakes: &mut Mistakes) -> Option<bool> {
     if fields.get(name).is_none() {
         return Some(false);
     }
-    fields.any_word(name, &[if kind == "InlineData" { "InlineData" } else { "OnlyPositiveMatch" }], mistakes).map(|_| true)
+    fields.any_word(name, &[kind], mistakes).map(|_| true)
 }
 
 fn read_destination(value: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Output> {
