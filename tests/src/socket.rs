@@ -65,7 +65,7 @@ impl Socket {
     }
 
     /// The next text; none when the socket is closed.
-    pub fn next(&mut self) -> Option<Json> {
+    pub fn message(&mut self) -> Option<Json> {
         loop {
             let (kind, payload) = self.read().ok()?;
             match kind {
@@ -77,7 +77,7 @@ impl Socket {
     }
 
     pub fn expect(&mut self) -> Json {
-        self.next().expect("a message")
+        self.message().expect("a message")
     }
 
     fn read(&mut self) -> io::Result<(u8, Vec<u8>)> {

@@ -123,5 +123,5 @@ fn results_and_what_flows_through_outputs() {
     assert_eq!(before.expect()["age"], 20);
     assert_eq!(after.expect(), json!({"name": "Ann"}));
     weir.delete("/api/v1/query/standing/q").expect(200);
-    assert_eq!(v1.next(), None);
+    assert_eq!(v1.message(), None);
 }
