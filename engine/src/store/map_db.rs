@@ -14,6 +14,7 @@ use weir_model::{Text, Tick};
 
 use super::entry::LogReader;
 use super::keys::{self, after_prefix, log_key, page_key, progress_key, run_key, run_pages, take_number, take_page_key};
+use super::meta::{self, EachRecord, Meta};
 use super::{
     EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
     records,
@@ -62,8 +63,6 @@ struct Graphs {
 }
 
 type Bytes<'t> = Table<'t, &'static [u8], &'static [u8]>;
-
-type EachRecord<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError>;
 
 impl MapDb {
     pub fn open(options: MapDbOptions) -> Result<MapDb, StoreError> {
@@ -202,12 +201,6 @@ impl MapDb {
         find().map_err(|error| self.read_error(error, "a value"))
     }
 
-    /// A sealed value of the meta table.
-    fn get(&self, key: &[u8], what: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let open = |sealed: Vec<u8>| records::unseal(key, &sealed).map(<[u8]>::to_vec);
-        self.get_raw(META, key)?.map(open).transpose().map_err(|wrong| self.damaged(wrong, what))
-    }
-
     /// Hands out `from..to` as of now.
     fn scan(&self, table: Definition, from: &[u8], to: &[u8], each: EachRecord<'_>) -> Result<(), StoreError> {
         let transaction = self.read()?;
@@ -229,18 +222,6 @@ impl MapDb {
             each(key.value(), value.value())?;
         }
         Ok(())
-    }
-
-    /// Hands out the unsealed values of the meta table whose keys begin with a prefix.
-    fn scan_meta(&self, prefix: &[u8], what: &str, each: EachRecord<'_>) -> Result<(), StoreError> {
-        self.scan(META, prefix, &after_prefix(prefix), &mut |key, sealed| {
-            let value = records::unseal(key, sealed).map_err(|wrong| self.damaged(wrong, what))?;
-            each(&key[prefix.len()..], value)
-        })
-    }
-
-    fn damaged(&self, what: impl Into<String>, place: &str) -> StoreError {
-        StoreError::damaged(what, format!("{place} ({})", shown(&self.options.path)))
     }
 
     fn read_error(&self, error: redb::Error, place: &str) -> StoreError {
@@ -355,6 +336,24 @@ impl Drop for MapDb {
     }
 }
 
+impl Meta for MapDb {
+    fn get(&self, key: &[u8], what: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let open = |sealed: Vec<u8>| records::unseal(key, &sealed).map(<[u8]>::to_vec);
+        self.get_raw(META, key)?.map(open).transpose().map_err(|wrong| self.damaged(wrong, what))
+    }
+
+    fn scan_meta(&self, prefix: &[u8], what: &str, each: EachRecord<'_>) -> Result<(), StoreError> {
+        self.scan(META, prefix, &after_prefix(prefix), &mut |key, sealed| {
+            let value = records::unseal(key, sealed).map_err(|wrong| self.damaged(wrong, what))?;
+            each(&key[prefix.len()..], value)
+        })
+    }
+
+    fn damaged(&self, what: impl Into<String>, place: &str) -> StoreError {
+        StoreError::damaged(what, format!("{place} ({})", shown(&self.options.path)))
+    }
+}
+
 impl Store for MapDb {
     fn kind(&self) -> &'static str {
         "map-db"
@@ -422,16 +421,7 @@ impl Store for MapDb {
     }
 
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
-        let mut runs = Vec::new();
-        let what = format!("the list of runs of graph {}", graph.0);
-        self.scan_meta(&keys::runs_prefix(graph), &what, &mut |key, value| {
-            let id = key.try_into().map(|bytes| RunId(u64::from_be_bytes(bytes)));
-            let id = id.map_err(|_| self.damaged("a key of unknown form", &what))?;
-            runs.push(records::take_run(id, value).map_err(|wrong| self.damaged(wrong, &what))?);
-            Ok(())
-        })?;
-        runs.sort_by_key(|run| (run.first, run.id));
-        Ok(runs)
+        meta::runs(self, graph)
     }
 
     fn read_run(
@@ -442,10 +432,7 @@ impl Store for MapDb {
         each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let place = format!("run {} of graph {}", run.0, graph.0);
-        let Some(record) = self.get(&run_key(graph, run), &place)? else {
-            return Err(StoreError::failed(format!("read {place}"), "there is no such run (any more)"));
-        };
-        let info = records::take_run(run, &record).map_err(|wrong| self.damaged(wrong, &place))?;
+        let info = meta::run(self, graph, run)?;
         let chunks = info.chunks[part as usize];
         let mut count = 0;
         self.scan(PAGES, &page_key(graph, run, part, 0), &page_key(graph, run, part, chunks), &mut |key, sealed| {
@@ -468,9 +455,7 @@ impl Store for MapDb {
     }
 
     fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
-        let what = format!("the progress of graph {}", graph.0);
-        let Some(bytes) = self.get(&progress_key(graph), &what)? else { return Ok(Progress::default()) };
-        records::take_progress(&bytes).map_err(|wrong| self.damaged(wrong, &what))
+        meta::progress(self, graph)
     }
 
     fn create_graph(&self, name: &str, options: &[u8]) -> Result<GraphId, StoreError> {
@@ -506,32 +491,15 @@ impl Store for MapDb {
     }
 
     fn graphs(&self) -> Result<Vec<GraphInfo>, StoreError> {
-        let mut graphs = Vec::new();
-        let what = "the list of graphs";
-        self.scan_meta(b"g", what, &mut |key, value| {
-            let id = take_number(key).map(GraphId).ok_or_else(|| self.damaged("a key of unknown form", what))?;
-            graphs.push(records::take_graph(id, value).map_err(|wrong| self.damaged(wrong, what))?);
-            Ok(())
-        })?;
-        Ok(graphs)
+        meta::graphs(self)
     }
 
     fn symbols(&self) -> Result<Vec<Text>, StoreError> {
-        let mut symbols = Vec::new();
-        let what = "the table of symbols";
-        self.scan_meta(b"s", what, &mut |key, value| {
-            if take_number(key) != Some(symbols.len() as u32) {
-                return Err(self.damaged(format!("symbol {} is missing", symbols.len()), what));
-            }
-            let name = std::str::from_utf8(value).map_err(|_| self.damaged("a text that is not UTF-8", what))?;
-            symbols.push(Text::new(name));
-            Ok(())
-        })?;
-        Ok(symbols)
+        meta::symbols(self)
     }
 
     fn metadata(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.get(&keys::metadata_key(key), &format!("metadata '{key}'"))
+        meta::metadata(self, key)
     }
 
     fn put_metadata(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
@@ -546,14 +514,7 @@ impl Store for MapDb {
     }
 
     fn list_metadata(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let mut found = Vec::new();
-        let what = format!("metadata under '{prefix}'");
-        self.scan_meta(&keys::metadata_key(prefix), &what, &mut |rest, value| {
-            let rest = std::str::from_utf8(rest).map_err(|_| self.damaged("a key that is not UTF-8", &what))?;
-            found.push((format!("{prefix}{rest}"), value.to_vec()));
-            Ok(())
-        })?;
-        Ok(found)
+        meta::list_metadata(self, prefix)
     }
 
     fn sync(&self) -> Result<(), StoreError> {

@@ -23,6 +23,8 @@ mod in_memory;
 mod keys;
 #[cfg(feature = "map-db")]
 mod map_db;
+#[cfg(any(feature = "rocks-db", feature = "map-db"))]
+mod meta;
 mod records;
 #[cfg(feature = "rocks-db")]
 mod rocks_db;

@@ -26,6 +26,7 @@ use super::keys::{
     after_prefix, graph_key, log_key, metadata_key, page_key, progress_key, run_key, run_pages, runs_prefix, symbol_key,
     take_number, take_page_key,
 };
+use super::meta::{self, EachRecord, Meta};
 use super::{
     EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
     records,
@@ -82,9 +83,6 @@ pub struct RocksDb {
     /// Last, so that the lock is given back when RocksDB has closed.
     _directory: Directory,
 }
-
-/// Is given the rest of a key and the value.
-type EachRecord<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), StoreError>;
 
 /// Held for reading while entries are written, for writing while a graph comes or goes.
 struct Graphs {
@@ -199,24 +197,6 @@ impl RocksDb {
         self.db.flush_cfs_opt(&families, &options).map_err(|error| StoreError::failed(doing(), with_advice(&error)))
     }
 
-    /// A sealed value of the meta family.
-    fn get(&self, key: &[u8], what: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let sealed = self.db.get_pinned_cf(self.family(META), key).map_err(|error| self.read_error(error, what))?;
-        let open = |sealed: rocksdb::DBPinnableSlice<'_>| records::unseal(key, &sealed).map(<[u8]>::to_vec);
-        sealed.map(open).transpose().map_err(|wrong| self.damaged(wrong, what))
-    }
-
-    /// Hands out the unsealed values of the meta family whose keys begin with a prefix.
-    fn scan_meta(&self, prefix: &[u8], what: &str, each: EachRecord<'_>) -> Result<(), StoreError> {
-        let mut iterator = self.iterate(META, prefix.to_vec(), after_prefix(prefix));
-        while let Some((key, sealed)) = iterator.item() {
-            let value = records::unseal(key, sealed).map_err(|wrong| self.damaged(wrong, what))?;
-            each(&key[prefix.len()..], value)?;
-            iterator.next();
-        }
-        iterator.status().map_err(|error| self.read_error(error, what))
-    }
-
     /// Stands on the first key of `from..to`. For one pass, so nothing of it is kept in the cache.
     fn iterate(&self, family: &str, from: Vec<u8>, to: Vec<u8>) -> DBRawIterator<'_> {
         let mut options = ReadOptions::default();
@@ -226,10 +206,6 @@ impl RocksDb {
         let mut iterator = self.db.raw_iterator_cf_opt(self.family(family), options);
         iterator.seek(from);
         iterator
-    }
-
-    fn damaged(&self, what: impl Into<String>, place: &str) -> StoreError {
-        StoreError::damaged(what, format!("{place} ({})", self.options.path.display()))
     }
 
     fn read_error(&self, error: rocksdb::Error, place: &str) -> StoreError {
@@ -329,6 +305,28 @@ impl Drop for RocksDb {
     }
 }
 
+impl Meta for RocksDb {
+    fn get(&self, key: &[u8], what: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let sealed = self.db.get_pinned_cf(self.family(META), key).map_err(|error| self.read_error(error, what))?;
+        let open = |sealed: rocksdb::DBPinnableSlice<'_>| records::unseal(key, &sealed).map(<[u8]>::to_vec);
+        sealed.map(open).transpose().map_err(|wrong| self.damaged(wrong, what))
+    }
+
+    fn scan_meta(&self, prefix: &[u8], what: &str, each: EachRecord<'_>) -> Result<(), StoreError> {
+        let mut iterator = self.iterate(META, prefix.to_vec(), after_prefix(prefix));
+        while let Some((key, sealed)) = iterator.item() {
+            let value = records::unseal(key, sealed).map_err(|wrong| self.damaged(wrong, what))?;
+            each(&key[prefix.len()..], value)?;
+            iterator.next();
+        }
+        iterator.status().map_err(|error| self.read_error(error, what))
+    }
+
+    fn damaged(&self, what: impl Into<String>, place: &str) -> StoreError {
+        StoreError::damaged(what, format!("{place} ({})", self.options.path.display()))
+    }
+}
+
 impl Store for RocksDb {
     fn kind(&self) -> &'static str {
         "rocks-db"
@@ -405,17 +403,7 @@ impl Store for RocksDb {
     }
 
     fn runs(&self, graph: GraphId) -> Result<Vec<RunInfo>, StoreError> {
-        let mut runs = Vec::new();
-        let what = format!("the list of runs of graph {}", graph.0);
-        self.scan_meta(&runs_prefix(graph), &what, &mut |key, value| {
-            let id = key.try_into().map(|bytes| RunId(u64::from_be_bytes(bytes)));
-            let id = id.map_err(|_| self.damaged("a key of unknown form", &what))?;
-            runs.push(records::take_run(id, value).map_err(|wrong| self.damaged(wrong, &what))?);
-            Ok(())
-        })?;
-        // A run that took the place of others is as old as they were.
-        runs.sort_by_key(|run| (run.first, run.id));
-        Ok(runs)
+        meta::runs(self, graph)
     }
 
     fn read_run(
@@ -426,11 +414,7 @@ impl Store for RocksDb {
         each: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let place = format!("run {} of graph {}", run.0, graph.0);
-        let key = run_key(graph, run);
-        let Some(record) = self.get(&key, &place)? else {
-            return Err(StoreError::failed(format!("read {place}"), "there is no such run (any more)"));
-        };
-        let info = records::take_run(run, &record).map_err(|wrong| self.damaged(wrong, &place))?;
+        let info = meta::run(self, graph, run)?;
         let (from, to) = (page_key(graph, run, part, 0), run_pages(graph, RunId(run.0 + 1)));
         let chunks = info.chunks[part as usize];
         let mut iterator = self.iterate(PAGES, from.to_vec(), to.to_vec());
@@ -457,9 +441,7 @@ impl Store for RocksDb {
     }
 
     fn progress(&self, graph: GraphId) -> Result<Progress, StoreError> {
-        let what = format!("the progress of graph {}", graph.0);
-        let Some(bytes) = self.get(&progress_key(graph), &what)? else { return Ok(Progress::default()) };
-        records::take_progress(&bytes).map_err(|wrong| self.damaged(wrong, &what))
+        meta::progress(self, graph)
     }
 
     fn create_graph(&self, name: &str, options: &[u8]) -> Result<GraphId, StoreError> {
@@ -501,32 +483,15 @@ impl Store for RocksDb {
     }
 
     fn graphs(&self) -> Result<Vec<GraphInfo>, StoreError> {
-        let mut graphs = Vec::new();
-        let what = "the list of graphs";
-        self.scan_meta(b"g", what, &mut |key, value| {
-            let id = take_number(key).map(GraphId).ok_or_else(|| self.damaged("a key of unknown form", what))?;
-            graphs.push(records::take_graph(id, value).map_err(|wrong| self.damaged(wrong, what))?);
-            Ok(())
-        })?;
-        Ok(graphs)
+        meta::graphs(self)
     }
 
     fn symbols(&self) -> Result<Vec<Text>, StoreError> {
-        let mut symbols = Vec::new();
-        let what = "the table of symbols";
-        self.scan_meta(b"s", what, &mut |key, value| {
-            if take_number(key) != Some(symbols.len() as u32) {
-                return Err(self.damaged(format!("symbol {} is missing", symbols.len()), what));
-            }
-            let name = std::str::from_utf8(value).map_err(|_| self.damaged("a text that is not UTF-8", what))?;
-            symbols.push(Text::new(name));
-            Ok(())
-        })?;
-        Ok(symbols)
+        meta::symbols(self)
     }
 
     fn metadata(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.get(&metadata_key(key), &format!("metadata '{key}'"))
+        meta::metadata(self, key)
     }
 
     fn put_metadata(&self, key: &str, value: &[u8]) -> Result<(), StoreError> {
@@ -543,14 +508,7 @@ impl Store for RocksDb {
     }
 
     fn list_metadata(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let mut found = Vec::new();
-        let what = format!("metadata under '{prefix}'");
-        self.scan_meta(&metadata_key(prefix), &what, &mut |rest, value| {
-            let rest = std::str::from_utf8(rest).map_err(|_| self.damaged("a key that is not UTF-8", &what))?;
-            found.push((format!("{prefix}{rest}"), value.to_vec()));
-            Ok(())
-        })?;
-        Ok(found)
+        meta::list_metadata(self, prefix)
     }
 
     fn sync(&self) -> Result<(), StoreError> {
