@@ -16,7 +16,7 @@ use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::history::run::{Indexing, Run, decode_index};
-use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError};
+use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError, read_some};
 
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
 const FACTS_BETWEEN: usize = 1_500_000;
@@ -67,22 +67,8 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
     // results in between would be lost.
     let delivered = graph.delivered();
     loop {
-        let mut entries: Vec<Entry> = Vec::new();
-        let mut facts = 0;
         let store = &graph.parts().store;
-        let read = store.read_log(graph.id(), progress.upto, &mut |entry| {
-            if facts >= FACTS_PER_RUN || entry.upper > until {
-                return Err(StoreError::Stopped);
-            }
-            facts += entry.mutations.rows.len();
-            entries.push(entry);
-            Ok(())
-        });
-        if let Err(error) = read
-            && !matches!(error, StoreError::Stopped)
-        {
-            return Err(error.into());
-        }
+        let (entries, facts) = read_some(&**store, graph.id(), (progress.upto, until), FACTS_PER_RUN)?;
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
         let mut next = progress.clone();
         next.upto = last.upper;

@@ -83,6 +83,7 @@ impl Protocol {
                         }
                     }
                     Some(Ok(Message::Binary(_))) if self.family == Family::V1 => {
+                        // As it was recorded, word for word: v1 has text messages alone, here too.
                         let answer = wrong("Binary websocket messages are not yet supported");
                         if let Err(error) = send(&self.app, &mut socket, answer).await {
                             break Err(error);

@@ -26,7 +26,7 @@ use crate::arrangement::pages;
 use crate::commit::wall_clock_millis;
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::store::{Entry, NewRun, Part, RunId, StoreError};
+use crate::store::{NewRun, Part, RunId, StoreError, read_some};
 
 pub use self::changes::{Change, Changed};
 pub use self::past::{Moment, Past};
@@ -161,20 +161,7 @@ impl History {
         let began = Instant::now();
         while !is_there() {
             let from = self.lock().tail_upto;
-            let (mut entries, mut facts) = (Vec::new(), 0);
-            let read = self.shelf.store.read_log(self.shelf.graph, from, &mut |entry: Entry| {
-                if facts >= FACTS_PER_PIECE {
-                    return Err(StoreError::Stopped);
-                }
-                facts += entry.mutations.rows.len();
-                entries.push(entry);
-                Ok(())
-            });
-            if let Err(error) = read
-                && !matches!(error, StoreError::Stopped)
-            {
-                return Err(error.into());
-            }
+            let (entries, _) = read_some(&*self.shelf.store, self.shelf.graph, (from, Tick::MAX), FACTS_PER_PIECE)?;
             // A checkpoint may have cut the log meanwhile; it is about to say which run holds what was cut.
             let cut = self.shelf.store.progress(self.shelf.graph)?.upto > from;
             let Some(last) = entries.last().filter(|_| !cut) else {

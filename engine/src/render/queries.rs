@@ -106,8 +106,9 @@ impl Queries {
 
     /// Changes of rows, for the queries they belong to.
     pub fn push(&mut self, changes: &mut Vec<RowChange>) {
-        if changes.chunk_by(|a, b| a.query == b.query).count() == 1 {
-            return self.push_alike(changes);
+        let Some(first) = changes.first().map(|change| change.query) else { return };
+        if changes.iter().all(|change| change.query == first) {
+            return self.push_alike(changes, first);
         }
         let mut changes = changes.drain(..).peekable();
         let mut alike = Vec::new();
@@ -117,14 +118,12 @@ impl Queries {
             while let Some(change) = changes.next_if(|change| change.query == query) {
                 alike.push(change);
             }
-            self.push_alike(&mut alike);
-            alike.clear();
+            self.push_alike(&mut alike, query);
         }
     }
 
-    /// Changes of one query.
-    fn push_alike(&mut self, changes: &mut Vec<RowChange>) {
-        let Some(query) = changes.first().map(|change| change.query) else { return };
+    /// Takes over changes of one query.
+    fn push_alike(&mut self, changes: &mut Vec<RowChange>, query: u32) {
         match self.installed.get_mut(&query) {
             Some(Installed { gather, .. }) => {
                 if gather.is_idle() {

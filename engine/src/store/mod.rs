@@ -44,6 +44,29 @@ pub use map_db::{MapDb, MapDbOptions};
 #[cfg(feature = "rocks-db")]
 pub use rocks_db::{RocksDb, RocksDbOptions};
 
+/// Some entries of the log from `from` on: those that end at or before `until`, and no more when there are `rows` rows. Says how many there
+/// are.
+pub fn read_some(
+    store: &dyn Store,
+    graph: GraphId,
+    (from, until): (Tick, Tick),
+    rows: usize,
+) -> Result<(Vec<Entry>, usize), StoreError> {
+    let (mut entries, mut count) = (Vec::new(), 0);
+    let read = store.read_log(graph, from, &mut |entry| {
+        if count >= rows || entry.upper > until {
+            return Err(StoreError::Stopped);
+        }
+        count += entry.mutations.rows.len();
+        entries.push(entry);
+        Ok(())
+    });
+    match read {
+        Ok(()) | Err(StoreError::Stopped) => Ok((entries, count)),
+        Err(error) => Err(error),
+    }
+}
+
 /// Names a graph within a store. Never given twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GraphId(pub u32);
