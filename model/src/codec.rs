@@ -9,6 +9,7 @@
 //!
 //! Payloads that point into an arena only mean something beside it; `relocate` moves one from arena to arena.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::id::{EdgeKey, NodeId, Symbol};
@@ -148,7 +149,13 @@ fn points(tag: Tag, payload: Payload) -> bool {
 
 /// The payload after its arena was appended to another one that held `offset` bytes.
 pub fn shift(tag: Tag, payload: Payload, offset: u64) -> Payload {
-    if points(tag, payload) { Payload { b: payload.b + offset, ..payload } } else { payload }
+    if points(tag, payload) { Payload { b: payload.b.wrapping_add(offset), ..payload } } else { payload }
+}
+
+/// Where the bytes lie that a payload points at.
+pub fn extent(tag: Tag, payload: Payload) -> Option<Range<usize>> {
+    let start = payload.b as usize;
+    points(tag, payload).then(|| start..start + (payload.a >> 32) as usize)
 }
 
 /// Whether a payload read from outside is one this codec could have written beside an arena of this length.

@@ -13,7 +13,6 @@
 //! the updates of one fact key alternate, the last one at or before a tick tells what holds then, and merging needs
 //! no comparison of values.
 
-use std::hint::black_box;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -22,6 +21,8 @@ use timely::progress::Antichain;
 use weir_model::{NodeId, Symbol};
 
 use super::estimate::Sample;
+use super::facts::Part;
+use super::prefetch::prefetch;
 use super::segment::{Fact, Segment, shrink};
 
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct Batch {
     pieces: Vec<Piece>,
     /// How many facts there are.
     facts: usize,
+    /// The last tick before `upper`.
+    last_tick: u64,
     directory: Directory,
     /// See `estimate`.
     pub(super) sample: OnceLock<Sample>,
@@ -102,6 +105,7 @@ impl Writer {
         (nodes, last): (usize, NodeId),
         fresh: Segment,
     ) -> Writer {
+        let last_tick = upper.elements().first().map_or(u64::MAX, |upper| upper.saturating_sub(1));
         let batch = Batch {
             lower,
             upper,
@@ -110,6 +114,7 @@ impl Writer {
             places: Vec::with_capacity(nodes),
             pieces: vec![Piece { segment: Arc::default(), live: 0, whole: 0 }],
             facts: 0,
+            last_tick,
             directory: Directory::new(nodes, last),
             sample: OnceLock::new(),
             labels: OnceLock::new(),
@@ -173,6 +178,12 @@ impl Batch {
         Writer::new((lower, upper, Antichain::from_elem(0)), (0, NodeId::new(0, 0)), Segment::default()).finish()
     }
 
+    /// The facts of the node at this index among those of other batches.
+    pub fn part(&self, index: usize) -> Part<'_> {
+        let (segment, facts) = self.node(index);
+        Part { segment, facts, last: self.last_tick }
+    }
+
     /// The facts of the node at this index, and what they point into.
     pub fn node(&self, index: usize) -> (&Segment, &[Fact]) {
         let place = &self.places[index];
@@ -199,19 +210,31 @@ impl Batch {
     }
 
     /// Looks up those of the ids that are `open`: says where each lies that is here, and closes it if no older batch knows it.
-    pub fn locate(&self, ids: &[NodeId], open: &mut Vec<u32>, scratch: &mut Vec<u32>, mut found: impl FnMut(u32, u32)) {
-        // In passes, so that the processor waits for many slots at a time, then for many ids.
+    pub fn locate(&self, ids: &[NodeId], open: &mut Vec<u32>, scratch: &mut Vec<(u32, u32)>, mut found: impl FnMut(u32, u32)) {
+        // In passes, so that the processor waits for many slots at a time, then for many ids, and so on.
+        open.iter().for_each(|index| self.directory.prefetch(ids[*index as usize]));
         scratch.clear();
-        scratch.extend(open.iter().filter(|index| self.directory.may_contain(ids[**index as usize])));
-        let begin = |index: &u32| self.ids.get(self.directory.range(ids[*index as usize]).start);
-        black_box(scratch.iter().filter_map(begin).fold(0, |sum, id| sum ^ id.low));
-        scratch.retain(|index| {
-            let position = self.position(ids[*index as usize]);
-            position.inspect(|position| found(*index, *position as u32));
-            position.is_some_and(|position| self.places[position].is_first())
+        for index in &*open {
+            let id = ids[*index as usize];
+            if self.directory.may_contain(id) {
+                self.ids.get(self.directory.range(id).start).inspect(|id| prefetch(*id));
+                scratch.push((*index, 0));
+            }
+        }
+        scratch.retain_mut(|(index, position)| {
+            let found = self.position(ids[*index as usize]);
+            found.inspect(|found| {
+                prefetch(&self.places[*found]);
+                *position = *found as u32;
+            });
+            found.is_some()
         });
-        let mut closed = scratch.iter().peekable();
-        open.retain(|index| closed.next_if_eq(&index).is_none());
+        for (index, position) in &*scratch {
+            self.node(*position as usize).1.first().inspect(|fact| prefetch(*fact));
+            found(*index, *position);
+        }
+        let mut closed = scratch.iter().filter(|(_, position)| self.places[*position as usize].is_first()).peekable();
+        open.retain(|index| closed.next_if(|(closed, _)| closed == index).is_none());
     }
 
     /// As `index_of`, for a node that may be here.
@@ -284,6 +307,10 @@ impl Directory {
 
     fn finish(&mut self, nodes: usize) {
         self.slots[self.begun..].iter_mut().for_each(|slot| slot.start = nodes as u32);
+    }
+
+    fn prefetch(&self, id: NodeId) {
+        prefetch(&self.slots[self.filter_of(id).0]);
     }
 
     fn may_contain(&self, id: NodeId) -> bool {

@@ -14,30 +14,25 @@ use weir_model::{NodeId, Symbol};
 
 use super::batch::{Batch, Writer};
 use super::facts::{Facts, LAST_SYMBOL};
+use super::locate::{Found, Locator, parts};
+use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
+
+/// So many stretches ahead the rows are fetched: in the order of nodes they lie all over the place.
+const AHEAD: usize = 8;
 
 /// Reused from tick to tick by a worker.
 #[derive(Default)]
 pub struct Builder {
     /// The rows of this shard in stretches of one node, by node, in order.
     stretches: Vec<Stretch>,
+    sorted: Vec<Stretch>,
+    bins: Vec<u32>,
     /// The nodes of the stretches, each once, ascending.
     nodes: Vec<NodeId>,
-    /// Where the nodes lie in the batches that are there.
-    hits: Vec<Hit>,
     order: Vec<u64>,
-    /// The nodes that older batches may know.
-    open: Vec<u32>,
-    scratch: Vec<u32>,
-}
-
-/// A node of a new batch found in an older one.
-#[derive(Clone, Copy)]
-struct Hit {
-    node: u32,
-    batch: u32,
-    position: u32,
+    locator: Locator,
 }
 
 /// What was found of the nodes of a batch while it was built, so that the standing queries need not look again.
@@ -45,8 +40,8 @@ pub struct Located {
     /// What there was before, oldest first.
     pub existing: Vec<SharedBatch>,
     /// By node, newest first.
-    hits: Vec<Hit>,
-    /// Of each node of the batch, its hits.
+    found: Vec<Found>,
+    /// Of each node of the batch, what was found.
     of_node: Vec<Range<u32>>,
 }
 
@@ -54,21 +49,45 @@ impl Located {
     /// Everything that is known of a node of the batch, the batch included.
     pub fn facts<'a>(&'a self, batch: &'a Batch, index: usize) -> Facts<'a> {
         let Range { start, end } = self.of_node[index];
-        let before = facts_of(&self.existing, &self.hits[start as usize..end as usize]);
-        Facts::known(std::iter::once(batch.node(index)).chain(before))
+        let before = parts(&self.existing, &self.found[start as usize..end as usize]);
+        Facts::known(std::iter::once(batch.part(index)).chain(before))
     }
 }
 
-fn facts_of<'a>(existing: &'a [SharedBatch], hits: &'a [Hit]) -> impl Iterator<Item = (&'a Segment, &'a [Fact])> {
-    hits.iter().map(|hit| existing[hit.batch as usize].node(hit.position as usize))
-}
-
-/// Rows that follow one another and concern one node. Compared by the high half of the id, then by place.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Rows that follow one another and concern one node.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Stretch {
-    high: u64,
+    node: NodeId,
     start: u32,
     end: u32,
+}
+
+/// Sorts by putting each into one of about as many bins as there are stretches: ids are hashes, mostly, and then nearly nothing is
+/// left to sort in a bin.
+fn sort(stretches: &mut Vec<Stretch>, sorted: &mut Vec<Stretch>, bins: &mut Vec<u32>) {
+    let bits = stretches.len().max(2).ilog2();
+    let bin = |stretch: &Stretch| (stretch.node.high >> (u64::BITS - bits)) as usize;
+    bins.clear();
+    bins.resize(1 << bits, 0);
+    stretches.iter().for_each(|stretch| bins[bin(stretch)] += 1);
+    let mut begin = 0;
+    for count in bins.iter_mut() {
+        (*count, begin) = (begin, begin + *count);
+    }
+    sorted.clear();
+    sorted.resize(stretches.len(), Stretch::default());
+    for stretch in &*stretches {
+        let place = &mut bins[bin(stretch)];
+        sorted[*place as usize] = *stretch;
+        *place += 1;
+    }
+    // Now each number is where its bin ends.
+    let mut begin = 0;
+    for end in bins {
+        sorted[begin as usize..*end as usize].sort_unstable();
+        begin = *end;
+    }
+    std::mem::swap(stretches, sorted);
 }
 
 /// Which of the rows of a tick belong here.
@@ -97,61 +116,45 @@ impl Builder {
             let (start, end) = (at, at + same.len());
             at = end;
             if shard.count == 1 || same[0].node.shard(shard.count) == shard.index {
-                self.stretches.push(Stretch { high: same[0].node.high, start: start as u32, end: end as u32 });
+                self.stretches.push(Stretch { node: same[0].node, start: start as u32, end: end as u32 });
                 here += same.len();
             }
         }
-        self.stretches.sort_unstable();
-        let node = |stretch: &Stretch| rows[stretch.start as usize].node;
-        for same_high in self.stretches.chunk_by_mut(|a, b| a.high == b.high) {
-            // Two ids may share their high half.
-            same_high.sort_by_key(|stretch| (node(stretch), stretch.start));
-        }
-        self.locate(rows, existing);
+        sort(&mut self.stretches, &mut self.sorted, &mut self.bins);
+        self.nodes.clear();
+        self.nodes.extend(self.stretches.iter().map(|stretch| stretch.node));
+        self.nodes.dedup();
+        let found = self.locator.locate(&self.nodes, existing);
         let since = Antichain::from_elem(0);
         let mut fresh = Segment::with_capacity(here, mutations.arena.len());
         fresh.times = times;
         let last = self.nodes.last().copied().unwrap_or(NodeId::new(0, 0));
         let mut writer = Writer::new((lower, upper, since), (self.nodes.len(), last), fresh);
 
-        let mut located = Located { existing: existing.to_vec(), hits: std::mem::take(&mut self.hits), of_node: Vec::new() };
+        let mut located = Located { existing: existing.to_vec(), found, of_node: Vec::with_capacity(self.nodes.len()) };
         let order = &mut self.order;
-        let mut hit = 0;
-        for (index, of_node) in self.stretches.chunk_by(|a, b| node(a) == node(b)).enumerate() {
+        let mut at = 0;
+        let mut ahead = self.stretches.iter().skip(AHEAD);
+        for (index, of_node) in self.stretches.chunk_by(|a, b| a.node == b.node).enumerate() {
             order.clear();
+            for stretch in ahead.by_ref().take(of_node.len()) {
+                prefetch_all(&rows[stretch.start as usize..stretch.end as usize]);
+            }
             for index in of_node.iter().flat_map(|stretch| stretch.start..stretch.end) {
                 order.push(by_tag(&rows[index as usize], index));
             }
-            let start = hit;
-            while located.hits.get(hit).is_some_and(|hit| hit.node as usize == index) {
-                hit += 1;
+            let start = at;
+            while located.found.get(at).is_some_and(|found| found.node as usize == index) {
+                at += 1;
             }
-            let facts = Facts::known(facts_of(existing, &located.hits[start..hit]));
+            let facts = Facts::known(parts(existing, &located.found[start..at]));
             build_node(rows, order, &mutations.arena, &facts, &mut writer.fresh);
-            writer.finish_node(self.nodes[index], start == hit);
+            writer.finish_node(self.nodes[index], start == at);
             if writer.nodes() > located.of_node.len() {
-                located.of_node.push(start as u32..hit as u32);
+                located.of_node.push(start as u32..at as u32);
             }
         }
         SharedBatch::with_located(writer.finish(), located)
-    }
-
-    /// Finds all nodes in one batch after another: most of it is waiting for memory, and so many waits become one.
-    fn locate(&mut self, rows: &[Row], existing: &[SharedBatch]) {
-        self.nodes.clear();
-        self.nodes.extend(self.stretches.iter().map(|stretch| rows[stretch.start as usize].node));
-        self.nodes.dedup();
-        self.hits = Vec::with_capacity(self.nodes.len());
-        self.open.clear();
-        self.open.extend(0..self.nodes.len() as u32);
-        for (number, batch) in existing.iter().enumerate().rev() {
-            let hits = &mut self.hits;
-            let batch_number = number as u32;
-            batch.locate(&self.nodes, &mut self.open, &mut self.scratch, |node, position| {
-                hits.push(Hit { node, batch: batch_number, position });
-            });
-        }
-        self.hits.sort_by_key(|hit| hit.node);
     }
 }
 
@@ -221,18 +224,13 @@ fn expand_clears<'a>(rows: impl Iterator<Item = &'a Row>, facts: &Facts<'_>) -> 
 /// Replays the rows of one node fact by fact, given in order, and appends the differences to the segment.
 fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, segment: &mut Segment) {
     let row = |place: &u64| &rows[row_of(*place) as usize];
+    if facts.is_unknown() && order.is_sorted_by(|a, b| tag_of(*a) < tag_of(*b)) && !order.iter().any(|place| row(place).removes())
+    {
+        // Most nodes: new, and each fact said once.
+        let fact = |place: &u64| Fact { tag: row(place).tag, when: row(place).record() << 1 | 1, payload: row(place).payload };
+        return segment.extend(order.iter().map(fact), arena);
+    }
     for same_tag in order.chunk_by_mut(|a, b| tag_of(*a) == tag_of(*b)) {
-        if let [place] = same_tag
-            && facts.is_unknown()
-        {
-            // Most rows: a fact of a new node.
-            let row = row(place);
-            if !row.removes() {
-                let payload = relocate(row.tag, row.payload, arena, &mut segment.arena);
-                segment.facts.push(Fact { tag: row.tag, when: row.record() << 1 | 1, payload });
-            }
-            continue;
-        }
         if same_tag.len() > 1 {
             same_tag.sort_by(|a, b| key(row(a), arena).cmp(&key(row(b), arena)));
         }

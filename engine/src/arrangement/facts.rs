@@ -16,13 +16,28 @@ pub const LAST_SYMBOL: Symbol = Symbol((1 << Tag::SYMBOL_BITS) - 1);
 
 /// The facts of one node in each batch that knows it, newest first.
 pub struct Facts<'a> {
-    hits: SmallVec<[(&'a Segment, &'a [Fact]); 6]>,
+    parts: SmallVec<[Part<'a>; 6]>,
+}
+
+/// The facts of one node in one batch.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    pub segment: &'a Segment,
+    pub facts: &'a [Fact],
+    /// No update in the batch is later. Most reads are of later moments, and need not ask the segment for its ticks.
+    pub last: u64,
+}
+
+impl Part<'_> {
+    fn all_until(&self, tick: u64) -> bool {
+        self.last <= tick || self.segment.all_until(tick)
+    }
 }
 
 impl<'a> Facts<'a> {
     /// Looks a node up in batches given oldest first.
     pub fn find(batches: &'a [SharedBatch], id: NodeId) -> Facts<'a> {
-        let mut hits = SmallVec::new();
+        let mut parts = SmallVec::new();
         for batches in batches.rchunks(8) {
             // The filters of some batches at a time: they lie far apart, and the processor waits for them together.
             let mut maybe = 0u8;
@@ -33,37 +48,36 @@ impl<'a> Facts<'a> {
                 maybe ^= 1 << newest;
                 let batch = &batches[newest as usize];
                 if let Some(position) = batch.position(id) {
-                    hits.push(batch.node(position));
+                    parts.push(batch.part(position));
                     if batch.place(position).is_first() {
-                        return Facts { hits };
+                        return Facts { parts };
                     }
                 }
             }
         }
-        Facts { hits }
+        Facts { parts }
     }
 
     /// A node found before: its facts in some batches, newest first.
-    pub fn known(hits: impl IntoIterator<Item = (&'a Segment, &'a [Fact])>) -> Facts<'a> {
+    pub fn known(parts: impl IntoIterator<Item = Part<'a>>) -> Facts<'a> {
         let mut found = SmallVec::new();
-        for hit in hits {
-            found.push(hit);
+        for part in parts {
+            found.push(part);
         }
-        Facts { hits: found }
+        Facts { parts: found }
     }
 
     pub fn is_unknown(&self) -> bool {
-        self.hits.is_empty()
+        self.parts.is_empty()
     }
 
     /// The update that decides a fact without a key (a label, a property) at a tick, if it is an addition.
     fn single(&self, tag: Tag, at: u64) -> Option<(&'a Segment, Payload)> {
-        for (segment, facts) in &self.hits {
-            let start = first_of(facts, tag);
-            let last =
-                facts[start..].iter().take_while(|fact| fact.tag == tag).take_while(|fact| segment.time(fact) <= at).last();
-            if let Some(fact) = last {
-                return fact.adds().then_some((*segment, fact.payload));
+        for part in &self.parts {
+            let Part { segment, facts, .. } = *part;
+            let updates = facts[first_of(facts, tag)..].iter().take_while(|fact| fact.tag == tag);
+            if let Some(fact) = updates.take_while(|fact| part.last <= at || segment.time(fact) <= at).last() {
+                return fact.adds().then_some((segment, fact.payload));
             }
         }
         None
@@ -71,6 +85,10 @@ impl<'a> Facts<'a> {
 
     pub fn has_label(&self, label: Symbol, at: u64) -> bool {
         self.single(Tag::new(Kind::Label, label), at).is_some()
+    }
+
+    pub fn has_property(&self, key: Symbol, at: u64) -> bool {
+        self.single(Tag::new(Kind::Property, key), at).is_some()
     }
 
     pub fn property(&self, key: Symbol, at: u64) -> Value {
@@ -95,20 +113,19 @@ impl<'a> Facts<'a> {
         // Keys that a newer batch has decided. Only keys with a removal can also stand in an older batch, and removals
         // are rare, so this is nearly always empty.
         let mut decided: Option<FxHashSet<(Tag, FactKey<'a>)>> = None;
-        for (depth, (segment, facts)) in self.hits.iter().enumerate() {
-            let segment: &'a Segment = segment;
-            let mut facts: &'a [Fact] = facts;
-            let oldest = depth + 1 == self.hits.len();
+        for (depth, part) in self.parts.iter().enumerate() {
+            let Part { segment, mut facts, .. } = *part;
+            let oldest = depth + 1 == self.parts.len();
             for (from, to) in ranges {
                 facts = &facts[first_of(facts, *from)..];
                 // The ticks lie elsewhere: most ranges are empty, and need none.
                 if facts.first().is_none_or(|first| first.tag > *to) {
                     continue;
                 }
-                if segment.none_until(at) {
+                let all = part.all_until(at);
+                if !all && segment.none_until(at) {
                     break;
                 }
-                let all = segment.all_until(at);
                 while let Some((first, further)) = facts.split_first()
                     && first.tag <= *to
                 {
@@ -163,13 +180,24 @@ impl<'a> Facts<'a> {
     pub fn about_edges(&self, direction: Direction, kinds: &[Symbol]) -> usize {
         let ranges = edge_ranges(direction, kinds);
         let mut count = 0;
-        for (_, facts) in &self.hits {
+        for Part { facts, .. } in &self.parts {
             for (from, to) in &ranges {
                 let start = first_of(facts, *from);
                 count += facts[start..].partition_point(|fact| fact.tag <= *to);
             }
         }
         count
+    }
+
+    /// False where there is no update in these ranges by a tick, so that nothing in them holds. Looks at a few only.
+    pub fn may_have(&self, ranges: &[(Tag, Tag)], at: u64) -> bool {
+        const LOOKED_AT: usize = 16;
+        self.parts.iter().any(|part| {
+            ranges.iter().any(|(from, to)| {
+                let mut updates = part.facts[first_of(part.facts, *from)..].iter().take_while(|fact| fact.tag <= *to).enumerate();
+                updates.any(|(place, fact)| place == LOOKED_AT || part.last <= at || part.segment.time(fact) <= at)
+            })
+        })
     }
 
     /// The half edges of these types that lead to a node, looked up.
@@ -214,13 +242,10 @@ impl<'a> Facts<'a> {
 
     /// The update that decides a fact with a key at a tick, if it is an addition.
     pub fn keyed(&self, tag: Tag, key: FactKey<'_>, at: u64) -> Option<(&'a Segment, &'a Fact)> {
-        for (segment, facts) in &self.hits {
+        for Part { segment, facts, last } in &self.parts {
             let start = facts.partition_point(|fact| fact.tag < tag || (fact.tag == tag && segment.key(fact) < key));
-            let last = facts[start..]
-                .iter()
-                .take_while(|fact| fact.tag == tag && segment.key(fact) == key && segment.time(fact) <= at)
-                .last();
-            if let Some(fact) = last {
+            let updates = facts[start..].iter().take_while(|fact| fact.tag == tag && segment.key(fact) == key);
+            if let Some(fact) = updates.take_while(|fact| *last <= at || segment.time(fact) <= at).last() {
                 return fact.adds().then_some((*segment, fact));
             }
         }
@@ -266,7 +291,7 @@ fn same_fact(segment: &Segment, one: &Fact, other: &Fact) -> bool {
 }
 
 /// Where the half edges of these types lie among the facts of a node, ascending. No types are all types.
-fn edge_ranges(direction: Direction, kinds: &[Symbol]) -> SmallVec<[(Tag, Tag); 4]> {
+pub fn edge_ranges(direction: Direction, kinds: &[Symbol]) -> SmallVec<[(Tag, Tag); 4]> {
     let (first, last) = match kinds {
         [] => (Symbol(0), LAST_SYMBOL),
         [kind] => (*kind, *kind),

@@ -138,10 +138,7 @@ impl Merge {
                     let (segment, facts) = batch.node(*at);
                     *at += 1;
                     *fuel -= facts.len() as isize;
-                    for fact in facts {
-                        let time = time_index(&self.out.fresh.times, self.floor, segment.time(fact));
-                        self.out.fresh.copy(fact, &segment.arena, time);
-                    }
+                    copy(&mut self.out.fresh, segment, facts, self.floor);
                     self.out.finish_node(id, place.is_first());
                 }
             }
@@ -214,16 +211,17 @@ impl Merge {
         }
         let Some(head) = heads.get_mut(holder) else { return };
         let segment = segment_of(sources, head);
-        while head.next < head.end {
-            let fact = &segment.facts[head.next];
-            let repeated = head.next + 1 < head.end && segment.facts[head.next + 1].tag == fact.tag;
-            if repeated || u64::from(fact.tag.0) >= other {
+        let facts = &segment.facts[head.next..head.end];
+        let mut alone = 0;
+        while let Some(fact) = facts.get(alone).filter(|fact| u64::from(fact.tag.0) < other) {
+            // The updates of a tag that comes twice are to be looked at.
+            if facts.get(alone + 1).is_some_and(|next| next.tag == fact.tag) {
                 break;
             }
-            let time = time_index(&out.fresh.times, *floor, segment.time(fact));
-            out.fresh.copy(fact, &segment.arena, time);
-            head.next += 1;
+            alone += 1;
         }
+        copy(&mut out.fresh, segment, &facts[..alone], *floor);
+        head.next += alone;
     }
 
     /// The order of the next facts of two heads.
@@ -279,6 +277,16 @@ impl Merge {
 /// Whether the facts of a segment stay where they are: enough of them are still in use, and they are enough for one.
 fn stays(piece: &Piece) -> bool {
     piece.live >= SEGMENT_FACTS && piece.live >= piece.whole / 4 * 3
+}
+
+/// Copies facts that lie one after another.
+fn copy(fresh: &mut Segment, segment: &Segment, facts: &[Fact], floor: u64) {
+    if segment.all_until(floor) {
+        return fresh.extend(facts.iter().map(|fact| fact.at(0)), &segment.arena);
+    }
+    let times = std::mem::take(&mut fresh.times);
+    fresh.extend(facts.iter().map(|fact| fact.at(time_index(&times, floor, segment.time(fact)))), &segment.arena);
+    fresh.times = times;
 }
 
 fn segment_of<'a>(sources: &'a [Source], head: &Head) -> &'a Segment {

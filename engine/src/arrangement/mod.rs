@@ -1,8 +1,8 @@
 //! The arrangement: the graph itself, `NodeId -> Fact`, multi-versioned by tick, one shard a worker.
 //!
 //! `segment` holds facts in columns and `batch` is an index of nodes over some; `build` makes one out of the mutations of a
-//! tick, `merge` one out of several. `trace` decides what is merged when. `facts` reads one node across the batches, and
-//! `snapshot` is all shards at one tick, readable from any thread. `pages` are the form in which the store keeps it all,
+//! tick, `merge` one out of several. `trace` decides what is merged when. `locate` finds many nodes at a time, `facts` reads one
+//! across the batches, and `snapshot` is all shards at one tick, readable from any thread. `pages` are the form in which the store keeps it all,
 //! in pieces called `chunk`, and `versions` says what of them holds when.
 
 pub mod batch;
@@ -10,15 +10,17 @@ pub mod build;
 pub mod chunk;
 pub mod estimate;
 pub mod facts;
+pub mod locate;
 pub mod merge;
 pub mod pages;
+mod prefetch;
 pub mod segment;
 pub mod snapshot;
 pub mod trace;
 pub mod versions;
 
 pub use batch::Batch;
-pub use facts::Facts;
+pub use facts::{Facts, Part, edge_ranges};
 pub use segment::{Fact, Segment};
 pub use snapshot::{Published, Snapshot, walk};
 pub use trace::{Layers, SharedBatch};

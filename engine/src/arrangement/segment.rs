@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use weir_model::codec::{FactKey, fact_key, relocate};
+use weir_model::codec::{FactKey, extent, fact_key, relocate, shift};
 use weir_model::mutation::{Payload, Tag};
 
 /// One update of one fact of a node.
@@ -26,6 +26,11 @@ impl Fact {
 
     pub fn time_index(&self) -> usize {
         (self.when >> 1) as usize
+    }
+
+    /// The same at another time.
+    pub fn at(self, time: u32) -> Fact {
+        Fact { when: time << 1 | (self.when & 1), ..self }
     }
 }
 
@@ -67,7 +72,23 @@ impl Segment {
     /// Appends a copy of a fact of another segment, with another time.
     pub fn copy(&mut self, fact: &Fact, from: &[u8], time: u32) {
         let payload = relocate(fact.tag, fact.payload, from, &mut self.arena);
-        self.facts.push(Fact { tag: fact.tag, when: time << 1 | (fact.when & 1), payload });
+        self.facts.push(Fact { payload, ..fact.at(time) });
+    }
+
+    /// Appends facts that point into another arena. What facts of one node point at mostly lies together, and then is copied at once.
+    pub fn extend(&mut self, facts: impl Iterator<Item = Fact> + Clone, from: &[u8]) {
+        let (mut start, mut end, mut length) = (usize::MAX, 0, 0);
+        for extent in facts.clone().filter_map(|fact| extent(fact.tag, fact.payload)) {
+            (start, end, length) = (start.min(extent.start), end.max(extent.end), length + extent.len());
+        }
+        let Segment { facts: own, arena, .. } = self;
+        if start < end && end - start == length {
+            let moved = (arena.len() as u64).wrapping_sub(start as u64);
+            arena.extend_from_slice(&from[start..end]);
+            own.extend(facts.map(|fact| Fact { payload: shift(fact.tag, fact.payload, moved), ..fact }));
+        } else {
+            own.extend(facts.map(|fact| Fact { payload: relocate(fact.tag, fact.payload, from, arena), ..fact }));
+        }
     }
 
     /// Gives back what was reserved and is not used, where that is worth the copy.

@@ -258,7 +258,7 @@ pub fn walk<'a>(batches: impl Iterator<Item = &'a SharedBatch>, each: &mut dyn F
     while let Some(id) = next.iter().flatten().min().copied() {
         // Newest first.
         let hits = (0..batches.len()).rev().filter(|index| next[*index] == Some(id));
-        let facts = Facts::known(hits.map(|index| batches[index].node(places[index])));
+        let facts = Facts::known(hits.map(|index| batches[index].part(places[index])));
         for (index, next) in next.iter_mut().enumerate().filter(|(_, next)| **next == Some(id)) {
             places[index] += 1;
             *next = batches[index].ids.get(places[index]).copied();

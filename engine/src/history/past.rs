@@ -18,7 +18,7 @@ use super::run::{Cursor, Piece, Trouble};
 use super::{History, PATIENCE};
 use crate::arrangement::chunk::Chunk;
 use crate::arrangement::versions::{Asked, Hit, holding};
-use crate::arrangement::{Facts, Segment, Snapshot};
+use crate::arrangement::{Facts, Part, Segment, Snapshot};
 use crate::commit::wall_clock_millis;
 use crate::engine::Graph;
 use crate::error::EngineError;
@@ -302,7 +302,7 @@ fn kinds(first: Kind, last: Kind) -> (Tag, Tag) {
 }
 
 fn facts(segment: &Segment) -> Facts<'_> {
-    Facts::known([(segment, &segment.facts[..])])
+    Facts::known([Part { segment, facts: &segment.facts, last: segment.times.last().copied().unwrap_or(u64::MAX) }])
 }
 
 impl View for Past {

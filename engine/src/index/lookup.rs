@@ -53,7 +53,7 @@ impl ShownIndex {
                 let hits = self.batches.iter().zip(&mut places).rev().filter_map(|(batch, place)| {
                     (batch.ids.get(*place) == Some(&here)).then(|| {
                         *place += 1;
-                        batch.node(*place - 1)
+                        batch.part(*place - 1)
                     })
                 });
                 let facts = Facts::known(hits);

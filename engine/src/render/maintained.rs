@@ -15,7 +15,7 @@ use weir_model::plan::{Name, Operator, Pattern, Plan, Slot, Step};
 use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text};
 
 use super::family::Ending;
-use super::program::{Program, RenderError};
+use super::program::{Program, RenderError, place};
 use super::stages::Staged;
 use crate::evaluate::Prepared;
 use crate::symbols::Symbols;
@@ -40,7 +40,9 @@ impl Source {
         symbols: &Symbols,
         ids: IdScheme,
     ) -> Result<Source, RenderError> {
-        let (program, constants) = Program::new(pattern, (&plan.names, plan.width), symbols, ids)?;
+        let expressions = filters.iter().chain(columns.iter().map(|(_, expr)| expr));
+        let asked = expressions.flat_map(|expr| expr.slots()).map(place).collect();
+        let (program, constants) = Program::new(pattern, &asked, (&plan.names, plan.width), symbols, ids)?;
         let name = format!("{program:?}").into();
         let context = GraphFree::rows(ids, &plan.names);
         Ok(Source { program: Arc::new(program), name, ending: Arc::new(Ending { constants, filters, columns, context }) })

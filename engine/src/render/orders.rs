@@ -10,13 +10,19 @@
 use rustc_hash::FxHashMap;
 use weir_model::plan::{Atom, DeltaPath, Pattern, Step};
 
-use super::program::{EdgeView, Expansion, Move, NodeView, RenderError, Version, Way, place, refuse};
+use super::program::{EdgeView, Expansion, Move, Need, NodeView, RenderError, Version, Way, place, refuse};
+use crate::arrangement::edge_ranges;
 use crate::view::Direction;
 
 /// Larger patterns are visited in the order of the compiler.
 const EDGES_MAX: usize = 6;
 
-pub fn moves(pattern: &Pattern, path: &DeltaPath, nodes: &[NodeView], edges: &[EdgeView]) -> Result<Vec<Move>, RenderError> {
+pub fn needs_and_moves(
+    pattern: &Pattern,
+    path: &DeltaPath,
+    nodes: &[NodeView],
+    edges: &[EdgeView],
+) -> Result<(Vec<Need>, Vec<Move>), RenderError> {
     let atom = match path.atom {
         Atom::Node(i) => i,
         Atom::Edge(j) => nodes.len() + j,
@@ -45,7 +51,7 @@ pub fn moves(pattern: &Pattern, path: &DeltaPath, nodes: &[NodeView], edges: &[E
         }
     }
     orders.go_on(state)?;
-    Ok(orders.moves)
+    Ok((orders.needs(path.atom), orders.moves))
 }
 
 struct Orders<'p> {
@@ -142,6 +148,24 @@ impl Orders<'_> {
         Ok(())
     }
 
+    /// The other edges at the node where the atom changes. Of an edge that fits in both directions either end may be its source.
+    fn needs(&self, atom: Atom) -> Vec<Need> {
+        let node = match atom {
+            Atom::Node(node) => node,
+            Atom::Edge(edge) if self.pattern.edges[edge].directed => self.pattern.edges[edge].source,
+            Atom::Edge(_) => return Vec::new(),
+        };
+        let at_node = |edge: &usize| {
+            let shape = &self.pattern.edges[*edge];
+            atom != Atom::Edge(*edge) && (shape.source == node || shape.target == node)
+        };
+        let need = |edge| Need {
+            ranges: edge_ranges(self.direction(edge, node), &self.edges[edge].kinds),
+            version: self.version(self.nodes.len() + edge),
+        };
+        (0..self.pattern.edges.len()).filter(at_node).map(need).collect()
+    }
+
     fn version(&self, other: usize) -> Version {
         if other < self.atom { Version::After } else { Version::Before }
     }
@@ -188,7 +212,11 @@ impl Orders<'_> {
 
     fn check(&mut self, node: usize) {
         let view = &self.nodes[node];
-        let asks = !(view.labels.is_empty() && view.reads.is_empty() && view.reads_all.is_none() && view.conditions.is_empty());
+        let asks = !(view.labels.is_empty()
+            && view.present.is_empty()
+            && view.reads.is_empty()
+            && view.reads_all.is_none()
+            && view.conditions.is_empty());
         if asks {
             self.moves.push(Move::Check { node, version: self.version(node) });
         }

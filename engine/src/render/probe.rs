@@ -32,9 +32,10 @@ use weir_model::{EdgeKey, NodeId, Symbol, Value};
 
 use super::family::Family;
 use super::maintained::{Interest, TOUCHED};
+use super::program::{Path, Version};
 use super::queries::{Origin, Queries, Route};
 use super::results::{Row, RowChange};
-use super::walk::{Change, Parcel, Walk, is_true, look};
+use super::walk::{Change, Parcel, Waiting, Walk, is_true, look};
 use super::{Time, before};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Fact, Facts, Layers, Published, Segment, SharedBatch};
@@ -116,6 +117,7 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
         drop(capabilities);
         let mut found: Vec<RowChange> = Vec::new();
         let mut leaving: Vec<Parcel> = Vec::new();
+        let mut waiting = Waiting::default();
         let mut view: Vec<SharedBatch> = Vec::new();
         // As many as there were the last time.
         let mut expected = 0;
@@ -132,7 +134,7 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
                     view.extend_from_slice(&located.existing);
                     view.push(batch.clone());
                     let offered = Offered { queries: &queries, common: &common, view: &view, batch: &batch, located };
-                    offered.walk(&mut found, &mut leaving);
+                    offered.walk(&mut found, &mut leaving, &mut waiting);
                     for (query, since, interest) in &queries.interests {
                         touches(&batch, (*query, *since), interest, &mut found);
                     }
@@ -221,6 +223,7 @@ fn hop<'scope>(
                                 shard,
                                 results: &mut found,
                                 parcels: &mut leaving,
+                                waiting: None,
                             };
                             let change = Change { path: parcel.path as usize, time: parcel.time, diff: parcel.diff };
                             walk.run(change, parcel.at as usize, &mut parcel.row.0, None);
@@ -263,7 +266,7 @@ struct Offered<'a> {
 
 impl<'a> Offered<'a> {
     /// Walks everything the batch changes, node by node, for the families it can concern.
-    fn walk(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>) {
+    fn walk(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
         let routes = &self.queries.routes;
         // Edges, by their place among the facts of the node; nodes and edges that are looked at before and after, by tick.
         let mut edges: Vec<(Route, usize)> = Vec::new();
@@ -296,25 +299,20 @@ impl<'a> Offered<'a> {
                     Some((number, family)) if number == route.family => family,
                     _ => {
                         let Some(family) = self.queries.family(route.family) else { continue };
-                        current = Some((route.family, family));
+                        if let Some(before) = current.replace((route.family, family)) {
+                            self.begin(before, found, leaving, waiting).go_on();
+                        }
                         row.clear();
                         row.resize(family.program.width, Value::Null);
                         family
                     }
                 };
-                let mut walk = Walk {
-                    program: &family.program,
-                    family,
-                    number: route.family,
-                    batches: self.view,
-                    newest: Some((self.batch, self.located)),
-                    everywhere: None,
-                    symbols: &self.common.symbols,
-                    shard: self.common.shard,
-                    results: found,
-                    parcels: leaving,
-                };
                 let path = usize::from(route.path);
+                let time = if route.from == Origin::Edge { segment.time(&updates[place]) } else { time };
+                if !has_needs(&family.program.paths[path], &facts, (route.from != Origin::EdgeView).then_some(time)) {
+                    continue;
+                }
+                let mut walk = self.begin((route.family, family), found, leaving, waiting);
                 match (family.program.paths[path].atom, route.from) {
                     (Atom::Node(node), _) => change_of_view(&mut walk, path, node, *id, &facts, time, &mut row),
                     (Atom::Edge(edge), Origin::EdgeView) => {
@@ -322,7 +320,7 @@ impl<'a> Offered<'a> {
                     }
                     (Atom::Edge(edge), _) => {
                         let fact = &updates[place];
-                        let change = Change { path, time: segment.time(fact), diff: if fact.adds() { 1 } else { -1 } };
+                        let change = Change { path, time, diff: if fact.adds() { 1 } else { -1 } };
                         let (other, ordinal) = other_end(fact, segment);
                         let half = HalfEdge { kind: fact.tag.symbol(), outgoing: true, other, ordinal };
                         change_of_edge(&mut walk, change, edge, (*id, &facts), half, &mut row);
@@ -330,7 +328,43 @@ impl<'a> Offered<'a> {
                 }
             }
         }
+        if let Some(last) = current {
+            self.begin(last, found, leaving, waiting).go_on();
+        }
     }
+
+    fn begin<'w>(
+        &self,
+        (number, family): (u32, &'a Family),
+        results: &'w mut Vec<RowChange>,
+        parcels: &'w mut Vec<Parcel>,
+        waiting: &'w mut Waiting,
+    ) -> Walk<'a, 'w> {
+        Walk {
+            program: &family.program,
+            family,
+            number,
+            batches: self.view,
+            newest: Some((self.batch, self.located)),
+            everywhere: None,
+            symbols: &self.common.symbols,
+            shard: self.common.shard,
+            results,
+            parcels,
+            waiting: Some(waiting),
+        }
+    }
+}
+
+/// False where the node lacks an edge that every match in question has. Without a time it is one of several.
+fn has_needs(path: &Path, facts: &Facts<'_>, time: Option<Time>) -> bool {
+    path.needs.iter().all(|need| {
+        let at = match need.version {
+            Version::After => time,
+            Version::Before => time.and_then(|time| time.checked_sub(1)),
+        };
+        facts.may_have(&need.ranges, at.unwrap_or(Time::MAX))
+    })
 }
 
 /// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does.

@@ -7,7 +7,10 @@
 //! Constants that a node is compared with are no part of a program (see `constants`), so that queries which differ in nothing
 //! else share it.
 
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 use thiserror::Error;
+use weir_model::mutation::Tag;
 use weir_model::plan::{Atom, Name, Pattern, Slot};
 use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text, Value};
 
@@ -28,6 +31,8 @@ pub enum Version {
 pub struct NodeView {
     pub slot: usize,
     pub labels: Vec<Symbol>,
+    /// Properties of which nothing is asked but that they are there.
+    pub present: Vec<Symbol>,
     pub reads: Vec<(Symbol, usize)>,
     pub reads_all: Option<usize>,
     pub conditions: Vec<Expr>,
@@ -94,8 +99,18 @@ pub struct Expansion {
 #[derive(Debug)]
 pub struct Path {
     pub atom: Atom,
+    /// Without these half edges of the node where the atom changes, its source if it is an edge, there is nothing to walk to.
+    pub needs: Vec<Need>,
     /// Begins with the first, and ends where it says so.
     pub moves: Vec<Move>,
+}
+
+/// An edge of the pattern as one of its nodes sees it.
+#[derive(Debug)]
+pub struct Need {
+    /// Where it lies among the facts of the node.
+    pub ranges: SmallVec<[(Tag, Tag); 4]>,
+    pub version: Version,
 }
 
 #[derive(Debug)]
@@ -121,9 +136,11 @@ pub fn refuse<T>(what: &str) -> Result<T, RenderError> {
 }
 
 impl Program {
-    /// For a pattern over nothing, with the constants taken out of it. `names` are those of the plan.
+    /// For a pattern over nothing, with the constants taken out of it. `names` are those of the plan; `asked` are the slots that
+    /// somebody else wants to see.
     pub fn new(
         pattern: &Pattern,
+        asked: &FxHashSet<usize>,
         (names, width): (&[Text], usize),
         symbols: &Symbols,
         ids: IdScheme,
@@ -136,6 +153,7 @@ impl Program {
             let mut view = NodeView {
                 slot: place(node.slot),
                 labels: node.labels.iter().map(resolve).collect(),
+                present: Vec::new(),
                 reads: resolve_reads(&node.reads),
                 reads_all: node.reads_all.map(place),
                 conditions: node.conditions.clone(),
@@ -144,6 +162,7 @@ impl Program {
             view.must_exist = pattern.edges.is_empty() && view.labels.is_empty() && holds_for_nothing(&view, width, &context);
             nodes.push(view);
         }
+        only_present(&mut nodes, pattern, asked);
         let mut edges = Vec::new();
         for edge in &pattern.edges {
             if edge.chain.is_some() || edge.bound {
@@ -175,7 +194,8 @@ impl Program {
         }
         let mut paths = Vec::new();
         for path in &pattern.delta {
-            paths.push(Path { atom: path.atom, moves: orders::moves(pattern, path, &nodes, &edges)? });
+            let (needs, moves) = orders::needs_and_moves(pattern, path, &nodes, &edges)?;
+            paths.push(Path { atom: path.atom, needs, moves });
         }
         let number = |path: &Path| match path.atom {
             Atom::Node(i) => i,
@@ -189,6 +209,35 @@ impl Program {
 
 pub fn place(slot: Slot) -> usize {
     slot.0 as usize
+}
+
+/// Takes out the reads of properties of which no condition asks more than `IS NOT NULL`: then no value has to be made of them, and
+/// another value is no change.
+fn only_present(nodes: &mut [NodeView], pattern: &Pattern, asked: &FxHashSet<usize>) {
+    fn present(condition: &Expr) -> Option<usize> {
+        match condition {
+            Expr::IsNull { of, negated: true } => match **of {
+                Expr::Slot(slot) => Some(place(slot)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+    let mut asked = asked.clone();
+    let more = nodes.iter().flat_map(|node| &node.conditions).filter(|condition| present(condition).is_none());
+    let elsewhere = pattern.edges.iter().flat_map(|edge| &edge.conditions).chain(&pattern.conditions);
+    asked.extend(more.chain(elsewhere).flat_map(Expr::slots).map(place));
+    for node in nodes {
+        let NodeView { present: keys, reads, conditions, .. } = node;
+        reads.retain(|(key, slot)| {
+            let only = !asked.contains(slot) && conditions.iter().any(|condition| present(condition) == Some(*slot));
+            if only {
+                keys.push(*key);
+                conditions.retain(|condition| present(condition) != Some(*slot));
+            }
+            !only
+        });
+    }
 }
 
 /// Whether the conditions may hold for a node of which nothing is known. Those that ask for its id may hold for one of them,

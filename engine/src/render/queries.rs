@@ -254,6 +254,7 @@ impl Routes {
                         continue;
                     }
                     view.labels.iter().for_each(|label| self.add_tag(Tag::new(Kind::Label, *label), route));
+                    view.present.iter().for_each(|key| self.add_tag(Tag::new(Kind::Property, *key), route));
                     match view.reads_all {
                         Some(_) => self.by_kind.push((Kind::Property, route)),
                         None => view.reads.iter().for_each(|(key, _)| self.add_tag(Tag::new(Kind::Property, *key), route)),

@@ -159,6 +159,7 @@ impl Rest {
                 shard: common.shard,
                 results: found,
                 parcels: &mut Vec::new(),
+                waiting: None,
             };
             let mut positions: Vec<usize> = match self.after {
                 Some(after) => batches.iter().map(|batch| batch.ids.partition_point(|id| *id <= after)).collect(),

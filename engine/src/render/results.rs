@@ -6,6 +6,7 @@
 
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -147,14 +148,21 @@ impl<K> Default for Parted<K> {
 }
 
 impl<K: Hash + Eq> Parted<K> {
+    fn part(key: &K) -> usize {
+        // The maps themselves use the other bits of a hash.
+        (FxBuildHasher.hash_one(key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % PARTS
+    }
+
+    fn get(&self, key: &K) -> Option<i64> {
+        self.parts.get(Self::part(key))?.get(key).copied()
+    }
+
     /// Adds to a count and says what it was before and is after.
     fn add(&mut self, key: K, diff: i64) -> (i64, i64) {
         if self.parts.is_empty() {
             self.parts.resize_with(PARTS, FxHashMap::default);
         }
-        // The maps themselves use the other bits of a hash.
-        let part = (FxBuildHasher.hash_one(&key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % PARTS;
-        match self.parts[part].entry(key) {
+        match self.parts[Self::part(&key)].entry(key) {
             Entry::Occupied(mut entry) => {
                 let before = *entry.get();
                 *entry.get_mut() += diff;
@@ -174,6 +182,14 @@ impl<K: Hash + Eq> Parted<K> {
 }
 
 impl Counts {
+    /// Looks up the counts that will be added to: they lie far apart, and the processor waits for many of them together.
+    fn touch(&self, changes: &[RowChange]) {
+        black_box(changes.iter().fold(0, |sum, change| match change.row.0.as_slice() {
+            [Value::Id(id)] => sum ^ self.ids.get(id).unwrap_or(0),
+            _ => sum ^ self.rows.get(&change.row).unwrap_or(0),
+        }));
+    }
+
     /// Adds to the count of a row and says how often it was there before and is after.
     fn add(&mut self, row: &Row, diff: i64) -> (i64, i64) {
         match row.0.as_slice() {
@@ -289,12 +305,19 @@ impl Gather {
             ready.sort_by_key(|change| change.time);
             ready = stages.turn(ready, frontier);
         }
+        if self.distinct {
+            self.counts.touch(&ready);
+        }
         // Rows are large: their ticks are sorted, and each row moves once.
         let mut order: Vec<(Time, u32)> = ready.iter().map(|change| change.time).zip(0..).collect();
         order.sort_unstable();
         let mut rows = Vec::with_capacity(ready.len());
         let mut changes = Vec::new();
         for tick in order.chunk_by(|a, b| a.0 == b.0) {
+            if let [(_, place)] = tick {
+                self.tick(std::slice::from_mut(&mut ready[*place as usize]), &mut rows);
+                continue;
+            }
             changes.clear();
             changes.extend(tick.iter().map(|(_, place)| std::mem::take(&mut ready[*place as usize])));
             self.tick(&mut changes, &mut rows);
@@ -326,13 +349,13 @@ impl Gather {
                     }
                 }
             }
-            if diff > 0
-                && let Some(held) = self.held.get_mut(row)
-            {
-                held.reported += diff;
-            }
-            for _ in 0..diff {
-                out.push(ResultRow { tick: Tick(*time), positive: true, row: row.clone() });
+            if diff > 0 {
+                if let Some(held) = self.held.get_mut(row) {
+                    held.reported += diff;
+                }
+                let result = ResultRow { tick: Tick(*time), positive: true, row: std::mem::take(&mut same[0].row) };
+                out.extend(std::iter::repeat_n(result, diff as usize));
+                continue;
             }
             for _ in diff..0 {
                 if self.release_held(row) {

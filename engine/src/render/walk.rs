@@ -8,6 +8,7 @@ use super::family::{Ending, Family};
 use super::program::{EdgeView, Expansion, Move, Program, Version, Way};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
+use crate::arrangement::locate::{Locator, parts};
 use crate::arrangement::{Batch, Facts, SharedBatch, Snapshot};
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
@@ -37,7 +38,22 @@ pub struct Walk<'a, 'w> {
     pub shard: Shard,
     pub results: &'w mut Vec<RowChange>,
     pub parcels: &'w mut Vec<Parcel>,
+    /// Where rows wait for the node they go on at, if they are many and may.
+    pub waiting: Option<&'w mut Waiting>,
 }
+
+/// Rows that go on at nodes that are not found yet: they are found together.
+#[derive(Default)]
+pub struct Waiting {
+    /// One after another.
+    rows: Vec<Value>,
+    nodes: Vec<NodeId>,
+    next: Vec<(Change, usize)>,
+    locator: Locator,
+}
+
+/// So many rows wait at most.
+const WAITING_MAX: usize = 512;
 
 /// A row on its way to the shard of a node, with the move it goes on with.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -106,8 +122,42 @@ impl<'a> Walk<'a, '_> {
             });
             return;
         }
+        if self.newest.is_none_or(|(batch, _)| batch.index_of(id).is_none())
+            && let Some(waiting) = &mut self.waiting
+        {
+            waiting.rows.extend_from_slice(row);
+            waiting.nodes.push(id);
+            waiting.next.push((change, at));
+            if waiting.next.len() == WAITING_MAX {
+                self.go_on();
+            }
+            return;
+        }
         let facts = self.find(id);
         self.visit(change, at, next, row, id, &facts);
+    }
+
+    /// Goes on with the rows that wait, and with those that wait because of them.
+    pub fn go_on(&mut self) {
+        while let Some(waiting) = self.waiting.as_deref_mut().filter(|waiting| !waiting.next.is_empty()) {
+            let Waiting { mut rows, mut nodes, mut next, mut locator } = std::mem::take(waiting);
+            let found = locator.locate(&nodes, self.batches);
+            let mut of_nodes = found.as_slice();
+            for (number, (change, at)) in next.drain(..).enumerate() {
+                let of_node = of_nodes.iter().take_while(|found| found.node as usize == number).count();
+                let (here, others) = of_nodes.split_at(of_node);
+                of_nodes = others;
+                let facts = Facts::known(parts(self.batches, here));
+                let row = &mut rows[number * self.program.width..][..self.program.width];
+                self.run(change, at, row, Some((nodes[number], &facts)));
+            }
+            // Their room is used again.
+            if let Some(waiting) = self.waiting.as_deref_mut().filter(|waiting| waiting.next.is_empty()) {
+                rows.clear();
+                nodes.clear();
+                *waiting = Waiting { rows, nodes, next, locator };
+            }
+        }
     }
 
     fn find(&self, id: NodeId) -> Facts<'a> {
@@ -256,6 +306,9 @@ pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], walk: &
     let view = &walk.program.nodes[node];
     let nothing = at == Time::MAX;
     if !view.labels.iter().all(|label| !nothing && facts.has_label(*label, at)) {
+        return false;
+    }
+    if !view.present.iter().all(|key| !nothing && facts.has_property(*key, at)) {
         return false;
     }
     if view.must_exist && (nothing || !facts.is_interesting(at)) {
