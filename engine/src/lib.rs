@@ -18,6 +18,7 @@ pub mod store;
 pub mod checkpoint;
 pub mod history;
 pub mod hash;
+pub mod sorter;
 pub mod symbols;
 pub mod command;
 pub mod worker;

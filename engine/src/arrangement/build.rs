@@ -18,6 +18,7 @@ use super::locate::{Found, Locator, parts};
 use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
+use crate::sorter::Sorter;
 
 /// So many stretches ahead the rows are fetched: in the order of nodes they lie all over the place.
 const AHEAD: usize = 8;
@@ -27,8 +28,7 @@ const AHEAD: usize = 8;
 pub struct Builder {
     /// The rows of this shard in stretches of one node, by node, in order.
     stretches: Vec<Stretch>,
-    sorted: Vec<Stretch>,
-    bins: Vec<u32>,
+    sorter: Sorter<Stretch>,
     /// The nodes of the stretches, each once, ascending.
     nodes: Vec<NodeId>,
     order: Vec<u64>,
@@ -62,34 +62,6 @@ struct Stretch {
     end: u32,
 }
 
-/// Sorts by putting each into one of about as many bins as there are stretches: ids are hashes, mostly, and then nearly nothing is
-/// left to sort in a bin.
-fn sort(stretches: &mut Vec<Stretch>, sorted: &mut Vec<Stretch>, bins: &mut Vec<u32>) {
-    let bits = stretches.len().max(2).ilog2();
-    let bin = |stretch: &Stretch| (stretch.node.high >> (u64::BITS - bits)) as usize;
-    bins.clear();
-    bins.resize(1 << bits, 0);
-    stretches.iter().for_each(|stretch| bins[bin(stretch)] += 1);
-    let mut begin = 0;
-    for count in bins.iter_mut() {
-        (*count, begin) = (begin, begin + *count);
-    }
-    sorted.clear();
-    sorted.resize(stretches.len(), Stretch::default());
-    for stretch in &*stretches {
-        let place = &mut bins[bin(stretch)];
-        sorted[*place as usize] = *stretch;
-        *place += 1;
-    }
-    // Now each number is where its bin ends.
-    let mut begin = 0;
-    for end in bins {
-        sorted[begin as usize..*end as usize].sort_unstable();
-        begin = *end;
-    }
-    std::mem::swap(stretches, sorted);
-}
-
 /// Which of the rows of a tick belong here.
 #[derive(Clone, Copy, Debug)]
 pub struct Shard {
@@ -120,7 +92,8 @@ impl Builder {
                 here += same.len();
             }
         }
-        sort(&mut self.stretches, &mut self.sorted, &mut self.bins);
+        // Ids are hashes, mostly.
+        self.sorter.sort(&mut self.stretches, |stretch| stretch.node.high);
         self.nodes.clear();
         self.nodes.extend(self.stretches.iter().map(|stretch| stretch.node));
         self.nodes.dedup();

@@ -20,6 +20,7 @@ use weir_model::{Map, Match, NodeId, Text, Tick, Value, codec};
 use super::Time;
 use super::maintained::Maintained;
 use super::stages::Stages;
+use crate::sorter::Sorter;
 
 /// The values of one row. Rows of one or two values, which is most, need no allocation of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +97,7 @@ pub struct Gather {
     counts: Counts,
     held: FxHashMap<Row, Held>,
     pending: Vec<RowChange>,
+    sorter: Sorter<(Time, u32)>,
 }
 
 /// Where results go, and what is seen of a query from outside.
@@ -221,6 +223,7 @@ impl Gather {
             counts: Counts::default(),
             held: FxHashMap::default(),
             pending: Vec::new(),
+            sorter: Sorter::default(),
         }
     }
 
@@ -310,7 +313,7 @@ impl Gather {
         }
         // Rows are large: their ticks are sorted, and each row moves once.
         let mut order: Vec<(Time, u32)> = ready.iter().map(|change| change.time).zip(0..).collect();
-        order.sort_unstable();
+        self.sorter.sort(&mut order, |(time, _)| *time);
         let mut rows = Vec::with_capacity(ready.len());
         let mut changes = Vec::new();
         for tick in order.chunk_by(|a, b| a.0 == b.0) {
