@@ -105,3 +105,35 @@ fn columns_carry_their_names() {
     assert_eq!(found[0].data.iter().map(|(name, _)| name.clone()).collect::<Vec<Text>>(), ["x", "why"]);
     engine.shutdown().unwrap();
 }
+
+/// More rows go on at other nodes than wait for those together, at two steps of the way.
+#[test]
+fn a_star_of_any_size_is_walked_to_its_ends() {
+    const ENDS: u64 = 1500;
+    for workers in [1, 2] {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let text = "MATCH (a)-[:x]->(hub)-[:y]->(b)-[:z]->(c)-[:z]->(d) RETURN id(b) AS b, id(d) AS d";
+        let [query] = &install(&engine, &[compile(StandingMode::MultipleValues, text)], Start::Now, &[])[..] else { panic!() };
+        let kind = |name: &str| graph.symbols().intern(name);
+        let mut star = Mutations::default();
+        let mut wanted = Rows::new();
+        for n in 0..ENDS {
+            let [b, c, d] = [1, 2, 3].map(|step| node(n * 3 + step));
+            star.set_edge(node(0), kind("y"), b, 0, true);
+            star.set_edge(b, kind("z"), c, 0, true);
+            star.set_edge(c, kind("z"), d, 0, true);
+            wanted.insert(vec![Value::Id(b), Value::Id(d)], 1);
+        }
+        graph.apply(star, 1).unwrap();
+        for (there, sign) in [(true, 1), (false, -1)] {
+            let mut edge = Mutations::default();
+            edge.set_edge(node(9_999), kind("x"), node(0), 0, there);
+            let upper = graph.apply(edge, 1).unwrap();
+            let wanted = wanted.iter().map(|(row, count)| (row.clone(), count * sign)).collect::<Rows>();
+            assert_eq!(collect(query, upper).remove(&Tick(upper.0 - 1)), Some(wanted), "{workers} workers");
+        }
+        engine.shutdown().unwrap();
+    }
+}
