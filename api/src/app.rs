@@ -58,6 +58,7 @@ impl App {
             limits,
             retention: settings.retention,
             graph: settings.graph,
+            nothing_ends: false,
         };
         let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));
         let engine = Engine::open(store, options).map_err(|error| cannot("open the graph", &error))?;

@@ -5,7 +5,8 @@ use std::fmt::{self, Display, Formatter};
 
 use weir_model::Text;
 use weir_model::expression::Quantifier;
-use weir_model::plan::{Schema, Search};
+use weir_model::plan::Search;
+use weir_model::schema::{Expires, Schema};
 
 use crate::error::Span;
 
@@ -553,6 +554,28 @@ fn write_schema(schema: &Schema, f: &mut Formatter<'_>) -> fmt::Result {
         }
         Schema::DropIndex { name, if_exists } => write!(f, "DROP INDEX {name}{}", if *if_exists { " IF EXISTS" } else { "" }),
         Schema::ShowIndexes => f.write_str("SHOW INDEXES"),
+        Schema::CreateExpiry { name, rule, unless_exists } => {
+            f.write_str("CREATE EXPIRY")?;
+            name.iter().try_for_each(|name| write!(f, " {name}"))?;
+            f.write_str(if *unless_exists { " IF NOT EXISTS" } else { "" })?;
+            let variable = match &rule.of {
+                Expires::Nodes(label) => {
+                    write!(f, " FOR (n:{label})")?;
+                    'n'
+                }
+                Expires::Edges(kind) => {
+                    write!(f, " FOR ()-[r:{kind}]-()")?;
+                    'r'
+                }
+            };
+            write!(f, " ON {variable}.{}", rule.on)?;
+            if rule.after_millis > 0 {
+                write!(f, " AFTER duration('{}')", rule.after())?;
+            }
+            rule.removes.iter().try_for_each(|key| write!(f, " REMOVE {variable}.{key}"))
+        }
+        Schema::DropExpiry { name, if_exists } => write!(f, "DROP EXPIRY {name}{}", if *if_exists { " IF EXISTS" } else { "" }),
+        Schema::ShowExpiries => f.write_str("SHOW EXPIRIES"),
     }
 }
 

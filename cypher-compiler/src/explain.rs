@@ -6,9 +6,8 @@
 use std::fmt::Write as _;
 
 use weir_model::expression::{Binary, Quantifier, SubqueryKind};
-use weir_model::plan::{
-    Atom, Chain, Lookup, Name, Operator, Pattern, PatternEdge, PatternNode, Plan, Schema, Search, Slot, Step, Write,
-};
+use weir_model::plan::{Atom, Chain, Lookup, Name, Operator, Pattern, PatternEdge, PatternNode, Plan, Search, Slot, Step, Write};
+use weir_model::schema::{Expires, Schema};
 use weir_model::{Aggregate, Expr, Text, Value};
 
 use crate::bind::Draft;
@@ -134,6 +133,15 @@ impl<'a> Printer<'a> {
                 }
                 Schema::DropIndex { name, .. } => format!("DropIndex {name}"),
                 Schema::ShowIndexes => "ShowIndexes".into(),
+                Schema::CreateExpiry { name, rule, .. } => {
+                    let name = name.as_ref().map_or(String::new(), |name| format!(" {name}"));
+                    let (Expires::Nodes(of) | Expires::Edges(of)) = &rule.of;
+                    let after = if rule.after_millis > 0 { format!(" + {}", rule.after()) } else { String::new() };
+                    let removes = rule.removes.as_ref().map_or(String::new(), |key| format!(", removes {key}"));
+                    format!("CreateExpiry{name} :{of} ({}{after}){removes}", rule.on)
+                }
+                Schema::DropExpiry { name, .. } => format!("DropExpiry {name}"),
+                Schema::ShowExpiries => "ShowExpiries".into(),
             }),
             Operator::Match { pattern, .. } => {
                 line("Match".into());

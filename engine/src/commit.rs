@@ -16,6 +16,7 @@ use crate::arrangement::{Published, Snapshot};
 use crate::checkpoint::ENTRY_WEIGHT;
 use crate::engine::Parts;
 use crate::error::EngineError;
+use crate::expiry::Expiry;
 use crate::index::Question;
 use crate::store::{Delivered, Entry, GraphId};
 
@@ -35,6 +36,7 @@ pub struct Committer {
     published: Arc<Published>,
     /// Facts that went to the log: checkpoints are made by it.
     logged: Arc<AtomicUsize>,
+    expiry: Arc<Expiry>,
     state: Mutex<State>,
 }
 
@@ -89,9 +91,10 @@ impl Committer {
         logged: Arc<AtomicUsize>,
         next: Tick,
         sources: FxHashMap<Text, Position>,
+        expiry: Arc<Expiry>,
     ) -> Committer {
         let state = State { next, sent: next, sources, ..State::default() };
-        Committer { graph, parts: parts.clone(), published, logged, state: Mutex::new(state) }
+        Committer { graph, parts: parts.clone(), published, logged, expiry, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -167,6 +170,7 @@ impl Committer {
         self.parts.log.submit(entry.clone())?;
         self.logged.fetch_add(entry.mutations.rows.len() + ENTRY_WEIGHT, Ordering::Relaxed);
         state.next = upper;
+        self.expiry.note(&entry.mutations);
         if records > 0 {
             let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
             self.parts.workers.send(&crate::command::Command::Apply(entry));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use crate::command::{Base, Command};
 use crate::commit::{Change, Committer};
 use crate::error::EngineError;
 use crate::evaluate::{Limits, Prepared};
+use crate::expiry::Expiry;
 use crate::history::cache::ChunkCache;
 use crate::history::run::{Run, Shelf};
 use crate::history::{self, History, Retention};
@@ -56,6 +57,8 @@ pub struct Options {
     pub retention: Retention,
     /// Of the default graph. None is what the store has, and the default where it has none yet.
     pub graph: Option<GraphOptions>,
+    /// Expiry rules are known and not followed: for tools, which look and leave things as they are.
+    pub nothing_ends: bool,
 }
 
 /// What a query may take, where its caller allows no less. Also what each record of an ingest stream may.
@@ -112,6 +115,7 @@ pub struct Parts {
     pub ids: IdScheme,
     pub limits: QueryLimits,
     pub retention: Retention,
+    pub nothing_ends: bool,
     /// Pages that were read lately.
     pub chunks: Arc<ChunkCache>,
     pub together: Arc<Together>,
@@ -141,6 +145,7 @@ impl Engine {
             ids: options.ids,
             limits: options.limits,
             retention: options.retention,
+            nothing_ends: options.nothing_ends,
             chunks: Arc::default(),
             together: Arc::new(Together::start()?),
             closing: Arc::default(),
@@ -173,6 +178,7 @@ impl Engine {
         let mut indexes = Vec::new();
         for graph in self.all() {
             graph.replay()?;
+            graph.load_expiry()?;
             indexes.extend(graph.load_indexes()?.into_iter().map(|definition| (graph.clone(), definition)));
         }
         let delivery = self.housekeeper("delivery", |graph| graph.committer().log_delivered())?;
@@ -265,6 +271,7 @@ impl Engine {
             return Ok(false);
         };
         let parts = &self.shared.parts;
+        graph.expiry().stop();
         graph.committer().between(|_| parts.workers.send(&Command::DropGraph { graph: graph.id() }));
         parts.store.drop_graph(graph.id())?;
         parts.log.forget(graph.id());
@@ -326,6 +333,7 @@ impl Engine {
             let _ = keeper.join();
         }
         for graph in self.all() {
+            graph.expiry().stop();
             graph.committer().log_delivered()?;
             graph.wait_durable(graph.next())?;
             checkpoint::consider(&graph, true)?;
@@ -346,6 +354,9 @@ impl Drop for Shared {
             if keeper.thread().id() != std::thread::current().id() {
                 let _ = keeper.join();
             }
+        }
+        for graph in self.graphs.get_mut().unwrap_or_else(|e| e.into_inner()).values() {
+            graph.expiry().stop();
         }
         self.parts.workers.stop();
     }
@@ -376,6 +387,16 @@ struct GraphInner {
     checkpoints: Checkpoints,
     history: History,
     indexes: Catalog,
+    expiry: Arc<Expiry>,
+}
+
+/// Does not keep the graph.
+pub(crate) struct WeakGraph(Weak<GraphInner>);
+
+impl WeakGraph {
+    pub fn upgrade(&self) -> Option<Graph> {
+        self.0.upgrade().map(|inner| Graph { inner })
+    }
 }
 
 /// What is known of a graph when it is opened, besides its base.
@@ -415,7 +436,8 @@ impl Graph {
         let history = History::open(shelf, parts.retention, loaded.runs, base.upper, end)?;
         let published = Arc::new(Published::new(parts.workers.count()));
         let next = base.upper;
-        let committer = Committer::new(id, parts, published.clone(), loaded.checkpoints.logged().clone(), next, loaded.sources);
+        let (logged, expiry) = (loaded.checkpoints.logged().clone(), Arc::<Expiry>::default());
+        let committer = Committer::new(id, parts, published.clone(), logged, next, loaded.sources, expiry.clone());
         {
             let _order = lock(&parts.sending);
             let base = Arc::new(base);
@@ -437,6 +459,7 @@ impl Graph {
             checkpoints: loaded.checkpoints,
             history,
             indexes: Catalog::default(),
+            expiry,
         };
         Ok(Graph { inner: Arc::new(inner) })
     }
@@ -564,6 +587,14 @@ impl Graph {
         &self.inner.indexes
     }
 
+    pub(crate) fn expiry(&self) -> &Arc<Expiry> {
+        &self.inner.expiry
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakGraph {
+        WeakGraph(Arc::downgrade(&self.inner))
+    }
+
     /// What the store knew of the delivery of a query's results when it was opened, by output.
     pub(crate) fn recovered(&self, query: QueryId, output: &Text) -> Option<(Tick, Position)> {
         self.inner.recovered.get(&(query, output.clone())).cloned()
@@ -613,8 +644,17 @@ impl Graph {
         self.inner.fresh.next(self.ids())
     }
 
-    /// Ingest waits here while standing queries have too many results that nobody has taken.
+    /// Ingest waits here while standing queries have too many results that nobody has taken, and while what is due does not
+    /// come to its end in time.
     pub(crate) fn wait_for_room(&self) -> Result<(), EngineError> {
+        self.wait_for_results()?;
+        while self.expiry().is_late() && !self.inner.parts.closing.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wait_for_results(&self) -> Result<(), EngineError> {
         while self.standing().values().any(|state| state.waiting.load(Ordering::Relaxed) > RESULTS_WAITING_MAX) {
             if self.inner.parts.closing.load(Ordering::Relaxed) {
                 return Err(EngineError::Closing);

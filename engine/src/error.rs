@@ -31,6 +31,10 @@ pub enum EngineError {
     IndexExists(String),
     #[error("there is no index named '{0}'; SHOW INDEXES lists those there are")]
     NoSuchIndex(String),
+    #[error("there is a rule for this already, or one of this name: {0}")]
+    ExpiryExists(String),
+    #[error("there is no expiry rule named '{0}'; SHOW EXPIRIES lists those there are")]
+    NoSuchExpiry(String),
     #[error("there is no graph named '{0}'")]
     NoSuchGraph(String),
     #[error("this standing query is installed already")]

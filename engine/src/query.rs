@@ -7,7 +7,7 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 use weir_model::expression::FailureKind;
 use weir_model::extent::weight;
-use weir_model::plan::{Operator, Schema};
+use weir_model::plan::Operator;
 use weir_model::{Failure, Mutations, Tick, Value};
 
 use crate::commit::Change;
@@ -130,8 +130,8 @@ impl Graph {
     ) -> Result<Answered, EngineError> {
         let answered = Answered { committed: None };
         match &query.plan.root {
-            // Indexes are no part of the graph.
-            Operator::Schema(schema @ Schema::ShowIndexes) => {
+            // Indexes and rules are no part of the graph.
+            Operator::Schema(schema) if schema.only_shows() => {
                 self.run_schema(schema, each)?;
                 return Ok(answered);
             }

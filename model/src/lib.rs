@@ -18,6 +18,7 @@ pub mod order;
 pub mod plan;
 pub mod procedure;
 pub mod record;
+pub mod schema;
 pub mod slots;
 pub mod temporal;
 pub mod text_form;

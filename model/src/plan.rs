@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::expression::{Aggregate, Binary, Expr};
 use crate::procedure::Procedure;
+use crate::schema::Schema;
 use crate::value::Text;
 
 /// A place in the row.
@@ -159,29 +160,8 @@ pub enum Operator {
         right: Box<Operator>,
         distinct: Option<Vec<Slot>>,
     },
-    /// A command about the indexes of the graph. It stands alone, and its columns are those of `Schema::COLUMNS`.
+    /// A command about the graph as a whole. It stands alone, and its columns are those of `Schema::columns`.
     Schema(Schema),
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Schema {
-    /// Nothing happens if an index of that name, or of that label and property, is there and `unless_exists` is set.
-    CreateIndex {
-        name: Option<Text>,
-        label: Text,
-        property: Option<Text>,
-        unless_exists: bool,
-    },
-    DropIndex {
-        name: Text,
-        if_exists: bool,
-    },
-    ShowIndexes,
-}
-
-impl Schema {
-    /// Of SHOW INDEXES; the other commands give no rows.
-    pub const COLUMNS: [&str; 6] = ["name", "state", "type", "label", "property", "entries"];
 }
 
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ mod update;
 #[cfg(test)]
 mod call_tests;
 
-use weir_model::plan::{Operator, Schema, Slot};
+use weir_model::plan::{Operator, Slot};
 use weir_model::{Aggregate, Text};
 
 use crate::Options;
@@ -93,8 +93,7 @@ impl<'a> Binder<'a> {
             return call;
         }
         if let [Clause { kind: ClauseKind::Schema(schema), .. }] = query.first.as_slice() {
-            let shown: &[&str] = if *schema == Schema::ShowIndexes { &Schema::COLUMNS } else { &[] };
-            let columns = shown.iter().map(|name| ((*name).into(), self.draft.new_slot(name, Holds::Plain))).collect();
+            let columns = schema.columns().iter().map(|name| ((*name).into(), self.draft.new_slot(name, Holds::Plain))).collect();
             return (Operator::Schema(schema.clone()), columns);
         }
         let (mut root, columns) = self.single(&query.first, start.clone());
@@ -230,7 +229,7 @@ pub fn keyword(kind: &ClauseKind) -> &'static str {
         ClauseKind::ForEach { .. } => "FOREACH",
         ClauseKind::Call { .. } | ClauseKind::Subquery { .. } | ClauseKind::Recurse { .. } => "CALL",
         ClauseKind::LoadCsv { .. } => "LOAD CSV",
-        ClauseKind::Schema(_) => "a command about indexes",
+        ClauseKind::Schema(_) => "a command about the graph as a whole",
     }
 }
 

@@ -85,7 +85,7 @@ impl Zone {
 }
 
 /// `P1Y2M3W4DT5H6M7.008S`, every part optional, signed, and allowed a fraction; or `P2012-02-02T14:37:21.545`.
-pub(super) fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let upper = text.to_ascii_uppercase();
     let (negative, text) = match upper.strip_prefix('-') {
         Some(rest) => (true, rest),

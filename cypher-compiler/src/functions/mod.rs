@@ -31,6 +31,7 @@ use weir_model::id::{IdScheme, NodeId};
 use weir_model::value::Value;
 
 pub use aggregate::{AGGREGATES, AggregateRow};
+pub(crate) use iso::duration as read_duration;
 
 type Run = fn(&dyn Context, &[Value]) -> Result<Value, Failure>;
 

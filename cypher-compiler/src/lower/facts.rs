@@ -95,7 +95,7 @@ impl Finder<'_> {
             Unit | Argument | Distinct { .. } | Union { .. } | Optional { .. } | Subquery { .. } => {}
             // What it changes are no facts, but it is no query that may run twice or at a past time either.
             Schema(schema) => {
-                self.facts.writes = !matches!(schema, weir_model::plan::Schema::ShowIndexes);
+                self.facts.writes = !schema.only_shows();
                 self.facts.impure = self.facts.writes;
                 self.facts.fallible = self.facts.writes;
             }

@@ -182,8 +182,12 @@ impl Parser<'_> {
                 self.advance();
                 ClauseKind::Return(self.projection()?)
             }
-            "CREATE" | "DROP" if self.is_word_at(1, "INDEX") => {
-                return Err(self.compile_error(self.span(), Code::Unsupported, "A command about indexes stands alone"));
+            "CREATE" | "DROP" if self.is_word_at(1, "INDEX") || self.is_word_at(1, "EXPIRY") => {
+                return Err(self.compile_error(
+                    self.span(),
+                    Code::Unsupported,
+                    "A command about the graph as a whole stands alone",
+                ));
             }
             "CREATE" if self.is_word_at(1, "CONSTRAINT") => return Err(self.no_command()),
             "DROP" => return Err(self.no_command()),
@@ -235,7 +239,7 @@ impl Parser<'_> {
     }
 
     fn no_command(&self) -> Box<Diagnostic> {
-        let message = "Cypher commands are not supported (only queries, and indexes)";
+        let message = "Cypher commands are not supported (only queries, indexes and expiry)";
         self.compile_error(self.span(), Code::Unsupported, message)
     }
 

@@ -1,11 +1,14 @@
-//! Commands about indexes: `CREATE INDEX`, `DROP INDEX`, `SHOW INDEXES`. A command is the whole text.
+//! Commands about the graph as a whole: `CREATE`, `DROP` and `SHOW` for indexes and for what expires. A command is the whole text.
 
 use weir_model::Text;
-use weir_model::plan::Schema;
+use weir_model::schema::{Expires, ExpiryRule, Schema};
+use weir_model::temporal::SECONDS_PER_DAY;
 
 use super::{Parsed, Parser};
 use crate::ast::{Clause, ClauseKind, Query};
 use crate::error::Code;
+use crate::functions::read_duration;
+use crate::lexer::TokenKind;
 
 /// Words between CREATE and INDEX. One sort of index answers all of them.
 const SORTS: &[&str] = &["RANGE", "TEXT", "BTREE", "LOOKUP"];
@@ -28,6 +31,16 @@ impl Parser<'_> {
             self.advance();
             self.advance();
             Schema::ShowIndexes
+        } else if self.is_word_at(0, "CREATE") && self.is_word_at(1, "EXPIRY") {
+            (0..2).for_each(|_| self.advance());
+            self.create_expiry()?
+        } else if self.is_word_at(0, "DROP") && self.is_word_at(1, "EXPIRY") {
+            (0..2).for_each(|_| self.advance());
+            let name = self.name("the name of a rule")?.text;
+            Schema::DropExpiry { name, if_exists: self.words("IF EXISTS") }
+        } else if self.is_word_at(0, "SHOW") && (self.is_word_at(1, "EXPIRIES") || self.is_word_at(1, "EXPIRY")) {
+            (0..2).for_each(|_| self.advance());
+            Schema::ShowExpiries
         } else {
             return Ok(None);
         };
@@ -45,12 +58,7 @@ impl Parser<'_> {
             self.only_one("(")?;
             return Ok(Schema::CreateIndex { name: None, label, property, unless_exists: false });
         }
-        let named = !self.words("IF NOT EXISTS") && !self.words("FOR");
-        let name = if named { Some(self.name("a name")?.text) } else { None };
-        let unless_exists = if named { self.words("IF NOT EXISTS") } else { !self.is_symbol("(") };
-        if named || unless_exists {
-            self.need_words("FOR")?;
-        }
+        let (name, unless_exists) = self.named_for()?;
         let from = self.at;
         self.need_symbol("(")?;
         if self.is_symbol(")") {
@@ -81,6 +89,82 @@ impl Parser<'_> {
         let property = Some(self.name("a property key")?.text);
         self.only_one(if parentheses { "(" } else { "" })?;
         Ok(Schema::CreateIndex { name, label, property, unless_exists })
+    }
+
+    /// `[name] [IF NOT EXISTS] FOR`
+    fn named_for(&mut self) -> Parsed<(Option<Text>, bool)> {
+        let named = !self.words("IF NOT EXISTS") && !self.words("FOR");
+        let name = if named { Some(self.name("a name")?.text) } else { None };
+        let unless_exists = if named { self.words("IF NOT EXISTS") } else { !self.is_symbol("(") };
+        if named || unless_exists {
+            self.need_words("FOR")?;
+        }
+        Ok((name, unless_exists))
+    }
+
+    /// `[name] [IF NOT EXISTS] FOR (n:Label) ON n.property [AFTER duration('PT30M')] [REMOVE n.property]`, or for edges
+    /// `FOR ()-[r:TYPE]-() …`.
+    fn create_expiry(&mut self) -> Parsed<Schema> {
+        let (name, unless_exists) = self.named_for()?;
+        self.need_symbol("(")?;
+        let is_edge = self.symbol(")");
+        if is_edge {
+            self.need_symbol("-")?;
+            self.need_symbol("[")?;
+        }
+        let variable = self.variable()?.text;
+        self.need_symbol(":")?;
+        let kind = self.name(if is_edge { "a type" } else { "a label" })?.text;
+        if is_edge {
+            self.need_symbol("]")?;
+            self.need_symbol("-")?;
+            // Either direction means the same: an edge is one, from wherever it is seen.
+            self.symbol(">");
+            self.need_symbol("(")?;
+        }
+        self.need_symbol(")")?;
+        self.need_words("ON")?;
+        let on = self.property_of(&variable)?;
+        let after_millis = if self.words("AFTER") { self.span_of_time()? } else { 0 };
+        let removes = if self.words("REMOVE") { Some(self.property_of(&variable)?) } else { None };
+        let of = if is_edge { Expires::Edges(kind) } else { Expires::Nodes(kind) };
+        Ok(Schema::CreateExpiry { name, rule: ExpiryRule { of, on, after_millis, removes }, unless_exists })
+    }
+
+    fn property_of(&mut self, variable: &Text) -> Parsed<Text> {
+        self.the_variable(variable)?;
+        self.need_symbol(".")?;
+        Ok(self.name("a property key")?.text)
+    }
+
+    /// `duration('PT30M')`, in milliseconds.
+    fn span_of_time(&mut self) -> Parsed<u64> {
+        let from = self.at;
+        self.need_words("duration")?;
+        self.need_symbol("(")?;
+        let TokenKind::Text(text) = self.kind().clone() else {
+            self.expect_note("a text such as 'PT30M'");
+            return Err(self.unexpected());
+        };
+        self.advance();
+        self.need_symbol(")")?;
+        let wrong = |parser: &Self, message: &str| {
+            Err(parser.compile_error(parser.span_from(from), Code::InvalidArgumentType, format!("`{text}` {message}")))
+        };
+        match read_duration(&text) {
+            None => wrong(self, "is not a duration; one is written as 'P1DT12H30M5.5S'"),
+            Some(duration) if duration.months != 0 => wrong(self, "has months, which differ in length; say it in days"),
+            Some(duration) => {
+                let seconds = duration.days.checked_mul(SECONDS_PER_DAY).and_then(|days| days.checked_add(duration.seconds));
+                let millis = seconds.and_then(|seconds| seconds.checked_mul(1000));
+                // What is no whole millisecond ends later, not earlier.
+                let millis = millis.map(|millis| millis + (i64::from(duration.nanos) + 999_999) / 1_000_000);
+                match millis.and_then(|millis| u64::try_from(millis).ok()) {
+                    Some(millis) => Ok(millis),
+                    None => wrong(self, "is negative, or too long"),
+                }
+            }
+        }
     }
 
     fn the_variable(&mut self, variable: &Text) -> Parsed<()> {
@@ -126,8 +210,34 @@ mod tests {
         );
         check("CREATE LOOKUP INDEX FOR (n)", "1.25 An index is for the nodes of one label: FOR (n:Label)");
         check("CREATE INDEX FOR ()-[r:R]-() ON (r.x)", "1.18 Only nodes have indexes; relationships are found from their ends");
+        check(
+            "CREATE EXPIRY session FOR (n:Session) ON n.seen AFTER duration('PT30M')",
+            "CREATE EXPIRY session FOR (n:Session) ON n.seen AFTER duration('PT30M')",
+        );
+        check("create expiry for (s:S) on s.until;", "CREATE EXPIRY FOR (n:S) ON n.until");
+        check(
+            "CREATE EXPIRY IF NOT EXISTS FOR (n:S) ON n.until REMOVE n.price",
+            "CREATE EXPIRY IF NOT EXISTS FOR (n:S) ON n.until REMOVE n.price",
+        );
+        check(
+            "CREATE EXPIRY seen IF NOT EXISTS FOR ()-[e:SEEN]->() ON e.at AFTER duration('P1DT0.0005S') REMOVE e.weight",
+            "CREATE EXPIRY seen IF NOT EXISTS FOR ()-[r:SEEN]-() ON r.at AFTER duration('P1DT0.001S') REMOVE r.weight",
+        );
+        check("DROP EXPIRY session IF EXISTS", "DROP EXPIRY session IF EXISTS");
+        check("SHOW EXPIRIES", "SHOW EXPIRIES");
+        check("CREATE EXPIRY FOR (n:S) ON m.until", "1.28 Variable `m` not defined");
+        check("CREATE EXPIRY FOR (n) ON n.until", "1.21 Invalid input ')': expected :");
+        check(
+            "CREATE EXPIRY FOR (n:S) ON n.x AFTER duration('P1M')",
+            "1.38 `P1M` has months, which differ in length; say it in days",
+        );
+        check(
+            "CREATE EXPIRY FOR (n:S) ON n.x AFTER duration('soon')",
+            "1.38 `soon` is not a duration; one is written as 'P1DT12H30M5.5S'",
+        );
+        check("CREATE EXPIRY FOR (n:S) ON n.x AFTER duration('-PT1S')", "1.38 `-PT1S` is negative, or too long");
         check("CREATE INDEX", "1.13 Unexpected end of input: expected ON, IF NOT EXISTS, FOR or a name");
         check("SHOW INDEXES RETURN 1", "1.14 Invalid input 'RETURN': expected ;");
-        check("MATCH (n) CREATE INDEX FOR (n:A) ON (n.x)", "1.11 A command about indexes stands alone");
+        check("MATCH (n) CREATE INDEX FOR (n:A) ON (n.x)", "1.11 A command about the graph as a whole stands alone");
     }
 }

@@ -26,6 +26,7 @@ mod scan;
 mod shortest;
 mod subquery;
 mod write;
+pub mod removal;
 
 #[cfg(test)]
 mod call_tests;

@@ -167,7 +167,7 @@ impl Run<'_> {
         match operator {
             Operator::Unit | Operator::Argument => next(row),
             Operator::Schema(_) => {
-                let message = "A command about indexes stands alone, and is no query";
+                let message = "A command about the graph as a whole stands alone, and is no query";
                 Err(Failure::new(FailureKind::Runtime, message))
             }
             Operator::Match { input, pattern } => self.run(input, row, &mut |row| self.matches(pattern, row, next)),

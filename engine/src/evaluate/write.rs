@@ -9,9 +9,9 @@ use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Pattern, Slot, Write};
 use weir_model::{Context, EdgeKey, Expr, Failure, Map, Mutations, NodeId, Symbol, Text, Value, codec};
 
-use super::mismatch;
 use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
-use crate::view::{Direction, EdgeRef, HalfEdge};
+use super::{mismatch, removal};
+use crate::view::{Direction, EdgeRef};
 
 /// What a write goes to. None is null: the row passes and nothing is written.
 #[derive(Clone, Copy)]
@@ -252,7 +252,7 @@ impl Run<'_> {
             match entity {
                 Entity::None => {}
                 Entity::Node(node) => self.mutations.borrow_mut().clear_properties(node),
-                Entity::Edge(edge) => self.clear_edge_properties(edge),
+                Entity::Edge(edge) => removal::edge_properties(self.reader.view, edge, &mut self.mutations.borrow_mut()),
             }
         }
         // After a replacement there is nothing left to remove.
@@ -400,37 +400,16 @@ impl Run<'_> {
     fn delete_node(&self, node: NodeId, detach: bool, emptied: &mut Vec<NodeId>) {
         self.reader.note_deleted_node(node);
         if detach {
-            let mut halves: Vec<HalfEdge> = Vec::new();
-            self.reader.view.edges(node, Direction::Both, &[], &mut |half| halves.push(half));
-            for half in halves {
-                let (source, target) = if half.outgoing { (node, half.other) } else { (half.other, node) };
-                // A self loop is deleted by its outgoing half.
-                if half.outgoing || source != target {
-                    self.delete_edge(EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal });
-                }
-            }
+            removal::edges_of(self.reader.view, node).into_iter().for_each(|edge| self.delete_edge(edge));
         } else {
             emptied.push(node);
         }
-        let mut labels = Vec::new();
-        self.reader.view.labels(node, &mut |label| labels.push(label));
-        let mut mutations = self.mutations.borrow_mut();
-        mutations.clear_properties(node);
-        for label in labels {
-            mutations.set_label(node, label, false);
-        }
+        removal::node(self.reader.view, node, &mut self.mutations.borrow_mut());
     }
 
     fn delete_edge(&self, edge: EdgeRef) {
         self.reader.note_deleted_edge(edge);
-        self.clear_edge_properties(edge);
-        self.mutations.borrow_mut().set_edge(edge.source, edge.kind, edge.target, edge.ordinal, false);
-    }
-
-    fn clear_edge_properties(&self, edge: EdgeRef) {
-        let mut keys = Vec::new();
-        self.reader.view.edge_properties(edge, &mut |key, _| keys.push(key));
-        keys.into_iter().for_each(|key| self.set(Entity::Edge(edge), key, &Value::Null));
+        removal::edge(self.reader.view, edge, &mut self.mutations.borrow_mut());
     }
 
     fn check_emptied(&self, nodes: &[NodeId]) -> Result<(), Failure> {

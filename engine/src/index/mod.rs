@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use weir_model::plan::Schema;
+use weir_model::schema::Schema;
 use weir_model::{Symbol, Text, Value, codec};
 
 use crate::arrangement::SharedBatch;
@@ -97,7 +97,7 @@ pub struct Began {
 }
 
 impl Graph {
-    /// Runs a command about indexes; rows are those of `Schema::COLUMNS`.
+    /// Runs a command about the graph as a whole; rows are those of `Schema::columns`.
     pub fn run_schema(&self, schema: &Schema, each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>) -> Result<(), EngineError> {
         match schema {
             Schema::CreateIndex { name, label, property, unless_exists } => {
@@ -113,6 +113,15 @@ impl Graph {
                         break;
                     }
                 }
+                Ok(())
+            }
+            Schema::CreateExpiry { name, rule, unless_exists } => self.create_expiry(name.as_ref(), rule, *unless_exists),
+            Schema::DropExpiry { name, if_exists } => match self.drop_expiry(name)? {
+                false if !if_exists => Err(EngineError::NoSuchExpiry(name.to_string())),
+                _ => Ok(()),
+            },
+            Schema::ShowExpiries => {
+                self.show_expiries(each);
                 Ok(())
             }
         }

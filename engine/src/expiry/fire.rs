@@ -1,0 +1,242 @@
+//! Fire: the thread that ends what is due, in slices, so that nobody else waits long for a commit.
+//!
+//! A slice is a batch as an ingest stream makes them: each thing that ends is a record of its own with a tick of its own,
+//! all of them one entry of the log, committed if nothing that was read has changed since.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+use weir_model::{Mutations, Value};
+
+use super::queue::Subject;
+use super::rule::{Of, Rule};
+use super::{Expiry, LATE, SLEEP_MAX, State};
+use crate::arrangement::walk;
+use crate::commit::{Change, wall_clock_millis};
+use crate::engine::{Graph, WeakGraph};
+use crate::error::EngineError;
+use crate::evaluate::removal;
+use crate::overlay::Overlay;
+use crate::tracked::Tracked;
+use crate::view::View;
+
+/// What is looked at for one commit.
+const SLICE_MAX: usize = 2048;
+
+/// No more is added to a commit that has this many rows: nodes may have many edges.
+const SLICE_ROWS: usize = 20_000;
+
+/// How often a slice is tried before it is evaluated under the lock of the graph.
+const TRIES: usize = 2;
+
+/// After a commit that failed. The log says why, and mostly nothing more is accepted.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// How many nodes a look through the graph sees before it hands over what it found: about a millisecond.
+const NODES_AT_ONCE: usize = 4096;
+
+enum Work {
+    Fill,
+    Look(Vec<Subject>),
+}
+
+pub fn run(expiry: &Expiry, graph: &WeakGraph) {
+    while let Some(work) = next(expiry) {
+        let Some(graph) = graph.upgrade() else { return };
+        let done = match work {
+            Work::Fill => fill(expiry, &graph),
+            Work::Look(subjects) => look(expiry, &graph, &subjects),
+        };
+        if let Err(error) = done {
+            if !matches!(error, EngineError::Closing) {
+                tracing::error!(graph = graph.name(), "what is due stays for now: {error}");
+            }
+            drop(graph);
+            expiry.late.store(false, Ordering::Relaxed);
+            let state = expiry.lock();
+            if !expiry.stopping.load(Ordering::SeqCst) {
+                let _unlock = sleep(expiry, state, AFTER_FAILURE);
+            }
+        }
+    }
+}
+
+/// Waits for something to do. None at the end.
+fn next(expiry: &Expiry) -> Option<Work> {
+    let mut state = expiry.lock();
+    loop {
+        if expiry.stopping.load(Ordering::SeqCst) {
+            return None;
+        }
+        state.fill |= state.queue.wants_more();
+        let now = wall_clock_millis();
+        let subjects = take(expiry, &mut state, now);
+        if !subjects.is_empty() {
+            return Some(Work::Look(subjects));
+        }
+        if state.fill && !state.rules.is_empty() {
+            return Some(Work::Fill);
+        }
+        state.fill = false;
+        let until = state.queue.first().map(|due| Duration::from_millis(due - now));
+        state = match until {
+            Some(until) => sleep(expiry, state, until.min(SLEEP_MAX)),
+            None => expiry.wake.wait(state).unwrap_or_else(|e| e.into_inner()),
+        };
+    }
+}
+
+/// The next slice of what is due, and whether it comes late.
+fn take(expiry: &Expiry, state: &mut State, now: u64) -> Vec<Subject> {
+    let subjects = state.queue.take(now, SLICE_MAX);
+    let waits = |due: u64| due > 0 && due + LATE < now;
+    expiry.late.store(state.queue.first().is_some_and(waits), Ordering::Relaxed);
+    subjects
+}
+
+fn sleep<'a>(expiry: &Expiry, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+    expiry.wake.wait_timeout(state, time).unwrap_or_else(|e| e.into_inner()).0
+}
+
+/// Puts everything into the queue that ends some time, as far as there is room.
+fn fill(expiry: &Expiry, graph: &Graph) -> Result<(), EngineError> {
+    let rules: Vec<(u32, Arc<Rule>)> = {
+        let mut state = expiry.lock();
+        state.fill = false;
+        state.filling = true;
+        // What is committed from here on is noted whatever its time, and what was before is seen below.
+        state.queue.open();
+        state.rules.iter().map(|(number, rule)| (*number, rule.clone())).collect()
+    };
+    let filled = fill_from(expiry, graph, &rules);
+    let mut state = expiry.lock();
+    state.filling = false;
+    state.fill |= filled.is_err();
+    filled
+}
+
+fn fill_from(expiry: &Expiry, graph: &Graph, rules: &[(u32, Arc<Rule>)]) -> Result<(), EngineError> {
+    graph.wait_visible()?;
+    let snapshot = graph.snapshot();
+    let at = snapshot.tick().0;
+    let mut found: Vec<(Subject, u64)> = Vec::new();
+    let (mut seen, mut done) = (0usize, Ok(()));
+    for shard in 0..graph.parts().workers.count() {
+        walk(snapshot.shard(shard).iter(), &mut |node, facts| {
+            for (number, rule) in rules {
+                rule.all_due(*number, node, facts, at, &mut |subject, due| found.push((subject, due)));
+            }
+            seen += 1;
+            if seen.is_multiple_of(NODES_AT_ONCE) {
+                hand_over(expiry, &mut found);
+                done = look_at_due(expiry, graph);
+            }
+            done.is_ok() && !expiry.stopping.load(Ordering::Relaxed)
+        });
+    }
+    hand_over(expiry, &mut found);
+    done
+}
+
+/// What is due does not wait until the whole graph has been looked through.
+fn look_at_due(expiry: &Expiry, graph: &Graph) -> Result<(), EngineError> {
+    while !expiry.stopping.load(Ordering::Relaxed) {
+        let subjects = take(expiry, &mut expiry.lock(), wall_clock_millis());
+        if subjects.is_empty() {
+            break;
+        }
+        look(expiry, graph, &subjects)?;
+    }
+    Ok(())
+}
+
+fn hand_over(expiry: &Expiry, found: &mut Vec<(Subject, u64)>) {
+    let mut state = expiry.lock();
+    found.drain(..).for_each(|(subject, due)| state.queue.push(subject, due));
+}
+
+/// Ends those of a slice that are due, and puts the others back for when they are; after a failure, all of them.
+fn look(expiry: &Expiry, graph: &Graph, subjects: &[Subject]) -> Result<(), EngineError> {
+    let slice = end_due(expiry, graph, subjects);
+    let mut state = expiry.lock();
+    match slice {
+        Ok(slice) => {
+            for rule in &slice.ended {
+                rule.expired.fetch_add(1, Ordering::Relaxed);
+            }
+            slice.later.iter().for_each(|(subject, due)| state.queue.push(*subject, *due));
+            Ok(())
+        }
+        Err(error) => {
+            subjects.iter().for_each(|subject| state.queue.push(*subject, 0));
+            Err(error)
+        }
+    }
+}
+
+fn end_due(expiry: &Expiry, graph: &Graph, subjects: &[Subject]) -> Result<Slice, EngineError> {
+    graph.wait_for_results()?;
+    let rules = expiry.lock().rules.clone();
+    let committer = graph.committer();
+    let mut slice = Slice::default();
+    let mut committed = false;
+    for _ in 0..TRIES {
+        // Everything that made these worth a look is in the snapshot: it was committed before they were taken.
+        let transaction = committer.begin()?;
+        let snapshot = transaction.snapshot();
+        let tracked = Tracked::new(&snapshot);
+        let change = slice.evaluate(&tracked, subjects, &rules);
+        committed = change.records == 0 || transaction.commit(&snapshot, &tracked.into_reads(), change)?.is_ok();
+        if committed {
+            break;
+        }
+    }
+    if !committed {
+        committer.alone(|snapshot| Ok(slice.evaluate(snapshot, subjects, &rules)))?;
+    }
+    Ok(slice)
+}
+
+#[derive(Default)]
+struct Slice {
+    /// By whose rules something ended.
+    ended: Vec<Arc<Rule>>,
+    /// What is not due yet, or did not fit.
+    later: Vec<(Subject, u64)>,
+}
+
+impl Slice {
+    fn evaluate(&mut self, view: &dyn View, subjects: &[Subject], rules: &BTreeMap<u32, Arc<Rule>>) -> Change {
+        self.ended.clear();
+        self.later.clear();
+        let overlay = Overlay::new(view);
+        let mut mutations = Mutations::default();
+        let mut records = 0;
+        for subject in subjects {
+            // A rule that was dropped ends nothing.
+            let Some(rule) = rules.get(&subject.rule) else { continue };
+            let Some(due) = rule.due(&overlay, *subject) else { continue };
+            if due > wall_clock_millis() || mutations.rows.len() >= SLICE_ROWS {
+                self.later.push((*subject, due));
+                continue;
+            }
+            mutations.start_record(records as u32);
+            let before = mutations.rows.len();
+            match (rule.of, rule.removes) {
+                (Of::Nodes(_), Some(key)) => mutations.set_property(subject.node, key, &Value::Null),
+                (Of::Nodes(_), None) => removal::detach_node(&overlay, subject.node, &mut mutations),
+                (Of::Edges(kind), Some(key)) => {
+                    let edge = rule.edge(*subject, kind);
+                    removal::edge_property(edge, key, &mut mutations);
+                }
+                (Of::Edges(kind), None) => removal::edge(&overlay, rule.edge(*subject, kind), &mut mutations),
+            }
+            overlay.apply(&mutations, before..mutations.rows.len());
+            records += 1;
+            self.ended.push(rule.clone());
+        }
+        Change { mutations, records, source: None }
+    }
+}
