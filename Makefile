@@ -18,11 +18,12 @@ PASSES ?=
 KILLS ?= 1000
 KAFKA_KILLS ?= 200
 QUERIES ?= 100000
+FAULTS ?= 10000
 INPUTS ?= 10000000
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench bench-kafka crash crash-kafka campaign-queries fuzz tools-build tools-check
+.PHONY: help run test check format bench bench-kafka crash crash-kafka faults campaign-queries fuzz tools-build tools-check
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -73,6 +74,9 @@ crash: tools-build ## the crash test at length: kill weir KILLS times at random 
 crash-kafka: tools-build ## kill weir or a real Kafka broker KAFKA_KILLS times: each result is in the output topic once
 	cargo build --release --workspace --bin weir
 	WEIR_KAFKA_KILLS=$(KAFKA_KILLS) cargo test --release --workspace --test kafka -- --nocapture each_result
+
+faults: tools-build ## FAULTS faults below the stores from SEED on: power lost, a full disk, torn, changed and missing bytes
+	WEIR_FAULT_SEEDS=$(SEED)..$$(($(SEED) + $(FAULTS))) cargo test --release --workspace --test faults --test faults_rocks_db -- --nocapture
 
 campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintained in every mode, evaluated and the reference agree
 	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test agreement -- --nocapture

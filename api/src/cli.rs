@@ -7,6 +7,8 @@ use clap::{ArgAction, Parser, Subcommand};
 use crate::ask::{Question, Target};
 use crate::client::DEFAULT_URL;
 use crate::config::Sources;
+use crate::tools::Backup;
+use crate::transfer::Transfer;
 
 const AFTER_HELP: &str = "\
 Without a command weir serves its API until it is stopped (Ctrl-C, SIGTERM or POST /api/v1/admin/shutdown).
@@ -84,16 +86,25 @@ pub enum Command {
     Query(Question),
     /// Read everything in a store that no weir works with, and say what of it is damaged
     Check,
-    /// Write everything in a store that no weir works with to one file
-    Backup {
-        /// What is written; it takes the place of one of this name when it is whole
-        file: PathBuf,
-    },
+    /// Write everything in a store to one file, while no weir works with it or, with --url, while one does
+    Backup(Backup),
     /// Make a store, of any type, out of a backup
     Restore {
-        /// What `weir backup` wrote
-        file: PathBuf,
+        /// What `weir backup` wrote, and after it what it wrote `--since` then, in order
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
     },
+    /// Write a graph as text, from the configured store or, with --url, from a weir that runs
+    Export {
+        #[command(flatten)]
+        transfer: Transfer,
+
+        /// The graph as it was at the end of this millisecond since 1970
+        #[arg(long, value_name = "MILLIS")]
+        at_time: Option<u64>,
+    },
+    /// Read a graph from text, into the configured store or, with --url, into a weir that runs
+    Import(Transfer),
 }
 
 impl Arguments {

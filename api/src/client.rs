@@ -14,6 +14,9 @@ use crate::wire::diagnostic::HEADER;
 
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
+/// Takes a part of a body, with how much came so far.
+pub type EachPart<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<(), String>;
+
 /// Where queries go.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -105,6 +108,40 @@ impl Client {
             }
             _ => Err(self.refusal(status, &body, &lengths)),
         }
+    }
+
+    /// Takes the body of an answer part by part, with how much it was so far. Gives how much it was; an answer that breaks off
+    /// is an error.
+    pub async fn download(&self, path: &str, pairs: &[(&str, String)], part: EachPart<'_>) -> Result<u64, Problem> {
+        let request = self.http.get(self.target(path, pairs));
+        let mut answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = answer.status().as_u16();
+        if status != 200 {
+            let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
+            return Err(self.refusal(status, &body, &[]));
+        }
+        let mut so_far = 0;
+        while let Some(bytes) = answer.chunk().await.map_err(|error| self.unreachable(&error))? {
+            so_far += bytes.len() as u64;
+            part(&bytes, so_far).map_err(Problem::Unreachable)?;
+        }
+        Ok(so_far)
+    }
+
+    /// Sends a text, and gives the body of the answer.
+    pub async fn upload(&self, path: &str, pairs: &[(&str, String)], text: Vec<u8>) -> Result<Vec<u8>, Problem> {
+        let request = self.http.post(self.target(path, pairs)).header("content-type", "text/plain").body(text);
+        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = answer.status().as_u16();
+        let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
+        if status == 200 { Ok(body.into()) } else { Err(self.refusal(status, &body, &[])) }
+    }
+
+    fn target(&self, path: &str, pairs: &[(&str, String)]) -> String {
+        let mut asked: Vec<(&str, String)> = pairs.to_vec();
+        asked.extend(self.namespace.iter().map(|namespace| ("namespace", namespace.clone())));
+        asked.extend(self.at.map(|at| ("at-time", at.to_string())));
+        format!("{}{path}{}", self.url, query_string(&asked))
     }
 
     fn refusal(&self, status: u16, body: &[u8], lengths: &[usize]) -> Problem {

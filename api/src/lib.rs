@@ -33,6 +33,7 @@ pub mod terminal;
 pub mod ask;
 pub mod shell;
 mod tools;
+mod transfer;
 
 pub use start::run;
 

@@ -13,7 +13,7 @@ use crate::ask::Target;
 use crate::cli::{Arguments, Command};
 use crate::config::{self, Settings, StoreSettings};
 use crate::recipe::Recipe;
-use crate::{ask, demo, live, log, server, shell, tools};
+use crate::{ask, demo, live, log, server, shell, tools, transfer};
 
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
@@ -27,18 +27,22 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             ExitCode::from(ask::USAGE)
         }
     };
-    let with_store = |act: &dyn Fn(&StoreSettings) -> Result<ExitCode, String>| {
+    let with_settings = |act: &dyn Fn(&Settings) -> Result<ExitCode, String>| {
         let environment = |name: &str| std::env::var(name).ok();
         let settings = config::load(&arguments.sources(), &environment).map_err(|error| error.to_string());
-        settings.and_then(|settings| act(&settings.store)).unwrap_or_else(|reason| {
+        settings.and_then(|settings| act(&settings)).unwrap_or_else(|reason| {
             eprintln!("weir: {reason}");
             ExitCode::FAILURE
         })
     };
     match &arguments.command {
-        Some(Command::Check) => with_store(&tools::check_store),
-        Some(Command::Backup { file }) => with_store(&|store| tools::back_up_store(store, file)),
-        Some(Command::Restore { file }) => with_store(&|store| tools::restore_store(store, file)),
+        Some(Command::Check) => with_settings(&|settings| tools::check_store(&settings.store)),
+        Some(Command::Backup(backup)) => with_settings(&|settings| tools::back_up(backup, &settings.store)),
+        Some(Command::Restore { files }) => with_settings(&|settings| tools::restore_store(&settings.store, files)),
+        Some(Command::Export { transfer: what, at_time }) => {
+            with_settings(&|settings| transfer::export(what, *at_time, settings))
+        }
+        Some(Command::Import(what)) => with_settings(&|settings| transfer::import(what, settings)),
         Some(Command::Shell(target)) => ask(target, &|url| shell::run(target, url)),
         Some(Command::Query(question)) => ask(&question.target, &|url| ask::run(question, url)),
         Some(Command::Demo { rate }) => run_service(arguments, Some((*rate).max(1))),

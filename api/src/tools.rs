@@ -1,4 +1,4 @@
-//! `weir check`, `weir backup`, `weir restore`: a store as a whole, while no weir works with it. Where the store is, the
+//! `weir check`, `weir backup`, `weir restore`: a store as a whole, while no weir works with it; a backup also of a weir that runs. Where the store is, the
 //! configuration says, as for the service.
 
 use std::fs::{self, File};
@@ -6,11 +6,13 @@ use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use weir_engine::store::{Copied, back_up, check, restore};
+use weir_engine::store::{Copied, Since, Source, back_up as back_up_store, check, end_of, restore};
 
 use crate::app::open_store;
+use crate::client::DEFAULT_URL;
 use crate::config::StoreSettings;
 use crate::error::chain;
+use crate::transfer::{back_up_over_http, beside};
 
 /// Reads everything; fails when something is damaged.
 pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
@@ -29,27 +31,64 @@ pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
     Ok(if damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-pub fn back_up_store(store: &StoreSettings, file: &Path) -> Result<ExitCode, String> {
-    let opened = open_store(store)?;
-    if !opened.durable() {
-        return Err(format!("the store `{}` keeps nothing that could be backed up", opened.kind()));
-    }
+#[derive(clap::Args, Debug, Clone, Default, PartialEq)]
+pub struct Backup {
+    /// What is written; it takes the place of one of this name when it is whole
+    pub file: PathBuf,
+
+    /// Write only what has come since this backup was made; `weir restore` takes both, in order
+    #[arg(long, value_name = "BACKUP")]
+    pub since: Option<PathBuf>,
+
+    /// Ask the weir that runs there, instead of opening the configured store; with an empty text the one at the usual place
+    #[arg(long)]
+    pub url: Option<String>,
+}
+
+pub fn back_up(backup: &Backup, store: &StoreSettings) -> Result<ExitCode, String> {
+    let file = &backup.file;
     let failed = |error: &dyn std::error::Error| format!("cannot write the backup {}: {}", file.display(), chain(error));
+    let since = backup.since.as_deref().map(end_of_file).transpose()?;
     // Under another name until it is whole and on the disk.
     let unfinished = beside(file, "part");
     let write = || {
         let mut out = BufWriter::new(File::create(&unfinished).map_err(|error| failed(&error))?);
-        let copied = back_up(&*opened, &mut out).map_err(|error| failed(&error))?;
+        let said = match &backup.url {
+            Some(url) => {
+                let since: Vec<(&str, String)> = since.iter().map(|since| ("since", since.to_string())).collect();
+                let bytes = back_up_over_http(if url.is_empty() { DEFAULT_URL } else { url }, &since, &mut out)?;
+                format!("{:.1} MB", bytes as f64 / 1e6)
+            }
+            None => {
+                let opened = open_store(store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
+                if !opened.durable() {
+                    return Err(format!("the store `{}` keeps nothing that could be backed up", opened.kind()));
+                }
+                shown(back_up_store(&*opened, since.as_ref(), &mut out).map_err(|error| failed(&error))?)
+            }
+        };
         let synced = out.into_inner().map_err(|error| failed(&error))?.sync_all();
-        synced.and_then(|()| fs::rename(&unfinished, file)).map_err(|error| failed(&error))?;
-        Ok(copied)
+        synced.map_err(|error| failed(&error))?;
+        // What came over the network is looked at before it is called a backup.
+        if backup.url.is_some() {
+            end_of_file(&unfinished)?;
+        }
+        fs::rename(&unfinished, file).map_err(|error| failed(&error))?;
+        Ok(said)
     };
-    let copied = write().inspect_err(|_: &String| drop(fs::remove_file(&unfinished)))?;
-    println!("{} in {}", shown(copied), file.display());
+    let said = write().inspect_err(|_: &String| drop(fs::remove_file(&unfinished)))?;
+    println!("{said} in {}", file.display());
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn restore_store(store: &StoreSettings, file: &Path) -> Result<ExitCode, String> {
+/// Reads a whole backup, and says where it ends.
+fn end_of_file(file: &Path) -> Result<Since, String> {
+    let failed = |error: &dyn std::error::Error| format!("cannot read the backup {}: {}", file.display(), chain(error));
+    let opened = File::open(file).map_err(|error| failed(&error))?;
+    end_of(&mut BufReader::new(opened)).map_err(|error| failed(&error))
+}
+
+pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCode, String> {
     let Some(path) = store.path() else {
         return Err("nothing can be restored into a store that lives in memory: set store.type and store.filepath".to_owned());
     };
@@ -57,34 +96,33 @@ pub fn restore_store(store: &StoreSettings, file: &Path) -> Result<ExitCode, Str
     if !is_free {
         return Err(format!("{} is there already: restore into another place (store.filepath)", path.display()));
     }
-    let from = File::open(file).map_err(|error| format!("cannot read the backup {}: {error}", file.display()))?;
+    let open = |file: &PathBuf| match File::open(file) {
+        Ok(opened) => Ok(BufReader::new(opened)),
+        Err(error) => Err(format!("cannot read the backup {}: {error}", file.display())),
+    };
+    let mut opened_files = files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let mut from: Vec<&mut dyn Source> = opened_files.iter_mut().map(|file| file as &mut dyn Source).collect();
+    let named = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
     // Under another name until it is whole, so that nothing takes half a graph for one.
     let unfinished = beside(path, "restoring");
     let remove = || if unfinished.is_dir() { fs::remove_dir_all(&unfinished) } else { fs::remove_file(&unfinished) };
-    let failed = |error: &dyn std::error::Error| format!("cannot restore {}: {}", file.display(), chain(error));
-    let read = || {
+    let failed = |error: &dyn std::error::Error| format!("cannot restore {named}: {}", chain(error));
+    let mut read = || {
         if unfinished.exists() {
             remove().map_err(|error| failed(&error))?;
         }
         let opened = open_store(&store.at(unfinished.clone()))?;
-        restore(&*opened, &mut BufReader::new(from)).map_err(|error| failed(&error))
+        restore(&*opened, &mut from).map_err(|error| failed(&error))
     };
     let copied = read().inspect_err(|_| drop(remove()))?;
     // An empty directory gives way; one that has come to be something since does not.
     let _ = fs::remove_dir(path);
     fs::rename(&unfinished, path).map_err(|error| failed(&error))?;
-    println!("{} from {} into {}", shown(copied), file.display(), path.display());
+    println!("{} from {named} into {}", shown(copied), path.display());
     Ok(ExitCode::SUCCESS)
 }
 
 fn shown(copied: Copied) -> String {
     let Copied { graphs, chunks, entries, bytes } = copied;
     format!("{graphs} graphs, {chunks} pages, {entries} entries of the log, {:.1} MB", bytes as f64 / 1e6)
-}
-
-/// The same path with something behind its name.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{ending}"));
-    PathBuf::from(name)
 }

@@ -26,7 +26,7 @@ use crate::history::{self, History, Retention};
 use crate::index::Catalog;
 use crate::log::{Log, LogOptions};
 use crate::standing::StandingState;
-use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Sizes, Store, StoreError};
+use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Since, Sizes, Store, StoreError};
 use crate::symbols::Symbols;
 use crate::together::Together;
 use crate::worker::Workers;
@@ -296,13 +296,14 @@ impl Engine {
         Ok(self.shared.parts.store.list_metadata(prefix)?)
     }
 
-    /// Writes everything that is committed to a backup, graph by graph, while all goes on; only checkpoints wait.
-    pub fn back_up(&self, out: &mut dyn Write) -> Result<Copied, EngineError> {
+    /// Writes everything that is committed to a backup, or what was committed since another, graph by graph, while all goes on;
+    /// only checkpoints wait.
+    pub fn back_up(&self, since: Option<&Since>, out: &mut dyn Write) -> Result<Copied, EngineError> {
         let store = &*self.shared.parts.store;
         if !store.durable() {
             return Err(StoreError::failed("back up", format!("the store `{}` ends with weir", store.kind())).into());
         }
-        let mut backup = Backup::begin(store, out)?;
+        let mut backup = Backup::begin(store, since, out)?;
         for info in store.graphs()? {
             // One that is being created has nothing yet, one that is being dropped is not wanted.
             let Some(graph) = self.all().into_iter().find(|graph| graph.id() == info.id) else { continue };

@@ -517,12 +517,12 @@ fn a_backup_is_a_graph_there_was() {
             }
         });
         std::thread::sleep(Duration::from_millis(3));
-        engine.back_up(&mut written).unwrap();
+        engine.back_up(None, &mut written).unwrap();
         writing.join().unwrap();
     });
     let path = directory.path().join("two");
     let store = MapDb::open(MapDbOptions::new(&path)).unwrap();
-    restore(&store, &mut &written[..]).unwrap();
+    restore(&store, &mut [&mut std::io::Cursor::new(&written)]).unwrap();
     let checked = check(&store, &mut |_| ());
     assert_eq!(checked.damage, Vec::<String>::new());
     assert_eq!(checked.graphs, 2);
@@ -539,7 +539,79 @@ fn a_backup_is_a_graph_there_was() {
     let other = restored.graph("other").unwrap();
     assert_eq!(value(&other, 1, now()), Value::Integer(7));
     let in_memory = in_memory(Retention::default());
-    assert!(in_memory.back_up(&mut Vec::new()).is_err());
+    assert!(in_memory.back_up(None, &mut Vec::new()).is_err());
+}
+
+/// A backup and those that go on from it, put together after each of them, are the graph and the past there were then: whatever
+/// checkpoints and merges came between, and whether a graph is new, gone or idle.
+#[cfg(feature = "rocks-db")]
+#[test]
+fn backups_go_on_from_one_another() {
+    use std::io::Cursor;
+    use weir_engine::store::{Source, check, end_of, restore};
+    let directory = tempfile::tempdir().unwrap();
+    for seed in 1..6 {
+        let path = directory.path().join(seed.to_string());
+        let engine = Engine::open(Arc::new(rocks_db(&path)), Options { workers: 2, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let mut random = Random(seed * 77);
+        let records = random_records(seed, 900, &graph);
+        let mut backups: Vec<Vec<u8>> = Vec::new();
+        let mut moments: Vec<(Tick, i64)> = Vec::new();
+        for (number, record) in records.iter().enumerate() {
+            let upper = graph.apply(concatenate(std::slice::from_ref(record)), 1).unwrap();
+            if random.below(12) == 0 {
+                graph.wait_durable(upper).unwrap();
+                checkpoint::make(&graph, graph.durable()).unwrap();
+            }
+            if random.below(40) == 0 {
+                while graph.history().tend(&AtomicBool::new(false)).unwrap() {}
+            }
+            match number {
+                200 => {
+                    set(&engine.create_graph("other", Default::default()).unwrap(), 1, 7);
+                }
+                600 => assert!(engine.drop_graph("other").unwrap()),
+                _ => {}
+            }
+            if backups.is_empty() || random.below(150) == 0 {
+                let since = backups.last().map(|last| end_of(&mut Cursor::new(last)).unwrap());
+                let mut written = Vec::new();
+                graph.wait_visible().unwrap();
+                moments.push((Tick(upper.0 - 1), graph.hash_code(None).unwrap()));
+                engine.back_up(since.as_ref(), &mut written).unwrap();
+                backups.push(written);
+                let mut readers: Vec<Cursor<&Vec<u8>>> = backups.iter().map(Cursor::new).collect();
+                let mut sources: Vec<&mut dyn Source> = readers.iter_mut().map(|reader| reader as &mut dyn Source).collect();
+                let store = Arc::new(rocks_db(&directory.path().join(format!("{seed}-{}", backups.len()))));
+                restore(&*store, &mut sources).unwrap();
+                assert_eq!(check(&*store, &mut |_| ()).damage, Vec::<String>::new());
+                let again = Engine::open(store, Options { workers: 1, ..Options::default() }).unwrap();
+                again.start().unwrap();
+                assert_eq!(again.graphs(), engine.graphs());
+                let other = again.graph("other").map(|other| value(&other, 1, now()));
+                assert_eq!(other, (200..600).contains(&number).then_some(Value::Integer(7)));
+                for (moment, code) in &moments {
+                    assert_eq!(again.default_graph().hash_code(Some(*moment)).unwrap(), *code, "seed {seed}, record {number}");
+                }
+            }
+        }
+        assert!(backups.len() > 2);
+        // One is missing, or they come in another order, or are of another store.
+        let mut readers: Vec<Cursor<&Vec<u8>>> = backups.iter().map(Cursor::new).collect();
+        readers.remove(1);
+        let mut sources: Vec<&mut dyn Source> = readers.iter_mut().map(|reader| reader as &mut dyn Source).collect();
+        let refused = restore(&InMemory::new(), &mut sources).unwrap_err().to_string();
+        assert!(refused.contains("does not go on from the one before it"), "{refused}");
+        let refused = restore(&InMemory::new(), &mut sources[1..]).unwrap_err().to_string();
+        assert!(refused.contains("does not go on"), "{refused}");
+        let other =
+            Engine::open(Arc::new(rocks_db(&directory.path().join(format!("other-{seed}")))), Options::default()).unwrap();
+        let since = end_of(&mut Cursor::new(&backups[0])).unwrap();
+        let refused = other.back_up(Some(&since), &mut Vec::new()).unwrap_err().to_string();
+        assert!(refused.contains("make a full one"), "{refused}");
+    }
 }
 
 #[cfg(feature = "rocks-db")]

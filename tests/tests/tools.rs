@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use serde_json::json;
-use weir_tests::service::{Home, binary};
+use serde_json::{Value as Json, json};
+use weir_tests::service::{Home, Weir, binary};
 
 fn run(home: &Home, arguments: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } =
@@ -67,4 +67,154 @@ fn a_store_in_a_temporary_file_and_one_of_nothing() {
         assert_eq!(code, Some(1));
         assert!(error.contains("in memory"), "{error}");
     }
+}
+
+/// Nodes and edges with values of every type that can be stored.
+const EVERYTHING: &str = "
+    UNWIND range(1, 300) AS n
+    MATCH (a), (b) WHERE id(a) = idFrom(n) AND id(b) = idFrom(n % 10)
+    SET a:N, a:`odd name`, a.n = n, a.float = n / 7.0, a.whole = 2.0, a.text = 'it\\'s \"quoted\" \\\\ and\\nbroken, é',
+        a.bytes = bytes('00ff10'), a.id = idFrom(n), a.list = [1, 'two', [3.0, true]], a.map = {a: 1, `$b`: date('2024-02-29')},
+        a.at = datetime('2024-03-31T02:30:00.123456789+02:00'), a.zoned = datetime('2024-10-27T01:30:00[Europe/Berlin]'),
+        a.day = date('1969-07-20'), a.time = time('12:00:00.5+01:00'), a.local = localdatetime('2024-01-01T00:00:00.000001'),
+        a.clock = localtime('23:59:59'), a.span = duration('P1Y2M3DT4H5M6.007S'), a.`a b` = -1, a.least = -9223372036854775807 - 1
+    CREATE (a)-[:TO {weight: n / 2.0, since: date('2020-01-01')}]->(b), (b)-[:`odd type`]->(a)";
+
+fn hash(weir: &Weir, namespace: &str) -> Json {
+    weir.get(&format!("/api/v1/admin/graph-hash-code?namespace={namespace}")).expect(200).json()["value"].clone()
+}
+
+#[test]
+fn a_graph_written_as_text_and_read_again_is_the_same() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    weir.rows(EVERYTHING);
+    let code = hash(&weir, "default");
+    let url = format!("http://{}", weir.address());
+    for (file, into) in [("graph.jsonl", "lines"), ("graph.cypher", "texts")] {
+        let (status, out, error) = run(&home, &["export", file, "--url", &url]);
+        assert_eq!(status, Some(0), "{out}{error}");
+        weir.put(&format!("/api/v1/namespace/{into}")).expect(201);
+        let (status, out, error) = run(&home, &["import", file, "--url", &url, "--namespace", into]);
+        assert_eq!(status, Some(0), "{out}{error}");
+        assert_eq!(hash(&weir, into), code, "{into}: {out}");
+    }
+    // What is not there, or wrong, is said; and nothing of a portion that is wrong is taken in.
+    let (status, _, error) = run(&home, &["export", "none", "--url", &url, "--namespace", "nowhere"]);
+    assert_eq!(status, Some(1), "{error}");
+    home.write("wrong.jsonl", "{\"type\":\"node\",\"id\":\"00000000-0000-0000-0000-000000000001\"}\n\n{\"type\":\"node\"}\n");
+    let (status, _, error) = run(&home, &["import", "wrong.jsonl", "--url", &url, "--namespace", "lines"]);
+    assert_eq!((status, error.contains("line 3: `id` is missing")), (Some(1), true), "{error}");
+    home.write("wrong.cypher", "RETURN 1;\nRETURN nope;\n");
+    let (status, _, error) = run(&home, &["import", "wrong.cypher", "--url", &url, "--namespace", "lines"]);
+    assert_eq!((status, error.contains("line 2") && error.contains("nope")), (Some(1), true), "{error}");
+    assert_eq!(hash(&weir, "lines"), code);
+    let (status, _, error) = run(&home, &["export", "x.jsonl", "-Dweir.store.filepath=one"]);
+    assert_eq!((status, error.contains("in use by another weir")), (Some(1), true), "{error}");
+    weir.stop();
+
+    // And without a weir that runs, from one type of store into another.
+    let (status, out, error) = run(&home, &["export", "again.jsonl", "-Dweir.store.filepath=one"]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    let two = ["-Dweir.store.type=map-db", "-Dweir.store.filepath=two.weir"];
+    let (status, out, error) = run(&home, &["import", "again.jsonl", two[0], two[1]]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    assert!(out.contains("300 nodes and 600 relationships"), "{out}");
+    let weir = home.start(&two);
+    assert_eq!(hash(&weir, "default"), code);
+    weir.stop();
+}
+
+#[test]
+fn a_graph_of_open_cypher_keeps_its_parallel_edges() {
+    let home = Home::new();
+    let model = "-Dweir.graph-model=open-cypher";
+    let weir = home.start(&[model]);
+    weir.rows("CREATE (a:A)-[:R {n: 1}]->(b:B), (a)-[:R {n: 2}]->(b), (), (a)-[:R]->(a)");
+    let code = hash(&weir, "default");
+    let url = format!("http://{}", weir.address());
+    let (status, out, error) = run(&home, &["export", "g.jsonl", "--url", &url]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    weir.put("/api/v1/namespace/other").expect(201);
+    let (status, out, error) = run(&home, &["import", "g.jsonl", "--url", &url, "--namespace", "other"]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    assert_eq!(hash(&weir, "other"), code);
+    let (status, _, error) = run(&home, &["export", "g.cypher", "--url", &url]);
+    assert_eq!((status, error.contains("Write it as jsonl")), (Some(1), true), "{error}");
+    weir.stop();
+}
+
+#[test]
+fn backups_of_a_weir_that_runs_go_on_from_one_another() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    let url = format!("http://{}", weir.address());
+    weir.rows("UNWIND range(1, 2000) AS n MATCH (a) WHERE id(a) = idFrom(n) SET a:N, a.n = n");
+    let (status, out, error) = run(&home, &["backup", "full", "--url", &url]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    weir.rows("MATCH (a:N) WHERE a.n % 2 = 0 SET a.n = -a.n");
+    weir.put("/api/v1/namespace/later").expect(201);
+    weir.query("CREATE (:X)").expect(200);
+    let (status, out, error) = run(&home, &["backup", "more", "--since", "full", "--url", &url]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    let code = hash(&weir, "default");
+    let at = weir.rows("RETURN timestamp()")[0][0].clone();
+    weir.rows("MATCH (a:N) DETACH DELETE a");
+    let (status, out, error) = run(&home, &["backup", "last", "--since", "more", "--url", &url]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    let last = hash(&weir, "default");
+
+    // Killed while it gives a backup, weir leaves none; and none that is broken is taken for one.
+    weir.rows("UNWIND range(1, 60000) AS n MATCH (a) WHERE id(a) = idFrom('big', n) SET a:Big, a.text = toString(n) + ' is a text of some length'");
+    let mut backup =
+        Command::new(binary()).current_dir(home.path()).args(["backup", "killed", "--url", &url]).spawn().expect("weir");
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    weir.kill();
+    let ended = backup.wait().expect("an end");
+    assert_eq!(ended.success(), home.file("killed").exists());
+    assert!(!home.file("killed.part").exists());
+    let (status, _, error) = run(&home, &["backup", "killed", "--url", &url]);
+    assert_eq!((status, error.contains("cannot be asked")), (Some(1), true), "{error}");
+
+    for (files, expected, place) in [(vec!["full", "more"], &code, "two"), (vec!["full", "more", "last"], &last, "three")] {
+        let place = format!("-Dweir.store.filepath={place}");
+        let (status, out, error) = run(&home, &[&["restore"], &files[..], &[&place]].concat());
+        assert_eq!(status, Some(0), "{out}{error}");
+        let (status, out, _) = run(&home, &["check", &place]);
+        assert_eq!((status, out.contains("nothing is damaged")), (Some(0), true), "{out}");
+        let weir = home.start(&[&place]);
+        assert_eq!(hash(&weir, "default"), *expected, "{files:?}");
+        let past = weir.get(&format!("/api/v1/admin/graph-hash-code?at-time={at}")).expect(200).json()["value"].clone();
+        assert_eq!(past, code, "{files:?}");
+        weir.stop();
+    }
+    let (status, _, error) = run(&home, &["restore", "full", "last", "-Dweir.store.filepath=four"]);
+    assert_eq!((status, error.contains("does not go on from the one before it")), (Some(1), true), "{error}");
+}
+
+/// What is due ends on time whenever weir runs, and at once when it starts again after it was killed.
+#[test]
+fn what_expires_survives_kill_9() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    weir.rows("CREATE EXPIRY FOR (n:S) ON n.until");
+    weir.rows("UNWIND range(1, 100) AS n MATCH (s) WHERE id(s) = idFrom(n) SET s:S, s.until = timestamp() + n * 30");
+    weir.rows("MATCH (s) WHERE id(s) = idFrom('long') SET s:S, s.until = timestamp() + 3600000");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    weir.kill();
+    let weir = home.start(&[]);
+    let left = || weir.rows("MATCH (s:S) RETURN s.until - timestamp() AS left ORDER BY left")[..].to_vec();
+    for _ in 0..200 {
+        let found = left();
+        // A moment passes between the snapshot and the clock of the query, and the machine may be busy.
+        assert!(found.iter().all(|row| row[0].as_i64() > Some(-3000)), "{found:?}");
+        if found.len() == 1 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(left().len(), 1, "only the long one is left");
+    let rules = weir.rows("SHOW EXPIRIES");
+    assert_eq!((rules.len(), &rules[0][0]), (1, &json!("expiry_S_until")));
+    weir.stop();
 }

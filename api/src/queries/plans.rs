@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use weir_cypher_compiler::Diagnostic;
 use weir_engine::{Graph, Prepared};
 use weir_model::Plan;
+use weir_model::plan::Operator;
 
 /// Texts of a generation; there are two.
 const TEXTS_MAX: usize = 1024;
@@ -45,7 +46,8 @@ impl Plans {
             return Ok(known);
         }
         let plan = compile()?;
-        let quick = !plan.facts.scans && !calls(text);
+        // A command about the graph as a whole is no write among others.
+        let quick = !plan.facts.scans && !calls(text) && !matches!(plan.root, Operator::Schema(_));
         let compiled = Arc::new(Compiled { prepared: graph.prepare(plan), quick });
         if text.len() <= TEXT_BYTES_MAX {
             self.lock().insert(key, compiled.clone());
@@ -110,6 +112,7 @@ mod tests {
         assert_eq!(compiled.get(), 1);
         assert!(get("RETURN").is_err() && get("RETURN").is_err());
         assert!(!get("CALL util.sleep(1)").expect("compiles").quick);
+        assert!(!get("CREATE INDEX FOR (n:A) ON (n.x)").expect("compiles").quick);
         assert!(!get("MATCH (n) RETURN n").expect("compiles").quick);
         for i in 0..3 * TEXTS_MAX {
             get("RETURN 1").expect("compiles");

@@ -18,6 +18,7 @@ mod shards;
 mod sockets;
 mod standing;
 mod table;
+mod transfer;
 mod ui;
 
 use std::collections::HashMap;

@@ -6,7 +6,7 @@ use warp::http::Method;
 use super::reply::JSON;
 use super::{
     Capability, Route, Takes, admin, algorithms, debug, documents, ingest, namespaces, query, query_ui, running, shards, sockets,
-    standing, ui,
+    standing, transfer, ui,
 };
 
 /// What begins so names its graph in the path.
@@ -52,6 +52,11 @@ pub static ROUTES: &[Route] = &[
     route!(POST "/api/v1/admin/shutdown", Nothing, SystemWrite, ANY, admin::shutdown),
     route!(GET "/api/v1/admin/status", Nothing, SystemRead, JSON, admin::status),
     route!(POST "/api/v1/admin/shard-sizes", Data, SystemWrite, JSON, shards::set),
+    //
+    // Of weir's own: everything, out and in.
+    route!(GET "/api/v1/admin/backup", Nothing, SystemWrite, ANY, transfer::back_up),
+    route!(GET "/api/v1/admin/export", Nothing, GraphQuery, ANY, transfer::export),
+    route!(POST "/api/v1/admin/import", Query, GraphQuery, JSON, transfer::import),
     //
     // v1: queries.
     route!(POST "/api/v1/query/cypher", Query, GraphQuery, JSON, query::table),

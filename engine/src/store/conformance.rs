@@ -3,6 +3,7 @@
 //! `check` is given a way to open the same store again and again: what it wrote before must be there after. A store
 //! that is not durable is held to the rest, and to being empty when opened again.
 
+use std::io::Cursor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -322,6 +323,10 @@ fn broken_runs(open: Open<'_>) {
 }
 
 /// What is restored from a backup is what was backed up, also where graphs have other numbers.
+fn restored(store: &dyn Store, backup: &[u8]) -> Result<Copied, StoreError> {
+    restore(store, &mut [&mut Cursor::new(backup)])
+}
+
 fn backups(open: Open<'_>) {
     let store = open();
     store.create_graph("gone", b"").unwrap();
@@ -335,10 +340,10 @@ fn backups(open: Open<'_>) {
     store.put_metadata(&format!("{}query", graph.metadata_prefix()), b"x").unwrap();
     store.put_metadata("setting", b"y").unwrap();
     let mut written = Vec::new();
-    let copied = back_up(&*store, &mut written).unwrap();
+    let copied = back_up(&*store, None, &mut written).unwrap();
     assert_eq!((copied.graphs, copied.chunks, copied.entries, copied.bytes), (1, 3, 2, written.len() as u64));
     let other = InMemory::new();
-    assert_eq!(restore(&other, &mut &written[..]).unwrap(), copied);
+    assert_eq!(restored(&other, &written).unwrap(), copied);
     let found = other.graphs().unwrap();
     assert_eq!((found[0].name.as_str(), &found[0].options[..], found[0].id), ("a", &b"options"[..], GraphId(0)));
     assert_eq!(firsts(&other, GraphId(0), 0), [20, 25]);
@@ -348,18 +353,18 @@ fn backups(open: Open<'_>) {
     assert_eq!(read_run(&other, GraphId(0), run.id, Part::Older), [b"o".to_vec()]);
     assert_eq!(other.metadata("graph/0/query").unwrap().as_deref(), Some(&b"x"[..]));
     assert_eq!(other.metadata("setting").unwrap().as_deref(), Some(&b"y"[..]));
-    assert!(restore(&other, &mut &written[..]).is_err(), "into what is not empty");
+    assert!(restored(&other, &written).is_err(), "into what is not empty");
     // Cut short or changed anywhere, it is refused.
     for at in 0..written.len() {
-        assert!(restore(&InMemory::new(), &mut &written[..at]).is_err(), "cut at {at}");
+        assert!(restored(&InMemory::new(), &written[..at]).is_err(), "cut at {at}");
         let mut changed = written.clone();
         changed[at] ^= 0x20;
-        assert!(restore(&InMemory::new(), &mut &changed[..]).is_err(), "byte {at}");
+        assert!(restored(&InMemory::new(), &changed).is_err(), "byte {at}");
     }
     // And back into a store of this kind.
     store.drop_graph(graph).unwrap();
     store.delete_metadata("setting").unwrap();
-    restore(&*store, &mut &written[..]).unwrap();
+    restored(&*store, &written).unwrap();
     let store = reopened(store, open);
     let graph = store.graphs().unwrap()[0].id;
     assert_eq!(firsts(&*store, graph, 0), [20, 25]);

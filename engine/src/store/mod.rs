@@ -26,23 +26,27 @@ mod map_db;
 #[cfg(any(feature = "rocks-db", feature = "map-db"))]
 mod meta;
 mod records;
+mod restore;
 #[cfg(feature = "rocks-db")]
 mod rocks_db;
 mod rows;
+mod since;
 
 use std::sync::Arc;
 
 use weir_model::{Position, Text, Tick};
 
-pub use backup::{Backup, Copied, back_up, restore};
+pub use backup::{Backup, Copied, back_up};
 pub use check::{Checked, check};
 pub use entry::{Delivered, EncodedEntry, Entry, LogReader, encode};
 pub use error::StoreError;
 pub use in_memory::InMemory;
 #[cfg(feature = "map-db")]
 pub use map_db::{MapDb, MapDbOptions};
+pub use restore::{Source, end_of, restore};
 #[cfg(feature = "rocks-db")]
 pub use rocks_db::{RocksDb, RocksDbOptions};
+pub use since::Since;
 
 /// Some entries of the log from `from` on: those that end at or before `until`, and no more when there are `rows` rows. Says how many there
 /// are.

@@ -1,0 +1,149 @@
+//! Everything out and in: backups and exports leave as they are read, imports come in portions.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use futures_util::stream;
+use tokio::sync::mpsc;
+use warp::http::HeaderValue;
+use warp::http::header::CONTENT_TYPE;
+use warp::reply::{Reply as _, Response};
+use weir_cypher_compiler::Options as CompileOptions;
+use weir_engine::store::Since;
+
+use super::reply::{Reply, blocking};
+use super::request::Request;
+use crate::app::App;
+use crate::error::{ApiError, chain};
+use crate::transfer::{Format, take_in, write_graph};
+
+/// Parts that wait for a client: it slows the thread that reads.
+const WAITING_MAX: usize = 4;
+
+/// What leaves at once.
+const PART_BYTES: usize = 256 << 10;
+
+/// A backup of everything, or of what has come since another: `since` says where that one ended.
+pub async fn back_up(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let since: Option<Since> = request.parameter("since").map(str::parse).transpose().map_err(ApiError::bad)?;
+    let (out, parts) = Parts::new();
+    tokio::task::spawn_blocking(move || {
+        let mut out = out;
+        match app.engine.back_up(since.as_ref(), &mut out) {
+            Ok(_) => out.end(Ok(())),
+            Err(error) => {
+                tracing::warn!("a backup over HTTP broke off: {}", chain(&error));
+                out.end(Err(chain(&error)));
+            }
+        }
+    });
+    Ok(Reply::Whole(body("application/octet-stream", first_part(parts).await?)))
+}
+
+pub async fn export(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let format = format(&request)?;
+    let common = request.common(&app)?;
+    let (out, parts) = Parts::new();
+    tokio::task::spawn_blocking(move || {
+        let mut out = out;
+        let written =
+            write_graph(&common.graph, format, common.at, &mut |part, _| out.write_all(part).map_err(|error| error.to_string()));
+        out.end(written.map(drop));
+    });
+    let content_type = match format {
+        Format::Jsonl => "application/x-ndjson",
+        Format::Cypher => "text/plain; charset=utf-8",
+    };
+    Ok(Reply::Whole(body(content_type, first_part(parts).await?)))
+}
+
+pub async fn import(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let (format, graph) = (format(&request)?, request.graph(&app)?);
+    let mut mistakes = Vec::new();
+    let first = request.integer(&["line"], &mut mistakes).unwrap_or(1).max(1) as u64;
+    if !mistakes.is_empty() {
+        return Err(ApiError::Decode(mistakes));
+    }
+    let moved = blocking(move || {
+        let options = CompileOptions { ids: graph.ids(), ..CompileOptions::default() };
+        take_in(&graph, format, &request.body, first, &options).map_err(ApiError::bad)
+    });
+    let moved = serde_json::to_value(moved.await?);
+    Ok(Reply::Value(moved.map_err(|error| ApiError::Failed(error.to_string()))?))
+}
+
+fn format(request: &Request) -> Result<Format, ApiError> {
+    let Some(name) = request.parameter("format") else { return Ok(Format::default()) };
+    Format::of(name).ok_or_else(|| ApiError::bad(format!("`format` is 'jsonl' or 'cypher', not '{name}'")))
+}
+
+type Part = Result<Vec<u8>, String>;
+
+/// What a thread writes, on its way to the body of an answer.
+struct Parts {
+    bytes: Vec<u8>,
+    sender: mpsc::Sender<Part>,
+}
+
+impl Parts {
+    fn new() -> (Parts, mpsc::Receiver<Part>) {
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        (Parts { bytes: Vec::new(), sender }, receiver)
+    }
+
+    /// An error breaks the connection, so that nobody takes a part for the whole.
+    fn end(mut self, ended: Result<(), String>) {
+        let _ = self.flush();
+        if let Err(reason) = ended {
+            let _ = self.sender.blocking_send(Err(reason));
+        }
+    }
+}
+
+impl Write for Parts {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() >= PART_BYTES {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.bytes);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.sender.blocking_send(Ok(bytes)).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+    }
+}
+
+/// What fails before anything was read is told with a status.
+async fn first_part(mut parts: mpsc::Receiver<Part>) -> Result<mpsc::Receiver<Part>, ApiError> {
+    match parts.recv().await {
+        Some(Err(reason)) => Err(ApiError::bad(reason)),
+        first => {
+            let (sender, receiver) = mpsc::channel(WAITING_MAX);
+            tokio::spawn(async move {
+                let mut next = first;
+                while let Some(part) = next {
+                    if sender.send(part).await.is_err() {
+                        return;
+                    }
+                    next = parts.recv().await;
+                }
+            });
+            Ok(receiver)
+        }
+    }
+}
+
+fn body(content_type: &'static str, parts: mpsc::Receiver<Part>) -> Response {
+    let parts = stream::unfold(parts, |mut parts| async move {
+        let part = parts.recv().await?.map_err(io::Error::other);
+        Some((part, parts))
+    });
+    let mut reply = warp::reply::stream(parts).into_response();
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    reply
+}

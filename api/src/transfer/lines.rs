@@ -1,0 +1,157 @@
+//! JSON Lines: a graph as lines of text, one for each node and each edge, from which an equal graph can be made.
+//!
+//!     {"type":"graph","format":1,"model":"streaming"}                                  first
+//!     {"type":"node","id":"3ae8…","labels":["Person"],"properties":{"name":"Ann"}}      `"created":false` where only what is known of it is there
+//!     {"type":"relationship","start":"3ae8…","label":"KNOWS","end":"77d0…","properties":{}}      `"ordinal":1` for a second one
+//!
+//! Values have the exact form of `weir_model::json::exact`. Lines may stand in any order, and come twice.
+
+use weir_engine::transfer::{EdgeItem, Item, NodeItem};
+use weir_model::json::{parse, read_exact_map, write, write_exact_map, write_string};
+use weir_model::{IdScheme, Map, NodeId, Text, Value};
+
+const FORMAT: i64 = 1;
+
+pub fn write_head(model: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(format!("{{\"type\":\"graph\",\"format\":{FORMAT},\"model\":\"{model}\"}}\n").as_bytes());
+}
+
+pub fn write_item(item: &Item, ids: IdScheme, open_cypher: bool, out: &mut Vec<u8>) {
+    match item {
+        Item::Node(node) => {
+            out.extend_from_slice(b"{\"type\":\"node\",\"id\":");
+            write_string(&ids.text(node.id), out);
+            // In the other model no node is created, and there is nothing to say.
+            out.extend_from_slice(if open_cypher && !node.created { b",\"created\":false" } else { b"" });
+            out.extend_from_slice(b",\"labels\":");
+            write(&Value::list(node.labels.iter().cloned().map(Value::Text).collect()), ids, out);
+            out.extend_from_slice(b",\"properties\":");
+            write_exact_map(&node.properties, out);
+        }
+        Item::Edge(edge) => {
+            for (before, text) in [
+                (&b"{\"type\":\"relationship\",\"start\":"[..], ids.text(edge.source)),
+                (b",\"label\":", edge.kind.to_string()),
+                (b",\"end\":", ids.text(edge.target)),
+            ] {
+                out.extend_from_slice(before);
+                write_string(&text, out);
+            }
+            if edge.ordinal > 0 {
+                out.extend_from_slice(format!(",\"ordinal\":{}", edge.ordinal).as_bytes());
+            }
+            out.extend_from_slice(b",\"properties\":");
+            write_exact_map(&edge.properties, out);
+        }
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// What a line says, or what is wrong with it. None is nothing: the first line, or an empty one.
+pub fn read_line(line: &[u8], ids: IdScheme) -> Result<Option<Item>, String> {
+    if line.trim_ascii().is_empty() {
+        return Ok(None);
+    }
+    let parsed = parse(line).map_err(|error| format!("this is no JSON: {}", error.message))?;
+    let Value::Map(map) = parsed else { return Err("a line is an object with a `type`".to_owned()) };
+    let line = Line { map: &map, ids };
+    match line.text("type")?.as_str() {
+        "graph" => match map.get("format") {
+            Some(Value::Integer(FORMAT)) => Ok(None),
+            _ => Err("this was written by a newer weir, or is no export".to_owned()),
+        },
+        "node" => {
+            let labels = match map.get("labels") {
+                None => Vec::new(),
+                Some(Value::List(labels)) => labels.iter().map(as_text).collect::<Option<_>>().ok_or("`labels` are texts")?,
+                Some(_) => return Err("`labels` is a list".to_owned()),
+            };
+            // Written by another tool, a node is one that was created.
+            let created = !matches!(map.get("created"), Some(Value::Boolean(false)));
+            Ok(Some(Item::Node(NodeItem { id: line.id("id")?, created, labels, properties: line.properties()? })))
+        }
+        "relationship" => {
+            let ordinal = match map.get("ordinal") {
+                None => 0,
+                Some(Value::Integer(n)) => u32::try_from(*n).map_err(|_| "`ordinal` is a small number")?,
+                Some(_) => return Err("`ordinal` is a number".to_owned()),
+            };
+            let (source, target) = (line.id("start")?, line.id("end")?);
+            Ok(Some(Item::Edge(EdgeItem { source, kind: line.text("label")?, target, ordinal, properties: line.properties()? })))
+        }
+        other => Err(format!("`type` is 'node' or 'relationship', not '{other}'")),
+    }
+}
+
+struct Line<'a> {
+    map: &'a Map,
+    ids: IdScheme,
+}
+
+impl Line<'_> {
+    fn text(&self, key: &str) -> Result<Text, String> {
+        self.map.get(key).and_then(as_text).ok_or_else(|| format!("`{key}` is missing, or no text"))
+    }
+
+    fn id(&self, key: &str) -> Result<NodeId, String> {
+        let text = self.text(key)?;
+        self.ids.parse(&text).ok_or_else(|| format!("`{key}`: '{text}' is no id here; the scheme is set by weir.id.type"))
+    }
+
+    fn properties(&self) -> Result<Map, String> {
+        match self.map.get("properties") {
+            None => Ok(Map::default()),
+            Some(Value::Map(map)) => {
+                read_exact_map(map).ok_or_else(|| "`properties` has a map with `$` that means nothing".to_owned())
+            }
+            Some(_) => Err("`properties` is an object".to_owned()),
+        }
+    }
+}
+
+fn as_text(value: &Value) -> Option<Text> {
+    if let Value::Text(text) = value { Some(text.clone()) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_were_written() {
+        let ids = IdScheme::default();
+        let properties: Map =
+            [("a b".into(), Value::Float(2.0)), ("$x".into(), Value::Bytes(vec![1].into()))].into_iter().collect();
+        let (source, target) = (NodeId::new(1, 2), NodeId::new(3, 4));
+        let node =
+            NodeItem { id: source, created: true, labels: vec!["A".into(), "b \"c".into()], properties: properties.clone() };
+        let edge = EdgeItem { source, kind: "R".into(), target, ordinal: 2, properties };
+        for item in [Item::Node(node), Item::Edge(edge)] {
+            let mut text = Vec::new();
+            write_item(&item, ids, true, &mut text);
+            let again = read_line(&text, ids).unwrap().unwrap();
+            assert_eq!(format!("{item:?}"), format!("{again:?}"));
+        }
+        let mut head = Vec::new();
+        write_head("streaming", &mut head);
+        assert!(read_line(&head, ids).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (line, reason) in [
+            ("{", "this is no JSON"),
+            ("[]", "a line is an object"),
+            ("{}", "`type` is missing"),
+            (r#"{"type":"nod"}"#, "not 'nod'"),
+            (r#"{"type":"graph","format":2}"#, "a newer weir"),
+            (r#"{"type":"node"}"#, "`id` is missing"),
+            (r#"{"type":"node","id":"x"}"#, "'x' is no id here"),
+            (r#"{"type":"node","id":"00000000-0000-0000-0000-000000000001","labels":[1]}"#, "`labels` are texts"),
+            (r#"{"type":"node","id":"00000000-0000-0000-0000-000000000001","properties":{"a":{"$b":1}}}"#, "means nothing"),
+        ] {
+            let error = read_line(line.as_bytes(), IdScheme::default()).unwrap_err();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+    }
+}

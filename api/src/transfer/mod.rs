@@ -1,0 +1,325 @@
+//! Transfer: a graph as text, out of weir and into it. `weir export` and `weir import` do it to a store that nobody works with,
+//! or, with `--url`, over HTTP with a weir that runs; the routes for that are in `routes/transfer.rs`.
+//!
+//!     Graph::export ─ items ─> lines | statements ─> file
+//!     file ─ portions of whole lines ─> lines | statements ─> items ─> Graph::import
+
+pub mod lines;
+mod online;
+mod progress;
+pub mod statements;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use serde::Serialize;
+use weir_cypher_compiler::{Options as CompileOptions, compile};
+use weir_engine::transfer::Item;
+use weir_engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryOptions};
+use weir_model::Tick;
+
+use crate::app::open_store;
+use crate::client::DEFAULT_URL;
+use crate::config::Settings;
+use crate::error::chain;
+
+pub use online::back_up_over_http;
+pub use progress::Progress;
+
+/// What is taken in at once.
+pub const PORTION_BYTES: usize = 1 << 20;
+
+/// What leaves at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Things that become one entry of the log.
+const ITEMS_AT_ONCE: usize = 4096;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub enum Format {
+    /// A line of JSON for each node and each relationship; exact
+    #[default]
+    Jsonl,
+    /// Statements that make the graph, one a line
+    Cypher,
+}
+
+impl Format {
+    pub fn of(name: &str) -> Option<Format> {
+        Format::from_str(name, true).ok()
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Format::Jsonl => "jsonl",
+            Format::Cypher => "cypher",
+        }
+    }
+
+    /// As it was asked for, or as the name of the file says.
+    fn of_file(given: Option<Format>, file: &Path) -> Format {
+        let by_name = file.extension().is_some_and(|ending| ["cypher", "cql"].iter().any(|known| ending == *known));
+        given.unwrap_or(if by_name { Format::Cypher } else { Format::Jsonl })
+    }
+}
+
+/// Takes in whole lines, with the number of the first.
+type TakePortion<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<Moved, String>;
+
+/// Takes a part of a text, with how much was written so far.
+type EachPart<'a> = &'a mut dyn FnMut(&[u8], Moved) -> Result<(), String>;
+
+/// What both commands are told.
+#[derive(clap::Args, Debug, Clone, Default, PartialEq)]
+pub struct Transfer {
+    /// The file that is written or read
+    pub file: PathBuf,
+
+    /// What it holds; without this its name says: `.cypher` and `.cql` are statements, anything else is JSON Lines
+    #[arg(long)]
+    pub format: Option<Format>,
+
+    /// Ask the weir that runs there, instead of opening the configured store; with an empty text the one at the usual place
+    #[arg(long)]
+    pub url: Option<String>,
+
+    /// The namespace, instead of the default one
+    #[arg(long)]
+    pub namespace: Option<String>,
+}
+
+impl Transfer {
+    fn format(&self) -> Format {
+        Format::of_file(self.format, &self.file)
+    }
+
+    fn url(&self) -> Option<&str> {
+        self.url.as_deref().map(|url| if url.is_empty() { DEFAULT_URL } else { url })
+    }
+}
+
+/// How much was written or taken in.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+pub struct Moved {
+    pub nodes: u64,
+    pub relationships: u64,
+    pub statements: u64,
+}
+
+impl Moved {
+    fn count(&mut self, item: &Item) {
+        match item {
+            Item::Node(_) => self.nodes += 1,
+            Item::Edge(_) => self.relationships += 1,
+        }
+    }
+
+    fn add(&mut self, other: Moved) {
+        self.nodes += other.nodes;
+        self.relationships += other.relationships;
+        self.statements += other.statements;
+    }
+
+    fn shown(&self) -> String {
+        match self.statements {
+            0 => format!("{} nodes and {} relationships", self.nodes, self.relationships),
+            statements => format!("{statements} statements"),
+        }
+    }
+}
+
+pub fn export(transfer: &Transfer, at: Option<u64>, settings: &Settings) -> Result<ExitCode, String> {
+    let format = transfer.format();
+    let unfinished = beside(&transfer.file, "part");
+    let failed = |error: &dyn std::error::Error| format!("cannot write {}: {}", transfer.file.display(), chain(error));
+    let write = || {
+        let mut out = BufWriter::new(File::create(&unfinished).map_err(|error| failed(&error))?);
+        let said = match transfer.url() {
+            Some(url) => online::export(url, transfer.namespace.as_deref(), format, at, &mut out)?,
+            None => {
+                let opened = Opened::new(settings, transfer.namespace.as_deref(), false)?;
+                let mut progress = Progress::new("nodes", Some(opened.graph.about_nodes()));
+                let at = at.map(Tick::end_of_millis);
+                let moved = write_graph(&opened.graph, format, at, &mut |part, moved| {
+                    progress.set(moved.nodes);
+                    out.write_all(part).map_err(|error| failed(&error))
+                })?;
+                progress.end();
+                opened.close()?;
+                moved.shown()
+            }
+        };
+        let synced = out.into_inner().map_err(|error| failed(&error))?.sync_all();
+        synced.and_then(|()| fs::rename(&unfinished, &transfer.file)).map_err(|error| failed(&error))?;
+        Ok(said)
+    };
+    let said = write().inspect_err(|_: &String| drop(fs::remove_file(&unfinished)))?;
+    println!("{said} in {}", transfer.file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn import(transfer: &Transfer, settings: &Settings) -> Result<ExitCode, String> {
+    let file = &transfer.file;
+    let unreadable = |error: &dyn std::error::Error| format!("cannot read {}: {error}", file.display());
+    let opened = File::open(file).map_err(|error| unreadable(&error))?;
+    let length = opened.metadata().map_err(|error| unreadable(&error))?.len();
+    let mut progress = Progress::new("bytes", Some(length));
+    let mut moved = Moved::default();
+    let read = |take: TakePortion<'_>| {
+        let mut lines = BufReader::with_capacity(PORTION_BYTES, opened);
+        let (mut portion, mut first, mut next, mut done) = (Vec::new(), 1, 1, 0);
+        loop {
+            let more = lines.read_until(b'\n', &mut portion).map_err(|error| unreadable(&error))? > 0;
+            next += u64::from(more);
+            if portion.len() >= PORTION_BYTES || (!more && !portion.is_empty()) {
+                moved.add(take(&portion, first).map_err(|reason| {
+                    format!(
+                        "{}: {reason}\nWhat stands before line {first} is in the graph; the import can be repeated",
+                        file.display()
+                    )
+                })?);
+                done += portion.len() as u64;
+                progress.set(done);
+                portion.clear();
+                first = next;
+            }
+            if !more {
+                return Ok::<(), String>(());
+            }
+        }
+    };
+    match transfer.url() {
+        Some(url) => {
+            let mut importer = online::Importer::new(url, transfer.namespace.as_deref(), transfer.format())?;
+            read(&mut |portion, first| importer.send(portion, first))?;
+        }
+        None => {
+            let store = Opened::new(settings, transfer.namespace.as_deref(), true)?;
+            let options = CompileOptions { ids: settings.ids, ..CompileOptions::default() };
+            read(&mut |portion, first| take_in(&store.graph, transfer.format(), portion, first, &options))?;
+            store.close()?;
+        }
+    }
+    progress.end();
+    println!("{} from {}", moved.shown(), file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Gives a graph out as text, in parts of a moderate size, with how much that was so far.
+pub fn write_graph(graph: &Graph, format: Format, at: Option<Tick>, part: EachPart<'_>) -> Result<Moved, String> {
+    let model = GraphOptions { open_cypher: graph.open_cypher() };
+    if format == Format::Cypher && model.open_cypher {
+        let reason =
+            "a graph of the model `open-cypher` cannot be written as statements: CREATE gives its nodes ids of their own";
+        return Err(format!("{reason}. Write it as jsonl"));
+    }
+    let mut out = Vec::with_capacity(2 * CHUNK_BYTES);
+    if format == Format::Jsonl {
+        lines::write_head(model.name(), &mut out);
+    }
+    let (mut moved, mut failed) = (Moved::default(), None);
+    let exported = graph.export(at, &mut |item| {
+        moved.count(&item);
+        match format {
+            Format::Jsonl => lines::write_item(&item, graph.ids(), model.open_cypher, &mut out),
+            Format::Cypher => statements::write_item(&item, graph.ids(), &mut out),
+        }
+        if out.len() >= CHUNK_BYTES {
+            failed = part(&out, moved).err();
+            out.clear();
+        }
+        failed.is_none()
+    });
+    exported.map_err(|error| chain(&error))?;
+    failed.map_or(Ok(()), Err)?;
+    part(&out, moved)?;
+    Ok(moved)
+}
+
+/// Takes in whole lines; `first` is the number of the first of them. A portion of JSON Lines with a mistake changes nothing; of
+/// statements, those before it have run. Durable when this returns.
+pub fn take_in(graph: &Graph, format: Format, portion: &[u8], first: u64, options: &CompileOptions) -> Result<Moved, String> {
+    let lines = portion.split(|byte| *byte == b'\n').zip(first..);
+    let mut moved = Moved::default();
+    match format {
+        Format::Jsonl => {
+            let mut items = Vec::new();
+            for (line, number) in lines {
+                let item = lines::read_line(line, graph.ids()).map_err(|reason| format!("line {number}: {reason}"))?;
+                items.extend(item);
+            }
+            items.iter().for_each(|item| moved.count(item));
+            for items in items.chunks(ITEMS_AT_ONCE) {
+                let upper = graph.import(items).map_err(|error| chain(&error))?;
+                graph.wait_durable(upper).map_err(|error| chain(&error))?;
+            }
+        }
+        Format::Cypher => {
+            for (line, number) in lines.filter(|(line, _)| !line.trim_ascii().is_empty()) {
+                let wrong = |reason: String| format!("line {number}: {reason}");
+                let text = std::str::from_utf8(line).map_err(|_| wrong("this is not UTF-8".to_owned()))?;
+                let plan = compile(text, options).map_err(|mistakes| wrong(mistakes[0].to_string()))?;
+                let query = graph.prepare(plan);
+                let ran = graph.query(&query, &[], QueryOptions::default(), &mut |_| std::ops::ControlFlow::Continue(()));
+                ran.map_err(|error| wrong(chain(&error)))?;
+                moved.statements += 1;
+            }
+        }
+    }
+    Ok(moved)
+}
+
+/// A graph in the configured store, which nothing else works with.
+struct Opened {
+    engine: Engine,
+    graph: Graph,
+}
+
+impl Opened {
+    /// `make`: a namespace that is not there is made.
+    fn new(settings: &Settings, namespace: Option<&str>, make: bool) -> Result<Opened, String> {
+        let store = open_store(&settings.store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
+        if !store.durable() {
+            return Err(format!("the store `{}` holds nothing before weir runs: ask a weir that does, with --url", store.kind()));
+        }
+        let cannot = |error: &dyn std::error::Error| format!("cannot open the graph: {}", chain(error));
+        let options = Options {
+            workers: settings.workers,
+            ids: settings.ids,
+            retention: settings.retention,
+            graph: settings.graph,
+            // A tool changes nothing that it was not told to.
+            nothing_ends: true,
+            ..Options::default()
+        };
+        let engine = Engine::open(store, options).map_err(|error| cannot(&error))?;
+        engine.start().map_err(|error| cannot(&error))?;
+        let name = match namespace {
+            None | Some("default") => DEFAULT_GRAPH.to_owned(),
+            Some(name) => name.to_ascii_lowercase(),
+        };
+        let graph = match engine.graph(&name) {
+            Some(graph) => graph,
+            None if make => {
+                let like = GraphOptions { open_cypher: engine.default_graph().open_cypher() };
+                engine.create_graph(&name, like).map_err(|error| cannot(&error))?
+            }
+            None => return Err(format!("there is no namespace '{name}'; there are: {}", engine.graphs().join(", "))),
+        };
+        Ok(Opened { engine, graph })
+    }
+
+    fn close(self) -> Result<(), String> {
+        self.engine.shutdown().map_err(|error| format!("the store could not be closed cleanly: {}", chain(&error)))
+    }
+}
+
+/// The same path with something behind its name.
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{ending}"));
+    PathBuf::from(name)
+}
