@@ -21,6 +21,7 @@ pub mod demo;
 pub mod server;
 pub mod routes;
 pub mod wire;
+pub mod openapi;
 pub mod events;
 mod sockets;
 pub mod live;

@@ -93,6 +93,8 @@ pub struct Route {
     pub capability: Capability,
     /// What it answers with, for `Accept`; empty when any goes.
     pub gives: &'static str,
+    /// The handler's, by which `openapi` knows what it does.
+    pub name: &'static str,
     handler: Handler,
 }
 
