@@ -308,7 +308,7 @@ fn ingest_body(family: Family) -> Json {
     let rename = |name: &str| to_v2(name, &Json::Null, family).0;
     json!({
         "type": "object",
-        "description": "A stream: its source, and the query that runs on each record.",
+        "description": "A stream: its source, and the query that runs on each record. The notation of v1 with a name is taken as well.",
         "required": ["name", "source", "query"],
         "properties": {
             "name": {"type": "string", "minLength": 1, "description": "The name of the stream."},

@@ -121,6 +121,8 @@ enum Wrong {
     Family,
     /// Plain text in every family.
     Text,
+    /// As the family has it, or plain text.
+    Either,
     /// Nothing in v1, as the family has it in v2.
     Absent,
 }
@@ -132,7 +134,7 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
         return vec![(404, "This edition is not enabled.", Wrong::Absent)];
     }
     if route.is_socket() {
-        all.push((400, "No handshake of a web socket, or a parameter that cannot be read.", Wrong::Text));
+        all.push((400, "No handshake of a web socket, or a parameter that cannot be read.", Wrong::Either));
     } else if parameters || route.takes != Takes::Nothing {
         all.push((400, "The request is wrong; the body says in what.", Wrong::Family));
     }
@@ -156,11 +158,17 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
 
 fn failure(text: &str, wrong: Wrong, schemas: &mut Schemas) -> Json {
     let v1 = schemas.family == Family::V1;
+    let of_family = |schemas: &mut Schemas| match v1 {
+        true => json!({"type": "array", "items": {"type": "string"}}),
+        false => of::<Failure>(schemas),
+    };
     let content = match wrong {
         Wrong::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
         Wrong::Absent if v1 => return json!({"description": text}),
-        _ if v1 => json!({"application/json": {"schema": {"type": "array", "items": {"type": "string"}}}}),
-        _ => json!({"application/json": {"schema": of::<Failure>(schemas)}}),
+        Wrong::Either => {
+            json!({"application/json": {"schema": of_family(schemas)}, "text/plain": {"schema": {"type": "string"}}})
+        }
+        _ => json!({"application/json": {"schema": of_family(schemas)}}),
     };
     json!({"description": text, "content": content})
 }

@@ -110,9 +110,11 @@ pub struct TapQuery {
     /// Of which output the results are taken; without it as they are found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_name: Option<String>,
+    #[serde(default)]
     pub pre_enrichment: bool,
     /// Cypher that only reads.
     pub query: String,
+    #[serde(default)]
     pub synthetic_edges: Vec<SyntheticEdge>,
 }
 
@@ -124,6 +126,7 @@ pub struct SyntheticEdge {
     pub to_node: String,
     pub label: String,
     pub direction: EdgeDirection,
+    #[serde(default)]
     pub node_ids_from: NodeIdsFrom,
 }
 
@@ -136,9 +139,10 @@ pub enum EdgeDirection {
     Undirected,
 }
 
-#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum NodeIdsFrom {
+    #[default]
     WiretapMessage,
     QueryResult,
 }
