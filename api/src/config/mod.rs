@@ -773,7 +773,7 @@ mod tests {
         fails("quine.store.type = cassandra", &["'cassandra' is not built into this version", "in-memory"]);
         fails("quine.store.type = nonsense", &["no store 'nonsense'"]);
         fails("quine.id.type = byte-array", &["128 bits"]);
-        fails("quine.webserver.use-tls = true", &["TLS is not in this version"]);
+        fails("quine.webserver.use-tls = true", &["TLS needs a certificate", "webserver.tls.certificate"]);
         fails("quine = 5", &["'quine' is a root"]);
         fails("quin.webserver.port = 1", &["did you mean 'quine'?"]);
         fails("quine.a = 1\nquine.timeout = x", &["'quine.a'", "line 2"]);

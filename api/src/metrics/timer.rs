@@ -95,7 +95,8 @@ impl Timer {
 fn bucket(nanos: u64) -> usize {
     let power = nanos.max(1).ilog2() as usize;
     // The bits behind the first one.
-    let part = if power >= 3 { (nanos >> (power - 3)) as usize & (PARTS - 1) } else { 0 };
+    let bits = if power >= 3 { nanos >> (power - 3) } else { nanos << (3 - power) };
+    let part = bits as usize & (PARTS - 1);
     power * PARTS + part
 }
 
