@@ -20,10 +20,11 @@ KAFKA_KILLS ?= 200
 QUERIES ?= 100000
 FAULTS ?= 10000
 INPUTS ?= 10000000
+EXAMPLES ?= 150
 SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench bench-kafka crash crash-kafka faults campaign-queries fuzz tools-build tools-check
+.PHONY: help run test check format bench bench-kafka crash crash-kafka faults campaign-queries fuzz fuzz-api tools-build tools-check
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -83,6 +84,10 @@ campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintai
 
 fuzz: tools-build ## INPUTS random texts from SEED on for lexer, parser, binder and evaluator each
 	WEIR_FUZZ=$(INPUTS) WEIR_FUZZ_SEED=$(SEED) cargo test --release --workspace --test fuzz -- --nocapture
+
+fuzz-api: tools-build ## EXAMPLES generated requests for each operation of each OpenAPI document, from SEED on
+	cargo build --release --workspace --bin weir
+	WEIR_API_EXAMPLES=$(EXAMPLES) WEIR_API_SEED=$(SEED) cargo test --release --workspace --test openapi -- --nocapture generated
 
 tools-build:
 	@.ci/tools build

@@ -16,6 +16,7 @@ use crate::config::{Settings, StoreSettings};
 use crate::error::{ApiError, chain};
 use crate::ingest::Ingests;
 use crate::live::LiveState;
+use crate::metrics::{StoreTimers, TimedStore};
 use crate::procedures::Procedures;
 use crate::queries::Queries;
 use crate::routes::ShardLimits;
@@ -37,6 +38,7 @@ pub struct App {
     pub procedures: Arc<Procedures>,
     pub queries: Queries,
     pub shard_limits: ShardLimits,
+    pub store_timers: Arc<StoreTimers>,
     ready: AtomicBool,
     stop: watch::Sender<bool>,
 }
@@ -48,7 +50,8 @@ impl App {
         let context = SourceContext { files: file_policy(&settings, recipe_directories)?, stream: String::new() };
         let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
         let procedures = Procedures::new(context.files.clone(), hosts);
-        let store = open_store(&settings.store)?;
+        let store_timers = Arc::new(StoreTimers::default());
+        let store = Arc::new(TimedStore { store: open_store(&settings.store)?, timers: store_timers.clone() });
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });
         let limits = QueryLimits { time_max: settings.query.time_max, memory_bytes_max: settings.query.memory_bytes_max };
         let options = Options {
@@ -71,6 +74,7 @@ impl App {
             engine,
             queries: Queries::new(settings.query.clone()),
             shard_limits: ShardLimits::default(),
+            store_timers,
             settings,
             ready: AtomicBool::new(false),
             stop: watch::channel(false).0,

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Parser, Subcommand};
+use clap::{ArgAction, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::ask::{Question, Target};
 use crate::client::DEFAULT_URL;
@@ -17,11 +19,15 @@ Examples:
   weir                                      serve on port 8080, data in ./graph.weir-data
   weir demo                                 a stream, a standing query, and its results, live
   weir -Dweir.webserver.port=9090 my.conf   a configuration file, one key of it overridden
-  weir -r door-log.yaml -x in_file=a.jsonl  run a recipe over a file
+  weir -r fraud-ring                        run a recipe that comes with weir
+  weir -r door-log.yaml -x in_file=a.jsonl  run one of your own over a file
+  weir config my.conf                       what is in force, and why
   weir shell                                ask a running weir
   weir query 'MATCH (n) RETURN count(*)'    the same from a script
 
-Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line was wrong.";
+Exit codes: 0 stopped on request; 1 weir could not start, or failed; 2 the command line was wrong. `weir query` has more.";
+
+const NAME: &str = "weir";
 
 const QUERY_AFTER_HELP: &str = "\
 Examples:
@@ -34,13 +40,13 @@ Exit codes: 0 answered; 1 the query is wrong or failed; 2 the command line was w
 
 /// A streaming property graph: records in, matches of standing queries out.
 #[derive(Parser, Debug, Clone, Default)]
-#[command(name = "weir", version = crate::VERSION_LONG, after_help = AFTER_HELP, max_term_width = 120)]
+#[command(name = NAME, version = crate::VERSION_LONG, after_help = AFTER_HELP, max_term_width = 120)]
 pub struct Arguments {
     /// Configuration file (HOCON); -Dconfig.file=<FILE> says the same
     pub config: Option<PathBuf>,
 
-    /// Run a recipe: a YAML or JSON file of ingest streams and standing queries
-    #[arg(short, long, value_name = "FILE", global = true)]
+    /// Run a recipe: a YAML or JSON file of ingest streams and standing queries, or the name of one that comes with weir
+    #[arg(short, long, value_name = "RECIPE", global = true)]
     pub recipe: Option<String>,
 
     /// A value for `$key` in the recipe; may be given several times, the last one counts
@@ -84,6 +90,15 @@ pub enum Command {
     /// Ask a running weir one question, for scripts
     #[command(after_help = QUERY_AFTER_HELP)]
     Query(Question),
+    /// Print the configuration in force, with where each value came from; what is printed is a configuration file
+    Config,
+    /// Print completions of the command line for a shell
+    Completions {
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// Print the manual page, as troff
+    Manual,
     /// Read everything in a store that no weir works with, and say what of it is damaged
     Check,
     /// Write everything in a store to one file, while no weir works with it or, with --url, while one does
@@ -144,6 +159,30 @@ impl Arguments {
     }
 }
 
+/// What a shell reads to complete the command line.
+pub fn completions(shell: Shell) -> Vec<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), NAME, &mut text);
+    text
+}
+
+/// The manual page: that of the service, then each command with its options.
+pub fn manual() -> std::io::Result<Vec<u8>> {
+    let command = Arguments::command();
+    let mut page = Vec::new();
+    Man::new(command.clone()).render(&mut page)?;
+    for command in command.get_subcommands() {
+        let name = format!("{NAME} {}", command.get_name());
+        let man = Man::new(command.clone());
+        let mut section = Vec::new();
+        man.render_description_section(&mut section)?;
+        man.render_options_section(&mut section)?;
+        let section = String::from_utf8_lossy(&section).replace(".SH ", ".SS ");
+        page.extend_from_slice(format!(".SH \"{}\"\n{section}", name.to_uppercase()).as_bytes());
+    }
+    Ok(page)
+}
+
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.to_owned())),
@@ -201,6 +240,20 @@ mod tests {
         assert_eq!(arguments.of_service(), Some("-D"));
         for line in ["weir query x --file y", "weir query x --format xml", "weir query x --param a=b", "weir shell x"] {
             assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn completions_and_the_manual_know_every_command() {
+        let bash = String::from_utf8(completions(Shell::Bash)).expect("text");
+        let manual = String::from_utf8(manual().expect("is written")).expect("text");
+        for command in Arguments::command().get_subcommands() {
+            assert!(bash.contains(command.get_name()), "{}", command.get_name());
+            assert!(manual.contains(&format!("WEIR {}", command.get_name().to_uppercase())), "{}", command.get_name());
+        }
+        assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{manual}");
+        for words in ["Exit codes", "recipe\\-value", "Completions"] {
+            assert!(manual.to_lowercase().contains(&words.to_lowercase()), "{words} is not in\n{manual}");
         }
     }
 

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -18,14 +20,42 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::app::App;
 use crate::config::Webserver;
+use crate::error::ApiError;
 use crate::routes;
+use crate::tls::Tls;
+use crate::wire::family::Family;
+
+/// Addresses that stand for what this machine is called.
+const HOST_NAME: &str = "<getHostName>";
+const HOST_ADDRESS: &str = "<getHostAddress>";
 
 /// How long requests under way may take when the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
+/// What a listener answers.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Answers {
+    All,
+    /// Whether weir lives and is ready: for probes, which have no certificate.
+    Health,
+}
+
 /// Binds the configured address. The error says which one and what to do.
 pub async fn bind(settings: &Webserver) -> Result<TcpListener, String> {
-    let (address, port) = (settings.address.as_str(), settings.port);
+    let address = match settings.address.as_str() {
+        // As the reference has it: by what this machine is called.
+        HOST_NAME | HOST_ADDRESS => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        given => given.to_owned(),
+    };
+    listen(&address, settings.port).await
+}
+
+/// Binds the port of the probes, which only this machine reaches.
+pub async fn bind_health(port: u16) -> Result<TcpListener, String> {
+    listen("127.0.0.1", port).await
+}
+
+async fn listen(address: &str, port: u16) -> Result<TcpListener, String> {
     TcpListener::bind((address, port)).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => format!(
             "cannot listen on {address}:{port}: the port is in use. Is another weir running? Choose another port with \
@@ -39,7 +69,13 @@ pub async fn bind(settings: &Webserver) -> Result<TcpListener, String> {
 }
 
 /// Serves until `stop` turns true, then lets requests under way finish.
-pub async fn serve(app: Arc<App>, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+pub async fn serve(
+    app: Arc<App>,
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    answers: Answers,
+    mut stop: watch::Receiver<bool>,
+) {
     let settings = &app.settings.webserver;
     let mut http = Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
@@ -64,18 +100,44 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, mut stop: watch::Receiv
         };
         let _ = stream.set_nodelay(true);
         let header_timeout = settings.header_timeout;
-        let (http, app, watcher) = (http.clone(), app.clone(), graceful.watcher());
+        let (http, app, watcher, tls) = (http.clone(), app.clone(), graceful.watcher(), tls.clone());
         tokio::spawn(async move {
-            let service = service_fn(|request| {
+            let service = service_fn(|request: Request<Incoming>| {
                 let app = app.clone();
-                async move { Ok::<_, Infallible>(routes::answer(app, remote, request).await) }
+                async move {
+                    let hidden = answers == Answers::Health && !is_health(request.uri().path());
+                    let family = Family::of(request.uri().path());
+                    Ok::<_, Infallible>(match hidden {
+                        true => ApiError::NoRoute.into_response(family),
+                        false => routes::answer(app, remote, request).await,
+                    })
+                }
             });
-            // hyper counts the time for headers from their first byte on. A client that sends none has no more of it.
-            if !matches!(tokio::time::timeout(header_timeout, begins(&stream)).await, Ok(Ok(()))) {
-                return;
-            }
-            let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
-            if let Err(error) = watcher.watch(connection.into_owned()).await {
+            let ended = match tls {
+                None => {
+                    // hyper counts the time for headers from their first byte on. A client that sends none has no more of it.
+                    if !matches!(tokio::time::timeout(header_timeout, begins(&stream)).await, Ok(Ok(()))) {
+                        return;
+                    }
+                    let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                    watcher.watch(connection.into_owned()).await
+                }
+                Some(tls) => {
+                    let stream = match tokio::time::timeout(header_timeout, tls.accept(stream)).await {
+                        Ok(Ok(stream)) => stream,
+                        Ok(Err(error)) => return tracing::debug!("a handshake with {remote} failed: {error}"),
+                        Err(_) => return tracing::debug!("a handshake with {remote} took too long"),
+                    };
+                    // The handshake has told which it is.
+                    let http = match stream.get_ref().1.alpn_protocol() {
+                        Some(b"h2") => (*http).clone().http2_only(),
+                        _ => (*http).clone().http1_only(),
+                    };
+                    let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                    watcher.watch(connection.into_owned()).await
+                }
+            };
+            if let Err(error) = ended {
                 tracing::debug!("a connection ended: {error}");
             }
             drop(place);
@@ -85,6 +147,10 @@ pub async fn serve(app: Arc<App>, listener: TcpListener, mut stop: watch::Receiv
     if tokio::time::timeout(DRAIN_MAX, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests were not finished {} s after the server stopped; they are cut", DRAIN_MAX.as_secs());
     }
+}
+
+fn is_health(path: &str) -> bool {
+    path.starts_with("/api/") && (path.ends_with("/liveness") || path.ends_with("/readiness"))
 }
 
 /// Waits until it is clear whether the client speaks HTTP/1 or HTTP/2: so long hyper would wait for ever.
@@ -106,9 +172,11 @@ pub fn url(settings: &Webserver, bound: Option<SocketAddr>) -> String {
         return advertised.clone();
     }
     let port = bound.map_or(settings.port, |address| address.port());
-    match settings.address.as_str() {
-        "0.0.0.0" | "::" => format!("http://127.0.0.1:{port}"),
-        address if address.contains(':') => format!("http://[{address}]:{port}"),
-        address => format!("http://{address}:{port}"),
+    let scheme = settings.scheme();
+    match (settings.address.as_str(), bound) {
+        ("0.0.0.0" | "::", _) => format!("{scheme}://127.0.0.1:{port}"),
+        (HOST_NAME | HOST_ADDRESS, Some(bound)) => format!("{scheme}://{bound}"),
+        (address, _) if address.contains(':') => format!("{scheme}://[{address}]:{port}"),
+        (address, _) => format!("{scheme}://{address}:{port}"),
     }
 }

@@ -13,7 +13,10 @@ use crate::ask::Target;
 use crate::cli::{Arguments, Command};
 use crate::config::{self, Settings, StoreSettings};
 use crate::recipe::Recipe;
-use crate::{ask, demo, live, log, server, shell, tools, transfer};
+use crate::server::Answers;
+use crate::temporary::Temporary;
+use crate::tls::Tls;
+use crate::{ask, cli, demo, live, log, server, shell, tools, transfer};
 
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
@@ -35,10 +38,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             ExitCode::FAILURE
         })
     };
+    let with_store = |act: &dyn Fn(&StoreSettings) -> Result<ExitCode, String>| with_settings(&|settings| act(&settings.store));
     match &arguments.command {
-        Some(Command::Check) => with_settings(&|settings| tools::check_store(&settings.store)),
-        Some(Command::Backup(backup)) => with_settings(&|settings| tools::back_up(backup, &settings.store)),
-        Some(Command::Restore { files }) => with_settings(&|settings| tools::restore_store(&settings.store, files)),
+        Some(Command::Config) => with_settings(&|settings| Ok(print(config::show::text(settings).as_bytes()))),
+        Some(Command::Completions { shell }) => print(&cli::completions(*shell)),
+        Some(Command::Manual) => cli::manual().map_or(ExitCode::FAILURE, |page| print(&page)),
+        Some(Command::Check) => with_store(&tools::check_store),
+        Some(Command::Backup(backup)) => with_store(&|store| tools::back_up(backup, store)),
+        Some(Command::Restore { files }) => with_store(&|store| tools::restore_store(store, files)),
         Some(Command::Export { transfer: what, at_time }) => {
             with_settings(&|settings| transfer::export(what, *at_time, settings))
         }
@@ -48,6 +55,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Some(Command::Demo { rate }) => run_service(arguments, Some((*rate).max(1))),
         None => run_service(arguments, None),
     }
+}
+
+fn print(text: &[u8]) -> ExitCode {
+    // Whoever reads it may have read enough.
+    let _ = std::io::stdout().write_all(text);
+    ExitCode::SUCCESS
 }
 
 fn run_service(arguments: &Arguments, demo: Option<u32>) -> ExitCode {
@@ -65,58 +78,39 @@ struct Prepared {
     settings: Settings,
     recipe: Option<Recipe>,
     demo: Option<u32>,
-    /// The store of a recipe: goes away with it.
-    temporary: Option<Temporary>,
+    /// The store of a recipe, and its data where it came with weir: they go away with it.
+    temporary: Vec<Temporary>,
 }
 
 fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, String> {
+    let mut temporary = Vec::new();
     let recipe = match &arguments.recipe {
-        Some(name) => Some(Recipe::load(name, &arguments.recipe_value).map_err(|errors| errors.join("\n"))?),
+        Some(name) => {
+            let (recipe, data) = Recipe::load(name, &arguments.recipe_value).map_err(|errors| errors.join("\n"))?;
+            temporary.extend(data);
+            Some(recipe)
+        }
         None => None,
     };
     let environment = |name: &str| std::env::var(name).ok();
     let mut settings = config::load(&arguments.sources(), &environment).map_err(|error| error.to_string())?;
     log::start(&settings.log)?;
-    let mut temporary = None;
     if recipe.is_some() && !arguments.force_config && settings.store != StoreSettings::InMemory {
         let place = Temporary::new(arguments.no_delete)?;
+        if arguments.no_delete {
+            eprintln!("The data of this recipe are in {}", place.path.display());
+        }
         settings.store =
             StoreSettings::RocksDb { path: place.path.join("graph.weir-data"), sync_all_writes: false, create_parent_dir: true };
-        temporary = Some(place);
+        temporary.push(place);
     }
     Ok(Prepared { settings, recipe, demo, temporary })
-}
-
-/// A directory that is removed when it is dropped, unless it is to be kept.
-struct Temporary {
-    path: std::path::PathBuf,
-    keep: bool,
-}
-
-impl Temporary {
-    fn new(keep: bool) -> Result<Temporary, String> {
-        let name = format!("weir-recipe-{}-{}", std::process::id(), crate::clock::millis(std::time::SystemTime::now()));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).map_err(|error| format!("cannot make the directory {}: {error}", path.display()))?;
-        if keep {
-            eprintln!("The data of this recipe are in {}", path.display());
-        }
-        Ok(Temporary { path, keep })
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if !self.keep {
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
-    }
 }
 
 fn serve(prepared: Prepared) -> Result<(), String> {
     let Prepared { settings, recipe, demo, temporary } = prepared;
     if settings.dump {
-        eprintln!("{}", serde_json::to_string_pretty(&settings.effective).unwrap_or_default());
+        eprint!("{}", config::show::text(&settings));
     }
     if !settings.without_effect.is_empty() {
         tracing::warn!("these settings are known and have no effect here: {}", settings.without_effect.join(", "));
@@ -132,15 +126,33 @@ fn serve(prepared: Prepared) -> Result<(), String> {
 async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u32>) -> Result<(), String> {
     // The port first: it is the quickest thing to find taken, and nothing has been touched yet.
     let listener = if settings.webserver.enabled { Some(server::bind(&settings.webserver).await?) } else { None };
+    let tls = settings.webserver.tls.clone().filter(|_| listener.is_some()).map(Tls::open).transpose()?;
+    let health = match settings.webserver.health_port.filter(|_| listener.is_some()) {
+        Some(port) => Some(server::bind_health(port).await?),
+        None => None,
+    };
     let bound = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let url = server::url(&settings.webserver, bound);
     let directories = recipe.as_ref().map(Recipe::directories).unwrap_or_default();
     let store = described(&settings.store);
+    let workers = match settings.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    };
     let app = App::open(settings, &directories)?;
     stop_on_signals(&app)?;
-    let server = listener.map(|listener| tokio::spawn(server::serve(app.clone(), listener, app.stopping())));
+    let mut servers = Vec::new();
+    if let Some(listener) = listener {
+        if let Some(tls) = &tls {
+            tokio::spawn(tls.clone().follow(app.stopping()));
+        }
+        servers.push(tokio::spawn(server::serve(app.clone(), listener, tls, Answers::All, app.stopping())));
+    }
+    if let Some(listener) = health {
+        servers.push(tokio::spawn(server::serve(app.clone(), listener, None, Answers::Health, app.stopping())));
+    }
     let ticker = tokio::spawn(live::tick(app.clone()));
-    greet(&url, &store, server.is_some());
+    greet(&url, &store, workers, !servers.is_empty());
     if let Some(recipe) = recipe {
         let (app, url) = (app.clone(), url.clone());
         // Creating streams and queries blocks.
@@ -161,7 +173,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
         move || app.shut_down()
     });
     let ended = tokio::time::timeout(STOP_MAX, ended).await;
-    if let Some(server) = server {
+    for server in servers {
         let _ = server.await;
     }
     let _ = ticker.await;
@@ -186,12 +198,16 @@ fn described(store: &StoreSettings) -> String {
     }
 }
 
-fn greet(url: &str, store: &str, serving: bool) {
+fn greet(url: &str, store: &str, workers: usize, serving: bool) {
     let place = if serving { format!("at {url}") } else { "without a web server".to_owned() };
     tracing::info!("weir {} is ready {place}; store: {store}", crate::VERSION);
     if std::io::stderr().is_terminal() {
-        let mut out = std::io::stderr().lock();
-        let _ = writeln!(out, "weir {} is ready {place}\n  store     {store}\n  stop with Ctrl-C", crate::VERSION);
+        let mut text = format!("weir {} is ready {place}\n  store     {store}\n  workers   {workers}\n", crate::VERSION);
+        if serving {
+            text.push_str(&format!("  the API   {url}/docs\n  ask it    weir shell --url {url}\n"));
+        }
+        text.push_str("  stop with Ctrl-C\n");
+        let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }
 

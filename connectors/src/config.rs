@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
@@ -148,8 +149,9 @@ pub fn line_bytes_max() -> u32 {
 pub const MASKED: &str = "Secret(****)";
 
 /// A value that is used and stored, and never shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(inline, extend("format" = "password"))]
 pub struct Secret(pub String);
 
 impl Secret {

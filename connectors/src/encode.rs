@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::temporal::DateTime;
 use weir_model::{IdScheme, Map, Match, NodeId, Value, json};
 
 /// What is around the data.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Envelope {
     /// `meta` and `data`.

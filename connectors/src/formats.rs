@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use weir_model::Text;
@@ -13,7 +14,7 @@ use crate::framing::Framing;
 use crate::source::RecordQuery;
 
 /// The format of files and other long streams of bytes.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum FileFormat {
     /// Every line is a string.
@@ -25,7 +26,7 @@ pub enum FileFormat {
 }
 
 /// The format of sources whose records come one by one.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum StreamFormat {
     /// Every record is a JSON value.
@@ -36,7 +37,7 @@ pub enum StreamFormat {
     Drop,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CypherRaw {
     /// Cypher that runs on each record.
     pub query: String,
@@ -45,7 +46,7 @@ pub struct CypherRaw {
     pub parameter: String,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CypherLine {
     /// Cypher that runs on each record.
     pub query: String,
@@ -54,7 +55,7 @@ pub struct CypherLine {
     pub parameter: String,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CypherJson {
     /// Cypher that runs on each record.
     pub query: String,
@@ -63,7 +64,7 @@ pub struct CypherJson {
     pub parameter: String,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct CypherCsv {
     /// Cypher that runs on each record.
     pub query: String,
@@ -85,14 +86,14 @@ pub struct CypherCsv {
     pub escape: CsvCharacter,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CsvHeaders {
     FirstRow(bool),
     Names(Vec<String>),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum CsvCharacter {
     Backslash,
     Comma,

@@ -32,6 +32,7 @@ pub mod stream;
 #[cfg(test)]
 mod conformance;
 
+use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
@@ -60,6 +61,8 @@ pub struct SourceRow {
     pub parse_v1: fn(&Json) -> Result<Box<dyn SourceConfig>, ConnectorError>,
     /// A definition to show.
     pub sample: fn() -> Json,
+    /// Its options in the notation of v1, from the struct that reads them; without `type`.
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
 /// One kind of destination.
@@ -68,6 +71,7 @@ pub struct DestinationRow {
     pub name_v1: &'static str,
     pub parse_v1: fn(&Json) -> Result<Box<dyn DestinationConfig>, ConnectorError>,
     pub sample: fn() -> Json,
+    pub schema: fn(&mut SchemaGenerator) -> Schema,
 }
 
 pub static SOURCES: &[SourceRow] = &[
@@ -77,6 +81,7 @@ pub static SOURCES: &[SourceRow] = &[
         delivery: SourceDelivery::Replayable,
         parse_v1: source::<FileIngest>,
         sample: || json!({"type": "FileIngest", "path": "people.jsonl"}),
+        schema: SchemaGenerator::subschema_for::<FileIngest>,
     },
     SourceRow {
         name: "NumberIterator",
@@ -84,6 +89,7 @@ pub static SOURCES: &[SourceRow] = &[
         delivery: SourceDelivery::Replayable,
         parse_v1: source::<NumberIteratorIngest>,
         sample: || json!({"type": "NumberIteratorIngest", "ingestLimit": 100}),
+        schema: SchemaGenerator::subschema_for::<NumberIteratorIngest>,
     },
     SourceRow {
         name: "StdInput",
@@ -91,6 +97,7 @@ pub static SOURCES: &[SourceRow] = &[
         delivery: SourceDelivery::AtMostOnce,
         parse_v1: source::<StandardInputIngest>,
         sample: || json!({"type": "StandardInputIngest"}),
+        schema: SchemaGenerator::subschema_for::<StandardInputIngest>,
     },
     #[cfg(feature = "kafka")]
     SourceRow {
@@ -99,6 +106,7 @@ pub static SOURCES: &[SourceRow] = &[
         delivery: SourceDelivery::Replayable,
         parse_v1: source::<kafka::KafkaIngest>,
         sample: || json!({"type": "KafkaIngest", "topics": ["events"], "bootstrapServers": "127.0.0.1:9092"}),
+        schema: SchemaGenerator::subschema_for::<kafka::KafkaIngest>,
     },
 ];
 
@@ -109,24 +117,28 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         name_v1: "PrintToStandardOut",
         parse_v1: destination::<PrintToStandardOut>,
         sample: || json!({"type": "PrintToStandardOut"}),
+        schema: SchemaGenerator::subschema_for::<PrintToStandardOut>,
     },
     DestinationRow {
         name: "File",
         name_v1: "WriteToFile",
         parse_v1: destination::<WriteToFile>,
         sample: || json!({"type": "WriteToFile", "path": "results.jsonl"}),
+        schema: SchemaGenerator::subschema_for::<WriteToFile>,
     },
     DestinationRow {
         name: "HttpEndpoint",
         name_v1: "PostToEndpoint",
         parse_v1: destination::<PostToEndpoint>,
         sample: || json!({"type": "PostToEndpoint", "url": "http://127.0.0.1:9000/results"}),
+        schema: SchemaGenerator::subschema_for::<PostToEndpoint>,
     },
     DestinationRow {
         name: "Slack",
         name_v1: "PostToSlack",
         parse_v1: destination::<PostToSlack>,
         sample: || json!({"type": "PostToSlack", "hookUrl": "https://hooks.example.com/services/T/B/X"}),
+        schema: SchemaGenerator::subschema_for::<PostToSlack>,
     },
     #[cfg(feature = "kafka")]
     DestinationRow {
@@ -134,8 +146,15 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         name_v1: "WriteToKafka",
         parse_v1: destination::<kafka::WriteToKafka>,
         sample: || json!({"type": "WriteToKafka", "topic": "results", "bootstrapServers": "127.0.0.1:9092"}),
+        schema: SchemaGenerator::subschema_for::<kafka::WriteToKafka>,
     },
-    DestinationRow { name: "Drop", name_v1: "Drop", parse_v1: destination::<Drop>, sample: || json!({"type": "Drop"}) },
+    DestinationRow {
+        name: "Drop",
+        name_v1: "Drop",
+        parse_v1: destination::<Drop>,
+        sample: || json!({"type": "Drop"}),
+        schema: SchemaGenerator::subschema_for::<Drop>,
+    },
 ];
 
 /// Reads the v1 definition of a source: the body that creates an ingest stream.

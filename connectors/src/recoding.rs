@@ -7,6 +7,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Value;
 
@@ -16,7 +17,7 @@ use crate::frames::Frame;
 /// A small record can be compressed from a very large one; no more than this is undone.
 const RECORD_BYTES_MAX: usize = 128 << 20;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum RecordDecoder {
     Zlib,
     Gzip,

@@ -4,6 +4,7 @@
 //! `../shared`, beside the clone; a test that misses them says so and passes.
 
 pub mod client;
+pub mod contract;
 pub mod endpoint;
 pub mod fuzz;
 pub mod kafka;

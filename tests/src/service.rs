@@ -187,8 +187,9 @@ impl Weir {
     fn look_ready(&mut self) -> bool {
         if self.address.is_none() {
             let log = self.log();
-            let named = log.split_once(" is ready at http://").and_then(|(_, rest)| rest.split_once(';'));
-            self.address = named.and_then(|(address, _)| address.parse().ok());
+            let named = log.split_once(" is ready at http").and_then(|(_, rest)| rest.split_once(';'));
+            let address = named.and_then(|(url, _)| url.split_once("://")).map(|(_, address)| address);
+            self.address = address.and_then(|address| address.parse().ok());
         }
         self.address.is_some()
     }

@@ -1,10 +1,11 @@
 //! Every route of the three families against the real binary: its success, its errors, its parameters. One weir for all
-//! cases, which run in their order. What the recording holds of v1 is replayed in `wire.rs`.
+//! cases, which run in their order, and hold what the OpenAPI documents promise. What the recording holds of v1 is replayed in `wire.rs`.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use weir_tests::client::Answer;
+use weir_tests::contract::{Sent, breach};
 use weir_tests::service::{Home, Weir};
 
 const DATA: &str = "application/json";
@@ -59,8 +60,11 @@ fn run(weir: &Weir, cases: Vec<Case>) {
         let request = case.request.replace("{id}", &id);
         let (method, path) = request.split_once(' ').expect("a method and a path");
         let headers: &[(&str, &str)] = if case.content_type.is_empty() { &[] } else { &[("Content-Type", case.content_type)] };
-        let answer = weir.send(method, path, headers, case.body.replace("{id}", &id).as_bytes());
-        if let Err(how) = check(&case, &answer) {
+        let body = case.body.replace("{id}", &id);
+        let answer = weir.send(method, path, headers, body.as_bytes());
+        let content_type = (!case.content_type.is_empty()).then_some(case.content_type);
+        let sent = Sent { method, target: path, content_type, body: body.as_bytes() };
+        if let Some(how) = check(&case, &answer).err().or_else(|| breach(&sent, &answer)) {
             wrong.push(format!("{request}\n  {how}\n  answered {}", answer.shown()));
         }
     }

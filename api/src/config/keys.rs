@@ -9,6 +9,8 @@ pub enum Kind {
     Boolean,
     /// At least the first, at most the second.
     Integer(i64, i64),
+    /// Bytes, also as `64 MiB`; at least the first, at most the second.
+    Size(i64, i64),
     Duration,
     OneOf(&'static [&'static str]),
     Texts,
@@ -34,7 +36,7 @@ pub struct Key {
 }
 
 use Effect::{Ignored, Refused, Used};
-use Kind::{Boolean, Duration, Free, Integer, OneOf, Text, Texts};
+use Kind::{Boolean, Duration, Free, Integer, OneOf, Size, Text, Texts};
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, effect: Effect) -> Key {
     Key { path, kind, default, effect }
@@ -42,7 +44,6 @@ const fn key(path: &'static str, kind: Kind, default: &'static str, effect: Effe
 
 const COUNT: Kind = Integer(0, i64::MAX);
 const PORT: Kind = Integer(0, 65535);
-const NO_TLS: &str = "TLS is not in this version: leave it off, or put a proxy that ends TLS in front of weir";
 const SCHEDULES: Kind = OneOf(&["on-node-sleep", "on-node-update", "never"]);
 
 /// In the order in which `GET admin/config` shows them.
@@ -50,12 +51,15 @@ pub const KEYS: &[Key] = &[
     key("webserver.address", Text, "0.0.0.0", Used),
     key("webserver.port", PORT, "8080", Used),
     key("webserver.enabled", Boolean, "true", Used),
-    key("webserver.use-tls", Boolean, "false", Refused(NO_TLS)),
-    key("webserver.use-mtls.enabled", Boolean, "false", Refused(NO_TLS)),
-    key("webserver.use-mtls.trust-store", Free, "", Ignored),
-    key("webserver.use-mtls.health-endpoints.enabled", Boolean, "false", Ignored),
-    key("webserver.use-mtls.health-endpoints.port", PORT, "8081", Ignored),
-    key("webserver.body-bytes-max", Integer(1, i64::MAX), "67108864", Used),
+    key("webserver.use-tls", Boolean, "", Used),
+    key("webserver.tls.certificate", Text, "", Used),
+    key("webserver.tls.private-key", Text, "", Used),
+    key("webserver.use-mtls.enabled", Boolean, "false", Used),
+    key("webserver.use-mtls.trust-store.path", Text, "", Used),
+    key("webserver.use-mtls.trust-store.password", Text, "", Ignored),
+    key("webserver.use-mtls.health-endpoints.enabled", Boolean, "false", Used),
+    key("webserver.use-mtls.health-endpoints.port", PORT, "8081", Used),
+    key("webserver.body-bytes-max", Size(1, i64::MAX), "67108864", Used),
     key("webserver.connections-max", Integer(1, 1_000_000), "4096", Used),
     key("webserver.header-timeout", Duration, "30 s", Used),
     key("webserver.body-timeout", Duration, "60 s", Used),
@@ -82,8 +86,8 @@ pub const KEYS: &[Key] = &[
     key("workers", Integer(0, 1024), "0", Used),
     key("timeout", Duration, "2 minutes", Used),
     key("query.timeout", Duration, "2 minutes", Used),
-    key("query.memory-bytes-max", Integer(1 << 20, i64::MAX), "536870912", Used),
-    key("query.text-bytes-max", Integer(1, 64 << 20), "1048576", Used),
+    key("query.memory-bytes-max", Size(1 << 20, i64::MAX), "536870912", Used),
+    key("query.text-bytes-max", Size(1, 64 << 20), "1048576", Used),
     key("query.running-max", Integer(1, 512), "64", Used),
     key("query.slow-after", Duration, "1 s", Used),
     key("query.client-patience", Duration, "30 s", Used),
@@ -118,6 +122,12 @@ pub const KEYS: &[Key] = &[
 
 /// Stores the reference service knows and this version is built without.
 pub const STORES_ELSEWHERE: &[&str] = &["cassandra", "keyspaces", "click-house"];
+
+/// The variable of the environment that sets a key: `WEIR_WEBSERVER_PORT` for `webserver.port`.
+pub fn variable(path: &str) -> String {
+    let letter = |c: char| if matches!(c, '.' | '-') { '_' } else { c.to_ascii_uppercase() };
+    format!("WEIR_{}", path.chars().map(letter).collect::<String>())
+}
 
 pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)

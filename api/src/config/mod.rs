@@ -1,11 +1,12 @@
 //! Configuration: from files and overrides to typed settings, with where each value came from.
 //!
-//!     -Dkey=value  over  file (HOCON)  over  defaults of the table in `keys`
+//!     -Dkey=value  over  WEIR_… of the environment  over  file (HOCON)  over  defaults of the table in `keys`
 //!
 //! Owns the three roots, the check against the table and the meaning of values. Does not open or start anything.
 
 pub mod hocon;
 pub mod keys;
+pub mod show;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,13 +20,43 @@ use weir_model::IdScheme;
 use self::hocon::{Kind as Written, Object, Value};
 use self::keys::{Effect, KEYS, Kind, STORES_ELSEWHERE};
 use crate::queries::QuerySettings;
+use crate::tls::TlsFiles;
 
 /// Below each of these the same keys are understood; the later root wins.
-const ROOTS: [&str; 3] = ["quine", "service", "weir"];
+const ROOTS: [&str; 3] = ["quine", "service", ROOT];
+const ROOT: &str = "weir";
+
+/// How the origins of values begin that stand in no file.
+const OF_ENVIRONMENT: &str = "environment variable ";
+const OF_COMMAND_LINE: &str = "option -D";
+
+/// Where a value was set, the weakest first.
+#[derive(Clone, Copy, PartialEq)]
+enum Layer {
+    File,
+    Environment,
+    CommandLine,
+}
+
+impl Layer {
+    const ALL: [Layer; 3] = [Layer::File, Layer::Environment, Layer::CommandLine];
+
+    fn of(value: &Value) -> Layer {
+        match &*value.origin.source {
+            source if source.starts_with(OF_COMMAND_LINE) => Layer::CommandLine,
+            source if source.starts_with(OF_ENVIRONMENT) => Layer::Environment,
+            _ => Layer::File,
+        }
+    }
+}
 
 /// What takes part in the decision where things lie when no key says so.
 const DATA_VARIABLES: [&str; 2] = ["WEIR_DATA", "QUINE_DATA"];
 const DATA_PATH: &str = "graph.weir-data";
+const STORE_PATH: &str = "store.filepath";
+
+/// Where the reference service finds its certificate.
+const KEY_STORE_VARIABLES: [&str; 2] = ["SSL_KEYSTORE_PATH", "SSL_KEYSTORE_PASSWORD"];
 
 /// Everything that is wrong with a configuration, each with its place.
 #[derive(Debug, Error, PartialEq)]
@@ -56,6 +87,18 @@ pub struct Settings {
     pub effective: Json,
     /// Keys that were set and do nothing here.
     pub without_effect: Vec<String>,
+    /// Every key that has a value, with where that came from.
+    pub told: Vec<Told>,
+}
+
+/// A key in force, for people.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub path: &'static str,
+    /// Secrets masked.
+    pub value: Json,
+    pub origin: String,
+    pub has_effect: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +113,15 @@ pub struct Webserver {
     pub request_timeout: Duration,
     /// Where clients find the server, when that is not where it listens.
     pub advertised: Option<String>,
+    pub tls: Option<TlsFiles>,
+    /// Where probes find liveness and readiness without TLS.
+    pub health_port: Option<u16>,
+}
+
+impl Webserver {
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -149,8 +201,15 @@ pub fn load(sources: &Sources, environment: &dyn Fn(&str) -> Option<String>) -> 
         Some(path) => hocon::parse_file(path).map_err(one)?,
         None => Object::default(),
     };
+    for key in KEYS {
+        let name = keys::variable(key.path);
+        let Some(text) = environment(&name) else { continue };
+        let value = hocon::parse_override(&text, &format!("{OF_ENVIRONMENT}{name}")).map_err(one)?;
+        let path: Vec<String> = [ROOT].into_iter().chain(key.path.split('.')).map(str::to_owned).collect();
+        root.set(&path, value);
+    }
     for (key, text) in &sources.overrides {
-        let value = hocon::parse_override(text, &format!("option -D{key}")).map_err(one)?;
+        let value = hocon::parse_override(text, &format!("{OF_COMMAND_LINE}{key}")).map_err(one)?;
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
         root.set(&path, value);
     }
@@ -170,11 +229,11 @@ impl<'a> Reading<'a> {
     fn new(root: &Object, environment: &'a dyn Fn(&str) -> Option<String>) -> Reading<'a> {
         let mut reading = Reading { values: BTreeMap::new(), environment, problems: Vec::new() };
         // An override is laid over the file whatever their roots: so everything from files first, then all overrides.
-        for from_override in [false, true] {
+        for layer in Layer::ALL {
             for name in ROOTS {
                 match root.get(name) {
-                    Some(Value { kind: Written::Object(object), .. }) => reading.flatten(name, "", object, from_override),
-                    Some(other) if !from_override => {
+                    Some(Value { kind: Written::Object(object), .. }) => reading.flatten(name, "", object, layer),
+                    Some(other) if layer == Layer::File => {
                         reading.problems.push(format!(
                             "{}: '{name}' is a root and holds an object, not {}",
                             other.origin,
@@ -193,13 +252,13 @@ impl<'a> Reading<'a> {
         reading
     }
 
-    fn flatten(&mut self, root: &str, prefix: &str, object: &Object, from_override: bool) {
+    fn flatten(&mut self, root: &str, prefix: &str, object: &Object, layer: Layer) {
         for (name, value) in &object.0 {
             let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
             let known = keys::find(&path);
             match &value.kind {
-                Written::Object(inner) if known.is_none() => self.flatten(root, &path, inner, from_override),
-                _ if value.origin.source.starts_with("option -D") != from_override => {}
+                Written::Object(inner) if known.is_none() => self.flatten(root, &path, inner, layer),
+                _ if Layer::of(value) != layer => {}
                 _ if known.is_some() => {
                     self.values.insert(path.clone(), (format!("{root}.{path}"), value.clone()));
                 }
@@ -258,6 +317,7 @@ impl<'a> Reading<'a> {
             },
             effective: Json::Null,
             without_effect: Vec::new(),
+            told: Vec::new(),
         };
         self.finish(settings)
     }
@@ -280,23 +340,76 @@ impl<'a> Reading<'a> {
                 _ => {}
             }
             if let Some(value) = value {
-                put(&mut effective, key.path, masked(value));
+                let value = masked(key.path, value);
+                let origin = self.values.get(key.path).filter(|(_, value)| !matches!(value.kind, Written::Null));
+                let origin = origin.map_or_else(|| "default".to_owned(), |(_, value)| value.origin.to_string());
+                let has_effect = key.effect == Effect::Used;
+                put(&mut effective, key.path, value.clone());
+                settings.told.push(Told { path: key.path, value, origin, has_effect });
             }
         }
         if let Some(path) = settings.store.path() {
-            put(&mut effective, "store.filepath", Json::String(path.display().to_string()));
+            let value = Json::String(path.display().to_string());
+            put(&mut effective, STORE_PATH, value.clone());
+            if !settings.told.iter().any(|told| told.path == STORE_PATH) {
+                let variable = DATA_VARIABLES.iter().find(|name| (self.environment)(name).is_some());
+                let origin = match self.values.get("store.path") {
+                    Some((_, value)) => value.origin.to_string(),
+                    None => variable.map_or("default".to_owned(), |name| format!("{OF_ENVIRONMENT}{name}")),
+                };
+                settings.told.push(Told { path: STORE_PATH, value, origin, has_effect: true });
+            }
         }
+        let place = |told: &Told| KEYS.iter().position(|key| key.path == told.path);
+        settings.told.sort_by_key(place);
         settings.effective = Json::Object(effective);
         let mut problems = self.problems;
         problems.dedup();
         if problems.is_empty() { Ok(settings) } else { Err(ConfigError(problems)) }
     }
 
+    /// On when it is asked for, or when both variables of the reference are set.
+    fn tls(&mut self) -> Option<TlsFiles> {
+        let mutual = self.boolean("webserver.use-mtls.enabled");
+        let authorities = self.text("webserver.use-mtls.trust-store.path").map(PathBuf::from);
+        let key_store = KEY_STORE_VARIABLES.map(|name| (self.environment)(name));
+        let wanted = self.checked("webserver.use-tls").and_then(|value| value.as_bool());
+        if !wanted.unwrap_or(key_store.iter().all(Option::is_some)) {
+            if mutual {
+                self.problems.push(format!(
+                    "{}: clients show certificates over TLS only; set webserver.use-tls",
+                    self.place("webserver.use-mtls.enabled")
+                ));
+            }
+            return None;
+        }
+        let [key_store, _] = key_store;
+        let Some(certificate) = self.text("webserver.tls.certificate").or(key_store) else {
+            let place = self.place("webserver.use-tls");
+            self.problems.push(format!(
+                "{place}: TLS needs a certificate: set webserver.tls.certificate and webserver.tls.private-key to PEM files"
+            ));
+            return None;
+        };
+        let private_key = self.text("webserver.tls.private-key").unwrap_or_else(|| certificate.clone());
+        if mutual && authorities.is_none() {
+            let place = self.place("webserver.use-mtls.enabled");
+            self.problems.push(format!(
+                "{place}: set webserver.use-mtls.trust-store.path to a PEM file of the certificates that sign those of clients"
+            ));
+        }
+        let client_authorities = authorities.filter(|_| mutual);
+        Some(TlsFiles { certificate: certificate.into(), private_key: private_key.into(), client_authorities })
+    }
+
     fn webserver(&mut self) -> Webserver {
+        let tls = self.tls();
+        let health = self.boolean("webserver.use-mtls.health-endpoints.enabled");
         let advertised = match (self.text("webserver-advertise.address"), self.checked("webserver-advertise.port")) {
             (None, None) => None,
             (Some(address), Some(Json::Number(port))) => {
-                let scheme = if self.boolean("webserver-advertise.use-tls") { "https" } else { "http" };
+                let secure = self.checked("webserver-advertise.use-tls").and_then(|value| value.as_bool());
+                let scheme = if secure.unwrap_or(tls.is_some()) { "https" } else { "http" };
                 let path = self.text("webserver-advertise.path").unwrap_or_default();
                 Some(format!("{scheme}://{address}:{port}{path}"))
             }
@@ -315,6 +428,8 @@ impl<'a> Reading<'a> {
             body_timeout: self.duration("webserver.body-timeout"),
             request_timeout: self.duration("webserver.request-timeout"),
             advertised,
+            tls,
+            health_port: health.then(|| self.integer("webserver.use-mtls.health-endpoints.port") as u16),
         }
     }
 
@@ -323,11 +438,11 @@ impl<'a> Reading<'a> {
             "in-memory" => StoreSettings::InMemory,
             "empty" => StoreSettings::Empty,
             "map-db" if cfg!(feature = "map-db") => StoreSettings::MapDb {
-                path: self.text("store.filepath").or_else(|| self.text("store.path")).map(PathBuf::from),
+                path: self.text(STORE_PATH).or_else(|| self.text("store.path")).map(PathBuf::from),
                 create_parent_dir: self.boolean("store.create-parent-dir"),
             },
             "rocks-db" if cfg!(feature = "rocks-db") => {
-                let path = self.text("store.filepath").or_else(|| self.text("store.path")).unwrap_or_else(|| {
+                let path = self.text(STORE_PATH).or_else(|| self.text("store.path")).unwrap_or_else(|| {
                     DATA_VARIABLES.iter().find_map(|name| (self.environment)(name)).unwrap_or_else(|| DATA_PATH.to_owned())
                 });
                 StoreSettings::RocksDb {
@@ -483,6 +598,13 @@ fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
                 }
             })
         }
+        Kind::Size(low, high) => {
+            let bytes = text.and_then(|text| size(&text)).and_then(|bytes| i64::try_from(bytes).ok());
+            bytes.filter(|bytes| (low..=high).contains(bytes)).map(Json::from).ok_or_else(|| match high {
+                i64::MAX => format!("a size such as '64 MiB', of at least {low} bytes"),
+                _ => format!("a size such as '64 MiB', from {low} to {high} bytes"),
+            })
+        }
         Kind::Duration => match text {
             Some(text) if duration(&text).is_some() => Ok(Json::String(text)),
             _ => Err("a duration such as '10 s', '100 ms' or '2 minutes'".to_owned()),
@@ -516,18 +638,13 @@ fn to_json(value: &Value) -> Json {
     }
 }
 
-/// Passwords below keys that take anything never come back in answers or logs.
-fn masked(value: Json) -> Json {
+/// Secrets never come back in answers or logs.
+fn masked(path: &str, value: Json) -> Json {
+    let secret = ["password", "secret", "token"].iter().any(|word| path.rsplit('.').next().unwrap_or(path).contains(word));
     match value {
-        Json::Object(map) => Json::Object(
-            map.into_iter()
-                .map(|(key, value)| {
-                    let secret = key.contains("password") || key.contains("secret") || key.contains("token");
-                    (key, if secret { Json::String("Secret(****)".to_owned()) } else { masked(value) })
-                })
-                .collect(),
-        ),
-        Json::Array(items) => Json::Array(items.into_iter().map(masked).collect()),
+        Json::Object(map) => Json::Object(map.into_iter().map(|(key, value)| (key.clone(), masked(&key, value))).collect()),
+        _ if secret => weir_connectors::config::MASKED.into(),
+        Json::Array(items) => Json::Array(items.into_iter().map(|item| masked("", item)).collect()),
         other => other,
     }
 }
@@ -545,6 +662,36 @@ fn put(object: &mut JsonMap<String, Json>, path: &str, value: Json) {
             }
         }
     }
+}
+
+/// `64 MiB`, `1.5 GB`, `512k`; a bare number is bytes. As in HOCON, one letter stands for a power of two.
+pub fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..split].parse().ok()?;
+    let unit = text[split..].trim();
+    let letter = unit.chars().next().map(|c| c.to_ascii_uppercase());
+    let power = match letter {
+        None | Some('B') => 0,
+        Some(letter) => 1 + "KMGTP".find(letter)? as i32,
+    };
+    let base: f64 = match unit.get(1..).unwrap_or_default().to_ascii_lowercase().as_str() {
+        _ if power == 0 => matches!(unit, "" | "B" | "b" | "byte" | "bytes").then_some(1.0)?,
+        "" | "i" | "ib" => 1024.0,
+        "b" => 1000.0,
+        long => match ["kilobyte", "megabyte", "gigabyte", "terabyte", "petabyte"]
+            .iter()
+            .position(|name| name[1..] == *long.trim_end_matches('s'))
+        {
+            Some(_) => 1000.0,
+            None => ["kibibyte", "mebibyte", "gibibyte", "tebibyte", "pebibyte"]
+                .iter()
+                .any(|name| name[1..] == *long.trim_end_matches('s'))
+                .then_some(1024.0)?,
+        },
+    };
+    let bytes = number * base.powi(power);
+    (bytes.fract() == 0.0 && bytes < 9.2e18).then_some(bytes as u64)
 }
 
 /// `10 s`, `1.5 minutes`, `100ms`; a bare number is milliseconds.
@@ -626,7 +773,7 @@ mod tests {
         fails("quine.store.type = cassandra", &["'cassandra' is not built into this version", "in-memory"]);
         fails("quine.store.type = nonsense", &["no store 'nonsense'"]);
         fails("quine.id.type = byte-array", &["128 bits"]);
-        fails("quine.webserver.use-tls = true", &["TLS is not in this version"]);
+        fails("quine.webserver.use-tls = true", &["TLS needs a certificate", "webserver.tls.certificate"]);
         fails("quine = 5", &["'quine' is a root"]);
         fails("quin.webserver.port = 1", &["did you mean 'quine'?"]);
         fails("quine.a = 1\nquine.timeout = x", &["'quine.a'", "line 2"]);
@@ -689,6 +836,25 @@ mod tests {
         assert_eq!(model("weir.graph-model = streaming"), Some(GraphOptions { open_cypher: false }));
         assert_eq!(model("weir.graph-model = open-cypher"), Some(GraphOptions { open_cypher: true }));
         fails("weir.graph-model = other", &["graph-model"]);
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, expected) in [
+            ("64 MiB", 64 << 20),
+            ("64m", 64 << 20),
+            ("1kB", 1000),
+            ("1.5 KiB", 1536),
+            ("7", 7),
+            ("7 bytes", 7),
+            ("2 megabytes", 2_000_000),
+            ("1 kibibyte", 1024),
+        ] {
+            assert_eq!(size(text), Some(expected), "{text}");
+        }
+        for text in ["", "x", "1 X", "0.5 B", "1 Mx", "-1"] {
+            assert_eq!(size(text), None, "{text}");
+        }
     }
 
     #[test]

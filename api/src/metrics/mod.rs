@@ -1,10 +1,12 @@
 //! Figures of a running weir, read when somebody asks: as JSON in the names clients know, and for Prometheus.
 //!
-//! Nothing is counted for the sake of these: streams, standing queries and outputs count for themselves, the operating system
+//! Nothing but the time that the store takes is counted for the sake of these: streams, standing queries and outputs count for themselves, the operating system
 //! for the process.
 
 mod process;
 mod prometheus;
+mod timed_store;
+mod timer;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,19 +25,10 @@ use crate::wire::v2;
 
 pub use self::process::{Process, memory_bytes_total};
 pub use self::prometheus::text;
+pub use self::timed_store::{StoreTimers, TimedStore};
 
 /// The engine lets ingest wait while a query has more results waiting than this.
 const RESULTS_WAITING_MAX: usize = 100_000;
-
-/// Timers that clients expect to be there. Single writes are not timed here.
-const STORE_TIMERS: [&str; 6] = [
-    "persist-event",
-    "persist-snapshot",
-    "get-journal",
-    "get-latest-snapshot",
-    "set-standing-query-state",
-    "get-standing-query-states",
-];
 
 /// What there is of a graph.
 pub struct GraphFigures {
@@ -121,15 +114,11 @@ pub fn to_json(app: &App) -> Json {
     if let Some(bytes) = store_bytes(app) {
         gauges.insert("store.bytes".to_owned(), (bytes as f64).into());
     }
-    let timer = |name: &str| {
-        json!({"name": format!("persistor.{name}"), "min": 0.0, "max": 0.0, "median": 0.0, "mean": 0.0, "q1": 0.0, "q3": 0.0,
-            "oneMinuteRate": 0.0, "90": 0.0, "99": 0.0, "80": 0.0, "20": 0.0, "10": 0.0})
-    };
     let named = |(name, value): (String, Json), kind: &str| json!({"name": name, kind: value});
     json!({
         "atTime": clock::instant(SystemTime::now()),
         "counters": counters.into_iter().map(|entry| named(entry, "count")).collect::<Vec<_>>(),
-        "timers": STORE_TIMERS.map(timer),
+        "timers": app.store_timers.all().map(|(name, timer)| timer.to_json(&format!("persistor.{name}"))),
         "gauges": gauges.into_iter().map(|entry| named(entry, "value")).collect::<Vec<_>>(),
     })
 }
@@ -159,7 +148,11 @@ pub fn backpressure(app: &App) -> Json {
         "globalValve": {"isOpen": closed == 0, "closedCount": closed, "oneMinuteClosures": 0.0},
         "ingests": ingests,
         "standingQueries": queries,
-        "persistor": {"type": app.settings.store.label(), "writeLatencyMs": 0.0, "readLatencyMs": 0.0},
+        "persistor": {
+            "type": app.settings.store.label(),
+            "writeLatencyMs": app.store_timers.persist_event.median_millis(),
+            "readLatencyMs": app.store_timers.get_latest_snapshot.median_millis(),
+        },
     }])
 }
 

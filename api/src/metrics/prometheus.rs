@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use weir_connectors::DeliveryCounters;
 
+use super::timer::Timer;
 use super::{Process, closed_valves, graphs, memory_bytes_total, store_bytes};
 use crate::app::App;
 use crate::ingest::Status;
@@ -50,6 +51,14 @@ pub fn text(app: &App) -> String {
     if let Some(bytes) = store_bytes(app) {
         page.one("weir_store_bytes", "gauge", "Bytes of the files of the store.", bytes as f64);
     }
+    let mut each = |name: &str, help: &str, value: &dyn Fn(&Timer) -> f64| {
+        page.family(name, "counter", help);
+        for (operation, timer) in app.store_timers.all() {
+            page.sample(name, &[("operation", operation)], value(timer));
+        }
+    };
+    each("weir_store_operations_total", "What the store was asked for.", &|timer| timer.count() as f64);
+    each("weir_store_seconds_total", "How long the store took for it.", &Timer::seconds);
     page.one("weir_memory_total_bytes", "gauge", "Memory of the machine.", memory_bytes_total() as f64);
     let process = Process::read();
     page.one("process_resident_memory_bytes", "gauge", "Resident memory.", process.resident_bytes as f64);

@@ -54,7 +54,7 @@ pub async fn config(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
             "address": settings.webserver.address,
             "port": settings.webserver.port,
             "enabled": settings.webserver.enabled,
-            "useTls": false,
+            "useTls": settings.webserver.tls.is_some(),
         },
         "shardCount": full["shard-count"],
         "inMemorySoftNodeLimit": full["in-memory-soft-node-limit"],

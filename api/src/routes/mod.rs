@@ -94,6 +94,8 @@ pub struct Route {
     pub capability: Capability,
     /// What it answers with, for `Accept`; empty when any goes.
     pub gives: &'static str,
+    /// The handler's, by which `openapi` knows what it does.
+    pub name: &'static str,
     handler: Handler,
 }
 
@@ -161,7 +163,7 @@ static FIXED: LazyLock<HashMap<&'static str, Vec<&'static Route>>> = LazyLock::n
 });
 
 /// The row for a path. `upgrade`: the connection is to become a web socket; where a path is both, others do not get that row.
-fn find(method: &Method, path: &str, upgrade: bool) -> Option<(&'static Route, Vec<String>)> {
+pub fn find(method: &Method, path: &str, upgrade: bool) -> Option<(&'static Route, Vec<String>)> {
     if let Some(route) = FIXED.get(path).and_then(|routes| routes.iter().find(|route| route.method == *method)) {
         return Some((route, Vec::new()));
     }

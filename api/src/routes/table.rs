@@ -25,6 +25,7 @@ macro_rules! route {
             takes: Takes::$takes,
             capability: Capability::$capability,
             gives: $gives,
+            name: stringify!($handler),
             handler: |app, request| Box::pin($handler(app, request)),
         }
     };
@@ -37,6 +38,12 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/live/state", Nothing, Open, JSON, ui::state),
     route!(GET "/live/events", Nothing, Open, ANY, ui::events),
     route!(GET "/metrics", Nothing, Open, ANY, documents::prometheus),
+    route!(GET "/docs", Nothing, Open, ANY, documents::page),
+    route!(GET "/v1docs", Nothing, Open, ANY, documents::page_v1),
+    route!(GET "/docs/openapi.json", Nothing, Open, JSON, documents::openapi_v1),
+    route!(GET "/docs/openapi-preview.json", Nothing, Open, JSON, documents::openapi_preview),
+    route!(GET "/openapi.json", Nothing, Open, JSON, documents::openapi),
+    route!(GET "/api/v2/openapi.json", Nothing, Open, JSON, documents::openapi),
     //
     // v1: administration.
     route!(GET "/api/v1/admin/build-info", Nothing, SystemRead, JSON, admin::build_info),

@@ -1,5 +1,6 @@
 //! One half of an edge as it travels: what a node knows of an edge at it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use weir_model::{IdScheme, NodeId};
@@ -7,14 +8,18 @@ use weir_model::{IdScheme, NodeId};
 use super::decode::{Fields, Mistakes};
 
 /// An edge as seen from one of its nodes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(rename_all = "camelCase")]
 pub struct HalfEdge {
     pub edge_type: String,
     pub direction: EdgeDirection,
+    /// The id of the node at its other end.
+    #[schemars(with = "String")]
     pub other: NodeId,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "HalfEdgeDirection")]
 pub enum EdgeDirection {
     Outgoing,
     Incoming,

@@ -1,6 +1,7 @@
 //! What the explorer offers and how it draws nodes: sample queries, quick queries, appearances, tap queries. Read from any
 //! family's notation, kept in that of v1, shown in each.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map as JsonMap, Value as Json, json};
 
@@ -9,7 +10,7 @@ use super::family::Family;
 use super::icons::glyph;
 
 /// A query that can be chosen from a list.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct SampleQuery {
     /// What the list says.
     pub name: String,
@@ -18,7 +19,7 @@ pub struct SampleQuery {
 }
 
 /// Which nodes something is for: all of it must hold, and without any of it every node fits.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Predicate {
     /// Properties that must be there.
@@ -31,20 +32,21 @@ pub struct Predicate {
 }
 
 /// An entry in the menu of a node.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuickQueryEntry {
     pub predicate: Predicate,
     pub quick_query: QuickQuery,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QuickQuery {
     /// What the menu says.
     pub name: String,
     /// What follows `MATCH (n) WHERE id(n) = …`.
     pub query_suffix: String,
+    #[schemars(extend("x-only-v1" = true))]
     pub query_language: QueryLanguage,
     pub sort: QuerySort,
     /// Draws an edge with this label from the node to each result.
@@ -52,21 +54,22 @@ pub struct QuickQuery {
     pub edge_label: Option<String>,
 }
 
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, JsonSchema)]
 pub enum QueryLanguage {
     Cypher,
     Gremlin,
 }
 
 /// What results are shown as.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[schemars(extend("x-words" = true, "x-tagged" = true))]
 pub enum QuerySort {
     Node,
     Text,
 }
 
 /// How the nodes that fit are drawn; the first that fits counts.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct NodeAppearance {
     pub predicate: Predicate,
     /// In pixels.
@@ -83,7 +86,7 @@ pub struct NodeAppearance {
 }
 
 /// What stands below a node.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum NodeLabel {
     /// The same for all.
@@ -97,7 +100,7 @@ pub enum NodeLabel {
 }
 
 /// A query that runs for each result of a standing query while somebody watches.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TapQuery {
     pub name: String,
@@ -107,34 +110,39 @@ pub struct TapQuery {
     /// Of which output the results are taken; without it as they are found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_name: Option<String>,
+    #[serde(default)]
     pub pre_enrichment: bool,
     /// Cypher that only reads.
     pub query: String,
+    #[serde(default)]
     pub synthetic_edges: Vec<SyntheticEdge>,
 }
 
 /// An edge that is drawn and is in no graph.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SyntheticEdge {
     pub from_node: String,
     pub to_node: String,
     pub label: String,
     pub direction: EdgeDirection,
+    #[serde(default)]
     pub node_ids_from: NodeIdsFrom,
 }
 
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schemars(rename = "SyntheticEdgeDirection")]
 pub enum EdgeDirection {
     Out,
     In,
     Undirected,
 }
 
-#[derive(Clone, Copy, Serialize)]
+#[derive(Clone, Copy, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum NodeIdsFrom {
+    #[default]
     WiretapMessage,
     QueryResult,
 }

@@ -1,5 +1,6 @@
 //! Nowhere: results are counted and forgotten.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
@@ -8,7 +9,7 @@ use crate::destination::{Destination, DestinationConfig, DestinationContext, Wri
 use crate::error::ConnectorError;
 
 /// Forgets results.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Drop {}
 
 impl DestinationConfig for Drop {

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
@@ -20,7 +21,7 @@ use crate::encode::Envelope;
 use crate::error::{ConnectorError, Fault};
 
 /// Appends each result to a file, as a line of JSON.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WriteToFile {
     /// The file; it is made when it is not there.
     pub path: PathBuf,

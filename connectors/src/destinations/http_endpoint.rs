@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use weir_model::Position;
@@ -24,13 +25,14 @@ use crate::error::ConnectorError;
 use crate::http;
 
 /// Posts each result to a URL, as JSON.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostToEndpoint {
     /// Where to post, with http or https.
     pub url: String,
     /// Requests at a time; 1 keeps the order of the results.
     #[serde(default = "parallelism", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
     pub parallelism: u32,
     /// Sends the data alone. Cancellations are sent too.
     #[serde(default)]

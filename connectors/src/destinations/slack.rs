@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
@@ -21,7 +22,7 @@ use crate::error::ConnectorError;
 use crate::http;
 
 /// Sends results to a Slack channel.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostToSlack {
     /// The address of the webhook, as Slack gives it.

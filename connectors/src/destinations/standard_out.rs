@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 use weir_model::temporal::Date;
@@ -13,7 +14,7 @@ use crate::encode::Envelope;
 use crate::error::ConnectorError;
 
 /// Prints each result to the standard output of the service.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PrintToStandardOut {
     /// `Trace` is not shown.
@@ -27,7 +28,7 @@ pub struct PrintToStandardOut {
     pub structure: Envelope,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum LogLevel {
     Trace,
     Debug,
@@ -37,7 +38,7 @@ pub enum LogLevel {
     Error,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub enum LogMode {
     /// All of them; a slow terminal holds the results back.
     #[default]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::topic_partition_list::TopicPartitionList;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::member::Member;
@@ -17,7 +18,7 @@ use super::offsets::Offsets;
 use crate::config;
 
 /// Commits what is durable.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplicitCommit {
     /// Records after which offsets are committed.
@@ -25,9 +26,11 @@ pub struct ExplicitCommit {
     pub max_batch: u64,
     /// Time after which they are, when there were fewer records.
     #[serde(default = "max_interval_millis", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
     pub max_interval_millis: u32,
     /// Taken for the sake of definitions that have it: commits of a stream go over one connection, one behind the other.
     #[serde(default = "parallelism", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
     pub parallelism: u32,
     /// Whether the broker's answer comes before the next commit, and a commit that failed is made again.
     #[serde(default = "wait_for_commit_confirmation")]

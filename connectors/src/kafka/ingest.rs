@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use weir_model::Position;
@@ -21,7 +22,7 @@ use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
 /// Reads the values of records from topics of Kafka.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KafkaIngest {
     /// What a record holds, and the query that runs on each.
@@ -32,6 +33,7 @@ pub struct KafkaIngest {
     pub topics: Topics,
     /// Queries at a time; 1 keeps the order of each partition.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
     pub parallelism: u32,
     /// Where to find the brokers: `host:port`, several with commas between.
     pub bootstrap_servers: String,
@@ -55,6 +57,7 @@ pub struct KafkaIngest {
     pub ending_offset: Option<i64>,
     /// Records a second, at most.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
     /// What is undone to a record before it is read, in this order.
     #[serde(default)]
@@ -73,14 +76,14 @@ pub struct KafkaIngest {
     pub sasl_jaas_config: Option<SaslLogin>,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Topics {
     Subscribed(Vec<String>),
     Assigned(BTreeMap<String, Vec<i32>>),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OffsetReset {
     #[default]
@@ -90,7 +93,7 @@ pub enum OffsetReset {
     None,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum OffsetCommitting {
     ExplicitCommit(ExplicitCommit),

@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rdkafka::client::OAuthToken;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 
@@ -15,7 +16,7 @@ use crate::http;
 const TOKEN_LIFE: Duration = Duration::from_secs(300);
 
 /// A login at the broker.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum SaslLogin {
     /// User and password; mechanism PLAIN.
@@ -26,13 +27,13 @@ pub enum SaslLogin {
     OAuthBearerLogin(OAuthBearer),
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Login {
     pub username: String,
     pub password: Secret,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthBearer {
     pub client_id: String,

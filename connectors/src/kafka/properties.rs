@@ -9,6 +9,7 @@ use std::fmt;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::login::{SaslLogin, parse_jaas};
@@ -18,10 +19,10 @@ use crate::error::ConnectorError;
 const FIELD: &str = "kafkaProperties";
 
 /// Settings for the client, by name.
-#[derive(Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct KafkaProperties(BTreeMap<String, String>);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SecurityProtocol {
     #[default]

@@ -12,6 +12,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use weir_model::Position;
@@ -31,7 +32,7 @@ use crate::error::ConnectorError;
 pub(super) const WRITE_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Writes each result to a topic of Kafka, as the value of a record without a key.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WriteToKafka {
     /// The topic.
@@ -64,7 +65,7 @@ pub struct WriteToKafka {
     pub exactly_once: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum OutputFormat {
     #[default]

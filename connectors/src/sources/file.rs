@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
@@ -24,7 +25,7 @@ use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
 /// Reads records from a file or a named pipe on this machine.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileIngest {
     /// What the file holds, and the query that runs on each record.
@@ -37,9 +38,11 @@ pub struct FileIngest {
     pub encoding: String,
     /// Queries at a time; 1 keeps the order of the file.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
     pub parallelism: u32,
     /// Bytes of the longest record; a longer one ends the stream.
     #[serde(default = "config::line_bytes_max", deserialize_with = "config::positive", rename = "maximumLineSize")]
+    #[schemars(range(min = 1))]
     pub line_bytes_max: u32,
     /// Records skipped at the start; the header row of CSV is one.
     #[serde(default, deserialize_with = "config::count")]
@@ -49,13 +52,14 @@ pub struct FileIngest {
     pub ingest_limit: Option<u64>,
     /// Records a second, at most.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
     /// Whether the file ends, or more is waited for. Found out when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_ingest_mode: Option<FileIngestMode>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum FileIngestMode {
     /// The stream is complete at the end of the file.
     Regular,

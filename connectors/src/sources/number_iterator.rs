@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
@@ -17,7 +18,7 @@ use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
 /// Counts upwards from a number; past the largest it goes on with the smallest.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NumberIteratorIngest {
     /// `CypherLine` gives each number as text, `CypherJson` as an integer; and the query that runs on each.
@@ -36,9 +37,11 @@ pub struct NumberIteratorIngest {
         alias = "throttlePerSecond",
         skip_serializing_if = "Option::is_none"
     )]
+    #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
     /// Queries at a time; 1 keeps the order of the numbers.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
     pub parallelism: u32,
 }
 

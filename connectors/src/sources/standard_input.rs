@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
@@ -21,7 +22,7 @@ use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
 /// Reads records from the standard input of the service.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StandardInputIngest {
     /// What comes in, and the query that runs on each record.
@@ -32,12 +33,15 @@ pub struct StandardInputIngest {
     pub encoding: String,
     /// Queries at a time; 1 keeps the order of the input.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
     pub parallelism: u32,
     /// Bytes of the longest record; a longer one ends the stream.
     #[serde(default = "config::line_bytes_max", deserialize_with = "config::positive", rename = "maximumLineSize")]
+    #[schemars(range(min = 1))]
     pub line_bytes_max: u32,
     /// Records a second, at most.
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
 }
 

@@ -30,7 +30,7 @@ const NUMBERS: &str = "NumberIterator";
 const OF_FILES: [&str; 2] = ["File", "StdInput"];
 
 /// The formats of v2, those of v1, and whether they are for files.
-const FORMATS: &[(&str, &str, bool)] = &[
+pub const FORMATS: &[(&str, &str, bool)] = &[
     ("Line", "CypherLine", true),
     ("JsonL", "CypherJson", true),
     ("CSV", "CypherCsv", true),
@@ -42,7 +42,7 @@ const FORMATS: &[(&str, &str, bool)] = &[
 const FORMATS_ELSEWHERE: &[&str] = &["Json", "Protobuf", "Avro", "AvroContainer", "Parquet"];
 
 /// What stands beside the source in v2 and in it in v1.
-const BESIDE: [&str; 2] = ["parallelism", "maximumPerSecond"];
+pub const BESIDE: [&str; 2] = ["parallelism", "maximumPerSecond"];
 
 /// The name, and the definition as v1 has it.
 pub fn decode(body: &Json) -> Result<(String, Json), Vec<String>> {
@@ -100,10 +100,10 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, Json)> {
 }
 
 fn format(source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) -> Option<Json> {
-    if kind == NUMBERS {
+    if !has_format(kind) {
         return Some(json!({"type": "CypherJson"}));
     }
-    let of_files = OF_FILES.contains(&kind);
+    let of_files = is_of_files(kind);
     let (fields, name) = Fields::tagged(source.required("format", mistakes)?, ".source.format", mistakes)?;
     let known = FORMATS.iter().filter(|(_, _, files)| *files == of_files);
     let Some((_, v1, _)) = known.clone().find(|(v2, ..)| *v2 == name) else {
@@ -140,9 +140,19 @@ fn unsupported(fields: &Fields<'_>, source: &Fields<'_>, kind: &str, mistakes: &
         refuse(".onStreamError", "retries of streams are");
     }
     let decoders = source.get("recordDecoders").and_then(Json::as_array);
-    if (OF_FILES.contains(&kind) || kind == NUMBERS) && decoders.is_some_and(|decoders| !decoders.is_empty()) {
+    if (is_of_files(kind) || !has_format(kind)) && decoders.is_some_and(|decoders| !decoders.is_empty()) {
         refuse(".source.recordDecoders", &format!("recordDecoders of the source '{kind}' are"));
     }
+}
+
+/// Whether its records have a format in v2.
+pub fn has_format(kind: &str) -> bool {
+    kind != NUMBERS
+}
+
+/// Whether that is one of files.
+pub fn is_of_files(kind: &str) -> bool {
+    OF_FILES.contains(&kind)
 }
 
 /// The name of a kind of source, by that of v1.
@@ -158,8 +168,8 @@ pub fn shown(name: &str, settings: &Json, family: Family) -> Json {
     let without = ["type", "format"].iter().chain(&BESIDE).copied().collect::<Vec<_>>();
     let fields = fields_to_v2(settings, &without, family);
     let format = &settings["format"];
-    if kind != NUMBERS {
-        let of_files = OF_FILES.contains(&kind);
+    if has_format(kind) {
+        let of_files = is_of_files(kind);
         let v1 = format["type"].as_str().unwrap_or_default();
         let v2 = FORMATS.iter().find(|(_, name, files)| *name == v1 && *files == of_files).map_or(v1, |(v2, ..)| v2);
         let mut shown = JsonMap::new();

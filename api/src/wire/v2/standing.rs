@@ -21,8 +21,11 @@ const ELSEWHERE: &[&str] = &[
 
 const CYPHER_QUERY: &str = "CypherQuery";
 
+/// Whether it sends cancellations is decided by the workflow.
+pub const HTTP_ENDPOINT: &str = "HttpEndpoint";
+
 /// What v1 says of a destination and v2 elsewhere or not at all.
-const ONLY_V1: [&str; 4] = ["type", "structure", "logLevel", "logMode"];
+pub const ONLY_V1: [&str; 4] = ["type", "structure", "logLevel", "logMode"];
 
 /// The name, and the rest.
 pub fn decode(body: &Json) -> Result<(String, StandingSettings), Vec<String>> {
@@ -191,7 +194,7 @@ fn destination_json(output: &Output, family: Family) -> Json {
             let kind = DESTINATIONS.iter().find(|row| row.name_v1 == v1).map_or(v1, |row| row.name);
             shown.insert("type".to_owned(), kind.into());
             shown.extend(fields_to_v2(&settings, &ONLY_V1, family));
-            if kind == "HttpEndpoint" {
+            if kind == HTTP_ENDPOINT {
                 shown.remove("onlyPositiveMatchData");
             }
         }

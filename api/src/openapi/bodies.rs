@@ -1,0 +1,619 @@
+//! What crosses the wire, as types, where the code that reads or writes it goes field by field: the readers for the sake of
+//! error texts that clients know, the writers because families differ. The tests hold every answer they get to these.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde_json::Value as Json;
+
+use super::schemas::{Assembled, INGEST_SETTINGS, Instant, OUTPUTS, Span};
+
+/// A query, and the values of its parameters.
+#[derive(JsonSchema)]
+#[schemars(extend("examples" = [{"text": "MATCH (n) WHERE id(n) = idFrom($k) RETURN n.name AS name", "parameters": {"k": 7}}]))]
+pub struct CypherQuestion {
+    /// Cypher.
+    pub text: String,
+    /// By name, without `$`.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Json>,
+}
+
+/// Rows, each with as many cells as there are columns.
+#[derive(JsonSchema)]
+pub struct Table {
+    pub columns: Vec<String>,
+    pub results: Vec<Vec<Json>>,
+}
+
+/// A node as the graph view draws it.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UiNode {
+    pub id: String,
+    /// 0: there is one host.
+    pub host_index: i32,
+    /// The labels, with `:` between.
+    pub label: String,
+    pub properties: BTreeMap<String, Json>,
+}
+
+/// An edge as the graph view draws it.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UiEdge {
+    pub from: String,
+    pub edge_type: String,
+    pub to: String,
+    pub is_directed: bool,
+}
+
+/// A query that runs.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningQuery {
+    pub id: String,
+    /// The beginning of its text.
+    pub query: String,
+    pub namespace: String,
+    pub start_time: Instant,
+    pub running_millis: u64,
+    /// Given out so far.
+    pub rows: u64,
+    /// It was told to end.
+    pub cancelled: bool,
+    pub user_agent: Option<String>,
+    pub remote_address: Option<String>,
+}
+
+/// How many, and how many a second.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Rates {
+    pub count: u64,
+    pub one_minute: f64,
+    pub five_minute: f64,
+    pub fifteen_minute: f64,
+    /// Since the start.
+    pub overall: f64,
+}
+
+#[derive(JsonSchema)]
+#[schemars(extend("x-words" = true))]
+pub enum StreamStatus {
+    Running,
+    /// Stopped by a user; it keeps its position.
+    Paused,
+    /// There again after a restart, and not started.
+    Restored,
+    /// At the end of its source.
+    Completed,
+    /// Stopped by a user, for good.
+    Terminated,
+    /// Stopped by an error, which `message` has.
+    Failed,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamStats {
+    pub ingested_count: u64,
+    pub rates: Rates,
+    pub byte_rates: Rates,
+    pub start_time: Instant,
+    pub total_runtime: Span,
+}
+
+/// A record that could not be taken in.
+#[derive(JsonSchema)]
+pub struct FailedRecord {
+    /// Its place in the stream.
+    pub number: u64,
+    pub reason: String,
+    /// Its beginning.
+    pub sample: String,
+}
+
+#[derive(JsonSchema)]
+pub struct FailedRecords {
+    pub count: u64,
+    /// Some of the first.
+    pub first: Vec<FailedRecord>,
+}
+
+/// An ingest stream, without its name.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamState {
+    pub status: StreamStatus,
+    pub message: Option<String>,
+    pub settings: Assembled<INGEST_SETTINGS>,
+    pub stats: StreamStats,
+    pub failed_records: Option<FailedRecords>,
+}
+
+/// An ingest stream.
+#[derive(JsonSchema)]
+pub struct Stream {
+    pub name: String,
+    #[serde(flatten)]
+    pub state: StreamState,
+}
+
+#[derive(JsonSchema)]
+pub enum PatternLanguage {
+    Cypher,
+}
+
+/// How a standing query counts its results.
+#[derive(JsonSchema, serde::Serialize)]
+#[schemars(extend("x-words" = true))]
+pub enum StandingMode {
+    /// The first and the last match of a node.
+    DistinctId,
+    /// Every row that appears or disappears.
+    MultipleValues,
+    /// As `MultipleValues`, for any query that reads.
+    AnyQuery,
+}
+
+fn distinct_id() -> StandingMode {
+    StandingMode::DistinctId
+}
+
+#[derive(JsonSchema)]
+#[schemars(extend("examples" = [{"type": "Cypher", "query": "MATCH (n) WHERE n.age > 17 RETURN DISTINCT id(n) AS id"}]))]
+pub struct Pattern {
+    #[serde(rename = "type")]
+    pub language: PatternLanguage,
+    /// Cypher that only reads.
+    pub query: String,
+    #[serde(default = "distinct_id")]
+    #[schemars(extend("x-default-word" = true))]
+    pub mode: StandingMode,
+}
+
+fn buffer() -> i32 {
+    32
+}
+
+/// A standing query of v1; its name stands in the path.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingBody {
+    pub pattern: Pattern,
+    pub outputs: Assembled<OUTPUTS>,
+    /// Whether matches that are no more are told.
+    #[serde(default)]
+    pub include_cancellations: bool,
+    /// Results that may wait before ingest is slowed down.
+    #[serde(default = "buffer")]
+    pub input_buffer_size: i32,
+    /// Whether the results are summed up to a number.
+    #[serde(default)]
+    pub should_calculate_result_hash_code: bool,
+}
+
+/// A standing query.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamedStandingBody {
+    #[schemars(length(min = 1))]
+    pub name: String,
+    pub pattern: Pattern,
+    #[serde(default)]
+    pub outputs: Option<Assembled<OUTPUTS>>,
+    /// Whether matches that are no more are told.
+    #[serde(default)]
+    pub include_cancellations: bool,
+    /// Results that may wait before ingest is slowed down.
+    #[serde(default = "buffer")]
+    pub input_buffer_size: i32,
+}
+
+/// How far the graph at rest has been looked through.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Backfill {
+    pub nodes_looked_at: u64,
+    pub nodes: u64,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingStats {
+    pub rates: Rates,
+    pub start_time: Instant,
+    pub total_runtime: Span,
+    /// Results that wait.
+    pub buffer_size: u64,
+    /// A number in v2, in v1 a text.
+    pub output_hash_code: Json,
+    pub backfill: Option<Backfill>,
+}
+
+/// A standing query, with what it has found.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Standing {
+    pub name: String,
+    pub internal_id: String,
+    pub pattern: Pattern,
+    pub outputs: Assembled<OUTPUTS>,
+    pub include_cancellations: bool,
+    pub input_buffer_size: i32,
+    /// By member of the cluster; there is one, `local`.
+    pub stats: BTreeMap<String, StandingStats>,
+}
+
+/// What runs here. Clients of the reference service require the fields about Java.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BuildInfo {
+    pub version: String,
+    pub git_commit: Option<String>,
+    pub java_version: String,
+    pub java_runtime_version: Option<String>,
+    pub java_available_processors: Option<u32>,
+    pub java_max_memory: Option<u64>,
+    /// The version of the format of the store.
+    pub persistence_write_version: String,
+    pub quine_type: Option<String>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Persistor {
+    pub persistor_type: String,
+    pub is_local: bool,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerSummary {
+    pub address: String,
+    pub port: u16,
+    pub enabled: bool,
+    pub use_tls: bool,
+}
+
+/// The configuration in force, without secrets, below the roots clients look for; and its summary.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Configuration {
+    #[serde(rename = "quine")]
+    pub of_original: BTreeMap<String, Json>,
+    pub service: BTreeMap<String, Json>,
+    pub persistor: Persistor,
+    pub webserver: ServerSummary,
+    pub shard_count: Option<i64>,
+    pub in_memory_soft_node_limit: Option<i64>,
+    pub in_memory_hard_node_limit: Option<i64>,
+    pub metrics_reporter_types: Vec<String>,
+    pub default_api_version: String,
+}
+
+/// A number that equal graphs share.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GraphHash {
+    /// A signed number of 64 bits.
+    pub value: String,
+    /// Milliseconds, or an instant in v2 as of today.
+    pub at_time: Json,
+}
+
+#[derive(JsonSchema)]
+pub struct Counter {
+    pub name: String,
+    pub count: u64,
+}
+
+#[derive(JsonSchema)]
+pub struct Gauge {
+    pub name: String,
+    pub value: f64,
+}
+
+/// Milliseconds.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Timer {
+    pub name: String,
+    pub min: f64,
+    pub max: f64,
+    pub median: f64,
+    pub mean: f64,
+    pub q1: f64,
+    pub q3: f64,
+    /// Events a second.
+    pub one_minute_rate: f64,
+    #[serde(rename = "10")]
+    pub p10: f64,
+    #[serde(rename = "20")]
+    pub p20: f64,
+    #[serde(rename = "80")]
+    pub p80: f64,
+    #[serde(rename = "90")]
+    pub p90: f64,
+    #[serde(rename = "99")]
+    pub p99: f64,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Figures {
+    pub at_time: Instant,
+    pub counters: Vec<Counter>,
+    pub timers: Vec<Timer>,
+    pub gauges: Vec<Gauge>,
+}
+
+#[derive(JsonSchema)]
+pub struct Member {
+    pub address: String,
+    pub port: u16,
+    pub uid: u64,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    pub cluster_members: BTreeMap<String, Member>,
+    pub hot_spares: Vec<Member>,
+    pub target_size: u32,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterStatus {
+    /// It is ready.
+    pub fully_up: bool,
+    pub cluster: Cluster,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamUsage {
+    pub name: String,
+    pub ingested_count: u64,
+    pub ingested_bytes: u64,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceUsage {
+    pub namespace: String,
+    pub ingests: Vec<StreamUsage>,
+    /// How many there are.
+    pub standing_queries: u64,
+}
+
+/// What each namespace has taken in.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    pub at_time: Instant,
+    pub namespaces: Vec<NamespaceUsage>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShardLimit {
+    pub soft_limit: i32,
+    pub hard_limit: i32,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Flow {
+    Flowing,
+    Constrained,
+    Backpressured,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PressureHost {
+    pub version: String,
+    pub address: String,
+    pub port: u16,
+    pub pid: u64,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Valve {
+    pub is_open: bool,
+    pub closed_count: u64,
+    pub one_minute_closures: f64,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamStages {
+    pub source: Flow,
+    pub pre_graph_write: Flow,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StreamPressure {
+    pub name: String,
+    pub namespace: String,
+    pub source_type: String,
+    pub status: String,
+    pub rate: f64,
+    pub total_count: u64,
+    pub stages: StreamStages,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResultQueue {
+    pub buffer_count: u64,
+    pub backpressure_threshold: u64,
+    pub max_size: u64,
+    pub threshold_ratio: f64,
+    pub capacity_ratio: f64,
+    pub total_produced: u64,
+    pub total_cancellations: u64,
+    pub total_dropped: u64,
+    pub total_consumed: u64,
+    pub production_rate: f64,
+    pub consumption_rate: f64,
+}
+
+#[derive(JsonSchema)]
+pub struct DestinationPressure {
+    pub index: u32,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub state: Flow,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OutputPressure {
+    pub name: String,
+    pub rate: f64,
+    pub total_count: u64,
+    pub has_enrichment: bool,
+    pub destinations: Vec<DestinationPressure>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingPressure {
+    pub name: String,
+    pub namespace: String,
+    pub queue: ResultQueue,
+    pub outputs: Vec<OutputPressure>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StorePressure {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub write_latency_ms: f64,
+    pub read_latency_ms: f64,
+}
+
+/// Where records, results and writes stand still.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pressure {
+    pub timestamp: Instant,
+    pub host: PressureHost,
+    pub namespaces: Vec<String>,
+    pub global_valve: Valve,
+    pub ingests: Vec<StreamPressure>,
+    pub standing_queries: Vec<StandingPressure>,
+    pub persistor: StorePressure,
+}
+
+/// Where walks are saved.
+#[derive(JsonSchema)]
+#[serde(tag = "type")]
+#[schemars(extend("examples" = [{"type": "LocalFile", "fileName": "walks.csv"}]))]
+pub enum WalkFile {
+    /// A new file in an allowed directory.
+    LocalFile {
+        /// A plain name; made up when not given.
+        #[serde(rename = "fileName")]
+        file_name: Option<String>,
+    },
+}
+
+#[derive(JsonSchema)]
+#[schemars(extend("examples" = [{"name": "tests"}]))]
+pub struct NewNamespace {
+    /// A letter, then letters and digits, 16 in all at most.
+    #[schemars(regex(pattern = r"^[A-Za-z][A-Za-z0-9]{0,15}$"))]
+    pub name: String,
+}
+
+/// What is known of a node.
+#[derive(JsonSchema)]
+pub struct DebugNode {
+    pub properties: BTreeMap<String, Json>,
+    pub edges: Vec<crate::wire::half_edge::HalfEdge>,
+}
+
+/// The same with the kinds of its values.
+#[derive(JsonSchema)]
+pub struct DebugState {
+    pub properties: BTreeMap<String, String>,
+    pub labels: Vec<String>,
+    pub edges: Vec<crate::wire::half_edge::HalfEdge>,
+    pub subscribers: Vec<Json>,
+    pub subscriptions: Vec<Json>,
+    pub journal: Vec<Json>,
+}
+
+#[derive(JsonSchema)]
+pub struct LiveState {
+    pub version: String,
+    pub store: String,
+    /// The last results.
+    pub recent: Vec<Json>,
+    /// Rates, one a tick.
+    pub history: Vec<Json>,
+    pub graphs: Vec<Json>,
+}
+
+/// What is wrong, as the preview tells it.
+#[derive(JsonSchema)]
+pub struct PreviewError {
+    #[serde(rename = "type")]
+    pub kind: PreviewErrorKind,
+    pub message: String,
+}
+
+#[derive(JsonSchema)]
+pub enum PreviewErrorKind {
+    ApiError,
+    DecodeError,
+    CypherError,
+}
+
+/// More about an error: further messages, the kind of a failed query, the number of the request in the log.
+#[derive(JsonSchema)]
+#[serde(tag = "type")]
+pub enum ErrorDetail {
+    RequestInfo {
+        #[serde(rename = "requestId")]
+        request_id: String,
+    },
+    Help {
+        message: String,
+    },
+    ErrorInfo {
+        reason: String,
+        domain: String,
+        metadata: BTreeMap<String, String>,
+    },
+}
+
+#[derive(JsonSchema)]
+pub struct CurrentError {
+    /// The status of the answer.
+    pub code: u16,
+    pub status: String,
+    pub message: String,
+    pub details: Vec<ErrorDetail>,
+}
+
+/// What is wrong: each generation of v2 finds its own key.
+#[derive(JsonSchema)]
+pub struct Failure {
+    pub errors: Vec<PreviewError>,
+    pub error: CurrentError,
+}
+
+/// It has begun.
+#[derive(JsonSchema)]
+pub struct Accepted {
+    pub message: String,
+}

@@ -1,0 +1,318 @@
+//! The OpenAPI documents, one a family: every row of the table of routes, with the schemas of what it takes and answers.
+//!
+//!     table of routes ─ handler ─> operations ─ types ─> schemas ─ spelt by family ─> document
+//!
+//! What follows from the row itself (its path, the statuses of bodies, names and limits of time) is not said again.
+
+pub mod bodies;
+mod definitions;
+mod operations;
+mod parameters;
+mod schemas;
+
+use std::collections::HashSet;
+
+use serde_json::{Map as JsonMap, Value as Json, json};
+
+use self::bodies::{Accepted, Failure};
+use self::operations::{GROUPS, Operation, Shape, of_handler};
+use self::schemas::{Schemas, of};
+use crate::routes::{ROUTES, Route, Takes};
+use crate::wire::family::Family;
+
+pub const PAGE: &str = include_str!("page.html");
+
+/// The document of a family. `server`: where clients find weir; without it nothing is said of that.
+pub fn document(family: Family, server: Option<&str>) -> Json {
+    let mut schemas = Schemas::new(family);
+    let mut paths = JsonMap::new();
+    let mut ids = HashSet::new();
+    // A path that is a web socket as well is described as what it is to everyone else.
+    let shared = |route: &Route| {
+        let other = |other: &&Route| other.path == route.path && other.method == route.method && !other.is_socket();
+        route.is_socket() && ROUTES.iter().any(|route| other(&route))
+    };
+    for route in ROUTES.iter().filter(|route| route.family() == family && !shared(route)) {
+        let Some(operation) = of_handler(route.name, family) else { continue };
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.as_str().to_ascii_lowercase()] = described(route, operation, &mut schemas, &mut ids);
+    }
+    let (version, family_name) = match family {
+        Family::V1 => ("3.0.3", "v1"),
+        Family::Preview => ("3.1.0", "v2, the preview in kebab-case"),
+        Family::Current => ("3.1.0", "v2"),
+    };
+    let used: HashSet<&str> = paths
+        .values()
+        .filter_map(Json::as_object)
+        .flat_map(|path| path.values().filter_map(|operation| operation["tags"][0].as_str()))
+        .collect();
+    let tags: Vec<Json> = GROUPS
+        .iter()
+        .filter(|(name, _)| used.contains(name))
+        .map(|(name, about)| json!({"name": name, "description": about}))
+        .collect();
+    let mut document = json!({
+        "openapi": version,
+        "info": {
+            "title": format!("weir, {family_name}"),
+            "version": crate::VERSION,
+            "description": "A streaming property graph: records come in, a Cypher query runs on each, and standing queries report every match.",
+            "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
+        },
+        "tags": tags,
+        "paths": paths,
+        "components": {"schemas": schemas.finish()},
+    });
+    if let Some(server) = server {
+        document["servers"] = json!([{"url": server}]);
+    }
+    document
+}
+
+fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &mut HashSet<String>) -> Json {
+    let family = schemas.family;
+    let mut id = operation.id.to_owned();
+    if !ids.insert(id.clone()) {
+        // The same handler once more: the last words of its path tell them apart.
+        let words = route.path.split(['/', '{', '}', ':', '.']).filter(|word| !matches!(*word, "" | "api" | "v1" | "v2"));
+        id = format!("{id}-{}-{}", route.method.as_str().to_ascii_lowercase(), words.collect::<Vec<_>>().join("-"));
+        ids.insert(id.clone());
+    }
+    let mut shown = json!({"operationId": id, "tags": [operation.group], "summary": operation.title});
+    if !operation.about.is_empty() {
+        shown["description"] = operation.about.into();
+    }
+    let in_path: Vec<&str> =
+        route.path.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect();
+    let mut all: Vec<Json> = in_path.iter().map(|name| parameters::in_path(name)).collect();
+    all.extend(operation.parameters.iter().filter_map(|parameter| parameter.shown(family)));
+    if operation.of_graph && !in_path.contains(&"graphName") {
+        all.extend(parameters::NAMESPACE.shown(family));
+    }
+    if !all.is_empty() {
+        shown["parameters"] = spelt(Json::Array(all.clone()), family);
+    }
+    if let Some(body) = operation.body {
+        let schema = spelt(body(schemas), family);
+        let mut content = json!({"application/json": {"schema": schema}, "application/yaml": {"schema": schema}});
+        if route.takes == Takes::Query {
+            content["text/plain"] = json!({"schema": {"type": "string"}, "example": "MATCH (n) RETURN n LIMIT 10"});
+        }
+        shown["requestBody"] = json!({"required": true, "content": content});
+    }
+    let mut answers = JsonMap::new();
+    for (status, shape) in &operation.answers {
+        answers.insert(status.to_string(), answer(*status, *shape, schemas));
+    }
+    let readiness = operation.id == "get-readiness";
+    for (status, text, error) in failures(route, !all.is_empty(), operation.answers.is_empty(), readiness) {
+        answers.entry(status.to_string()).or_insert_with(|| failure(text, error, schemas));
+    }
+    shown["responses"] = answers.into();
+    shown["x-weir-capability"] = format!("{:?}", route.capability).into();
+    shown
+}
+
+/// What the body of an error is.
+#[derive(Clone, Copy, PartialEq)]
+enum Wrong {
+    /// As the family has it.
+    Family,
+    /// Plain text in every family.
+    Text,
+    /// As the family has it, or plain text.
+    Either,
+    /// Nothing in v1, as the family has it in v2.
+    Absent,
+}
+
+/// The errors that follow from what a route takes.
+fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool) -> Vec<(u16, &'static str, Wrong)> {
+    let mut all = Vec::new();
+    if only_absent {
+        return vec![(404, "This edition is not enabled.", Wrong::Absent)];
+    }
+    if route.is_socket() {
+        all.push((400, "No handshake of a web socket, or a parameter that cannot be read.", Wrong::Either));
+    } else if parameters || route.takes != Takes::Nothing {
+        all.push((400, "The request is wrong; the body says in what.", Wrong::Family));
+    }
+    if parameters {
+        all.push((404, "What is named is not there.", Wrong::Absent));
+    }
+    if !route.gives.is_empty() && !route.is_socket() {
+        all.push((406, "The client accepts nothing that can be given.", Wrong::Text));
+    }
+    if route.takes != Takes::Nothing {
+        all.push((408, "The body did not arrive in time.", Wrong::Text));
+        all.push((413, "The body is larger than `webserver.body-bytes-max`.", Wrong::Text));
+        all.push((415, "The content type is not one that is taken.", Wrong::Text));
+    }
+    all.push((500, "Something failed, or took longer than it may.", Wrong::Family));
+    if readiness {
+        all.push((503, "weir is not ready.", Wrong::Absent));
+    }
+    all
+}
+
+fn failure(text: &str, wrong: Wrong, schemas: &mut Schemas) -> Json {
+    let v1 = schemas.family == Family::V1;
+    let of_family = |schemas: &mut Schemas| match v1 {
+        true => json!({"type": "array", "items": {"type": "string"}}),
+        false => of::<Failure>(schemas),
+    };
+    let content = match wrong {
+        Wrong::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
+        Wrong::Absent if v1 => return json!({"description": text}),
+        Wrong::Either => {
+            json!({"application/json": {"schema": of_family(schemas)}, "text/plain": {"schema": {"type": "string"}}})
+        }
+        _ => json!({"application/json": {"schema": of_family(schemas)}}),
+    };
+    json!({"description": text, "content": content})
+}
+
+fn answer(status: u16, shape: Shape, schemas: &mut Schemas) -> Json {
+    let family = schemas.family;
+    let text = match status {
+        101 => "The connection is a web socket.",
+        201 => "It is there now.",
+        202 => "It has begun.",
+        _ => "As asked.",
+    };
+    let envelope = |content: Json| {
+        json!({"type": "object", "required": ["content", "warnings"], "properties": {
+            "content": content,
+            "message": {"type": "string"},
+            "warnings": {"type": "array", "items": {"type": "string"}},
+        }})
+    };
+    let items = |item: Json| json!({"type": "array", "items": item});
+    let schema = match shape {
+        Shape::Empty => None,
+        Shape::Accepted if family == Family::Preview => Some(of::<Accepted>(schemas)),
+        Shape::Accepted => None,
+        Shape::Text(content) => {
+            return json!({"description": text, "content": {content: {"schema": {"type": "string"}}}});
+        }
+        Shape::Value(of) if family == Family::Preview => Some(envelope(of(schemas))),
+        Shape::Value(of) => Some(of(schemas)),
+        Shape::Items(of) => Some(match family {
+            Family::V1 => items(of(schemas)),
+            Family::Preview => envelope(items(of(schemas))),
+            Family::Current => {
+                let list = items(of(schemas));
+                json!({"type": "object", "required": ["items"], "properties": {
+                    "items": list,
+                    "nextPageToken": {"type": "string"},
+                    "content": list,
+                    "warnings": {"type": "array", "items": {"type": "string"}},
+                }})
+            }
+        }),
+        Shape::Created(of) => Some(match family {
+            Family::V1 => of(schemas),
+            Family::Preview => envelope(of(schemas)),
+            Family::Current => {
+                let of = of(schemas);
+                json!({"allOf": [of, {"type": "object", "properties": {
+                    "content": of,
+                    "warnings": {"type": "array", "items": {"type": "string"}},
+                }}]})
+            }
+        }),
+    };
+    match schema {
+        None => json!({"description": text}),
+        Some(schema) => json!({"description": text, "content": {"application/json": {"schema": spelt(schema, family)}}}),
+    }
+}
+
+fn spelt(mut schema: Json, family: Family) -> Json {
+    // Behind a key, so that a schema that is nothing but `true` is one in the older dialect too.
+    if schema == json!(true) && family == Family::V1 {
+        return json!({});
+    }
+    schemas::spell(&mut schema, family);
+    schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAMILIES: [Family; 3] = [Family::V1, Family::Preview, Family::Current];
+
+    #[test]
+    fn every_route_is_described() {
+        for family in FAMILIES {
+            let document = document(family, None);
+            for route in ROUTES.iter().filter(|route| route.family() == family) {
+                let method = route.method.as_str().to_ascii_lowercase();
+                let operation = &document["paths"][route.path][&method];
+                assert!(operation.is_object(), "{method} {} ({}) is not described", route.path, route.name);
+                let answers = operation["responses"].as_object().expect("answers");
+                assert!(
+                    answers.keys().any(|status| route.name == "admin::not_enabled" || !status.starts_with(['4', '5'])),
+                    "{}",
+                    route.path
+                );
+                assert_eq!(operation.get("requestBody").is_some(), route.takes != Takes::Nothing, "{} {}", method, route.path);
+                assert!(!operation["summary"].as_str().unwrap_or_default().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn references_lead_somewhere_and_ids_are_unique() {
+        fn references<'d>(value: &'d Json, found: &mut Vec<&'d str>) {
+            match value {
+                Json::Object(fields) => {
+                    found.extend(fields.get("$ref").and_then(Json::as_str));
+                    fields.values().for_each(|value| references(value, found));
+                }
+                Json::Array(items) => items.iter().for_each(|item| references(item, found)),
+                _ => {}
+            }
+        }
+        for family in FAMILIES {
+            let document = document(family, Some("/"));
+            let mut found = Vec::new();
+            references(&document, &mut found);
+            for reference in found {
+                assert!(document.pointer(&reference[1..]).is_some(), "{family:?}: {reference} leads nowhere");
+            }
+            let text = document.to_string();
+            for mark in ["x-words", "x-duration", "x-tagged", "x-only-v1", "x-default-word"] {
+                assert!(!text.contains(mark), "{family:?}: {mark}");
+            }
+            let operations = document["paths"].as_object().into_iter().flatten().flat_map(|(_, path)| path.as_object()).flatten();
+            let mut ids: Vec<&str> = operations.filter_map(|(_, operation)| operation["operationId"].as_str()).collect();
+            let count = ids.len();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), count);
+        }
+    }
+
+    #[test]
+    fn every_option_of_every_connector_is_in_the_words_of_its_family() {
+        let has = |family: Family, name: &str, field: &str| {
+            let document = document(family, None);
+            let definition = &document["components"]["schemas"][name];
+            assert!(definition["properties"][field].is_object(), "{family:?} {name}.{field}: {definition}");
+            definition["properties"][field].clone()
+        };
+        assert_eq!(has(Family::V1, "FileIngest", "startAtOffset")["default"], 0);
+        assert_eq!(has(Family::Preview, "FileSource", "startOffset")["default"], 0);
+        has(Family::Current, "FileSource", "format");
+        assert_eq!(has(Family::Current, "CSVFormat", "delimiter")["default"], "COMMA");
+        assert_eq!(has(Family::Preview, "CSVFormat", "delimiter")["default"], "Comma");
+        assert_eq!(has(Family::Current, "SlackDestination", "interval")["default"], "20s");
+        assert_eq!(has(Family::Preview, "SlackDestination", "intervalSeconds")["default"], 20);
+        let current = document(Family::Current, None);
+        let file = &current["components"]["schemas"]["FileSource"]["properties"];
+        assert!(file.get("parallelism").is_none() && file["type"]["const"] == "File", "{file}");
+    }
+}

@@ -1,0 +1,162 @@
+//! Recipes: one file that names streams, standing queries and a query of state, run from the command line (`-r`).
+//!
+//!     file or gallery ─ read ─> Recipe ─ run ─> queries, then streams, then a look at them every second
+//!
+//! How its parts work is the affair of those parts.
+
+pub mod gallery;
+mod read;
+mod status;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use self::status::status;
+use crate::app::App;
+use crate::ingest::Stream;
+use crate::standing::Query;
+use crate::temporary::Temporary;
+use crate::wire::standing::StandingSettings;
+use crate::wire::style::List;
+
+pub struct Recipe {
+    pub title: String,
+    /// By name, in the notation of v1.
+    ingests: Vec<(String, Json)>,
+    standing: Vec<(String, StandingSettings)>,
+    /// What the graph view offers, with words for it.
+    ui: Vec<(List, &'static str, Json)>,
+    status_query: Option<String>,
+}
+
+impl Recipe {
+    /// Reads a recipe, a file or one that came with weir, and fills in its values. Everything that is wrong is reported at
+    /// once. Beside the recipe, where its data are, which must stay as long as it runs.
+    pub fn load(argument: &str, values: &[(String, String)]) -> Result<(Recipe, Option<Temporary>), Vec<String>> {
+        let lower = argument.to_lowercase();
+        if lower.contains("://") {
+            return Err(vec![format!("'{argument}' is an address; download the recipe and give its path")]);
+        }
+        let named = |errors: Vec<String>| errors.into_iter().map(|error| format!("{argument}: {error}")).collect::<Vec<_>>();
+        if ["json", "yaml", "yml"].iter().any(|ending| lower.ends_with(&format!(".{ending}"))) {
+            let text = std::fs::read(argument).map_err(|error| vec![format!("the recipe {argument} cannot be read: {error}")])?;
+            return Ok((read::read(&text, values).map_err(named)?, None));
+        }
+        let Some(shipped) = gallery::find(argument) else {
+            let names: Vec<&str> = gallery::GALLERY.iter().map(|shipped| shipped.name).collect();
+            return Err(vec![format!(
+                "there is no recipe '{argument}'. A file ends in .yaml, .yml or .json; with weir come {}",
+                names.join(", ")
+            )]);
+        };
+        let data = Temporary::new(false).map_err(|error| vec![error])?;
+        let values = shipped.values(&data.path, values).map_err(|error| vec![error])?;
+        Ok((read::read(shipped.text.as_bytes(), &values).map_err(named)?, Some(data)))
+    }
+
+    /// The directories of the files it reads: those may be read because the recipe says so.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let paths = self.ingests.iter().filter_map(|(_, ingest)| ingest.get("path")?.as_str());
+        let parents = paths.filter_map(|path| Path::new(path).parent().map(Path::to_owned));
+        parents.map(|parent| if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent }).collect()
+    }
+
+    /// Starts its parts, queries before streams, and reports on them until weir stops. What cannot start is said, and the
+    /// rest runs.
+    pub fn run(self, app: &Arc<App>, url: &str) {
+        let graph = app.engine.default_graph();
+        for (kept, words, block) in &self.ui {
+            let count = block.as_array().map_or(0, Vec::len);
+            if count > 0 {
+                match app.engine.set_metadata(kept.key(), Some(block.to_string().as_bytes())) {
+                    Ok(()) => say(&format!("Using {count} {words}")),
+                    Err(error) => say(&format!("The {words} could not be stored: {error}")),
+                }
+            }
+        }
+        let mut queries = Vec::new();
+        for (name, settings) in self.standing {
+            match app.standing.create(&graph, &name, settings) {
+                Ok(query) => {
+                    say(&format!("Running Standing Query {name}"));
+                    queries.push(query);
+                }
+                Err(error) => say(&format!("Standing Query {name} could not be started: {error}")),
+            }
+        }
+        let mut streams = Vec::new();
+        for (name, definition) in &self.ingests {
+            match app.ingests.create(&graph, name, definition) {
+                Ok(stream) => {
+                    say(&format!("Running Ingest Stream {name}"));
+                    streams.push(stream);
+                }
+                Err(error) => say(&format!("Ingest Stream {name} could not be started: {error}")),
+            }
+        }
+        tokio::spawn(watch(app.clone(), streams, queries));
+        if let Some(query) = self.status_query {
+            say(&format!("Status query URL is {url}#{}", fragment(&query)));
+            tokio::spawn(status(app.clone(), query));
+        }
+    }
+}
+
+/// What people read goes to standard error; standard output belongs to results.
+fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+fn fragment(query: &str) -> String {
+    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    query.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// One line a stream when it ends; on a terminal, the state of all of them every second.
+async fn watch(app: Arc<App>, mut streams: Vec<Arc<Stream>>, queries: Vec<Arc<Query>>) {
+    let mut stop = app.stopping();
+    let mut timer = tokio::time::interval(Duration::from_secs(1));
+    let terminal = std::io::stderr().is_terminal();
+    let mut drawn = 0;
+    loop {
+        tokio::select! {
+            _ = timer.tick() => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let line = |stream: &Arc<Stream>| {
+            format!("{} status is {} and ingested {}", stream.name, stream.status().name().to_lowercase(), stream.ingested())
+        };
+        let mut text = String::new();
+        if drawn > 0 {
+            text.push_str(&format!("\x1b[{drawn}A\x1b[J"));
+        }
+        drawn = 0;
+        streams.retain(|stream| {
+            let ended = stream.status().is_terminal();
+            if ended {
+                text.push_str(&line(stream));
+                text.push('\n');
+            }
+            !ended
+        });
+        if terminal {
+            let lines = streams
+                .iter()
+                .map(line)
+                .chain(queries.iter().map(|query| format!("{} count {}", query.name, query.result_count())));
+            for line in lines {
+                text.push_str(&format!(" | => {line}\n"));
+                drawn += 1;
+            }
+        }
+        let mut out = std::io::stderr().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        if streams.is_empty() && !terminal {
+            return;
+        }
+    }
+}

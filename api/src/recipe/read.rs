@@ -1,0 +1,331 @@
+//! The file of a recipe, in either version: its form, and the filling in of `$name` values.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+use super::Recipe;
+use crate::wire::standing::StandingSettings;
+use crate::wire::style::List;
+use crate::wire::{decode, v2};
+
+const FIELDS: &[&str] = &[
+    "version",
+    "title",
+    "contributor",
+    "summary",
+    "description",
+    "iconImage",
+    "ingestStreams",
+    "standingQueries",
+    "nodeAppearances",
+    "quickQueries",
+    "sampleQueries",
+    "statusQuery",
+];
+
+/// Settings of the graph view that a recipe may replace, and where they are stored.
+const UI_BLOCKS: [(&str, List, &str); 3] = [
+    ("nodeAppearances", List::Appearances, "node appearances"),
+    ("quickQueries", List::Quick, "quick queries"),
+    ("sampleQueries", List::Samples, "sample queries"),
+];
+
+/// Where `$name` stands for a value: fields of sources, and of outputs.
+const SOURCE_FIELDS: &[&str] = &[
+    "path",
+    "bootstrapServers",
+    "streamName",
+    "kinesisStreamName",
+    "queueUrl",
+    "url",
+    "initMessages",
+    "credentials",
+    "region",
+    "bucket",
+    "key",
+];
+const OUTPUT_FIELDS: &[&str] =
+    &["url", "headers", "topic", "bootstrapServers", "streamName", "credentials", "region", "path", "hookUrl", "query"];
+
+/// A recipe, its values filled in.
+pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<String>> {
+    let Json::Object(mut recipe) = decode::yaml(text)? else {
+        return Err(vec!["a recipe is an object with a version, a title and lists of streams and queries".to_owned()]);
+    };
+    let version = match recipe.get("version").map(Json::as_i64) {
+        Some(Some(version @ 1..=2)) => version,
+        Some(Some(other)) => return Err(vec![format!("there is no version {other} of recipes; there are 1 and 2")]),
+        _ => return Err(vec!["the field 'version' with a whole number is missing; write 'version: 2'".to_owned()]),
+    };
+    let mut errors = Vec::new();
+    // As the reference has it, the second version leaves room for what others put there.
+    for field in recipe.keys().filter(|field| version == 1 && !FIELDS.contains(&field.as_str())) {
+        errors.push(format!("unknown field '{field}'; the fields are {}", FIELDS.join(", ")));
+    }
+    let title = recipe.get("title").and_then(Json::as_str).map(str::to_owned);
+    if version == 2 && title.is_none() {
+        errors.push("the field 'title' is missing".to_owned());
+    }
+    let mut ingests = list(&mut recipe, "ingestStreams", &mut errors);
+    let mut standing = list(&mut recipe, "standingQueries", &mut errors);
+    let mut filling = Filling { values, missing: BTreeSet::new() };
+    ingests.iter_mut().for_each(|ingest| filling.ingest(ingest));
+    standing.iter_mut().for_each(|query| filling.standing(query));
+    for name in filling.missing {
+        errors.push(format!("the value of '${name}' is missing; give it with --recipe-value {name}=<value>"));
+    }
+    let mut ui = Vec::new();
+    for (field, kept, words) in UI_BLOCKS {
+        match kept.decode(&Json::Array(list(&mut recipe, field, &mut errors))) {
+            Ok(block) => ui.push((kept, words, block)),
+            Err(problems) => errors.extend(problems.iter().map(|problem| format!("{field}: {problem}"))),
+        }
+    }
+    let status_query = match recipe.get("statusQuery") {
+        None | Some(Json::Null) => None,
+        Some(query) => {
+            let text = query.get("cypherQuery").and_then(Json::as_str).map(str::to_owned);
+            if text.is_none() {
+                errors.push("'statusQuery' is an object with the text 'cypherQuery'".to_owned());
+            }
+            text
+        }
+    };
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let mut read = Recipe {
+        title: title.unwrap_or_else(|| "RECIPE".to_owned()),
+        ingests: Vec::new(),
+        standing: Vec::new(),
+        ui,
+        status_query,
+    };
+    for (index, query) in standing.into_iter().enumerate() {
+        match if version == 1 { standing_v1(index, &query) } else { standing_v2(index, query) } {
+            Ok(named) => read.standing.push(named),
+            Err(problems) => errors.extend(problems.iter().map(|problem| format!("standingQueries[{index}]: {problem}"))),
+        }
+    }
+    for (index, ingest) in ingests.into_iter().enumerate() {
+        match if version == 1 { Ok((format!("INGEST-{}", index + 1), ingest)) } else { ingest_v2(index, ingest) } {
+            Ok((name, definition)) => {
+                if let Err(problem) = weir_connectors::parse_source_v1(&definition) {
+                    errors.push(format!("ingestStreams[{index}]: {problem}"));
+                }
+                read.ingests.push((name, definition));
+            }
+            Err(problems) => errors.extend(problems.iter().map(|problem| format!("ingestStreams[{index}]: {problem}"))),
+        }
+    }
+    if errors.is_empty() { Ok(read) } else { Err(errors) }
+}
+
+fn standing_v1(index: usize, query: &Json) -> Result<(String, StandingSettings), Vec<String>> {
+    Ok((format!("STANDING-{}", index + 1), StandingSettings::decode(query)?))
+}
+
+fn standing_v2(index: usize, mut query: Json) -> Result<(String, StandingSettings), Vec<String>> {
+    name(&mut query, format!("standing-query-{index}"));
+    for (index, output) in query.get_mut("outputs").and_then(Json::as_array_mut).into_iter().flatten().enumerate() {
+        name(output, format!("output-{index}"));
+    }
+    v2::standing::decode(&query)
+}
+
+fn ingest_v2(index: usize, mut ingest: Json) -> Result<(String, Json), Vec<String>> {
+    name(&mut ingest, format!("ingest-stream-{index}"));
+    v2::ingest::decode(&ingest)
+}
+
+/// What has no name gets this one.
+fn name(object: &mut Json, name: String) {
+    if let Json::Object(fields) = object
+        && fields.get("name").is_none_or(Json::is_null)
+    {
+        fields.insert("name".to_owned(), name.into());
+    }
+}
+
+fn list(recipe: &mut JsonMap<String, Json>, field: &str, errors: &mut Vec<String>) -> Vec<Json> {
+    match recipe.remove(field) {
+        None | Some(Json::Null) => Vec::new(),
+        Some(Json::Array(items)) => items,
+        Some(_) => {
+            errors.push(format!("'{field}' is a list"));
+            Vec::new()
+        }
+    }
+}
+
+/// Puts values in the places of `$name`.
+struct Filling<'a> {
+    values: &'a [(String, String)],
+    missing: BTreeSet<String>,
+}
+
+impl Filling<'_> {
+    /// The second version has the source, and the query beside it.
+    fn ingest(&mut self, ingest: &mut Json) {
+        match ingest.get_mut("source") {
+            Some(source) => {
+                self.fields(source, SOURCE_FIELDS);
+                self.fields(ingest, &["query"]);
+            }
+            None => self.fields(ingest, SOURCE_FIELDS),
+        }
+    }
+
+    fn standing(&mut self, query: &mut Json) {
+        match query.get_mut("outputs") {
+            Some(Json::Object(outputs)) => outputs.values_mut().for_each(|output| self.output(output)),
+            Some(Json::Array(workflows)) => {
+                for workflow in workflows {
+                    if let Some(enrichment) = workflow.get_mut("resultEnrichment") {
+                        self.fields(enrichment, &["query"]);
+                    }
+                    let destinations = workflow.get_mut("destinations").and_then(Json::as_array_mut);
+                    destinations.into_iter().flatten().for_each(|destination| self.output(destination));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fields(&mut self, object: &mut Json, fields: &[&str]) {
+        for field in fields {
+            if let Some(value) = object.get_mut(*field) {
+                self.deep(value);
+            }
+        }
+    }
+
+    fn output(&mut self, output: &mut Json) {
+        self.fields(output, OUTPUT_FIELDS);
+        if let Some(next) = output.get_mut("andThen") {
+            self.output(next);
+        }
+    }
+
+    fn deep(&mut self, value: &mut Json) {
+        match value {
+            Json::String(text) => {
+                if let Some(filled) = self.text(text) {
+                    *text = filled;
+                }
+            }
+            Json::Array(items) => items.iter_mut().for_each(|item| self.deep(item)),
+            Json::Object(map) => map.values_mut().for_each(|item| self.deep(item)),
+            _ => {}
+        }
+    }
+
+    /// `$name` is a value, `$$x` is `$x`, everything else is itself.
+    fn text(&mut self, text: &str) -> Option<String> {
+        let name = text.strip_prefix('$')?;
+        if name.starts_with('$') {
+            return Some(name.to_owned());
+        }
+        // The last one given counts.
+        let value = self.values.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+        if value.is_none() {
+            self.missing.insert(name.to_owned());
+        }
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::recipe::gallery::GALLERY;
+
+    const DOOR_LOG: &str = "
+version: 1
+title: Door log
+ingestStreams:
+  - type: FileIngest
+    path: $in_file
+    format: {type: CypherJson, query: 'MATCH (d) WHERE id(d) = idFrom($that.door) SET d.last = $that.t'}
+standingQueries:
+  - pattern: {type: Cypher, query: 'MATCH (p:Person) RETURN DISTINCT id(p) AS id'}
+    outputs:
+      out: {type: CypherQuery, query: $$that, andThen: {type: WriteToFile, path: $out-file}}
+statusQuery: {cypherQuery: 'MATCH (p:Person) RETURN count(p) AS people'}
+";
+
+    fn values(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn values_are_filled_in_where_they_belong() {
+        let given = values(&[("in_file", "a"), ("in_file", "data/doors.jsonl"), ("out-file", "out.jsonl"), ("unused", "x")]);
+        let Ok(recipe) = read(DOOR_LOG.as_bytes(), &given) else { panic!("should have been read") };
+        assert_eq!(recipe.title, "Door log");
+        assert_eq!(recipe.ingests[0].1["path"], "data/doors.jsonl");
+        assert!(recipe.ingests[0].1["format"]["query"].as_str().expect("text").contains("$that.door"));
+        let outputs = recipe.standing[0].1.outputs_json();
+        assert_eq!((&outputs["out"]["query"], &outputs["out"]["andThen"]["path"]), (&"$that".into(), &"out.jsonl".into()));
+        assert_eq!((recipe.ingests[0].0.as_str(), recipe.standing[0].0.as_str()), ("INGEST-1", "STANDING-1"));
+        assert_eq!(recipe.directories(), [PathBuf::from("data")]);
+        assert!(recipe.status_query.is_some());
+    }
+
+    #[test]
+    fn everything_wrong_is_said_at_once() {
+        let errors = read(format!("{DOOR_LOG}\nnope: 1\nquickQueries: 5").as_bytes(), &[]).err().expect("wrong");
+        let text = errors.join("\n");
+        for part in ["unknown field 'nope'", "'$in_file' is missing", "'$out-file' is missing", "'quickQueries' is a list"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let error = |text: &str| read(text.as_bytes(), &[]).err().expect("wrong").join("\n");
+        assert!(error("title: x").contains("'version'"));
+        assert!(error("version: 7").contains("no version 7"));
+        assert!(error("version: 2").contains("'title'"));
+        assert!(error("- 1").contains("an object"));
+        let load = |argument: &str| Recipe::load(argument, &[]).err().expect("wrong").join("");
+        assert!(load("wikipedia").contains("with weir come"));
+        assert!(load("http://x/y.yaml").contains("an address"));
+        assert!(load("/nowhere/x.yaml").contains("cannot be read"));
+    }
+
+    #[test]
+    fn the_second_version_has_names_and_workflows() {
+        let text = "
+version: 2
+title: Door log
+anything: else
+ingestStreams:
+  - source: {type: File, path: $in_file, format: {type: JsonL}}
+    query: 'MATCH (d) WHERE id(d) = idFrom($that.door) SET d.last = $that.t'
+  - {name: numbers, source: {type: NumberIterator, limit: 3}, query: $$that}
+standingQueries:
+  - pattern: {type: Cypher, mode: MULTIPLE_VALUES, query: 'MATCH (p:Person) RETURN p.name AS name'}
+    outputs:
+      - destinations: [{type: File, path: $out-file}]
+";
+        let given = values(&[("in_file", "in/a.jsonl"), ("out-file", "b")]);
+        let Ok(recipe) = read(text.as_bytes(), &given) else { panic!("should have been read") };
+        let names: Vec<&str> = recipe.ingests.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, recipe.standing[0].0.as_str()), (vec!["ingest-stream-0", "numbers"], "standing-query-0"));
+        assert_eq!((&recipe.ingests[0].1["type"], &recipe.ingests[0].1["path"]), (&"FileIngest".into(), &"in/a.jsonl".into()));
+        assert_eq!(recipe.ingests[1].1["format"]["query"], "$that");
+        assert_eq!(recipe.standing[0].1.outputs_json()["output-0"]["path"], "b");
+        let errors = read(text.as_bytes(), &[]).err().expect("values are missing").join("\n");
+        assert!(errors.contains("$in_file") && errors.contains("$out-file"), "{errors}");
+    }
+
+    #[test]
+    fn every_recipe_that_comes_with_weir_can_be_read() {
+        for shipped in GALLERY {
+            let (recipe, data) = Recipe::load(shipped.name, &[]).unwrap_or_else(|errors| panic!("{}: {errors:?}", shipped.name));
+            let place = data.expect("a place for its data").path.clone();
+            assert!(!place.exists(), "{}: the data go with whoever holds them", shipped.name);
+            assert!(!recipe.title.is_empty() && !recipe.ingests.is_empty() && !recipe.standing.is_empty(), "{}", shipped.name);
+        }
+    }
+}

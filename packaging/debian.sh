@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Makes a Debian package out of a binary that was built, in the directory it is called in.
+# packaging/debian.sh PATH/TO/weir
+set -euo pipefail
+[ $# -eq 1 ] && [ -x "$1" ] || { echo "usage: packaging/debian.sh PATH/TO/weir" >&2; exit 2; }
+here=$(cd "$(dirname "$0")" && pwd)
+version=$("$1" --version | awk '{ print $2; exit }')
+architecture=$(dpkg --print-architecture)
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+chmod 755 "$tree"
+
+install -Dm 755 "$1" "$tree/usr/bin/weir"
+strip "$tree/usr/bin/weir" 2>/dev/null || true
+install -Dm 644 "$here/weir.conf" "$tree/etc/weir/weir.conf"
+install -d "$tree/lib/systemd/system" "$tree/usr/share/man/man1" "$tree/usr/share/bash-completion/completions" \
+  "$tree/usr/share/zsh/vendor-completions" "$tree/usr/share/doc/weir" "$tree/DEBIAN"
+sed 's|/usr/local/bin/weir|/usr/bin/weir|' "$here/weir.service" >"$tree/lib/systemd/system/weir.service"
+"$1" manual | gzip -9n >"$tree/usr/share/man/man1/weir.1.gz"
+"$1" completions bash >"$tree/usr/share/bash-completion/completions/weir"
+"$1" completions zsh >"$tree/usr/share/zsh/vendor-completions/_weir"
+install -m 644 "$here/../LICENSE" "$tree/usr/share/doc/weir/copyright"
+
+# What the binary is linked with says from which release of the C library on it runs.
+libc=$(objdump -T "$1" 2>/dev/null | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1 | cut -d_ -f2)
+cat >"$tree/DEBIAN/control" <<CONTROL
+Package: weir
+Version: $version
+Architecture: $architecture
+Maintainer: The weir project <weir@localhost>
+Depends: libc6 (>= ${libc:-2.31}), libstdc++6, adduser
+Recommends: ca-certificates
+Section: database
+Priority: optional
+Description: streaming property graph
+ Records come in, a Cypher query runs on each and changes the graph, and
+ standing queries report every match that a change completes or breaks.
+CONTROL
+echo /etc/weir/weir.conf >"$tree/DEBIAN/conffiles"
+cat >"$tree/DEBIAN/postinst" <<'POSTINST'
+#!/bin/sh
+set -e
+if [ "$1" = configure ]; then
+  adduser --system --group --home /var/lib/weir --quiet weir
+  if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+fi
+POSTINST
+chmod 755 "$tree/DEBIAN/postinst"
+package=weir_${version}_$architecture.deb
+dpkg-deb --root-owner-group --build "$tree" "$package" >&2
+echo "$package"

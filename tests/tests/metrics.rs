@@ -1,0 +1,121 @@
+//! `/metrics` as Prometheus reads it: the text format, names that are meant to be there, and what promtool says of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use weir_tests::service::{Home, Weir};
+
+const DASHBOARD: &str = include_str!("../../packaging/grafana.json");
+
+/// A weir with something to count, under names that are hard to write.
+fn weir() -> Weir {
+    let weir = Home::new().start(&["-Dweir.workers=1"]);
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Counted) RETURN DISTINCT id(n) AS id"});
+    let query = json!({"name": "quo\"te\\", "pattern": pattern, "outputs": [{"name": "line\nbreak", "destinations": [{"type": "Drop"}]}]});
+    weir.post("/api/v2/standing-queries", &query).expect(201);
+    let source = json!({"type": "NumberIterator", "limit": 5});
+    let stream = json!({"name": "ünïcode", "source": source, "query": "MATCH (n) WHERE id(n) = idFrom($that) SET n:Counted"});
+    weir.post("/api/v2/ingests", &stream).expect(201);
+    weir.wait_ingest("%C3%BCn%C3%AFcode", "Completed", Duration::from_secs(20));
+    weir
+}
+
+/// Name, labels as text, value.
+fn samples(text: &str) -> Vec<(String, String, f64)> {
+    let mut kinds: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut helped = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let mut families: Vec<&str> = Vec::new();
+    let mut samples = Vec::new();
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, words) = help.split_once(' ').expect("a name and words");
+            assert!(helped.insert(name) && !words.is_empty(), "{line}");
+            continue;
+        }
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').expect("a name and a kind");
+            assert!(matches!(kind, "counter" | "gauge"), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "counters and nothing else end in _total: {line}");
+            assert!(kinds.insert(name, kind).is_none(), "{line} stands there twice");
+            families.push(name);
+            continue;
+        }
+        let end = line.find(['{', ' ']).expect("a name");
+        let name = &line[..end];
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{line}");
+        assert_eq!(families.last(), Some(&name), "a family stands in one place, behind its type: {line}");
+        assert!(helped.contains(name), "{line} has no help");
+        let (labels, value) = line[end..].rsplit_once(' ').expect("a value");
+        assert!(labels.is_empty() || (labels.starts_with('{') && labels.ends_with('}')), "{line}");
+        assert!(seen.insert((name, labels)), "{line} stands there twice");
+        samples.push((name.to_owned(), labels.to_owned(), value.parse().unwrap_or_else(|_| panic!("{line} has no number"))));
+    }
+    assert!(text.ends_with('\n'));
+    samples
+}
+
+#[test]
+fn the_text_is_strict_and_says_what_happened() {
+    let weir = weir();
+    let answer = weir.get("/metrics").expect(200);
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let samples = samples(&answer.text());
+    let value = |name: &str, part: &str| {
+        let found = samples.iter().find(|(known, labels, _)| known == name && labels.contains(part));
+        found.unwrap_or_else(|| panic!("no {name} with {part} in {samples:?}")).2
+    };
+    assert_eq!(value("weir_ingest_records_total", r#"ingest="ünïcode""#), 5.0);
+    assert_eq!(value("weir_standing_results_total", r#"query="quo\"te\\""#), 5.0);
+    assert_eq!(value("weir_output_failed_total", r#"output="line\nbreak""#), 0.0);
+    assert_eq!(value("weir_ready", ""), 1.0);
+    // What was written took its time.
+    assert!(value("weir_store_operations_total", "persist-event") >= 1.0);
+    assert!(value("weir_store_seconds_total", "persist-event") > 0.0);
+    let timers = weir.get("/api/v1/admin/metrics").expect(200).json()["timers"].take();
+    let timer = timers.as_array().into_iter().flatten().find(|timer| timer["name"] == "persistor.persist-event");
+    let of = |name: &str| timer.and_then(|timer| timer[name].as_f64()).expect("a number");
+    assert!(of("min") > 0.0 && of("min") <= of("median") && of("median") <= of("99") && of("99") <= of("max"), "{timers}");
+    assert!(value("process_resident_memory_bytes", "") > 1e6 && value("weir_store_bytes", "") > 0.0);
+}
+
+#[test]
+fn promtool_finds_nothing_wrong() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/services/prometheus.sh");
+    let there = || Command::new("promtool").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
+    let install = || Command::new(script).arg("install").status().is_ok_and(|status| status.success());
+    if !there() && (!install() || !there()) {
+        eprintln!("**** LEFT OUT: promtool cannot be installed; the strict reader of this file has looked");
+        return;
+    }
+    let text = weir().get("/metrics").expect(200).text();
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool");
+    promtool.stdin.take().expect("its input").write_all(text.as_bytes()).expect("it reads");
+    let output = promtool.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.trim().is_empty(), "{said}\n{text}");
+}
+
+#[test]
+fn the_dashboard_shows_what_there_is() {
+    let text = weir().get("/metrics").expect(200).text();
+    let names: BTreeSet<String> = samples(&text).into_iter().map(|(name, ..)| name).collect();
+    let dashboard: Json = serde_json::from_str(DASHBOARD).expect("JSON");
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array()).flatten();
+    for expression in targets.map(|target| target["expr"].as_str().expect("an expression")) {
+        let words = expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        for name in words.filter(|word| word.starts_with("weir_") || word.starts_with("process_")) {
+            assert!(names.contains(name), "the dashboard asks for {name}, which is not there");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The OpenAPI documents as they are served, and what tools of others make of them: a validator, and a generator of requests
+//! that looks for answers that are not described. `tests/services/openapi.sh` installs both; without it a test says so and
+//! passes. `WEIR_API_EXAMPLES` is how many random requests each operation
+//! gets, after those that try each limit; `make fuzz-api` sets it. Without it there are few.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use weir_tests::service::{Home, Weir};
+
+const DOCUMENTS: [(&str, &str, &str); 4] = [
+    ("/docs/openapi.json", "3.0.3", "/api/v1/admin/liveness"),
+    ("/docs/openapi-preview.json", "3.1.0", "/api/v2/admin/liveness"),
+    ("/api/v2/openapi.json", "3.1.0", "/api/v2/system/liveness"),
+    ("/openapi.json", "3.1.0", "/api/v2/system/liveness"),
+];
+
+fn weir(home: &Home) -> Weir {
+    home.start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1", "-Dweir.outgoing-http.allowed-hosts=[]"])
+}
+
+/// Where the tools are; none where they cannot be had.
+fn tools() -> Option<PathBuf> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/services/openapi.sh");
+    let output = Command::new(script).arg("install").output().expect("a shell");
+    let place = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if !output.status.success() || place.is_empty() {
+        eprintln!(
+            "**** LEFT OUT: the validators of OpenAPI documents cannot be installed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        return None;
+    }
+    Some(PathBuf::from(place))
+}
+
+#[test]
+fn documents_and_pages_are_served() {
+    let home = Home::new();
+    let weir = weir(&home);
+    for (path, version, operation) in DOCUMENTS {
+        let answer = weir.get(path).expect(200);
+        assert_eq!(answer.header("access-control-allow-origin"), Some("*"), "{path}");
+        let document = answer.json();
+        assert_eq!(document["openapi"], version, "{path}");
+        assert!(document["paths"][operation]["get"].is_object(), "{path}");
+        assert_eq!(document["servers"][0]["url"], "/", "{path}");
+        assert!(weir.get(&format!("{path}?relative=true")).expect(200).json().get("servers").is_none(), "{path}");
+        weir.get(&format!("{path}?relative=x")).expect(400);
+    }
+    for path in ["/docs", "/v1docs"] {
+        let page = weir.get(path).expect(200);
+        let policy = page.header("content-security-policy").expect("a policy");
+        assert!(policy.contains("default-src 'none'") && policy.contains("connect-src 'self'"), "{policy}");
+        let text = page.text();
+        // It works offline: nothing in it is loaded from elsewhere.
+        assert!(!text.contains("http://") && !text.contains("https://"), "{path}");
+        for (document, ..) in DOCUMENTS.iter().take(3) {
+            assert!(text.contains(document), "{path} does not know {document}");
+        }
+    }
+}
+
+#[test]
+fn documents_are_valid() {
+    let Some(tools) = tools() else { return };
+    let home = Home::new();
+    let weir = weir(&home);
+    for (path, ..) in DOCUMENTS {
+        let name = path.replace('/', "-");
+        home.write(&name, weir.get(path).expect(200).body);
+        let output =
+            Command::new(tools.join("bin/openapi-spec-validator")).arg(home.file(&name)).output().expect("the validator");
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{path}: {said}");
+    }
+}
+
+/// Requests made from the documents: none makes weir fail, and each answer is one that is described.
+#[test]
+fn generated_requests_get_described_answers() {
+    let Some(tools) = tools() else { return };
+    let home = Home::new();
+    let weir = weir(&home);
+    let run = |path: &str| {
+        let long = std::env::var("WEIR_API_EXAMPLES").ok();
+        let phases = if long.is_some() { "examples,coverage,fuzzing" } else { "examples,fuzzing" };
+        let output = Command::new(tools.join("bin/st"))
+            .args(["run", &format!("http://{}{path}", weir.address())])
+            .args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"])
+            .args(["--phases", phases, "--max-examples", long.as_deref().unwrap_or("1")])
+            .args(["--seed", &std::env::var("WEIR_API_SEED").unwrap_or_else(|_| "1".to_owned())])
+            // More workers are more threads of one Python, and hypothesis loses count of its own depth with them.
+            .args(["--request-timeout", "30", "--workers", "1", "--generation-database", "none", "--no-color"])
+            // They end weir, never end themselves, or wait for a result.
+            .args(["--exclude-path-regex", "shutdown|/live/events|/results$"])
+            .current_dir(home.path())
+            .output()
+            .expect("the generator of requests");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let count = said.lines().find(|line| line.contains(" generated")).unwrap_or_default().trim().to_owned();
+        eprintln!("{path}: {count}");
+        assert!(output.status.success(), "{path}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+    };
+    std::thread::scope(|scope| {
+        for (path, ..) in DOCUMENTS.iter().take(3) {
+            let run = &run;
+            scope.spawn(move || run(path));
+        }
+    });
+    weir.get("/api/v1/admin/liveness").expect(204);
+}

@@ -1,0 +1,89 @@
+//! TLS of the web server: with a certificate, with clients that must show one, and with a port for probes beside it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use weir_tests::client;
+use weir_tests::service::{Home, Weir};
+
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tls")).join(name)
+}
+
+fn start(home: &Home, more: &[&str]) -> Weir {
+    let certificate = format!("-Dweir.webserver.tls.certificate={}", file("server.pem").display());
+    let key = format!("-Dweir.webserver.tls.private-key={}", file("server.key").display());
+    let usual = ["-Dweir.store.type=in-memory", "-Dweir.workers=1", "-Dweir.webserver.use-tls=on", &certificate, &key];
+    home.start(&[&usual, more].concat())
+}
+
+/// The first line of an answer, or what went wrong on the way.
+fn ask(address: SocketAddr, path: &str, with_certificate: bool) -> Result<String, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(file("ca.pem")).expect("a certificate")).expect("an authority");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots);
+    let config = if with_certificate {
+        let chain = vec![CertificateDer::from_pem_file(file("client.pem")).expect("a certificate")];
+        let key = PrivateKeyDer::from_pem_file(file("client.key")).expect("a key");
+        builder.with_client_auth_cert(chain, key).expect("they fit")
+    } else {
+        builder.with_no_client_auth()
+    };
+    let name = ServerName::try_from("localhost").expect("a name");
+    let connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
+    let socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
+    let mut stream = StreamOwned::new(connection, socket);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(|error| error.to_string())?;
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer) {
+        Err(error) if answer.is_empty() => Err(error.to_string()),
+        _ => Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()),
+    }
+}
+
+const LIVENESS: &str = "/api/v2/system/liveness";
+
+#[test]
+fn the_server_speaks_tls() {
+    let home = Home::new();
+    let weir = start(&home, &[]);
+    assert_eq!(ask(weir.address(), LIVENESS, false).expect("an answer"), "HTTP/1.1 204 No Content");
+    assert!(client::send(weir.address(), "GET", LIVENESS, &[], b"").is_err(), "plain HTTP is not answered");
+    assert_eq!(ask(weir.address(), "/api/v2/system/config", false).expect("an answer"), "HTTP/1.1 200 OK");
+}
+
+#[test]
+fn clients_must_show_a_certificate_and_probes_need_not() {
+    let home = Home::new();
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let trust = format!("-Dweir.webserver.use-mtls.trust-store.path={}", file("ca.pem").display());
+    let port = format!("-Dweir.webserver.use-mtls.health-endpoints.port={}", free.port());
+    let on = "-Dweir.webserver.use-mtls.health-endpoints.enabled=true";
+    let weir = start(&home, &["-Dweir.webserver.use-mtls.enabled=on", &trust, on, &port]);
+    assert_eq!(ask(weir.address(), LIVENESS, true).expect("an answer"), "HTTP/1.1 204 No Content");
+    ask(weir.address(), LIVENESS, false).expect_err("without a certificate");
+    let plain = |path: &str| client::send(free, "GET", path, &[], b"").expect("an answer").status;
+    assert_eq!((plain(LIVENESS), plain("/api/v2/admin/readiness"), plain("/api/v2/system/config")), (204, 204, 404));
+}
+
+#[test]
+fn what_cannot_be_used_is_said_at_the_start() {
+    let home = Home::new();
+    home.write("empty.pem", "");
+    let weir = home.spawn(&["-Dweir.webserver.use-tls=on", "-Dweir.webserver.tls.certificate=empty.pem"]);
+    let (status, log) = weir.wait_end(Duration::from_secs(20));
+    assert_eq!(status.code(), Some(1), "{log}");
+    assert!(log.contains("empty.pem") && log.contains("PEM"), "{log}");
+}
