@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod endpoint;
+pub mod feeds;
 pub mod fuzz;
 pub mod kafka;
 pub mod page;
@@ -14,3 +15,4 @@ pub mod service;
 pub mod socket;
 pub mod tck;
 pub mod terminal;
+pub mod toxiproxy;
