@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use weir_connectors::{FilePolicy, FileResolution, HostPolicy, SourceContext};
 use weir_engine::store::{InMemory, Store};
@@ -47,9 +48,10 @@ impl App {
     /// Opens the store and brings back what was there: standing queries first, so that nothing passes them by.
     /// `recipe_directories` may be read besides those of the configuration.
     pub fn open(settings: Settings, recipe_directories: &[PathBuf]) -> Result<Arc<App>, String> {
-        let context = SourceContext { files: file_policy(&settings, recipe_directories)?, stream: String::new() };
         let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
-        let procedures = Procedures::new(context.files.clone(), hosts);
+        let files = file_policy(&settings, recipe_directories)?;
+        let procedures = Procedures::new(files.clone(), hosts.clone());
+        let context = SourceContext { files, hosts, runtime: Handle::current(), stream: String::new() };
         let store_timers = Arc::new(StoreTimers::default());
         let store = Arc::new(TimedStore { store: open_store(&settings.store)?, timers: store_timers.clone() });
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });

@@ -3,6 +3,7 @@
 //! Owns the life of a stream and what is remembered of it. How its records travel is in `pump`. Does not know any
 //! particular source, nor HTTP.
 
+mod errors;
 mod pump;
 
 use std::collections::BTreeMap;
@@ -11,10 +12,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value as Json, json};
-use weir_connectors::{ConnectorError, RecordQuery, SOURCES, SourceConfig, SourceContext};
+use weir_connectors::{ConnectorError, RecordQuery, SOURCES, SourceConfig, SourceContext, Upload};
 use weir_cypher_compiler::compile;
 use weir_engine::{Engine, Graph, Prepared};
 use weir_model::Text;
+
+pub use errors::ErrorHandling;
 
 use crate::clock;
 use crate::error::{ApiError, chain};
@@ -31,10 +34,8 @@ const SOURCES_ELSEWHERE: &[&str] = &[
     "KinesisIngest",
     "KinesisKCLIngest",
     "PulsarIngest",
-    "ServerSentEventsIngest",
     "SQSIngest",
     "S3Ingest",
-    "WebsocketSimpleStartupIngest",
 ];
 
 /// How many failed records are kept to be looked at; the count goes on.
@@ -85,6 +86,7 @@ pub struct Stream {
     /// What the engine knows the source by. Another stream of the same name gets another one, so that it starts anew.
     source: String,
     config: Box<dyn SourceConfig>,
+    errors: ErrorHandling,
     query: Arc<Prepared>,
     state: Mutex<State>,
     /// Wakes a stream that is paused.
@@ -125,13 +127,13 @@ impl Ingests {
 
     /// Creates a stream and starts it. The definition is stored first: a crash leaves no stream, or one that can go on.
     pub fn create(&self, graph: &Graph, name: &str, definition: &Json) -> Result<Arc<Stream>, ApiError> {
-        let config = parse(definition)?;
+        let definition = (parse(definition)?, ErrorHandling::read(definition)?);
         let _one = lock(&self.changing);
         if self.get(graph, name).is_some() {
             return Err(ApiError::bad(format!("Cannot create ingest stream `{name}` (a stream with this name already exists)")));
         }
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
-        let stream = Stream::new(graph, name, source, config, Status::Running, &self.procedures)?;
+        let stream = Stream::new(graph, name, source, definition, Status::Running, &self.procedures)?;
         stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
         self.store(&stream)?;
         self.keep(stream.clone());
@@ -166,8 +168,9 @@ impl Ingests {
             Status::Running => Status::Restored,
             other => other,
         };
-        let config = parse(&stored["settings"])?;
-        let stream = Stream::new(graph, text("name"), text("source").to_owned(), config, status, &self.procedures)?;
+        let settings = &stored["settings"];
+        let definition = (parse(settings)?, ErrorHandling::read(settings)?);
+        let stream = Stream::new(graph, text("name"), text("source").to_owned(), definition, status, &self.procedures)?;
         if let Some(message) = stored["message"].as_str() {
             stream.lock().message = Some(message.to_owned());
         }
@@ -231,7 +234,7 @@ impl Stream {
         graph: &Graph,
         name: &str,
         source: String,
-        config: Box<dyn SourceConfig>,
+        (config, errors): (Box<dyn SourceConfig>, ErrorHandling),
         status: Status,
         procedures: &Arc<Procedures>,
     ) -> Result<Arc<Stream>, ApiError> {
@@ -261,6 +264,7 @@ impl Stream {
             graph: graph.clone(),
             source,
             config,
+            errors,
             query,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -299,6 +303,22 @@ impl Stream {
 
     pub fn failed_records(&self) -> u64 {
         self.lock().failed_records
+    }
+
+    /// Where its file is uploaded, if it reads one so.
+    pub fn upload(&self) -> Option<&Upload> {
+        self.config.upload()
+    }
+
+    /// Why it has ended.
+    pub fn message(&self) -> Option<String> {
+        self.lock().message.clone()
+    }
+
+    /// The records kept aside but the first ones: number, reason and sample of each.
+    pub fn kept_from(&self, first: usize) -> Vec<(u64, String, String)> {
+        let state = self.lock();
+        state.kept.iter().skip(first).map(|kept| (kept.number, kept.reason.clone(), kept.sample.clone())).collect()
     }
 
     /// Starts the thread, unless it is there.
@@ -365,6 +385,17 @@ impl Stream {
         self.lock().trouble = trouble;
     }
 
+    fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    /// Waits so long. False when it is to end.
+    fn rest(&self, pause: Duration) -> bool {
+        let state = self.lock();
+        let waited = self.changed.wait_timeout_while(state, pause, |state| !state.stopping);
+        !waited.unwrap_or_else(|e| e.into_inner()).0.stopping
+    }
+
     /// Waits while the stream is paused. False when it is to end.
     fn may_go_on(&self) -> bool {
         let mut state = self.lock();
@@ -378,7 +409,7 @@ impl Stream {
     fn set_aside(&self, number: u64, reason: String, sample: String) {
         let mut state = self.lock();
         state.failed_records += 1;
-        if state.failed_records <= 10 || state.failed_records.is_multiple_of(1000) {
+        if self.errors.log_record && (state.failed_records <= 10 || state.failed_records.is_multiple_of(1000)) {
             let count = state.failed_records;
             tracing::warn!(ingest = self.name, record = number, count, "a record had no effect: {reason}");
         }
@@ -388,13 +419,15 @@ impl Stream {
     }
 
     fn store(&self, engine: &Engine) -> Result<(), weir_engine::EngineError> {
+        let mut settings = self.config.stored();
+        self.errors.store(&mut settings);
         let state = self.lock();
         let stored = json!({
             "name": self.name,
             "source": self.source,
             "status": state.status.name(),
             "message": state.message,
-            "settings": self.config.stored(),
+            "settings": settings,
         });
         drop(state);
         engine.set_metadata(&key(&self.graph, &self.name), Some(stored.to_string().as_bytes()))
@@ -409,7 +442,7 @@ impl Stream {
             info["message"] = message.clone().into();
         }
         let settings = self.config.settings();
-        info["settings"] = if family.is_v2() { v2::ingest::shown(&self.name, &settings, family) } else { settings };
+        info["settings"] = if family.is_v2() { v2::ingest::shown(&self.name, &settings, &self.errors, family) } else { settings };
         let runtime = state.ended_after.unwrap_or_else(|| self.clock.elapsed());
         info["stats"] = json!({
             "ingestedCount": self.records.count(),

@@ -56,6 +56,15 @@ pub struct Form {
     envelope: Envelope,
     generation: Generation,
     positive_only: bool,
+    /// With a newline behind each.
+    lines: bool,
+}
+
+impl Form {
+    fn of(config: &dyn weir_connectors::DestinationConfig, generation: Generation) -> Form {
+        let (envelope, lines) = (config.envelope(generation), config.is_line(generation));
+        Form { envelope, generation, positive_only: config.positive_only(), lines }
+    }
 }
 
 pub struct QueryLink {
@@ -72,8 +81,7 @@ impl Link {
         match output {
             Output::Destination(config) => {
                 config.check().map_err(refused)?;
-                let (envelope, positive_only) = (config.envelope(), config.positive_only());
-                let form = Form { envelope, generation: Generation::V1, positive_only };
+                let form = Form::of(&**config, Generation::V1);
                 Ok(Link::Destination(config.clone(), procedures.hosts().clone(), form))
             }
             Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph, procedures)?)),
@@ -90,10 +98,13 @@ impl Link {
             }
             other => Link::prepare(other, graph, procedures)?,
         };
-        if let Link::Destination(_, _, form) = &mut end {
-            // Some destinations take nothing but the data.
-            let envelope = if form.envelope == Envelope::Bare { Envelope::Bare } else { workflow.envelope() };
-            *form = Form { envelope, generation: Generation::V2, positive_only: form.positive_only || workflow.only_positive };
+        if let Link::Destination(config, _, form) = &mut end {
+            *form = Form::of(&**config, Generation::V2);
+            // One in the notation of v1 may ask for nothing but the data.
+            if form.envelope != Envelope::Bare {
+                form.envelope = workflow.envelope();
+            }
+            form.positive_only |= workflow.only_positive;
         }
         let Some(cypher) = &workflow.enrichment else {
             if let Link::Query(query) = &mut end {
@@ -235,6 +246,7 @@ struct End {
     delivery: Delivery,
     encoder: Encoder,
     positive_only: bool,
+    lines: bool,
 }
 
 /// An opened destination, or none for queries that run for their effect.
@@ -276,10 +288,10 @@ impl Opened {
         let form = self.link.destination().map(|(_, _, form)| form);
         let taps = Arc::new(Taps::of(&self.link, self.ids));
         let (end, unfinished) = match (self.destination, form) {
-            (Some(destination), Some(Form { envelope, generation, positive_only })) => {
+            (Some(destination), Some(Form { envelope, generation, positive_only, lines })) => {
                 let delivery = Delivery::start(name, destination, progress).map_err(|error| failed(&error))?;
                 let encoder = Encoder { envelope, generation, ids: self.ids };
-                (Some(End { delivery, encoder, positive_only }), None)
+                (Some(End { delivery, encoder, positive_only, lines }), None)
             }
             _ => {
                 progress(0, Position::default());
@@ -384,6 +396,9 @@ impl End {
         let encode = |result: &Sent| {
             let mut body = Vec::with_capacity(128);
             self.encoder.row(result.positive, Some(result.id), &result.data, &mut body);
+            if self.lines {
+                body.push(b'\n');
+            }
             Outgoing { body, positive: result.positive, mark: result.tick.0 }
         };
         let outgoing = results.filter(|result| result.positive || !self.positive_only).map(encode).collect();

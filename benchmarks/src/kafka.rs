@@ -17,7 +17,7 @@ use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde_json::json;
-use weir_connectors::{FilePolicy, Frames, Limits, SourceContext, parse_source_v1};
+use weir_connectors::{FilePolicy, Frames, HostPolicy, Limits, SourceContext, parse_source_v1};
 
 use crate::data::Processes;
 use crate::http::Server;
@@ -245,7 +245,9 @@ pub fn source(settings: &Settings) -> Outcome {
     let input = broker.topic("source")?;
     broker.fill(&input, &settings.processes())?;
     let config = parse_source_v1(&definition(&broker, &input, json!({"type": "Drop"})))?;
-    let context = SourceContext { files: FilePolicy::default(), stream: "bench".to_owned() };
+    let runtime = tokio::runtime::Runtime::new()?;
+    let (files, hosts, runtime) = (FilePolicy::default(), HostPolicy::default(), runtime.handle().clone());
+    let context = SourceContext { files, hosts, runtime, stream: "bench".to_owned() };
     let (mut batch, limits) = (Frames::default(), Limits::default());
     let begun = Instant::now();
     let mut stream = config.open(&context, None)?;

@@ -32,14 +32,23 @@ impl Charset {
         }
     }
 
-    /// The stream in UTF-8, which `offset` bytes of have been read before. `stream` begins where it began.
-    pub fn decoded(self, stream: Box<dyn ByteStream>, offset: u64) -> Box<dyn ByteStream> {
+    /// A whole text in UTF-8.
+    pub fn text(self, bytes: Vec<u8>) -> Vec<u8> {
+        match self {
+            Charset::Utf8 => bytes,
+            Charset::Latin1 => encoding_rs::mem::decode_latin1(&bytes).into_owned().into_bytes(),
+            Charset::Other(encoding) => encoding.decode(&bytes).0.into_owned().into_bytes(),
+        }
+    }
+
+    /// The stream in UTF-8.
+    pub fn decoded(self, stream: Box<dyn ByteStream>) -> Box<dyn ByteStream> {
         let decoder = match self {
             Charset::Utf8 => return stream,
             Charset::Latin1 => None,
             Charset::Other(encoding) => Some(encoding.new_decoder()),
         };
-        Box::new(Transcoded { stream, decoder, raw: vec![0; 1 << 16], raw_start: 0, raw_end: 0, ended: false, skip: offset })
+        Box::new(Transcoded { stream, decoder, raw: vec![0; 1 << 16], raw_start: 0, raw_end: 0, ended: false })
     }
 }
 
@@ -51,9 +60,6 @@ struct Transcoded {
     raw_start: usize,
     raw_end: usize,
     ended: bool,
-    /// Bytes of the result still to be thrown away: offsets of the result say nothing about the raw stream, so that going
-    /// on means decoding again what was read.
-    skip: u64,
 }
 
 impl Transcoded {
@@ -91,11 +97,8 @@ impl ByteStream for Transcoded {
                 }
             }
             let written = self.decode(buffer);
-            let skipped = written.min(usize::try_from(self.skip).unwrap_or(usize::MAX));
-            self.skip -= skipped as u64;
-            if skipped < written {
-                buffer.copy_within(skipped..written, 0);
-                return Ok(Chunk::Bytes(written - skipped));
+            if written > 0 {
+                return Ok(Chunk::Bytes(written));
             }
         }
     }

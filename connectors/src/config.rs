@@ -126,6 +126,12 @@ pub fn optional_positive<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u
     positive(input).map(Some)
 }
 
+/// `deserialize_with` for a port.
+pub fn port<'de, D: Deserializer<'de>>(input: D) -> Result<u16, D::Error> {
+    let port = whole(&Json::deserialize(input)?).and_then(|n| u16::try_from(n).ok()).filter(|port| *port > 0);
+    port.ok_or_else(|| D::Error::custom("give the number of a port, 1 to 65535"))
+}
+
 /// Simultaneous queries of a stream.
 pub fn ingest_parallelism() -> u32 {
     16

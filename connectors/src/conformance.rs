@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
@@ -9,20 +10,25 @@ use tokio::runtime::Runtime;
 use weir_model::{Position, Value};
 
 use crate::decode::{RecordFailure, decode};
+use crate::recoding::tests::{gzip, zlib};
 use crate::*;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn anything() -> SourceContext {
-    SourceContext { files: FilePolicy::allow_all(), stream: "stream".to_owned() }
+/// Of sources that need the network.
+static NETWORK: LazyLock<Runtime> = LazyLock::new(runtime);
+
+pub(crate) fn anything() -> SourceContext {
+    let (files, hosts, runtime) = (FilePolicy::allow_all(), HostPolicy::default(), NETWORK.handle().clone());
+    SourceContext { files, hosts, runtime, stream: "stream".to_owned() }
 }
 
-fn output(runtime: &Runtime) -> DestinationContext {
+pub(crate) fn output(runtime: &Runtime) -> DestinationContext {
     let (output, identity) = ("out".to_owned(), "query-out".to_owned());
     DestinationContext { output, identity, runtime: runtime.handle().clone(), hosts: HostPolicy::default() }
 }
 
-fn runtime() -> Runtime {
+pub(crate) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
@@ -38,17 +44,17 @@ fn lines() -> Json {
 
 /// What a stream gives, as text, with the position after each batch.
 #[derive(Debug, Default)]
-struct Run {
-    records: Vec<String>,
-    failures: Vec<RecordFailure>,
-    positions: Vec<(usize, Position)>,
-    finished: bool,
+pub(crate) struct Run {
+    pub records: Vec<String>,
+    pub failures: Vec<RecordFailure>,
+    pub positions: Vec<(usize, Position)>,
+    pub finished: bool,
 }
 
 /// Runs to the end, or until nothing has come for a while.
-fn run(config: &dyn SourceConfig, from: Option<&Position>, limits: &Limits) -> Result<Run, ConnectorError> {
+pub(crate) fn run(config: &dyn SourceConfig, from: Option<&Position>, limits: &Limits) -> Result<Run, ConnectorError> {
     let mut stream = config.open(&anything(), from)?;
-    let (decoder, mut batch, mut run) = (config.decoder(), Frames::default(), Run::default());
+    let (decoder, mut batch, mut run) = (config.decoder(&anything()).unwrap(), Frames::default(), Run::default());
     let mut last = Instant::now();
     while last.elapsed() < Duration::from_millis(300) {
         let progress = stream.next(limits, &mut batch)?;
@@ -75,7 +81,8 @@ fn one_at_a_time() -> Limits {
 
 #[test]
 fn samples_are_read_and_shown_with_their_defaults() {
-    let mut names: Vec<&str> = SOURCES.iter().flat_map(|row| [row.name, row.name_v1]).collect();
+    let mut names: Vec<&str> = SOURCES.iter().map(|row| row.name).collect();
+    names.extend(SOURCES.iter().map(|row| row.name_v1).filter(|v1| SOURCES.iter().all(|row| row.name != *v1)));
     for row in SOURCES {
         let shown = parse_source_v1(&(row.sample)()).unwrap().settings();
         assert_eq!(shown["type"], row.name_v1);
@@ -84,7 +91,8 @@ fn samples_are_read_and_shown_with_their_defaults() {
         }
         assert_eq!(parse_source_v1(&shown).unwrap().settings(), shown, "{}", row.name);
     }
-    names.extend(DESTINATIONS.iter().map(|row| row.name_v1));
+    // What both ends are called alike is one service.
+    names.extend(DESTINATIONS.iter().map(|row| row.name_v1).filter(|v1| SOURCES.iter().all(|row| row.name != *v1)));
     for row in DESTINATIONS {
         let config = parse_destination_v1(&(row.sample)()).unwrap();
         config.check().unwrap();
@@ -215,7 +223,10 @@ fn files_that_are_not_there_are_refused() {
     assert!(refusal(&directory.path().join("absent")).contains("there is no such file"));
     assert!(refusal(directory.path()).contains("is a directory"));
     let config = file_source(&directory.path().join("absent"), lines(), json!({}));
-    assert!(matches!(config.check(&SourceContext::default()), Err(ConnectorError::File { .. })));
+    assert!(matches!(
+        config.check(&SourceContext { files: FilePolicy::default(), ..anything() }),
+        Err(ConnectorError::File { .. })
+    ));
 }
 
 /// The same records, failures aside, from each position that was given out, whatever the batches.
@@ -259,6 +270,71 @@ fn a_file_goes_on_at_every_record() {
     check_resume(&*file_source(&path, lines(), json!({"encoding": "UTF-16"})), &["\"ab\"", "\"cd\\u00E9\""]);
     fs::write(&path, "").unwrap();
     check_resume(&*file_source(&path, lines(), json!({})), &[]);
+
+    let objects = json!({"type": "CypherJsonObjects", "query": "RETURN 1"});
+    let expected = ["{ a: \"}\\\"{\" }", "{ b: { c: [ {  } ] } }", "{ d: 1 }"];
+    for text in
+        ["[{\"a\": \"}\\\"{\"},\n {\"b\":\n{\"c\": [{}]}} , {\"d\":1}]\n", "{\"a\": \"}\\\"{\"}{\"b\":{\"c\":[{}]}}\n{\"d\":1}"]
+    {
+        fs::write(&path, text).unwrap();
+        check_resume(&*file_source(&path, objects.clone(), json!({})), &expected);
+    }
+}
+
+#[test]
+fn a_compressed_file_is_read_like_any_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    let mut random = crate::decode::tests::Random::new(9);
+    let text: Vec<String> = (0..20_000).map(|n| format!("caf\u{e9} {n} {}", random.below(1 << 30))).collect();
+    let shown: Vec<String> = text.iter().map(|line| Value::text(line).shown()).collect();
+    let plain = text.join("\n").into_bytes();
+    let halves = plain.split_at(plain.len() / 2);
+    let base64 = |bytes: Vec<u8>| {
+        use base64::Engine;
+        base64::engine::general_purpose::STANDARD.encode(bytes).into_bytes().chunks(76).collect::<Vec<_>>().join(&b'\n')
+    };
+    let gzipped = [gzip(halves.0), gzip(halves.1)].concat();
+    let latin1 = zlib(&text.join("\n").chars().map(|c| c as u8).collect::<Vec<u8>>());
+    for (chain, bytes, encoding) in [
+        (json!(["Gzip"]), gzipped.clone(), "UTF-8"),
+        (json!(["Base64", "Gzip"]), base64(gzipped), "UTF-8"),
+        (json!(["Zlib"]), latin1, "ISO-8859-1"),
+    ] {
+        fs::write(&path, &bytes).unwrap();
+        let config = file_source(&path, lines(), json!({"recordDecoders": chain, "encoding": encoding}));
+        let whole = run(&*config, None, &Limits::default()).unwrap();
+        assert!(whole.records == shown, "{chain}");
+        let (count, position) = &whole.positions[whole.positions.len() / 2];
+        let rest = run(&*config, Some(position), &Limits::default()).unwrap();
+        assert!(rest.records == shown[*count..] && rest.finished, "{chain}");
+        fs::write(&path, &bytes[..bytes.len() - 7]).unwrap();
+        assert!(run(&*config, None, &Limits::default()).is_err() || chain == json!(["Base64", "Gzip"]), "{chain} cut off");
+        fs::write(&path, b"no such thing\n").unwrap();
+        assert!(run(&*config, None, &Limits::default()).is_err(), "{chain}");
+    }
+    let refused = file_source(&path, lines(), json!({"recordDecoders": ["Zstd"]})).check(&anything()).unwrap_err().to_string();
+    assert!(refused.contains("option `recordDecoders`: zstd, lz4 and snappy are undone record by record only"), "{refused}");
+}
+
+#[test]
+fn objects_that_are_none_end_the_stream_where_they_stand() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    let format = json!({"type": "CypherJsonObjects", "query": "RETURN 1"});
+    for (text, problem) in [
+        ("[{}, 5]", "at byte 5: expected an object of JSON"),
+        ("{} {\"a\": ", "at byte 3: the object that begins here is not closed"),
+        ("{\"a\": \"xxxxxxxxxxxxxxxxxxxx\"}", "more than 20"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let config = file_source(&path, format.clone(), json!({"maximumLineSize": 20}));
+        let failure = run(&*config, None, &Limits::default()).err().unwrap().to_string();
+        assert!(failure.contains(problem), "{text}: {failure}");
+    }
+    fs::write(&path, "{\"a\" 1} {\"b\": 2}").unwrap();
+    let run = run(&*file_source(&path, format, json!({})), None, &Limits::default()).unwrap();
+    assert_eq!((run.records, run.failures.len()), (vec!["{ b: 2 }".to_owned()], 1));
 }
 
 #[test]
@@ -355,7 +431,7 @@ fn the_rate_limit_holds_and_does_not_delay_stopping() {
 
 // Destinations.
 
-fn bodies(texts: &[&str]) -> Vec<Outgoing> {
+pub(crate) fn bodies(texts: &[&str]) -> Vec<Outgoing> {
     texts.iter().map(|text| Outgoing { body: text.as_bytes().to_vec(), positive: true, mark: 0 }).collect()
 }
 
@@ -419,6 +495,10 @@ fn every_destination_closes_promptly() {
         let mut definition = (row.sample)();
         if let Some(path) = definition.get_mut("path") {
             *path = json!(directory.path().join("out"));
+        }
+        if let Some(port) = definition.get_mut("port") {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            *port = json!(free.local_addr().unwrap().port());
         }
         let destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
         let delivery = Delivery::start("out", destination, Box::new(|_, _| {})).unwrap();

@@ -344,7 +344,7 @@ impl Worker {
 }
 
 /// Between the whole and half of it, so that many outputs do not come back to a server at the same moment.
-fn jittered(backoff: Duration) -> Duration {
+pub(crate) fn jittered(backoff: Duration) -> Duration {
     let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
     backoff.mul_f64(0.5 + 0.5 * f64::from(nanos % 1_000_003) / 1_000_003.0)
 }

@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 use weir_model::Position;
 
 use crate::delivery::{Outgoing, RetryPolicy};
-use crate::encode::Envelope;
+use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 
@@ -79,8 +79,13 @@ pub trait DestinationConfig: Send + Sync {
     }
 
     /// What is around the data of a result.
-    fn envelope(&self) -> Envelope {
+    fn envelope(&self, _generation: Generation) -> Envelope {
         Envelope::WithMetadata
+    }
+
+    /// Whether a result is a line, as v2 sends it.
+    fn is_line(&self, _generation: Generation) -> bool {
+        false
     }
 
     /// Whether cancellations are left out.

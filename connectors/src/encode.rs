@@ -3,9 +3,13 @@
 use std::borrow::Cow;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
 use weir_model::temporal::DateTime;
 use weir_model::{IdScheme, Map, Match, NodeId, Value, json};
+
+use crate::config;
+use crate::error::ConnectorError;
 
 /// What is around the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +20,28 @@ pub enum Envelope {
     WithMetadata,
     /// The data alone.
     Bare,
+}
+
+/// What a record that leaves for a message service is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
+#[serde(tag = "type")]
+pub enum OutputFormat {
+    /// The text of the result.
+    #[default]
+    #[serde(rename = "JSON")]
+    Json,
+}
+
+impl<'de> Deserialize<'de> for OutputFormat {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<OutputFormat, D::Error> {
+        let given = Json::deserialize(input)?;
+        let format = config::kind(&given).and_then(|kind| match kind {
+            "JSON" => Ok(OutputFormat::Json),
+            "Protobuf" => Err(ConnectorError::config("format", "Protobuf is not in this version of weir; there is JSON")),
+            other => Err(config::unknown_kind(other)),
+        });
+        format.map_err(config::nested)
+    }
 }
 
 /// Whose notation values are written in.

@@ -58,15 +58,7 @@ pub struct Fetch {
 
 impl Fetch {
     pub fn open(location: &str, form: Form, files: &FilePolicy, hosts: &HostPolicy) -> Result<Fetch, ConnectorError> {
-        let stream: Box<dyn ByteStream> = match scheme(location) {
-            Some("http" | "https") => Box::new(Answer::request(location, hosts)?),
-            Some("file") => open_file(&location["file:".len()..], files)?,
-            None => open_file(location, files)?,
-            Some(other) => {
-                let problem = format!("`{other}:` URLs are not read; give an http or https URL, or the path of a file");
-                return Err(ConnectorError::config("", format!("{location}: {problem}")));
-            }
-        };
+        let stream = open(location, files, hosts)?;
         let (framing, decoder, header_due): (_, Arc<dyn Decoder>, _) = match form {
             Form::JsonLines => (Framing::Lines, Arc::new(JsonDecoder), false),
             Form::Csv { separator, headers } => {
@@ -127,6 +119,36 @@ impl Fetch {
             }
         }
         Ok(true)
+    }
+}
+
+/// All that is behind a path or URL, at once.
+pub fn whole(location: &str, files: &FilePolicy, hosts: &HostPolicy, bytes_max: usize) -> Result<Vec<u8>, ConnectorError> {
+    let mut stream = open(location, files, hosts)?;
+    let (mut whole, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+    // The time is bounded by whoever gives the bytes.
+    loop {
+        match stream.read(&mut buffer, Limits::default().wait_max)? {
+            Chunk::Bytes(count) if whole.len() + count > bytes_max => {
+                let problem = format!("has more than {bytes_max} bytes");
+                return Err(ConnectorError::Framing { place: location.to_owned(), problem });
+            }
+            Chunk::Bytes(count) => whole.extend_from_slice(&buffer[..count]),
+            Chunk::Nothing => {}
+            Chunk::End => return Ok(whole),
+        }
+    }
+}
+
+fn open(location: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<Box<dyn ByteStream>, ConnectorError> {
+    match scheme(location) {
+        Some("http" | "https") => Ok(Box::new(Answer::request(location, hosts)?)),
+        Some("file") => open_file(&location["file:".len()..], files),
+        None => open_file(location, files),
+        Some(other) => {
+            let problem = format!("`{other}:` URLs are not read; give an http or https URL, or the path of a file");
+            Err(ConnectorError::config("", format!("{location}: {problem}")))
+        }
     }
 }
 

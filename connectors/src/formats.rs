@@ -8,10 +8,11 @@ use serde_json::Value as Json;
 use weir_model::Text;
 
 use crate::config::{self, that};
-use crate::decode::{CsvCharacters, CsvDecoder, Decoder, JsonDecoder, LineDecoder, RawDecoder};
+use crate::decode::{AvroDecoder, CsvCharacters, CsvDecoder, Decoder, JsonDecoder, LineDecoder, RawDecoder};
 use crate::error::ConnectorError;
 use crate::framing::Framing;
-use crate::source::RecordQuery;
+use crate::schema;
+use crate::source::{RecordQuery, SourceContext};
 
 /// The format of files and other long streams of bytes.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -21,6 +22,8 @@ pub enum FileFormat {
     CypherLine(CypherLine),
     /// Every line is a JSON value.
     CypherJson(CypherJson),
+    /// Objects of one JSON array, or one behind the other, over as many lines as they like.
+    CypherJsonObjects(CypherJson),
     /// Rows of comma separated values: lists or maps of strings.
     CypherCsv(CypherCsv),
 }
@@ -33,6 +36,8 @@ pub enum StreamFormat {
     CypherJson(CypherJson),
     /// Every record is a string of bytes.
     CypherRaw(CypherRaw),
+    /// Every record is a datum of Avro, without a header.
+    CypherAvro(CypherAvro),
     /// Records are read, counted and forgotten.
     Drop,
 }
@@ -44,6 +49,22 @@ pub struct CypherRaw {
     /// The parameter that carries the record.
     #[serde(default = "that")]
     pub parameter: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CypherAvro {
+    /// Cypher that runs on each record.
+    pub query: String,
+    /// The parameter that carries the record, `that` when not given.
+    #[serde(default = "that")]
+    pub parameter: String,
+    /// Where the schema the records were written with is found: a URL with http, https or file, or the path of a file.
+    pub schema_url: String,
+    /// Whether dates, times, decimals and the like become values of their own; when not, as by default, they are the
+    /// numbers and bytes they are written as.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub logical_types: bool,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -163,6 +184,7 @@ impl<'de> Deserialize<'de> for FileFormat {
         let format = config::kind(&given).and_then(|kind| match kind {
             "CypherLine" => config::from_json(&given).map(FileFormat::CypherLine),
             "CypherJson" => config::from_json(&given).map(FileFormat::CypherJson),
+            "CypherJsonObjects" => config::from_json(&given).map(FileFormat::CypherJsonObjects),
             "CypherCsv" => config::from_json(&given).map(FileFormat::CypherCsv),
             other => Err(config::unknown_kind(other)),
         });
@@ -179,7 +201,7 @@ impl FileFormat {
     pub fn query(&self) -> RecordQuery<'_> {
         let (text, parameter) = match self {
             FileFormat::CypherLine(format) => (&format.query, &format.parameter),
-            FileFormat::CypherJson(format) => (&format.query, &format.parameter),
+            FileFormat::CypherJson(format) | FileFormat::CypherJsonObjects(format) => (&format.query, &format.parameter),
             FileFormat::CypherCsv(format) => (&format.query, &format.parameter),
         };
         RecordQuery { text, parameter }
@@ -199,6 +221,7 @@ impl FileFormat {
     pub fn framing(&self) -> Framing {
         match self {
             FileFormat::CypherLine(_) | FileFormat::CypherJson(_) => Framing::Lines,
+            FileFormat::CypherJsonObjects(_) => Framing::JsonObjects,
             FileFormat::CypherCsv(csv) => Framing::CsvRows(csv.characters()),
         }
     }
@@ -214,7 +237,7 @@ impl FileFormat {
     pub fn decoder(&self) -> Arc<dyn Decoder> {
         match self {
             FileFormat::CypherLine(_) => Arc::new(LineDecoder),
-            FileFormat::CypherJson(_) => Arc::new(JsonDecoder),
+            FileFormat::CypherJson(_) | FileFormat::CypherJsonObjects(_) => Arc::new(JsonDecoder),
             FileFormat::CypherCsv(csv) => {
                 let columns = match &csv.headers {
                     CsvHeaders::FirstRow(_) => None,
@@ -232,10 +255,11 @@ impl<'de> Deserialize<'de> for StreamFormat {
         let format = config::kind(&given).and_then(|kind| match kind {
             "CypherJson" => config::from_json(&given).map(StreamFormat::CypherJson),
             "CypherRaw" => config::from_json(&given).map(StreamFormat::CypherRaw),
+            "CypherAvro" => config::from_json(&given).map(StreamFormat::CypherAvro),
             "Drop" => Ok(StreamFormat::Drop),
             "CypherProtobuf" => Err(ConnectorError::config(
                 "format",
-                "CypherProtobuf is not in this version of weir; there are CypherJson, CypherRaw, Drop",
+                "CypherProtobuf is not in this version of weir; there are CypherJson, CypherRaw, CypherAvro, Drop",
             )),
             other => Err(config::unknown_kind(other)),
         });
@@ -254,15 +278,23 @@ impl StreamFormat {
         let (text, parameter) = match self {
             StreamFormat::CypherJson(format) => (&format.query, &format.parameter),
             StreamFormat::CypherRaw(format) => (&format.query, &format.parameter),
+            StreamFormat::CypherAvro(format) => (&format.query, &format.parameter),
             StreamFormat::Drop => return None,
         };
         Some(RecordQuery { text, parameter })
     }
 
-    pub fn decoder(&self) -> Arc<dyn Decoder> {
-        match self {
+    /// Fetches the schema where the format has one.
+    pub fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(match self {
             StreamFormat::CypherJson(_) => Arc::new(JsonDecoder),
             StreamFormat::CypherRaw(_) | StreamFormat::Drop => Arc::new(RawDecoder),
-        }
+            StreamFormat::CypherAvro(avro) => {
+                let schema = schema::text(&avro.schema_url, context)?;
+                let decoder = AvroDecoder::new(&schema, avro.logical_types);
+                let wrong = |problem| ConnectorError::config("format.schemaUrl", format!("{}: {problem}", avro.schema_url));
+                Arc::new(decoder.map_err(wrong)?)
+            }
+        })
     }
 }

@@ -3,14 +3,14 @@
 //!
 //!     ByteStream ─ read ─> buffer ─ cut ─> Frames
 //!
-//! A position is the offset in the stream of bytes as it is cut: behind decoding of character sets.
+//! A position is the offset in the stream of bytes as it is cut: behind decompression and decoding of character sets.
 
 use std::time::{Duration, Instant};
 
 use memchr::memchr;
 use weir_model::Position;
 
-use crate::decode::{CsvCharacters, CsvFraming};
+use crate::decode::{CsvCharacters, CsvFraming, ObjectFraming, Part};
 use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits, Progress};
 use crate::source::Source;
@@ -33,11 +33,43 @@ pub enum Chunk {
     End,
 }
 
+/// A stream without its first bytes, for one whose offsets say nothing about where its raw bytes lie: going on there means
+/// to undo again what was read.
+pub struct Skipped {
+    stream: Box<dyn ByteStream>,
+    left: u64,
+}
+
+impl Skipped {
+    pub fn new(stream: Box<dyn ByteStream>, left: u64) -> Skipped {
+        Skipped { stream, left }
+    }
+}
+
+impl ByteStream for Skipped {
+    fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError> {
+        loop {
+            let count = match self.stream.read(buffer, wait)? {
+                Chunk::Bytes(count) => count,
+                other => return Ok(other),
+            };
+            let skipped = count.min(usize::try_from(self.left).unwrap_or(usize::MAX));
+            self.left -= skipped as u64;
+            if skipped < count {
+                buffer.copy_within(skipped..count, 0);
+                return Ok(Chunk::Bytes(count - skipped));
+            }
+        }
+    }
+}
+
 /// What ends a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Framing {
     /// A newline, with a carriage return before it or not.
     Lines,
+    /// The brace that closes an object. Between objects there may be brackets, commas and white space.
+    JsonObjects,
     /// A newline outside quotes. Empty rows are no records.
     CsvRows(CsvCharacters),
 }
@@ -56,6 +88,8 @@ pub struct FrameReader {
     /// Where `start` is in the stream.
     offset: u64,
     ended: bool,
+    /// What comes after the records that were before it.
+    failure: Option<ConnectorError>,
 }
 
 enum Cut {
@@ -63,6 +97,7 @@ enum Cut {
     Lines {
         scanned: usize,
     },
+    JsonObjects(ObjectFraming),
     CsvRows(CsvFraming),
 }
 
@@ -70,6 +105,7 @@ impl Cut {
     fn new(framing: Framing) -> Cut {
         match framing {
             Framing::Lines => Cut::Lines { scanned: 0 },
+            Framing::JsonObjects => Cut::JsonObjects(ObjectFraming::default()),
             Framing::CsvRows(characters) => Cut::CsvRows(CsvFraming::new(characters)),
         }
     }
@@ -89,6 +125,7 @@ impl FrameReader {
             end: 0,
             offset,
             ended: false,
+            failure: None,
         }
     }
 
@@ -112,6 +149,25 @@ impl FrameReader {
                     found
                 }
                 Cut::CsvRows(framing) => framing.row_end(bytes, self.ended),
+                Cut::JsonObjects(framing) => {
+                    let (taken, object) = match framing.next(bytes) {
+                        Part::Between(count) => (count, None),
+                        Part::Object(end) => (end, Some(&bytes[..end])),
+                        Part::Unfinished if bytes.len() > self.record_bytes_max => return Err(self.too_long(bytes.len())),
+                        Part::Unfinished if self.ended => return Err(self.broken("the object that begins here is not closed")),
+                        Part::Unfinished => return Ok(()),
+                        Part::Stray => return Err(self.broken("expected an object of JSON")),
+                    };
+                    if let Some(object) = object {
+                        if object.len() > self.record_bytes_max {
+                            return Err(self.too_long(object.len()));
+                        }
+                        batch.push(object);
+                    }
+                    self.start += taken;
+                    self.offset += taken as u64;
+                    continue;
+                }
             };
             let Some(end) = found.or(self.ended.then_some(bytes.len())) else {
                 return if bytes.len() > self.record_bytes_max { Err(self.too_long(bytes.len())) } else { Ok(()) };
@@ -163,6 +219,10 @@ impl FrameReader {
         }
     }
 
+    fn broken(&self, problem: &str) -> ConnectorError {
+        ConnectorError::Framing { place: self.place.clone(), problem: format!("at byte {}: {problem}", self.offset) }
+    }
+
     fn too_long(&self, bytes: usize) -> ConnectorError {
         let (max, offset) = (self.record_bytes_max, self.offset);
         let problem = format!(
@@ -175,6 +235,9 @@ impl FrameReader {
 
 impl Source for FrameReader {
     fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         let deadline = Instant::now() + limits.wait_max;
         let result = loop {
             if let Err(error) = self.cut(limits, batch) {
@@ -196,8 +259,12 @@ impl Source for FrameReader {
         batch.position.0.clear();
         batch.position.0.extend_from_slice(&self.offset.to_le_bytes());
         match result {
-            // The caller first gets what was before the error; the next call meets it again.
             Err(error) if batch.is_empty() => Err(error),
+            // The caller first gets what was before the error.
+            Err(error) => {
+                self.failure = Some(error);
+                Ok(Progress::More)
+            }
             _ if self.ended && self.start == self.end => Ok(Progress::Finished),
             _ => Ok(Progress::More),
         }

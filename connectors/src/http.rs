@@ -4,11 +4,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use reqwest::Client;
-use reqwest::ClientBuilder;
 use reqwest::redirect::Policy;
+use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode, Url};
 
 use crate::error::{ConnectorError, Fault};
 use crate::host_policy::HostPolicy;
+use crate::tcp::{LIFE_INTERVAL, LIFE_TRIES_MAX};
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// From sending a request to the end of its answer.
@@ -37,16 +38,93 @@ pub fn client() -> Result<Client, ConnectorError> {
 /// A redirect leads only where the policy lets it.
 pub(crate) fn fetching_client(hosts: &HostPolicy) -> Result<Client, ConnectorError> {
     install_tls();
-    let redirect = || {
-        let hosts = hosts.clone();
-        Policy::custom(move |attempt| match hosts.check(attempt.url()) {
-            Err(refused) => attempt.error(refused),
-            Ok(()) if attempt.previous().len() > REDIRECT_COUNT_MAX => attempt.error("too many redirects"),
-            Ok(()) => attempt.follow(),
-        })
-    };
-    let builder = || bare_builder().read_timeout(REQUEST_TIME_MAX).redirect(redirect());
+    let builder = || bare_builder().read_timeout(REQUEST_TIME_MAX).redirect(within(hosts));
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
+}
+
+/// A client for connections that stay, and on which nothing need come for hours: that the other side is gone is found out
+/// below HTTP.
+pub(crate) fn staying_client(hosts: &HostPolicy) -> Result<Client, ConnectorError> {
+    install_tls();
+    let builder = || {
+        let alive = bare_builder()
+            .tcp_keepalive(LIFE_INTERVAL)
+            .tcp_keepalive_interval(LIFE_INTERVAL)
+            .tcp_keepalive_retries(LIFE_TRIES_MAX);
+        // Of HTTP/2 a connection cannot become a web socket.
+        alive.http1_only().redirect(within(hosts))
+    };
+    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
+}
+
+fn within(hosts: &HostPolicy) -> Policy {
+    let hosts = hosts.clone();
+    Policy::custom(move |attempt| match hosts.check(attempt.url()) {
+        Err(refused) => attempt.error(refused),
+        Ok(()) if attempt.previous().len() > REDIRECT_COUNT_MAX => attempt.error("too many redirects"),
+        Ok(()) => attempt.follow(),
+    })
+}
+
+/// An address of the web, as the option `field` has it.
+pub(crate) fn url(field: &str, text: &str) -> Result<Url, ConnectorError> {
+    let url = Url::parse(text).map_err(|error| ConnectorError::config(field, format!("{text} is not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(ConnectorError::config(field, format!("{text}: the URL must begin with http:// or https://")));
+    }
+    Ok(url)
+}
+
+/// Without a password and without the query, where tokens are kept.
+pub(crate) fn shown(url: &Url) -> String {
+    format!("{}://{}{}", url.scheme(), url.authority().rsplit('@').next().unwrap_or_default(), url.path())
+}
+
+/// An address as it is told to whoever asks for a definition: without its password.
+pub(crate) fn without_password(text: &str) -> String {
+    let Ok(mut url) = Url::parse(text) else { return text.to_owned() };
+    // An error says that an address of this kind has none.
+    if url.password().is_some() && url.set_password(Some("****")).is_ok() { url.into() } else { text.to_owned() }
+}
+
+/// How a request that should stay open went.
+pub(crate) enum Asked {
+    Answered(Response),
+    /// It may work later.
+    Failed(String),
+    /// It will not.
+    Refused(ConnectorError),
+}
+
+/// Sends a request and looks at the status of its answer, which has to be one of success, or of another protocol.
+pub(crate) async fn ask(place: &str, request: RequestBuilder) -> Asked {
+    let answer = match tokio::time::timeout(REQUEST_TIME_MAX, request.send()).await {
+        Ok(Ok(answer)) => answer,
+        // What a policy or a broken redirect refused stays refused.
+        Ok(Err(error)) if error.is_redirect() || error.is_builder() => {
+            return Asked::Refused(refusal(place, chain(&error.without_url())));
+        }
+        Ok(Err(error)) => return Asked::Failed(chain(&error.without_url())),
+        Err(_) => return Asked::Failed(format!("there was no answer within {} s", REQUEST_TIME_MAX.as_secs())),
+    };
+    let status = answer.status();
+    if status.is_success() || status == StatusCode::SWITCHING_PROTOCOLS {
+        Asked::Answered(answer)
+    } else if may_pass(status) {
+        Asked::Failed(format!("the server answered {status}"))
+    } else {
+        Asked::Refused(refusal(place, format!("the server answered {status}")))
+    }
+}
+
+/// Whether what failed with this status may work later.
+pub(crate) fn may_pass(status: StatusCode) -> bool {
+    status == StatusCode::REQUEST_TIMEOUT || status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
+}
+
+/// The other side does not want what it was asked for.
+pub(crate) fn refusal(place: &str, problem: String) -> ConnectorError {
+    ConnectorError::World { place: place.to_owned(), problem, fault: Fault::User, retryable: false, source: None }
 }
 
 /// A client for answers that take as long as they take: whoever asks gives up when they like.

@@ -14,6 +14,8 @@ pub mod destination;
 pub mod destinations;
 pub mod encode;
 pub mod error;
+mod event_stream;
+mod feed;
 pub mod fetch;
 pub mod file_policy;
 pub mod formats;
@@ -23,11 +25,16 @@ pub mod host_policy;
 pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+mod length_prefix;
 pub mod rate;
+mod recoded_stream;
 pub mod recoding;
+mod schema;
 pub mod source;
 pub mod sources;
 pub mod stream;
+mod tcp;
+pub mod upload;
 
 #[cfg(test)]
 mod conformance;
@@ -46,9 +53,13 @@ pub use frames::{Frames, Limits, Progress};
 pub use host_policy::HostPolicy;
 pub use source::{Delivery as SourceDelivery, RecordQuery, Source, SourceConfig, SourceContext};
 pub use stream::RecordStream;
+pub use upload::{Upload, Uploader};
 
 use destinations::{Drop, PostToEndpoint, PostToSlack, PrintToStandardOut, WriteToFile};
-use sources::{FileIngest, NumberIteratorIngest, StandardInputIngest};
+use sources::{
+    FileIngest, NumberIteratorIngest, ServerSentEventsIngest, StandardInputIngest, WebSocketFileUpload,
+    WebsocketSimpleStartupIngest,
+};
 
 /// One kind of source.
 pub struct SourceRow {
@@ -99,6 +110,38 @@ pub static SOURCES: &[SourceRow] = &[
         sample: || json!({"type": "StandardInputIngest"}),
         schema: SchemaGenerator::subschema_for::<StandardInputIngest>,
     },
+    SourceRow {
+        name: "ServerSentEvent",
+        name_v1: "ServerSentEventsIngest",
+        delivery: SourceDelivery::AtMostOnce,
+        parse_v1: source::<ServerSentEventsIngest>,
+        sample: || json!({"type": "ServerSentEventsIngest", "url": "http://127.0.0.1:9000/events"}),
+        schema: SchemaGenerator::subschema_for::<ServerSentEventsIngest>,
+    },
+    SourceRow {
+        name: "WebsocketClient",
+        name_v1: "WebsocketSimpleStartupIngest",
+        delivery: SourceDelivery::AtMostOnce,
+        parse_v1: source::<WebsocketSimpleStartupIngest>,
+        sample: || json!({"type": "WebsocketSimpleStartupIngest", "url": "ws://127.0.0.1:9000/live"}),
+        schema: SchemaGenerator::subschema_for::<WebsocketSimpleStartupIngest>,
+    },
+    SourceRow {
+        name: "WebSocketFileUpload",
+        name_v1: "WebSocketFileUpload",
+        delivery: SourceDelivery::AtMostOnce,
+        parse_v1: source::<WebSocketFileUpload>,
+        sample: || json!({"type": "WebSocketFileUpload"}),
+        schema: SchemaGenerator::subschema_for::<WebSocketFileUpload>,
+    },
+    SourceRow {
+        name: "ReactiveStream",
+        name_v1: "ReactiveStream",
+        delivery: SourceDelivery::AtMostOnce,
+        parse_v1: source::<sources::ReactiveStream>,
+        sample: || json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": 9001}),
+        schema: SchemaGenerator::subschema_for::<sources::ReactiveStream>,
+    },
     #[cfg(feature = "kafka")]
     SourceRow {
         name: "Kafka",
@@ -139,6 +182,13 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         parse_v1: destination::<PostToSlack>,
         sample: || json!({"type": "PostToSlack", "hookUrl": "https://hooks.example.com/services/T/B/X"}),
         schema: SchemaGenerator::subschema_for::<PostToSlack>,
+    },
+    DestinationRow {
+        name: "ReactiveStream",
+        name_v1: "ReactiveStream",
+        parse_v1: destination::<destinations::ReactiveStream>,
+        sample: || json!({"type": "ReactiveStream", "port": 19_001}),
+        schema: SchemaGenerator::subschema_for::<destinations::ReactiveStream>,
     },
     #[cfg(feature = "kafka")]
     DestinationRow {

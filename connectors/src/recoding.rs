@@ -1,5 +1,5 @@
 //! What is undone to a record before it is decoded: compression and base64, in any chain, once for all sources whose
-//! records come one by one.
+//! records come one by one. Whole streams are undone in `recoded_stream`.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,11 +17,24 @@ use crate::frames::Frame;
 /// A small record can be compressed from a very large one; no more than this is undone.
 const RECORD_BYTES_MAX: usize = 128 << 20;
 
+/// What zstd may look back, as a power of two: four times what its strongest levels do.
+const ZSTD_WINDOW_LOG_MAX: u32 = 25;
+
+/// What the frames of snappy begin with.
+const SNAPPY_FRAMES: &[u8] = b"\xff\x06\x00\x00sNaPpY";
+
+/// One step of undoing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub enum RecordDecoder {
     Zlib,
     Gzip,
     Base64,
+    /// Of weir, as the next ones.
+    Zstd,
+    /// In frames.
+    Lz4,
+    /// In frames, or one block.
+    Snappy,
 }
 
 impl RecordDecoder {
@@ -32,6 +45,21 @@ impl RecordDecoder {
             RecordDecoder::Base64 => {
                 STANDARD.decode(bytes.trim_ascii()).map_err(|error| format!("the record is not base64: {error}"))
             }
+            RecordDecoder::Zstd => {
+                let wrong = |error| format!("the record is not zstd: {error}");
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(bytes).map_err(wrong)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(wrong)?;
+                inflated(decoder, "zstd")
+            }
+            RecordDecoder::Lz4 => inflated(lz4_flex::frame::FrameDecoder::new(bytes), "lz4"),
+            RecordDecoder::Snappy if bytes.starts_with(SNAPPY_FRAMES) => inflated(snap::read::FrameDecoder::new(bytes), "snappy"),
+            RecordDecoder::Snappy => {
+                let wrong = |error| format!("the record is not snappy: {error}");
+                match snap::raw::decompress_len(bytes).map_err(wrong)? {
+                    length if length > RECORD_BYTES_MAX => Err(too_long("snappy")),
+                    _ => snap::raw::Decoder::new().decompress_vec(bytes).map_err(wrong),
+                }
+            }
         }
     }
 }
@@ -40,10 +68,11 @@ fn inflated(compressed: impl Read, name: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = compressed.take(RECORD_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| format!("the record is not {name}: {error}"))?;
-    if bytes.len() > RECORD_BYTES_MAX {
-        return Err(format!("the record has more than {RECORD_BYTES_MAX} bytes when its {name} is undone"));
-    }
-    Ok(bytes)
+    if bytes.len() > RECORD_BYTES_MAX { Err(too_long(name)) } else { Ok(bytes) }
+}
+
+fn too_long(name: &str) -> String {
+    format!("the record has more than {RECORD_BYTES_MAX} bytes when its {name} is undone")
 }
 
 /// A decoder behind a chain of these, which are undone from left to right.
@@ -67,7 +96,7 @@ impl Decoder for Recoded {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Write;
 
     use flate2::Compression;
@@ -76,13 +105,13 @@ mod tests {
     use super::*;
     use crate::decode::JsonDecoder;
 
-    fn zlib(bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn zlib(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
     }
 
-    fn gzip(bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(bytes).unwrap();
         encoder.finish().unwrap()
@@ -110,5 +139,38 @@ mod tests {
         check(&[Base64], b"[1]", Err("not base64"));
         check(&[Gzip], &gzip(b"["), Err("not JSON"));
         check(&[Gzip], &gzip(&vec![b'1'; RECORD_BYTES_MAX + 1]), Err("more than"));
+        let long = vec![b' '; RECORD_BYTES_MAX + 1];
+        let zstd = |bytes: &[u8]| zstd::stream::encode_all(bytes, 3).unwrap();
+        check(&[Zstd], &[zstd(b"[1"), zstd(b",2]")].concat(), Ok("[ 1, 2 ]"));
+        check(&[Zstd], &zstd(&long), Err("more than"));
+        check(&[Zstd], &zstd(b"[1]")[..8], Err("zstd"));
+        let lz4 = |bytes: &[u8]| {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        };
+        check(&[Base64, Lz4], STANDARD.encode(lz4(b"[1]")).as_bytes(), Ok("[ 1 ]"));
+        check(&[Lz4], &lz4(&long), Err("more than"));
+        check(&[Lz4], b"nothing of the kind", Err("not lz4"));
+        let block = snap::raw::Encoder::new().compress_vec(b"[1]").unwrap();
+        check(&[Snappy], &block, Ok("[ 1 ]"));
+        check(&[Snappy], &[0xff, 0xff, 0xff, 0xff, 0x0f], Err("more than"));
+        let mut frames = snap::write::FrameEncoder::new(Vec::new());
+        frames.write_all(b"[2]").unwrap();
+        check(&[Snappy], &frames.into_inner().unwrap(), Ok("[ 2 ]"));
+    }
+
+    #[test]
+    fn any_bytes_are_undone_or_refused() {
+        use RecordDecoder::*;
+        let mut random = crate::decode::tests::Random::new(11);
+        let begins: [&[u8]; 6] =
+            [b"", &[0x78, 0x9c], &[0x1f, 0x8b, 8, 0], &[0x28, 0xb5, 0x2f, 0xfd], &[4, 0x22, 0x4d, 0x18], SNAPPY_FRAMES];
+        for _ in 0..2_000 {
+            let bytes = [begins[random.below(begins.len())], &random.bytes(&[0, 1, 0x40, 0x60, 0xff])].concat();
+            for step in [Zlib, Gzip, Base64, Zstd, Lz4, Snappy] {
+                let _ = step.undo(&bytes);
+            }
+        }
     }
 }

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tokio::runtime::Handle;
 use weir_model::Position;
 
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::file_policy::FilePolicy;
 use crate::frames::{Frames, Limits, Progress};
+use crate::host_policy::HostPolicy;
 use crate::stream::{Bounds, RecordStream};
+use crate::upload::Upload;
 
 /// One running instance. It is driven by one thread and may block it for `limits.wait_max`, no longer.
 ///
@@ -41,9 +46,14 @@ pub enum Delivery {
 }
 
 /// What a definition may use of the process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SourceContext {
+    /// Which files may be read.
     pub files: FilePolicy,
+    /// Which servers may be asked.
+    pub hosts: HostPolicy,
+    /// Where waiting for the network happens.
+    pub runtime: Handle,
     /// The name of the stream.
     pub stream: String,
 }
@@ -64,9 +74,20 @@ pub trait SourceConfig: Send + Sync {
     /// Queries at a time. With 1, records take effect in the order of the source.
     fn parallelism(&self) -> u32;
 
-    fn decoder(&self) -> Arc<dyn Decoder>;
+    /// What reads a record. It may have to be told by somebody else how, as by a file with a schema.
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError>;
 
     fn bounds(&self) -> Bounds;
+
+    /// A record that failed as it is told to others, in JSON.
+    fn frame(&self, bytes: &[u8]) -> serde_json::Value {
+        STANDARD.encode(bytes).into()
+    }
+
+    /// Where a client brings what it reads.
+    fn upload(&self) -> Option<&Upload> {
+        None
+    }
 
     /// Finds what is wrong before anything is kept: values that do not go together, files that are not there.
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError>;

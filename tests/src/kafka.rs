@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, Weak};
@@ -28,6 +28,8 @@ pub struct Broker {
     directory: TempDir,
     port: u16,
     secure: bool,
+    /// Where clients that come through a proxy are sent.
+    proxy: Option<SocketAddr>,
     /// What the script said: `KAFKA_BOOTSTRAP` and the like.
     said: BTreeMap<String, String>,
 }
@@ -51,6 +53,15 @@ fn script() -> PathBuf {
 impl Broker {
     /// A broker of one's own; `secure` also listens with SASL and TLS.
     pub fn start(secure: bool, left_out: &str) -> Option<Broker> {
+        Broker::start_with(secure, None, left_out)
+    }
+
+    /// A broker that also listens at `proxied`, and tells whoever comes there that it is found at the proxy.
+    pub fn start_behind(proxy: SocketAddr, left_out: &str) -> Option<Broker> {
+        Broker::start_with(false, Some(proxy), left_out)
+    }
+
+    fn start_with(secure: bool, proxy: Option<SocketAddr>, left_out: &str) -> Option<Broker> {
         let directory = tempfile::Builder::new().prefix("weir-kafka-").tempdir().expect("a temporary directory");
         let installed = Command::new("bash").arg(script()).arg("install").stdin(Stdio::null()).output().expect("bash runs");
         if !installed.status.success() {
@@ -59,7 +70,7 @@ impl Broker {
             eprintln!("**** LEFT OUT: {left_out}. There is no Kafka broker: tests/services/kafka.sh install: {reason}");
             return None;
         }
-        let mut broker = Broker { directory, port: free_ports(5), secure, said: BTreeMap::new() };
+        let mut broker = Broker { directory, port: free_ports(6), secure, proxy, said: BTreeMap::new() };
         broker.run();
         Some(broker)
     }
@@ -69,6 +80,7 @@ impl Broker {
         let mut command = Command::new("bash");
         command.arg(script()).arg("start").arg(self.directory.path()).arg(self.port.to_string()).stdin(Stdio::null());
         command.env("KAFKA_SECURE", if self.secure { "1" } else { "0" });
+        command.env("KAFKA_PROXY", self.proxy.map(|proxy| proxy.to_string()).unwrap_or_default());
         let started = command.output().expect("bash runs");
         let said = String::from_utf8_lossy(&started.stdout);
         assert!(started.status.success(), "the broker did not start: {}", String::from_utf8_lossy(&started.stderr));
@@ -94,6 +106,11 @@ impl Broker {
 
     pub fn bootstrap(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where a proxy finds it.
+    pub fn proxied(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port + 5))
     }
 
     fn client(&self) -> ClientConfig {
@@ -175,7 +192,7 @@ impl Drop for Broker {
 }
 
 /// The first of so many ports in a row that nobody listens on.
-fn free_ports(count: u16) -> u16 {
+pub fn free_ports(count: u16) -> u16 {
     loop {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let first = listener.local_addr().expect("an address").port();

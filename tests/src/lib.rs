@@ -6,6 +6,7 @@
 pub mod client;
 pub mod contract;
 pub mod endpoint;
+pub mod feeds;
 pub mod fuzz;
 pub mod kafka;
 pub mod page;
@@ -15,3 +16,4 @@ pub mod service;
 pub mod socket;
 pub mod tck;
 pub mod terminal;
+pub mod toxiproxy;

@@ -49,6 +49,11 @@ impl Socket {
         self.frame(2, bytes);
     }
 
+    /// Says that nothing more comes.
+    pub fn close(&mut self) {
+        self.frame(8, &[]);
+    }
+
     /// Clients mask what they send; with zeros it stays readable.
     fn frame(&mut self, kind: u8, payload: &[u8]) {
         let mut frame = vec![0x80 | kind];

@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
-use weir_tests::kafka::{Broker, shared};
+use weir_tests::kafka::{Broker, free_ports, shared};
 use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::toxiproxy::Toxiproxy;
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -494,4 +496,116 @@ fn each_result_is_in_the_topic_once_whoever_is_killed() {
     let shown: Vec<_> = wrong.iter().take(10).map(|key| (key, expected.get(key), found.get(key))).collect();
     assert!(wrong.is_empty(), "{} results are not there as often as they should be: {shown:?}\n{}", wrong.len(), weir.log());
     weir.stop();
+}
+
+#[test]
+fn what_a_network_does_to_connections_loses_nothing() {
+    const LEFT_OUT: &str = "Kafka behind a network that cuts, stalls, slows and resets";
+    let Some(proxy) = Toxiproxy::start(LEFT_OUT) else { return };
+    let listen = SocketAddr::from(([127, 0, 0, 1], free_ports(1)));
+    let Some(broker) = Broker::start_behind(listen, LEFT_OUT) else { return };
+    proxy.lead("kafka", listen, broker.proxied());
+    ["in", "out", "out-once"].iter().for_each(|topic| broker.create_topic(topic, 1));
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let kafka = |topic: &str, once: bool| {
+        // Where a connection has stalled, waiting is over soon.
+        let properties = json!({"socket.timeout.ms": "3000"});
+        json!({"type": "WriteToKafka", "topic": topic, "bootstrapServers": listen.to_string(), "exactlyOnce": once,
+            "structure": {"type": "Bare"}, "kafkaProperties": properties})
+    };
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.id IS NOT NULL RETURN id(n) AS node, n.id AS id",
+        "mode": "MultipleValues"});
+    let outputs = json!({"plain": kafka("out", false), "once": kafka("out-once", true)});
+    weir.post("/api/v1/query/standing/ids", &json!({"pattern": pattern, "outputs": outputs})).expect(201);
+    let more =
+        json!({"autoOffsetReset": "earliest", "maximumPerSecond": 1_000, "kafkaProperties": {"socket.timeout.ms": "3000"}});
+    weir.post("/api/v1/ingest/in", &ingest(&listen.to_string(), json!({"in": [0]}), COUNT, more)).expect(200);
+    produce(&broker, "in", 0, 0..8_000);
+    wait_until("the first records are read", PATIENCE, || counted(&weir).0 > 0);
+    let during = |time: u64| std::thread::sleep(Duration::from_millis(time));
+    // Slow.
+    proxy.poison("kafka", "latency", "downstream", json!({"latency": 150, "jitter": 100}));
+    during(700);
+    proxy.cure("kafka", "latency", "downstream");
+    // Cut.
+    proxy.open("kafka", false);
+    during(700);
+    proxy.open("kafka", true);
+    during(500);
+    // Reset in the middle of answers, then of requests.
+    for direction in ["downstream", "upstream"] {
+        proxy.poison("kafka", "reset_peer", direction, json!({"timeout": 50}));
+        during(500);
+        proxy.cure("kafka", "reset_peer", direction);
+        during(300);
+    }
+    // Connections stay and nothing passes: neither what the broker says, nor what it hears.
+    for direction in ["downstream", "upstream"] {
+        proxy.poison("kafka", "timeout", direction, json!({"timeout": 0}));
+        during(1_500);
+        proxy.cure("kafka", "timeout", direction);
+        during(300);
+    }
+    // A trickle.
+    proxy.poison("kafka", "bandwidth", "downstream", json!({"rate": 20}));
+    during(500);
+    proxy.cure("kafka", "bandwidth", "downstream");
+    wait_counted(&weir, 8_000);
+    let written = |topic: &str| -> Vec<u64> {
+        let id = |line: &String| serde_json::from_str::<Json>(line).expect("JSON")["id"].as_u64().expect("a number");
+        broker.read(topic).iter().map(id).collect()
+    };
+    let all: BTreeSet<u64> = (0..8_000).collect();
+    for topic in ["out", "out-once"] {
+        wait_until(&format!("all results are in {topic}"), PATIENCE, || written(topic).len() >= 8_000);
+        let written = written(topic);
+        assert_eq!(written.iter().copied().collect::<BTreeSet<u64>>(), all, "{topic} lacks results");
+        // Idempotent or in transactions, and nobody was killed.
+        assert_eq!(written.len(), 8_000, "{topic} has results twice");
+    }
+    weir.stop();
+}
+
+#[test]
+fn several_weirs_share_a_group_and_hand_partitions_over() {
+    let Some(broker) = shared("several weirs in one group") else { return };
+    broker.create_topic("shared", 4);
+    let homes = [Home::new(), Home::new(), Home::new()];
+    let commits = json!({"type": "ExplicitCommit", "maxBatch": 50, "maxIntervalMillis": 100});
+    let more =
+        json!({"autoOffsetReset": "earliest", "groupId": "together", "offsetCommitting": commits, "maximumPerSecond": 500});
+    let join = |home: &Home| {
+        let weir = home.start(&[]);
+        weir.post("/api/v1/ingest/shared", &ingest(&broker.bootstrap(), json!(["shared"]), COUNT, more.clone())).expect(200);
+        weir
+    };
+    (0..4)
+        .for_each(|partition| produce(&broker, "shared", partition, partition as u64 * 1_000..partition as u64 * 1_000 + 1_000));
+    let first = join(&homes[0]);
+    wait_until("the first weir reads", PATIENCE, || counted(&first).0 > 200);
+    let second = join(&homes[1]);
+    wait_until("the second weir reads", PATIENCE, || counted(&second).0 > 200);
+    // One leaves in order while a third comes.
+    first.delete("/api/v1/ingest/shared").expect(200);
+    let third = join(&homes[2]);
+    wait_until("the third weir reads", PATIENCE, || counted(&third).0 > 50);
+    let weirs = [first, second, third];
+    let read = |weir: &Weir| -> Vec<(u64, u64)> {
+        let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN n.id, n.count");
+        rows.iter().map(|row| (row[0].as_u64().expect("an id"), row[1].as_u64().expect("a count"))).collect()
+    };
+    let mut times: BTreeMap<u64, u64> = BTreeMap::new();
+    wait_until("every record is read", PATIENCE, || {
+        times.clear();
+        weirs.iter().flat_map(read).for_each(|(id, count)| *times.entry(id).or_default() += count);
+        times.len() == 4_000
+    });
+    // Nobody was killed: what was read was committed before its partition went to another.
+    assert!(
+        times.values().all(|count| *count == 1),
+        "{:?}",
+        times.iter().filter(|(_, count)| **count > 1).take(10).collect::<Vec<_>>()
+    );
+    weirs.into_iter().for_each(|weir| weir.stop());
 }

@@ -13,10 +13,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use weir_connectors::{Frames, Limits, Progress, RecordStream, SourceContext, decode};
+use weir_connectors::decode::RecordFailure;
+use weir_connectors::{ConnectorError, Frames, Limits, Progress, RecordStream, SourceContext, decode};
 use weir_engine::{Engine, EngineError, Ingester};
 use weir_model::{Position, Tick, Value};
 
+use super::errors::{DeadLetters, Letter};
 use super::{Status, Stream, lock};
 use crate::error::{chain, failure_text};
 
@@ -34,26 +36,87 @@ struct Batch {
     /// The number of each record in the stream.
     numbers: Vec<u64>,
     position: Position,
+    /// For those that are to be told of records that failed: what the records were, and which could not be decoded.
+    raw: Option<(Frames, Vec<RecordFailure>)>,
 }
 
 /// Positions committed and perhaps not yet durable, in order.
 type Committed = Arc<Mutex<VecDeque<(Tick, Position)>>>;
 
+/// Why a stream failed.
+struct Failed {
+    reason: String,
+    /// It may work when it begins again.
+    passing: bool,
+}
+
+impl From<ConnectorError> for Failed {
+    fn from(error: ConnectorError) -> Failed {
+        Failed { reason: chain(&error), passing: error.retryable() }
+    }
+}
+
+impl From<EngineError> for Failed {
+    fn from(error: EngineError) -> Failed {
+        Failed::for_good(chain(&error))
+    }
+}
+
+impl Failed {
+    fn for_good(reason: String) -> Failed {
+        Failed { reason, passing: false }
+    }
+}
+
 /// Runs a stream until it is exhausted, fails or is stopped.
 pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext) {
+    let mut restarts = stream.errors.restarts();
+    loop {
+        match attempt(stream, context) {
+            Ok(Ended::Exhausted) => stream.end(Status::Completed, None),
+            Ok(Ended::Stopped) => return,
+            Err(Failed { reason, passing }) => {
+                let pause = if passing { restarts.next() } else { None };
+                if let Some(pause) = pause {
+                    tracing::warn!(ingest = stream.name, "the stream failed and begins again in {pause:?}: {reason}");
+                    stream.note_trouble(Some(reason));
+                    if stream.rest(pause) {
+                        continue;
+                    }
+                    return;
+                }
+                tracing::error!(ingest = stream.name, "the stream failed: {reason}");
+                stream.end(Status::Failed, Some(reason));
+            }
+        }
+        break;
+    }
+    if let Err(error) = stream.store(engine) {
+        tracing::error!(ingest = stream.name, "its end could not be stored: {error}");
+    }
+}
+
+/// From opening the source to its end.
+fn attempt(stream: &Stream, context: &SourceContext) -> Result<Ended, Failed> {
     let committed = Committed::default();
     let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
-    let outcome: Result<Ended, String> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let named = std::thread::Builder::new().name(format!("commit {}", stream.name));
-        let committer = named.spawn_scoped(scope, || commit(stream, &receiver, &committed));
+        // The receiver goes when the thread does, or whoever sends would wait for ever.
+        let committer = named.spawn_scoped(scope, {
+            let committed = &committed;
+            move || commit(stream, context, receiver, committed)
+        });
         let read = match &committer {
             Ok(_) => read(stream, context, sender, &committed),
-            Err(error) => Err(format!("no thread could be started: {error}")),
+            Err(error) => Err(Failed::for_good(format!("no thread could be started: {error}"))),
         };
         // The committing thread ends when there is nothing more to come; what it says counts for more.
         match committer.map(|thread| thread.join()) {
-            Ok(Ok(commit)) => commit.map_err(|error| chain(&error))?,
-            Ok(Err(_)) => return Err("the stream ended through a bug in weir; the log has the details".to_owned()),
+            Ok(Ok(commit)) => commit?,
+            Ok(Err(_)) => {
+                return Err(Failed::for_good("the stream ended through a bug in weir; the log has the details".to_owned()));
+            }
             Err(_) => {}
         }
         let (ended, source) = read?;
@@ -61,20 +124,9 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext) {
             acknowledge(stream, &mut source, &committed)?;
         }
         // Whoever sees the stream as completed may count on reading all of it.
-        stream.graph.wait_visible().map_err(|error| chain(&error))?;
+        stream.graph.wait_visible()?;
         Ok(ended)
-    });
-    match outcome {
-        Ok(Ended::Exhausted) => stream.end(Status::Completed, None),
-        Ok(Ended::Stopped) => return,
-        Err(reason) => {
-            tracing::error!(ingest = stream.name, "the stream failed: {reason}");
-            stream.end(Status::Failed, Some(reason));
-        }
-    }
-    if let Err(error) = stream.store(engine) {
-        tracing::error!(ingest = stream.name, "its end could not be stored: {error}");
-    }
+    })
 }
 
 enum Ended {
@@ -88,20 +140,20 @@ fn read(
     context: &SourceContext,
     batches: Sender<Batch>,
     committed: &Committed,
-) -> Result<(Ended, Option<RecordStream>), String> {
+) -> Result<(Ended, Option<RecordStream>), Failed> {
     // A stream that begins paused or restored opens its source when it is started.
     if !stream.may_go_on() {
         return Ok((Ended::Stopped, None));
     }
     let from = stream.graph.position(&stream.source).filter(|position| !position.0.is_empty());
-    let mut source = stream.config.open(context, from.as_ref()).map_err(|error| chain(&error))?;
-    let decoder = stream.config.decoder();
+    let mut source = stream.config.open(context, from.as_ref())?;
+    let decoder = stream.config.decoder(context)?;
     let limits = Limits::default();
     let mut frames = Frames::default();
     let mut undecodable = Vec::new();
     let (mut position, mut sent) = (from.unwrap_or_default(), Instant::now());
     while stream.may_go_on() {
-        let progress = source.next(&limits, &mut frames).map_err(|error| chain(&error))?;
+        let progress = source.next(&limits, &mut frames)?;
         acknowledge(stream, &mut source, committed)?;
         stream.note_trouble(source.trouble());
         let got_on = frames.position != position && sent.elapsed() >= PROGRESS_INTERVAL;
@@ -117,7 +169,8 @@ fn read(
             if stream.config.query().is_none() {
                 records.clear();
             }
-            let batch = Batch { records, numbers, position: frames.position.clone() };
+            let raw = stream.errors.tells().then(|| (frames.clone(), undecodable.clone()));
+            let batch = Batch { records, numbers, position: frames.position.clone(), raw };
             for failure in undecodable.drain(..) {
                 stream.set_aside(failure.number, failure.reason, String::from_utf8_lossy(&failure.sample).into_owned());
             }
@@ -134,7 +187,7 @@ fn read(
 }
 
 /// Tells the source what has become durable since the last time.
-fn acknowledge(stream: &Stream, source: &mut RecordStream, committed: &Committed) -> Result<(), String> {
+fn acknowledge(stream: &Stream, source: &mut RecordStream, committed: &Committed) -> Result<(), ConnectorError> {
     let durable = stream.graph.durable();
     let mut latest = None;
     let mut waiting = lock(committed);
@@ -142,25 +195,55 @@ fn acknowledge(stream: &Stream, source: &mut RecordStream, committed: &Committed
         latest = waiting.pop_front().map(|(_, position)| position);
     }
     drop(waiting);
-    latest.map_or(Ok(()), |position| source.durable(&position).map_err(|error| chain(&error)))
+    latest.map_or(Ok(()), |position| source.durable(&position))
 }
 
-fn commit(stream: &Stream, batches: &Receiver<Batch>, committed: &Committed) -> Result<(), EngineError> {
+fn commit(stream: &Stream, context: &SourceContext, batches: Receiver<Batch>, committed: &Committed) -> Result<(), Failed> {
+    let mut letters = stream.errors.open(&stream.source, stream.graph.ids(), context)?;
     let mut ingester = Ingester::new(stream.graph.clone(), stream.query.clone());
     let mut last = Tick::ZERO;
     for batch in batches {
+        // Told before the position goes past them: a record that nobody has heard of comes again.
+        let undecodable = batch.raw.iter().flat_map(|(frames, failures)| failures.iter().map(move |failure| (frames, failure)));
+        let undecodable = undecodable.map(|(frames, failure)| letter(frames, failure.number, None, &failure.reason));
+        if !tell(stream, &mut letters, &undecodable.collect::<Vec<_>>())? {
+            break;
+        }
         let ingested = ingester.ingest(&batch.records, Some((&stream.source, batch.position.clone())))?;
-        for (index, failure) in ingested.failures {
-            let number = batch.numbers.get(index).copied().unwrap_or_default();
+        let failures: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
+        for (index, reason) in &failures {
+            let number = batch.numbers.get(*index).copied().unwrap_or_default();
             let sample = batch
                 .records
-                .get(index)
+                .get(*index)
                 .map_or_else(String::new, |record| record.shown().chars().take(SAMPLE_CHARACTERS_MAX).collect());
-            stream.set_aside(number, failure_text(&failure), sample);
+            stream.set_aside(number, reason.clone(), sample);
+        }
+        let ineffective = batch.raw.iter().flat_map(|(frames, _)| failures.iter().map(move |failure| (frames, failure)));
+        let ineffective = ineffective.filter_map(|(frames, (index, reason))| {
+            Some(letter(frames, *batch.numbers.get(*index)?, batch.records.get(*index), reason))
+        });
+        if !tell(stream, &mut letters, &ineffective.collect::<Vec<_>>())? {
+            break;
         }
         last = ingested.upper;
         lock(committed).push_back((ingested.upper, batch.position));
     }
+    if let Some(letters) = letters {
+        letters.close();
+    }
     // A stream is over when its records are safe.
-    stream.graph.wait_durable(last)
+    Ok(stream.graph.wait_durable(last)?)
+}
+
+fn letter<'a>(frames: &'a Frames, number: u64, decoded: Option<&'a Value>, reason: &'a str) -> Letter<'a> {
+    let index = number.checked_sub(frames.first_number).and_then(|index| usize::try_from(index).ok());
+    let bytes = index.filter(|index| *index < frames.len()).map_or(&[][..], |index| frames.get(index).bytes);
+    Letter { number, bytes, decoded, reason }
+}
+
+/// False when the stream is stopped before all have heard.
+fn tell(stream: &Stream, boxes: &mut Option<DeadLetters>, letters: &[Letter<'_>]) -> Result<bool, Failed> {
+    let Some(boxes) = boxes else { return Ok(true) };
+    boxes.send(&*stream.config, letters, || stream.is_stopping()).map_err(Failed::for_good)
 }

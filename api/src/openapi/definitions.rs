@@ -6,6 +6,7 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{DESTINATIONS, SOURCES};
 
 use super::schemas::{PLACE, generator, named};
+use crate::ingest::ErrorHandling;
 use crate::wire::family::Family;
 use crate::wire::v2;
 use crate::wire::v2::names::{FIELDS, WORDS, to_v2};
@@ -140,7 +141,7 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
         remove(&mut definition, &without);
         notation(&mut definition, family);
         tag(&mut definition, kind);
-        let mut example = v2::ingest::shown("", &sample, Family::Preview);
+        let mut example = v2::ingest::shown("", &sample, &ErrorHandling::default(), Family::Preview);
         example["type"] = kind.into();
         if v2::ingest::has_format(kind) {
             let format = if v2::ingest::is_of_files(kind) { "FileFormat" } else { "StreamFormat" };
@@ -160,9 +161,9 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
     for (of_files, union) in [(true, "FileFormat"), (false, "StreamFormat")] {
         let mut kinds = Vec::new();
         for (v2_name, v1_name, _) in v2::ingest::FORMATS.iter().filter(|(_, _, files)| *files == of_files) {
-            // CSV has options; the others are their names.
+            // These have options; the others are their names.
             let mut definition = match (definitions.get(*v1_name), *v1_name) {
-                (Some(csv), "CypherCsv") => csv.clone(),
+                (Some(options), "CypherCsv" | "CypherAvro") => options.clone(),
                 _ => json!({"type": "object", "properties": {}}),
             };
             remove(&mut definition, &["query", "parameter"]);

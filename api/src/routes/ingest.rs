@@ -76,7 +76,7 @@ fn shown(stream: &Stream, family: Family) -> Reply {
     Reply::Value(stream.to_json(family, true))
 }
 
-fn find(app: &App, request: &Request) -> Result<Arc<Stream>, ApiError> {
+pub fn find(app: &App, request: &Request) -> Result<Arc<Stream>, ApiError> {
     let name = request.name(0);
     request.check_name(name)?;
     app.ingests.get(&request.graph(app)?, name).ok_or_else(|| ApiError::absent(WHAT, name))

@@ -1,15 +1,16 @@
-//! The web sockets: the query protocol, the results of standing queries, and what flows through their outputs.
+//! The web sockets: the query protocol, the results of standing queries and what flows through their outputs, uploads.
 
 use std::sync::Arc;
 
 use super::reply::Reply;
 use super::request::Request;
-use super::standing;
+use super::{ingest, standing};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::events::Hub;
 use crate::outputs::RunningOutput;
 use crate::sockets::protocol::Protocol;
+use crate::sockets::upload::receive;
 use crate::sockets::{accept, listen};
 
 pub async fn query(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
@@ -38,6 +39,19 @@ pub async fn tap_before(app: Arc<App>, request: Request) -> Result<Reply, ApiErr
 pub async fn tap_after(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let output = output(&app, &request)?;
     Ok(tapped(app, request, &output.taps.after, true))
+}
+
+/// v2: the file of a stream that waits for one.
+pub async fn upload(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let stream = ingest::find(&app, &request)?;
+    let name = &stream.name;
+    let upload = stream.upload().ok_or_else(|| ApiError::bad(format!("the ingest stream `{name}` takes no uploads")))?;
+    let taken = || ApiError::bad(format!("the ingest stream `{name}` has got its upload; create another one"));
+    let uploader = upload.begin().ok_or_else(taken)?;
+    Ok(Reply::Whole(accept(&request.headers, request.upgrade, {
+        let stream = stream.clone();
+        move |socket| receive(app, socket, stream, uploader)
+    })))
 }
 
 fn output(app: &App, request: &Request) -> Result<Arc<RunningOutput>, ApiError> {

@@ -146,6 +146,7 @@ pub static ROUTES: &[Route] = &[
     // v2, preview: ingest streams and standing queries.
     route!(GET "/api/v2/ingests", Nothing, IngestRead, JSON, ingest::list),
     route!(POST "/api/v2/ingests", Data, IngestWrite, JSON, ingest::create_named),
+    route!(GET "/api/v2/ingests/{name}", Nothing, IngestWrite, SOCKET, sockets::upload),
     route!(GET "/api/v2/ingests/{name}", Nothing, IngestRead, JSON, ingest::get),
     route!(DELETE "/api/v2/ingests/{name}", Nothing, IngestWrite, JSON, ingest::delete),
     route!(POST "/api/v2/ingests/{name}/pause", Nothing, IngestWrite, JSON, ingest::pause),
@@ -208,6 +209,7 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v2/graph/{graphName}/query/ws", Nothing, GraphQuery, SOCKET, sockets::query),
     route!(GET "/api/v2/graph/{graphName}/ingests", Nothing, IngestRead, JSON, ingest::list),
     route!(POST "/api/v2/graph/{graphName}/ingests", Data, IngestWrite, JSON, ingest::create_named),
+    route!(GET "/api/v2/graph/{graphName}/ingests/{ingestName}", Nothing, IngestWrite, SOCKET, sockets::upload),
     route!(GET "/api/v2/graph/{graphName}/ingests/{ingestName}", Nothing, IngestRead, JSON, ingest::get),
     route!(DELETE "/api/v2/graph/{graphName}/ingests/{ingestName}", Nothing, IngestWrite, JSON, ingest::delete),
     route!(POST "/api/v2/graph/{graphName}/ingests/{ingestName}:pause", Nothing, IngestWrite, JSON, ingest::pause),

@@ -1,8 +1,9 @@
-//! Web sockets: the handshake, and the loop that sends what comes to one that only listens.
+//! Web sockets: the handshake, and the loop that sends what comes to one that only listens; conversations in files of their own.
 //!
 //! A socket that is slower than what it listens to loses some of it. All of them end when weir stops.
 
 pub mod protocol;
+pub mod upload;
 
 use std::future::Future;
 use std::sync::Arc;

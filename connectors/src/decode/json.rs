@@ -1,5 +1,6 @@
-//! One JSON document a frame.
+//! JSON: one document a frame, and where an object ends in a stream of them.
 
+use memchr::{memchr2, memchr3};
 use weir_model::{Value, json};
 
 use super::Decoder;
@@ -10,5 +11,71 @@ pub struct JsonDecoder;
 impl Decoder for JsonDecoder {
     fn record(&self, frame: Frame<'_>) -> Result<Value, String> {
         json::parse(frame.bytes).map_err(|error| format!("the record is not JSON: {error}"))
+    }
+}
+
+/// Finds objects in a buffer that fills up: what was looked at once is not looked at again. Whether an object is one is for
+/// the decoder to say.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectFraming {
+    /// From the start of the object.
+    scanned: usize,
+    depth: u64,
+    in_text: bool,
+}
+
+/// What a buffer begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// So many bytes that belong to no object.
+    Between(usize),
+    /// An object of so many bytes.
+    Object(usize),
+    /// Some of an object.
+    Unfinished,
+    /// Something that may not stand there.
+    Stray,
+}
+
+impl ObjectFraming {
+    /// `bytes` is not empty, and is what was given before and more, until something was found.
+    pub fn next(&mut self, bytes: &[u8]) -> Part {
+        if self.depth == 0 {
+            let between = bytes.iter().take_while(|byte| b" \t\r\n,[]".contains(byte)).count();
+            return match bytes.get(between) {
+                _ if between > 0 => Part::Between(between),
+                Some(b'{') => {
+                    (self.scanned, self.depth) = (1, 1);
+                    self.next(bytes)
+                }
+                _ => Part::Stray,
+            };
+        }
+        while self.scanned < bytes.len() {
+            let rest = &bytes[self.scanned..];
+            let found = if self.in_text { memchr2(b'"', b'\\', rest) } else { memchr3(b'"', b'{', b'}', rest) };
+            let Some(offset) = found else {
+                self.scanned = bytes.len();
+                break;
+            };
+            let at = self.scanned + offset;
+            self.scanned = at + 1;
+            match bytes[at] {
+                b'\\' if at + 1 == bytes.len() => {
+                    // What it escapes has not come yet.
+                    self.scanned = at;
+                    break;
+                }
+                b'\\' => self.scanned = at + 2,
+                b'"' => self.in_text = !self.in_text,
+                b'{' => self.depth += 1,
+                _ => self.depth -= 1,
+            }
+            if self.depth == 0 {
+                self.scanned = 0;
+                return Part::Object(at + 1);
+            }
+        }
+        Part::Unfinished
     }
 }

@@ -3,6 +3,7 @@
 //! A record that does not decode is kept aside with its reason; the records around it are not touched. Any bytes are an
 //! answer or a failure, never a panic.
 
+mod avro;
 mod csv;
 mod json;
 mod line;
@@ -10,8 +11,9 @@ mod raw;
 
 use weir_model::Value;
 
+pub use avro::AvroDecoder;
 pub use csv::{CsvCharacters, CsvDecoder, CsvFraming, split_row};
-pub use json::JsonDecoder;
+pub use json::{JsonDecoder, ObjectFraming, Part};
 pub use line::LineDecoder;
 pub use raw::RawDecoder;
 

@@ -22,7 +22,7 @@ impl Random {
     }
 
     /// Bytes out of an alphabet that gets everywhere in the grammar, and any others now and then.
-    fn bytes(&mut self, alphabet: &[u8]) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, alphabet: &[u8]) -> Vec<u8> {
         let length = self.below(40);
         (0..length)
             .map(|_| if self.below(20) == 0 { self.below(256) as u8 } else { alphabet[self.below(alphabet.len())] })

@@ -17,7 +17,7 @@ use weir_model::Position;
 
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
-use crate::encode::Envelope;
+use crate::encode::{Envelope, Generation};
 use crate::error::{ConnectorError, Fault};
 
 /// Appends each result to a file, as a line of JSON.
@@ -35,7 +35,7 @@ impl DestinationConfig for WriteToFile {
         crate::settings("WriteToFile", self)
     }
 
-    fn envelope(&self) -> Envelope {
+    fn envelope(&self, _generation: Generation) -> Envelope {
         self.structure
     }
 

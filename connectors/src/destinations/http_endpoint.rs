@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, Url};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -20,7 +20,7 @@ use weir_model::Position;
 use crate::config;
 use crate::delivery::{Outgoing, RetryPolicy};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
-use crate::encode::Envelope;
+use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::http;
 
@@ -76,17 +76,17 @@ impl DestinationConfig for PostToEndpoint {
         crate::settings("PostToEndpoint", self)
     }
 
-    fn envelope(&self) -> Envelope {
+    fn envelope(&self, _generation: Generation) -> Envelope {
         if self.only_positive_match_data { Envelope::Bare } else { self.structure }
     }
 
     fn check(&self) -> Result<(), ConnectorError> {
-        url("url", &self.url)?;
+        http::url("url", &self.url)?;
         self.headers().map(|_| ())
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
-        let url = url("url", &self.url)?;
+        let url = http::url("url", &self.url)?;
         context.hosts.check(&url)?;
         Ok(Box::new(Poster {
             client: http::client()?,
@@ -96,15 +96,6 @@ impl DestinationConfig for PostToEndpoint {
             parallelism: self.parallelism as usize,
         }))
     }
-}
-
-/// An address that can be posted to.
-pub(super) fn url(field: &str, text: &str) -> Result<Url, ConnectorError> {
-    let url = Url::parse(text).map_err(|error| ConnectorError::config(field, format!("{text} is not a URL: {error}")))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err(ConnectorError::config(field, format!("{text}: the URL must begin with http:// or https://")));
-    }
-    Ok(url)
 }
 
 struct Poster {
@@ -135,21 +126,14 @@ pub(super) async fn post(client: &Client, url: &Url, headers: &HeaderMap, body: 
         }
         Ok(answer) => {
             let status = answer.status();
-            let passing =
-                matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) || status.is_server_error();
-            let problem = format!("POST {} was answered with {status}", shown(url));
-            if passing { Outcome::Failed(problem) } else { Outcome::Refused(problem) }
+            let problem = format!("POST {} was answered with {status}", http::shown(url));
+            if http::may_pass(status) { Outcome::Failed(problem) } else { Outcome::Refused(problem) }
         }
         Err(error) => {
-            let problem = format!("POST {}: {}", shown(url), http::chain(&error.without_url()));
+            let problem = format!("POST {}: {}", http::shown(url), http::chain(&error.without_url()));
             Outcome::Failed(problem)
         }
     }
-}
-
-/// Without a password and without the query, where tokens are kept.
-fn shown(url: &Url) -> String {
-    format!("{}://{}{}", url.scheme(), url.authority().rsplit('@').next().unwrap_or_default(), url.path())
 }
 
 impl Destination for Poster {

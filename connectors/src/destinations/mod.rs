@@ -3,12 +3,14 @@
 mod drop;
 mod file;
 mod http_endpoint;
+mod reactive_stream;
 mod slack;
 mod standard_out;
 
 pub use drop::Drop;
 pub use file::WriteToFile;
 pub use http_endpoint::PostToEndpoint;
+pub use reactive_stream::ReactiveStream;
 pub use slack::PostToSlack;
 pub use standard_out::{LogLevel, LogMode, PrintToStandardOut};
 

@@ -13,11 +13,11 @@ use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 use weir_model::Position;
 
-use super::http_endpoint::{Outcome, post, url};
+use super::http_endpoint::{Outcome, post};
 use crate::config;
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
-use crate::encode::Envelope;
+use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::http;
 
@@ -44,8 +44,11 @@ impl DestinationConfig for PostToSlack {
         crate::settings("PostToSlack", self)
     }
 
-    fn envelope(&self) -> Envelope {
-        Envelope::Bare
+    fn envelope(&self, generation: Generation) -> Envelope {
+        match generation {
+            Generation::V1 => Envelope::Bare,
+            Generation::V2 => Envelope::WithMetadata,
+        }
     }
 
     fn positive_only(&self) -> bool {
@@ -53,11 +56,11 @@ impl DestinationConfig for PostToSlack {
     }
 
     fn check(&self) -> Result<(), ConnectorError> {
-        url("hookUrl", &self.hook_url).map(|_| ())
+        http::url("hookUrl", &self.hook_url).map(|_| ())
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
-        let url = url("hookUrl", &self.hook_url)?;
+        let url = http::url("hookUrl", &self.hook_url)?;
         context.hosts.check(&url)?;
         Ok(Box::new(Channel {
             client: http::client()?,

@@ -10,7 +10,7 @@ use weir_model::temporal::Date;
 
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
-use crate::encode::Envelope;
+use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 
 /// Prints each result to the standard output of the service.
@@ -52,7 +52,7 @@ impl DestinationConfig for PrintToStandardOut {
         crate::settings("PrintToStandardOut", self)
     }
 
-    fn envelope(&self) -> Envelope {
+    fn envelope(&self, _generation: Generation) -> Envelope {
         self.structure
     }
 

@@ -90,3 +90,33 @@ impl ClientContext for Voice {
         }
     }
 }
+
+/// What a client tells goes to the `voice` of its context, whatever else the context is for.
+macro_rules! by_its_voice {
+    ($context:ty) => {
+        impl rdkafka::ClientContext for $context {
+            const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+            fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
+                self.voice.log(level, facility, message);
+            }
+
+            fn stats_raw(&self, statistics: &[u8]) {
+                self.voice.stats_raw(statistics);
+            }
+
+            fn error(&self, error: rdkafka::error::KafkaError, reason: &str) {
+                self.voice.error(error, reason);
+            }
+
+            fn generate_oauth_token(
+                &self,
+                config: Option<&str>,
+            ) -> Result<rdkafka::client::OAuthToken, Box<dyn std::error::Error>> {
+                self.voice.generate_oauth_token(config)
+            }
+        }
+    };
+}
+
+pub(super) use by_its_voice;

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use weir_model::Position;
 
 use super::commits::{ExplicitCommit, Policy};
 use super::login::SaslLogin;
 use super::offsets::Offsets;
-use super::properties::{Access, KafkaProperties, SecurityProtocol, Settings};
+use super::properties::{Access, KafkaProperties, SecurityProtocol, Settings, mask};
 use super::records::{Records, Subscription};
 use crate::config::{self, Secret};
 use crate::decode::Decoder;
@@ -222,15 +224,10 @@ impl KafkaIngest {
     }
 
     fn masked(&self) -> KafkaIngest {
-        let masked = |secret: &Option<Secret>| secret.as_ref().map(|_| Secret::masked());
-        KafkaIngest {
-            kafka_properties: self.kafka_properties.masked(),
-            ssl_keystore_password: masked(&self.ssl_keystore_password),
-            ssl_truststore_password: masked(&self.ssl_truststore_password),
-            ssl_key_password: masked(&self.ssl_key_password),
-            sasl_jaas_config: self.sasl_jaas_config.as_ref().map(SaslLogin::masked),
-            ..self.clone()
-        }
+        let mut shown = self.clone();
+        let passwords = [&mut shown.ssl_keystore_password, &mut shown.ssl_truststore_password, &mut shown.ssl_key_password];
+        mask(&mut shown.kafka_properties, passwords, &mut shown.sasl_jaas_config);
+        shown
     }
 }
 
@@ -251,12 +248,16 @@ impl SourceConfig for KafkaIngest {
         self.parallelism
     }
 
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        recoded(&self.record_decoders, self.format.decoder())
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(recoded(&self.record_decoders, self.format.decoder(context)?))
     }
 
     fn bounds(&self) -> Bounds {
         Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn frame(&self, bytes: &[u8]) -> Json {
+        json!({"value": STANDARD.encode(bytes)})
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
@@ -264,7 +265,8 @@ impl SourceConfig for KafkaIngest {
         if self.ending_offset.is_some_and(|offset| offset < 0) {
             return Err(ConnectorError::config("endingOffset", "offsets are at least 0"));
         }
-        self.client(&context.stream).map(|_| ())
+        self.client(&context.stream)?;
+        self.format.decoder(context).map(|_| ())
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

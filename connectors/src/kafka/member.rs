@@ -7,15 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use rdkafka::ClientContext;
-use rdkafka::client::OAuthToken;
-use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
-use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::TopicPartitionList;
 use rdkafka::types::RDKafkaRespErr;
 
-use super::client::Voice;
+use super::client::{Voice, by_its_voice};
 
 /// What the callbacks of the client share with the source.
 pub struct Member {
@@ -46,25 +42,7 @@ impl Member {
     }
 }
 
-impl ClientContext for Member {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.voice.log(level, facility, message);
-    }
-
-    fn stats_raw(&self, statistics: &[u8]) {
-        self.voice.stats_raw(statistics);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        self.voice.error(error, reason);
-    }
-
-    fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-        self.voice.generate_oauth_token(config)
-    }
-}
+by_its_voice!(Member);
 
 impl ConsumerContext for Member {
     fn rebalance(&self, consumer: &BaseConsumer<Member>, error: RDKafkaRespErr, partitions: &mut TopicPartitionList) {

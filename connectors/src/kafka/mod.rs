@@ -20,7 +20,7 @@ mod write;
 pub use ingest::{KafkaIngest, OffsetCommitting, OffsetReset, Topics};
 pub use login::SaslLogin;
 pub use properties::{KafkaProperties, SecurityProtocol};
-pub use write::{OutputFormat, WriteToKafka};
+pub use write::WriteToKafka;
 
 use crate::error::{ConnectorError, Fault};
 

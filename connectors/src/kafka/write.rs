@@ -6,26 +6,23 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rdkafka::ClientContext;
-use rdkafka::client::OAuthToken;
-use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use weir_model::Position;
 
-use super::client::Voice;
+use super::client::{Voice, by_its_voice};
 use super::failed;
 use super::login::SaslLogin;
-use super::properties::{Access, KafkaProperties, Settings};
+use super::properties::{Access, KafkaProperties, Settings, mask};
 use super::transactions::Transactions;
-use crate::config::{self, Secret};
+use crate::config::Secret;
 use crate::delivery::{Outgoing, RetryPolicy};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
-use crate::encode::Envelope;
+use crate::encode::{Envelope, Generation, OutputFormat};
 use crate::error::ConnectorError;
 
 /// How long one call waits for the broker before it says that it does.
@@ -63,26 +60,6 @@ pub struct WriteToKafka {
     /// Writes in transactions, so that whoever reads with `isolation.level=read_committed` finds each result once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exactly_once: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
-#[serde(tag = "type")]
-pub enum OutputFormat {
-    #[default]
-    #[serde(rename = "JSON")]
-    Json,
-}
-
-impl<'de> Deserialize<'de> for OutputFormat {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<OutputFormat, D::Error> {
-        let given = Json::deserialize(input)?;
-        let format = config::kind(&given).and_then(|kind| match kind {
-            "JSON" => Ok(OutputFormat::Json),
-            "Protobuf" => Err(ConnectorError::config("format", "Protobuf is not in this version of weir; there is JSON")),
-            other => Err(config::unknown_kind(other)),
-        });
-        format.map_err(config::nested)
-    }
 }
 
 impl WriteToKafka {
@@ -130,15 +107,10 @@ impl WriteToKafka {
     }
 
     fn masked(&self) -> WriteToKafka {
-        let masked = |secret: &Option<Secret>| secret.as_ref().map(|_| Secret::masked());
-        WriteToKafka {
-            kafka_properties: self.kafka_properties.masked(),
-            ssl_keystore_password: masked(&self.ssl_keystore_password),
-            ssl_truststore_password: masked(&self.ssl_truststore_password),
-            ssl_key_password: masked(&self.ssl_key_password),
-            sasl_jaas_config: self.sasl_jaas_config.as_ref().map(SaslLogin::masked),
-            ..self.clone()
-        }
+        let mut shown = self.clone();
+        let passwords = [&mut shown.ssl_keystore_password, &mut shown.ssl_truststore_password, &mut shown.ssl_key_password];
+        mask(&mut shown.kafka_properties, passwords, &mut shown.sasl_jaas_config);
+        shown
     }
 }
 
@@ -151,8 +123,12 @@ impl DestinationConfig for WriteToKafka {
         crate::settings("WriteToKafka", self)
     }
 
-    fn envelope(&self) -> Envelope {
+    fn envelope(&self, _generation: Generation) -> Envelope {
         self.structure
+    }
+
+    fn is_line(&self, generation: Generation) -> bool {
+        generation == Generation::V2
     }
 
     fn check(&self) -> Result<(), ConnectorError> {
@@ -189,25 +165,7 @@ impl Outlet {
     }
 }
 
-impl ClientContext for Outlet {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
-        self.voice.log(level, facility, message);
-    }
-
-    fn stats_raw(&self, statistics: &[u8]) {
-        self.voice.stats_raw(statistics);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        self.voice.error(error, reason);
-    }
-
-    fn generate_oauth_token(&self, config: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-        self.voice.generate_oauth_token(config)
-    }
-}
+by_its_voice!(Outlet);
 
 impl ProducerContext for Outlet {
     type DeliveryOpaque = usize;

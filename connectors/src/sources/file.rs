@@ -20,7 +20,9 @@ use crate::config;
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::FileFormat;
-use crate::framing::{ByteStream, Chunk, FrameReader};
+use crate::framing::{ByteStream, Chunk, FrameReader, Skipped};
+use crate::recoded_stream::{self, recoded_stream};
+use crate::recoding::RecordDecoder;
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
@@ -54,6 +56,10 @@ pub struct FileIngest {
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
+    /// What is undone to the whole file before it is read, in this order: `Gzip`, `Zlib`, `Base64`; nothing when not
+    /// given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub record_decoders: Vec<RecordDecoder>,
     /// Whether the file ends, or more is waited for. Found out when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_ingest_mode: Option<FileIngestMode>,
@@ -80,8 +86,8 @@ impl SourceConfig for FileIngest {
         self.parallelism
     }
 
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        self.format.decoder()
+    fn decoder(&self, _context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(self.format.decoder())
     }
 
     fn bounds(&self) -> Bounds {
@@ -96,6 +102,7 @@ impl SourceConfig for FileIngest {
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         self.format.check()?;
         Charset::named(&self.encoding)?;
+        recoded_stream::check(&self.record_decoders)?;
         let path = context.files.check(&self.path)?;
         if path.is_dir() {
             let problem = "is a directory; give the path of a file".to_owned();
@@ -109,10 +116,10 @@ impl SourceConfig for FileIngest {
         let path = context.files.check(&self.path)?;
         let place = self.path.display().to_string();
         let offset = from.map_or(Ok(0), |position| FrameReader::offset(&place, position))?;
-        // A converted stream is read again from the beginning, see `charset`.
-        let skipped = if charset == Charset::Utf8 { offset } else { 0 };
-        let stream = FileStream::open(&path, &place, self.file_ingest_mode, skipped)?;
-        let stream = charset.decoded(Box::new(stream), offset);
+        let as_it_is = charset == Charset::Utf8 && self.record_decoders.is_empty();
+        let stream = FileStream::open(&path, &place, self.file_ingest_mode, if as_it_is { offset } else { 0 })?;
+        let stream = charset.decoded(recoded_stream(&place, &self.record_decoders, Box::new(stream))?);
+        let stream = if as_it_is { stream } else { Box::new(Skipped::new(stream, offset)) };
         Ok(Box::new(FrameReader::new(&place, stream, self.format.framing(), self.line_bytes_max as usize, offset)))
     }
 }

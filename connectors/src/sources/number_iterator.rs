@@ -63,8 +63,8 @@ impl SourceConfig for NumberIteratorIngest {
         self.parallelism
     }
 
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        self.format.decoder()
+    fn decoder(&self, _context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(self.format.decoder())
     }
 
     fn bounds(&self) -> Bounds {

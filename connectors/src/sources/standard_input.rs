@@ -60,8 +60,8 @@ impl SourceConfig for StandardInputIngest {
         self.parallelism
     }
 
-    fn decoder(&self) -> Arc<dyn Decoder> {
-        self.format.decoder()
+    fn decoder(&self, _context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(self.format.decoder())
     }
 
     fn bounds(&self) -> Bounds {
@@ -78,7 +78,7 @@ impl SourceConfig for StandardInputIngest {
         let offset = from.map_or(Ok(0), |position| FrameReader::offset(PLACE, position))?;
         let input = rustix::stdio::stdin().try_clone_to_owned();
         let input = input.map_err(|error| ConnectorError::io(PLACE, "cannot be opened", error))?;
-        let stream = Charset::named(&self.encoding)?.decoded(Box::new(InputStream { input: File::from(input) }), 0);
+        let stream = Charset::named(&self.encoding)?.decoded(Box::new(InputStream { input: File::from(input) }));
         Ok(Box::new(FrameReader::new(PLACE, stream, self.format.framing(), self.line_bytes_max as usize, offset)))
     }
 }

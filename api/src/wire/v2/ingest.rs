@@ -5,6 +5,7 @@ use weir_connectors::SOURCES;
 
 use super::names::{fields_to_v2, mistake, to_v1};
 use crate::error::ApiError;
+use crate::ingest::ErrorHandling;
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
 
@@ -16,10 +17,6 @@ const ELSEWHERE: &[&str] = &[
     "KinesisKCL",
     "SQS",
     "S3",
-    "ServerSentEvent",
-    "WebsocketClient",
-    "WebSocketFileUpload",
-    "ReactiveStream",
     "DeltaSharingCdf",
 ];
 
@@ -27,22 +24,30 @@ const ELSEWHERE: &[&str] = &[
 const NUMBERS: &str = "NumberIterator";
 
 /// Those whose format is that of files; the others' records come one by one.
-const OF_FILES: [&str; 2] = ["File", "StdInput"];
+const OF_FILES: [&str; 3] = ["File", "StdInput", "WebSocketFileUpload"];
 
 /// The formats of v2, those of v1, and whether they are for files.
 pub const FORMATS: &[(&str, &str, bool)] = &[
     ("Line", "CypherLine", true),
     ("JsonL", "CypherJson", true),
+    ("Json", "CypherJsonObjects", true),
     ("CSV", "CypherCsv", true),
     ("Json", "CypherJson", false),
     ("Raw", "CypherRaw", false),
+    ("Avro", "CypherAvro", false),
     ("Drop", "Drop", false),
 ];
 
-const FORMATS_ELSEWHERE: &[&str] = &["Json", "Protobuf", "Avro", "AvroContainer", "Parquet"];
+const FORMATS_ELSEWHERE: &[&str] = &["Protobuf", "AvroContainer", "Parquet"];
+
+/// Sources that undo nothing to what they read.
+const AS_IT_IS: [&str; 3] = ["StdInput", "WebSocketFileUpload", NUMBERS];
 
 /// What stands beside the source in v2 and in it in v1.
 pub const BESIDE: [&str; 2] = ["parallelism", "maximumPerSecond"];
+
+/// What stands in the definition as v2 has it.
+const OF_V2: [&str; 2] = ["onRecordError", "onStreamError"];
 
 /// The name, and the definition as v1 has it.
 pub fn decode(body: &Json) -> Result<(String, Json), Vec<String>> {
@@ -88,6 +93,10 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, Json)> {
             definition.insert(name, value);
         }
     }
+    // They are of v2 alone, and kept as they are.
+    for name in OF_V2 {
+        definition.extend(fields.get(name).map(|value| (name.to_owned(), value.clone())));
+    }
     unsupported(&fields, &source, kind, mistakes);
     let format = format(&source, kind, mistakes);
     let mut format = format?;
@@ -127,20 +136,8 @@ fn unsupported(fields: &Fields<'_>, source: &Fields<'_>, kind: &str, mistakes: &
     if fields.get("transformation").is_some() {
         refuse(".transformation", "transformations of records are");
     }
-    if let Some(on_error) = fields.get("onRecordError") {
-        if on_error.get("retrySettings").is_some_and(|settings| !settings.is_null()) {
-            refuse(".onRecordError.retrySettings", "retries of records are");
-        }
-        let destinations = on_error.pointer("/deadLetterQueueSettings/destinations").and_then(Json::as_array);
-        if destinations.is_some_and(|destinations| !destinations.is_empty()) {
-            refuse(".onRecordError.deadLetterQueueSettings", "destinations of failed records are");
-        }
-    }
-    if fields.get("onStreamError").is_some_and(|on_error| on_error["type"] == "RetryStreamError") {
-        refuse(".onStreamError", "retries of streams are");
-    }
     let decoders = source.get("recordDecoders").and_then(Json::as_array);
-    if (is_of_files(kind) || !has_format(kind)) && decoders.is_some_and(|decoders| !decoders.is_empty()) {
+    if AS_IT_IS.contains(&kind) && decoders.is_some_and(|decoders| !decoders.is_empty()) {
         refuse(".source.recordDecoders", &format!("recordDecoders of the source '{kind}' are"));
     }
 }
@@ -161,7 +158,7 @@ pub fn kind(v1: &str) -> &str {
 }
 
 /// The settings of v1 as the preview shows them, the source alone, and as they are shown today, the whole body.
-pub fn shown(name: &str, settings: &Json, family: Family) -> Json {
+pub fn shown(name: &str, settings: &Json, errors: &ErrorHandling, family: Family) -> Json {
     let kind = kind(settings["type"].as_str().unwrap_or_default());
     let mut source = JsonMap::new();
     source.insert("type".to_owned(), kind.into());
@@ -193,8 +190,7 @@ pub fn shown(name: &str, settings: &Json, family: Family) -> Json {
             whole[field] = value;
         }
     }
-    whole["onRecordError"] = json!({"logRecord": true, "deadLetterQueueSettings": {"destinations": []}});
-    whole["onStreamError"] = json!({"type": "LogStreamError"});
+    errors.show(&mut whole, family);
     whole
 }
 
@@ -227,12 +223,16 @@ mod tests {
             "format": {"type": "CypherCsv", "headers": true, "delimiter": "Semicolon", "query": "RETURN $row", "parameter": "row"}});
         assert_eq!((name.as_str(), &definition), ("people", &expected));
         let settings = weir_connectors::parse_source_v1(&definition).expect("a source").settings();
-        let shown = shown(&name, &settings, Family::Current);
+        let shown = shown(&name, &settings, &ErrorHandling::read(&definition).expect("nothing of it is there"), Family::Current);
         for (field, value) in body.as_object().expect("an object").iter().filter(|(field, _)| *field != "source") {
             assert_eq!(&shown[field], value);
         }
         assert_eq!(shown["source"]["format"]["delimiter"], "SEMICOLON");
-        assert_eq!(decode(&shown).expect("is read again").1, settings);
+        let mut again = decode(&shown).expect("is read again").1;
+        for name in OF_V2 {
+            again.as_object_mut().expect("an object").remove(name);
+        }
+        assert_eq!(again, settings);
     }
 
     #[test]
@@ -260,8 +260,6 @@ mod tests {
         refused(with(json!({"type": "File", "path": "x"})), ".format: Missing required field");
         let mut transformed = with(json!({"type": "NumberIterator"}));
         transformed["transformation"] = json!({"type": "JavaScript", "function": "x => x"});
-        transformed["onStreamError"] = json!({"type": "RetryStreamError", "retryCount": 3});
-        refused(transformed.clone(), "transformations of records are not in this version");
-        refused(transformed, "retries of streams are not in this version");
+        refused(transformed, "transformations of records are not in this version");
     }
 }

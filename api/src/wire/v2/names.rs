@@ -1,5 +1,7 @@
 //! The names of v2 beside those of v1: one table for bodies in, bodies out, and the words of errors.
 
+use std::time::Duration;
+
 use serde_json::{Map as JsonMap, Value as Json, json};
 
 use crate::wire::family::{Family, duration_text, parse_duration, plain_word};
@@ -10,10 +12,16 @@ pub struct Renamed {
     pub v2: &'static str,
     /// The unit of the number in v1, where v2 as of today writes a duration; the preview has the name of v1 then.
     pub unit_millis: Option<u64>,
+    /// The object it stands in, where another one has a field of that name in v2.
+    pub within: Option<&'static str>,
 }
 
 const fn renamed(v1: &'static str, v2: &'static str) -> Renamed {
-    Renamed { v1, v2, unit_millis: None }
+    Renamed { v1, v2, unit_millis: None, within: None }
+}
+
+const fn duration(v1: &'static str, v2: &'static str, unit_millis: u64) -> Renamed {
+    Renamed { v1, v2, unit_millis: Some(unit_millis), within: None }
 }
 
 pub const FIELDS: &[Renamed] = &[
@@ -21,9 +29,19 @@ pub const FIELDS: &[Renamed] = &[
     renamed("ingestLimit", "limit"),
     renamed("encoding", "characterEncoding"),
     renamed("maximumPerSecond", "maxPerSecond"),
-    Renamed { v1: "maxIntervalMillis", v2: "maxInterval", unit_millis: Some(1) },
-    Renamed { v1: "intervalSeconds", v2: "interval", unit_millis: Some(1000) },
+    duration("maxIntervalMillis", "maxInterval", 1),
+    Renamed { within: Some("keepAlive"), ..duration("intervalMillis", "interval", 1) },
+    duration("intervalSeconds", "interval", 1000),
 ];
+
+/// Objects whose fields the user has named.
+const OF_THE_USER: [&str; 3] = ["kafkaProperties", "topics", "headers"];
+
+/// How a field is named otherwise, by either name.
+fn known(name: &str, within: &str) -> Option<&'static Renamed> {
+    let fits = |renamed: &&Renamed| renamed.within.is_none_or(|object| object == within);
+    FIELDS.iter().filter(fits).find(|renamed| renamed.v1 == name || renamed.v2 == name)
+}
 
 /// Fields whose value is a word. In the preview some of these words are tagged objects.
 pub const WORDS: &[(&str, bool)] = &[
@@ -40,7 +58,11 @@ const LOWER: &[&str] = &["autoOffsetReset"];
 
 /// A field of v2 as v1 has it.
 pub fn to_v1(name: &str, value: &Json) -> (String, Json) {
-    let known = FIELDS.iter().find(|renamed| renamed.v2 == name || renamed.v1 == name);
+    to_v1_within("", name, value)
+}
+
+fn to_v1_within(within: &str, name: &str, value: &Json) -> (String, Json) {
+    let known = known(name, within);
     let v1 = known.map_or(name, |renamed| renamed.v1).to_owned();
     let value = match (known.and_then(|renamed| renamed.unit_millis), value) {
         (Some(unit), Json::String(text)) => match parse_duration(text) {
@@ -48,7 +70,9 @@ pub fn to_v1(name: &str, value: &Json) -> (String, Json) {
             None => value.clone(),
         },
         _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v1(name, value),
-        (_, Json::Object(fields)) => Json::Object(fields.iter().map(|(name, value)| to_v1(name, value)).collect()),
+        (_, Json::Object(fields)) if !OF_THE_USER.contains(&name) => {
+            Json::Object(fields.iter().map(|(inner, value)| to_v1_within(name, inner, value)).collect())
+        }
         _ => value.clone(),
     };
     (v1, value)
@@ -67,17 +91,24 @@ fn words_to_v1(name: &str, value: &Json) -> Json {
 
 /// A field of v1 as a family of v2 has it.
 pub fn to_v2(name: &str, value: &Json, family: Family) -> (String, Json) {
-    let known = FIELDS.iter().find(|renamed| renamed.v1 == name);
+    to_v2_within("", name, value, family)
+}
+
+fn to_v2_within(within: &str, name: &str, value: &Json, family: Family) -> (String, Json) {
+    let known = known(name, within).filter(|renamed| renamed.v1 == name);
     let as_number = known.is_some_and(|renamed| renamed.unit_millis.is_some()) && family == Family::Preview;
     let v2 = known.filter(|_| !as_number).map_or(name, |renamed| renamed.v2).to_owned();
     let unit = known.and_then(|renamed| renamed.unit_millis).filter(|_| !as_number);
     let value = match (unit, value) {
         (Some(unit), Json::Number(number)) => {
-            duration_text(std::time::Duration::from_millis(number.as_u64().unwrap_or_default().saturating_mul(unit))).into()
+            let millis = number.as_u64().unwrap_or_default().saturating_mul(unit);
+            // A definition is read again as it is shown: nothing is rounded.
+            let whole = millis < 1000 || millis.is_multiple_of(1000);
+            if whole { duration_text(Duration::from_millis(millis)) } else { format!("{millis}ms") }.into()
         }
         _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v2(name, value, family),
-        (_, Json::Object(fields)) if name != "kafkaProperties" && name != "topics" && name != "headers" => {
-            Json::Object(fields.iter().map(|(name, value)| to_v2(name, value, family)).collect())
+        (_, Json::Object(fields)) if !OF_THE_USER.contains(&name) => {
+            Json::Object(fields.iter().map(|(inner, value)| to_v2_within(name, inner, value, family)).collect())
         }
         _ => value.clone(),
     };
@@ -108,8 +139,9 @@ pub fn mistake(text: String) -> String {
     let Some((path, problem)) = text.strip_prefix("DecodingFailure at ").and_then(|rest| rest.split_once(": ")) else {
         return text;
     };
-    let part = |part: &str| FIELDS.iter().find(|renamed| renamed.v1 == part).map_or(part, |renamed| renamed.v2).to_owned();
-    let path: Vec<String> = path.split('.').map(part).collect();
+    // A path from inside an object does not say of which; there is one way to name the fields that mistakes are made in.
+    let part = |part| FIELDS.iter().find(|renamed| renamed.v1 == part).map_or(part, |renamed| renamed.v2);
+    let path: Vec<&str> = path.split('.').map(part).collect();
     format!("DecodingFailure at {}: {problem}", path.join("."))
 }
 
@@ -121,13 +153,16 @@ mod tests {
     fn fields_go_there_and_back() {
         let v1 = json!({"startAtOffset": 1, "fileIngestMode": "NamedPipe", "recordDecoders": ["Gzip"], "autoOffsetReset": "latest",
             "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000}, "delimiter": "DoubleQuote",
-            "kafkaProperties": {"encoding": "x"}});
+            "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "intervalMillis": 1500},
+            "intervalSeconds": 20});
         let current = json!({"startOffset": 1, "fileIngestMode": "NAMED_PIPE", "recordDecoders": ["GZIP"], "autoOffsetReset": "LATEST",
             "offsetCommitting": {"type": "ExplicitCommit", "maxInterval": "10s"}, "delimiter": "DOUBLE_QUOTE",
-            "kafkaProperties": {"encoding": "x"}});
+            "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "interval": "1500ms"},
+            "interval": "20s"});
         let preview = json!({"startOffset": 1, "fileIngestMode": {"type": "NamedPipe"}, "recordDecoders": [{"type": "Gzip"}],
             "autoOffsetReset": {"type": "Latest"}, "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000},
-            "delimiter": "DoubleQuote", "kafkaProperties": {"encoding": "x"}});
+            "delimiter": "DoubleQuote", "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "intervalMillis": 1500},
+            "intervalSeconds": 20});
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Current)), current);
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Preview)), preview);
         for v2 in [current, preview] {

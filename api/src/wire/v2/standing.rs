@@ -16,7 +16,6 @@ const ELSEWHERE: &[&str] = &[
     "Kafka",
     "Kinesis",
     "SNS",
-    "ReactiveStream",
 ];
 
 const CYPHER_QUERY: &str = "CypherQuery";
@@ -111,7 +110,7 @@ fn one_of(fields: &Fields<'_>, name: &str, kind: &'static str, mistakes: &mut Mi
     fields.any_word(name, &[kind], mistakes).map(|_| true)
 }
 
-fn read_destination(value: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Output> {
+pub fn read_destination(value: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Output> {
     let (fields, kind) = Fields::tagged(value, path, mistakes)?;
     // The outputs of v1 are taken too, with what they give their rows to.
     if kind == CYPHER_QUERY || DESTINATIONS.iter().any(|row| row.name_v1 == kind && row.name != kind) {
@@ -185,7 +184,7 @@ pub fn destination_kind(output: &Output) -> String {
     destination_json(end, Family::Current)["type"].as_str().unwrap_or_default().to_owned()
 }
 
-fn destination_json(output: &Output, family: Family) -> Json {
+pub fn destination_json(output: &Output, family: Family) -> Json {
     let mut shown = JsonMap::new();
     match output {
         Output::Destination(config) => {

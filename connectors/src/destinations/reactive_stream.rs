@@ -1,0 +1,338 @@
+//! A reactive stream: a TCP server, and each client gets every result from the moment it connects, behind its length.
+//!
+//! At most once: what a client has not read when it goes, and what comes while there is none, is gone. The slowest client
+//! holds back the others, and in the end the graph.
+
+use std::net::{TcpListener as StdListener, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::{AbortHandle, JoinSet};
+use weir_model::Position;
+
+use crate::config;
+use crate::delivery::{Outgoing, RetryPolicy};
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::OutputFormat;
+use crate::error::{ConnectorError, Fault};
+use crate::length_prefix::framed;
+use crate::tcp;
+
+/// Results that wait for one client.
+const WAITING_MAX: usize = 256;
+
+/// More clients are sent away.
+const CLIENTS_MAX: usize = 256;
+
+/// How long one call waits for the slowest client before it says that it does.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// For clients to take what waits for them when the output ends.
+const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// Serves each result to all who are connected.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReactiveStream {
+    /// Where to listen, `localhost` when not given.
+    #[serde(default = "localhost")]
+    pub address: String,
+    /// The port to listen on.
+    #[serde(deserialize_with = "config::port")]
+    pub port: u16,
+    /// What a record holds; `JSON` when not given.
+    #[serde(default)]
+    pub format: OutputFormat,
+}
+
+fn localhost() -> String {
+    "localhost".to_owned()
+}
+
+type Frame = Arc<[u8]>;
+type Clients = Arc<Mutex<Vec<Sender<Frame>>>>;
+
+impl DestinationConfig for ReactiveStream {
+    fn settings(&self) -> Json {
+        crate::settings("ReactiveStream", self)
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        let place = format!("{}:{}", self.address, self.port);
+        let listener = self.listen(&place)?;
+        let _within = context.runtime.enter();
+        let listener = TcpListener::from_std(listener).map_err(|error| ConnectorError::io(&place, "cannot listen", error))?;
+        let clients = Clients::default();
+        let writers = Arc::new(Mutex::new(JoinSet::new()));
+        let accepting = context.runtime.spawn(accept(listener, place.clone(), clients.clone(), writers.clone()));
+        let runtime = context.runtime.clone();
+        Ok(Box::new(Server { place, runtime, clients, writers, accepting: accepting.abort_handle() }))
+    }
+}
+
+impl ReactiveStream {
+    /// A port that is just being let go, by an output that is deleted and made anew, is waited for.
+    fn listen(&self, place: &str) -> Result<StdListener, ConnectorError> {
+        let found = (self.address.as_str(), self.port).to_socket_addrs();
+        let addresses: Vec<_> = found.map_err(|error| ConnectorError::io(place, "is no address", error))?.collect();
+        let deadline = Instant::now() + Duration::from_millis(500);
+        loop {
+            match StdListener::bind(addresses.as_slice()).and_then(|listener| listener.set_nonblocking(true).map(|()| listener)) {
+                Ok(listener) => return Ok(listener),
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                Err(error) => {
+                    return Err(ConnectorError::World {
+                        place: place.to_owned(),
+                        problem: format!("cannot listen: {error}"),
+                        fault: Fault::User,
+                        retryable: false,
+                        source: Some(Box::new(error)),
+                    });
+                }
+            }
+        }
+    }
+}
+
+struct Server {
+    place: String,
+    runtime: Handle,
+    clients: Clients,
+    writers: Arc<Mutex<JoinSet<()>>>,
+    accepting: AbortHandle,
+}
+
+async fn accept(listener: TcpListener, place: String, clients: Clients, writers: Arc<Mutex<JoinSet<()>>>) {
+    loop {
+        let (stream, client) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Too many open files, say: it may pass.
+                tracing::warn!("{place}: a client could not be taken: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let mut known = clients.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|client| !client.is_closed());
+        if known.len() >= CLIENTS_MAX {
+            tracing::warn!("{place}: {client} is sent away: there are {CLIENTS_MAX} clients");
+            continue;
+        }
+        tracing::info!("{place}: {client} is connected");
+        let (sender, frames) = channel(WAITING_MAX);
+        known.push(sender);
+        let place = place.clone();
+        let mut writers = writers.lock().unwrap_or_else(PoisonError::into_inner);
+        while writers.try_join_next().is_some() {}
+        writers.spawn(async move {
+            match write(stream, frames).await {
+                Ok(()) => {}
+                Err(error) => tracing::info!("{place}: {client} is gone: {error}"),
+            }
+        });
+    }
+}
+
+async fn write(mut stream: TcpStream, mut frames: Receiver<Frame>) -> std::io::Result<()> {
+    tcp::ask_for_life(&stream)?;
+    stream.set_nodelay(true)?;
+    let (mut reader, mut writer) = stream.split();
+    let sent = async {
+        while let Some(frame) = frames.recv().await {
+            writer.write_all(&frame).await?;
+        }
+        writer.shutdown().await
+    };
+    // Clients say nothing; the end of what they say is their end.
+    let mut nowhere = tokio::io::sink();
+    let gone = tokio::io::copy(&mut reader, &mut nowhere);
+    tokio::pin!(sent, gone);
+    tokio::select! {
+        sent = &mut sent => sent,
+        Err(error) = &mut gone => Err(error),
+    }
+}
+
+impl Destination for Server {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        let deadline = tokio::time::Instant::from_std(Instant::now() + WRITE_TIME_MAX);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut written = Written::default();
+        for (index, result) in results.iter().enumerate() {
+            clients.retain(|client| !client.is_closed());
+            if clients.is_empty() {
+                break;
+            }
+            let Some(frame) = framed(&[&result.body, b"\n"]) else {
+                written.refused.push((index, format!("{}: the result is too long", self.place)));
+                continue;
+            };
+            let frame = Frame::from(frame);
+            // To all or to none, so that none gets it twice.
+            let room = self.runtime.block_on(async {
+                let mut room = Vec::with_capacity(clients.len());
+                for client in &clients {
+                    match tokio::time::timeout_at(deadline, client.reserve()).await {
+                        Ok(Ok(place)) => room.push(place),
+                        Ok(Err(_)) => {}
+                        Err(_) => return None,
+                    }
+                }
+                Some(room)
+            });
+            let Some(room) = room else {
+                written.left = (index..results.len()).collect();
+                written.left_reason = Some(format!("{}: a client takes nothing", self.place));
+                break;
+            };
+            room.into_iter().for_each(|place| place.send(frame.clone()));
+        }
+        Ok(written)
+    }
+
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(10), backoff_max: Duration::from_millis(200) }
+    }
+
+    fn close(&mut self) -> Result<(), ConnectorError> {
+        self.accepting.abort();
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut writers = std::mem::take(&mut *self.writers.lock().unwrap_or_else(PoisonError::into_inner));
+        // What is left of them then is aborted.
+        let _ = self.runtime.block_on(async {
+            tokio::time::timeout(CLOSE_TIME_MAX, async { while writers.join_next().await.is_some() {} }).await
+        });
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpStream as StdStream;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::conformance::{anything, bodies, output, run, runtime};
+    use crate::frames::Limits;
+
+    /// A port nobody listens on, for now.
+    fn free_port() -> u16 {
+        StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    }
+
+    fn server(runtime: &tokio::runtime::Runtime, port: u16) -> Box<dyn Destination> {
+        let definition = json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port, "format": {"type": "JSON"}});
+        crate::parse_destination_v1(&definition).unwrap().open(&output(runtime), None).unwrap()
+    }
+
+    fn connect(port: u16, destination: &mut dyn Destination) -> StdStream {
+        let mut client = StdStream::connect(("127.0.0.1", port)).unwrap();
+        client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        // It is a client as soon as a result reaches it.
+        let mut probe = [0; 9];
+        while client.read(&mut probe).is_err() {
+            destination.write(&bodies(&["null"]), 1).unwrap();
+        }
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        client
+    }
+
+    #[test]
+    fn every_client_gets_what_comes_while_it_is_there() {
+        let (runtime, port) = (runtime(), free_port());
+        let mut destination = server(&runtime, port);
+        destination.write(&bodies(&["0"]), 1).unwrap();
+        let mut first = connect(port, &mut *destination);
+        destination.write(&bodies(&["1"]), 1).unwrap();
+        let mut second = connect(port, &mut *destination);
+        destination.write(&bodies(&["2", "3"]), 1).unwrap();
+        let again =
+            crate::parse_destination_v1(&json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port})).unwrap();
+        assert!(again.open(&output(&runtime), None).err().unwrap().to_string().contains("cannot listen"));
+        destination.close().unwrap();
+        let rest = |client: &mut StdStream| {
+            let mut all = Vec::new();
+            client.read_to_end(&mut all).unwrap();
+            let probe = [0, 0, 0, 5, b'n', b'u', b'l', b'l', b'\n'];
+            while let Some(at) = all.windows(9).position(|window| window == probe) {
+                all.drain(at..at + 9);
+            }
+            all
+        };
+        assert_eq!(rest(&mut first), [0, 0, 0, 2, b'1', b'\n', 0, 0, 0, 2, b'2', b'\n', 0, 0, 0, 2, b'3', b'\n']);
+        assert_eq!(rest(&mut second), [0, 0, 0, 2, b'2', b'\n', 0, 0, 0, 2, b'3', b'\n']);
+    }
+
+    #[test]
+    fn a_slow_client_holds_results_back_and_one_that_goes_lets_them_pass() {
+        let (runtime, port) = (runtime(), free_port());
+        let mut destination = server(&runtime, port);
+        let slow = connect(port, &mut *destination);
+        let large = "x".repeat(1 << 16);
+        let many = bodies(&vec![large.as_str(); 1000]);
+        let begun = Instant::now();
+        let written = destination.write(&many, 1).unwrap();
+        assert!(!written.left.is_empty() && written.left_reason.is_some());
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        drop(slow);
+        let left = &many[written.left[0]..];
+        let passed = (0..100).any(|_| {
+            thread::sleep(Duration::from_millis(20));
+            destination.write(left, 1).unwrap().left.is_empty()
+        });
+        assert!(passed);
+    }
+
+    #[test]
+    fn the_source_of_that_name_reads_it_and_comes_back_after_a_break() {
+        let (runtime, port) = (runtime(), free_port());
+        let definition = json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": port,
+            "format": {"type": "CypherJson", "query": "RETURN 1"}});
+        let config = crate::parse_source_v1(&definition).unwrap();
+        config.check(&anything()).unwrap();
+        let serving = thread::spawn(move || {
+            // One that breaks off in the middle, then the destination.
+            let listener = StdListener::bind(("127.0.0.1", port)).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            std::io::Write::write_all(&mut stream, &[0, 0, 0, 1, b'1', 0, 0, 0, 9, b'{']).unwrap();
+            drop((stream, listener));
+            let mut destination = server(&runtime, port);
+            // Until somebody is there, and for a while.
+            for n in 0..300 {
+                destination.write(&bodies(&[n.to_string().as_str()]), 1).unwrap();
+                thread::sleep(Duration::from_millis(10));
+            }
+            destination.close().unwrap();
+        });
+        let run = run(&*config, None, &Limits { wait_max: Duration::from_secs(10), ..Limits::default() }).unwrap();
+        assert_eq!((run.records.first().unwrap().as_str(), run.records.last().unwrap().as_str()), ("1", "299"));
+        assert!(run.finished);
+        serving.join().unwrap();
+        let refused = |more: Json| {
+            let mut definition = definition.clone();
+            definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            crate::parse_source_v1(&definition).and_then(|config| config.check(&anything())).unwrap_err().to_string()
+        };
+        assert!(refused(json!({"port": 70000})).contains("option `port`"));
+        assert!(refused(json!({"url": "a/b"})).contains("is no name of a host"));
+    }
+}

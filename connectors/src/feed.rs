@@ -1,0 +1,212 @@
+//! A feed: records that a task receives from the network whenever they come, for a source that is asked for them by a thread.
+//!
+//!     task ─ Inlet ─> queue, bounded in records and bytes ─ Feed::next ─> Frames
+//!
+//! What every source of this kind needs is here once: the bound that holds back the other side while the graph is behind,
+//! the trouble that is shown while the task tries to come back, and an end that takes no longer than a moment.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+
+use crate::error::{ConnectorError, Fault};
+use crate::frames::{Frames, Limits, Progress};
+use crate::source::Source;
+
+/// Received and not asked for yet; then the other side has to wait. Passed by one record that is larger.
+const BYTES_WAITING_MAX: usize = 8 << 20;
+
+/// The same of records without many bytes.
+const RECORDS_WAITING_MAX: usize = 10_000;
+
+/// Between two tries to reach the other side, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+struct Item {
+    bytes: Vec<u8>,
+    /// Where the source stands after the record.
+    position: Vec<u8>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// The end of the task.
+pub struct Inlet {
+    place: String,
+    items: Sender<Item>,
+    room: Arc<Semaphore>,
+    trouble: Arc<Mutex<Option<String>>>,
+}
+
+/// The end of the source.
+pub struct Feed {
+    place: String,
+    runtime: Handle,
+    items: Receiver<Item>,
+    task: JoinHandle<Result<(), ConnectorError>>,
+    trouble: Arc<Mutex<Option<String>>>,
+    position: Vec<u8>,
+}
+
+impl Inlet {
+    /// Hands on a record, as soon as there is room.
+    pub async fn record(&self, bytes: Vec<u8>, position: Vec<u8>) {
+        let size = bytes.len().min(BYTES_WAITING_MAX) as u32;
+        let room = self.room.clone().acquire_many_owned(size).await.ok();
+        // Nobody takes it any more: the task is about to end, too.
+        let _ = self.items.send(Item { bytes, position, _room: room }).await;
+    }
+
+    /// What keeps records from coming. Said in the log when it begins and when it is over.
+    pub fn trouble(&self, reason: &str) {
+        let mut trouble = lock(&self.trouble);
+        if trouble.is_none() {
+            tracing::warn!("{}: {reason}; it is tried again", self.place);
+        }
+        *trouble = Some(reason.to_owned());
+    }
+
+    pub fn works(&self) {
+        if lock(&self.trouble).take().is_some() {
+            tracing::info!("{}: it works again", self.place);
+        }
+    }
+}
+
+impl Feed {
+    /// Starts the task. It ends by itself when there is nothing more to come, or when trying again cannot help.
+    pub fn start<F>(runtime: &Handle, place: &str, position: Vec<u8>, run: impl FnOnce(Inlet) -> F) -> Feed
+    where
+        F: Future<Output = Result<(), ConnectorError>> + Send + 'static,
+    {
+        let (sender, items) = channel(RECORDS_WAITING_MAX);
+        let trouble = Arc::default();
+        let room = Arc::new(Semaphore::new(BYTES_WAITING_MAX));
+        let inlet = Inlet { place: place.to_owned(), items: sender, room, trouble: Arc::clone(&trouble) };
+        let task = runtime.spawn(run(inlet));
+        Feed { place: place.to_owned(), runtime: runtime.clone(), items, task, trouble, position }
+    }
+
+    /// How the task has ended.
+    fn end(&mut self) -> Result<Progress, ConnectorError> {
+        match self.runtime.block_on(&mut self.task) {
+            Ok(ended) => ended.map(|()| Progress::Finished),
+            Err(error) => Err(ConnectorError::World {
+                place: self.place.clone(),
+                problem: format!("the task that receives has ended: {error}"),
+                fault: Fault::World,
+                retryable: false,
+                source: None,
+            }),
+        }
+    }
+}
+
+impl Source for Feed {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        let deadline = Instant::now() + limits.wait_max;
+        let mut ended = false;
+        while !batch.full(limits) {
+            let item = match self.items.try_recv() {
+                Ok(item) => Some(item),
+                Err(_) if !batch.is_empty() => break,
+                Err(_) => {
+                    let wait = deadline.saturating_duration_since(Instant::now());
+                    let (runtime, items) = (&self.runtime, &mut self.items);
+                    match runtime.block_on(async { tokio::time::timeout(wait, items.recv()).await }) {
+                        Ok(item) => item,
+                        Err(_) => break,
+                    }
+                }
+            };
+            let Some(item) = item else {
+                ended = true;
+                break;
+            };
+            batch.push(&item.bytes);
+            self.position = item.position;
+        }
+        batch.position.0.clear();
+        batch.position.0.extend_from_slice(&self.position);
+        if ended { self.end() } else { Ok(Progress::More) }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        lock(&self.trouble).clone()
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Growing pauses between tries.
+pub struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    pub fn new() -> Pauses {
+        Pauses { next: PAUSE_MIN }
+    }
+
+    pub fn reset(&mut self) {
+        *self = Pauses::new();
+    }
+
+    /// Waits, `least` or longer.
+    pub async fn wait(&mut self, least: Duration) {
+        tokio::time::sleep(crate::delivery::jittered(self.next).max(least)).await;
+        self.next = (self.next * 2).min(PAUSE_MAX);
+    }
+}
+
+fn lock(trouble: &Mutex<Option<String>>) -> MutexGuard<'_, Option<String>> {
+    trouble.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::conformance::runtime;
+
+    #[test]
+    fn what_waits_is_bounded_and_comes_in_order_before_the_end() {
+        let runtime = runtime();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = sent.clone();
+        let mut feed = Feed::start(runtime.handle(), "here", Vec::new(), |inlet| async move {
+            for n in 0..40u8 {
+                inlet.record(vec![n; 1 << 20], vec![n]).await;
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+            inlet.trouble("a word");
+            Err(ConnectorError::config("", "enough"))
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        let waiting = sent.load(Ordering::Relaxed);
+        assert!((1..=8).contains(&waiting), "{waiting} records of 1 MiB wait");
+        let (mut batch, mut seen) = (Frames::default(), Vec::new());
+        let limits = Limits { wait_max: Duration::from_secs(5), ..Limits::default() };
+        let ended = loop {
+            batch.clear();
+            let progress = feed.next(&limits, &mut batch);
+            seen.extend((0..batch.len()).map(|index| batch.get(index).bytes[0]));
+            match progress {
+                Ok(_) => assert_eq!(batch.position.0.first(), seen.last()),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(seen, (0..40).collect::<Vec<u8>>());
+        assert!(ended.to_string().contains("enough") && feed.trouble().is_some_and(|word| word == "a word"));
+    }
+}

@@ -1,0 +1,134 @@
+//! A reactive stream: records behind their lengths over a TCP connection that weir opens. The destination of that name, of
+//! this weir or another, is the other side.
+//!
+//! When the other side closes behind a whole record the stream is complete. A connection that breaks is made anew; nothing
+//! is kept meanwhile, so what was sent then is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tokio::net::TcpStream;
+use weir_model::Position;
+
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::feed::{Feed, Inlet, Pauses};
+use crate::formats::StreamFormat;
+use crate::length_prefix::{self, Next, RECORD_BYTES_MAX};
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+use crate::tcp;
+
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Reads records from a server of a reactive stream.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReactiveStream {
+    /// What a record is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    /// The name or address of the server.
+    pub url: String,
+    /// Its port.
+    #[serde(deserialize_with = "config::port")]
+    pub port: u16,
+    /// Queries at a time, 16 when not given; 1 keeps the order of the records.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Records a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+}
+
+impl SourceConfig for ReactiveStream {
+    fn settings(&self) -> Json {
+        crate::settings("ReactiveStream", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        self.format.decoder(context)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        let problem = || ConnectorError::config("url", format!("'{}' is no name of a host", self.url));
+        let host = if self.url.contains(':') { format!("[{}]", self.url) } else { self.url.clone() };
+        let url = Url::parse(&format!("http://{host}:{}/", self.port)).map_err(|_| problem())?;
+        if url.path() != "/" || url.has_authority() && !url.username().is_empty() {
+            return Err(problem());
+        }
+        context.hosts.check(&url)?;
+        self.format.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let place = format!("{}:{}", self.url, self.port);
+        let reader = Reader { host: self.url.clone(), port: self.port, place: place.clone() };
+        Ok(Box::new(Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet))))
+    }
+}
+
+struct Reader {
+    host: String,
+    port: u16,
+    place: String,
+}
+
+impl Reader {
+    async fn read(self, inlet: Inlet) -> Result<(), ConnectorError> {
+        let mut pauses = Pauses::new();
+        loop {
+            match self.connection(&inlet, &mut pauses).await {
+                Next::End => return Ok(()),
+                Next::TooLong(length) => {
+                    let problem = format!("a record is said to have {length} bytes, and the longest has {RECORD_BYTES_MAX}");
+                    return Err(ConnectorError::Framing { place: self.place, problem });
+                }
+                Next::Broken(error) => inlet.trouble(&format!("the connection broke: {error}")),
+                Next::Record(_) => {}
+            }
+            pauses.wait(Duration::ZERO).await;
+        }
+    }
+
+    /// Reads until there is something else than a record.
+    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Next {
+        let connected = tokio::time::timeout(CONNECT_TIME_MAX, TcpStream::connect((self.host.as_str(), self.port))).await;
+        let mut stream = match connected {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Next::Broken(error),
+            Err(_) => return Next::Broken(std::io::ErrorKind::TimedOut.into()),
+        };
+        if let Err(error) = tcp::ask_for_life(&stream) {
+            return Next::Broken(error);
+        }
+        inlet.works();
+        let mut buffered = tokio::io::BufReader::new(&mut stream);
+        loop {
+            match length_prefix::read(&mut buffered).await {
+                Next::Record(record) => {
+                    pauses.reset();
+                    inlet.record(record, Vec::new()).await;
+                }
+                other => return other,
+            }
+        }
+    }
+}

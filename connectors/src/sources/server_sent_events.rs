@@ -1,0 +1,287 @@
+//! Server-sent events: what a web server tells over a request that stays open.
+//!
+//! When the connection ends the next one begins behind the newest event, by its id (`Last-Event-ID`). That id is the
+//! position: also after a restart weir goes on behind the newest event that had its effect, as far as the server can. A
+//! server that ignores ids keeps nothing: what it said meanwhile is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
+use reqwest::{Client, Response, StatusCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_model::Position;
+
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::event_stream::EventParser;
+use crate::feed::{Feed, Inlet, Pauses};
+use crate::formats::StreamFormat;
+use crate::http::{self, Asked};
+use crate::recoding::{RecordDecoder, recoded};
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Reads the data of events that a web server sends.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerSentEventsIngest {
+    /// What the data of an event is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    /// Where the events come from, with http or https.
+    pub url: String,
+    /// Queries at a time, 16 when not given; 1 keeps the order of the events.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Events a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to the data of an event before it is read, in this order; nothing when not given.
+    #[serde(default)]
+    pub record_decoders: Vec<RecordDecoder>,
+}
+
+impl SourceConfig for ServerSentEventsIngest {
+    fn settings(&self) -> serde_json::Value {
+        let url = http::without_password(&self.url);
+        crate::settings("ServerSentEventsIngest", &ServerSentEventsIngest { url, ..self.clone() })
+    }
+
+    fn stored(&self) -> serde_json::Value {
+        crate::settings("ServerSentEventsIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(recoded(&self.record_decoders, self.format.decoder(context)?))
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn frame(&self, bytes: &[u8]) -> serde_json::Value {
+        serde_json::json!({"data": String::from_utf8_lossy(bytes)})
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        context.hosts.check(&http::url("url", &self.url)?)?;
+        self.format.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let url = http::url("url", &self.url)?;
+        let place = http::shown(&url);
+        let id = from.map(|position| position.0.clone()).unwrap_or_default();
+        let listener = Listener {
+            client: http::staying_client(&context.hosts)?,
+            url,
+            place: place.clone(),
+            parser: EventParser::new(String::from_utf8_lossy(&id).into_owned()),
+            last_id: String::from_utf8_lossy(&id).into_owned(),
+        };
+        Ok(Box::new(Feed::start(&context.runtime, &place, id, |inlet| listener.listen(inlet))))
+    }
+}
+
+struct Listener {
+    client: Client,
+    url: reqwest::Url,
+    place: String,
+    parser: EventParser,
+    /// Of the newest event that was handed on.
+    last_id: String,
+}
+
+/// How a connection went.
+enum Ended {
+    /// The server wants nobody to come back.
+    ForGood,
+    /// After some events, or after none.
+    Closed(bool),
+    Failed(String),
+}
+
+impl Listener {
+    async fn listen(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
+        let mut pauses = Pauses::new();
+        loop {
+            match self.connection(&inlet).await? {
+                Ended::ForGood => return Ok(()),
+                Ended::Closed(true) => pauses.reset(),
+                Ended::Closed(false) => {}
+                Ended::Failed(reason) => inlet.trouble(&reason),
+            }
+            pauses.wait(self.parser.retry.unwrap_or_default().min(Duration::from_secs(60))).await;
+        }
+    }
+
+    async fn connection(&mut self, inlet: &Inlet) -> Result<Ended, ConnectorError> {
+        let mut request = self.client.get(self.url.clone()).header(ACCEPT, "text/event-stream").header(CACHE_CONTROL, "no-store");
+        if !self.last_id.is_empty() {
+            request = request.header(LAST_EVENT_ID, self.last_id.as_bytes());
+        }
+        let answer = match http::ask(&self.place, request).await {
+            Asked::Answered(answer) => answer,
+            Asked::Failed(reason) => return Ok(Ended::Failed(reason)),
+            Asked::Refused(error) => return Err(error),
+        };
+        if answer.status() == StatusCode::NO_CONTENT {
+            return Ok(Ended::ForGood);
+        }
+        let given = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if !given.trim_start().to_ascii_lowercase().starts_with("text/event-stream") {
+            let problem = format!("the server answered with '{given}', expected text/event-stream");
+            return Err(http::refusal(&self.place, problem));
+        }
+        inlet.works();
+        self.read(answer, inlet).await
+    }
+
+    async fn read(&mut self, mut answer: Response, inlet: &Inlet) -> Result<Ended, ConnectorError> {
+        self.parser.begin_anew(self.last_id.clone());
+        let (mut events, mut some) = (Vec::new(), false);
+        loop {
+            let chunk = match answer.chunk().await {
+                Ok(Some(chunk)) => chunk,
+                Ok(None) => return Ok(Ended::Closed(some)),
+                Err(error) => return Ok(Ended::Failed(http::chain(&error.without_url()))),
+            };
+            let read = self.parser.push(&chunk, &mut events);
+            for event in events.drain(..) {
+                some = true;
+                inlet.record(event.data, event.id.clone().into_bytes()).await;
+                self.last_id = event.id;
+            }
+            read.map_err(|problem| ConnectorError::Framing { place: self.place.clone(), problem })?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::conformance::{anything, run};
+    use crate::frames::{Frames, Limits};
+
+    const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
+
+    type Answering = Box<dyn FnOnce(&mut TcpStream) + Send>;
+
+    /// Answers connection after connection; says what was asked for.
+    fn server(answers: Vec<Answering>) -> (String, thread::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://user:secret@{}/events?token=1", listener.local_addr().unwrap());
+        let answering = thread::spawn(move || {
+            let answer = |answer: Answering| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let (mut head, mut byte) = (Vec::new(), [0]);
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
+                    head.push(byte[0]);
+                }
+                answer(&mut stream);
+                String::from_utf8(head).unwrap()
+            };
+            answers.into_iter().map(answer).collect()
+        });
+        (url, answering)
+    }
+
+    fn says(text: &str) -> Answering {
+        let text = text.to_owned();
+        Box::new(move |stream| stream.write_all(text.as_bytes()).unwrap())
+    }
+
+    fn source(url: &str) -> Box<dyn SourceConfig> {
+        let definition = json!({"type": "ServerSentEventsIngest", "url": url, "recordDecoders": ["Base64"],
+            "format": {"type": "CypherJson", "query": "RETURN 1"}});
+        crate::parse_source_v1(&definition).unwrap()
+    }
+
+    #[test]
+    fn events_come_again_after_each_disconnection_from_where_it_was() {
+        let (url, asked) = server(vec![
+            says(&format!("{FINE}retry: 1\n\ndata: MQ==\nid: a1\n\ndata: Mg==\nid: a2\n\ndata: Mw==")),
+            says("HTTP/1.1 503 Not Now\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
+            says(&format!("{FINE}: nothing\n\ndata: !\nid: a3\n\ndata: NA==\nid: a4\n\n")),
+            says("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"),
+        ]);
+        let config = source(&url);
+        assert!(!config.settings().to_string().contains("secret") && config.stored().to_string().contains("secret"));
+        let mut run = run(&*config, None, &Limits { wait_max: Duration::from_secs(10), ..Limits::default() }).unwrap();
+        assert_eq!(run.records, ["1", "2", "4"]);
+        assert_eq!(run.failures.len(), 1);
+        assert!(run.finished);
+        let asked = asked.join().unwrap();
+        let ids: Vec<_> = asked.iter().map(|head| head.lines().find_map(|line| line.strip_prefix("last-event-id: "))).collect();
+        assert_eq!(ids, [None, Some("a2"), Some("a2"), Some("a4")]);
+        assert!(asked[0].contains("accept: text/event-stream") && asked[0].contains("authorization: Basic "));
+
+        // After a restart, too.
+        let (url, asked) = server(vec![says("HTTP/1.1 204 No Content\r\n\r\n")]);
+        let (_, position) = run.positions.pop().unwrap();
+        assert!(self::run_from(&url, &position));
+        assert!(asked.join().unwrap()[0].contains("last-event-id: a4"));
+    }
+
+    fn run_from(url: &str, position: &Position) -> bool {
+        run(&*source(url), Some(position), &Limits { wait_max: Duration::from_secs(10), ..Limits::default() }).unwrap().finished
+    }
+
+    #[test]
+    fn what_is_no_stream_of_events_ends_the_source_with_the_reason() {
+        let refused = |answer: &str| {
+            let (url, asked) = server(vec![says(answer)]);
+            let limits = Limits { wait_max: Duration::from_secs(10), ..Limits::default() };
+            let problem = run(&*source(&url), None, &limits).err().unwrap().to_string();
+            asked.join().unwrap();
+            assert!(!problem.contains("secret") && !problem.contains("token"), "{problem}");
+            problem
+        };
+        assert!(refused("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").contains("the server answered 404 Not Found"));
+        let html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 0\r\n\r\n";
+        assert!(refused(html).contains("the server answered with 'text/html', expected text/event-stream"));
+        let long = format!("{FINE}data: {}", "x".repeat(6 << 20));
+        let (url, asked) = server(vec![Box::new(move |stream| drop(stream.write_all(long.as_bytes())))]);
+        let limits = Limits { wait_max: Duration::from_secs(10), ..Limits::default() };
+        let problem = run(&*source(&url), None, &limits).err().unwrap();
+        assert!(problem.to_string().contains("a line of an event has more than"), "{problem}");
+        asked.join().unwrap();
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_waited_for_and_stopping_does_not_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        drop(listener);
+        let mut stream = source(&url).open(&anything(), None).unwrap();
+        let mut batch = Frames::default();
+        let trouble = (0..100).find_map(|_| {
+            stream.next(&Limits::default(), &mut batch).unwrap();
+            stream.trouble()
+        });
+        assert!(trouble.unwrap().contains("refused"));
+        let begun = std::time::Instant::now();
+        drop(stream);
+        assert!(begun.elapsed() < Duration::from_millis(500));
+        assert!(source("ftp://x/").check(&anything()).is_err());
+    }
+}

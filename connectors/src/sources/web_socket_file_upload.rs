@@ -1,0 +1,81 @@
+//! A file that a client uploads over a web socket of weir's own. The stream waits for it, and is complete at its end.
+//!
+//! Nothing is kept: what was uploaded and not committed when the process died is lost, and the stream fails.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_model::Position;
+
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::{ConnectorError, Fault};
+use crate::formats::FileFormat;
+use crate::framing::FrameReader;
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+use crate::upload::Upload;
+
+/// Reads a file that a client uploads.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WebSocketFileUpload {
+    /// What the file holds, and the query that runs on each record. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "FileFormat::create_nodes")]
+    pub format: FileFormat,
+    /// Queries at a time, 16 when not given; 1 keeps the order of the file.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Records a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+    #[serde(skip)]
+    upload: Upload,
+}
+
+const PLACE: &str = "the upload";
+
+impl SourceConfig for WebSocketFileUpload {
+    fn settings(&self) -> serde_json::Value {
+        crate::settings("WebSocketFileUpload", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        Some(self.format.query())
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, _context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(self.format.decoder())
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, header: self.format.header(), ..Bounds::default() }
+    }
+
+    fn upload(&self) -> Option<&Upload> {
+        Some(&self.upload)
+    }
+
+    fn check(&self, _context: &SourceContext) -> Result<(), ConnectorError> {
+        self.format.check()
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let offset = from.map_or(Ok(0), |position| FrameReader::offset(PLACE, position))?;
+        let stream = self.upload.stream(&context.runtime).filter(|_| offset == 0);
+        let stream = stream.ok_or_else(|| ConnectorError::World {
+            place: PLACE.to_owned(),
+            problem: "was cut off when weir ended; delete the stream, create it anew and upload the file again".to_owned(),
+            fault: Fault::World,
+            retryable: false,
+            source: None,
+        })?;
+        let bytes_max = config::line_bytes_max() as usize;
+        Ok(Box::new(FrameReader::new(PLACE, Box::new(stream), self.format.framing(), bytes_max, offset)))
+    }
+}

@@ -1,0 +1,352 @@
+//! A web socket that weir opens: it says its init messages, then every message that comes is a record.
+//!
+//! A server that closes in order (1000, or no code) has said all it had to say: the stream is complete. Any other end, also
+//! one that shows only in missing answers to pings, is followed by a new connection with the init messages again. A web
+//! socket keeps nothing: what was said meanwhile is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use reqwest::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
+use reqwest::{Client, StatusCode, Upgraded, Url};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value as Json;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::client::generate_key;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+use weir_model::Position;
+
+use crate::charset::Charset;
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::feed::{Feed, Inlet, Pauses};
+use crate::formats::StreamFormat;
+use crate::http::{self, Asked};
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// A longer message ends the stream.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+/// For a message of ours to leave.
+const SEND_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Pings without an answer, after which nobody is there.
+const PINGS_UNANSWERED_MAX: u32 = 3;
+
+/// Reads messages from a web socket.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WebsocketSimpleStartupIngest {
+    /// What a message is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    /// The web socket, with ws or wss.
+    pub url: String,
+    /// Sent as texts, in order, whenever a connection begins; none when not given.
+    #[serde(default)]
+    pub init_messages: Vec<String>,
+    /// What is sent now and then so that the connection stays; a ping every 5 seconds when not given.
+    #[serde(default)]
+    pub keep_alive: KeepAlive,
+    /// Queries at a time, 16 when not given; 1 keeps the order of the messages.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// The character set of binary messages, UTF-8 when not given. Texts are in UTF-8 always.
+    #[serde(default = "config::utf_8")]
+    pub encoding: String,
+    /// Messages a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+}
+
+/// What keeps a connection from being taken for dead.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[serde(tag = "type")]
+pub enum KeepAlive {
+    /// Pings. Without an answer to three of them there is a new connection.
+    PingPongInterval(PingPongInterval),
+    /// A text of one's own.
+    SendMessageInterval(SendMessageInterval),
+    /// Nothing.
+    NoKeepalive,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PingPongInterval {
+    /// Milliseconds between two pings, 5000 when not given.
+    #[serde(default = "interval", deserialize_with = "config::positive")]
+    pub interval_millis: u32,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SendMessageInterval {
+    /// The text.
+    pub message: String,
+    /// Milliseconds between two of them, 5000 when not given.
+    #[serde(default = "interval", deserialize_with = "config::positive")]
+    pub interval_millis: u32,
+}
+
+fn interval() -> u32 {
+    5000
+}
+
+impl Default for KeepAlive {
+    fn default() -> KeepAlive {
+        KeepAlive::PingPongInterval(PingPongInterval { interval_millis: interval() })
+    }
+}
+
+impl<'de> Deserialize<'de> for KeepAlive {
+    // By hand, so that an error names the option inside.
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<KeepAlive, D::Error> {
+        let given = Json::deserialize(input)?;
+        let keep_alive = config::kind(&given).and_then(|kind| match kind {
+            "PingPongInterval" => config::from_json(&given).map(KeepAlive::PingPongInterval),
+            "SendMessageInterval" => config::from_json(&given).map(KeepAlive::SendMessageInterval),
+            "NoKeepalive" => Ok(KeepAlive::NoKeepalive),
+            other => Err(config::unknown_kind(other)),
+        });
+        keep_alive.map_err(config::nested)
+    }
+}
+
+impl KeepAlive {
+    fn interval(&self) -> Option<Duration> {
+        match self {
+            KeepAlive::PingPongInterval(ping) => Some(Duration::from_millis(ping.interval_millis.into())),
+            KeepAlive::SendMessageInterval(message) => Some(Duration::from_millis(message.interval_millis.into())),
+            KeepAlive::NoKeepalive => None,
+        }
+    }
+
+    fn message(&self) -> Message {
+        match self {
+            KeepAlive::SendMessageInterval(own) => Message::text(own.message.clone()),
+            _ => Message::Ping(Default::default()),
+        }
+    }
+}
+
+impl WebsocketSimpleStartupIngest {
+    /// The address of the request that becomes the socket.
+    fn address(&self) -> Result<Url, ConnectorError> {
+        let refuse = |problem: &str| ConnectorError::config("url", format!("{}: {problem}", http::without_password(&self.url)));
+        let address = match self.url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http://{rest}"),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https://{rest}"),
+            _ => return Err(refuse("the URL must begin with ws:// or wss://")),
+        };
+        Url::parse(&address).map_err(|error| refuse(&error.to_string()))
+    }
+}
+
+impl SourceConfig for WebsocketSimpleStartupIngest {
+    fn settings(&self) -> Json {
+        let url = http::without_password(&self.url);
+        crate::settings("WebsocketSimpleStartupIngest", &WebsocketSimpleStartupIngest { url, ..self.clone() })
+    }
+
+    fn stored(&self) -> Json {
+        crate::settings("WebsocketSimpleStartupIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        self.format.decoder(context)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        Charset::named(&self.encoding)?;
+        context.hosts.check(&self.address()?)?;
+        self.format.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let url = self.address()?;
+        let place = http::shown(&url).replacen("http", "ws", 1);
+        let talker = Talker {
+            client: http::staying_client(&context.hosts)?,
+            url,
+            place: place.clone(),
+            charset: Charset::named(&self.encoding)?,
+            init_messages: self.init_messages.clone(),
+            keep_alive: self.keep_alive.clone(),
+        };
+        Ok(Box::new(Feed::start(&context.runtime, &place, Vec::new(), |inlet| talker.talk(inlet))))
+    }
+}
+
+struct Talker {
+    client: Client,
+    url: Url,
+    place: String,
+    charset: Charset,
+    init_messages: Vec<String>,
+    keep_alive: KeepAlive,
+}
+
+/// How a connection went.
+enum Ended {
+    /// In order: there is nothing more to come.
+    Complete,
+    /// After some messages, or after none; and why.
+    Broken(bool, String),
+}
+
+impl Talker {
+    async fn talk(self, inlet: Inlet) -> Result<(), ConnectorError> {
+        let mut pauses = Pauses::new();
+        loop {
+            match self.connection(&inlet).await? {
+                Ended::Complete => return Ok(()),
+                Ended::Broken(some, reason) => {
+                    if some {
+                        pauses.reset();
+                    }
+                    inlet.trouble(&reason);
+                }
+            }
+            pauses.wait(Duration::ZERO).await;
+        }
+    }
+
+    async fn connection(&self, inlet: &Inlet) -> Result<Ended, ConnectorError> {
+        let key = generate_key();
+        let request = self.client.get(self.url.clone()).header(CONNECTION, "Upgrade").header(UPGRADE, "websocket");
+        let request = request.header(SEC_WEBSOCKET_VERSION, "13").header(SEC_WEBSOCKET_KEY, &key);
+        let answer = match http::ask(&self.place, request).await {
+            Asked::Answered(answer) => answer,
+            Asked::Failed(reason) => return Ok(Ended::Broken(false, reason)),
+            Asked::Refused(error) => return Err(error),
+        };
+        let accepted =
+            answer.headers().get(SEC_WEBSOCKET_ACCEPT).is_some_and(|given| given == &*derive_accept_key(key.as_bytes()));
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS || !accepted {
+            let problem = format!("the server answered {} and does not speak the protocol of web sockets", answer.status());
+            return Err(http::refusal(&self.place, problem));
+        }
+        let stream = match answer.upgrade().await {
+            Ok(stream) => stream,
+            Err(error) => return Ok(Ended::Broken(false, http::chain(&error))),
+        };
+        let limits = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
+        let socket = WebSocketStream::from_raw_socket(stream, Role::Client, Some(limits)).await;
+        let mut connection = Connection { socket, alive: self.alive(), keep_alive: &self.keep_alive, unanswered: 0, some: false };
+        match connection.read(self, inlet).await {
+            Ok(()) => Ok(Ended::Complete),
+            Err(Error::Capacity(error)) => {
+                let problem = format!("a message has more than {MESSAGE_BYTES_MAX} bytes: {error}");
+                Err(ConnectorError::Framing { place: self.place.clone(), problem })
+            }
+            Err(error) => Ok(Ended::Broken(connection.some, error.to_string())),
+        }
+    }
+
+    fn alive(&self) -> Option<Interval> {
+        let every = self.keep_alive.interval()?;
+        let mut alive = interval_at(Instant::now() + every, every);
+        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Some(alive)
+    }
+}
+
+struct Connection<'t> {
+    socket: WebSocketStream<Upgraded>,
+    alive: Option<Interval>,
+    keep_alive: &'t KeepAlive,
+    /// Pings since something came.
+    unanswered: u32,
+    /// Messages have come.
+    some: bool,
+}
+
+impl Connection<'_> {
+    /// Reads until the server closes in order.
+    async fn read(&mut self, talker: &Talker, inlet: &Inlet) -> Result<(), Error> {
+        for message in &talker.init_messages {
+            self.send(Message::text(message.clone())).await?;
+        }
+        inlet.works();
+        loop {
+            let message = tokio::select! {
+                message = self.socket.next() => message,
+                () = due(&mut self.alive) => {
+                    self.unanswered += 1;
+                    if self.unanswered > PINGS_UNANSWERED_MAX && matches!(self.keep_alive, KeepAlive::PingPongInterval(_)) {
+                        return Err(broken("the server does not answer pings"));
+                    }
+                    self.send(self.keep_alive.message()).await?;
+                    continue;
+                }
+            };
+            self.unanswered = 0;
+            match message {
+                Some(Ok(Message::Text(text))) => self.hand_on(text.as_bytes().to_vec(), inlet).await?,
+                Some(Ok(Message::Binary(bytes))) => self.hand_on(talker.charset.text(bytes.into()), inlet).await?,
+                Some(Ok(Message::Close(None))) => return Ok(()),
+                Some(Ok(Message::Close(Some(close)))) => match close.code {
+                    CloseCode::Normal | CloseCode::Status => return Ok(()),
+                    code => return Err(broken(&format!("the server has closed the socket ({code}) {}", close.reason))),
+                },
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error),
+                None => return Err(broken("the connection was closed")),
+            }
+        }
+    }
+
+    /// While the graph is behind nothing is read, and the connection is kept.
+    async fn hand_on(&mut self, record: Vec<u8>, inlet: &Inlet) -> Result<(), Error> {
+        self.some = true;
+        let handed = inlet.record(record, Vec::new());
+        tokio::pin!(handed);
+        loop {
+            tokio::select! {
+                () = &mut handed => return Ok(()),
+                () = due(&mut self.alive) => self.send(self.keep_alive.message()).await?,
+            }
+        }
+    }
+
+    async fn send(&mut self, message: Message) -> Result<(), Error> {
+        let sent = tokio::time::timeout(SEND_TIME_MAX, self.socket.send(message)).await;
+        sent.map_err(|_| broken("the server takes nothing"))?
+    }
+}
+
+async fn due(alive: &mut Option<Interval>) {
+    match alive {
+        Some(alive) => drop(alive.tick().await),
+        None => std::future::pending().await,
+    }
+}
+
+fn broken(reason: &str) -> Error {
+    Error::Io(std::io::Error::other(reason.to_owned()))
+}
+
+#[cfg(test)]
+#[path = "websocket_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+//! An upload: the bytes of a file that a client sends over a web socket, for the source that reads them as a file.
+//!
+//!     socket ─ Uploader::send ─> chunks, a few ─ ByteStream ─> FrameReader
+//!
+//! The source knows nothing of sockets, and the socket nothing of records. One upload is all a stream gets.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::error::{ConnectorError, Fault};
+use crate::framing::{ByteStream, Chunk};
+
+/// Messages of the client that wait; then it has to.
+const CHUNKS_WAITING_MAX: usize = 8;
+
+/// A message of the client, or how it ended before its time.
+type Part = Result<Vec<u8>, String>;
+
+/// Where a client and the source of a stream find each other.
+#[derive(Clone)]
+pub struct Upload {
+    inlet: Arc<Mutex<Option<Sender<Part>>>>,
+    outlet: Arc<Mutex<Option<Receiver<Part>>>>,
+}
+
+impl Default for Upload {
+    fn default() -> Upload {
+        let (sender, receiver) = channel(CHUNKS_WAITING_MAX);
+        Upload { inlet: Arc::new(Mutex::new(Some(sender))), outlet: Arc::new(Mutex::new(Some(receiver))) }
+    }
+}
+
+impl Upload {
+    /// For the one client there is; None for a second one.
+    pub fn begin(&self) -> Option<Uploader> {
+        let sender = self.inlet.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(Uploader { sender })
+    }
+
+    /// For the source. None when it has been opened before.
+    pub(crate) fn stream(&self, runtime: &Handle) -> Option<UploadStream> {
+        let chunks = self.outlet.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(UploadStream { chunks, runtime: runtime.clone(), rest: Vec::new() })
+    }
+}
+
+pub struct Uploader {
+    sender: Sender<Part>,
+}
+
+impl Uploader {
+    /// Waits while the source is behind. False when nobody reads any more.
+    pub async fn send(&self, bytes: Vec<u8>) -> bool {
+        self.sender.send(Ok(bytes)).await.is_ok()
+    }
+
+    /// The client has gone in the middle of its file.
+    pub async fn break_off(self, reason: String) {
+        let _ = self.sender.send(Err(reason)).await;
+    }
+}
+
+pub(crate) struct UploadStream {
+    chunks: Receiver<Part>,
+    runtime: Handle,
+    /// What of a chunk did not fit.
+    rest: Vec<u8>,
+}
+
+impl ByteStream for UploadStream {
+    fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError> {
+        if self.rest.is_empty() {
+            let (runtime, chunks) = (&self.runtime, &mut self.chunks);
+            self.rest = match runtime.block_on(async { tokio::time::timeout(wait, chunks.recv()).await }) {
+                Ok(Some(Ok(chunk))) => chunk,
+                Ok(Some(Err(reason))) => {
+                    return Err(ConnectorError::World {
+                        place: "the upload".to_owned(),
+                        problem: format!("ended before its time: {reason}"),
+                        fault: Fault::World,
+                        retryable: false,
+                        source: None,
+                    });
+                }
+                Ok(None) => return Ok(Chunk::End),
+                Err(_) => return Ok(Chunk::Nothing),
+            };
+        }
+        let count = self.rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.rest[..count]);
+        self.rest.drain(..count);
+        Ok(if count > 0 { Chunk::Bytes(count) } else { Chunk::Nothing })
+    }
+}

@@ -1,0 +1,274 @@
+//! Sources and destinations of the network other than Kafka, with the real binary and servers in this process: what is read
+//! and how often, in both notations, across broken connections and kills.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use weir_tests::endpoint::Endpoint;
+use weir_tests::feeds::{Events, web_sockets};
+use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::socket::Socket;
+
+/// Generous: machines under load are slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
+
+const STREAMS: &str = "/api/v2/graph/quine/ingests";
+
+/// Each record counts itself, so that one that is lost or comes twice is seen.
+const COUNT: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.count = coalesce(n.count, 0) + 1";
+
+fn counted(weir: &Weir) -> (u64, u64) {
+    let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(max(n.count), 0)");
+    (rows[0][0].as_u64().expect("a count"), rows[0][1].as_u64().expect("a count"))
+}
+
+fn stream(weir: &Weir, name: &str) -> Json {
+    weir.get(&format!("{STREAMS}/{name}")).expect(200).json()
+}
+
+#[test]
+fn server_sent_events_are_read_once_across_cuts_and_kills() {
+    let events = Events::start(3_000, 700);
+    let home = Home::new();
+    let mut weir = home.start(RESUME);
+    let format = json!({"type": "CypherJson", "query": COUNT});
+    let definition = json!({"type": "ServerSentEventsIngest", "url": events.url(), "format": format});
+    weir.post("/api/v1/ingest/events", &definition).expect(200);
+    for _ in 0..2 {
+        let before = counted(&weir).0;
+        wait_until("some more events are read", PATIENCE, || counted(&weir).0 > before + 300);
+        weir.kill();
+        weir = home.start(RESUME);
+    }
+    weir.wait_ingest("events", "Completed", PATIENCE);
+    assert_eq!(counted(&weir), (3_000, 1));
+    assert!(events.connections.load(Ordering::Relaxed) >= 5);
+    let shown = stream(&weir, "events");
+    let source = json!({"type": "ServerSentEvent", "format": {"type": "Json"}, "url": events.url(), "recordDecoders": []});
+    assert_eq!((&shown["settings"]["source"], &shown["settings"]["query"]), (&source, &json!(COUNT)));
+    // In v2: the format of a record alone, the query beside the source.
+    let body = json!({"name": "again", "source": {"type": "ServerSentEvent", "url": events.url(), "format": {"type": "Json"},
+        "recordDecoders": ["BASE64"]}, "query": COUNT, "maxPerSecond": 1000});
+    weir.post(STREAMS, &body).expect(201);
+    wait_until("what is not base64 is kept aside", PATIENCE, || {
+        stream(&weir, "again")["failedRecords"]["count"].as_u64() > Some(10)
+    });
+    let shown = stream(&weir, "again");
+    assert_eq!(
+        (&shown["settings"]["maxPerSecond"], &shown["settings"]["source"]["recordDecoders"]),
+        (&json!(1000), &json!(["BASE64"]))
+    );
+    assert!(shown["failedRecords"]["first"][0]["reason"].as_str().is_some_and(|reason| reason.contains("not base64")), "{shown}");
+    weir.stop();
+}
+
+#[test]
+fn a_web_socket_is_read_again_after_it_broke_and_to_its_end() {
+    let (address, serving) = web_sockets(vec![
+        Box::new(|socket| {
+            assert_eq!(socket.read().expect("the init message"), Message::text("{\"subscribe\":\"all\"}"));
+            (0..500).for_each(|id| socket.send(Message::text(json!({"id": id}).to_string())).expect("weir listens"));
+        }),
+        Box::new(|socket| {
+            assert_eq!(socket.read().expect("the init message"), Message::text("{\"subscribe\":\"all\"}"));
+            assert_eq!(socket.read().expect("a sign of life"), Message::text("there?"));
+            (500..1000).for_each(|id| socket.send(Message::binary(json!({"id": id}).to_string())).expect("weir listens"));
+            let _ = socket.close(Some(CloseFrame { code: CloseCode::Normal, reason: "all is said".into() }));
+            while socket.read().is_ok() {}
+        }),
+    ]);
+    let weir = Home::new().start(&[]);
+    let source = json!({"type": "WebsocketClient", "url": format!("ws://{address}/live"), "format": {"type": "Json"},
+        "initMessages": ["{\"subscribe\":\"all\"}"], "characterEncoding": "UTF-8",
+        "keepAlive": {"type": "SendMessageInterval", "message": "there?", "interval": "500ms"}});
+    let created = weir.post(STREAMS, &json!({"name": "live", "source": source, "query": COUNT})).expect(201).json();
+    assert_eq!(created["settings"]["source"], source);
+    weir.wait_ingest("live", "Completed", PATIENCE);
+    assert_eq!(counted(&weir), (1000, 1));
+    serving.join().expect("the server was talked to as it expects");
+
+    // Nobody is there: the stream says what it waits for, and ends at once when it is told to.
+    let source = json!({"type": "WebsocketSimpleStartupIngest", "url": "ws://127.0.0.1:1/"});
+    weir.post("/api/v1/ingest/nobody", &source).expect(200);
+    let mut message = String::new();
+    wait_until("the stream says what it waits for", PATIENCE, || {
+        message = stream(&weir, "nobody")["message"].as_str().unwrap_or_default().to_owned();
+        message.contains("refused")
+    });
+    assert_eq!(stream(&weir, "nobody")["status"], "RUNNING");
+    assert_eq!(weir.delete("/api/v1/ingest/nobody").expect(200).json()["status"], "Terminated");
+    let wrong = json!({"name": "w", "source": {"type": "WebsocketClient", "url": "http://h/", "format": {"type": "Json"}}, "query": COUNT});
+    let refused = weir.post(STREAMS, &wrong).expect(400);
+    assert!(refused.text().contains("must begin with ws:// or wss://"), "{}", refused.text());
+    weir.stop();
+}
+
+#[test]
+fn results_go_out_as_a_reactive_stream_and_come_in_as_one() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let destination = json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port, "format": {"type": "JSON"}});
+    let query = json!({"name": "numbers", "pattern": {"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"},
+        "outputs": [{"name": "stream", "resultEnrichment":
+            {"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.value AS id"}, "destinations": [destination]}]});
+    let created = weir.post("/api/v2/graph/quine/standingQueries", &query).expect(201).json();
+    assert_eq!(created["outputs"][0]["destinations"][0], destination);
+    let source = json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": port, "format": {"type": "Json"}});
+    let created = weir.post(STREAMS, &json!({"name": "back", "source": source, "query": COUNT})).expect(201).json();
+    assert_eq!(created["settings"]["source"], source);
+    // What comes while nobody is connected is gone: until the first has come back, numbers are sent one by one.
+    let mut value = 0;
+    let mut number = || {
+        value += 1;
+        weir.query(&format!("MATCH (n) WHERE id(n) = idFrom('number', {value}) SET n:Number, n.value = {value}")).expect(200);
+        value
+    };
+    wait_until("a result has come back", PATIENCE, || {
+        number();
+        std::thread::sleep(Duration::from_millis(20));
+        counted(&weir).0 > 0
+    });
+    let first = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN min(n.id)")[0][0].as_i64().expect("a number");
+    let last = (0..100).map(|_| number()).last().expect("a number");
+    wait_until("all results have come back", PATIENCE, || counted(&weir).0 as i64 == last - first + 1);
+    assert_eq!(counted(&weir).1, 1);
+    weir.delete("/api/v2/graph/quine/standingQueries/numbers").expect(200);
+    weir.wait_ingest("back", "Completed", PATIENCE);
+    weir.stop();
+}
+
+#[test]
+fn a_file_is_uploaded_over_a_web_socket() {
+    let weir = Home::new().start(&[]);
+    let create = |name: &str, format: Json| {
+        let body = json!({"name": name, "source": {"type": "WebSocketFileUpload", "format": format}, "query": COUNT});
+        let created = weir.post(STREAMS, &body).expect(201).json();
+        assert_eq!(created["settings"]["source"], body["source"]);
+        format!("{STREAMS}/{name}")
+    };
+    let path = create("upload", json!({"type": "JsonL"}));
+    let mut socket = Socket::open(&weir, &path).expect("a web socket");
+    assert_eq!(socket.expect(), json!({"type": "Ack"}));
+    let text: String = (0..5_000).map(|id| json!({"id": id}).to_string() + "\n").collect::<String>() + "nonsense";
+    for (index, piece) in text.as_bytes().chunks(1_000).enumerate() {
+        let binary = index % 2 == 0;
+        if binary { socket.send_binary(piece) } else { socket.send(std::str::from_utf8(piece).expect("ASCII")) }
+    }
+    socket.send("");
+    let said: Vec<Json> = std::iter::from_fn(|| socket.message()).collect();
+    let (last, before) = said.split_last().expect("a word");
+    assert_eq!(last, &json!({"type": "Complete", "finalCount": 5_001}));
+    let error = before.iter().find(|said| said["type"] == "Error").expect("a record failed");
+    assert_eq!((&error["index"], &error["record"]), (&json!(5_000), &json!("nonsense")));
+    assert_eq!((counted(&weir), stream(&weir, "upload")["status"].as_str()), ((5_000, 1), Some("COMPLETED")));
+    let again = Socket::open(&weir, &path).err().expect("one upload is all a stream gets");
+    assert!(again.contains("400"), "{again}");
+
+    // An older path, a client that closes at the end, one that breaks off, a stream of another kind.
+    create("closed", json!({"type": "Json"}));
+    let mut socket = Socket::open(&weir, "/api/v2/ingests/closed").expect("a web socket");
+    socket.send("[{\"id\": 6001},\n {\"id\": 60");
+    socket.send("02}]");
+    socket.close();
+    weir.wait_ingest("closed", "Completed", PATIENCE);
+    assert_eq!(counted(&weir).0, 5_002);
+    let path = create("broken", json!({"type": "Line"}));
+    let mut socket = Socket::open(&weir, &path).expect("a web socket");
+    socket.send("half a li");
+    drop(socket);
+    let failed = weir.wait_ingest("broken", "Failed", PATIENCE);
+    assert!(failed["message"].as_str().is_some_and(|message| message.contains("ended before its time")), "{failed}");
+    weir.post("/api/v1/ingest/numbers", &json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect(200);
+    assert!(Socket::open(&weir, &format!("{STREAMS}/numbers")).err().is_some_and(|answer| answer.contains("400")));
+    assert!(Socket::open(&weir, &format!("{STREAMS}/absent")).err().is_some_and(|answer| answer.contains("404")));
+    weir.stop();
+}
+
+#[test]
+fn records_that_fail_go_to_every_dead_letter_destination() {
+    let endpoint = Endpoint::start("/never");
+    let home = Home::new();
+    let lines: String =
+        (0..300).map(|n| if n % 3 == 0 { "{".to_owned() } else { json!({"n": n % 2}).to_string() } + "\n").collect();
+    home.write("records.jsonl", &lines);
+    let boxes = json!([{"type": "File", "path": "failed.jsonl"},
+        {"type": "HttpEndpoint", "url": format!("http://{}/failed", endpoint.address()), "headers": {"Token": "geheim"},
+         "outputFormat": {"type": "JSON", "withInfoEnvelope": true}}]);
+    let body = json!({"name": "records", "source": {"type": "File", "path": "records.jsonl", "format": {"type": "JsonL"}},
+        "query": "CREATE (n:Record {quotient: 1 / $that.n})",
+        "onRecordError": {"logRecord": false, "deadLetterQueueSettings": {"destinations": boxes}}});
+    let mut weir = home.start(RESUME);
+    let created = weir.post(STREAMS, &body).expect(201).json();
+    assert!(!created.to_string().contains("geheim"), "{created}");
+    let info = weir.wait_ingest("records", "Completed", PATIENCE);
+    assert_eq!(weir.rows("MATCH (n:Record) RETURN count(n)")[0][0], 100);
+    // A hundred do not decode, a hundred divide by zero.
+    assert_eq!(info["failedRecords"]["count"], 200);
+    assert_eq!(home.lines("failed.jsonl").len(), 200);
+    let told = endpoint.take();
+    assert_eq!(told.len(), 200);
+    let number = |number: u64| &told.iter().find(|(_, letter)| letter["number"] == number).expect("it was told of").1;
+    assert_eq!((&number(0)["frame"], number(0).get("decoded")), (&json!("ew=="), None));
+    assert!(number(0)["message"].as_str().is_some_and(|message| message.contains("not JSON")));
+    assert_eq!(number(4)["decoded"], json!({"n": 0}));
+    assert!(!weir.log().contains("a record had no effect"), "logRecord is false");
+    // They are known after a restart, and with their secrets.
+    weir.kill();
+    weir = home.start(RESUME);
+    let shown = stream(&weir, "records")["settings"]["onRecordError"].clone();
+    assert_eq!(shown, created["settings"]["onRecordError"]);
+    // A destination that cannot be had ends the stream with the reason.
+    let mut nowhere = body.clone();
+    nowhere["name"] = json!("nowhere");
+    nowhere["onRecordError"]["deadLetterQueueSettings"]["destinations"] = json!([{"type": "File", "path": "no/where.jsonl"}]);
+    weir.post(STREAMS, &nowhere).expect(201);
+    let failed = weir.wait_ingest("nowhere", "Failed", PATIENCE);
+    assert!(failed["message"].as_str().is_some_and(|message| message.contains("no/where.jsonl")), "{failed}");
+    nowhere["onRecordError"]["deadLetterQueueSettings"]["destinations"] = json!([{"type": "Slack", "hookUrl": "http://h/"}]);
+    assert!(weir.post(STREAMS, &nowhere).expect(400).text().contains("takes no failed records"));
+    weir.stop();
+}
+
+#[test]
+fn avro_is_read_by_a_schema_from_a_web_server() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let schema = format!("http://{}/person.avsc", listener.local_addr().expect("an address"));
+    let serving = std::thread::spawn(move || {
+        let text = r#"{"type": "record", "name": "p", "fields": [{"name": "id", "type": "long"}, {"name": "born", "type": {"type": "int", "logicalType": "date"}}]}"#;
+        let (mut stream, _) = listener.accept().expect("weir asks");
+        let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", text.len());
+        let _ = std::io::Write::write_all(&mut stream, (head + text).as_bytes());
+    });
+    let (address, talking) = web_sockets(vec![Box::new(|socket| {
+        // 7, 2022-01-08; then what does not fit.
+        socket.send(Message::binary(vec![14, 0xf0, 0xa8, 2])).expect("weir listens");
+        socket.send(Message::binary(vec![14])).expect("weir listens");
+        let _ = socket.close(None);
+        while socket.read().is_ok() {}
+    })]);
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let format = json!({"type": "Avro", "schemaUrl": schema, "logicalTypes": true});
+    let body = json!({"name": "people", "query": "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.born = $that.born",
+        "source": {"type": "WebsocketClient", "url": format!("ws://{address}/"), "format": format}});
+    let created = weir.post(STREAMS, &body).expect(201).json();
+    assert_eq!(created["settings"]["source"]["format"], format);
+    weir.wait_ingest("people", "Completed", PATIENCE);
+    assert_eq!(weir.rows("MATCH (n) WHERE id(n) = idFrom(7) RETURN toString(n.born)")[0][0], "2022-01-08");
+    assert_eq!(stream(&weir, "people")["failedRecords"]["count"], 1);
+    talking.join().expect("the server was talked to as it expects");
+    serving.join().expect("the schema was asked for");
+    let mut wrong = body.clone();
+    wrong["name"] = json!("wrong");
+    wrong["source"]["format"]["schemaUrl"] = json!("/etc/passwd");
+    assert!(weir.post(STREAMS, &wrong).expect(400).text().contains("allowed-directories"));
+    weir.stop();
+}
