@@ -4,6 +4,7 @@
 use super::bodies::*;
 use super::parameters::{self as p, Parameter};
 use super::schemas::{Named, list, map, named, of};
+use crate::transfer::Moved;
 use crate::wire::family::Family;
 use crate::wire::half_edge::HalfEdge;
 use crate::wire::style::{NodeAppearance, QuickQueryEntry, SampleQuery, TapQuery};
@@ -85,6 +86,7 @@ impl Operation {
 }
 
 const READ: &[Parameter] = &[p::AT_TIME, p::TIMEOUT];
+const EXPORT: &[Parameter] = &[p::FORMAT, p::AT_TIME, p::TIMEOUT];
 const EDGES: &[Parameter] =
     &[p::EDGE_LIMIT, p::EDGE_DIRECTION, p::EDGE_OTHER, p::EDGE_TYPE, p::ONLY_FULL, p::AT_TIME, p::TIMEOUT];
 const KEYED: &[Parameter] = &[p::KEY, p::AT_TIME, p::TIMEOUT];
@@ -134,6 +136,12 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "admin::status" => op("get-status", SYSTEM, "The members of the cluster", &[(200, Value(of::<ClusterStatus>))]),
         "admin::usage" => op("get-usage", SYSTEM, "What each namespace has taken in", &[(200, Value(of::<Usage>))]),
         "admin::backpressure" => op("get-backpressure", SYSTEM, "Where records, results and writes stand still", &[(200, Value(list::<Pressure>))]),
+        "transfer::back_up" => op("back-up", SYSTEM, "A backup of everything, or of what has come since another", &[(200, Text("application/octet-stream"))]).takes(&[p::SINCE])
+            .about("What `weir backup --url` asks for and `weir restore` reads."),
+        "transfer::export" => op("export-graph", SYSTEM, "A graph as text", &[(200, Text("application/x-ndjson"))]).takes(EXPORT).graph()
+            .about("JSON Lines, or Cypher as `text/plain`."),
+        "transfer::import" => op("import-graph", SYSTEM, "Add what was exported to a graph", &[(200, Value(of::<Moved>))]).takes(&[p::FORMAT, p::LINE]).graph().body(text)
+            .about("The body is JSON Lines, or Cypher."),
         "shards::get" => op("get-shard-sizes", SYSTEM, "Limits of nodes in memory", &[(200, Value(map::<ShardLimit>))]).about("Kept and told; nothing follows from them."),
         "shards::set" => op("update-shard-sizes", SYSTEM, "Set limits of nodes in memory", &[(200, Value(map::<ShardLimit>))])
             .about("Shards that are not named keep their limits. Nothing follows from them.").body(map::<ShardLimit>),
@@ -154,7 +162,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "ingest::list" => op("list-ingests", INGEST, "All streams", &[(200, Items(of::<Stream>))]).takes(&[p::MEMBER]).graph(),
         "ingest::create" => op("create-ingest", INGEST, "Create a stream", &[(200, Empty)]).graph().body(|_| named("IngestBody")),
         "ingest::create_named" => op("create-ingest", INGEST, "Create a stream", &[(201, Created(of::<Stream>))]).takes(&[p::MEMBER]).graph().body(|_| named("IngestBody")),
-        "ingest::get" => op("get-ingest-status", INGEST, "A stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph(),
+        "ingest::get" => op("get-ingest-status", INGEST, "A stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph()
+            .about("In v2 a handshake of a web socket on the same path sends records to a stream whose source is `WebSocketFileUpload`."),
         "ingest::delete" => op("delete-ingest", INGEST, "Stop and forget a stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph().about("Answers with the stream as it ended."),
         "ingest::pause" => op("pause-ingest", INGEST, "Pause a stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph(),
         "ingest::start" => op("resume-ingest", INGEST, "Let a stream go on", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph(),

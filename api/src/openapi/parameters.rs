@@ -98,6 +98,10 @@ pub const WALK_IN_OUT: Parameter = Parameter {
 pub const WALK_SEED: Parameter = same("seed", Kind::Text, "", "Walks of the same seed are the same.");
 pub const PARALLELISM: Parameter = same("parallelism", Kind::Integer { from: Some(1) }, "16", "Walks at a time.");
 
+pub const SINCE: Parameter = same("since", Kind::Text, "", "Where the backup ended that this one goes on from.");
+pub const FORMAT: Parameter = same("format", Kind::OneOf(&["jsonl", "cypher"]), "\"jsonl\"", "What the text is.");
+pub const LINE: Parameter =
+    same("line", Kind::Integer { from: Some(1) }, "1", "The number of the first line of the body, for messages.");
 pub const RELATIVE: Parameter = same("relative", Kind::Boolean, "false", "Leaves out where the server is.");
 
 impl Parameter {

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_cypher_compiler::{Options as CompileOptions, compile};
 use weir_engine::transfer::Item;
 use weir_engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryOptions};
@@ -102,7 +103,7 @@ impl Transfer {
 }
 
 /// How much was written or taken in.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Moved {
     pub nodes: u64,
     pub relationships: u64,
