@@ -197,7 +197,11 @@ impl From<EngineError> for ApiError {
             | EngineError::NotYet(_)
             | EngineError::PastIsReadOnly
             | EngineError::Render(_)
-            | EngineError::GraphExists(_) => ApiError::bad(error.to_string()),
+            | EngineError::GraphExists(_)
+            | EngineError::IndexExists(_)
+            | EngineError::NoSuchIndex(_)
+            | EngineError::ExpiryExists(_)
+            | EngineError::NoSuchExpiry(_) => ApiError::bad(error.to_string()),
             EngineError::NoSuchGraph(name) => ApiError::absent("namespace", &name),
             EngineError::Shared(error) => match &*error {
                 EngineError::Query(failure) => ApiError::Cypher(failure_text(failure)),

@@ -12,7 +12,7 @@ use weir_tests::service::{Home, Weir, wait_until};
 use weir_tests::toxiproxy::Toxiproxy;
 
 /// Generous: machines under load are slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(150);
 
 const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
 

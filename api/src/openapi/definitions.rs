@@ -9,7 +9,7 @@ use super::schemas::{PLACE, generator, named};
 use crate::ingest::ErrorHandling;
 use crate::wire::family::Family;
 use crate::wire::v2;
-use crate::wire::v2::names::{FIELDS, WORDS, to_v2};
+use crate::wire::v2::names::{FIELDS, WORDS, to_v2, to_v2_anywhere};
 
 /// Everything assembled, by name.
 pub fn all(family: Family) -> JsonMap<String, Json> {
@@ -231,11 +231,11 @@ fn remove(definition: &mut Json, names: &[&str]) {
 
 /// Renames the fields of an object, and gives those that are durations today their unit.
 fn notation(definition: &mut Json, family: Family) {
-    let rename = |name: &str| to_v2(name, &Json::Null, family).0;
+    let rename = |name: &str| to_v2_anywhere(name, &Json::Null, family).0;
     if let Some(Json::Object(properties)) = definition.get_mut("properties") {
         for (name, mut schema) in std::mem::take(properties) {
             if let Some(default) = schema.get("default").cloned() {
-                schema["default"] = to_v2(&name, &default, family).1;
+                schema["default"] = to_v2_anywhere(&name, &default, family).1;
             }
             let duration = FIELDS.iter().any(|field| field.v1 == name && field.unit_millis.is_some());
             if duration && family == Family::Current {

@@ -94,6 +94,12 @@ pub fn to_v2(name: &str, value: &Json, family: Family) -> (String, Json) {
     to_v2_within("", name, value, family)
 }
 
+/// As `to_v2`, of a field wherever it stands.
+pub fn to_v2_anywhere(name: &str, value: &Json, family: Family) -> (String, Json) {
+    let within = FIELDS.iter().find(|field| field.v1 == name).and_then(|field| field.within);
+    to_v2_within(within.unwrap_or_default(), name, value, family)
+}
+
 fn to_v2_within(within: &str, name: &str, value: &Json, family: Family) -> (String, Json) {
     let known = known(name, within).filter(|renamed| renamed.v1 == name);
     let as_number = known.is_some_and(|renamed| renamed.unit_millis.is_some()) && family == Family::Preview;
