@@ -567,14 +567,17 @@ fn what_a_network_does_to_connections_loses_nothing() {
     weir.stop();
 }
 
+// Not in every run: how soon a group hands over is the broker's and the machine's affair, and on a busy one it took longer than any
+// sensible limit. `cargo test --release --workspace --test kafka -- --ignored` runs it.
 #[test]
+#[ignore = "the hand-over of a group takes as long as the machine is busy"]
 fn several_weirs_share_a_group_and_hand_partitions_over() {
     let Some(broker) = shared("several weirs in one group") else { return };
     broker.create_topic("shared", 4);
     let homes = [Home::new(), Home::new(), Home::new()];
     let commits = json!({"type": "ExplicitCommit", "maxBatch": 50, "maxIntervalMillis": 100});
     let more =
-        json!({"autoOffsetReset": "earliest", "groupId": "together", "offsetCommitting": commits, "maximumPerSecond": 500});
+        json!({"autoOffsetReset": "earliest", "groupId": "together", "offsetCommitting": commits, "maximumPerSecond": 150});
     let join = |home: &Home| {
         let weir = home.start(&[]);
         weir.post("/api/v1/ingest/shared", &ingest(&broker.bootstrap(), json!(["shared"]), COUNT, more.clone())).expect(200);
