@@ -567,10 +567,10 @@ fn what_a_network_does_to_connections_loses_nothing() {
     weir.stop();
 }
 
-// Not in every run: how soon a group hands over is the broker's and the machine's affair, and on a busy one it took longer than any
-// sensible limit. `cargo test --release --workspace --test kafka -- --ignored` runs it.
+// Not in every run: beside other load a partition was once read by nobody for a minute after a hand-over, none of it lost. Why is not
+// known. `cargo test --release --workspace --test kafka -- --ignored` runs it.
 #[test]
-#[ignore = "the hand-over of a group takes as long as the machine is busy"]
+#[ignore = "a known gap: after a hand-over a partition was once read by nobody for a minute"]
 fn several_weirs_share_a_group_and_hand_partitions_over() {
     let Some(broker) = shared("several weirs in one group") else { return };
     broker.create_topic("shared", 4);
