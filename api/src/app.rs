@@ -51,7 +51,7 @@ impl App {
         let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
         let files = file_policy(&settings, recipe_directories)?;
         let procedures = Procedures::new(files.clone(), hosts.clone());
-        let context = SourceContext { files, hosts, runtime: Handle::current(), stream: String::new() };
+        let context = SourceContext { files, hosts, runtime: Handle::current(), stream: String::new(), wanted: None };
         let store_timers = Arc::new(StoreTimers::default());
         let store = Arc::new(TimedStore { store: open_store(&settings.store)?, timers: store_timers.clone() });
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });

@@ -328,12 +328,18 @@ impl Stream {
             return;
         }
         let (stream, engine) = (self.clone(), engine.clone());
-        let context = SourceContext { stream: self.name.clone(), ..context.clone() };
+        let context = SourceContext { stream: self.name.clone(), wanted: self.wanted(), ..context.clone() };
         let named = std::thread::Builder::new().name(format!("ingest {}", self.name));
         match named.spawn(move || pump::run(&stream, &engine, &context)) {
             Ok(handle) => *thread = Some(handle),
             Err(error) => self.end(Status::Failed, Some(format!("no thread could be started: {error}"))),
         }
+    }
+
+    /// The keys of a record that its query looks at. Whoever is told of records that fail gets all of them.
+    fn wanted(&self) -> Option<Arc<[Text]>> {
+        let query = self.config.query().filter(|_| !self.errors.tells())?;
+        Some(self.query.plan.keys_asked(query.parameter)?.into_iter().collect())
     }
 
     fn set_running(&self, running: bool) -> Result<(), ApiError> {

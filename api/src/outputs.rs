@@ -17,6 +17,7 @@ use weir_connectors::delivery::Delivered;
 use weir_connectors::{Delivery, DeliveryCounters, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing};
 use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
+use weir_model::protobuf::{MessageType, ProtobufError};
 use weir_model::{IdScheme, Map, NodeId, Position, QueryId, Text, Tick, Value};
 
 use crate::error::{ApiError, chain, failure_text};
@@ -51,19 +52,33 @@ pub enum Link {
 }
 
 /// How results are written at the end.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Form {
     envelope: Envelope,
     generation: Generation,
     positive_only: bool,
     /// With a newline behind each.
     lines: bool,
+    /// The message they become; text otherwise.
+    message: Option<MessageType>,
 }
 
 impl Form {
-    fn of(config: &dyn weir_connectors::DestinationConfig, generation: Generation) -> Form {
-        let (envelope, lines) = (config.envelope(generation), config.is_line(generation));
-        Form { envelope, generation, positive_only: config.positive_only(), lines }
+    /// Fetches what the format needs.
+    fn of(
+        config: &dyn weir_connectors::DestinationConfig,
+        generation: Generation,
+        procedures: &Procedures,
+    ) -> Result<Form, ApiError> {
+        let (mut envelope, mut positive_only) = (config.envelope(generation), config.positive_only());
+        let message = config.format().map(|format| format.message(procedures.files(), procedures.hosts()));
+        let message = message.transpose().map_err(refused)?.flatten();
+        let lines = message.is_none() && config.is_line(generation);
+        if message.is_some() && generation == Generation::V1 {
+            // Messages of v1 have no room for whether it is one.
+            (envelope, positive_only) = (Envelope::Bare, true);
+        }
+        Ok(Form { envelope, generation, positive_only, lines, message })
     }
 }
 
@@ -81,7 +96,7 @@ impl Link {
         match output {
             Output::Destination(config) => {
                 config.check().map_err(refused)?;
-                let form = Form::of(&**config, Generation::V1);
+                let form = Form::of(&**config, Generation::V1, procedures)?;
                 Ok(Link::Destination(config.clone(), procedures.hosts().clone(), form))
             }
             Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph, procedures)?)),
@@ -99,7 +114,7 @@ impl Link {
             other => Link::prepare(other, graph, procedures)?,
         };
         if let Link::Destination(config, _, form) = &mut end {
-            *form = Form::of(&**config, Generation::V2);
+            *form = Form::of(&**config, Generation::V2, procedures)?;
             // One in the notation of v1 may ask for nothing but the data.
             if form.envelope != Envelope::Bare {
                 form.envelope = workflow.envelope();
@@ -126,7 +141,7 @@ impl Link {
 
     fn destination(&self) -> Option<(&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy, Form)> {
         match self {
-            Link::Destination(config, hosts, form) => Some((config, hosts, *form)),
+            Link::Destination(config, hosts, form) => Some((config, hosts, form.clone())),
             Link::Query(query) => query.next.as_ref()?.destination(),
         }
     }
@@ -247,6 +262,7 @@ struct End {
     encoder: Encoder,
     positive_only: bool,
     lines: bool,
+    message: Option<MessageType>,
 }
 
 /// An opened destination, or none for queries that run for their effect.
@@ -288,10 +304,10 @@ impl Opened {
         let form = self.link.destination().map(|(_, _, form)| form);
         let taps = Arc::new(Taps::of(&self.link, self.ids));
         let (end, unfinished) = match (self.destination, form) {
-            (Some(destination), Some(Form { envelope, generation, positive_only, lines })) => {
+            (Some(destination), Some(Form { envelope, generation, positive_only, lines, message })) => {
                 let delivery = Delivery::start(name, destination, progress).map_err(|error| failed(&error))?;
                 let encoder = Encoder { envelope, generation, ids: self.ids };
-                (Some(End { delivery, encoder, positive_only, lines }), None)
+                (Some(End { delivery, encoder, positive_only, lines, message }), None)
             }
             _ => {
                 progress(0, Position::default());
@@ -393,16 +409,28 @@ fn hand_over(sender: &Sender<Batch>, mut item: Batch, stop: &AtomicBool) -> Resu
 
 impl End {
     fn send<'a>(&self, results: impl Iterator<Item = &'a Sent>, upper: Tick) -> Result<(), String> {
-        let encode = |result: &Sent| {
+        let encode = |result: &Sent| Some(Outgoing { body: self.body(result)?, positive: result.positive, mark: result.tick.0 });
+        let outgoing = results.filter(|result| result.positive || !self.positive_only).filter_map(encode).collect();
+        self.delivery.send(outgoing, upper.0).map_err(|error| chain(&error))
+    }
+
+    /// None for one that does not fit the message; that is counted.
+    fn body(&self, result: &Sent) -> Option<Vec<u8>> {
+        let Some(message) = &self.message else {
             let mut body = Vec::with_capacity(128);
             self.encoder.row(result.positive, Some(result.id), &result.data, &mut body);
             if self.lines {
                 body.push(b'\n');
             }
-            Outgoing { body, positive: result.positive, mark: result.tick.0 }
+            return Some(body);
         };
-        let outgoing = results.filter(|result| result.positive || !self.positive_only).map(encode).collect();
-        self.delivery.send(outgoing, upper.0).map_err(|error| chain(&error))
+        let encoded = self.encoder.message(message, result.positive, Some(result.id), &result.data);
+        let not_fitting = |error: &ProtobufError| {
+            let reason = format!("a result does not fit {}: {error}", message.full_name());
+            tracing::warn!("{reason}; it is not delivered");
+            self.delivery.counters().not_encoded(1, &reason);
+        };
+        encoded.inspect_err(not_fitting).ok()
     }
 }
 

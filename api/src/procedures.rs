@@ -1,6 +1,6 @@
 //! Procedures: what queries may call that only the service has, and the options with which every query is compiled.
 //!
-//! LOAD CSV and `loadJsonLines` read the files and web servers that the policies allow; `standing.wiretap` listens to a standing query.
+//! LOAD CSV, `loadJsonLines`, `parseProtobuf` and `toProtobuf` read the files and web servers that the policies allow; `standing.wiretap` listens to a standing query.
 //! A plan holds these for as long as it lives, and ingest streams hold plans, so the way back to the App is a weak one.
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::error::TryRecvError;
 use weir_connectors::fetch::{Fetch, Form};
-use weir_connectors::{FilePolicy, HostPolicy};
+use weir_connectors::{FilePolicy, HostPolicy, schema};
 use weir_cypher_compiler::{Options, procedures};
 use weir_engine::Graph;
 use weir_model::expression::FailureKind;
 use weir_model::procedure::{Body, Caller, Each};
+use weir_model::protobuf::{MessageType, Wanted};
 use weir_model::{Failure, IdScheme, Procedure, Text, Value, json};
 
 use crate::app::App;
@@ -37,6 +38,11 @@ impl Procedures {
         &self.hosts
     }
 
+    /// The files they may read.
+    pub fn files(&self) -> &FilePolicy {
+        &self.files
+    }
+
     /// To be called once, when there is an App.
     pub fn connect(&self, app: &Arc<App>) {
         // A second call would name the same App.
@@ -50,9 +56,12 @@ impl Procedures {
 
     fn of(self: &Arc<Self>, graph: &Graph) -> Vec<Arc<Procedure>> {
         let (csv, lines, tap, graph) = (self.clone(), self.clone(), self.clone(), graph.name().to_owned());
-        let brought: [(&str, Body); 3] = [
+        let (parsing, writing) = (self.clone(), self.clone());
+        let brought: [(&str, Body); 5] = [
             (procedures::LOAD_CSV, Body::Rows(Arc::new(move |caller, arguments, each| csv.load_csv(caller, arguments, each)))),
             ("loadJsonLines", Body::Rows(Arc::new(move |caller, arguments, each| lines.load_lines(caller, arguments, each)))),
+            ("parseProtobuf", Body::Rows(Arc::new(move |_, arguments, each| parsing.parse_protobuf(arguments, each)))),
+            ("toProtobuf", Body::Rows(Arc::new(move |caller, arguments, each| writing.to_protobuf(caller, arguments, each)))),
             (
                 "standing.wiretap",
                 Body::Rows(Arc::new(move |caller, arguments, each| tap.wiretap(&graph, caller, arguments, each))),
@@ -86,6 +95,30 @@ impl Procedures {
             }
         }
         Ok(())
+    }
+
+    fn parse_protobuf(&self, arguments: &[Value], each: Each) -> Result<(), Failure> {
+        let [bytes, Value::Text(url), Value::Text(name)] = arguments else { return Ok(()) };
+        let message = self.message(url, name)?;
+        let map = match bytes {
+            Value::Bytes(bytes) => message.decode(bytes, &Wanted::All).ok(),
+            _ => None,
+        };
+        each(&[map.map_or(Value::Null, |map| Value::Map(Arc::new(map)))]).map(|_| ())
+    }
+
+    fn to_protobuf(&self, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
+        let [value, Value::Text(url), Value::Text(name)] = arguments else { return Ok(()) };
+        let (message, mut bytes) = (self.message(url, name)?, Vec::new());
+        let encoded = match value {
+            Value::Map(map) => message.encode(map, caller.ids(), &mut bytes).is_ok(),
+            _ => false,
+        };
+        each(&[if encoded { Value::Bytes(bytes.into()) } else { Value::Null }]).map(|_| ())
+    }
+
+    fn message(&self, url: &str, name: &str) -> Result<MessageType, Failure> {
+        schema::message(url, name, &self.files, &self.hosts).map_err(|error| failed(chain(&error)))
     }
 
     fn wiretap(&self, graph: &str, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {

@@ -8,6 +8,7 @@
 
 pub mod passes;
 pub mod data;
+pub mod decode;
 pub mod weir;
 pub mod procs;
 pub mod parse;

@@ -13,7 +13,7 @@ use crate::data::Processes;
 #[cfg(feature = "kafka")]
 use crate::kafka;
 use crate::measure::Run;
-use crate::{backfill, churn, floor, http, latency, parse, past, procs, reads, restart, rings, stages, watch};
+use crate::{backfill, churn, decode, floor, http, latency, parse, past, procs, reads, restart, rings, stages, watch};
 
 pub struct Pass {
     pub name: &'static str,
@@ -25,6 +25,11 @@ pub struct Pass {
 pub static PASSES: &[Pass] = &[
     Pass { name: "procs", about: "the whole pipe: file of JSON to durable results, counted", run: procs::run },
     Pass { name: "parse", about: "read and decode the events of `procs`, and drop them", run: parse::run },
+    Pass { name: "decode-json", about: "records of 300 bytes in memory to values: JSON", run: decode::json },
+    Pass { name: "decode-csv", about: "the same of CSV", run: decode::csv },
+    Pass { name: "decode-protobuf", about: "the same of Protobuf", run: decode::protobuf },
+    Pass { name: "decode-protobuf-3", about: "the same, three fields of thirteen", run: decode::protobuf_wanted },
+    Pass { name: "decode-avro", about: "the same of Avro", run: decode::avro },
     Pass { name: "evaluate", about: "the ingest query over decoded events", run: stages::evaluate },
     Pass { name: "log", about: "mutations to durable entries, no graph", run: stages::log },
     Pass { name: "commit", about: "mutations to the graph in memory: look up, build, merge", run: stages::commit },

@@ -29,7 +29,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// One encoded result.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outgoing {
-    /// JSON without a newline.
+    /// In the format of the output.
     pub body: Vec<u8>,
     /// False for a cancellation.
     pub positive: bool,
@@ -72,6 +72,12 @@ impl DeliveryCounters {
     /// The newest thing that went wrong, also when it passed.
     pub fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Results that could not be encoded: nobody is asked to take them.
+    pub fn not_encoded(&self, count: u64, reason: &str) {
+        self.failed.fetch_add(count, Ordering::Relaxed);
+        self.note(reason);
     }
 
     fn note(&self, error: &str) {

@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 use weir_model::Position;
 
 use crate::delivery::{Outgoing, RetryPolicy};
-use crate::encode::{Envelope, Generation};
+use crate::encode::{Envelope, Generation, OutputFormat};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 
@@ -81,6 +81,11 @@ pub trait DestinationConfig: Send + Sync {
     /// What is around the data of a result.
     fn envelope(&self, _generation: Generation) -> Envelope {
         Envelope::WithMetadata
+    }
+
+    /// What a result is, where that can be chosen; JSON otherwise.
+    fn format(&self) -> Option<&OutputFormat> {
+        None
     }
 
     /// Whether a result is a line, as v2 sends it.

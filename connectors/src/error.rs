@@ -39,6 +39,17 @@ impl ConnectorError {
         ConnectorError::Config { field: field.to_owned(), problem: problem.into() }
     }
 
+    /// The same of a definition that is part of another one.
+    pub fn within(self, outer: &str) -> ConnectorError {
+        match self {
+            ConnectorError::Config { field, problem } => {
+                let field = if field.is_empty() { outer.to_owned() } else { format!("{outer}.{field}") };
+                ConnectorError::Config { field, problem }
+            }
+            other => other,
+        }
+    }
+
     /// An operation of the operating system failed at `place`.
     pub fn io(place: &str, doing: &str, source: std::io::Error) -> ConnectorError {
         use std::io::ErrorKind::*;

@@ -143,8 +143,7 @@ pub fn whole(location: &str, files: &FilePolicy, hosts: &HostPolicy, bytes_max: 
 fn open(location: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<Box<dyn ByteStream>, ConnectorError> {
     match scheme(location) {
         Some("http" | "https") => Ok(Box::new(Answer::request(location, hosts)?)),
-        Some("file") => open_file(&location["file:".len()..], files),
-        None => open_file(location, files),
+        Some("file") | None => open_file(location, files),
         Some(other) => {
             let problem = format!("`{other}:` URLs are not read; give an http or https URL, or the path of a file");
             Err(ConnectorError::config("", format!("{location}: {problem}")))
@@ -159,14 +158,25 @@ fn scheme(location: &str) -> Option<&str> {
     valid.then_some(scheme)
 }
 
-fn open_file(path: &str, files: &FilePolicy) -> Result<Box<dyn ByteStream>, ConnectorError> {
+/// Whether it names a file, of this machine.
+pub(crate) fn is_file(location: &str) -> bool {
+    matches!(scheme(location), Some("file") | None)
+}
+
+/// The file that a path or `file:` URL names, if it is there and may be read.
+pub(crate) fn file(location: &str, files: &FilePolicy) -> Result<PathBuf, ConnectorError> {
+    let path = location.strip_prefix("file:").unwrap_or(location);
     // `file:///tmp/x` and `file:/tmp/x` are the same file.
     let path = PathBuf::from(path.strip_prefix("//").filter(|rest| rest.starts_with('/')).unwrap_or(path));
     let resolved = files.check(&path)?;
     if !resolved.is_file() {
         return Err(ConnectorError::File { path, problem: "is no regular file".to_owned() });
     }
-    Ok(Box::new(FileStream::open(&resolved, &path.display().to_string(), None, 0)?))
+    Ok(resolved)
+}
+
+fn open_file(location: &str, files: &FilePolicy) -> Result<Box<dyn ByteStream>, ConnectorError> {
+    Ok(Box::new(FileStream::open(&file(location, files)?, location, None, 0)?))
 }
 
 /// The body of an answer, as a thread of its own receives it: the network wants a runtime, a query has none.

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
-use weir_model::Text;
+use weir_model::protobuf::Wanted;
+use weir_model::{Position, Text};
 
 use crate::config::{self, that};
-use crate::decode::{AvroDecoder, CsvCharacters, CsvDecoder, Decoder, JsonDecoder, LineDecoder, RawDecoder};
+use crate::container::ContainerReader;
+use crate::decode::{AvroDecoder, CsvCharacters, CsvDecoder, Decoder, JsonDecoder, LineDecoder, ProtobufDecoder, RawDecoder};
 use crate::error::ConnectorError;
-use crate::framing::Framing;
+use crate::framing::{ByteStream, FrameReader, Framing};
 use crate::schema;
-use crate::source::{RecordQuery, SourceContext};
+use crate::source::{RecordQuery, Source, SourceContext};
 
 /// The format of files and other long streams of bytes.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -26,6 +28,8 @@ pub enum FileFormat {
     CypherJsonObjects(CypherJson),
     /// Rows of comma separated values: lists or maps of strings.
     CypherCsv(CypherCsv),
+    /// An object container file of Avro, which says itself how its records are read.
+    CypherAvroContainer(CypherAvroContainer),
 }
 
 /// The format of sources whose records come one by one.
@@ -36,6 +40,8 @@ pub enum StreamFormat {
     CypherJson(CypherJson),
     /// Every record is a string of bytes.
     CypherRaw(CypherRaw),
+    /// Every record is a message of Protobuf.
+    CypherProtobuf(CypherProtobuf),
     /// Every record is a datum of Avro, without a header.
     CypherAvro(CypherAvro),
     /// Records are read, counted and forgotten.
@@ -65,6 +71,38 @@ pub struct CypherAvro {
     /// numbers and bytes they are written as.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub logical_types: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CypherAvroContainer {
+    /// Cypher that runs on each record.
+    pub query: String,
+    /// The parameter that carries the record, `that` when not given.
+    #[serde(default = "that")]
+    pub parameter: String,
+    /// Refused: records are read by the schema of the file, not by another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_url: Option<String>,
+    /// Whether dates, times, decimals and the like become values of their own; when not, as by default, they are the
+    /// numbers and bytes they are written as.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub logical_types: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CypherProtobuf {
+    /// Cypher that runs on each record.
+    pub query: String,
+    /// The parameter that carries the record, `that` when not given.
+    #[serde(default = "that")]
+    pub parameter: String,
+    /// Where the compiled descriptor set is found, as protoc writes it with `--descriptor_set_out --include_imports`: a URL with
+    /// http, https or file, or the path of a file.
+    pub schema_url: String,
+    /// The message the records are: its full name, or the end of it where no other message of the set ends so.
+    pub type_name: String,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -186,6 +224,7 @@ impl<'de> Deserialize<'de> for FileFormat {
             "CypherJson" => config::from_json(&given).map(FileFormat::CypherJson),
             "CypherJsonObjects" => config::from_json(&given).map(FileFormat::CypherJsonObjects),
             "CypherCsv" => config::from_json(&given).map(FileFormat::CypherCsv),
+            "CypherAvroContainer" => config::from_json(&given).map(FileFormat::CypherAvroContainer),
             other => Err(config::unknown_kind(other)),
         });
         format.map_err(config::nested)
@@ -203,11 +242,16 @@ impl FileFormat {
             FileFormat::CypherLine(format) => (&format.query, &format.parameter),
             FileFormat::CypherJson(format) | FileFormat::CypherJsonObjects(format) => (&format.query, &format.parameter),
             FileFormat::CypherCsv(format) => (&format.query, &format.parameter),
+            FileFormat::CypherAvroContainer(format) => (&format.query, &format.parameter),
         };
         RecordQuery { text, parameter }
     }
 
     pub fn check(&self) -> Result<(), ConnectorError> {
+        if let FileFormat::CypherAvroContainer(CypherAvroContainer { schema_url: Some(_), .. }) = self {
+            let problem = "records are read by the schema of the file itself in this version of weir; leave it out";
+            return Err(ConnectorError::config("format.schemaUrl", problem));
+        }
         let FileFormat::CypherCsv(csv) = self else { return Ok(()) };
         if csv.delimiter == csv.quote || csv.quote == csv.escape || csv.delimiter == csv.escape {
             return Err(ConnectorError::config(
@@ -218,12 +262,25 @@ impl FileFormat {
         Ok(())
     }
 
-    pub fn framing(&self) -> Framing {
-        match self {
+    /// What cuts a stream into records, from a position it gave. `open` starts the stream behind so many of its bytes.
+    pub fn reader(
+        &self,
+        place: &str,
+        record_bytes_max: usize,
+        from: Option<&Position>,
+        open: impl FnOnce(u64) -> Result<Box<dyn ByteStream>, ConnectorError>,
+    ) -> Result<Box<dyn Source>, ConnectorError> {
+        let framing = match self {
             FileFormat::CypherLine(_) | FileFormat::CypherJson(_) => Framing::Lines,
             FileFormat::CypherJsonObjects(_) => Framing::JsonObjects,
             FileFormat::CypherCsv(csv) => Framing::CsvRows(csv.characters()),
-        }
+            FileFormat::CypherAvroContainer(format) => {
+                let reader = ContainerReader::new(place, open(0)?, format.logical_types, record_bytes_max, from)?;
+                return Ok(Box::new(reader));
+            }
+        };
+        let offset = from.map_or(Ok(0), |position| FrameReader::offset(place, position))?;
+        Ok(Box::new(FrameReader::new(place, open(offset)?, framing, record_bytes_max, offset)))
     }
 
     /// How the header row reads, where there is one.
@@ -236,6 +293,8 @@ impl FileFormat {
 
     pub fn decoder(&self) -> Arc<dyn Decoder> {
         match self {
+            // The stream brings another one.
+            FileFormat::CypherAvroContainer(_) => Arc::new(RawDecoder),
             FileFormat::CypherLine(_) => Arc::new(LineDecoder),
             FileFormat::CypherJson(_) | FileFormat::CypherJsonObjects(_) => Arc::new(JsonDecoder),
             FileFormat::CypherCsv(csv) => {
@@ -256,11 +315,8 @@ impl<'de> Deserialize<'de> for StreamFormat {
             "CypherJson" => config::from_json(&given).map(StreamFormat::CypherJson),
             "CypherRaw" => config::from_json(&given).map(StreamFormat::CypherRaw),
             "CypherAvro" => config::from_json(&given).map(StreamFormat::CypherAvro),
+            "CypherProtobuf" => config::from_json(&given).map(StreamFormat::CypherProtobuf),
             "Drop" => Ok(StreamFormat::Drop),
-            "CypherProtobuf" => Err(ConnectorError::config(
-                "format",
-                "CypherProtobuf is not in this version of weir; there are CypherJson, CypherRaw, CypherAvro, Drop",
-            )),
             other => Err(config::unknown_kind(other)),
         });
         format.map_err(config::nested)
@@ -278,6 +334,7 @@ impl StreamFormat {
         let (text, parameter) = match self {
             StreamFormat::CypherJson(format) => (&format.query, &format.parameter),
             StreamFormat::CypherRaw(format) => (&format.query, &format.parameter),
+            StreamFormat::CypherProtobuf(format) => (&format.query, &format.parameter),
             StreamFormat::CypherAvro(format) => (&format.query, &format.parameter),
             StreamFormat::Drop => return None,
         };
@@ -289,6 +346,16 @@ impl StreamFormat {
         Ok(match self {
             StreamFormat::CypherJson(_) => Arc::new(JsonDecoder),
             StreamFormat::CypherRaw(_) | StreamFormat::Drop => Arc::new(RawDecoder),
+            StreamFormat::CypherProtobuf(protobuf) => {
+                let CypherProtobuf { schema_url, type_name, .. } = protobuf;
+                let message = schema::message(schema_url, type_name, &context.files, &context.hosts);
+                let message = message.map_err(|error| error.within("format"))?;
+                let wanted = match &context.wanted {
+                    None => Wanted::All,
+                    Some(keys) => message.wanted(keys.iter().map(Text::as_str)),
+                };
+                Arc::new(ProtobufDecoder { message, wanted })
+            }
             StreamFormat::CypherAvro(avro) => {
                 let schema = schema::text(&avro.schema_url, context)?;
                 let decoder = AvroDecoder::new(&schema, avro.logical_types);

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use weir_model::{Position, Text};
 
+use crate::decode::Decoder;
+
 /// How much a batch may hold. It is cut earlier when nothing more is there: at once when idle, large under load.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -46,6 +48,8 @@ pub struct Frames {
     pub position: Position,
     /// Names of the columns, where a row of the stream gave them.
     pub columns: Option<Arc<[Text]>>,
+    /// What reads them, where the stream itself says how.
+    pub decoder: Option<Arc<dyn Decoder>>,
 }
 
 /// One record, not decoded yet.
@@ -79,6 +83,7 @@ impl Frames {
         self.ranges.clear();
         self.position.0.clear();
         self.columns = None;
+        self.decoder = None;
     }
 
     /// Adds a frame; for sources.

@@ -8,6 +8,7 @@
 
 pub mod charset;
 pub mod config;
+mod container;
 pub mod decode;
 pub mod delivery;
 pub mod destination;
@@ -29,7 +30,7 @@ mod length_prefix;
 pub mod rate;
 mod recoded_stream;
 pub mod recoding;
-mod schema;
+pub mod schema;
 pub mod source;
 pub mod sources;
 pub mod stream;
@@ -46,7 +47,7 @@ use serde_json::{Value as Json, json};
 
 pub use delivery::{Delivery, DeliveryCounters, Outgoing};
 pub use destination::{Destination, DestinationConfig, DestinationContext};
-pub use encode::{Encoder, Envelope, Generation};
+pub use encode::{Encoder, Envelope, Generation, OutputFormat};
 pub use error::{ConnectorError, Fault};
 pub use file_policy::{FilePolicy, FileResolution};
 pub use frames::{Frames, Limits, Progress};

@@ -38,7 +38,7 @@ pub enum RecordDecoder {
 }
 
 impl RecordDecoder {
-    fn undo(self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    pub(crate) fn undo(self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             RecordDecoder::Zlib => inflated(ZlibDecoder::new(bytes), "zlib"),
             RecordDecoder::Gzip => inflated(MultiGzDecoder::new(bytes), "gzip"),
@@ -64,7 +64,7 @@ impl RecordDecoder {
     }
 }
 
-fn inflated(compressed: impl Read, name: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn inflated(compressed: impl Read, name: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = compressed.take(RECORD_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| format!("the record is not {name}: {error}"))?;

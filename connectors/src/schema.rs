@@ -1,45 +1,97 @@
-//! Schemas that a definition names by their place: fetched when a stream is made or started, and kept for a moment, since
-//! both come one after the other.
+//! Schemas that a definition or a query names by their place: fetched when a stream is made or started or a query runs, and kept, since the
+//! next one comes soon.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::fs;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use weir_model::protobuf::{MessageType, Schema};
 
 use crate::error::ConnectorError;
 use crate::fetch;
+use crate::file_policy::FilePolicy;
+use crate::host_policy::HostPolicy;
 use crate::source::SourceContext;
 
 /// A longer one is none.
 const SCHEMA_BYTES_MAX: usize = 4 << 20;
 
-/// Schemas kept, and for how long: then a new version is seen.
+/// Schemas kept of each kind.
 const KEPT_MAX: usize = 5;
-const KEPT_TIME_MAX: Duration = Duration::from_secs(10);
 
-struct Kept {
+/// For how long what a web server gave is taken for what it has.
+const FRESH_TIME_MAX: Duration = Duration::from_secs(10);
+
+struct Kept<T> {
     location: String,
+    /// Of a file: it is read again when that has changed.
+    state: Option<(SystemTime, u64)>,
     fetched: Instant,
-    text: String,
+    schema: Arc<T>,
 }
 
+/// The newest first.
+type Cache<T> = Mutex<VecDeque<Kept<T>>>;
+
 /// The text behind a URL or path, which has to be allowed.
-pub fn text(location: &str, context: &SourceContext) -> Result<String, ConnectorError> {
-    static KEPT: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
-    let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+pub fn text(location: &str, context: &SourceContext) -> Result<Arc<String>, ConnectorError> {
+    static KEPT: Cache<String> = Mutex::new(VecDeque::new());
+    let read = |bytes| {
+        let problem = "the schema is no text in UTF-8";
+        String::from_utf8(bytes).map_err(|_| ConnectorError::config("format.schemaUrl", format!("{location}: {problem}")))
+    };
+    known_or(&KEPT, location, &context.files, &context.hosts, read)
+}
+
+/// A message of the descriptor set behind a URL or path, which has to be allowed.
+pub fn message(url: &str, name: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<MessageType, ConnectorError> {
+    static KEPT: Cache<Schema> = Mutex::new(VecDeque::new());
+    let wrong = |field: &str, error| ConnectorError::config(field, format!("{url}: {error}"));
+    let read = |bytes: Vec<u8>| Schema::read(&bytes).map_err(|error| wrong("schemaUrl", error));
+    known_or(&KEPT, url, files, hosts, read)?.message(name).map_err(|error| wrong("typeName", error))
+}
+
+fn known_or<T>(
+    cache: &Cache<T>,
+    location: &str,
+    files: &FilePolicy,
+    hosts: &HostPolicy,
+    read: impl FnOnce(Vec<u8>) -> Result<T, ConnectorError>,
+) -> Result<Arc<T>, ConnectorError> {
     // Of files it is asked each time whether they may be read.
-    let remote = location.starts_with("http");
-    let known = |kept: &&Kept| remote && kept.location == location && kept.fetched.elapsed() < KEPT_TIME_MAX;
-    if let Some(known) = kept().iter().find(known) {
-        return Ok(known.text.clone());
+    let state = if fetch::is_file(location) { Some(state(location, files)?) } else { None };
+    let known = lock(cache).iter().find(|kept| kept.location == location).map(|kept| {
+        let same = if state.is_some() { kept.state == state } else { kept.fetched.elapsed() < FRESH_TIME_MAX };
+        (same, kept.schema.clone())
+    });
+    if let Some((true, schema)) = known {
+        return Ok(schema);
     }
-    let bytes = fetch::whole(location, &context.files, &context.hosts, SCHEMA_BYTES_MAX)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| ConnectorError::config("format.schemaUrl", format!("{location}: the schema is no text in UTF-8")))?;
-    let mut kept = kept();
+    let schema = match (fetch::whole(location, files, hosts, SCHEMA_BYTES_MAX).and_then(read), known) {
+        (Ok(schema), _) => Arc::new(schema),
+        (Err(error), Some((_, old))) if error.retryable() => {
+            tracing::warn!("{error}; the schema that was there is used further");
+            old
+        }
+        (Err(error), _) => return Err(error),
+    };
+    let mut kept = lock(cache);
     kept.retain(|other| other.location != location);
     kept.truncate(KEPT_MAX - 1);
-    kept.push_front(Kept { location: location.to_owned(), fetched: Instant::now(), text: text.clone() });
-    Ok(text)
+    kept.push_front(Kept { location: location.to_owned(), state, fetched: Instant::now(), schema: schema.clone() });
+    Ok(schema)
+}
+
+/// When a file was written, and its length.
+fn state(location: &str, files: &FilePolicy) -> Result<(SystemTime, u64), ConnectorError> {
+    let path = fetch::file(location, files)?;
+    let known = fs::metadata(&path).and_then(|known| Ok((known.modified()?, known.len())));
+    known.map_err(|error| ConnectorError::io(location, "cannot be looked at", error))
+}
+
+fn lock<T>(cache: &Cache<T>) -> MutexGuard<'_, VecDeque<Kept<T>>> {
+    cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -73,5 +125,36 @@ mod tests {
         decode(&*source(&path).decoder(&anything()).unwrap(), &frames, &mut records, &mut failures);
         assert_eq!(records.iter().map(weir_model::Value::shown).collect::<Vec<_>>(), ["{ age: 42 }"]);
         assert_eq!(failures.len(), 2);
+    }
+
+    const DESCRIPTORS: &[u8] = include_bytes!("../../model/src/protobuf/vectors/all.desc");
+
+    #[test]
+    fn messages_are_read_by_descriptors_from_a_file_that_may_be_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shapes.desc");
+        let source = |name: &str| {
+            let format = json!({"type": "CypherProtobuf", "query": "RETURN 1", "schemaUrl": path, "typeName": name});
+            let definition = json!({"type": "ServerSentEventsIngest", "url": "http://h/", "format": format});
+            crate::parse_source_v1(&definition).unwrap()
+        };
+        let problem = |name: &str| source(name).check(&anything()).unwrap_err().to_string();
+        assert!(problem("Times").contains("no such file"));
+        std::fs::write(&path, "syntax = \"proto3\";").unwrap();
+        assert!(problem("Times").starts_with("option `format.schemaUrl`"), "{}", problem("Times"));
+        assert!(problem("Times").contains("not a descriptor set"));
+        std::fs::write(&path, DESCRIPTORS).unwrap();
+        source("shapes.Times").check(&anything()).unwrap();
+        assert!(problem("Nothing").starts_with("option `format.typeName`"), "{}", problem("Nothing"));
+        assert!(problem("Tree").contains("may be any of shapes.Tree, fresh.Tree"), "{}", problem("Tree"));
+        let nothing = SourceContext { files: FilePolicy::default(), ..anything() };
+        assert!(matches!(source("Times").check(&nothing), Err(ConnectorError::File { .. })));
+        let (mut frames, mut records, mut failures) = (Frames::default(), Vec::new(), Vec::new());
+        [&[0x18, 84][..], &[], &[0x18]].iter().for_each(|bytes| frames.push(bytes));
+        decode(&*source("Times").decoder(&anything()).unwrap(), &frames, &mut records, &mut failures);
+        let shown: Vec<_> = records.iter().map(weir_model::Value::shown).collect();
+        assert_eq!(shown, ["{ millis: 84, text: \"\" }", "{ millis: 0, text: \"\" }"]);
+        let reason = "the record is not shapes.Times: field `millis`: the message ends too early";
+        assert_eq!(failures.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), [reason]);
     }
 }

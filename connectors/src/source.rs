@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::runtime::Handle;
-use weir_model::Position;
+use weir_model::{Position, Text};
 
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
@@ -56,6 +56,8 @@ pub struct SourceContext {
     pub runtime: Handle,
     /// The name of the stream.
     pub stream: String,
+    /// The keys of records that anybody looks at; none where that may be all of a record. Others need not be decoded.
+    pub wanted: Option<Arc<[Text]>>,
 }
 
 /// The definition of one kind of source: the struct that is parsed, shown and documented.

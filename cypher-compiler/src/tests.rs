@@ -623,3 +623,39 @@ fn tck_queries_parse() {
     most.iter().take(15).for_each(|(message, count)| eprintln!("{count:5} {message}"));
     assert!(parsed * 10 > all * 8);
 }
+
+#[test]
+fn the_keys_of_a_record_that_a_query_looks_at_are_known() {
+    let check = |query: &str, expected: Option<&[&str]>| {
+        let plan = compile(query, &Options { parameters: vec!["that".into()], ..options() }).expect(query);
+        let asked = plan.keys_asked("that").map(|keys| keys.into_iter().collect::<Vec<_>>());
+        assert_eq!(
+            asked.as_deref(),
+            expected.map(|keys| keys.iter().map(|key| weir_model::Text::new(key)).collect::<Vec<_>>()).as_deref(),
+            "{query}"
+        );
+    };
+    check("RETURN 1", Some(&[]));
+    check("MATCH (n) WHERE id(n) = idFrom($that.id) SET n.x = $that.x.y, n.z = $that['z']", Some(&["id", "x", "z"]));
+    check(
+        "MATCH (n) WHERE id(n) = idFrom($that.id) MERGE (n)-[:R]->(m {a: $that.a}) ON CREATE SET m.b = $that.b",
+        Some(&["a", "b", "id"]),
+    );
+    check(
+        "UNWIND $that.items AS item CREATE (n:$that_label {x: item}) SET n.k = $that.k".replace(":$that_label", "").as_str(),
+        Some(&["items", "k"]),
+    );
+    check(
+        "MATCH (n) WHERE id(n) = idFrom($that.id) FOREACH (x IN $that.list | CREATE (m {v: x, w: $that.w}))",
+        Some(&["id", "list", "w"]),
+    );
+    check(
+        "MATCH (n) WHERE id(n) = idFrom(1) AND EXISTS { MATCH (n)-[:R]->(m) WHERE m.q = $that.q } RETURN count(*) AS c ORDER BY $that.o",
+        Some(&["o", "q"]),
+    );
+    check("CALL cypher.doIt('RETURN $x', {x: $that.x}) YIELD value RETURN value", Some(&["x"]));
+    check("MATCH (n) WHERE id(n) = idFrom($that.id) SET n = $that", None);
+    check("WITH $that AS row MATCH (n) WHERE id(n) = idFrom(row.id) SET n.x = row.x", None);
+    check("MATCH (n) WHERE id(n) = idFrom($that.id) SET n.x = $that[$that.key]", None);
+    check("RETURN keys($that)", None);
+}

@@ -6,6 +6,7 @@
 
 pub mod aggregate;
 pub mod arithmetic;
+pub mod asked;
 pub mod codec;
 pub mod evaluation;
 pub mod expression;
@@ -17,6 +18,7 @@ pub mod mutation;
 pub mod order;
 pub mod plan;
 pub mod procedure;
+pub mod protobuf;
 pub mod record;
 pub mod schema;
 pub mod slots;

@@ -111,16 +111,28 @@ fn a_web_socket_is_read_again_after_it_broke_and_to_its_end() {
 
 #[test]
 fn results_go_out_as_a_reactive_stream_and_come_in_as_one() {
+    there_and_back(&Home::new(), json!({"type": "JSON"}), json!({"type": "Json"}));
+}
+
+#[test]
+fn results_go_out_as_messages_of_protobuf_and_come_in_as_such() {
     let home = Home::new();
+    home.write("shapes.desc", include_bytes!("../../model/src/protobuf/vectors/all.desc"));
+    let format = json!({"type": "Protobuf", "schemaUrl": "shapes.desc", "typeName": "old.Part"});
+    there_and_back(&home, format.clone(), format);
+}
+
+/// Results in one format, served and read again in another.
+fn there_and_back(home: &Home, out: Json, back: Json) {
     let weir = home.start(&[]);
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-    let destination = json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port, "format": {"type": "JSON"}});
+    let destination = json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port, "format": out});
     let query = json!({"name": "numbers", "pattern": {"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"},
         "outputs": [{"name": "stream", "resultEnrichment":
             {"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.value AS id"}, "destinations": [destination]}]});
     let created = weir.post("/api/v2/graph/quine/standingQueries", &query).expect(201).json();
     assert_eq!(created["outputs"][0]["destinations"][0], destination);
-    let source = json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": port, "format": {"type": "Json"}});
+    let source = json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": port, "format": back});
     let created = weir.post(STREAMS, &json!({"name": "back", "source": source, "query": COUNT})).expect(201).json();
     assert_eq!(created["settings"]["source"], source);
     // What comes while nobody is connected is gone: until the first has come back, numbers are sent one by one.
@@ -141,6 +153,15 @@ fn results_go_out_as_a_reactive_stream_and_come_in_as_one() {
     assert_eq!(counted(&weir).1, 1);
     weir.delete("/api/v2/graph/quine/standingQueries/numbers").expect(200);
     weir.wait_ingest("back", "Completed", PATIENCE);
+    if out["type"] == "Protobuf" {
+        let mut wrong = query.clone();
+        wrong["outputs"][0]["destinations"][0]["format"]["typeName"] = json!("Nothing");
+        let refused = weir.post("/api/v2/graph/quine/standingQueries", &wrong).expect(400).text();
+        assert!(refused.contains("there is no message `Nothing` in the descriptor set"), "{refused}");
+        wrong["outputs"][0]["destinations"][0]["format"]["schemaUrl"] = json!("/etc/passwd");
+        let refused = weir.post("/api/v2/graph/quine/standingQueries", &wrong).expect(400).text();
+        assert!(refused.contains("allowed-directories"), "{refused}");
+    }
     weir.stop();
 }
 

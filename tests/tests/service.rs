@@ -211,7 +211,7 @@ fn procedures_are_called_over_http() {
     let listed = weir.query("SHOW PROCEDURES").expect(200).json();
     assert_eq!(listed["columns"], json!(["name", "signature", "description", "mode"]));
     let names: Vec<&str> = listed["results"].as_array().expect("rows").iter().filter_map(|row| row[0].as_str()).collect();
-    for name in ["loadJsonLines", "recentNodes", "standing.wiretap"] {
+    for name in ["loadJsonLines", "parseProtobuf", "recentNodes", "standing.wiretap", "toProtobuf"] {
         assert!(names.contains(&name), "{name}: {names:?}");
     }
     assert!(names.len() > 30, "{names:?}");
@@ -225,6 +225,22 @@ fn procedures_are_called_over_http() {
         assert!(refused.contains("allowed-directories"), "{refused}");
     }
     weir.query("CALL loadJsonLines('http://127.0.0.1:1/x')").expect(400);
+
+    home.write("shapes.desc", include_bytes!("../../model/src/protobuf/vectors/all.desc"));
+    let there_and_back = "CALL toProtobuf({name: 'x', more: [{number: 7}], nobody: 1}, 'shapes.desc', 'shapes.Tree') YIELD protoBytes \
+                          CALL parseProtobuf(protoBytes, 'shapes.desc', 'shapes.Tree') YIELD value RETURN protoBytes, value";
+    assert_eq!(weir.rows(there_and_back), [json!(["CgF4GgIgBw==", {"name": "x", "more": [{"more": [], "number": 7}]}])]);
+    let not_fitting = "CALL toProtobuf({number: 'x'}, 'shapes.desc', 'shapes.Tree') YIELD protoBytes \
+                       CALL parseProtobuf(bytes('ff'), 'shapes.desc', 'shapes.Tree') YIELD value RETURN protoBytes, value";
+    assert_eq!(weir.rows(not_fitting), [json!([null, null])]);
+    for (query, expected) in [
+        ("CALL toProtobuf({}, 'shapes.desc', 'Tree')", "`Tree` may be any of shapes.Tree, fresh.Tree"),
+        ("CALL toProtobuf({}, 'in.csv', 'Tree')", "not a descriptor set"),
+        ("CALL parseProtobuf(bytes(''), '/etc/passwd', 'Tree')", "allowed-directories"),
+    ] {
+        let refused = weir.query(query).expect(400).text();
+        assert!(refused.contains(expected), "{refused}");
+    }
     let wrong = weir.query("CALL nope()").expect(400).json();
     assert_eq!(wrong, json!(["CompileError at 1.6 Failed to resolve procedure `nope`\n\nCALL nope()\n     ^"]));
     let wrong = weir.query("CALL standing.wiretap({name: 'nope'})").expect(400).json();

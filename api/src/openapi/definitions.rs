@@ -163,7 +163,7 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
         for (v2_name, v1_name, _) in v2::ingest::FORMATS.iter().filter(|(_, _, files)| *files == of_files) {
             // These have options; the others are their names.
             let mut definition = match (definitions.get(*v1_name), *v1_name) {
-                (Some(options), "CypherCsv" | "CypherAvro") => options.clone(),
+                (Some(options), "CypherCsv" | "CypherAvro" | "CypherAvroContainer" | "CypherProtobuf") => options.clone(),
                 _ => json!({"type": "object", "properties": {}}),
             };
             remove(&mut definition, &["query", "parameter"]);

@@ -76,6 +76,15 @@ impl AvroDecoder {
     }
 }
 
+impl AvroDecoder {
+    /// How many bytes the datum takes that the bytes begin with.
+    pub fn length(&self, bytes: &[u8]) -> Result<usize, String> {
+        let mut datum = Datum { decoder: self, rest: bytes, empty: EMPTY_VALUES_MAX };
+        datum.pass(&self.root, 0)?;
+        Ok(bytes.len() - datum.rest.len())
+    }
+}
+
 impl Decoder for AvroDecoder {
     fn record(&self, frame: Frame<'_>) -> Result<Value, String> {
         let mut datum = Datum { decoder: self, rest: frame.bytes, empty: EMPTY_VALUES_MAX };
@@ -256,6 +265,60 @@ impl<'a> Datum<'a> {
                 logical.of(&value).ok_or_else(|| format!("{} is out of range", value.shown()))?
             }
         })
+    }
+
+    /// Passes over a value.
+    fn pass(&mut self, shape: &Shape, depth: usize) -> Result<(), String> {
+        if depth > DEPTH_MAX {
+            return Err(format!("values lie within values deeper than {DEPTH_MAX}"));
+        }
+        match shape {
+            Shape::Null => self.spend()?,
+            Shape::Boolean => drop(self.take(1)?),
+            Shape::Integer | Shape::Enum(_) => drop(self.integer()?),
+            Shape::Float => drop(self.take(4)?),
+            Shape::Double => drop(self.take(8)?),
+            Shape::Bytes | Shape::Text => drop(self.sized()?),
+            Shape::Fixed(size) => drop(self.take(*size)?),
+            Shape::List(item) => self.pass_blocks(item, false, depth)?,
+            Shape::Map(item) => self.pass_blocks(item, true, depth)?,
+            Shape::Union(branches) => {
+                let branch = self.integer()?;
+                let found = usize::try_from(branch).ok().and_then(|at| branches.get(at));
+                let found = found.ok_or_else(|| format!("branch {branch} of a union of {}", branches.len()))?;
+                self.pass(found, depth + 1)?;
+            }
+            Shape::Record(fields) => fields.iter().try_for_each(|(_, shape)| self.pass(shape, depth + 1))?,
+            Shape::Named(place) => {
+                let decoder = self.decoder;
+                self.pass(&decoder.named[*place], depth + 1)?;
+            }
+            Shape::Logical(inner, _) => self.pass(inner, depth + 1)?,
+        }
+        Ok(())
+    }
+
+    fn pass_blocks(&mut self, item: &Shape, keys: bool, depth: usize) -> Result<(), String> {
+        loop {
+            let count = self.integer()?;
+            match count {
+                0 => return Ok(()),
+                // Its bytes are said for those who pass over it.
+                ..0 => drop(self.sized()?),
+                _ => {
+                    for _ in 0..count {
+                        let before = self.rest.len();
+                        if keys {
+                            self.sized()?;
+                        }
+                        self.pass(item, depth + 1)?;
+                        if self.rest.len() == before {
+                            self.spend()?;
+                        }
+                    }
+                }
+            }
+        }
     }
 
     /// An item of a list, which may take no bytes.

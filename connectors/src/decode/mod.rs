@@ -7,7 +7,10 @@ mod avro;
 mod csv;
 mod json;
 mod line;
+mod protobuf;
 mod raw;
+
+use std::fmt;
 
 use weir_model::Value;
 
@@ -15,6 +18,7 @@ pub use avro::AvroDecoder;
 pub use csv::{CsvCharacters, CsvDecoder, CsvFraming, split_row};
 pub use json::{JsonDecoder, ObjectFraming, Part};
 pub use line::LineDecoder;
+pub use protobuf::ProtobufDecoder;
 pub use raw::RawDecoder;
 
 use crate::frames::{Frame, Frames};
@@ -25,6 +29,12 @@ const SAMPLE_BYTES_MAX: usize = 256;
 pub trait Decoder: Send + Sync {
     /// The value of one frame, or why there is none.
     fn record(&self, frame: Frame<'_>) -> Result<Value, String>;
+}
+
+impl fmt::Debug for dyn Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a decoder")
+    }
 }
 
 /// A record that has no value.
@@ -40,6 +50,7 @@ pub struct RecordFailure {
 /// Appends the values of the frames to `records`, in order, and what failed to `failures`.
 pub fn decode(decoder: &dyn Decoder, frames: &Frames, records: &mut Vec<Value>, failures: &mut Vec<RecordFailure>) {
     records.reserve(frames.len());
+    let decoder = frames.decoder.as_deref().unwrap_or(decoder);
     for index in 0..frames.len() {
         let frame = frames.get(index);
         match decoder.record(frame) {

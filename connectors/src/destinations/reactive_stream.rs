@@ -65,6 +65,10 @@ impl DestinationConfig for ReactiveStream {
         crate::settings("ReactiveStream", self)
     }
 
+    fn format(&self) -> Option<&OutputFormat> {
+        Some(&self.format)
+    }
+
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let place = format!("{}:{}", self.address, self.port);
         let listener = self.listen(&place)?;

@@ -127,6 +127,10 @@ impl DestinationConfig for WriteToKafka {
         self.structure
     }
 
+    fn format(&self) -> Option<&OutputFormat> {
+        Some(&self.format)
+    }
+
     fn is_line(&self, generation: Generation) -> bool {
         generation == Generation::V2
     }

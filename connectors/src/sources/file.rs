@@ -20,7 +20,7 @@ use crate::config;
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::FileFormat;
-use crate::framing::{ByteStream, Chunk, FrameReader, Skipped};
+use crate::framing::{ByteStream, Chunk, Skipped};
 use crate::recoded_stream::{self, recoded_stream};
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
@@ -115,12 +115,12 @@ impl SourceConfig for FileIngest {
         let charset = Charset::named(&self.encoding)?;
         let path = context.files.check(&self.path)?;
         let place = self.path.display().to_string();
-        let offset = from.map_or(Ok(0), |position| FrameReader::offset(&place, position))?;
         let as_it_is = charset == Charset::Utf8 && self.record_decoders.is_empty();
-        let stream = FileStream::open(&path, &place, self.file_ingest_mode, if as_it_is { offset } else { 0 })?;
-        let stream = charset.decoded(recoded_stream(&place, &self.record_decoders, Box::new(stream))?);
-        let stream = if as_it_is { stream } else { Box::new(Skipped::new(stream, offset)) };
-        Ok(Box::new(FrameReader::new(&place, stream, self.format.framing(), self.line_bytes_max as usize, offset)))
+        self.format.reader(&place, self.line_bytes_max as usize, from, |offset| {
+            let stream = FileStream::open(&path, &place, self.file_ingest_mode, if as_it_is { offset } else { 0 })?;
+            let stream = charset.decoded(recoded_stream(&place, &self.record_decoders, Box::new(stream))?);
+            Ok(if as_it_is { stream } else { Box::new(Skipped::new(stream, offset)) })
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use crate::config;
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::FileFormat;
-use crate::framing::{ByteStream, Chunk, FrameReader};
+use crate::framing::{ByteStream, Chunk};
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
@@ -75,11 +75,10 @@ impl SourceConfig for StandardInputIngest {
 
     fn open_source(&self, _context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         // The input cannot go back: it goes on with what comes now, and only the count of bytes does too.
-        let offset = from.map_or(Ok(0), |position| FrameReader::offset(PLACE, position))?;
         let input = rustix::stdio::stdin().try_clone_to_owned();
         let input = input.map_err(|error| ConnectorError::io(PLACE, "cannot be opened", error))?;
         let stream = Charset::named(&self.encoding)?.decoded(Box::new(InputStream { input: File::from(input) }));
-        Ok(Box::new(FrameReader::new(PLACE, stream, self.format.framing(), self.line_bytes_max as usize, offset)))
+        self.format.reader(PLACE, self.line_bytes_max as usize, from, |_| Ok(stream))
     }
 }
 

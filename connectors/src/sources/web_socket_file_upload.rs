@@ -12,7 +12,6 @@ use crate::config;
 use crate::decode::Decoder;
 use crate::error::{ConnectorError, Fault};
 use crate::formats::FileFormat;
-use crate::framing::FrameReader;
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 use crate::upload::Upload;
@@ -66,8 +65,8 @@ impl SourceConfig for WebSocketFileUpload {
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
-        let offset = from.map_or(Ok(0), |position| FrameReader::offset(PLACE, position))?;
-        let stream = self.upload.stream(&context.runtime).filter(|_| offset == 0);
+        let stream =
+            self.upload.stream(&context.runtime).filter(|_| from.is_none_or(|position| position.0.iter().all(|byte| *byte == 0)));
         let stream = stream.ok_or_else(|| ConnectorError::World {
             place: PLACE.to_owned(),
             problem: "was cut off when weir ended; delete the stream, create it anew and upload the file again".to_owned(),
@@ -76,6 +75,6 @@ impl SourceConfig for WebSocketFileUpload {
             source: None,
         })?;
         let bytes_max = config::line_bytes_max() as usize;
-        Ok(Box::new(FrameReader::new(PLACE, Box::new(stream), self.format.framing(), bytes_max, offset)))
+        self.format.reader(PLACE, bytes_max, from, |_| Ok(Box::new(stream)))
     }
 }

@@ -32,13 +32,15 @@ pub const FORMATS: &[(&str, &str, bool)] = &[
     ("JsonL", "CypherJson", true),
     ("Json", "CypherJsonObjects", true),
     ("CSV", "CypherCsv", true),
+    ("AvroContainer", "CypherAvroContainer", true),
     ("Json", "CypherJson", false),
     ("Raw", "CypherRaw", false),
+    ("Protobuf", "CypherProtobuf", false),
     ("Avro", "CypherAvro", false),
     ("Drop", "Drop", false),
 ];
 
-const FORMATS_ELSEWHERE: &[&str] = &["Protobuf", "AvroContainer", "Parquet"];
+const FORMATS_ELSEWHERE: &[&str] = &["Parquet"];
 
 /// Sources that undo nothing to what they read.
 const AS_IT_IS: [&str; 3] = ["StdInput", "WebSocketFileUpload", NUMBERS];
