@@ -67,9 +67,9 @@ impl Merge {
         });
         // And nodes that several know, wherever their facts lie: how many there are is not known. What is reserved and never written costs
         // nothing, and growing would copy all of it.
-        let (staying, texts) = pieces().filter(|piece| stays(piece)).fold((0, 0), |(facts, arena), piece| {
-            (facts + piece.live, arena + piece.segment.arena.len())
-        });
+        let (staying, texts) = pieces()
+            .filter(|piece| stays(piece))
+            .fold((0, 0), |(facts, arena), piece| (facts + piece.live, arena + piece.segment.arena.len()));
         let mut fresh = Segment::with_capacity(facts + staying / 2, arena + texts / 2);
         let compacted = pieces().any(|piece| piece.segment.times.first().is_some_and(|first| *first <= floor));
         fresh.times.extend(compacted.then_some(floor));
