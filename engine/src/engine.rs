@@ -41,7 +41,7 @@ const RESULTS_WAITING_MAX: usize = 100_000;
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How far checkpoints step back from the threads that records wait for.
-const CHECKPOINTS_NICE: i32 = 19;
+const CHECKPOINTS_NICE: i32 = 10;
 
 /// How long anyone waits for the log before it is called a failure.
 const DURABLE_PATIENCE: Duration = Duration::from_secs(60);
