@@ -78,12 +78,13 @@ impl Merge {
         let (facts, arena) = pieces().filter(copied).fold((0, 0), |(facts, arena), piece| {
             (facts + piece.live, arena + piece.segment.arena.len() / piece.segment.facts.len().max(1) * piece.live)
         });
-        // And nodes that several know, wherever their facts lie: how many there are is not known. What is reserved and never written costs
-        // nothing, and growing would copy all of it.
+        // And nodes that several know, wherever their facts lie. To grow would copy everything, and so would giving back far too much.
         let (staying, texts) = pieces()
             .filter(|piece| stays(piece))
             .fold((0, 0), |(facts, arena), piece| (facts + piece.live, arena + piece.segment.arena.len()));
-        let mut fresh = Segment::with_capacity(facts + staying / 2, arena + texts / 2);
+        let shared = about_shared(batches);
+        let part_of = |all: usize| (all as f64 * shared) as usize;
+        let mut fresh = Segment::with_capacity(facts + part_of(staying), arena + part_of(texts));
         let compacted = pieces().any(|piece| piece.segment.times.first().is_some_and(|first| *first <= floor));
         fresh.times.extend(compacted.then_some(floor));
         for piece in pieces() {
@@ -299,6 +300,23 @@ impl Merge {
     pub fn done(self) -> Batch {
         self.out.finish()
     }
+}
+
+/// About which part of the facts lies at nodes that several batches know, rather more than less: some of the nodes tell.
+fn about_shared(batches: &[SharedBatch]) -> f64 {
+    const LOOKED_AT: usize = 64;
+    let nodes: usize = batches.iter().map(|batch| batch.ids.len()).sum();
+    let step = (nodes / LOOKED_AT).max(1);
+    let (mut all, mut shared) = (0, 1);
+    for (number, batch) in batches.iter().enumerate() {
+        for (place, id) in batch.ids.iter().enumerate().step_by(step) {
+            let facts = batch.place(place).range().len();
+            let elsewhere = |(other, batch): (usize, &SharedBatch)| other != number && batch.index_of(*id).is_some();
+            all += facts;
+            shared += if batches.iter().enumerate().any(elsewhere) { facts } else { 0 };
+        }
+    }
+    (1.25 * shared as f64 / all.max(1) as f64).min(1.0)
 }
 
 /// Whether the facts of a segment stay where they are: enough of them are still in use, and they are enough for one.
