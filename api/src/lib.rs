@@ -13,6 +13,7 @@ pub mod queries;
 pub mod ingest;
 pub mod standing;
 pub mod outputs;
+mod why;
 mod result_id;
 mod walk;
 pub mod metrics;

@@ -52,6 +52,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Some(Command::Import(what)) => with_settings(&|settings| transfer::import(what, settings)),
         Some(Command::Shell(target)) => ask(target, &|url| shell::run(target, url)),
         Some(Command::Query(question)) => ask(&question.target, &|url| ask::run(question, url)),
+        Some(Command::Plan(of)) => ask(&of.target(), &|url| ask::plan(of, url)),
         Some(Command::Demo { rate }) => run_service(arguments, Some((*rate).max(1))),
         None => run_service(arguments, None),
     }

@@ -19,7 +19,7 @@ mod standing;
 mod walk;
 
 pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
-pub use explain::{explain, explain_noted, explain_operator, explain_plan};
+pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan};
 pub use standing::{StandingMode, StandingPlan, compile_standing};
 use std::borrow::Cow;
 use std::sync::Arc;

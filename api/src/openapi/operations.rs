@@ -175,6 +175,10 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .takes(&[p::HASHED, p::PROPAGATE_TO, p::WAKE_UP]).graph().body(of::<NamedStandingBody>),
         "standing::get" => op("get-standing-query-status", STANDING, "A standing query", &[(200, Value(of::<Standing>))]).graph(),
         "standing::delete" => op("delete-standing-query", STANDING, "Forget a standing query", &[(200, Value(of::<Standing>))]).graph().about("Answers with the query as it was."),
+        "standing::why" => op("why-standing-query", STANDING, "Why a standing query has a result, or has none", &[(200, Value(of::<WhyAnswer>))]).takes(&[p::AT_TIME]).graph().body(of::<WhyQuestion>)
+            .about("Worked out from the graph as of a moment and its history, when it is asked for."),
+        "standing::plan" => op("standing-query-plan", STANDING, "The dataflow of a standing query", &[(200, Value(of::<DataflowPart>))]).takes(&[p::PLAN_FORMAT]).graph()
+            .about("From the results down to the changes of the graph it begins with. As `text` a tree, as `mermaid` a drawing."),
         "standing::results" => op("standing-query-results", STANDING, "Results from now on, as server-sent events", &[(200, Text("text/event-stream"))]).graph(),
         "standing::add_output" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Output")),
         "standing::add_workflow" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Workflow"))

@@ -90,6 +90,8 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v1/query/standing/{name}", Nothing, StandingRead, JSON, standing::get),
     route!(DELETE "/api/v1/query/standing/{name}", Nothing, StandingWrite, JSON, standing::delete),
     route!(GET "/api/v1/query/standing/{name}/results", Nothing, StandingRead, ANY, standing::results),
+    route!(POST "/api/v1/query/standing/{name}/why", Data, StandingRead, JSON, standing::why),
+    route!(GET "/api/v1/query/standing/{name}/plan", Nothing, StandingRead, JSON, standing::plan),
     route!(POST "/api/v1/query/standing/{name}/output/{output}", Data, StandingWrite, ANY, standing::add_output),
     route!(DELETE "/api/v1/query/standing/{name}/output/{output}", Nothing, StandingWrite, JSON, standing::remove_output),
     //
@@ -156,6 +158,8 @@ pub static ROUTES: &[Route] = &[
     route!(PUT "/api/v2/standing-queries/control/propagate", Nothing, StandingWrite, ANY, standing::propagate),
     route!(GET "/api/v2/standing-queries/{name}", Nothing, StandingRead, JSON, standing::get),
     route!(DELETE "/api/v2/standing-queries/{name}", Nothing, StandingWrite, JSON, standing::delete),
+    route!(POST "/api/v2/standing-queries/{name}/why", Data, StandingRead, JSON, standing::why),
+    route!(GET "/api/v2/standing-queries/{name}/plan", Nothing, StandingRead, JSON, standing::plan),
     route!(POST "/api/v2/standing-queries/{name}/outputs", Data, StandingWrite, ANY, standing::add_workflow),
     route!(DELETE "/api/v2/standing-queries/{name}/outputs/{output}", Nothing, StandingWrite, JSON, standing::remove_output),
     //
@@ -220,6 +224,8 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}:tap", Nothing, StandingRead, SOCKET, sockets::tap),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}", Nothing, StandingRead, JSON, standing::get),
     route!(DELETE "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}", Nothing, StandingWrite, JSON, standing::delete),
+    route!(POST "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/why", Data, StandingRead, JSON, standing::why),
+    route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/plan", Nothing, StandingRead, JSON, standing::plan),
     route!(POST "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs", Data, StandingWrite, ANY, standing::add_workflow),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs/{outputName}:tapPreEnrichment", Nothing, StandingRead, SOCKET, sockets::tap_before),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs/{outputName}:tap", Nothing, StandingRead, SOCKET, sockets::tap_after),

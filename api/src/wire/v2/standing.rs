@@ -8,7 +8,9 @@ use weir_connectors::DESTINATIONS;
 use super::names::{fields_to_v2, to_v1};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
-use crate::wire::standing::{CypherOutput, Output, StandingSettings, Workflow, decode_cypher, decode_output, decode_pattern};
+use crate::wire::standing::{
+    CypherOutput, Output, StandingSettings, Workflow, decode_cypher, decode_output, decode_pattern, decode_start,
+};
 
 /// Destinations of the reference service that are not here.
 const ELSEWHERE: &[&str] = &[
@@ -53,6 +55,7 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, StandingSetting
         include_cancellations: fields.boolean("includeCancellations", mistakes).unwrap_or(false),
         input_buffer_size: fields.int("inputBufferSize", mistakes).unwrap_or(32),
         hash_results: false,
+        start: decode_start(&fields, mistakes),
         pattern: pattern?,
         outputs,
     };
