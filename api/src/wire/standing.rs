@@ -15,7 +15,9 @@ const WORKFLOW: &str = "Workflow";
 const OUTPUTS_ELSEWHERE: &[&str] = &[
     #[cfg(not(feature = "kafka"))]
     "WriteToKafka",
+    #[cfg(not(feature = "aws"))]
     "WriteToKinesis",
+    #[cfg(not(feature = "aws"))]
     "WriteToSNS",
     "InternalQueue",
     "QuinePatternQuery",
