@@ -40,7 +40,7 @@ Exit codes: 0 answered; 1 the query is wrong or failed; 2 the command line was w
 
 /// A streaming property graph: records in, matches of standing queries out.
 #[derive(Parser, Debug, Clone, Default)]
-#[command(name = NAME, version = crate::VERSION_LONG, after_help = AFTER_HELP, max_term_width = 120)]
+#[command(name = NAME, version = crate::VERSION_LONG.as_str(), after_help = AFTER_HELP, max_term_width = 120)]
 pub struct Arguments {
     /// Configuration file (HOCON); -Dconfig.file=<FILE> says the same
     pub config: Option<PathBuf>,

@@ -16,7 +16,7 @@ use crate::recipe::Recipe;
 use crate::server::Answers;
 use crate::temporary::Temporary;
 use crate::tls::Tls;
-use crate::{ask, cli, demo, live, log, server, shell, tools, transfer};
+use crate::{ask, cli, demo, live, log, metrics, server, shell, tools, transfer};
 
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
@@ -152,6 +152,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
     if let Some(listener) = health {
         servers.push(tokio::spawn(server::serve(app.clone(), listener, None, Answers::Health, app.stopping())));
     }
+    metrics::reporters::start(&app);
     let ticker = tokio::spawn(live::tick(app.clone()));
     greet(&url, &store, workers, !servers.is_empty());
     if let Some(recipe) = recipe {

@@ -3,13 +3,17 @@
 //!     text -> tokens -> syntax tree -> bound draft -> rewritten draft -> Plan
 //!             lexer     parser         bind           rewrite            lower
 //!
-//! `standing` takes the same road for standing queries, with its own restrictions; `explain` prints every stage.
+//! `standing` takes the same road for standing queries, with its own restrictions; `explain` prints every stage;
+//! `language` is what editors ask,
+//! `gremlin` tells the traversals of old clients in Cypher.
 
 pub mod ast;
 mod bind;
 pub mod error;
 mod explain;
 pub mod functions;
+pub mod gremlin;
+pub mod language;
 mod lexer;
 mod lower;
 mod parser;

@@ -241,7 +241,7 @@ pub struct Backfill {
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct StandingStats {
+pub struct StandingCounts {
     pub rates: Rates,
     pub start_time: Instant,
     pub total_runtime: Span,
@@ -381,7 +381,7 @@ pub struct Standing {
     pub include_cancellations: bool,
     pub input_buffer_size: i32,
     /// By member of the cluster; there is one, `local`.
-    pub stats: BTreeMap<String, StandingStats>,
+    pub stats: BTreeMap<String, StandingCounts>,
 }
 
 /// What runs here. Clients of the reference service require the fields about Java.
@@ -664,6 +664,15 @@ pub enum WalkFile {
     },
 }
 
+/// What is logged.
+#[derive(JsonSchema)]
+#[schemars(extend("examples" = [{"level": "info,weir_engine=debug"}]))]
+pub struct LogLevel {
+    /// A level (off, error, warn, info, debug, trace), and pairs of a module and a level, with commas between.
+    #[schemars(regex(pattern = r"^[A-Za-z_:=, ]{1,200}$"))]
+    pub level: String,
+}
+
 #[derive(JsonSchema)]
 #[schemars(extend("examples" = [{"name": "tests"}]))]
 pub struct NewNamespace {
@@ -730,9 +739,13 @@ pub enum ErrorDetail {
     ErrorInfo {
         reason: String,
         domain: String,
-        metadata: BTreeMap<String, String>,
+        metadata: ErrorMetadata,
     },
 }
+
+/// Empty so far.
+#[derive(JsonSchema)]
+pub struct ErrorMetadata(pub BTreeMap<String, String>);
 
 #[derive(JsonSchema)]
 pub struct CurrentError {
