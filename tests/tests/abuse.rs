@@ -37,7 +37,7 @@ fn resident_megabytes(weir: &Weir) -> u64 {
 
 fn is_well(weir: &Weir) {
     weir.get("/api/v2/system/liveness").expect(204);
-    assert_eq!(weir.rows("RETURN 1 AS x"), json!([[1]]));
+    assert_eq!(weir.rows("RETURN 1 AS x"), vec![json!([1])]);
     assert!(!weir.log().contains("panicked"), "{}", weir.log());
 }
 

@@ -183,7 +183,7 @@ fn names_are_explained_and_words_are_coloured() {
 fn what_is_no_message_is_answered_and_nothing_ends() {
     let weir = weir();
     let mut socket = Socket::open(&weir, "/api/v2/lsp").expect("a socket");
-    let mut code = |socket: &mut Socket, text: &str| {
+    let code = |socket: &mut Socket, text: &str| {
         socket.send(text);
         socket.expect()["error"]["code"].as_i64()
     };
