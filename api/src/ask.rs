@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value as Json};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::client::{Answer, Client, Problem};
+use crate::client::{Answer, Client, Problem, encoded};
 use crate::shell::statement;
 use crate::terminal::{self, Terminal};
 
@@ -79,6 +79,71 @@ pub enum Format {
     Csv,
     /// For people
     Table,
+}
+
+#[derive(clap::Args, Debug, Clone, PartialEq)]
+pub struct PlanOf {
+    /// The name of the standing query
+    pub name: String,
+
+    /// How the dataflow is shown
+    #[arg(long, value_enum, default_value_t)]
+    pub format: PlanFormat,
+
+    /// Where weir listens; WEIR_URL says the same [default: http://127.0.0.1:8080]
+    #[arg(long)]
+    pub url: Option<String>,
+
+    /// The namespace of the standing query, instead of the default one
+    #[arg(long)]
+    pub namespace: Option<String>,
+}
+
+impl PlanOf {
+    pub fn target(&self) -> Target {
+        Target { url: self.url.clone(), namespace: self.namespace.clone(), ..Target::default() }
+    }
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq)]
+pub enum PlanFormat {
+    /// A tree, for people
+    #[default]
+    Text,
+    /// A drawing, as Mermaid reads it
+    Mermaid,
+    Json,
+}
+
+/// Prints the dataflow of a standing query.
+pub fn plan(of: &PlanOf, url: &str) -> ExitCode {
+    let asked = || -> Result<Option<Vec<u8>>, Problem> {
+        let (runtime, client) = (runtime()?, of.target().client(url)?);
+        let format = of.format.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+        let mut body = Vec::new();
+        let mut part = |bytes: &[u8], _| {
+            body.extend_from_slice(bytes);
+            Ok(())
+        };
+        let path = format!("/api/v1/query/standing/{}/plan", encoded(&of.name));
+        let pairs = [("format", format)];
+        let ended = until_interrupted(&runtime, client.download(&path, &pairs, &mut part));
+        ended.map_or(Ok(None), |ended| ended.map(|_| Some(body)))
+    };
+    match asked() {
+        Ok(Some(body)) => match io::stdout().write_all(&body) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                eprintln!("weir: the plan cannot be written: {error}");
+                ExitCode::FAILURE
+            }
+            _ => ExitCode::SUCCESS,
+        },
+        Ok(None) => ExitCode::from(INTERRUPTED),
+        Err(problem) => {
+            eprintln!("{}", Terminal::of_error().problem(&problem));
+            exit_code(&problem)
+        }
+    }
 }
 
 /// Runs the queries, one after the other, up to the first that fails.

@@ -6,7 +6,7 @@ use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::ask::{Question, Target};
+use crate::ask::{PlanOf, Question, Target};
 use crate::client::DEFAULT_URL;
 use crate::config::Sources;
 use crate::tools::Backup;
@@ -40,7 +40,7 @@ Exit codes: 0 answered; 1 the query is wrong or failed; 2 the command line was w
 
 /// A streaming property graph: records in, matches of standing queries out.
 #[derive(Parser, Debug, Clone, Default)]
-#[command(name = NAME, version = crate::VERSION_LONG, after_help = AFTER_HELP, max_term_width = 120)]
+#[command(name = NAME, version = crate::VERSION_LONG.as_str(), after_help = AFTER_HELP, max_term_width = 120)]
 pub struct Arguments {
     /// Configuration file (HOCON); -Dconfig.file=<FILE> says the same
     pub config: Option<PathBuf>,
@@ -90,6 +90,8 @@ pub enum Command {
     /// Ask a running weir one question, for scripts
     #[command(after_help = QUERY_AFTER_HELP)]
     Query(Question),
+    /// Show the dataflow of a standing query of a running weir
+    Plan(PlanOf),
     /// Print the configuration in force, with where each value came from; what is printed is a configuration file
     Config,
     /// Print completions of the command line for a shell

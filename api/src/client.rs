@@ -205,11 +205,18 @@ fn query_string(pairs: &[(&str, String)]) -> String {
         out.push(if out.is_empty() { '?' } else { '&' });
         out.push_str(key);
         out.push('=');
-        for byte in value.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte as char),
-                _ => out.push_str(&format!("%{byte:02X}")),
-            }
+        out.push_str(&encoded(value));
+    }
+    out
+}
+
+/// As it may stand in a path or behind a question mark.
+pub fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte as char),
+            _ => out.push_str(&format!("%{byte:02X}")),
         }
     }
     out

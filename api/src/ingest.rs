@@ -31,9 +31,11 @@ use crate::wire::v2;
 const SOURCES_ELSEWHERE: &[&str] = &[
     #[cfg(not(feature = "kafka"))]
     "KafkaIngest",
+    #[cfg(not(feature = "aws"))]
     "KinesisIngest",
     "KinesisKCLIngest",
     "PulsarIngest",
+    #[cfg(not(feature = "aws"))]
     "SQSIngest",
     "S3Ingest",
 ];

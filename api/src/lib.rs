@@ -13,6 +13,7 @@ pub mod queries;
 pub mod ingest;
 pub mod standing;
 pub mod outputs;
+mod why;
 mod result_id;
 mod walk;
 pub mod metrics;
@@ -38,14 +39,26 @@ pub mod shell;
 mod tools;
 mod transfer;
 
+use std::sync::LazyLock;
+
+use weir_connectors::{DESTINATIONS, SOURCES};
+
 pub use start::run;
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// With what was built in.
-pub const VERSION_LONG: &str = match (cfg!(feature = "rocks-db"), cfg!(feature = "map-db")) {
-    (true, true) => concat!(env!("CARGO_PKG_VERSION"), " (stores: rocks-db, map-db, in-memory, empty)"),
-    (true, false) => concat!(env!("CARGO_PKG_VERSION"), " (stores: rocks-db, in-memory, empty)"),
-    (false, true) => concat!(env!("CARGO_PKG_VERSION"), " (stores: map-db, in-memory, empty)"),
-    (false, false) => concat!(env!("CARGO_PKG_VERSION"), " (stores: in-memory, empty)"),
-};
+/// With what was built in: the first line for programs, the others for people.
+pub static VERSION_LONG: LazyLock<String> = LazyLock::new(|| {
+    let sources: Vec<&str> = SOURCES.iter().map(|row| row.name).collect();
+    let destinations: Vec<&str> = DESTINATIONS.iter().map(|row| row.name).collect();
+    let commit = option_env!("WEIR_COMMIT").map(|commit| format!("\ncommit: {commit}")).unwrap_or_default();
+    format!(
+        "{VERSION} (stores: {})\nsources: {}\ndestinations: {}\nAPI: v1, v2 (preview, today); query and language-server web sockets; \
+         Gremlin\nbuilt for: {} {}{commit}",
+        config::stores_built_in().join(", "),
+        sources.join(", "),
+        destinations.join(", "),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+    )
+});

@@ -1,26 +1,92 @@
-//! Logging: where lines go and which. `WEIR_LOG` (or `RUST_LOG`) says it per module, over the configuration.
+//! Logging: where lines go and which. `WEIR_LOG` (or `RUST_LOG`) says it per module, over the configuration, and
+//! `PUT …/log-level` says it anew while weir runs.
 //!
 //! Logs go to standard error; standard output belongs to the results of standing queries.
 
 use std::io::IsTerminal;
+use std::sync::{Mutex, OnceLock};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry, reload};
 
 use crate::config::LogSettings;
+
+/// Of what is said about levels.
+const TEXT_BYTES_MAX: usize = 4096;
+
+const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+/// What is in force, and the way to change it.
+struct Control {
+    handle: reload::Handle<EnvFilter, Registry>,
+    level: Mutex<String>,
+}
+
+static CONTROL: OnceLock<Control> = OnceLock::new();
 
 /// Sets up logging for the process. An unusable level is an error of the configuration.
 pub fn start(settings: &LogSettings) -> Result<(), String> {
     let given = ["WEIR_LOG", "RUST_LOG"].iter().find_map(|name| std::env::var(name).ok().map(|text| (*name, text)));
     let (place, text) = given.unwrap_or(("log.level", settings.level.clone()));
-    let filter = EnvFilter::try_new(&text).map_err(|error| {
-        format!("{place} is '{text}': {error}; use error, warn, info, debug or trace, or module=level pairs with commas between")
-    })?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A second start in one process (tests) keeps the first.
-    let _ = if settings.json {
-        lines.json().try_init()
-    } else {
-        lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).try_init()
+    let filter = filter(&text).map_err(|reason| format!("{place} is '{text}': {reason}"))?;
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let lines = match settings.json {
+        true => lines.json().boxed(),
+        false => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed(),
     };
+    // A second start in one process (tests) keeps the first.
+    if registry().with(filter).with(lines).try_init().is_ok() {
+        let _ = CONTROL.set(Control { handle, level: Mutex::new(text) });
+    }
     Ok(())
+}
+
+/// What is logged, as it was said.
+pub fn level() -> String {
+    CONTROL.get().map_or_else(String::new, |control| control.level.lock().unwrap_or_else(|e| e.into_inner()).clone())
+}
+
+/// From now on.
+pub fn set_level(text: &str) -> Result<(), String> {
+    let filter = filter(text)?;
+    let control = CONTROL.get().ok_or("nothing is logged by this process")?;
+    let mut level = control.level.lock().unwrap_or_else(|e| e.into_inner());
+    control.handle.reload(filter).map_err(|error| error.to_string())?;
+    text.clone_into(&mut level);
+    Ok(())
+}
+
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    let usage = "use off, error, warn, info, debug or trace, or module=level pairs with commas between";
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes; {usage}"));
+    }
+    // A bare word would be taken for a module, and everything else be silent: so says who mistypes a level.
+    for part in text.split(',').map(str::trim) {
+        let level = part.rsplit('=').next().unwrap_or_default();
+        if !LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level)) {
+            return Err(format!("'{level}' is no level; {usage}"));
+        }
+    }
+    EnvFilter::try_new(text).map_err(|error| format!("{error}; {usage}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_pairs() {
+        for fine in ["info", "INFO", "warn,weir_engine=debug", "off, weir_api::routes=trace"] {
+            assert!(filter(fine).is_ok(), "{fine}");
+        }
+        for (wrong, expected) in
+            [("inof", "'inof' is no level"), ("", "'' is no level"), ("info,weir_engine", "'weir_engine'"), ("a=b", "'b'")]
+        {
+            assert!(filter(wrong).is_err_and(|reason| reason.contains(expected)), "{wrong}");
+        }
+        assert!(filter(&format!("info{}", ",a=info".repeat(1000))).is_err());
+    }
 }

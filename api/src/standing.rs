@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde_json::{Value as Json, json};
+use serde_json::{Map as JsonMap, Value as Json, json};
 use tokio::runtime::Handle;
 use weir_connectors::{Encoder, Envelope, Generation};
-use weir_cypher_compiler::{Options, StandingMode, compile_standing};
-use weir_engine::{Engine, Graph, ResultBatch, Standing, StandingQuery, Start};
+use weir_cypher_compiler::{Options, StandingMode, StandingPlan, compile_standing};
+use weir_engine::{Engine, Graph, Histogram, Latency, ResultBatch, Stage, Standing, StandingQuery, Start};
 use weir_model::{NodeId, Plan, QueryId, Text};
 
 use crate::clock;
@@ -79,7 +79,7 @@ impl StandingQueries {
     /// The definition is stored first, as one that is being created; a crash before the end leaves nothing of it, since
     /// nobody was told that it exists.
     pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings) -> Result<Arc<Query>, ApiError> {
-        let plan = plan(graph, &mut settings.pattern)?;
+        let plan = compiled(graph, &mut settings.pattern)?.plan;
         let links = self.links(graph, &[], &settings.outputs)?;
         let _one = lock(&self.changing);
         if self.get(graph, name).is_some() {
@@ -92,7 +92,7 @@ impl StandingQueries {
             opened.push((output, output_opened));
         }
         self.store(graph, name, id, &settings, "creating")?;
-        let installed = self.install(graph, name, id, &settings, plan, Start::Now, opened);
+        let installed = self.install(graph, name, id, &settings, plan, settings.start, opened);
         if installed.is_err() {
             self.engine.set_metadata(&key(graph, name), None)?;
         }
@@ -151,7 +151,7 @@ impl StandingQueries {
         let id = stored["id"].as_str().and_then(|text| weir_model::IdScheme::Uuid.parse(text));
         let id = QueryId(id.ok_or_else(|| ApiError::Failed("it has no id".to_owned()))?);
         let mut settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Decode)?;
-        let plan = plan(graph, &mut settings.pattern)?;
+        let plan = compiled(graph, &mut settings.pattern)?.plan;
         self.install(graph, name, id, &settings, plan, Start::Resume, Vec::new())?;
         Ok(())
     }
@@ -312,6 +312,10 @@ impl Query {
         lock(&self.settings).pattern.query.clone()
     }
 
+    pub fn mode(&self) -> Mode {
+        lock(&self.settings).pattern.mode
+    }
+
     pub fn result_count(&self) -> u64 {
         self.meter.count()
     }
@@ -334,6 +338,16 @@ impl Query {
     /// What the definition says of an output.
     pub fn output_settings(&self, name: &str) -> Option<Output> {
         self.settings().outputs.into_iter().find(|(other, _)| other == name).map(|(_, output)| output)
+    }
+
+    /// As it was compiled when it was installed.
+    pub fn compiled(&self) -> Result<StandingPlan, ApiError> {
+        compiled(&self.graph, &mut self.settings().pattern)
+    }
+
+    /// How long results have taken.
+    pub fn latency(&self) -> &Latency {
+        self.installed.latency()
     }
 
     pub fn cancellation_count(&self) -> u64 {
@@ -496,12 +510,34 @@ impl Query {
         if let Some((looked_at, nodes)) = self.installed.backfill() {
             described["stats"]["local"]["backfill"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
         }
+        // There as soon as a result has been measured, for the stages that have been.
+        let stages = Stage::ALL.map(|stage| (stage, self.latency().of(stage)));
+        let measured = stages.iter().filter(|(_, histogram)| histogram.count() > 0);
+        let latency: JsonMap<String, Json> =
+            measured.map(|(stage, histogram)| (stage.name().to_owned(), shown(histogram))).collect();
+        if !latency.is_empty() {
+            described["stats"]["local"]["latency"] = latency.into();
+        }
         described
     }
 }
 
+fn shown(histogram: &Histogram) -> Json {
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let count = histogram.count();
+    json!({
+        "count": count,
+        "meanMillis": histogram.seconds() * 1e3 / count.max(1) as f64,
+        "p50Millis": millis(histogram.percentile(0.5)),
+        "p90Millis": millis(histogram.percentile(0.9)),
+        "p99Millis": millis(histogram.percentile(0.99)),
+        "p999Millis": millis(histogram.percentile(0.999)),
+        "maxMillis": millis(histogram.most()),
+    })
+}
+
 /// The plan in the mode that was asked for. Where none was, and the usual one takes no such text, any query that reads is taken.
-fn plan(graph: &Graph, pattern: &mut PatternSettings) -> Result<Plan, ApiError> {
+fn compiled(graph: &Graph, pattern: &mut PatternSettings) -> Result<StandingPlan, ApiError> {
     let compile = |mode| {
         let mode = match mode {
             Mode::DistinctId => StandingMode::DistinctId,
@@ -510,15 +546,14 @@ fn plan(graph: &Graph, pattern: &mut PatternSettings) -> Result<Plan, ApiError> 
         };
         compile_standing(&pattern.query, mode, &Options { ids: graph.ids(), ..Options::default() })
     };
-    let plan = match compile(pattern.mode) {
+    match compile(pattern.mode) {
         Err(_) if !pattern.mode_given => {
             let standing = compile(Mode::AnyQuery)?;
             pattern.mode = Mode::AnyQuery;
-            standing.plan
+            Ok(standing)
         }
-        compiled => compiled?.plan,
-    };
-    Ok(plan)
+        compiled => Ok(compiled?),
+    }
 }
 
 /// A random UUID whatever the scheme of the graph's own ids is.

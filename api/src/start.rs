@@ -16,7 +16,7 @@ use crate::recipe::Recipe;
 use crate::server::Answers;
 use crate::temporary::Temporary;
 use crate::tls::Tls;
-use crate::{ask, cli, demo, live, log, server, shell, tools, transfer};
+use crate::{ask, cli, demo, live, log, metrics, server, shell, tools, transfer};
 
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
@@ -52,6 +52,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Some(Command::Import(what)) => with_settings(&|settings| transfer::import(what, settings)),
         Some(Command::Shell(target)) => ask(target, &|url| shell::run(target, url)),
         Some(Command::Query(question)) => ask(&question.target, &|url| ask::run(question, url)),
+        Some(Command::Plan(of)) => ask(&of.target(), &|url| ask::plan(of, url)),
         Some(Command::Demo { rate }) => run_service(arguments, Some((*rate).max(1))),
         None => run_service(arguments, None),
     }
@@ -151,6 +152,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
     if let Some(listener) = health {
         servers.push(tokio::spawn(server::serve(app.clone(), listener, None, Answers::Health, app.stopping())));
     }
+    metrics::reporters::start(&app);
     let ticker = tokio::spawn(live::tick(app.clone()));
     greet(&url, &store, workers, !servers.is_empty());
     if let Some(recipe) = recipe {

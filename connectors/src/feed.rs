@@ -37,10 +37,9 @@ struct Item {
 
 /// The end of the task.
 pub struct Inlet {
-    place: String,
     items: Sender<Item>,
     room: Arc<Semaphore>,
-    trouble: Arc<Mutex<Option<String>>>,
+    trouble: Trouble,
 }
 
 /// The end of the source.
@@ -49,7 +48,7 @@ pub struct Feed {
     runtime: Handle,
     items: Receiver<Item>,
     task: JoinHandle<Result<(), ConnectorError>>,
-    trouble: Arc<Mutex<Option<String>>>,
+    trouble: Trouble,
     position: Vec<u8>,
 }
 
@@ -62,19 +61,13 @@ impl Inlet {
         let _ = self.items.send(Item { bytes, position, _room: room }).await;
     }
 
-    /// What keeps records from coming. Said in the log when it begins and when it is over.
+    /// What keeps records from coming.
     pub fn trouble(&self, reason: &str) {
-        let mut trouble = lock(&self.trouble);
-        if trouble.is_none() {
-            tracing::warn!("{}: {reason}; it is tried again", self.place);
-        }
-        *trouble = Some(reason.to_owned());
+        self.trouble.note(reason);
     }
 
     pub fn works(&self) {
-        if lock(&self.trouble).take().is_some() {
-            tracing::info!("{}: it works again", self.place);
-        }
+        self.trouble.clear();
     }
 }
 
@@ -85,9 +78,9 @@ impl Feed {
         F: Future<Output = Result<(), ConnectorError>> + Send + 'static,
     {
         let (sender, items) = channel(RECORDS_WAITING_MAX);
-        let trouble = Arc::default();
+        let trouble = Trouble::new(place);
         let room = Arc::new(Semaphore::new(BYTES_WAITING_MAX));
-        let inlet = Inlet { place: place.to_owned(), items: sender, room, trouble: Arc::clone(&trouble) };
+        let inlet = Inlet { items: sender, room, trouble: trouble.clone() };
         let task = runtime.spawn(run(inlet));
         Feed { place: place.to_owned(), runtime: runtime.clone(), items, task, trouble, position }
     }
@@ -137,7 +130,7 @@ impl Source for Feed {
     }
 
     fn trouble(&self) -> Option<String> {
-        lock(&self.trouble).clone()
+        self.trouble.get()
     }
 }
 
@@ -168,8 +161,39 @@ impl Pauses {
     }
 }
 
-fn lock(trouble: &Mutex<Option<String>>) -> MutexGuard<'_, Option<String>> {
-    trouble.lock().unwrap_or_else(PoisonError::into_inner)
+/// What keeps a task from its work, if anything. Said in the log when it begins and when it is over.
+#[derive(Clone)]
+pub struct Trouble {
+    place: String,
+    reason: Arc<Mutex<Option<String>>>,
+}
+
+impl Trouble {
+    pub fn new(place: &str) -> Trouble {
+        Trouble { place: place.to_owned(), reason: Arc::default() }
+    }
+
+    pub fn note(&self, reason: &str) {
+        let mut trouble = self.lock();
+        if trouble.is_none() {
+            tracing::warn!("{}: {reason}; it is tried again", self.place);
+        }
+        *trouble = Some(reason.to_owned());
+    }
+
+    pub fn clear(&self) {
+        if self.lock().take().is_some() {
+            tracing::info!("{}: it works again", self.place);
+        }
+    }
+
+    pub fn get(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]

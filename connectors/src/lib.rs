@@ -6,6 +6,8 @@
 //! is here once: bounds and rate limit (`stream`), framing, decoding, encoding, and delivery with its queue, retries and
 //! counters.
 
+#[cfg(feature = "aws")]
+pub mod aws;
 pub mod charset;
 pub mod config;
 mod container;
@@ -152,6 +154,24 @@ pub static SOURCES: &[SourceRow] = &[
         sample: || json!({"type": "KafkaIngest", "topics": ["events"], "bootstrapServers": "127.0.0.1:9092"}),
         schema: SchemaGenerator::subschema_for::<kafka::KafkaIngest>,
     },
+    #[cfg(feature = "aws")]
+    SourceRow {
+        name: "Kinesis",
+        name_v1: "KinesisIngest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<aws::KinesisIngest>,
+        sample: || json!({"type": "KinesisIngest", "streamName": "events", "region": {"region": "eu-west-1"}}),
+        schema: SchemaGenerator::subschema_for::<aws::KinesisIngest>,
+    },
+    #[cfg(feature = "aws")]
+    SourceRow {
+        name: "SQS",
+        name_v1: "SQSIngest",
+        delivery: SourceDelivery::AtLeastOnce,
+        parse_v1: source::<aws::SqsIngest>,
+        sample: || json!({"type": "SQSIngest", "queueUrl": "https://sqs.eu-west-1.amazonaws.com/123456789012/events"}),
+        schema: SchemaGenerator::subschema_for::<aws::SqsIngest>,
+    },
 ];
 
 /// `CypherQuery` is missing: it needs the graph, so it belongs to whoever knows both.
@@ -198,6 +218,30 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         parse_v1: destination::<kafka::WriteToKafka>,
         sample: || json!({"type": "WriteToKafka", "topic": "results", "bootstrapServers": "127.0.0.1:9092"}),
         schema: SchemaGenerator::subschema_for::<kafka::WriteToKafka>,
+    },
+    #[cfg(feature = "aws")]
+    DestinationRow {
+        name: "Kinesis",
+        name_v1: "WriteToKinesis",
+        parse_v1: destination::<aws::WriteToKinesis>,
+        sample: || json!({"type": "WriteToKinesis", "streamName": "results", "region": {"region": "eu-west-1"}}),
+        schema: SchemaGenerator::subschema_for::<aws::WriteToKinesis>,
+    },
+    #[cfg(feature = "aws")]
+    DestinationRow {
+        name: "SNS",
+        name_v1: "WriteToSNS",
+        parse_v1: destination::<aws::WriteToSns>,
+        sample: || json!({"type": "WriteToSNS", "topic": "arn:aws:sns:eu-west-1:123456789012:results"}),
+        schema: SchemaGenerator::subschema_for::<aws::WriteToSns>,
+    },
+    #[cfg(feature = "aws")]
+    DestinationRow {
+        name: "SQS",
+        name_v1: "WriteToSQS",
+        parse_v1: destination::<aws::WriteToSqs>,
+        sample: || json!({"type": "WriteToSQS", "queueUrl": "https://sqs.eu-west-1.amazonaws.com/123456789012/results"}),
+        schema: SchemaGenerator::subschema_for::<aws::WriteToSqs>,
     },
     DestinationRow {
         name: "Drop",

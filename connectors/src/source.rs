@@ -41,6 +41,8 @@ pub trait Source: Send {
 pub enum Delivery {
     /// They come again and none twice: the source can be opened at a position.
     Replayable,
+    /// They come again, also some that have had their effect: the other side keeps them until it is told not to.
+    AtLeastOnce,
     /// They are lost: the other side keeps nothing.
     AtMostOnce,
 }

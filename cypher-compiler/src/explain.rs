@@ -3,6 +3,8 @@
 //! `explain` compiles a query and prints what each stage made of it. The printed form of a plan lists operators from the
 //! result down to the source, each with what it does to a row; `#3` is slot 3, shown by the name of its variable where known.
 
+mod drawing;
+
 use std::fmt::Write as _;
 
 use weir_model::expression::{Binary, Quantifier, SubqueryKind};
@@ -10,6 +12,7 @@ use weir_model::plan::{Atom, Chain, Lookup, Name, Operator, Pattern, PatternEdge
 use weir_model::schema::{Expires, Schema};
 use weir_model::{Aggregate, Expr, Text, Value};
 
+pub use self::drawing::{Drawn, Words, draw_standing, names_of_slots};
 use crate::bind::Draft;
 use crate::error::Diagnostic;
 use crate::{Options, bind, bound, lower, rewrite};

@@ -3,13 +3,17 @@
 //!     text -> tokens -> syntax tree -> bound draft -> rewritten draft -> Plan
 //!             lexer     parser         bind           rewrite            lower
 //!
-//! `standing` takes the same road for standing queries, with its own restrictions; `explain` prints every stage.
+//! `standing` takes the same road for standing queries, with its own restrictions; `explain` prints every stage;
+//! `language` is what editors ask,
+//! `gremlin` tells the traversals of old clients in Cypher.
 
 pub mod ast;
 mod bind;
 pub mod error;
 mod explain;
 pub mod functions;
+pub mod gremlin;
+pub mod language;
 mod lexer;
 mod lower;
 mod parser;
@@ -19,7 +23,7 @@ mod standing;
 mod walk;
 
 pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
-pub use explain::{explain, explain_noted, explain_operator, explain_plan};
+pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan};
 pub use standing::{StandingMode, StandingPlan, compile_standing};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -17,6 +17,7 @@ use weir_model::{Expr, Text, Value};
 use crate::ast::{Clause, ClauseKind, Direction, EdgePattern, Expression, ExpressionKind, NodePattern, PatternPart, Projection};
 use crate::bind::{Binder, Holds};
 use crate::error::{Code, Diagnostic, DiagnosticKind, Span};
+use crate::explain::names_of_slots;
 use crate::{Options, bind, lower, parser, rewrite, walk};
 use classify::{Class, Local};
 
@@ -37,6 +38,8 @@ pub struct StandingPlan {
     pub mode: StandingMode,
     /// Index into `Pattern::nodes`: the node whose id a DistinctId query answers.
     pub root: usize,
+    /// The names of slots, for people: of those without one, `#` and the number.
+    pub slots: Vec<String>,
 }
 
 type Checked<T> = Result<T, Box<Diagnostic>>;
@@ -49,7 +52,8 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
         rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
         refuse::expressions(text, &draft)?;
         any::maintainable(&mut draft);
-        return Ok(StandingPlan { plan: lower::lower(text, draft), mode, root: 0 });
+        let slots = names_of_slots(&draft);
+        return Ok(StandingPlan { plan: lower::lower(text, draft), mode, root: 0, slots });
     }
     let mut standing =
         Standing { text, mode, options, binder: Binder::new(text, options), pattern: Pattern::default(), filters: Vec::new() };
@@ -553,6 +557,7 @@ impl Standing<'_> {
         if self.mode == StandingMode::DistinctId {
             plan = Operator::Distinct { input: Box::new(plan), slots: columns.iter().map(|(_, slot)| *slot).collect() };
         }
+        let slots = names_of_slots(&self.binder.draft);
         let draft = &mut self.binder.draft;
         let plan = Plan {
             root: plan,
@@ -563,7 +568,7 @@ impl Standing<'_> {
             facts: QueryFacts { reads: true, impure, ..QueryFacts::default() },
             source: Text::new(self.text),
         };
-        StandingPlan { plan, mode: self.mode, root }
+        StandingPlan { plan, mode: self.mode, root, slots }
     }
 
     /// A filter over the slots of one node is tested when that node is visited; one over none, at the root.

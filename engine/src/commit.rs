@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{Mutations, NodeId, Position, Text, Tick};
@@ -18,6 +18,7 @@ use crate::engine::Parts;
 use crate::error::EngineError;
 use crate::expiry::Expiry;
 use crate::index::Question;
+use crate::latency::Commits;
 use crate::store::{Delivered, Entry, GraphId};
 
 /// How many entries the workers may be behind before those who commit wait for them. Few, so that under load records
@@ -37,6 +38,7 @@ pub struct Committer {
     /// Facts that went to the log: checkpoints are made by it.
     logged: Arc<AtomicUsize>,
     expiry: Arc<Expiry>,
+    pub commits: Commits,
     state: Mutex<State>,
 }
 
@@ -81,6 +83,8 @@ pub struct Change {
     /// How many records the mutations belong to: each gets a tick.
     pub records: usize,
     pub source: Option<(Text, Position)>,
+    /// When the first of them came, where that is known.
+    pub received: Option<Instant>,
 }
 
 impl Committer {
@@ -94,7 +98,8 @@ impl Committer {
         expiry: Arc<Expiry>,
     ) -> Committer {
         let state = State { next, sent: next, sources, ..State::default() };
-        Committer { graph, parts: parts.clone(), published, logged, expiry, state: Mutex::new(state) }
+        let commits = Commits::default();
+        Committer { graph, parts: parts.clone(), published, logged, expiry, commits, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -150,7 +155,7 @@ impl Committer {
 
     /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order.
     fn append(&self, state: &mut State, change: Change) -> Result<Tick, EngineError> {
-        let Change { mutations, records, source } = change;
+        let Change { mutations, records, source, received } = change;
         let first = state.next.max(state.sealed).max(Tick::at_millis(wall_clock_millis()));
         let upper = Tick(first.0 + records.max(1) as u64);
         let mutations = Arc::new(mutations);
@@ -172,6 +177,7 @@ impl Committer {
         state.next = upper;
         self.expiry.note(&entry.mutations);
         if records > 0 {
+            self.commits.note(first, upper, received);
             let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
             self.parts.workers.send(&crate::command::Command::Apply(entry));
             state.sent = upper;

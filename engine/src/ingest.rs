@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use weir_model::{Failure, Mutations, Position, Text, Tick, Value};
 
@@ -23,6 +24,7 @@ const TRIES: usize = 2;
 pub struct Ingester {
     graph: Graph,
     query: Arc<Prepared>,
+    received: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -35,18 +37,25 @@ pub struct Ingested {
 
 impl Ingester {
     pub fn new(graph: Graph, query: Arc<Prepared>) -> Ingester {
-        Ingester { graph, query }
+        Ingester { graph, query, received: None }
+    }
+
+    /// The records that come next were received earlier than they come here.
+    pub fn received(&mut self, at: Instant) -> &mut Ingester {
+        self.received = Some(at);
+        self
     }
 
     /// Applies the records, in order. `progress` is the name of the source and where it stands after them: stored in the
     /// same write, so that each record's effect on the graph happens exactly once.
     pub fn ingest(&mut self, records: &[Value], progress: Option<(&str, Position)>) -> Result<Ingested, EngineError> {
         let graph = self.graph.clone();
+        let received = Some(self.received.take().unwrap_or_else(Instant::now));
         graph.wait_for_room()?;
         let committer = graph.committer();
         let mut failures = Vec::new();
         let source = progress.map(|(name, position)| (Text::new(name), position));
-        let change = |mutations| Change { mutations, records: records.len(), source: source.clone() };
+        let change = |mutations| Change { mutations, records: records.len(), source: source.clone(), received };
 
         if !self.query.reads(graph.open_cypher()) {
             let mutations = self.evaluate(records, &crate::view::Empty, None, &mut failures);

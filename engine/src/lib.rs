@@ -28,7 +28,9 @@ pub mod arrangement;
 pub mod index;
 pub mod expiry;
 pub mod render;
+pub mod latency;
 pub mod standing;
+pub mod why;
 pub mod reference;
 pub mod error;
 
@@ -37,6 +39,7 @@ pub use error::EngineError;
 pub use evaluate::Prepared;
 pub use history::{Moment, Past, Retention};
 pub use ingest::{Ingested, Ingester};
+pub use latency::{Histogram, Latency, Stage};
 pub use query::{Answered, QueryOptions};
 pub use render::{ResultBatch, Row};
 pub use standing::{Standing, StandingQuery, Start};

@@ -8,6 +8,7 @@
 //!
 //! It knows nothing of the dataflow, which is fed side by side, and cuts nothing: that is `checkpoint`.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -66,11 +67,31 @@ struct State {
     failed: Option<StoreError>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Ticks {
     /// The end of the last entry that was given to the store; zero before this process wrote one.
     written: Tick,
     durable: Tick,
+    /// Until when the last groups made everything durable, and at what time.
+    groups: VecDeque<(Tick, Instant)>,
+}
+
+/// Groups whose time is remembered.
+const GROUPS_MAX: usize = 1024;
+
+impl Ticks {
+    fn note(&mut self, upper: Tick, at: Instant) {
+        self.durable = upper;
+        match self.groups.back_mut() {
+            Some((end, of)) if *of == at => *end = upper,
+            _ => {
+                if self.groups.len() == GROUPS_MAX {
+                    self.groups.pop_front();
+                }
+                self.groups.push_back((upper, at));
+            }
+        }
+    }
 }
 
 impl Log {
@@ -131,6 +152,15 @@ impl Log {
     /// Everything of the graph before this tick is durable.
     pub fn durable(&self, graph: GraphId) -> Tick {
         self.shared.lock().graphs.get(&graph).map_or(Tick::ZERO, |ticks| ticks.durable)
+    }
+
+    /// When everything of the graph before a tick became durable, if that was not long ago. None of a store that keeps nothing.
+    pub fn durable_at(&self, graph: GraphId, upper: Tick) -> Option<Instant> {
+        let state = self.shared.lock();
+        let groups = &state.graphs.get(&graph)?.groups;
+        let place = groups.partition_point(|(end, _)| *end < upper);
+        // Of what was durable before the first group that is remembered, the time is not known.
+        groups.get(place).filter(|_| place > 0 || groups.len() < GROUPS_MAX).map(|(_, at)| *at)
     }
 
     /// After a restart: what was read from the store is durable.
@@ -292,9 +322,10 @@ impl<'a> Writer<'a> {
         self.shared.store.append(&entries, NewSymbols { first: self.stored_symbols, names: &names }, self.shared.options.sync)?;
         self.stored_symbols += names.len();
 
+        let at = Instant::now();
         let mut state = self.shared.lock();
         for entry in group {
-            state.graphs.entry(entry.graph).or_default().durable = entry.upper;
+            state.graphs.entry(entry.graph).or_default().note(entry.upper, at);
         }
         self.shared.progress.notify_all();
         Ok(())

@@ -166,7 +166,7 @@ impl Graph {
 
     /// Applies changes that were made without a query. Returns the tick after the last record.
     pub fn apply(&self, mutations: Mutations, records: usize) -> Result<Tick, EngineError> {
-        self.committer().commit(Change { mutations, records, source: None })
+        self.committer().commit(Change { mutations, records, ..Change::default() })
     }
 
     /// The transaction: evaluated until it can be committed, in the end under the lock. What its procedures bring from
@@ -212,7 +212,7 @@ impl Graph {
         view: &dyn View,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Change, EngineError> {
-        let mut change = Change { records: 1, ..Change::default() };
+        let mut change = Change { records: 1, received: Some(Instant::now()), ..Change::default() };
         let fresh_id = || self.fresh_id();
         let QueryOptions { deadline, cancelled, steps_max, .. } = options;
         let recall = Recall::new(self, at);

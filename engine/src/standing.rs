@@ -15,6 +15,7 @@ use weir_model::{Plan, Position, QueryId, Text, Tick};
 use crate::command::{Command, Install};
 use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::latency::Latency;
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
@@ -46,6 +47,8 @@ pub struct StandingQuery {
     id: QueryId,
     /// Its number among those of this run.
     number: u32,
+    /// Results of later ticks only have been found by what was committed since.
+    installed: Tick,
     state: Arc<StandingState>,
     results: Receiver<ResultBatch>,
     columns: Arc<[Text]>,
@@ -70,6 +73,7 @@ pub struct StandingState {
     pub backfill: Arc<Backfill>,
     /// Up to where each output has delivered, and the position its destination gave.
     pub delivered: Mutex<FxHashMap<Text, (Tick, Position)>>,
+    pub latency: Latency,
 }
 
 impl StandingState {
@@ -86,12 +90,17 @@ impl Graph {
         let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
         #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
         let (sender, results) = crossbeam_channel::unbounded();
-        let state = Arc::new(StandingState { waiting: Arc::default(), backfill: Arc::default(), delivered: Mutex::default() });
+        let state = Arc::new(StandingState {
+            waiting: Arc::default(),
+            backfill: Arc::default(),
+            delivered: Mutex::default(),
+            latency: Latency::default(),
+        });
         if self.standing().contains_key(&standing.id) {
             return Err(EngineError::StandingExists);
         }
         let columns = maintained.columns.clone();
-        let number = self.committer().between(|installed| {
+        let (number, installed) = self.committer().between(|installed| {
             let number = self.next_query();
             let mut known = FxHashMap::default();
             for output in &standing.outputs {
@@ -124,12 +133,13 @@ impl Graph {
                 waiting: state.waiting.clone(),
                 backfill: state.backfill.clone(),
             })));
-            number
+            (number, installed)
         });
         let query = StandingQuery {
             graph: self.clone(),
             id: standing.id,
             number,
+            installed,
             state,
             results,
             columns,
@@ -181,7 +191,8 @@ impl StandingQuery {
                 Err(RecvTimeoutError::Timeout) => {
                     let upper = self.answered();
                     let progress = upper.0 > self.seen.load(Ordering::Relaxed);
-                    let nothing = progress.then(|| ResultBatch { upper, columns: self.columns.clone(), rows: Vec::new() });
+                    let nothing =
+                        progress.then(|| ResultBatch { upper, columns: self.columns.clone(), rows: Vec::new(), found: None });
                     self.results.try_recv().ok().or(nothing)
                 }
                 Err(RecvTimeoutError::Disconnected) => {
@@ -192,6 +203,7 @@ impl StandingQuery {
             if let Some(batch) = batch {
                 self.graph.wait_durable(batch.upper)?;
                 self.state.waiting.fetch_sub(batch.rows.len(), Ordering::Relaxed);
+                self.measure(&batch);
                 self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);
                 self.in_vain.store(0, Ordering::Relaxed);
                 return Ok(Some(batch));
@@ -201,6 +213,20 @@ impl StandingQuery {
                 return Ok(None);
             }
         }
+    }
+
+    /// Notes how long the results of a batch, which is durable, have taken.
+    fn measure(&self, batch: &ResultBatch) {
+        let Some(found) = batch.found else { return };
+        let ticks = batch.rows.iter().map(|row| row.tick).filter(|tick| *tick >= self.installed);
+        let durable = |upper| self.graph.parts().log.durable_at(self.graph.id(), upper);
+        let has_outputs = self.state.delivered_by_all().is_some();
+        self.state.latency.ready((&self.graph.committer().commits, ticks), (found, durable), batch.upper, has_outputs);
+    }
+
+    /// How long results have taken so far.
+    pub fn latency(&self) -> &Latency {
+        &self.state.latency
     }
 
     /// Everything before this has been looked at and its results sent.
@@ -231,7 +257,10 @@ impl StandingQuery {
     /// An output has delivered everything before `upper`. `rows` says whether anything was sent for it: progress without
     /// rows is only worth writing down along with something else.
     pub fn set_delivered(&self, output: &str, upper: Tick, position: Position, rows: bool) {
-        self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).insert(output.into(), (upper, position));
+        let before = self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).insert(output.into(), (upper, position));
+        if let (Some((from, _)), Some(by_all)) = (before, self.state.delivered_by_all()) {
+            self.state.latency.delivered(from, upper, by_all);
+        }
         if rows {
             self.log_frontier(output);
         }

@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_model::expression::FailureKind;
@@ -105,7 +106,8 @@ fn run(receiver: &Receiver<(Graph, Write)>) {
 fn commit(graph: &Graph, writes: &[Write]) -> Result<Vec<Written>, EngineError> {
     let committer = graph.committer();
     let mut outcomes = Vec::new();
-    let change = |mutations| Change { mutations, records: writes.len(), source: None };
+    let received = Some(Instant::now());
+    let change = |mutations| Change { mutations, records: writes.len(), received, source: None };
     let upper = if writes.iter().any(|write| write.query.reads(graph.open_cypher())) {
         let mut committed = None;
         for _ in 0..TRIES {

@@ -113,6 +113,6 @@ impl Graph {
             }
         }
         self.wait_for_room()?;
-        self.committer().commit(Change { mutations, records: items.len(), source: None })
+        self.committer().commit(Change { mutations, records: items.len(), ..Change::default() })
     }
 }

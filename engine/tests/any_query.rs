@@ -79,6 +79,10 @@ const QUERIES: &[&str] = &[
     "CALL { MATCH (n:A) RETURN count(*) AS c } MATCH (m:B) RETURN id(m) AS m, c",
     "UNWIND [1, 2] AS x MATCH (n) WHERE n.x = x RETURN x, id(n) AS n",
     "MATCH (n:A) WITH max(n.z) AS top MATCH (m) WHERE m.z = top RETURN id(m) AS m, top",
+    // A MATCH that goes on, with a part of its own that is held against what it goes on from.
+    "MATCH (a)-[:r]->(b) MATCH (b), (c) WHERE (c)-[:s]-(b) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a:A)-[:r]->(b) MATCH (b), (c:B) WHERE c.x = b.x RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a:A)-[:r]->(b) MATCH (b), (c)-[e:s]->(d) WHERE e.w > b.z AND d.z = a.z RETURN id(a) AS a, id(b) AS b, e.w AS w",
     // Chains.
     "MATCH (a:A)-[:r*1..2]->(b) RETURN id(a) AS a, id(b) AS b",
     "MATCH (a:A)-[es:s*]->(b:B) RETURN id(a) AS a, size(es) AS l, id(b) AS b",

@@ -18,6 +18,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{Random, concatenate, random_records, share_symbols};
 use weir_engine::reference::ReferenceGraph;
@@ -98,8 +99,8 @@ fn write(seed: u64) -> Written {
     let mut ticks = Vec::new();
     let live = directory.path().join("live");
     for part in records.chunks(30) {
-        let store = RocksDb::open(RocksDbOptions::new(&live)).unwrap();
-        let engine = Engine::open(Arc::new(store), Options { workers: 1, ..Options::default() }).unwrap();
+        let store = Arc::new(RocksDb::open(RocksDbOptions::new(&live)).unwrap());
+        let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
         let graph = engine.default_graph();
         share_symbols(&scratch.default_graph(), &graph);
         engine.start().unwrap();
@@ -117,6 +118,10 @@ fn write(seed: u64) -> Written {
         // Without an end, as by `kill -9`.
         copy(&live, &directory.path().join("killed"));
         drop((graph, engine));
+        // A thread that was at work lets go of the store a moment later.
+        while Arc::strong_count(&store) > 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
     Written { states, ticks, directory }
 }

@@ -136,3 +136,37 @@ fn a_text_without_a_mode_is_kept_in_the_one_that_takes_it() {
     );
     assert_eq!(refused("MATCH (a)-[:R]->(b)-[:R]->(a) RETURN id(a) AS a", "MultipleValues"), json!(["Pattern has a cycle"]));
 }
+
+#[test]
+fn a_query_may_begin_with_the_whole_graph() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    edge(&weir, 1, 2, true);
+    let query = "MATCH (a)-[:R]->(b) RETURN a.k AS k";
+    let outputs = |path: &str| json!({"file": {"type": "WriteToFile", "path": path}});
+    for (name, start) in [("all", "WholeGraph"), ("later", "Now")] {
+        let mut body = body(query, Some("MultipleValues"), outputs(&format!("{name}.jsonl")));
+        body["startFrom"] = start.into();
+        weir.post(&at(name), &body).expect(201);
+    }
+    let workflow = json!({"name": "named", "destinations": [{"type": "File", "path": "named.jsonl"}]});
+    let pattern = json!({"type": "Cypher", "query": query, "mode": "MULTIPLE_VALUES"});
+    let named = json!({"name": "named", "pattern": pattern, "outputs": [workflow], "startFrom": "WHOLE_GRAPH"});
+    weir.post("/api/v2/standing-queries", &named).expect(201);
+    let row = |line: &Json| line["data"].clone();
+    assert_eq!(home.wait_lines("all.jsonl", 1).iter().map(row).collect::<Vec<_>>(), [json!({"k": 1})]);
+    home.wait_lines("named.jsonl", 1);
+    edge(&weir, 3, 4, true);
+    assert_eq!(home.wait_lines("later.jsonl", 1).len(), 1, "what was there is no result");
+    assert_eq!(home.wait_lines("all.jsonl", 2).len(), 2);
+    weir.stop();
+    // Once is enough, also after a restart.
+    let weir = home.start(&[]);
+    edge(&weir, 5, 6, true);
+    assert_eq!(home.wait_lines("all.jsonl", 3).len(), 3);
+    assert_eq!(home.wait_lines("later.jsonl", 2).len(), 2);
+    let mut wrong = body(query, None, json!({}));
+    wrong["startFrom"] = "Yesterday".into();
+    let refused = weir.post(&at("wrong"), &wrong).expect(400).text();
+    assert!(refused.contains("Now, WholeGraph"), "{refused}");
+}

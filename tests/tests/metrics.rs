@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use weir_tests::service::{Home, Weir};
+use weir_tests::service::{Home, Weir, wait_until};
 
 const DASHBOARD: &str = include_str!("../../packaging/grafana.json");
 
@@ -38,7 +38,7 @@ fn samples(text: &str) -> Vec<(String, String, f64)> {
         }
         if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').expect("a name and a kind");
-            assert!(matches!(kind, "counter" | "gauge"), "{line}");
+            assert!(matches!(kind, "counter" | "gauge" | "histogram"), "{line}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "counters and nothing else end in _total: {line}");
             assert!(kinds.insert(name, kind).is_none(), "{line} stands there twice");
             families.push(name);
@@ -47,8 +47,12 @@ fn samples(text: &str) -> Vec<(String, String, f64)> {
         let end = line.find(['{', ' ']).expect("a name");
         let name = &line[..end];
         assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{line}");
-        assert_eq!(families.last(), Some(&name), "a family stands in one place, behind its type: {line}");
-        assert!(helped.contains(name), "{line} has no help");
+        let of_histogram = |family: &&str| {
+            kinds[*family] == "histogram" && matches!(name.strip_prefix(*family), Some("_bucket" | "_sum" | "_count"))
+        };
+        let name_of_family = families.last().copied().filter(of_histogram).unwrap_or(name);
+        assert_eq!(families.last(), Some(&name_of_family), "a family stands in one place, behind its type: {line}");
+        assert!(helped.contains(name_of_family), "{line} has no help");
         let (labels, value) = line[end..].rsplit_once(' ').expect("a value");
         assert!(labels.is_empty() || (labels.starts_with('{') && labels.ends_with('}')), "{line}");
         assert!(seen.insert((name, labels)), "{line} stands there twice");
@@ -80,6 +84,48 @@ fn the_text_is_strict_and_says_what_happened() {
     let of = |name: &str| timer.and_then(|timer| timer[name].as_f64()).expect("a number");
     assert!(of("min") > 0.0 && of("min") <= of("median") && of("median") <= of("99") && of("99") <= of("max"), "{timers}");
     assert!(value("process_resident_memory_bytes", "") > 1e6 && value("weir_store_bytes", "") > 0.0);
+}
+
+/// Every result is in a bucket of each stage it has gone through, in the figures as in the status of the query.
+#[test]
+fn latency_is_measured_by_stage() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.workers=2"]);
+    let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n:Counted) RETURN n.i AS i"});
+    let outputs = json!({"file": {"type": "WriteToFile", "path": "out.jsonl"}, "none": {"type": "Drop"}});
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('was there') SET n:Counted");
+    let body = json!({"pattern": pattern, "outputs": outputs, "includeCancellations": true});
+    weir.post("/api/v1/query/standing/timed", &body).expect(201);
+    weir.post("/api/v1/query/standing/control/propagate", &json!({})).expect(202);
+    home.wait_lines("out.jsonl", 1);
+    let status = |path: &str| weir.get(path).expect(200).json();
+    assert!(status("/api/v1/query/standing/timed")["stats"]["local"]["latency"].is_null(), "what was there has no latency");
+    let source = json!({"type": "NumberIteratorIngest", "ingestLimit": 50,
+        "format": {"type": "CypherLine", "query": "MATCH (n) WHERE id(n) = idFrom($that) SET n:Counted, n.i = $that"}});
+    weir.post("/api/v1/ingest/numbers", &source).expect(200);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('one more') SET n:Counted");
+    home.wait_lines("out.jsonl", 52);
+    let counts = || {
+        let latency = status("/api/v1/query/standing/timed")["stats"]["local"]["latency"].take();
+        ["commit", "durable", "dataflow", "delivered", "whole"].map(|stage| latency[stage]["count"].as_u64().unwrap_or(0))
+    };
+    wait_until("both outputs have said so", Duration::from_secs(20), || counts() == [51, 51, 51, 102, 102]);
+    let latency = status("/api/v2/graph/quine/standingQueries/timed")["stats"]["local"]["latency"].take();
+    let of = |stage: &str, name: &str| latency[stage][name].as_f64().unwrap_or_else(|| panic!("no {name} of {stage}: {latency}"));
+    for stage in ["commit", "durable", "dataflow", "delivered", "whole"] {
+        let (p50, p99, most) = (of(stage, "p50Millis"), of(stage, "p99Millis"), of(stage, "maxMillis"));
+        assert!(p50 <= p99 && p99 <= most && of(stage, "meanMillis") <= most, "{latency}");
+    }
+    assert!(of("whole", "maxMillis") >= of("delivered", "maxMillis") && of("whole", "maxMillis") < 60_000.0, "{latency}");
+    let samples = samples(&weir.get("/metrics").expect(200).text());
+    let find = |name: &str, part: &str| {
+        let found = samples.iter().find(|(known, labels, _)| known == name && labels.contains(part));
+        found.unwrap_or_else(|| panic!("no {name} with {part}")).2
+    };
+    assert_eq!(find("weir_standing_latency_seconds_count", r#"stage="dataflow""#), 51.0);
+    assert_eq!(find("weir_standing_latency_seconds_bucket", r#"stage="whole",le="+Inf""#), 102.0);
+    assert_eq!(find("weir_standing_latency_seconds_bucket", r#"stage="whole",le="60""#), 102.0);
+    assert!(find("weir_standing_latency_seconds_sum", r#"stage="commit""#) > 0.0);
 }
 
 #[test]

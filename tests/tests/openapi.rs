@@ -110,3 +110,31 @@ fn generated_requests_get_described_answers() {
     });
     weir.get("/api/v1/admin/liveness").expect(204);
 }
+
+/// Clients that tools of others make of the documents, in two languages: each compiles, and does the main job.
+#[test]
+fn generated_clients_do_the_main_job() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/services/clients.sh");
+    let install = Command::new(script).arg("install").output().expect("a shell");
+    if !install.status.success() {
+        let reason = String::from_utf8_lossy(&install.stderr);
+        eprintln!(
+            "**** LEFT OUT: generators of clients cannot be installed, so no client is generated, compiled or run: {reason}"
+        );
+        return;
+    }
+    let home = Home::new();
+    let weir = weir(&home);
+    for language in ["python", "typescript"] {
+        let place = home.file(language);
+        std::fs::create_dir(&place).expect("a directory");
+        for (family, path) in [("v1", DOCUMENTS[0].0), ("preview", DOCUMENTS[1].0), ("current", DOCUMENTS[2].0)] {
+            home.write(&format!("{language}/{family}.json"), weir.get(path).expect(200).body);
+        }
+        let url = format!("http://{}", weir.address());
+        let done = Command::new(script).arg(language).arg(&place).arg(url).output().expect("a shell");
+        let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        assert!(done.status.success(), "{language}: {said}");
+        assert_eq!(said.matches("the job is done").count(), 3, "{language}: {said}");
+    }
+}

@@ -850,13 +850,13 @@ fn v2_standing_queries() {
             ),
             with(
                 "POST /api/v2/graph/quine/standingQueries/two/outputs",
-                json!({"name": "o", "destinations": [{"type": "Kinesis"}]}),
+                json!({"name": "o", "destinations": [{"type": "Nope"}]}),
                 400,
                 v2_error(
                     400,
                     "INVALID_ARGUMENT",
                     "DecodeError",
-                    "Invalid value for: body (DecodingFailure at .destinations[0]: the destination 'Kinesis' is not in this version…",
+                    "Invalid value for: body (DecodingFailure at .destinations[0]: type 'Nope' names no known destination…",
                 ),
             ),
             with(

@@ -116,7 +116,7 @@ pub const KEYS: &[Key] = &[
     key("persistence.snapshot-singleton", Boolean, "false", Ignored),
     key("persistence.standing-query-schedule", SCHEDULES, "on-node-sleep", Ignored),
     key("metrics.enable-debug-metrics", Boolean, "false", Ignored),
-    key("metrics-reporters", Free, "[]", Ignored),
+    key("metrics-reporters", Free, "[]", Used),
     key("help-make-quine-better", Boolean, "false", Ignored),
 ];
 

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn secrets_are_hidden() {
         let settings = loaded(
-            "weir { webserver.use-mtls.trust-store.password = hush, metrics-reporters = [{type = influxdb, password = hush}] }",
+            "weir { webserver.use-mtls.trust-store.password = hush, metrics-reporters = [{type = influxdb, period = 10 s, password = hush}] }",
             &[],
             &[],
         );

@@ -36,6 +36,7 @@ struct Batch {
     /// The number of each record in the stream.
     numbers: Vec<u64>,
     position: Position,
+    received: Instant,
     /// For those that are to be told of records that failed: what the records were, and which could not be decoded.
     raw: Option<(Frames, Vec<RecordFailure>)>,
 }
@@ -154,6 +155,7 @@ fn read(
     let (mut position, mut sent) = (from.unwrap_or_default(), Instant::now());
     while stream.may_go_on() {
         let progress = source.next(&limits, &mut frames)?;
+        let received = Instant::now();
         acknowledge(stream, &mut source, committed)?;
         stream.note_trouble(source.trouble());
         let got_on = frames.position != position && sent.elapsed() >= PROGRESS_INTERVAL;
@@ -170,7 +172,7 @@ fn read(
                 records.clear();
             }
             let raw = stream.errors.tells().then(|| (frames.clone(), undecodable.clone()));
-            let batch = Batch { records, numbers, position: frames.position.clone(), raw };
+            let batch = Batch { records, numbers, position: frames.position.clone(), received, raw };
             for failure in undecodable.drain(..) {
                 stream.set_aside(failure.number, failure.reason, String::from_utf8_lossy(&failure.sample).into_owned());
             }
@@ -209,7 +211,8 @@ fn commit(stream: &Stream, context: &SourceContext, batches: Receiver<Batch>, co
         if !tell(stream, &mut letters, &undecodable.collect::<Vec<_>>())? {
             break;
         }
-        let ingested = ingester.ingest(&batch.records, Some((&stream.source, batch.position.clone())))?;
+        let progress = Some((stream.source.as_str(), batch.position.clone()));
+        let ingested = ingester.received(batch.received).ingest(&batch.records, progress)?;
         let failures: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
         for (index, reason) in &failures {
             let number = batch.numbers.get(*index).copied().unwrap_or_default();

@@ -5,6 +5,7 @@
 
 mod process;
 mod prometheus;
+pub mod reporters;
 mod timed_store;
 mod timer;
 
@@ -25,6 +26,7 @@ use crate::wire::v2;
 
 pub use self::process::{Process, memory_bytes_total};
 pub use self::prometheus::text;
+pub use self::reporters::ReporterSettings;
 pub use self::timed_store::{StoreTimers, TimedStore};
 
 /// The engine lets ingest wait while a query has more results waiting than this.

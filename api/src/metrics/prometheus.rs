@@ -2,13 +2,38 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use weir_connectors::DeliveryCounters;
+use weir_engine::{Histogram, Stage};
 
 use super::timer::Timer;
 use super::{Process, closed_valves, graphs, memory_bytes_total, store_bytes};
 use crate::app::App;
 use crate::ingest::Status;
+
+const fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// Bounds of buckets, in seconds; each is one of the bounds at which the engine's histograms are exact.
+const LATENCY_BOUNDS: &[(&str, Duration)] = &[
+    ("0.0001", micros(100)),
+    ("0.0005", micros(500)),
+    ("0.001", micros(1_000)),
+    ("0.0025", micros(2_500)),
+    ("0.005", micros(5_000)),
+    ("0.01", micros(10_000)),
+    ("0.025", micros(25_000)),
+    ("0.05", micros(50_000)),
+    ("0.1", micros(100_000)),
+    ("0.25", micros(250_000)),
+    ("0.5", micros(500_000)),
+    ("1", micros(1_000_000)),
+    ("5", micros(5_000_000)),
+    ("10", micros(10_000_000)),
+    ("60", micros(60_000_000)),
+];
 
 /// A family of samples is written in one go, as the format wants it.
 struct Page {
@@ -31,6 +56,19 @@ impl Page {
             self.text.push('}');
         }
         let _ = writeln!(self.text, " {value}");
+    }
+
+    /// The samples of one histogram.
+    fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
+        let count = histogram.count();
+        for (text, bound) in LATENCY_BOUNDS {
+            // Read one after another while others count on: what is within a bound is never more than all.
+            let within = histogram.within(*bound).min(count);
+            self.sample(&format!("{name}_bucket"), &[labels, &[("le", *text)]].concat(), within as f64);
+        }
+        self.sample(&format!("{name}_bucket"), &[labels, &[("le", "+Inf")]].concat(), count as f64);
+        self.sample(&format!("{name}_sum"), labels, histogram.seconds());
+        self.sample(&format!("{name}_count"), labels, count as f64);
     }
 
     fn one(&mut self, name: &str, kind: &str, help: &str, value: f64) {
@@ -107,6 +145,19 @@ fn of_queries(app: &App, page: &mut Page) {
     });
     each("weir_standing_cancellations_total", "counter", "Cancellations among them.", &|query| query.cancellation_count() as f64);
     each("weir_standing_waiting", "gauge", "Results that wait for the outputs.", &|query| query.waiting() as f64);
+    let name = "weir_standing_latency_seconds";
+    page.family(name, "histogram", "How long results took, by stage; of queries that had any.");
+    for graph in &graphs {
+        for query in &graph.queries {
+            for stage in Stage::ALL {
+                let histogram = query.latency().of(stage);
+                if histogram.count() > 0 {
+                    let labels = [("namespace", graph.name.as_str()), ("query", &query.name), ("stage", stage.name())];
+                    page.histogram(name, &labels, histogram);
+                }
+            }
+        }
+    }
     let mut each = |name: &str, kind: &str, help: &str, value: fn(&DeliveryCounters) -> u64| {
         page.family(name, kind, help);
         for graph in &graphs {

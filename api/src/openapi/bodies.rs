@@ -177,6 +177,20 @@ fn buffer() -> i32 {
     32
 }
 
+/// Which of the matches that are there already are results.
+#[derive(JsonSchema, serde::Serialize)]
+#[schemars(extend("x-words" = true))]
+pub enum StartFrom {
+    /// None, until someone asks for them with `propagate`.
+    Now,
+    /// All of them.
+    WholeGraph,
+}
+
+fn now() -> StartFrom {
+    StartFrom::Now
+}
+
 /// A standing query of v1; its name stands in the path.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -192,6 +206,9 @@ pub struct StandingBody {
     /// Whether the results are summed up to a number.
     #[serde(default)]
     pub should_calculate_result_hash_code: bool,
+    #[serde(default = "now")]
+    #[schemars(extend("x-default-word" = true))]
+    pub start_from: StartFrom,
 }
 
 /// A standing query.
@@ -209,6 +226,9 @@ pub struct NamedStandingBody {
     /// Results that may wait before ingest is slowed down.
     #[serde(default = "buffer")]
     pub input_buffer_size: i32,
+    #[serde(default = "now")]
+    #[schemars(extend("x-default-word" = true))]
+    pub start_from: StartFrom,
 }
 
 /// How far the graph at rest has been looked through.
@@ -221,7 +241,7 @@ pub struct Backfill {
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct StandingStats {
+pub struct StandingCounts {
     pub rates: Rates,
     pub start_time: Instant,
     pub total_runtime: Span,
@@ -230,6 +250,124 @@ pub struct StandingStats {
     /// A number in v2, in v1 a text.
     pub output_hash_code: Json,
     pub backfill: Option<Backfill>,
+    /// How long results took, by stage: `commit`, `durable`, `dataflow`, `delivered`, and `whole` from the record to the output. Those
+    /// that have been measured.
+    pub latency: Option<BTreeMap<String, Latency>>,
+}
+
+/// What is asked about: one of these at least.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("examples" = [{"nodes": {"u": "5", "d": "7"}}]))]
+pub struct WhyQuestion {
+    /// Results with these values in these columns.
+    pub data: Option<BTreeMap<String, Json>>,
+    /// Results with this id.
+    pub result_id: Option<String>,
+    /// Results in which variables of the pattern are these nodes.
+    pub nodes: Option<BTreeMap<String, String>>,
+}
+
+/// When something was committed.
+#[derive(JsonSchema)]
+pub struct When {
+    pub tick: String,
+    pub time: Instant,
+}
+
+/// The record that brought a fact.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WhyRecord {
+    /// The stream; null where it was a query.
+    pub ingest: Option<String>,
+    pub place_in_batch: u64,
+    /// Where the source stood after the batch, as the source writes it.
+    pub position_after_batch: Json,
+}
+
+/// A fact that a match rests on: a label or a property of a node, an edge, a property of an edge.
+#[derive(JsonSchema)]
+pub struct WhyFact {
+    pub node: Option<String>,
+    pub id: Option<String>,
+    pub label: Option<String>,
+    pub property: Option<String>,
+    pub value: Json,
+    pub edge: Option<String>,
+    pub from: Option<String>,
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    pub to: Option<String>,
+    /// Null where history does not reach back.
+    pub since: Option<When>,
+    /// Null where a checkpoint has taken it out of the log.
+    pub record: Option<WhyRecord>,
+}
+
+/// One way in which a pattern of the query matches.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WhyMatch {
+    pub pattern: u64,
+    /// The columns, as far as they follow from this match alone.
+    pub data: BTreeMap<String, Json>,
+    pub result_id: Option<String>,
+    pub nodes: BTreeMap<String, String>,
+    /// Since when all of it is so.
+    pub since: Option<When>,
+    pub facts: Vec<WhyFact>,
+}
+
+/// How far a pattern gets.
+#[derive(JsonSchema)]
+pub struct WhyNot {
+    pub pattern: u64,
+    pub nodes: BTreeMap<String, String>,
+    pub edges: Vec<String>,
+    /// What is not as the pattern wants it.
+    pub fails: String,
+    /// What the condition looked at.
+    pub values: BTreeMap<String, Json>,
+}
+
+/// Why a standing query has a result, or has none.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WhyAnswer {
+    /// The moment that was looked at.
+    pub moment: When,
+    /// Ten at most.
+    pub matches: Vec<WhyMatch>,
+    /// More stands above the patterns (aggregates, joins, what is asked row by row), which is not told of here.
+    pub staged: bool,
+    /// There was too much to try.
+    pub gave_up: bool,
+    /// Where nothing matches: the choices that got farthest.
+    pub why_not: Option<Vec<WhyNot>>,
+    /// Where nothing matches: what matches with the nodes that were given, but has other values.
+    pub other_results: Option<Vec<Json>>,
+}
+
+/// A part of the dataflow of a standing query, and what it stands on.
+#[derive(JsonSchema)]
+pub struct DataflowPart {
+    pub title: String,
+    pub details: Vec<String>,
+    pub inputs: Vec<DataflowPart>,
+}
+
+/// How long a stage took. Percentiles are no less than the truth, and up to a third more.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Latency {
+    pub count: u64,
+    pub mean_millis: f64,
+    pub p50_millis: f64,
+    pub p90_millis: f64,
+    pub p99_millis: f64,
+    pub p999_millis: f64,
+    pub max_millis: f64,
 }
 
 /// A standing query, with what it has found.
@@ -243,7 +381,7 @@ pub struct Standing {
     pub include_cancellations: bool,
     pub input_buffer_size: i32,
     /// By member of the cluster; there is one, `local`.
-    pub stats: BTreeMap<String, StandingStats>,
+    pub stats: BTreeMap<String, StandingCounts>,
 }
 
 /// What runs here. Clients of the reference service require the fields about Java.
@@ -526,6 +664,15 @@ pub enum WalkFile {
     },
 }
 
+/// What is logged.
+#[derive(JsonSchema)]
+#[schemars(extend("examples" = [{"level": "info,weir_engine=debug"}]))]
+pub struct LogLevel {
+    /// A level (off, error, warn, info, debug, trace), and pairs of a module and a level, with commas between.
+    #[schemars(regex(pattern = r"^[A-Za-z_:=, ]{1,200}$"))]
+    pub level: String,
+}
+
 #[derive(JsonSchema)]
 #[schemars(extend("examples" = [{"name": "tests"}]))]
 pub struct NewNamespace {
@@ -592,9 +739,13 @@ pub enum ErrorDetail {
     ErrorInfo {
         reason: String,
         domain: String,
-        metadata: BTreeMap<String, String>,
+        metadata: ErrorMetadata,
     },
 }
+
+/// Empty so far.
+#[derive(JsonSchema)]
+pub struct ErrorMetadata(pub BTreeMap<String, String>);
 
 #[derive(JsonSchema)]
 pub struct CurrentError {

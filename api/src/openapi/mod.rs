@@ -80,6 +80,9 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
         ids.insert(id.clone());
     }
     let mut shown = json!({"operationId": id, "tags": [operation.group], "summary": operation.title});
+    if operation.deprecated {
+        shown["deprecated"] = true.into();
+    }
     if !operation.about.is_empty() {
         shown["description"] = operation.about.into();
     }
@@ -97,7 +100,8 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
         let schema = spelt(body(schemas), family);
         let mut content = json!({"application/json": {"schema": schema}, "application/yaml": {"schema": schema}});
         if route.takes == Takes::Query {
-            content["text/plain"] = json!({"schema": {"type": "string"}, "example": "MATCH (n) RETURN n LIMIT 10"});
+            let example = if operation.deprecated { "g.V().limit(10)" } else { "MATCH (n) RETURN n LIMIT 10" };
+            content["text/plain"] = json!({"schema": {"type": "string"}, "example": example});
         }
         shown["requestBody"] = json!({"required": true, "content": content});
     }

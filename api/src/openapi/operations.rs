@@ -34,6 +34,8 @@ pub struct Operation {
     pub parameters: &'static [Parameter],
     /// Names a graph by a parameter where its path does not.
     pub of_graph: bool,
+    /// Kept for old clients; there is something better.
+    pub deprecated: bool,
     pub body: Option<Named>,
     pub answers: Vec<(u16, Shape)>,
 }
@@ -64,7 +66,17 @@ pub const GROUPS: &[(&str, &str)] = &[
 ];
 
 fn op(id: &'static str, group: &'static str, title: &'static str, answers: &[(u16, Shape)]) -> Operation {
-    Operation { id, group, title, about: "", parameters: &[], of_graph: false, body: None, answers: answers.to_vec() }
+    Operation {
+        id,
+        group,
+        title,
+        about: "",
+        parameters: &[],
+        of_graph: false,
+        deprecated: false,
+        body: None,
+        answers: answers.to_vec(),
+    }
 }
 
 impl Operation {
@@ -78,6 +90,10 @@ impl Operation {
 
     fn graph(self) -> Operation {
         Operation { of_graph: true, ..self }
+    }
+
+    fn deprecated(self) -> Operation {
+        Operation { deprecated: true, ..self }
     }
 
     fn body(self, body: Named) -> Operation {
@@ -130,6 +146,9 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "admin::liveness" => op("get-liveness", SYSTEM, "Whether weir lives", &[(204, Empty)]),
         "admin::readiness" => op("get-readiness", SYSTEM, "Whether weir takes requests; 503 while it does not", &[(204, Empty)]),
         "admin::metadata" => op("get-metadata", SYSTEM, "What is stored beside the graphs", &[(200, Value(map::<String>))]).about("In v1 as base64."),
+        "logs::level" => op("get-log-level", SYSTEM, "What is logged", &[(200, Value(of::<LogLevel>))]),
+        "logs::set_level" => op("set-log-level", SYSTEM, "Log more or less from now on", &[(200, Value(of::<LogLevel>))]).body(of::<LogLevel>)
+            .about("Until weir ends; `log.level` says it for good."),
         "admin::metrics" => op("get-metrics", SYSTEM, "Counters, timers and gauges", &[(200, Value(of::<Figures>))]),
         "admin::request_sleep" => op("sleep-node", SYSTEM, "Ask a node to sleep", &[(202, Accepted)]).about("Nodes do not sleep here; the id is looked at.").graph(),
         "admin::shutdown" => op("initiate-shutdown", SYSTEM, "Stop weir", &[(202, Accepted)]).about("What was read is written and what was found is delivered before it ends."),
@@ -151,10 +170,16 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .about("EXPLAIN and PROFILE before a query give how it would run, and how it ran. The text alone may be sent as `text/plain`."),
         "query::nodes" => op("query-cypher-nodes", CYPHER, "Run a query and get the nodes in its rows", &[(200, Value(list::<UiNode>))]).takes(READ).graph().body(of::<CypherQuestion>),
         "query::edges" => op("query-cypher-edges", CYPHER, "Run a query and get the edges in its rows", &[(200, Value(list::<UiEdge>))]).takes(READ).graph().body(of::<CypherQuestion>),
+        "gremlin::values" => op("query-gremlin", CYPHER, "Run a traversal and get its values", &[(200, Value(list::<serde_json::Value>))]).takes(READ).graph().body(of::<CypherQuestion>).deprecated()
+            .about("Gremlin, for old clients; a subset that reads. Ask in Cypher instead."),
+        "gremlin::nodes" => op("query-gremlin-nodes", CYPHER, "Run a traversal and get the nodes it leads to", &[(200, Value(list::<UiNode>))]).takes(READ).graph().body(of::<CypherQuestion>).deprecated(),
+        "gremlin::edges" => op("query-gremlin-edges", CYPHER, "Run a traversal and get the edges it leads to", &[(200, Value(list::<UiEdge>))]).takes(READ).graph().body(of::<CypherQuestion>).deprecated(),
         "query::user_defined" => op("load-user-defined", CYPHER, "Load functions and procedures", &if v1 { [(200, Empty)] } else { [(200, Value(list::<String>))] }).body(list::<String>)
             .about("They come with weir, so only an empty list is taken."),
         "running::list" => op("list-running-queries", CYPHER, "The queries that run", &[(200, Items(of::<RunningQuery>))]),
         "running::cancel" => op("cancel-query", CYPHER, "End a query", &[(200, Value(of::<RunningQuery>))]),
+        "sockets::language" => op("lsp-websocket", CYPHER, "A language server for editors: JSON-RPC over a web socket", &[(101, Empty)]).graph()
+            .about("Completion, hover, diagnostics, semantic tokens: LSP 3.17, one message a frame."),
         "sockets::query" => op("query-websocket", CYPHER, "A web socket that takes many queries", &[(101, Empty)]).graph(),
 
         // Streams.
@@ -175,6 +200,10 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .takes(&[p::HASHED, p::PROPAGATE_TO, p::WAKE_UP]).graph().body(of::<NamedStandingBody>),
         "standing::get" => op("get-standing-query-status", STANDING, "A standing query", &[(200, Value(of::<Standing>))]).graph(),
         "standing::delete" => op("delete-standing-query", STANDING, "Forget a standing query", &[(200, Value(of::<Standing>))]).graph().about("Answers with the query as it was."),
+        "standing::why" => op("why-standing-query", STANDING, "Why a standing query has a result, or has none", &[(200, Value(of::<WhyAnswer>))]).takes(&[p::AT_TIME]).graph().body(of::<WhyQuestion>)
+            .about("Worked out from the graph as of a moment and its history, when it is asked for."),
+        "standing::plan" => op("standing-query-plan", STANDING, "The dataflow of a standing query", &[(200, Value(of::<DataflowPart>))]).takes(&[p::PLAN_FORMAT]).graph()
+            .about("From the results down to the changes of the graph it begins with. As `text` a tree, as `mermaid` a drawing."),
         "standing::results" => op("standing-query-results", STANDING, "Results from now on, as server-sent events", &[(200, Text("text/event-stream"))]).graph(),
         "standing::add_output" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Output")),
         "standing::add_workflow" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Workflow"))

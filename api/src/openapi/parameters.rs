@@ -100,6 +100,8 @@ pub const PARALLELISM: Parameter = same("parallelism", Kind::Integer { from: Som
 
 pub const SINCE: Parameter = same("since", Kind::Text, "", "Where the backup ended that this one goes on from.");
 pub const FORMAT: Parameter = same("format", Kind::OneOf(&["jsonl", "cypher"]), "\"jsonl\"", "What the text is.");
+pub const PLAN_FORMAT: Parameter =
+    same("format", Kind::OneOf(&["json", "text", "mermaid"]), "\"json\"", "How the dataflow is shown.");
 pub const LINE: Parameter =
     same("line", Kind::Integer { from: Some(1) }, "1", "The number of the first line of the body, for messages.");
 pub const RELATIVE: Parameter = same("relative", Kind::Boolean, "false", "Leaves out where the server is.");

@@ -55,7 +55,12 @@ pub fn generator() -> SchemaGenerator {
 
 /// The schema of a type.
 pub fn of<T: JsonSchema>(schemas: &mut Schemas) -> Json {
-    schemas.generator.subschema_for::<T>().to_value()
+    anything(schemas.generator.subschema_for::<T>().to_value())
+}
+
+/// A schema that anything fits as an object: `true` is one too, but not every generator of clients knows that.
+fn anything(schema: Json) -> Json {
+    if schema == Json::Bool(true) { json!({}) } else { schema }
 }
 
 /// A list of these.
@@ -91,12 +96,20 @@ pub fn spell(schema: &mut Json, family: Family) {
                 *word = family.word(word);
             }
             without_v1(fields, family);
+            enumerate(fields);
             for (name, value) in fields.iter_mut() {
                 // What stands in these is data and not a schema.
                 if matches!(name.as_str(), "default" | "examples" | "const" | "enum") {
                     continue;
                 }
                 spell(value, family);
+                match (name.as_str(), value) {
+                    ("items", value) => *value = anything(value.take()),
+                    ("properties", Json::Object(properties)) => {
+                        properties.values_mut().for_each(|value| *value = anything(value.take()))
+                    }
+                    _ => {}
+                }
             }
             if tagged {
                 let word = json!({"oneOf": fields.get("oneOf"), "enum": fields.get("enum")});
@@ -117,6 +130,33 @@ pub fn spell(schema: &mut Json, family: Family) {
         Json::Array(items) => items.iter_mut().for_each(|item| spell(item, family)),
         _ => {}
     }
+}
+
+/// A choice between words is one enumeration: of a union of constants, generators of clients make types that cannot be read.
+/// What is said of single words is told in the description.
+fn enumerate(fields: &mut JsonMap<String, Json>) {
+    let Some(Json::Array(variants)) = fields.get("oneOf") else { return };
+    let (mut words, mut about) = (Vec::new(), Vec::new());
+    for variant in variants {
+        let Some(variant) = variant.as_object().filter(|variant| variant.get("type") == Some(&json!("string"))) else { return };
+        let of_variant = match (variant.get("const"), variant.get("enum")) {
+            (Some(word @ Json::String(_)), None) => vec![word.clone()],
+            (None, Some(Json::Array(words))) => words.clone(),
+            _ => return,
+        };
+        if let (Some(Json::String(said)), [Json::String(word)]) = (variant.get("description"), of_variant.as_slice()) {
+            about.push(format!("- `{word}`: {said}"));
+        }
+        words.extend(of_variant);
+    }
+    if !about.is_empty() {
+        let before = fields.get("description").and_then(Json::as_str).unwrap_or_default();
+        let told = format!("{before}\n\n{}", about.join("\n")).trim_start().to_owned();
+        fields.insert("description".to_owned(), told.into());
+    }
+    fields.remove("oneOf");
+    fields.insert("type".to_owned(), "string".into());
+    fields.insert("enum".to_owned(), words.into());
 }
 
 /// Takes out the fields that only v1 has.
@@ -160,14 +200,6 @@ fn shout(fields: &mut JsonMap<String, Json>, family: Family) {
 
 /// OpenAPI 3.0, which v1 is described in, has a dialect of its own: one type, `nullable`, nothing beside a `$ref`, one example.
 fn older(fields: &mut JsonMap<String, Json>) {
-    for schema in ["items", "additionalProperties"] {
-        if fields.get(schema).is_some_and(|value| *value == json!(true)) && schema == "items" {
-            fields.insert(schema.to_owned(), json!({}));
-        }
-    }
-    if let Some(Json::Object(properties)) = fields.get_mut("properties") {
-        properties.values_mut().filter(|value| value.is_boolean()).for_each(|value| *value = json!({}));
-    }
     if let Some(Json::Array(types)) = fields.get("type") {
         let (null, others): (Vec<Json>, Vec<Json>) = types.iter().cloned().partition(|name| name == "null");
         if !null.is_empty() {
@@ -193,6 +225,15 @@ fn older(fields: &mut JsonMap<String, Json>) {
         && !examples.is_empty()
     {
         fields.insert("example".to_owned(), examples.remove(0));
+    }
+    // A default that is an object has no place beside a reference for many who read this dialect, so it is told in words.
+    if fields.contains_key("$ref")
+        && let Some(default) = fields.get("default").filter(|default| default.is_object()).cloned()
+    {
+        fields.remove("default");
+        let about = fields.get("description").and_then(Json::as_str).unwrap_or_default();
+        let told = format!("{about} Default: {default}").trim_start().to_owned();
+        fields.insert("description".to_owned(), told.into());
     }
     if fields.len() > 1
         && let Some(reference) = fields.remove("$ref")
@@ -263,7 +304,7 @@ mod tests {
 
     #[test]
     fn each_family_has_its_spelling() {
-        let schema = json!({"x-words": true, "oneOf": [{"const": "DistinctId"}], "properties": {"for": {"type": "integer", "x-duration": true}}});
+        let schema = json!({"x-words": true, "oneOf": [{"type": "string", "const": "DistinctId", "description": "Once."}, {"type": "string", "enum": ["A", "B"]}], "properties": {"for": {"type": "integer", "x-duration": true}}});
         let spelt = |family| {
             let mut schema = schema.clone();
             spell(&mut schema, family);
@@ -271,11 +312,12 @@ mod tests {
         };
         let current = spelt(Family::Current);
         assert_eq!(
-            (&current["oneOf"][0]["const"], &current["properties"]["for"]["type"]),
-            (&json!("DISTINCT_ID"), &json!("string"))
+            (&current["enum"], &current["properties"]["for"]["type"]),
+            (&json!(["DISTINCT_ID", "A", "B"]), &json!("string"))
         );
         let v1 = spelt(Family::V1);
-        assert_eq!((&v1["oneOf"][0]["enum"], &v1["properties"]["for"]["type"]), (&json!(["DistinctId"]), &json!("integer")));
+        assert_eq!((&v1["enum"], &v1["properties"]["for"]["type"]), (&json!(["DistinctId", "A", "B"]), &json!("integer")));
+        assert_eq!((v1.get("oneOf"), &v1["description"]), (None, &json!("- `DistinctId`: Once.")));
         assert!(v1.get("x-words").is_none());
     }
 
@@ -283,13 +325,14 @@ mod tests {
     fn the_older_dialect_has_one_type_and_nothing_beside_references() {
         let mut schema = json!({"properties": {
             "a": {"type": ["string", "null"]}, "b": {"$ref": "#/x", "description": "d"}, "c": true,
-            "d": {"anyOf": [{"$ref": "#/x"}, {"type": "null"}]}}});
+            "d": {"anyOf": [{"$ref": "#/x"}, {"type": "null"}]}, "e": {"$ref": "#/x", "default": {"type": "JSON"}}}});
         spell(&mut schema, Family::V1);
         assert_eq!(
             schema,
             json!({"properties": {
             "a": {"type": "string", "nullable": true}, "b": {"description": "d", "allOf": [{"$ref": "#/x"}]}, "c": {},
-            "d": {"anyOf": [{"$ref": "#/x"}], "nullable": true}}})
+            "d": {"anyOf": [{"$ref": "#/x"}], "nullable": true},
+            "e": {"description": "Default: {\"type\":\"JSON\"}", "allOf": [{"$ref": "#/x"}]}}})
         );
     }
 }

@@ -20,6 +20,16 @@ pub struct Client {
     pub remote: Option<SocketAddr>,
 }
 
+impl Client {
+    /// A line of the audit log for a query that writes: there may be thousands a second, so only where the level says debug.
+    pub fn audit(&self, text: &str, writes: bool) {
+        if writes {
+            let remote = self.remote.map(|remote| remote.to_string()).unwrap_or_default();
+            tracing::debug!(target: "audit", "audit: {remote} query: {}", shortened(text));
+        }
+    }
+}
+
 pub struct Running {
     pub id: u64,
     text: String,

@@ -11,7 +11,7 @@ use super::request::Request;
 use crate::app::App;
 use crate::clock;
 use crate::error::ApiError;
-use crate::metrics;
+use crate::metrics::{self, ReporterSettings};
 use crate::wire::family::Family;
 use crate::wire::standing::StandingSettings;
 
@@ -59,7 +59,7 @@ pub async fn config(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
         "shardCount": full["shard-count"],
         "inMemorySoftNodeLimit": full["in-memory-soft-node-limit"],
         "inMemoryHardNodeLimit": full["in-memory-hard-node-limit"],
-        "metricsReporterTypes": [],
+        "metricsReporterTypes": settings.reporters.iter().map(ReporterSettings::kind).collect::<Vec<_>>(),
         "defaultApiVersion": full["default-api-version"],
     })))
 }

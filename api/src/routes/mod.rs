@@ -6,7 +6,9 @@ mod admin;
 mod algorithms;
 mod debug;
 mod documents;
+pub mod gremlin;
 mod ingest;
+mod logs;
 mod matching;
 mod namespaces;
 pub mod query;
@@ -119,11 +121,25 @@ pub async fn answer(app: Arc<App>, remote: SocketAddr, request: http::Request<In
 async fn respond(
     app: Arc<App>,
     remote: SocketAddr,
-    mut request: http::Request<Incoming>,
+    request: http::Request<Incoming>,
     family: Family,
 ) -> Result<Response, ApiError> {
     let found = find(request.method(), request.uri().path(), request.headers().contains_key(UPGRADE));
-    let (route, mut names) = found.ok_or_else(|| no_route(&request, family))?;
+    let (route, names) = found.ok_or_else(|| no_route(&request, family))?;
+    let target = request.uri().path().to_owned();
+    let response = handled(app, remote, request, route, names).await.unwrap_or_else(|error| error.into_response(family));
+    logs::audit(route, remote, &target, response.status());
+    Ok(response)
+}
+
+async fn handled(
+    app: Arc<App>,
+    remote: SocketAddr,
+    mut request: http::Request<Incoming>,
+    route: &'static Route,
+    mut names: Vec<String>,
+) -> Result<Response, ApiError> {
+    let family = route.family();
     let upgrade = route.is_socket().then(|| hyper::upgrade::on(&mut request));
     let (head, body) = request.into_parts();
     let graph_name = route.path.starts_with(table::OF_GRAPH).then(|| names.remove(0));

@@ -63,15 +63,15 @@ pub async fn user_defined(_: Arc<App>, request: Request) -> Result<Reply, ApiErr
 }
 
 /// A query, and who wants what of it.
-struct Asked {
-    body: QueryBody,
-    common: Common,
+pub struct Asked {
+    pub body: QueryBody,
+    pub common: Common,
     client: Client,
     family: Family,
 }
 
 impl Asked {
-    fn read(app: &App, request: &Request) -> Result<Asked, ApiError> {
+    pub fn read(app: &App, request: &Request) -> Result<Asked, ApiError> {
         let common = request.common(app)?;
         let body = if request.is_text() {
             QueryBody { text: request.text()?.to_owned(), parameters: Vec::new() }
@@ -84,10 +84,11 @@ impl Asked {
 }
 
 /// Compiles a query, runs it and writes its answer; with `profiled`, how it ran instead.
-async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Result<Reply, ApiError> {
+pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> Result<Reply, ApiError> {
     let began = Instant::now();
     let (compiled, parameters) = compiled(&app, &asked.common.graph, &asked.body)?;
     let facts = compiled.prepared.plan.facts;
+    asked.client.audit(&asked.body.text, facts.writes);
     // The past may have to be read from the disk.
     if compiled.quick && !profiled && asked.common.at.is_none() {
         let answer = if compiled.prepared.writes() {

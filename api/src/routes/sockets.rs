@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::events::Hub;
 use crate::outputs::RunningOutput;
+use crate::sockets::language::Conversation;
 use crate::sockets::protocol::Protocol;
 use crate::sockets::upload::receive;
 use crate::sockets::{accept, listen};
@@ -17,6 +18,12 @@ pub async fn query(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let graph = request.graph(&app)?;
     let protocol = Protocol { app, graph, family: request.family, client: request.client() };
     Ok(Reply::Whole(accept(&request.headers, request.upgrade, |socket| protocol.talk(socket))))
+}
+
+/// What editors ask about texts.
+pub async fn language(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let conversation = Conversation::new(app.clone(), request.graph(&app)?);
+    Ok(Reply::Whole(accept(&request.headers, request.upgrade, |socket| conversation.talk(socket))))
 }
 
 /// v1: results from now on. The socket ends with the query.

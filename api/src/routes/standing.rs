@@ -1,15 +1,19 @@
 //! Standing queries over HTTP.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use serde_json::{Value as Json, json};
 use warp::http::StatusCode;
+use weir_cypher_compiler::{Drawn, draw_standing};
 
-use super::reply::{Reply, blocking};
+use super::reply::{Reply, blocking, document};
 use super::request::Request;
 use crate::app::App;
 use crate::error::{ApiError, plain};
 use crate::events;
 use crate::standing::Query;
+use crate::why::{self, Asked};
 use crate::wire::family::{Family, pascal};
 use crate::wire::standing::{Output, StandingSettings};
 use crate::wire::v2;
@@ -135,6 +139,36 @@ fn parallelism(request: &Request, mistakes: &mut Vec<String>) {
         let name = if request.family == Family::Current { "wakeUpParallelism" } else { "wake-up-parallelism" };
         mistakes.push(format!("{name} must be at least 1"));
     }
+}
+
+/// Why the query has a result, or has none.
+pub async fn why(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let asked = Asked::decode(&request.data()?).map_err(ApiError::Decode)?;
+    let (query, common) = (find(&app, &request)?, request.common(&app)?);
+    let answer = blocking(move || why::why(&query, &common.graph, &asked, common.at, request.family));
+    Ok(Reply::Value(answer.await?))
+}
+
+/// The dataflow of a query: as data, as text, or as a drawing in Mermaid.
+pub async fn plan(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let mut mistakes = Vec::new();
+    let formats = "one of json, text, mermaid";
+    let known = |text: &str| ["json", "text", "mermaid"].into_iter().find(|format| text.eq_ignore_ascii_case(format));
+    let format = request.parsed(&["format"], formats, &mut mistakes, known).unwrap_or("json");
+    if !mistakes.is_empty() {
+        return Err(ApiError::Decode(mistakes));
+    }
+    let query = find(&app, &request)?;
+    let drawn = blocking(move || Ok(draw_standing(&query.compiled()?))).await?;
+    Ok(match format {
+        "text" => Reply::Whole(document("text/plain; charset=utf-8", drawn.text(), Duration::ZERO)),
+        "mermaid" => Reply::Whole(document("text/vnd.mermaid; charset=utf-8", drawn.mermaid(), Duration::ZERO)),
+        _ => Reply::Value(plan_json(&drawn)),
+    })
+}
+
+fn plan_json(drawn: &Drawn) -> Json {
+    json!({"title": drawn.title, "details": drawn.details, "inputs": drawn.inputs.iter().map(plan_json).collect::<Vec<_>>()})
 }
 
 /// Results from now on, as server-sent events.

@@ -5,8 +5,8 @@ use warp::http::Method;
 
 use super::reply::JSON;
 use super::{
-    Capability, Route, Takes, admin, algorithms, debug, documents, ingest, namespaces, query, query_ui, running, shards, sockets,
-    standing, transfer, ui,
+    Capability, Route, Takes, admin, algorithms, debug, documents, gremlin, ingest, logs, namespaces, query, query_ui, running,
+    shards, sockets, standing, transfer, ui,
 };
 
 /// What begins so names its graph in the path.
@@ -60,7 +60,9 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v1/admin/status", Nothing, SystemRead, JSON, admin::status),
     route!(POST "/api/v1/admin/shard-sizes", Data, SystemWrite, JSON, shards::set),
     //
-    // Of weir's own: everything, out and in.
+    // Of weir's own: what is logged; everything, out and in.
+    route!(GET "/api/v1/admin/log-level", Nothing, SystemRead, JSON, logs::level),
+    route!(PUT "/api/v1/admin/log-level", Data, SystemWrite, JSON, logs::set_level),
     route!(GET "/api/v1/admin/backup", Nothing, SystemWrite, ANY, transfer::back_up),
     route!(GET "/api/v1/admin/export", Nothing, GraphQuery, ANY, transfer::export),
     route!(POST "/api/v1/admin/import", Query, GraphQuery, JSON, transfer::import),
@@ -70,9 +72,13 @@ pub static ROUTES: &[Route] = &[
     route!(POST "/api/v1/query/cypher/nodes", Query, GraphQuery, JSON, query::nodes),
     route!(POST "/api/v1/query/cypher/edges", Query, GraphQuery, JSON, query::edges),
     route!(POST "/api/v1/query/cypher/user-defined", Data, SystemWrite, ANY, query::user_defined),
+    route!(POST "/api/v1/query/gremlin", Query, GraphQuery, JSON, gremlin::values),
+    route!(POST "/api/v1/query/gremlin/nodes", Query, GraphQuery, JSON, gremlin::nodes),
+    route!(POST "/api/v1/query/gremlin/edges", Query, GraphQuery, JSON, gremlin::edges),
     route!(GET "/api/v1/query/cypher/running", Nothing, GraphQuery, JSON, running::list),
     route!(DELETE "/api/v1/query/cypher/running/{id}", Nothing, GraphQuery, JSON, running::cancel),
     route!(GET "/api/v1/query", Nothing, GraphQuery, SOCKET, sockets::query),
+    route!(GET "/api/v1/lsp", Nothing, GraphQuery, SOCKET, sockets::language),
     //
     // v1: ingest streams.
     route!(GET "/api/v1/ingest", Nothing, IngestRead, JSON, ingest::list),
@@ -90,6 +96,8 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v1/query/standing/{name}", Nothing, StandingRead, JSON, standing::get),
     route!(DELETE "/api/v1/query/standing/{name}", Nothing, StandingWrite, JSON, standing::delete),
     route!(GET "/api/v1/query/standing/{name}/results", Nothing, StandingRead, ANY, standing::results),
+    route!(POST "/api/v1/query/standing/{name}/why", Data, StandingRead, JSON, standing::why),
+    route!(GET "/api/v1/query/standing/{name}/plan", Nothing, StandingRead, JSON, standing::plan),
     route!(POST "/api/v1/query/standing/{name}/output/{output}", Data, StandingWrite, ANY, standing::add_output),
     route!(DELETE "/api/v1/query/standing/{name}/output/{output}", Nothing, StandingWrite, JSON, standing::remove_output),
     //
@@ -132,6 +140,8 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v2/admin/shards/size-limits", Nothing, SystemRead, JSON, shards::get),
     route!(POST "/api/v2/admin/shutdown", Nothing, SystemWrite, ANY, admin::shutdown),
     route!(GET "/api/v2/admin/status", Nothing, SystemRead, JSON, admin::status),
+    route!(GET "/api/v2/admin/log-level", Nothing, SystemRead, JSON, logs::level),
+    route!(PUT "/api/v2/admin/log-level", Data, SystemWrite, JSON, logs::set_level),
     route!(POST "/api/v2/admin/shards/size-limits", Data, SystemWrite, JSON, shards::set),
     //
     // v2, preview: queries.
@@ -156,6 +166,8 @@ pub static ROUTES: &[Route] = &[
     route!(PUT "/api/v2/standing-queries/control/propagate", Nothing, StandingWrite, ANY, standing::propagate),
     route!(GET "/api/v2/standing-queries/{name}", Nothing, StandingRead, JSON, standing::get),
     route!(DELETE "/api/v2/standing-queries/{name}", Nothing, StandingWrite, JSON, standing::delete),
+    route!(POST "/api/v2/standing-queries/{name}/why", Data, StandingRead, JSON, standing::why),
+    route!(GET "/api/v2/standing-queries/{name}/plan", Nothing, StandingRead, JSON, standing::plan),
     route!(POST "/api/v2/standing-queries/{name}/outputs", Data, StandingWrite, ANY, standing::add_workflow),
     route!(DELETE "/api/v2/standing-queries/{name}/outputs/{output}", Nothing, StandingWrite, JSON, standing::remove_output),
     //
@@ -188,6 +200,7 @@ pub static ROUTES: &[Route] = &[
     route!(DELETE "/api/v2/transformations/{transformation}", Nothing, Open, ANY, admin::not_enabled),
     //
     // v2, today: the system.
+    route!(GET "/api/v2/lsp", Nothing, GraphQuery, SOCKET, sockets::language),
     route!(GET "/api/v2/system/systemInfo", Nothing, SystemRead, JSON, admin::build_info),
     route!(GET "/api/v2/system/config", Nothing, SystemRead, JSON, admin::config),
     route!(GET "/api/v2/system/liveness", Nothing, Open, ANY, admin::liveness),
@@ -199,6 +212,8 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v2/system/shardSizeLimits", Nothing, SystemRead, JSON, shards::get),
     route!(POST "/api/v2/system/nodes/{id}:requestSleep", Nothing, GraphDebug, ANY, admin::request_sleep),
     route!(PATCH "/api/v2/system/shardSizeLimits", Data, SystemWrite, JSON, shards::set),
+    route!(GET "/api/v2/system/logLevel", Nothing, SystemRead, JSON, logs::level),
+    route!(PUT "/api/v2/system/logLevel", Data, SystemWrite, JSON, logs::set_level),
     route!(POST "/api/v2/system:shutdown", Nothing, SystemWrite, ANY, admin::shutdown),
     //
     // v2, today: a graph.
@@ -220,6 +235,8 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}:tap", Nothing, StandingRead, SOCKET, sockets::tap),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}", Nothing, StandingRead, JSON, standing::get),
     route!(DELETE "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}", Nothing, StandingWrite, JSON, standing::delete),
+    route!(POST "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/why", Data, StandingRead, JSON, standing::why),
+    route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/plan", Nothing, StandingRead, JSON, standing::plan),
     route!(POST "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs", Data, StandingWrite, ANY, standing::add_workflow),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs/{outputName}:tapPreEnrichment", Nothing, StandingRead, SOCKET, sockets::tap_before),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs/{outputName}:tap", Nothing, StandingRead, SOCKET, sockets::tap_after),

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value as Json};
 use tokio::runtime::Runtime;
-use weir_cypher_compiler::{functions, nearest};
+use weir_cypher_compiler::language::{KEYWORDS, Wanted, wanted};
+use weir_cypher_compiler::nearest;
 
 use super::{command, statement};
 use crate::client::Client;
@@ -18,79 +19,6 @@ const NAMES_AGE_MAX: Duration = Duration::from_secs(10);
 const NAMES_TIME_MAX_MS: u64 = 300;
 /// Where a graph is too large to be looked through, the labels and keys of so many nodes must do.
 const SAMPLE_COUNT: usize = 2000;
-
-const KEYWORDS: &[&str] = &[
-    "ALL",
-    "AND",
-    "AS",
-    "ASC",
-    "CALL",
-    "CASE",
-    "COLLECT",
-    "CONTAINS",
-    "COUNT",
-    "CREATE",
-    "DELETE",
-    "DESC",
-    "DETACH DELETE",
-    "DISTINCT",
-    "ELSE",
-    "END",
-    "ENDS WITH",
-    "EXISTS",
-    "EXPLAIN",
-    "FALSE",
-    "FOREACH",
-    "FROM",
-    "IN",
-    "IS NOT NULL",
-    "IS NULL",
-    "LIMIT",
-    "LOAD CSV",
-    "MATCH",
-    "MERGE",
-    "NOT",
-    "NULL",
-    "ON CREATE SET",
-    "ON MATCH SET",
-    "OPTIONAL MATCH",
-    "OR",
-    "ORDER BY",
-    "PROFILE",
-    "REMOVE",
-    "RETURN",
-    "SET",
-    "SHOW FUNCTIONS",
-    "SHOW PROCEDURES",
-    "SKIP",
-    "STARTS WITH",
-    "THEN",
-    "TRUE",
-    "UNION",
-    "UNION ALL",
-    "UNWIND",
-    "USING",
-    "WHEN",
-    "WHERE",
-    "WITH",
-    "XOR",
-    "YIELD",
-];
-
-/// What can stand for the word before the cursor.
-#[derive(Debug, PartialEq)]
-enum Wanted {
-    Command,
-    /// After `:` in a pattern: labels and relationship types.
-    Label,
-    /// After a dot behind a variable.
-    Property,
-    /// After `$`.
-    Parameter,
-    /// After CALL.
-    Procedure,
-    Any,
-}
 
 #[derive(Default)]
 struct Names {
@@ -122,14 +50,15 @@ impl Completion {
 
     /// Where the word begins that ends at the cursor, and what could stand for it.
     pub fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<String>) {
-        let (start, wanted) = wanted(&line[..cursor]);
+        let command = command_start(&line[..cursor]);
+        let (start, wanted) = command.map_or_else(|| wanted(&line[..cursor]), |start| (start, Wanted::Any));
         let word = &line[start..cursor];
         let starts = |name: &str| {
             let beginning = name.char_indices().nth(word.chars().count()).map_or(name, |(end, _)| &name[..end]);
             beginning.to_lowercase() == word.to_lowercase()
         };
         let mut found: Vec<String> = Vec::new();
-        if wanted == Wanted::Command {
+        if command.is_some() {
             found.extend(command::words().filter(|name| starts(name)).map(str::to_owned));
         } else if wanted == Wanted::Parameter {
             found.extend(self.parameters.iter().filter(|name| starts(name)).cloned());
@@ -143,7 +72,9 @@ impl Completion {
                 _ => &[&names.functions],
             };
             if wanted == Wanted::Any && !word.is_empty() {
-                found.extend(KEYWORDS.iter().filter(|name| starts(name)).map(|name| in_case_of(name, word)));
+                found.extend(
+                    KEYWORDS.iter().map(|(name, _)| *name).filter(|name| starts(name)).map(|name| in_case_of(name, word)),
+                );
             }
             if wanted != Wanted::Any || !word.is_empty() {
                 found.extend(groups.iter().flat_map(|group| group.iter()).filter(|name| starts(name)).cloned());
@@ -227,44 +158,10 @@ fn in_case_of(keyword: &str, word: &str) -> String {
     if word.chars().any(char::is_lowercase) { keyword.to_lowercase() } else { keyword.to_owned() }
 }
 
-/// Where the word begins that ends at the end of the text, and what it may be.
-fn wanted(text: &str) -> (usize, Wanted) {
-    if text.trim_start().starts_with(':') && !text.trim_start().contains(char::is_whitespace) {
-        return (text.len() - text.trim_start().len(), Wanted::Command);
-    }
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let begin = |text: &str| text.char_indices().rev().take_while(|(_, c)| is_part(*c)).last().map_or(text.len(), |(at, _)| at);
-    let start = begin(text);
-    let before = &text[..start];
-    match before.chars().next_back() {
-        Some(':' | '|' | '&' | '!') => (start, Wanted::Label),
-        Some('$') => (start, Wanted::Parameter),
-        Some('.') => {
-            // `text.split` is a function, `n.name` a property, and `CALL help.functions` a procedure.
-            let dotted =
-                text.char_indices().rev().take_while(|(_, c)| is_part(*c) || *c == '.').last().map_or(start, |(at, _)| at);
-            let path = &text[dotted..start - 1];
-            match (after_call(&text[..dotted]), path) {
-                (true, _) => (dotted, Wanted::Procedure),
-                (false, path) if is_namespace(path) => (dotted, Wanted::Any),
-                _ => (start, Wanted::Property),
-            }
-        }
-        _ if after_call(before) => (start, Wanted::Procedure),
-        _ => (start, Wanted::Any),
-    }
-}
-
-/// Whether names of functions begin with it and a dot.
-fn is_namespace(path: &str) -> bool {
-    let begins = |name: &str| name.get(..path.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(path));
-    functions::all().any(|function| begins(function.name) && function.name[path.len()..].starts_with('.'))
-}
-
-fn after_call(text: &str) -> bool {
-    let text = text.trim_end();
-    let word = text.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-    word.eq_ignore_ascii_case("call")
+/// Where the command begins that ends at the end of the text, if it is one.
+fn command_start(text: &str) -> Option<usize> {
+    let trimmed = text.trim_start();
+    (trimmed.starts_with(':') && !trimmed.contains(char::is_whitespace)).then(|| text.len() - trimmed.len())
 }
 
 #[cfg(test)]
@@ -272,22 +169,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_follows_from_what_stands_before() {
-        for (text, expected) in [
-            (":he", (0, Wanted::Command)),
-            ("MATCH (n:Per", (9, Wanted::Label)),
-            ("MATCH (n)-[:KNOWS|LI", (18, Wanted::Label)),
-            ("MATCH (n) WHERE n.na", (18, Wanted::Property)),
-            ("RETURN größe.na", (15, Wanted::Property)),
-            ("RETURN text.sp", (7, Wanted::Any)),
-            ("RETURN $p", (8, Wanted::Parameter)),
-            ("CALL rec", (5, Wanted::Procedure)),
-            ("call help.fu", (5, Wanted::Procedure)),
-            ("RET", (0, Wanted::Any)),
-            ("", (0, Wanted::Any)),
-        ] {
-            assert_eq!(wanted(text), expected, "{text}");
-        }
+    fn commands_stand_alone_and_keywords_keep_their_case() {
+        assert_eq!(command_start(" :he"), Some(1));
+        assert_eq!(command_start("MATCH (n:he"), None);
+        assert_eq!(command_start(":help x"), None);
         assert_eq!(in_case_of("RETURN", "ret"), "return");
         assert_eq!(in_case_of("RETURN", "RET"), "RETURN");
     }

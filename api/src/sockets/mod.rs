@@ -2,6 +2,7 @@
 //!
 //! A socket that is slower than what it listens to loses some of it. All of them end when weir stops.
 
+pub mod language;
 pub mod protocol;
 pub mod upload;
 

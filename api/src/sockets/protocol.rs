@@ -25,6 +25,7 @@ use crate::app::App;
 use crate::clock;
 use crate::error::ApiError;
 use crate::queries::{Client, Compiled, Listed};
+use crate::routes::gremlin::told;
 use crate::routes::query::{compiled, explanation};
 use crate::wire::decode::{self, Fields, Mistakes};
 use crate::wire::family::Family;
@@ -59,6 +60,8 @@ enum Asked {
 struct Run {
     id: i64,
     body: QueryBody,
+    /// Not Cypher.
+    gremlin: bool,
     shape: Shape,
     at: Option<Tick>,
     batch_max: Option<usize>,
@@ -137,6 +140,9 @@ impl Protocol {
     /// Starts a query; its results follow.
     fn run(&self, mut run: Run, running: &mut HashMap<i64, Arc<Listed>>, said: &mpsc::Sender<Said>) -> Result<String, ApiError> {
         self.app.queries.check_text(&run.body.text)?;
+        if run.gremlin {
+            run.body = told(&self.graph, &run.body)?;
+        }
         let (wanted, text) = wanted(&run.body.text);
         run.body.text = text.into_owned();
         let (id, table) = (run.id, run.shape == Shape::Table);
@@ -154,6 +160,7 @@ impl Protocol {
         }
         let (compiled, parameters) = compiled(&self.app, &self.graph, &run.body)?;
         let facts = compiled.prepared.plan.facts;
+        self.client.audit(&run.body.text, facts.writes);
         let columns = table.then(|| compiled.prepared.plan.columns.iter().map(|(name, _)| name.to_string()).collect());
         let started = self.started(id, !facts.writes, facts.scans, columns);
         let listed = Arc::new(self.app.queries.register.begin(&run.body.text, self.graph.name(), self.client.clone()));
@@ -227,10 +234,8 @@ impl Protocol {
             fields.required("language", mistakes)?;
         }
         let languages: &[&'static str] = if v2 { &["Cypher"] } else { &["Gremlin", "Cypher"] };
-        if fields.any_word("language", languages, mistakes) == Some("Gremlin") {
-            mistakes.at(".language", "Gremlin is not in this version of weir; write Cypher");
-            return None;
-        }
+        let gremlin = fields.any_word("language", languages, mistakes) == Some("Gremlin");
+        let shape = if gremlin && shape == Shape::Table { Shape::Values } else { shape };
         let parameters = match fields.get("parameters") {
             None => Vec::new(),
             Some(Json::Object(given)) => given.iter().map(|(name, value)| (name.as_str().into(), to_value(value))).collect(),
@@ -259,6 +264,7 @@ impl Protocol {
         Some(Asked::Run(Run {
             id,
             body: QueryBody { text, parameters },
+            gremlin,
             shape,
             at: at.map(|millis: i64| Tick::end_of_millis(millis.max(0) as u64)),
             batch_max: positive("maxResultBatch", mistakes).map(|count| count as usize),
@@ -374,6 +380,7 @@ impl Frame {
                 let names: Vec<&str> = compiled.prepared.plan.columns.iter().map(|(name, _)| name.as_str()).collect();
                 ("TabularResults", format!("\"columns\":{},", json!(names)))
             }
+            Shape::Values => ("NonTabularResults", String::new()),
             Shape::Drawing(Drawn::Nodes) => ("NodeResults", String::new()),
             Shape::Drawing(Drawn::Edges) => ("EdgeResults", String::new()),
         };

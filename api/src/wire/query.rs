@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 use weir_model::json::write;
-use weir_model::{FullEdge, FullNode, IdScheme, Plan, Text, Value};
+use weir_model::{FullEdge, FullNode, IdScheme, NodeId, Plan, Text, Value};
 
 use super::decode::Mistakes;
 use super::family::Family;
@@ -70,12 +70,15 @@ pub fn to_value(json: &Json) -> Value {
 pub enum Shape {
     Table,
     Drawing(Drawn),
+    /// The cells one by one, for Gremlin.
+    Values,
 }
 
-/// Writes an answer of either form.
+/// Writes an answer of any form.
 pub enum Writer {
     Table(Table),
     Drawing(Drawing),
+    Values(Values),
 }
 
 impl Writer {
@@ -86,6 +89,7 @@ impl Writer {
                 Writer::Table(Table::new(&columns, ids, family))
             }
             Shape::Drawing(drawn) => Writer::Drawing(Drawing::new(drawn, ids, family)),
+            Shape::Values => Writer::Values(Values::new(ids)),
         }
     }
 
@@ -97,6 +101,10 @@ impl Writer {
                 Ok(())
             }
             Writer::Drawing(drawing) => drawing.row(row),
+            Writer::Values(values) => {
+                values.row(row);
+                Ok(())
+            }
         }
     }
 
@@ -105,6 +113,7 @@ impl Writer {
         match self {
             Writer::Table(table) => &mut table.body,
             Writer::Drawing(drawing) => &mut drawing.body,
+            Writer::Values(values) => &mut values.body,
         }
     }
 
@@ -112,6 +121,7 @@ impl Writer {
         match self {
             Writer::Table(table) => table.finish(),
             Writer::Drawing(drawing) => drawing.finish(),
+            Writer::Values(values) => values.finish(),
         }
     }
 }
@@ -136,6 +146,12 @@ pub fn piece(shape: Shape, row: &[Value], ids: IdScheme, family: Family) -> Resu
             // Sockets have no envelope, so what is around the things is a bracket on either side.
             drawing.body.remove(0);
             Ok(text(drawing.body))
+        }
+        Shape::Values => {
+            let mut values = Values::new(ids);
+            values.row(row);
+            values.body.remove(0);
+            Ok(text(values.body))
         }
     }
 }
@@ -258,6 +274,51 @@ impl Drawing {
     }
 }
 
+/// A JSON array of the cells, as Gremlin has them: nodes and edges are texts. There is no Gremlin in v2, so no envelope.
+pub struct Values {
+    body: Vec<u8>,
+    ids: IdScheme,
+    cells: usize,
+}
+
+impl Values {
+    fn new(ids: IdScheme) -> Values {
+        Values { body: b"[".to_vec(), ids, cells: 0 }
+    }
+
+    fn row(&mut self, row: &[Value]) {
+        for value in row {
+            if self.cells > 0 {
+                self.body.push(b',');
+            }
+            self.cells += 1;
+            write(&self.shown(value), self.ids, &mut self.body);
+        }
+    }
+
+    /// Word for word as it was recorded.
+    fn shown(&self, value: &Value) -> Value {
+        let id = |id: NodeId| match self.ids {
+            IdScheme::Long { .. } => format!("QuineId({:016X})", id.low),
+            _ => format!("QuineId({:016X}{:016X})", id.high, id.low),
+        };
+        match value {
+            Value::FullNode(node) => Value::text(&format!("Vertex({})", id(node.id))),
+            Value::FullEdge(edge) => {
+                Value::text(&format!("Edge({}, {}, {})", id(edge.key.source), edge.key.kind, id(edge.key.target)))
+            }
+            Value::List(items) => Value::list(items.iter().map(|item| self.shown(item)).collect()),
+            Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), self.shown(value)))),
+            other => other.clone(),
+        }
+    }
+
+    fn finish(mut self) -> String {
+        self.body.push(b']');
+        text(self.body)
+    }
+}
+
 /// What stands around an answer in the preview of v2.
 fn opening(family: Family) -> Vec<u8> {
     if family == Family::Preview { b"{\"content\":".to_vec() } else { Vec::new() }
@@ -304,7 +365,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use std::sync::Arc;
-    use weir_model::{EdgeKey, Map, NodeId};
+    use weir_model::{EdgeKey, Map};
 
     #[test]
     fn tables() {
@@ -345,6 +406,10 @@ mod tests {
         ));
         let mut edges = Drawing::new(Drawn::Edges, IdScheme::Long { consecutive: false }, Family::V1);
         edges.row(std::slice::from_ref(&edge)).expect("an edge");
+        let mut values = Values::new(IdScheme::Uuid);
+        values.row(&[Value::list(vec![node.clone()]), edge.clone(), Value::Null]);
+        let (id, no) = ("QuineId(00000000000000010000000000000002)", "null");
+        assert_eq!(values.finish(), format!(r#"[["Vertex({id})"],"Edge({id}, KNOWS, {id})",{no}]"#));
         assert_eq!(edges.finish(), r#"[{"from":"2","edgeType":"KNOWS","to":"2","isDirected":true}]"#);
         assert_eq!(
             Drawing::new(Drawn::Nodes, IdScheme::Uuid, Family::V1).row(&[Value::Integer(1)]),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{ConnectorError, DESTINATIONS, DestinationConfig, Envelope};
+use weir_engine::Start;
 
 use super::decode::{Fields, Mistakes, refuse_elsewhere};
 use super::family::{Family, plain_word};
@@ -14,7 +15,9 @@ const WORKFLOW: &str = "Workflow";
 const OUTPUTS_ELSEWHERE: &[&str] = &[
     #[cfg(not(feature = "kafka"))]
     "WriteToKafka",
+    #[cfg(not(feature = "aws"))]
     "WriteToKinesis",
+    #[cfg(not(feature = "aws"))]
     "WriteToSNS",
     "InternalQueue",
     "QuinePatternQuery",
@@ -31,6 +34,8 @@ pub struct StandingSettings {
     pub include_cancellations: bool,
     pub input_buffer_size: i64,
     pub hash_results: bool,
+    /// Only looked at when the query is created.
+    pub start: Start,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -136,9 +141,18 @@ fn decode(body: &Json, mistakes: &mut Mistakes) -> Option<StandingSettings> {
         include_cancellations: fields.boolean("includeCancellations", mistakes).unwrap_or(false),
         input_buffer_size: fields.int("inputBufferSize", mistakes).unwrap_or(32),
         hash_results: fields.boolean("shouldCalculateResultHashCode", mistakes).unwrap_or(false),
+        start: decode_start(&fields, mistakes),
         pattern: pattern?,
         outputs: outputs?,
     })
+}
+
+/// Which of the matches that are there are results.
+pub fn decode_start(fields: &Fields<'_>, mistakes: &mut Mistakes) -> Start {
+    match fields.any_word("startFrom", &["Now", "WholeGraph"], mistakes) {
+        Some("WholeGraph") => Start::WholeGraph,
+        _ => Start::Now,
+    }
 }
 
 pub fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSettings> {

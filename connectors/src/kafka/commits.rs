@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
@@ -57,6 +58,7 @@ fn wait_for_commit_confirmation() -> bool {
 pub struct Waiter {
     commits: Sender<TopicPartitionList>,
     failed: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
 }
 
 impl Waiter {
@@ -64,10 +66,10 @@ impl Waiter {
         // Without a buffer: it takes a commit when the one before has been answered.
         let (commits, receiver) = bounded(0);
         let failed = Arc::new(AtomicBool::new(false));
-        let waiter = Waiter { commits, failed: failed.clone() };
         let named = std::thread::Builder::new().name("commit offsets".to_owned());
-        named.spawn(move || Waiter::run(&consumer, &receiver, &failed))?;
-        Ok(waiter)
+        let told = failed.clone();
+        let thread = named.spawn(move || Waiter::run(&consumer, &receiver, &told))?;
+        Ok(Waiter { commits, failed, thread })
     }
 
     fn run(consumer: &BaseConsumer<Member>, commits: &Receiver<TopicPartitionList>, failed: &AtomicBool) {
@@ -171,9 +173,9 @@ impl Commits {
         self.last = Instant::now();
     }
 
-    /// Nothing more is committed on the way.
-    pub fn end(&mut self) {
-        self.waiter = None;
+    /// Nothing more is committed on the way. Until the thread has ended, which may wait for an answer, it holds the consumer.
+    pub fn end(&mut self) -> Option<JoinHandle<()>> {
+        self.waiter.take().map(|waiter| waiter.thread)
     }
 
     /// What is to be committed before the partitions are given back; None when there is nothing.

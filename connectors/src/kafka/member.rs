@@ -67,3 +67,15 @@ pub fn give_back(consumer: &BaseConsumer<Member>, partitions: &TopicPartitionLis
         tracing::warn!("{}: partitions could not be given back: {error}", consumer.context().voice.place());
     }
 }
+
+/// Tells the client, which waits for a word, that partitions it was given will not be read: the consumer is going.
+pub fn decline(consumer: &BaseConsumer<Member>, partitions: &TopicPartitionList) {
+    let declined = match consumer.rebalance_protocol() {
+        // Only what has been taken can be given back, and closing does that.
+        RebalanceProtocol::Cooperative => consumer.incremental_assign(partitions),
+        _ => consumer.unassign(),
+    };
+    if let Err(error) = declined {
+        tracing::warn!("{}: partitions could not be declined: {error}", consumer.context().voice.place());
+    }
+}

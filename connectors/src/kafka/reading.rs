@@ -29,7 +29,8 @@ pub struct Reading {
 pub struct Partition {
     pub topic: String,
     pub number: i32,
-    /// The offset of the next record; None where the client decides it.
+    /// The offset it began at, and that of the next record; None where the client decides it.
+    start: Option<i64>,
     next: Option<i64>,
     /// Read, and not noted in `read` yet.
     touched: bool,
@@ -39,13 +40,14 @@ pub struct Partition {
 
 impl Partition {
     pub fn new(topic: String, number: i32, next: Option<i64>) -> Partition {
-        Partition { topic, number, next, touched: false, finished: false }
+        Partition { topic, number, start: next, next, touched: false, finished: false }
     }
 
     /// Whether records were read of it that are not durable.
     pub fn touched_since(&self, durable: &Offsets) -> bool {
-        let read = self.next.unwrap_or_default();
-        self.touched || durable.get(&self.topic, self.number).is_some_and(|durable| durable < read)
+        // What was read of it may be the first of it, so that nothing is known to be durable.
+        let waits = |read: i64| durable.get(&self.topic, self.number).is_none_or(|durable| durable < read);
+        self.touched || (self.next != self.start && self.next.is_some_and(waits))
     }
 
     /// Ends the partition when it has come past the ending offset.

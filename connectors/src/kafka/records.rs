@@ -19,7 +19,7 @@ use super::client::Voice;
 use super::commits::{Commits, Policy};
 use super::failed;
 use super::ingest::{OffsetReset, Topics};
-use super::member::{Change, Member, give_back};
+use super::member::{Change, Member, decline, give_back};
 use super::offsets::{Offsets, committed};
 use super::properties::Settings;
 use super::reading::{Partition, Reading};
@@ -193,6 +193,9 @@ impl Records {
             list.add_partition_offset(topic, number, offset).map_err(|error| failed(place, error.to_string(), false))?;
         }
 
+        // Those that were paused on their way to another member and come back: for the client they stay paused across
+        // assignments, and nobody would read them.
+        let _ = consumer.resume(partitions);
         let assigned = match consumer.rebalance_protocol() {
             RebalanceProtocol::Cooperative => consumer.incremental_assign(&list),
             _ => consumer.assign(&list),
@@ -364,22 +367,26 @@ impl Drop for Records {
         let Some(consumer) = self.consumer.take() else { return };
         consumer.context().close();
         let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));
-        // Its thread ends, and with it the other hold on the consumer.
-        self.commits.end();
+        let waiter = self.commits.end();
         let place = consumer.context().voice.place().to_owned();
         let (sender, receiver) = crossbeam_channel::bounded(1);
         // Leaving a group asks the broker, and one that is away answers late or never: somebody else waits for that.
         let leave = move || {
             // What is waited for by the client is told to it, or it would wait on.
             while let Some(change) = consumer.context().changes().pop_front() {
-                if let Change::Revoked { partitions, .. } = change {
-                    give_back(&consumer, &partitions);
+                match change {
+                    Change::Revoked { partitions, .. } => give_back(&consumer, &partitions),
+                    Change::Assigned(partitions) => decline(&consumer, &partitions),
                 }
             }
             if let Some(rest) = rest
                 && let Err(error) = consumer.commit(&rest, CommitMode::Sync)
             {
                 tracing::warn!("{}: the last offsets could not be committed: {error}", consumer.context().voice.place());
+            }
+            // The other hold on the consumer: it leaves the group when the last is gone.
+            if let Some(waiter) = waiter {
+                let _ = waiter.join();
             }
             drop(consumer);
             // Nobody waits any more when it took too long.

@@ -27,9 +27,14 @@ pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operat
                 return Err(Box::new((Operator::Match { input, pattern: first }, pattern)));
             }
             let mut places = Vec::new();
-            for node in pattern.nodes {
+            for mut node in pattern.nodes {
                 let Some(at) = first.nodes.iter().position(|known| node.bound && known.slot == node.slot) else {
                     places.push(first.nodes.len());
+                    let own = |condition: &Expr| condition.slots().iter().all(|slot| *slot == node.slot);
+                    let (own, across) = std::mem::take(&mut node.conditions).into_iter().partition::<Vec<_>, _>(own);
+                    // What looks at the rows below looks across the parts of one pattern now.
+                    node.conditions = own;
+                    first.conditions.extend(across);
                     first.nodes.push(node);
                     continue;
                 };
@@ -43,11 +48,16 @@ pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operat
                 });
             }
             let edges_before = first.edges.len();
-            first.edges.extend(pattern.edges.into_iter().map(|edge| plan::PatternEdge {
-                source: places[edge.source],
-                target: places[edge.target],
-                ..edge
-            }));
+            for mut edge in pattern.edges {
+                if edge.chain.is_none() {
+                    let own = |condition: &Expr| condition.slots().iter().all(|slot| Some(*slot) == edge.slot);
+                    let (own, across) = std::mem::take(&mut edge.conditions).into_iter().partition::<Vec<_>, _>(own);
+                    edge.conditions = own;
+                    first.conditions.extend(across);
+                }
+                let (source, target) = (places[edge.source], places[edge.target]);
+                first.edges.push(plan::PatternEdge { source, target, ..edge });
+            }
             let moved = |(a, b): (usize, usize)| (a + edges_before, b + edges_before);
             first.distinct_edges.extend(pattern.distinct_edges.into_iter().map(moved));
             first.paths.extend(pattern.paths.into_iter().map(|path| PatternPath {

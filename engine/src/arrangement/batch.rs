@@ -271,8 +271,9 @@ impl Batch {
 /// Where nodes lie, about: slots by the order of ids, which are hashes and lie evenly.
 #[derive(Debug)]
 struct Directory {
-    /// One more than are used, for where the last one ends.
+    /// One more than are used, for where the last one ends. Those of hashes are made as they are needed: all at once would be a long pause.
     slots: Vec<Slot>,
+    used: usize,
     /// How many slots have their `start`.
     begun: usize,
     /// Ids of the `long` scheme are small numbers: those up to this one share the slots evenly. 0 for hashes.
@@ -289,16 +290,19 @@ struct Slot {
 impl Directory {
     /// Twelve bits of filter a node.
     fn new(nodes: usize, last: NodeId) -> Directory {
-        let slots = vec![Slot::default(); nodes * 12 / 64 + 2];
-        Directory { slots, begun: 0, last: if last.high == 0 { last.low } else { 0 } }
+        let used = nodes * 12 / 64 + 1;
+        Directory { slots: Vec::with_capacity(used + 1), used, begun: 0, last: if last.high == 0 { last.low } else { 0 } }
     }
 
     /// The next node, in order, and its place.
     fn insert(&mut self, id: NodeId, place: usize) {
-        let (slot, bits) = self.filter_of(id);
-        self.slots[slot].filter[0] |= bits[0];
-        self.slots[slot].filter[1] |= bits[1];
+        let (filter, bits) = self.filter_of(id);
         let slot = self.slot_of(id);
+        if self.slots.len() <= filter.max(slot) {
+            self.slots.resize(if id.high == 0 { self.used + 1 } else { filter.max(slot) + 1 }, Slot::default());
+        }
+        self.slots[filter].filter[0] |= bits[0];
+        self.slots[filter].filter[1] |= bits[1];
         while self.begun <= slot {
             self.slots[self.begun].start = place as u32;
             self.begun += 1;
@@ -306,6 +310,7 @@ impl Directory {
     }
 
     fn finish(&mut self, nodes: usize) {
+        self.slots.resize(self.used + 1, Slot::default());
         self.slots[self.begun..].iter_mut().for_each(|slot| slot.start = nodes as u32);
     }
 
@@ -327,7 +332,7 @@ impl Directory {
 
     /// Never less for a greater id.
     fn slot_of(&self, id: NodeId) -> usize {
-        let used = self.slots.len() as u128 - 1;
+        let used = self.used as u128;
         if self.last == 0 {
             return ((u128::from(id.high) * used) >> 64) as usize;
         }
@@ -339,7 +344,7 @@ impl Directory {
     fn filter_of(&self, id: NodeId) -> (usize, [u32; 2]) {
         let hash = (id.high ^ id.low).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let even = if id.high == 0 { hash << 12 } else { id.high };
-        let slot = ((u128::from(even) * (self.slots.len() as u128 - 1)) >> 64) as usize;
+        let slot = ((u128::from(even) * self.used as u128) >> 64) as usize;
         (slot, [1 << (hash >> 59), 1 << (hash >> 54 & 31)])
     }
 }

@@ -23,9 +23,14 @@ const SEGMENT_FACTS: usize = if cfg!(test) { 4 } else { 1 << 13 };
 /// What it costs to let a node stay where it is, as facts copied.
 const REFERENCE: isize = 2;
 
+/// No node has a greater id.
+const LAST: NodeId = NodeId::new(u64::MAX, u64::MAX);
+
 pub struct Merge {
     /// Oldest first.
     sources: Vec<Source>,
+    /// The next node of each source that has one, and which source that is, oldest first. Beside one another: all are looked at for each node.
+    next: Vec<(NodeId, usize)>,
     out: Writer,
     /// Times up to here are one.
     floor: u64,
@@ -39,10 +44,18 @@ pub struct Merge {
 
 struct Source {
     batch: SharedBatch,
-    /// The next node.
+    /// Where its next node stands.
     at: usize,
     /// The number that each piece has in the result, if its facts stay.
     kept: Vec<Option<u32>>,
+}
+
+impl Source {
+    /// Moves on, and says which node comes next.
+    fn advance(&mut self) -> Option<NodeId> {
+        self.at += 1;
+        self.batch.ids.get(self.at).copied()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -65,7 +78,13 @@ impl Merge {
         let (facts, arena) = pieces().filter(copied).fold((0, 0), |(facts, arena), piece| {
             (facts + piece.live, arena + piece.segment.arena.len() / piece.segment.facts.len().max(1) * piece.live)
         });
-        let mut fresh = Segment::with_capacity(facts, arena);
+        // And nodes that several know, wherever their facts lie. To grow would copy everything, and so would giving back far too much.
+        let (staying, texts) = pieces()
+            .filter(|piece| stays(piece))
+            .fold((0, 0), |(facts, arena), piece| (facts + piece.live, arena + piece.segment.arena.len()));
+        let shared = about_shared(batches);
+        let part_of = |all: usize| (all as f64 * shared) as usize;
+        let mut fresh = Segment::with_capacity(facts + part_of(staying), arena + part_of(texts));
         let compacted = pieces().any(|piece| piece.segment.times.first().is_some_and(|first| *first <= floor));
         fresh.times.extend(compacted.then_some(floor));
         for piece in pieces() {
@@ -86,7 +105,8 @@ impl Merge {
             at: 0,
         };
         let sources = batches.iter().map(&mut source).collect();
-        Merge { sources, out, floor, compacted: u32::from(compacted), heads: Vec::new(), updates: Vec::new() }
+        let next = batches.iter().zip(0..).filter_map(|(batch, index)| Some((*batch.ids.first()?, index))).collect();
+        Merge { sources, next, out, floor, compacted: u32::from(compacted), heads: Vec::new(), updates: Vec::new() }
     }
 
     /// What is being merged, oldest first.
@@ -98,50 +118,55 @@ impl Merge {
     pub fn work(&mut self, fuel: &mut isize) -> bool {
         while *fuel > 0 {
             // The smallest id, where it is, and the smallest id anywhere else.
-            let mut smallest: Option<(NodeId, usize)> = None;
-            let mut other: Option<NodeId> = None;
-            for (index, source) in self.sources.iter().enumerate() {
-                let Some(id) = source.batch.ids.get(source.at).copied() else { continue };
-                match smallest {
-                    Some((least, _)) if id >= least => other = Some(other.map_or(id, |other| other.min(id))),
-                    _ => {
-                        other = smallest.map(|(least, _)| least);
-                        smallest = Some((id, index));
-                    }
+            let (mut least, mut other, mut holder) = (LAST, LAST, 0);
+            for (place, (id, _)) in self.next.iter().enumerate() {
+                if *id < least {
+                    (least, other, holder) = (*id, least, place);
+                } else {
+                    other = other.min(*id);
                 }
             }
-            let Some((id, index)) = smallest else { return true };
-            if other == Some(id) {
-                self.merge_shared(id, fuel);
+            if self.next.is_empty() {
+                return true;
+            }
+            // The very last node there can be is merged even if one source alone has it.
+            if least == other {
+                self.merge_shared(least, fuel);
             } else {
-                self.take_over(index, other, fuel);
+                self.take_over(holder, other, fuel);
             }
         }
         false
     }
 
     /// Takes over the nodes of one source up to the next id of the others.
-    fn take_over(&mut self, index: usize, until: Option<NodeId>, fuel: &mut isize) {
-        while *fuel > 0 {
-            let Source { batch, at, kept } = &mut self.sources[index];
-            let Some(id) = batch.ids.get(*at).copied().filter(|id| until.is_none_or(|until| *id < until)) else { return };
-            let place = batch.place(*at);
-            match kept[place.piece()] {
+    fn take_over(&mut self, holder: usize, until: NodeId, fuel: &mut isize) {
+        let (mut id, index) = self.next[holder];
+        while *fuel > 0 && id < until {
+            let source = &mut self.sources[index];
+            let place = source.batch.place(source.at);
+            match source.kept[place.piece()] {
                 // Two updates of one fact may have cancelled out since.
-                _ if place.repeats() => self.merge_shared(id, fuel),
+                _ if place.repeats() => return self.merge_shared(id, fuel),
                 Some(piece) => {
-                    *at += 1;
                     *fuel -= REFERENCE;
                     self.out.refer(id, piece, (place.start, place.count), place.is_first());
                 }
                 None => {
-                    let (segment, facts) = batch.node(*at);
-                    *at += 1;
+                    let (segment, facts) = source.batch.node(source.at);
                     *fuel -= facts.len() as isize;
                     copy(&mut self.out.fresh, segment, facts, self.floor);
                     self.out.finish_node(id, place.is_first());
                 }
             }
+            match source.advance() {
+                Some(next) => id = next,
+                None => {
+                    self.next.remove(holder);
+                    return;
+                }
+            }
+            self.next[holder].0 = id;
         }
     }
 
@@ -149,16 +174,19 @@ impl Merge {
     fn merge_shared(&mut self, id: NodeId, fuel: &mut isize) {
         self.heads.clear();
         let mut first_ever = false;
-        for (index, source) in self.sources.iter_mut().enumerate() {
-            if source.batch.ids.get(source.at) == Some(&id) {
-                let place = source.batch.place(source.at);
-                *fuel -= place.count as isize;
-                first_ever |= place.is_first();
-                let range = place.range();
-                self.heads.push(Head { source: index, piece: place.piece(), next: range.start, end: range.end });
-                source.at += 1;
+        let Merge { sources, next, heads, .. } = self;
+        next.retain_mut(|(next, index)| {
+            if *next != id {
+                return true;
             }
-        }
+            let source = &mut sources[*index];
+            let place = source.batch.place(source.at);
+            *fuel -= place.count as isize;
+            first_ever |= place.is_first();
+            let range = place.range();
+            heads.push(Head { source: *index, piece: place.piece(), next: range.start, end: range.end });
+            source.advance().inspect(|further| *next = *further).is_some()
+        });
         loop {
             self.take_over_facts();
             let mut first: Option<usize> = None;
@@ -272,6 +300,23 @@ impl Merge {
     pub fn done(self) -> Batch {
         self.out.finish()
     }
+}
+
+/// About which part of the facts lies at nodes that several batches know, rather more than less: some of the nodes tell.
+fn about_shared(batches: &[SharedBatch]) -> f64 {
+    const LOOKED_AT: usize = 64;
+    let nodes: usize = batches.iter().map(|batch| batch.ids.len()).sum();
+    let step = (nodes / LOOKED_AT).max(1);
+    let (mut all, mut shared) = (0, 1);
+    for (number, batch) in batches.iter().enumerate() {
+        for (place, id) in batch.ids.iter().enumerate().step_by(step) {
+            let facts = batch.place(place).range().len();
+            let elsewhere = |(other, batch): (usize, &SharedBatch)| other != number && batch.index_of(*id).is_some();
+            all += facts;
+            shared += if batches.iter().enumerate().any(elsewhere) { facts } else { 0 };
+        }
+    }
+    (1.25 * shared as f64 / all.max(1) as f64).min(1.0)
 }
 
 /// Whether the facts of a segment stay where they are: enough of them are still in use, and they are enough for one.

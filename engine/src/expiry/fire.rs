@@ -237,6 +237,6 @@ impl Slice {
             records += 1;
             self.ended.push(rule.clone());
         }
-        Change { mutations, records, source: None }
+        Change { mutations, records, ..Change::default() }
     }
 }

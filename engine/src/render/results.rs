@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, Hash};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crossbeam_channel::Sender;
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -45,6 +46,8 @@ pub struct ResultBatch {
     pub upper: Tick,
     pub columns: Arc<[Text]>,
     pub rows: Vec<ResultRow>,
+    /// When they were found; None of those that had been there before the query was.
+    pub found: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -278,7 +281,7 @@ impl Gather {
         self.rested = true;
         let mut rows = std::mem::take(&mut self.first);
         rows.sort_unstable_by(|a, b| a.row.cmp(&b.row));
-        self.send(rows, self.installed);
+        self.send(rows, self.installed, None);
         if std::mem::take(&mut self.propagates) {
             // As it was asked for: before anything that has changed since.
             self.advance(self.installed);
@@ -325,7 +328,8 @@ impl Gather {
             changes.extend(tick.iter().map(|(_, place)| std::mem::take(&mut ready[*place as usize])));
             self.tick(&mut changes, &mut rows);
         }
-        self.send(rows, frontier);
+        let found = (!rows.is_empty()).then(Instant::now);
+        self.send(rows, frontier, found);
     }
 
     /// The net change of one tick: what came first, then what went.
@@ -406,14 +410,14 @@ impl Gather {
             }
         }
         rows.sort_by(|a, b| a.row.cmp(&b.row));
-        self.send(rows, upper);
+        self.send(rows, upper, None);
     }
 
-    fn send(&mut self, rows: Vec<ResultRow>, upper: Time) {
+    fn send(&mut self, rows: Vec<ResultRow>, upper: Time, found: Option<Instant>) {
         let Some(out) = self.out.results.as_ref().filter(|_| !rows.is_empty()) else { return };
         self.out.waiting.fetch_add(rows.len(), Ordering::Relaxed);
         // The receiver is gone when the query is being dropped; then nobody wants the rows.
-        let _ = out.send(ResultBatch { upper: Tick(upper), columns: self.columns.clone(), rows });
+        let _ = out.send(ResultBatch { upper: Tick(upper), columns: self.columns.clone(), rows, found });
     }
 }
 

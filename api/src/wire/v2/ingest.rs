@@ -13,8 +13,10 @@ use crate::wire::family::Family;
 const ELSEWHERE: &[&str] = &[
     #[cfg(not(feature = "kafka"))]
     "Kafka",
+    #[cfg(not(feature = "aws"))]
     "Kinesis",
     "KinesisKCL",
+    #[cfg(not(feature = "aws"))]
     "SQS",
     "S3",
     "DeltaSharingCdf",
@@ -46,7 +48,10 @@ const FORMATS_ELSEWHERE: &[&str] = &["Parquet"];
 const AS_IT_IS: [&str; 3] = ["StdInput", "WebSocketFileUpload", NUMBERS];
 
 /// What stands beside the source in v2 and in it in v1.
-pub const BESIDE: [&str; 2] = ["parallelism", "maximumPerSecond"];
+pub const BESIDE: [&str; 3] = ["parallelism", WRITE_PARALLELISM, "maximumPerSecond"];
+
+/// What SQS calls it in v1.
+const WRITE_PARALLELISM: &str = "writeParallelism";
 
 /// What stands in the definition as v2 has it.
 const OF_V2: [&str; 2] = ["onRecordError", "onStreamError"];
@@ -188,8 +193,9 @@ pub fn shown(name: &str, settings: &Json, errors: &ErrorHandling, family: Family
     }
     for field in BESIDE {
         if let Some(value) = settings.get(field) {
-            let (field, value) = super::names::to_v2(field, value, family);
-            whole[field] = value;
+            let (named, value) = super::names::to_v2(field, value, family);
+            let named = if field == WRITE_PARALLELISM { "parallelism".to_owned() } else { named };
+            whole[named] = value;
         }
     }
     errors.show(&mut whole, family);
@@ -252,7 +258,7 @@ mod tests {
         let with = |source: Json| json!({"name": "n", "source": source, "query": "RETURN 1"});
         refused(json!({}), "DecodingFailure at .name: Missing required field");
         refused(json!({"name": "n"}), "DecodingFailure at .source: Missing required field");
-        refused(with(json!({"type": "Kinesis"})), "the source 'Kinesis' is not in this version");
+        refused(with(json!({"type": "S3"})), "the source 'S3' is not in this version");
         refused(with(json!({"type": "Nope"})), "type 'Nope' names no known source");
         refused(
             with(json!({"type": "File", "path": "x", "format": {"type": "Parquet"}})),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 
+use crate::clock;
 use crate::wire::family::{Family, duration_text, parse_duration, plain_word};
 
 /// A field that v2 names otherwise.
@@ -33,6 +34,9 @@ pub const FIELDS: &[Renamed] = &[
     Renamed { within: Some("keepAlive"), ..duration("intervalMillis", "interval", 1) },
     duration("intervalSeconds", "interval", 1000),
 ];
+
+/// A moment: milliseconds in v1, a text in v2; the object it stands in, and its name there.
+const MOMENT: (&str, (&str, &str)) = ("millisSinceEpoch", ("iteratorType", "at"));
 
 /// Objects whose fields the user has named.
 const OF_THE_USER: [&str; 3] = ["kafkaProperties", "topics", "headers"];
@@ -70,6 +74,10 @@ fn to_v1_within(within: &str, name: &str, value: &Json) -> (String, Json) {
             None => value.clone(),
         },
         _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v1(name, value),
+        (_, Json::String(text)) if (within, name) == MOMENT.1 => match clock::parse_instant(text) {
+            Some(millis) => return (MOMENT.0.to_owned(), json!(millis)),
+            None => value.clone(),
+        },
         (_, Json::Object(fields)) if !OF_THE_USER.contains(&name) => {
             Json::Object(fields.iter().map(|(inner, value)| to_v1_within(name, inner, value)).collect())
         }
@@ -113,6 +121,13 @@ fn to_v2_within(within: &str, name: &str, value: &Json, family: Family) -> (Stri
             if whole { duration_text(Duration::from_millis(millis)) } else { format!("{millis}ms") }.into()
         }
         _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v2(name, value, family),
+        // Always an object, also where v1 has a word.
+        (_, Json::String(word)) if name == MOMENT.1.0 => json!({"type": word}),
+        (_, Json::Number(millis)) if (within, name) == (MOMENT.1.0, MOMENT.0) && family == Family::Current => {
+            let moment = clock::from_millis(millis.as_u64().unwrap_or_default());
+            return (MOMENT.1.1.to_owned(), clock::instant(moment).into());
+        }
+        (_, Json::Object(fields)) if name == "region" && fields.len() == 1 => fields.values().next().cloned().unwrap_or_default(),
         (_, Json::Object(fields)) if !OF_THE_USER.contains(&name) => {
             Json::Object(fields.iter().map(|(inner, value)| to_v2_within(name, inner, value, family)).collect())
         }
@@ -176,6 +191,19 @@ mod tests {
                 v2.as_object().into_iter().flatten().map(|(name, value)| to_v1(name, value)).collect();
             assert_eq!(Json::Object(back), v1);
         }
+    }
+
+    #[test]
+    fn where_kinesis_begins_is_written_otherwise() {
+        let v1 = json!({"region": {"region": "eu-west-1"}, "iteratorType": {"type": "AtTimestamp", "millisSinceEpoch": 1_700_000_000_000u64}});
+        let current = Json::Object(fields_to_v2(&v1, &[], Family::Current));
+        assert_eq!(current["region"], "eu-west-1");
+        assert_eq!(to_v1("iteratorType", &current["iteratorType"]).1, v1["iteratorType"], "{current}");
+        assert!(current["iteratorType"]["at"].is_string(), "{current}");
+        let preview = Json::Object(fields_to_v2(&v1, &[], Family::Preview));
+        assert_eq!(preview["iteratorType"], v1["iteratorType"]);
+        let word = Json::Object(fields_to_v2(&json!({"iteratorType": "Latest"}), &[], Family::Current));
+        assert_eq!(word, json!({"iteratorType": {"type": "Latest"}}));
     }
 
     #[test]

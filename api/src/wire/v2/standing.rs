@@ -8,13 +8,17 @@ use weir_connectors::DESTINATIONS;
 use super::names::{fields_to_v2, to_v1};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
-use crate::wire::standing::{CypherOutput, Output, StandingSettings, Workflow, decode_cypher, decode_output, decode_pattern};
+use crate::wire::standing::{
+    CypherOutput, Output, StandingSettings, Workflow, decode_cypher, decode_output, decode_pattern, decode_start,
+};
 
 /// Destinations of the reference service that are not here.
 const ELSEWHERE: &[&str] = &[
     #[cfg(not(feature = "kafka"))]
     "Kafka",
+    #[cfg(not(feature = "aws"))]
     "Kinesis",
+    #[cfg(not(feature = "aws"))]
     "SNS",
 ];
 
@@ -53,6 +57,7 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, StandingSetting
         include_cancellations: fields.boolean("includeCancellations", mistakes).unwrap_or(false),
         input_buffer_size: fields.int("inputBufferSize", mistakes).unwrap_or(32),
         hash_results: false,
+        start: decode_start(&fields, mistakes),
         pattern: pattern?,
         outputs,
     };
@@ -268,10 +273,6 @@ mod tests {
     fn what_is_not_here_is_refused_by_its_name() {
         refused(json!([{"name": "o", "destinations": []}]), "at least one destination");
         refused(json!([{"name": "o"}]), ".destinations: Missing required field");
-        refused(
-            json!([{"name": "o", "destinations": [{"type": "Kinesis"}]}]),
-            "the destination 'Kinesis' is not in this version",
-        );
         refused(json!([{"name": "o", "destinations": [{"type": "Nope"}]}]), "names no known destination");
         refused(json!([{"name": "o", "filter": {"type": "Odd"}, "destinations": [{"type": "Drop"}]}]), "Invalid value");
         refused(json!({}), "expecting array");

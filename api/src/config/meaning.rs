@@ -1,0 +1,220 @@
+//! What the values of keys mean: the checked texts and numbers as settings, and the rules between several keys.
+
+use std::path::PathBuf;
+
+use serde_json::Value as Json;
+use weir_engine::{GraphOptions, Retention};
+use weir_model::IdScheme;
+
+use super::keys::STORES_ELSEWHERE;
+use super::settings::{FileIngest, LogSettings, Settings, StoreSettings, Webserver};
+use super::values::duration;
+use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Reading, STORE_PATH};
+use crate::metrics::ReporterSettings;
+use crate::queries::QuerySettings;
+use crate::tls::TlsFiles;
+
+/// Where the reference service finds its certificate.
+const KEY_STORE_VARIABLES: [&str; 2] = ["SSL_KEYSTORE_PATH", "SSL_KEYSTORE_PASSWORD"];
+
+impl Reading<'_> {
+    pub fn settings(mut self) -> Result<Settings, ConfigError> {
+        let store_type = self.text("store.type").unwrap_or_default();
+        if STORES_ELSEWHERE.contains(&store_type.as_str()) {
+            let message = format!(
+                "{}: the store '{store_type}' is not built into this version; there are {}",
+                self.place("store.type"),
+                stores_built_in().join(", ")
+            );
+            return Err(ConfigError(vec![message]));
+        }
+        let store = self.store(&store_type);
+        let ids = self.ids();
+        let webserver = self.webserver();
+        let settings = Settings {
+            webserver,
+            store,
+            ids,
+            graph: self.text("graph-model").map(|name| GraphOptions { open_cypher: name == "open-cypher" }),
+            retention: Retention {
+                journal: self.boolean("persistence.journal-enabled"),
+                kept: self.text("history").and_then(|text| duration(&text)),
+            },
+            workers: self.integer("workers") as usize,
+            timeout: self.duration("timeout"),
+            query: QuerySettings {
+                time_max: self.duration("query.timeout"),
+                memory_bytes_max: self.integer("query.memory-bytes-max") as usize,
+                text_bytes_max: self.integer("query.text-bytes-max") as usize,
+                running_max: self.integer("query.running-max") as usize,
+                slow_after: self.duration("query.slow-after"),
+                client_patience: self.duration("query.client-patience"),
+            },
+            should_resume_ingest: self.boolean("should-resume-ingest"),
+            file_ingest: FileIngest {
+                allowed_directories: self.texts("file-ingest.allowed-directories").into_iter().map(PathBuf::from).collect(),
+                only_present_at_start: self.text("file-ingest.resolution-mode").as_deref() == Some("static"),
+            },
+            allowed_hosts: self.texts("outgoing-http.allowed-hosts"),
+            dump: self.boolean("dump-config"),
+            log: LogSettings {
+                level: self.text("log.level").unwrap_or_default(),
+                json: self.text("log.format").as_deref() == Some("json"),
+            },
+            reporters: self.reporters(),
+            effective: Json::Null,
+            without_effect: Vec::new(),
+            told: Vec::new(),
+        };
+        self.finish(settings)
+    }
+
+    /// On when it is asked for, or when both variables of the reference are set.
+    fn tls(&mut self) -> Option<TlsFiles> {
+        let mutual = self.boolean("webserver.use-mtls.enabled");
+        let authorities = self.text("webserver.use-mtls.trust-store.path").map(PathBuf::from);
+        let key_store = KEY_STORE_VARIABLES.map(|name| (self.environment)(name));
+        let wanted = self.checked("webserver.use-tls").and_then(|value| value.as_bool());
+        if !wanted.unwrap_or(key_store.iter().all(Option::is_some)) {
+            if mutual {
+                self.problems.push(format!(
+                    "{}: clients show certificates over TLS only; set webserver.use-tls",
+                    self.place("webserver.use-mtls.enabled")
+                ));
+            }
+            return None;
+        }
+        let [key_store, _] = key_store;
+        let Some(certificate) = self.text("webserver.tls.certificate").or(key_store) else {
+            let place = self.place("webserver.use-tls");
+            self.problems.push(format!(
+                "{place}: TLS needs a certificate: set webserver.tls.certificate and webserver.tls.private-key to PEM files"
+            ));
+            return None;
+        };
+        let private_key = self.text("webserver.tls.private-key").unwrap_or_else(|| certificate.clone());
+        if mutual && authorities.is_none() {
+            let place = self.place("webserver.use-mtls.enabled");
+            self.problems.push(format!(
+                "{place}: set webserver.use-mtls.trust-store.path to a PEM file of the certificates that sign those of clients"
+            ));
+        }
+        let client_authorities = authorities.filter(|_| mutual);
+        Some(TlsFiles { certificate: certificate.into(), private_key: private_key.into(), client_authorities })
+    }
+
+    fn webserver(&mut self) -> Webserver {
+        let tls = self.tls();
+        let health = self.boolean("webserver.use-mtls.health-endpoints.enabled");
+        let advertised = match (self.text("webserver-advertise.address"), self.checked("webserver-advertise.port")) {
+            (None, None) => None,
+            (Some(address), Some(Json::Number(port))) => {
+                let secure = self.checked("webserver-advertise.use-tls").and_then(|value| value.as_bool());
+                let scheme = if secure.unwrap_or(tls.is_some()) { "https" } else { "http" };
+                let path = self.text("webserver-advertise.path").unwrap_or_default();
+                Some(format!("{scheme}://{address}:{port}{path}"))
+            }
+            _ => {
+                self.problems.push("webserver-advertise needs both 'address' and 'port'".to_owned());
+                None
+            }
+        };
+        Webserver {
+            enabled: self.boolean("webserver.enabled"),
+            address: self.text("webserver.address").unwrap_or_default(),
+            port: self.integer("webserver.port") as u16,
+            body_bytes_max: self.integer("webserver.body-bytes-max") as u64,
+            connections_max: self.integer("webserver.connections-max") as usize,
+            header_timeout: self.duration("webserver.header-timeout"),
+            body_timeout: self.duration("webserver.body-timeout"),
+            request_timeout: self.duration("webserver.request-timeout"),
+            advertised,
+            tls,
+            health_port: health.then(|| self.integer("webserver.use-mtls.health-endpoints.port") as u16),
+        }
+    }
+
+    fn store(&mut self, kind: &str) -> StoreSettings {
+        match kind {
+            "in-memory" => StoreSettings::InMemory,
+            "empty" => StoreSettings::Empty,
+            "map-db" if cfg!(feature = "map-db") => StoreSettings::MapDb {
+                path: self.text(STORE_PATH).or_else(|| self.text("store.path")).map(PathBuf::from),
+                create_parent_dir: self.boolean("store.create-parent-dir"),
+            },
+            "rocks-db" if cfg!(feature = "rocks-db") => {
+                let path = self.text(STORE_PATH).or_else(|| self.text("store.path")).unwrap_or_else(|| {
+                    DATA_VARIABLES.iter().find_map(|name| (self.environment)(name)).unwrap_or_else(|| DATA_PATH.to_owned())
+                });
+                StoreSettings::RocksDb {
+                    path: PathBuf::from(path),
+                    sync_all_writes: self.boolean("store.sync-all-writes"),
+                    create_parent_dir: self.boolean("store.create-parent-dir"),
+                }
+            }
+            // The default of a build without rocks-db; asking for it by name is refused below.
+            "rocks-db" if !self.values.contains_key("store.type") => StoreSettings::InMemory,
+            other => {
+                let message = format!(
+                    "{}: there is no store '{other}' here; there are {}",
+                    self.place("store.type"),
+                    stores_built_in().join(", ")
+                );
+                self.problems.push(message);
+                StoreSettings::InMemory
+            }
+        }
+    }
+
+    fn ids(&mut self) -> IdScheme {
+        let kind = self.text("id.type").unwrap_or_default();
+        let namespace = match self.text("id.namespace") {
+            None => [0; 16],
+            Some(text) => match IdScheme::Uuid.parse(&text) {
+                Some(id) => id.to_bytes(),
+                None => {
+                    self.problems.push(format!("{}: '{text}' is not a UUID", self.place("id.namespace")));
+                    [0; 16]
+                }
+            },
+        };
+        match kind.as_str() {
+            "uuid-3" => IdScheme::Uuid3 { namespace },
+            "uuid-4" => IdScheme::Uuid4,
+            "uuid-5" => IdScheme::Uuid5 { namespace },
+            "long" => IdScheme::Long { consecutive: self.values.contains_key("id.consecutive-start") },
+            "byte-array" => {
+                let message = format!(
+                    "{}: ids of type 'byte-array' have no fixed length and weir's have 128 bits; use uuid, uuid-3, uuid-4, uuid-5 or long",
+                    self.place("id.type")
+                );
+                self.problems.push(message);
+                IdScheme::Uuid
+            }
+            _ => IdScheme::Uuid,
+        }
+    }
+
+    /// What is wrong with one is told by its place in the list.
+    fn reporters(&mut self) -> Vec<ReporterSettings> {
+        let Some(Json::Array(items)) = self.checked("metrics-reporters") else {
+            self.problems.push(format!("{} should be a list of objects", self.place("metrics-reporters")));
+            return Vec::new();
+        };
+        let mut reporters = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            match ReporterSettings::read(item) {
+                Ok(reporter) => reporters.push(reporter),
+                Err(reason) => self.problems.push(format!("{}[{index}]: {reason}", self.place("metrics-reporters"))),
+            }
+        }
+        reporters
+    }
+}
+
+/// The types of store that this binary has.
+pub fn stores_built_in() -> Vec<&'static str> {
+    let optional = [("rocks-db", cfg!(feature = "rocks-db")), ("map-db", cfg!(feature = "map-db"))];
+    let there = optional.into_iter().filter(|(_, built)| *built).map(|(name, _)| name);
+    there.chain(["in-memory", "empty"]).collect()
+}

@@ -1,0 +1,137 @@
+//! What a configuration says, typed.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value as Json;
+use weir_engine::{GraphOptions, Retention};
+use weir_model::IdScheme;
+
+use crate::metrics::ReporterSettings;
+use crate::queries::QuerySettings;
+use crate::tls::TlsFiles;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub webserver: Webserver,
+    pub store: StoreSettings,
+    pub ids: IdScheme,
+    /// The graph model; none is that of the store.
+    pub graph: Option<GraphOptions>,
+    /// How much of the past is kept.
+    pub retention: Retention,
+    /// 0 is one per core.
+    pub workers: usize,
+    /// How long starting and stopping may take.
+    pub timeout: Duration,
+    pub query: QuerySettings,
+    pub should_resume_ingest: bool,
+    pub file_ingest: FileIngest,
+    /// Web servers that queries and outputs may ask.
+    pub allowed_hosts: Vec<String>,
+    pub dump: bool,
+    pub log: LogSettings,
+    /// Where figures are written from time to time.
+    pub reporters: Vec<ReporterSettings>,
+    /// Everything in force, nested as it would be written, for people and for `GET admin/config`.
+    pub effective: Json,
+    /// Keys that were set and do nothing here.
+    pub without_effect: Vec<String>,
+    /// Every key that has a value, with where that came from.
+    pub told: Vec<Told>,
+}
+
+/// A key in force, for people.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub path: &'static str,
+    /// Secrets masked.
+    pub value: Json,
+    pub origin: String,
+    pub has_effect: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Webserver {
+    pub enabled: bool,
+    pub address: String,
+    pub port: u16,
+    pub body_bytes_max: u64,
+    pub connections_max: usize,
+    pub header_timeout: Duration,
+    pub body_timeout: Duration,
+    pub request_timeout: Duration,
+    /// Where clients find the server, when that is not where it listens.
+    pub advertised: Option<String>,
+    pub tls: Option<TlsFiles>,
+    /// Where probes find liveness and readiness without TLS.
+    pub health_port: Option<u16>,
+}
+
+impl Webserver {
+    pub fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum StoreSettings {
+    InMemory,
+    /// As in memory, and no history.
+    Empty,
+    RocksDb {
+        path: PathBuf,
+        sync_all_writes: bool,
+        create_parent_dir: bool,
+    },
+    /// Without a path, in a temporary file.
+    MapDb {
+        path: Option<PathBuf>,
+        create_parent_dir: bool,
+    },
+}
+
+impl StoreSettings {
+    /// As the reference's summary names it.
+    pub fn label(&self) -> &'static str {
+        match self {
+            StoreSettings::InMemory => "inmemory",
+            StoreSettings::Empty => "empty",
+            StoreSettings::RocksDb { .. } => "rocksdb",
+            StoreSettings::MapDb { .. } => "mapdb",
+        }
+    }
+
+    /// Where it stays when weir has ended.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            StoreSettings::InMemory | StoreSettings::Empty => None,
+            StoreSettings::RocksDb { path, .. } => Some(path),
+            StoreSettings::MapDb { path, .. } => path.as_deref(),
+        }
+    }
+
+    /// The same elsewhere.
+    pub fn at(&self, place: PathBuf) -> StoreSettings {
+        let mut moved = self.clone();
+        match &mut moved {
+            StoreSettings::InMemory | StoreSettings::Empty => {}
+            StoreSettings::RocksDb { path, .. } => *path = place,
+            StoreSettings::MapDb { path, .. } => *path = Some(place),
+        }
+        moved
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct FileIngest {
+    pub allowed_directories: Vec<PathBuf>,
+    /// Only files that are there when weir starts.
+    pub only_present_at_start: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct LogSettings {
+    pub level: String,
+    pub json: bool,
+}

@@ -1,0 +1,195 @@
+//! Values as they are written in a file, turned into JSON of the kind a key asks for; sizes and durations.
+
+use std::time::Duration;
+
+use serde_json::{Map as JsonMap, Value as Json};
+
+use super::hocon::{Kind as Written, Value};
+use super::keys::Kind;
+
+/// The value as JSON, or what it should have been.
+pub fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
+    let text = match &value.kind {
+        Written::Text(text) | Written::Number(text) => Some(text.trim().to_owned()),
+        Written::Boolean(flag) => Some(flag.to_string()),
+        _ => None,
+    };
+    match kind {
+        Kind::Free => Ok(to_json(value)),
+        Kind::Texts => match &value.kind {
+            Written::Array(items) => {
+                items.iter().map(|item| convert(item, Kind::Text)).collect::<Result<Vec<_>, _>>().map(Json::Array)
+            }
+            _ => Err("a list of texts".to_owned()),
+        },
+        Kind::Text => text.map(Json::String).ok_or_else(|| "a text".to_owned()),
+        Kind::Boolean => match text.as_deref() {
+            Some("true" | "yes" | "on") => Ok(Json::Bool(true)),
+            Some("false" | "no" | "off") => Ok(Json::Bool(false)),
+            _ => Err("true or false".to_owned()),
+        },
+        Kind::Integer(low, high) => {
+            text.and_then(|text| text.parse::<i64>().ok()).filter(|n| (low..=high).contains(n)).map(Json::from).ok_or_else(|| {
+                match high {
+                    i64::MAX if low == i64::MIN => "a whole number".to_owned(),
+                    i64::MAX => format!("a whole number of at least {low}"),
+                    _ => format!("a whole number from {low} to {high}"),
+                }
+            })
+        }
+        Kind::Size(low, high) => {
+            let bytes = text.and_then(|text| size(&text)).and_then(|bytes| i64::try_from(bytes).ok());
+            bytes.filter(|bytes| (low..=high).contains(bytes)).map(Json::from).ok_or_else(|| match high {
+                i64::MAX => format!("a size such as '64 MiB', of at least {low} bytes"),
+                _ => format!("a size such as '64 MiB', from {low} to {high} bytes"),
+            })
+        }
+        Kind::Duration => match text {
+            Some(text) if duration(&text).is_some() => Ok(Json::String(text)),
+            _ => Err("a duration such as '10 s', '100 ms' or '2 minutes'".to_owned()),
+        },
+        Kind::OneOf(words) => match text {
+            Some(text) if words.contains(&text.as_str()) => Ok(Json::String(text)),
+            _ => Err(format!("one of {}", words.join(", "))),
+        },
+    }
+}
+
+pub fn describe(value: &Value) -> String {
+    match &value.kind {
+        Written::Null => "null".to_owned(),
+        Written::Boolean(flag) => flag.to_string(),
+        Written::Number(text) => text.clone(),
+        Written::Text(text) => format!("'{text}'"),
+        Written::Array(_) => "a list".to_owned(),
+        Written::Object(_) | Written::Pending { .. } => "an object".to_owned(),
+    }
+}
+
+fn to_json(value: &Value) -> Json {
+    match &value.kind {
+        Written::Null | Written::Pending { .. } => Json::Null,
+        Written::Boolean(flag) => Json::Bool(*flag),
+        Written::Number(text) => serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.clone())),
+        Written::Text(text) => Json::String(text.clone()),
+        Written::Array(items) => Json::Array(items.iter().map(to_json).collect()),
+        Written::Object(object) => Json::Object(object.0.iter().map(|(key, value)| (key.clone(), to_json(value))).collect()),
+    }
+}
+
+/// Secrets never come back in answers or logs.
+pub fn masked(path: &str, value: Json) -> Json {
+    let secret = ["password", "secret", "token"].iter().any(|word| path.rsplit('.').next().unwrap_or(path).contains(word));
+    match value {
+        Json::Object(map) => Json::Object(map.into_iter().map(|(key, value)| (key.clone(), masked(&key, value))).collect()),
+        _ if secret => weir_connectors::config::MASKED.into(),
+        Json::Array(items) => Json::Array(items.into_iter().map(|item| masked("", item)).collect()),
+        other => other,
+    }
+}
+
+/// Puts a value at a dotted path.
+pub fn put(object: &mut JsonMap<String, Json>, path: &str, value: Json) {
+    match path.split_once('.') {
+        None => {
+            object.insert(path.to_owned(), value);
+        }
+        Some((first, rest)) => {
+            let inner = object.entry(first).or_insert_with(|| Json::Object(JsonMap::new()));
+            if let Json::Object(inner) = inner {
+                put(inner, rest, value);
+            }
+        }
+    }
+}
+
+/// `64 MiB`, `1.5 GB`, `512k`; a bare number is bytes. As in HOCON, one letter stands for a power of two.
+pub fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..split].parse().ok()?;
+    let unit = text[split..].trim();
+    let letter = unit.chars().next().map(|c| c.to_ascii_uppercase());
+    let power = match letter {
+        None | Some('B') => 0,
+        Some(letter) => 1 + "KMGTP".find(letter)? as i32,
+    };
+    let base: f64 = match unit.get(1..).unwrap_or_default().to_ascii_lowercase().as_str() {
+        _ if power == 0 => matches!(unit, "" | "B" | "b" | "byte" | "bytes").then_some(1.0)?,
+        "" | "i" | "ib" => 1024.0,
+        "b" => 1000.0,
+        long => match ["kilobyte", "megabyte", "gigabyte", "terabyte", "petabyte"]
+            .iter()
+            .position(|name| name[1..] == *long.trim_end_matches('s'))
+        {
+            Some(_) => 1000.0,
+            None => ["kibibyte", "mebibyte", "gibibyte", "tebibyte", "pebibyte"]
+                .iter()
+                .any(|name| name[1..] == *long.trim_end_matches('s'))
+                .then_some(1024.0)?,
+        },
+    };
+    let bytes = number * base.powi(power);
+    (bytes.fract() == 0.0 && bytes < 9.2e18).then_some(bytes as u64)
+}
+
+/// `10 s`, `1.5 minutes`, `100ms`; a bare number is milliseconds.
+pub fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..split].parse().ok()?;
+    let seconds = match text[split..].trim() {
+        "ns" | "nano" | "nanos" | "nanosecond" | "nanoseconds" => 1e-9,
+        "us" | "micro" | "micros" | "microsecond" | "microseconds" => 1e-6,
+        "" | "ms" | "milli" | "millis" | "millisecond" | "milliseconds" => 1e-3,
+        "s" | "second" | "seconds" => 1.0,
+        "m" | "minute" | "minutes" => 60.0,
+        "h" | "hour" | "hours" => 3600.0,
+        "d" | "day" | "days" => 86400.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number * seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::hocon;
+    use crate::config::keys::KEYS;
+
+    #[test]
+    fn every_default_of_the_table_is_of_its_kind() {
+        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+            let value = hocon::parse_override(key.default, "default").expect("parses");
+            assert_eq!(convert(&value, key.kind).err(), None, "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, expected) in [
+            ("64 MiB", 64 << 20),
+            ("64m", 64 << 20),
+            ("1kB", 1000),
+            ("1.5 KiB", 1536),
+            ("7", 7),
+            ("7 bytes", 7),
+            ("2 megabytes", 2_000_000),
+            ("1 kibibyte", 1024),
+        ] {
+            assert_eq!(size(text), Some(expected), "{text}");
+        }
+        for text in ["", "x", "1 X", "0.5 B", "1 Mx", "-1"] {
+            assert_eq!(size(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, millis) in [("10 s", 10_000), ("100ms", 100), ("2 minutes", 120_000), ("1.5 h", 5_400_000), ("250", 250)] {
+            assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        assert_eq!(duration("ten"), None);
+        assert_eq!(duration("1 fortnight"), None);
+    }
+}

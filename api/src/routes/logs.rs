@@ -1,0 +1,42 @@
+//! What is logged: looked at and changed while weir runs; and the audit log, which says who changed what.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde_json::json;
+use warp::http::{Method, StatusCode};
+
+use super::reply::Reply;
+use super::request::Request;
+use super::{Capability, Route};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::log;
+use crate::wire::decode::{Fields, Mistakes};
+
+pub async fn level(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+    Ok(Reply::Value(json!({"level": log::level()})))
+}
+
+pub async fn set_level(_: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let body = request.data()?;
+    let mut mistakes = Mistakes::default();
+    let level = Fields::of(&body, "", &mut mistakes).and_then(|fields| fields.required_text("level", &mut mistakes));
+    let level = mistakes.or(level).map_err(ApiError::Decode)?;
+    log::set_level(&level).map_err(ApiError::bad)?;
+    Ok(Reply::Value(json!({"level": level})))
+}
+
+impl Route {
+    /// Whether a request for it changes how weir works, or what it keeps. Queries are told of elsewhere: most only read.
+    fn is_audited(&self) -> bool {
+        self.method != Method::GET && !matches!(self.capability, Capability::Open | Capability::GraphQuery)
+    }
+}
+
+/// A line for what changes something, whether it was let or not. `audit=off` among the levels of the log turns it off.
+pub fn audit(route: &Route, remote: SocketAddr, target: &str, status: StatusCode) {
+    if route.is_audited() {
+        tracing::info!(target: "audit", "audit: {remote} {} {target}: {}", route.method, status.as_u16());
+    }
+}

@@ -1,0 +1,258 @@
+//! Who weir is for Amazon, and where: what a definition says, and where it says nothing the chain that every program of
+//! Amazon's looks through (environment, profile, web identity, container, machine).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError as CallError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::body::SdkBody;
+use reqwest::{Method, Url};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value as Json, json};
+use tokio::sync::Mutex;
+
+use crate::config::{self, Secret};
+use crate::error::{ConnectorError, Fault};
+use crate::{HostPolicy, http};
+
+/// Credentials are fetched anew so long before they end.
+const BEFORE_EXPIRY: Duration = Duration::from_secs(120);
+
+/// A key of Amazon's. Without one, weir looks where every program of Amazon's does: the environment, the profile, the role of
+/// the container or machine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AwsCredentials {
+    /// Which key it is.
+    pub access_key_id: Secret,
+    /// What only its owner knows.
+    pub secret_access_key: Secret,
+    /// Of a key that is valid for a while.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_token: Option<Secret>,
+}
+
+impl AwsCredentials {
+    /// As a definition shows them.
+    pub fn masked(&self) -> AwsCredentials {
+        AwsCredentials {
+            access_key_id: Secret::masked(),
+            secret_access_key: Secret::masked(),
+            session_token: self.session_token.as_ref().map(|_| Secret::masked()),
+        }
+    }
+}
+
+/// A region of Amazon's: `{"region": "eu-west-1"}`, or the name alone.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct AwsRegion {
+    pub region: String,
+}
+
+impl<'de> Deserialize<'de> for AwsRegion {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<AwsRegion, D::Error> {
+        let given = Json::deserialize(input)?;
+        let region = given.as_str().or_else(|| given.get("region").and_then(Json::as_str));
+        let legal = |region: &&str| {
+            !region.is_empty() && region.len() <= 64 && region.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+        };
+        let problem = || format!("Got value '{given}' with wrong type, expecting the name of a region");
+        let region = region.filter(legal).ok_or_else(|| config::nested(ConnectorError::config("region", problem())))?;
+        Ok(AwsRegion { region: region.to_owned() })
+    }
+}
+
+impl JsonSchema for AwsRegion {
+    fn schema_name() -> Cow<'static, str> {
+        "AwsRegion".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let name = json!({"type": "string", "pattern": "^[A-Za-z0-9-]{1,64}$"});
+        json_schema!({
+            "description": "A region of Amazon's: its name, or an object with it.",
+            "anyOf": [{"type": "object", "properties": {"region": name}, "required": ["region"]}, name],
+        })
+    }
+}
+
+/// The options that every definition has.
+#[derive(Clone, Debug)]
+pub struct Access {
+    pub credentials: Option<AwsCredentials>,
+    pub region: Option<AwsRegion>,
+    pub endpoint: Option<String>,
+    /// Which servers may be asked.
+    pub hosts: HostPolicy,
+}
+
+/// The same, settled.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    pub region: String,
+    pub url: Url,
+    pub keys: Keys,
+}
+
+impl Access {
+    /// What can be found wrong without asking anybody.
+    pub fn check(&self) -> Result<(), ConnectorError> {
+        match &self.endpoint {
+            Some(endpoint) => self.hosts.check(&http::url("endpoint", endpoint)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds credentials, region and endpoint of a service. `address` is where the definition says the service is.
+    pub async fn settle(&self, service: &str, address: Option<&Url>) -> Result<Settled, ConnectorError> {
+        let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(Through(http::client()?));
+        let of_address = || region_of(address?.host_str()?).map(str::to_owned);
+        if let Some(region) = self.region.as_ref().map(|region| region.region.clone()).or_else(of_address) {
+            loader = loader.region(Region::new(region));
+        }
+        let config = loader.load().await;
+        let region = config.region().map(|region| region.as_ref().to_owned()).ok_or_else(|| {
+            ConnectorError::config("region", "is not given, and neither AWS_REGION, nor the profile, nor the machine tells one")
+        })?;
+        let url = match (&self.endpoint, address) {
+            (Some(endpoint), _) => http::url("endpoint", endpoint)?,
+            (None, Some(address)) => address.clone(),
+            (None, None) => endpoint_of(&config, service, &region)?,
+        };
+        self.hosts.check(&url)?;
+        let keys = match &self.credentials {
+            Some(given) => Keys::given(given),
+            None => Keys::found(&config)?,
+        };
+        Ok(Settled { region, url, keys })
+    }
+}
+
+fn endpoint_of(config: &SdkConfig, service: &str, region: &str) -> Result<Url, ConnectorError> {
+    let own = std::env::var(format!("AWS_ENDPOINT_URL_{}", service.to_ascii_uppercase())).ok();
+    if let Some(given) = own.or_else(|| config.endpoint_url().map(str::to_owned)) {
+        return http::url("endpoint", &given);
+    }
+    let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    http::url("region", &format!("https://{service}.{region}.{domain}/"))
+}
+
+/// `sqs.eu-west-1.amazonaws.com` is in eu-west-1.
+fn region_of(host: &str) -> Option<&str> {
+    let mut parts = host.split('.');
+    let region = parts.by_ref().nth(1)?;
+    (parts.next() == Some("amazonaws")).then_some(region)
+}
+
+/// Credentials, fetched when they are needed and kept until they are about to end.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    from: SharedCredentialsProvider,
+    kept: Arc<Mutex<Option<Credentials>>>,
+}
+
+impl Keys {
+    fn given(given: &AwsCredentials) -> Keys {
+        let token = given.session_token.as_ref().map(|token| token.0.clone());
+        let credentials = Credentials::new(&given.access_key_id.0, &given.secret_access_key.0, token, None, "definition");
+        Keys { from: SharedCredentialsProvider::new(credentials), kept: Arc::default() }
+    }
+
+    fn found(config: &SdkConfig) -> Result<Keys, ConnectorError> {
+        let none = || ConnectorError::config("credentials", "are not given, and none are found on this machine");
+        Ok(Keys { from: config.credentials_provider().ok_or_else(none)?, kept: Arc::default() })
+    }
+
+    pub async fn get(&self) -> Result<Credentials, ConnectorError> {
+        let mut kept = self.kept.lock().await;
+        let lasts = |credentials: &&Credentials| credentials.expiry().is_none_or(|end| end > SystemTime::now() + BEFORE_EXPIRY);
+        if let Some(credentials) = kept.as_ref().filter(lasts) {
+            return Ok(credentials.clone());
+        }
+        let found = self.from.provide_credentials().await.map_err(|error| ConnectorError::World {
+            place: "AWS credentials".to_owned(),
+            problem: http::chain(&error),
+            fault: Fault::User,
+            retryable: true,
+            source: None,
+        })?;
+        *kept = Some(found.clone());
+        Ok(found)
+    }
+
+    /// The service did not take them: the next ones are fetched.
+    pub async fn forget(&self) {
+        *self.kept.lock().await = None;
+    }
+}
+
+/// Lets the chain ask over weir's own HTTP client: one TLS, one set of trusted authorities.
+#[derive(Clone, Debug)]
+struct Through(reqwest::Client);
+
+impl HttpClient for Through {
+    fn http_connector(&self, _: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(self.clone())
+    }
+}
+
+impl HttpConnector for Through {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let client = self.0.clone();
+        HttpConnectorFuture::new(async move {
+            let method = Method::from_bytes(request.method().as_bytes()).map_err(|error| CallError::user(error.into()))?;
+            let mut asked = client.request(method, request.uri());
+            for (name, value) in request.headers() {
+                asked = asked.header(name, value);
+            }
+            if let Some(body) = request.body().bytes() {
+                asked = asked.body(body.to_vec());
+            }
+            let failed = |error: reqwest::Error| match error.is_timeout() {
+                true => CallError::timeout(error.into()),
+                false => CallError::io(error.into()),
+            };
+            let answer = asked.send().await.map_err(failed)?;
+            let status = answer.status().as_u16().try_into().map_err(|error| CallError::other(Box::new(error), None))?;
+            let headers = answer.headers().clone();
+            let mut given = HttpResponse::new(status, SdkBody::from(answer.bytes().await.map_err(failed)?.to_vec()));
+            for (name, value) in &headers {
+                if let Ok(value) = value.to_str() {
+                    given.headers_mut().append(name.as_str().to_owned(), value.to_owned());
+                }
+            }
+            Ok(given)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_read_in_both_notations_and_secrets_are_not_shown() {
+        let read = |given: Json| serde_json::from_value::<AwsRegion>(given);
+        assert_eq!(read(json!("eu-west-1")).unwrap(), read(json!({"region": "eu-west-1"})).unwrap());
+        for wrong in [json!(5), json!(""), json!({"name": "x"}), json!("a/b")] {
+            assert!(read(wrong).is_err());
+        }
+        assert_eq!(region_of("sqs.eu-west-1.amazonaws.com"), Some("eu-west-1"));
+        assert_eq!(region_of("127.0.0.1"), None);
+        let given = json!({"accessKeyId": "hush", "secretAccessKey": "hush", "sessionToken": "hush"});
+        let credentials: AwsCredentials = serde_json::from_value(given.clone()).unwrap();
+        assert!(!format!("{credentials:?}").contains("hush"));
+        assert!(!serde_json::to_string(&credentials.masked()).unwrap().contains("hush"));
+        assert_eq!(serde_json::to_value(&credentials).unwrap(), given);
+    }
+}

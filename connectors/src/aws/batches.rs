@@ -1,0 +1,139 @@
+//! Results in requests of many: cut to what a service takes at once, sent in order, and what became of each.
+
+use std::ops::Range;
+
+use futures_util::future::join_all;
+
+use super::client::Failed;
+use crate::delivery::Outgoing;
+use crate::destination::Written;
+
+/// What one request may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub results_max: usize,
+    pub bytes_max: usize,
+    /// What is counted for a result besides its body.
+    pub bytes_each: usize,
+}
+
+/// What became of the results of one request: those that are not in it were taken.
+pub type Sent = Result<Vec<(usize, Failed)>, Failed>;
+
+/// Cuts results to requests. One that is too large stands alone, for the service to refuse.
+fn cut(results: &[Outgoing], bounds: Bounds) -> Vec<Range<usize>> {
+    let (mut ranges, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (index, result) in results.iter().enumerate() {
+        let size = result.body.len() + bounds.bytes_each;
+        if index > start && (index - start >= bounds.results_max || bytes + size > bounds.bytes_max) {
+            ranges.push(start..index);
+            (start, bytes) = (index, 0);
+        }
+        bytes += size;
+    }
+    if start < results.len() {
+        ranges.push(start..results.len());
+    }
+    ranges
+}
+
+/// Sends results, this many requests at a time. What follows a request that failed is not sent, so that it does not overtake.
+pub async fn send(results: &[Outgoing], bounds: Bounds, at_once: usize, request: impl AsyncFn(Range<usize>) -> Sent) -> Written {
+    let (mut written, mut failed_at) = (Written::default(), None);
+    for ranges in cut(results, bounds).chunks(at_once.max(1)) {
+        let outcomes = join_all(ranges.iter().map(|range| request(range.clone()))).await;
+        for (range, outcome) in ranges.iter().cloned().zip(outcomes) {
+            let whole = match outcome {
+                Ok(failed) => {
+                    note(&mut written, failed);
+                    continue;
+                }
+                Err(failed) => failed,
+            };
+            if !concerns_results(&whole) || range.len() == 1 {
+                note(&mut written, range.map(|index| (index, whole.clone())).collect());
+                continue;
+            }
+            // One of them is at fault, and the service does not say which.
+            for index in range {
+                match request(index..index + 1).await {
+                    Ok(failed) => note(&mut written, failed),
+                    Err(failed) => note(&mut written, vec![(index, failed)]),
+                }
+            }
+        }
+        if !written.left.is_empty() {
+            failed_at = ranges.last().map(|range| range.end);
+            break;
+        }
+    }
+    if let Some(end) = failed_at {
+        written.left.extend(end..results.len());
+    }
+    written.left.sort_unstable();
+    written
+}
+
+fn note(written: &mut Written, failed: Vec<(usize, Failed)>) {
+    for (index, failed) in failed {
+        if concerns_results(&failed) {
+            written.refused.push((index, failed.reason));
+        } else {
+            // What an administrator has to mend first is waited for, too: a permission, a stream that is not there yet.
+            written.left.push(index);
+            written.left_reason.get_or_insert(failed.reason);
+        }
+    }
+}
+
+/// Whether it is what was sent that is not taken.
+fn concerns_results(failed: &Failed) -> bool {
+    let codes =
+        ["Validation", "InvalidArgument", "InvalidParameter", "TooLong", "TooLarge", "InvalidMessageContents", "Serialization"];
+    !failed.retryable && codes.iter().any(|code| failed.code.contains(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::conformance::runtime;
+
+    fn results(sizes: &[usize]) -> Vec<Outgoing> {
+        sizes.iter().map(|size| Outgoing { body: vec![b'x'; *size], positive: true, mark: 1 }).collect()
+    }
+
+    fn failed(code: &str, retryable: bool) -> Failed {
+        Failed { code: code.to_owned(), reason: format!("it said {code}"), retryable }
+    }
+
+    #[test]
+    fn requests_are_cut_to_what_the_service_takes() {
+        let bounds = Bounds { results_max: 3, bytes_max: 100, bytes_each: 10 };
+        assert_eq!(cut(&results(&[1, 1, 1, 1]), bounds), [0..3, 3..4]);
+        assert_eq!(cut(&results(&[40, 40, 500, 1, 1]), bounds), [0..2, 2..3, 3..5]);
+        assert!(cut(&[], bounds).is_empty());
+    }
+
+    #[test]
+    fn what_failed_comes_again_and_nothing_overtakes_it() {
+        let bounds = Bounds { results_max: 2, bytes_max: 1000, bytes_each: 0 };
+        let asked = RefCell::new(Vec::new());
+        let written = runtime().block_on(send(&results(&[1; 7]), bounds, 1, async |range: Range<usize>| {
+            asked.borrow_mut().push(range.clone());
+            match range {
+                Range { start: 0, end: 2 } => Err(failed("ValidationException", false)),
+                Range { start: 0, end: 1 } => Err(failed("ValidationException", false)),
+                Range { start: 2, .. } => Ok(vec![(3, failed("InternalFailure", true))]),
+                _ => Ok(Vec::new()),
+            }
+        }));
+        assert_eq!(*asked.borrow(), [0..2, 0..1, 1..2, 2..4]);
+        assert_eq!(written.refused.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [0]);
+        assert_eq!(written.left, [3, 4, 5, 6]);
+        assert_eq!(written.left_reason.as_deref(), Some("it said InternalFailure"));
+        let written = runtime().block_on(send(&results(&[1; 3]), bounds, 2, async |_| Err(failed("AccessDenied", false))));
+        assert_eq!((written.left, written.refused.len()), (vec![0, 1, 2], 0));
+    }
+}

@@ -1,0 +1,175 @@
+//! Signed requests to one service, and what their failures mean.
+
+use std::time::SystemTime;
+
+use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
+use aws_sigv4::sign::v4;
+use reqwest::Url;
+use serde_json::Value as Json;
+
+use super::access::{Access, Keys};
+use crate::error::{ConnectorError, Fault};
+use crate::http;
+
+/// How a service is spoken to.
+#[derive(Debug)]
+pub struct Service {
+    /// In signatures and in the names of its servers.
+    pub name: &'static str,
+    /// Before the name of an operation; empty where requests are forms.
+    pub target: &'static str,
+    /// Of requests.
+    pub content_type: &'static str,
+}
+
+pub struct Client {
+    service: &'static Service,
+    http: reqwest::Client,
+    url: Url,
+    region: String,
+    keys: Keys,
+}
+
+/// A request that did not do what it should.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// As the service names it; empty when it did not answer.
+    pub code: String,
+    pub reason: String,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+}
+
+impl Client {
+    /// Settles where and as whom, which may ask the machine it runs on. `address` is where the definition says the service is.
+    pub async fn open(service: &'static Service, access: &Access, address: Option<&Url>) -> Result<Client, ConnectorError> {
+        let settled = access.settle(service.name, address).await?;
+        Ok(Client { service, http: http::client()?, url: settled.url, region: settled.region, keys: settled.keys })
+    }
+
+    /// Calls an operation of a service that speaks JSON.
+    pub async fn call(&self, operation: &str, body: &Json) -> Result<Json, Failed> {
+        let target = format!("{}.{operation}", self.service.target);
+        let answer = self.post(body.to_string().into_bytes(), Some(target)).await?;
+        if answer.is_empty() {
+            return Ok(Json::Null);
+        }
+        serde_json::from_slice(&answer).map_err(|error| self.garbled(operation, &error.to_string()))
+    }
+
+    /// Calls an operation of a service that takes forms and answers in XML.
+    pub async fn form(&self, fields: &[(String, String)]) -> Result<String, Failed> {
+        let mut url = Url::parse("http://form/").map_err(|error| self.garbled("form", &error.to_string()))?;
+        url.query_pairs_mut().extend_pairs(fields);
+        let body = url.query().unwrap_or_default().as_bytes().to_vec();
+        Ok(String::from_utf8_lossy(&self.post(body, None).await?).into_owned())
+    }
+
+    fn garbled(&self, operation: &str, problem: &str) -> Failed {
+        let reason = format!("{}: the answer to {operation} cannot be read: {problem}", http::shown(&self.url));
+        Failed { code: String::new(), reason, retryable: true }
+    }
+
+    async fn post(&self, body: Vec<u8>, target: Option<String>) -> Result<Vec<u8>, Failed> {
+        let credentials =
+            self.keys.get().await.map_err(|error| Failed { code: String::new(), reason: error.to_string(), retryable: true })?;
+        let mut headers = vec![("content-type", self.service.content_type)];
+        if let Some(target) = &target {
+            headers.push(("x-amz-target", target));
+        }
+        let unsigned = |problem: String| Failed { code: String::new(), reason: problem, retryable: false };
+        let identity = credentials.into();
+        let parameters = v4::SigningParams::builder()
+            .identity(&identity)
+            .region(&self.region)
+            .name(self.service.name)
+            .time(SystemTime::now())
+            .settings(SigningSettings::default())
+            .build()
+            .map_err(|error| unsigned(http::chain(&error)))?
+            .into();
+        let signable = SignableRequest::new("POST", self.url.as_str(), headers.iter().copied(), SignableBody::Bytes(&body));
+        let signed = signable.and_then(|signable| sign(signable, &parameters)).map_err(|error| unsigned(http::chain(&error)))?;
+        let mut request = self.http.post(self.url.clone());
+        for (name, value) in &headers {
+            request = request.header(*name, *value);
+        }
+        for header in signed.into_parts().0.into_parts().0 {
+            request = request.header(header.name(), header.value());
+        }
+        let place = http::shown(&self.url);
+        let lost = |error: reqwest::Error| Failed {
+            code: String::new(),
+            reason: format!("{place}: {}", http::chain(&error.without_url())),
+            retryable: true,
+        };
+        let answer = request.body(body).send().await.map_err(lost)?;
+        let (status, named) = (answer.status(), answer.headers().get("x-amzn-errortype").cloned());
+        let bytes = answer.bytes().await.map_err(lost)?;
+        if status.is_success() {
+            return Ok(bytes.into());
+        }
+        let named = named.as_ref().and_then(|named| named.to_str().ok()).unwrap_or_default();
+        let (code, message) = said(named, &bytes);
+        if matches!(code.as_str(), "ExpiredTokenException" | "ExpiredToken" | "RequestExpired") {
+            self.keys.forget().await;
+        }
+        let retryable = http::may_pass(status) || passes(&code);
+        Err(Failed { reason: format!("{place}: {status}: {code}: {message}"), code, retryable })
+    }
+}
+
+impl Failed {
+    /// The stream or output cannot go on with it.
+    pub fn fatal(self, place: &str) -> ConnectorError {
+        ConnectorError::World {
+            place: place.to_owned(),
+            problem: self.reason,
+            fault: Fault::User,
+            retryable: self.retryable,
+            source: None,
+        }
+    }
+}
+
+/// What a service calls a failure, and its words.
+fn said(named: &str, body: &[u8]) -> (String, String) {
+    let text = String::from_utf8_lossy(body);
+    let json: Json = serde_json::from_slice(body).unwrap_or_default();
+    let field = |names: [&str; 2]| names.iter().find_map(|name| json.get(*name)?.as_str());
+    let code = field(["__type", "code"]).or((!named.is_empty()).then_some(named)).or_else(|| element(&text, "Code"));
+    let code = code.unwrap_or_default();
+    // `com.amazonaws.kinesis#LimitExceededException:http://…` is a LimitExceededException.
+    let code = code.rsplit('#').next().unwrap_or_default().split(':').next().unwrap_or_default();
+    let message = field(["message", "Message"]).or_else(|| element(&text, "Message")).unwrap_or_default();
+    (code.to_owned(), message.chars().take(500).collect())
+}
+
+/// The text of the first element of this name.
+pub fn element<'x>(xml: &'x str, name: &str) -> Option<&'x str> {
+    let (_, rest) = xml.split_once(&format!("<{name}>"))?;
+    Some(rest.split_once(&format!("</{name}>"))?.0)
+}
+
+/// Failures that are answered with 400 and pass all the same.
+fn passes(code: &str) -> bool {
+    ["Throttl", "ThroughputExceeded", "LimitExceeded", "TooManyRequests", "ExpiredToken", "RequestExpired", "SlowDown"]
+        .iter()
+        .any(|part| code.contains(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_apart_in_either_notation() {
+        let json = br#"{"__type": "com.amazonaws.kinesis#ProvisionedThroughputExceededException", "message": "slowly"}"#;
+        let (code, message) = said("", json);
+        assert_eq!((code.as_str(), message.as_str()), ("ProvisionedThroughputExceededException", "slowly"));
+        assert!(passes(&code) && !passes("ResourceNotFoundException"));
+        let xml = b"<ErrorResponse><Error><Type>Sender</Type><Code>NotFound</Code><Message>no topic</Message></Error>";
+        assert_eq!(said("", xml), ("NotFound".to_owned(), "no topic".to_owned()));
+        assert_eq!(said("A:http://b", b"<html>").0, "A");
+    }
+}

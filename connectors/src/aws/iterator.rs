@@ -1,0 +1,116 @@
+//! Where the reading of a stream of Kinesis begins: a word, or an object with what the word needs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value as Json, json};
+
+use crate::config;
+use crate::error::ConnectorError;
+
+/// Where the reading of a shard begins that the stream has not read before.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum IteratorType {
+    Word(IteratorWord),
+    At(IteratorAt),
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub enum IteratorWord {
+    /// Records that come from now on.
+    Latest,
+    /// The oldest record that is there.
+    TrimHorizon,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+pub enum IteratorAt {
+    /// The record with this number. For one shard.
+    AtSequenceNumber { sequence_number: String },
+    /// The record behind the one with this number. For one shard.
+    AfterSequenceNumber { sequence_number: String },
+    /// The first record that came at this time, in milliseconds since 1970, or later.
+    AtTimestamp { millis_since_epoch: u64 },
+}
+
+impl Default for IteratorType {
+    fn default() -> IteratorType {
+        IteratorType::Word(IteratorWord::Latest)
+    }
+}
+
+impl<'de> Deserialize<'de> for IteratorType {
+    // By hand, so that an error says what is expected; and the words are taken as objects, too.
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<IteratorType, D::Error> {
+        let given = Json::deserialize(input)?;
+        let word = given.as_str().or_else(|| given.get("type").and_then(Json::as_str)).unwrap_or_default();
+        let read = match word {
+            "Latest" => Ok(IteratorType::Word(IteratorWord::Latest)),
+            "TrimHorizon" => Ok(IteratorType::Word(IteratorWord::TrimHorizon)),
+            "AtSequenceNumber" | "AfterSequenceNumber" | "AtTimestamp" if given.is_object() => {
+                IteratorAt::read(word, &given).map(IteratorType::At)
+            }
+            _ => Err(ConnectorError::config(
+                "iteratorType",
+                format!(
+                    "Invalid value: {given} ; valid are \"Latest\", \"TrimHorizon\", and objects with the type AtSequenceNumber, \
+                     AfterSequenceNumber or AtTimestamp"
+                ),
+            )),
+        };
+        read.map_err(config::nested)
+    }
+}
+
+impl IteratorAt {
+    fn read(kind: &str, given: &Json) -> Result<IteratorAt, ConnectorError> {
+        let number = || {
+            let text = given.get("sequenceNumber").and_then(Json::as_str).map(str::to_owned);
+            text.ok_or_else(|| ConnectorError::config("iteratorType.sequenceNumber", "is text, and needed"))
+        };
+        match kind {
+            "AtSequenceNumber" => Ok(IteratorAt::AtSequenceNumber { sequence_number: number()? }),
+            "AfterSequenceNumber" => Ok(IteratorAt::AfterSequenceNumber { sequence_number: number()? }),
+            _ => {
+                let millis = given.get("millisSinceEpoch").and_then(Json::as_u64);
+                let wrong = || ConnectorError::config("iteratorType.millisSinceEpoch", "is a number of at least 0, and needed");
+                Ok(IteratorAt::AtTimestamp { millis_since_epoch: millis.ok_or_else(wrong)? })
+            }
+        }
+    }
+}
+
+impl IteratorType {
+    /// Whether it points into one shard.
+    pub fn is_of_one_shard(&self) -> bool {
+        matches!(self, IteratorType::At(IteratorAt::AtSequenceNumber { .. } | IteratorAt::AfterSequenceNumber { .. }))
+    }
+
+    pub fn is_latest(&self) -> bool {
+        *self == IteratorType::default()
+    }
+
+    /// As a request has it.
+    pub fn asked(&self) -> Json {
+        match self {
+            IteratorType::Word(IteratorWord::Latest) => json!({"ShardIteratorType": "LATEST"}),
+            IteratorType::Word(IteratorWord::TrimHorizon) => json!({"ShardIteratorType": "TRIM_HORIZON"}),
+            IteratorType::At(IteratorAt::AtSequenceNumber { sequence_number }) => {
+                json!({"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": sequence_number})
+            }
+            IteratorType::At(IteratorAt::AfterSequenceNumber { sequence_number }) => after(sequence_number),
+            IteratorType::At(IteratorAt::AtTimestamp { millis_since_epoch }) => at(*millis_since_epoch),
+        }
+    }
+}
+
+/// Behind a record.
+pub fn after(sequence_number: &str) -> Json {
+    json!({"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": sequence_number})
+}
+
+/// From a time on.
+pub fn at(millis: u64) -> Json {
+    json!({"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": millis as f64 / 1000.0})
+}

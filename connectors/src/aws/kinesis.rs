@@ -1,0 +1,138 @@
+//! The definition of a stream from Kinesis.
+//!
+//! Its position says where each shard stands, so a stream goes on where it was: what the reference forgets at a restart is kept.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use weir_model::Position;
+
+use super::access::{Access, AwsCredentials, AwsRegion};
+use super::iterator::IteratorType;
+use super::shards::{Places, Reading, Stream};
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::formats::StreamFormat;
+use crate::recoding::{RecordDecoder, recoded};
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Reads the data of records from the shards of a stream of Kinesis.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KinesisIngest {
+    /// What a record holds, and the query that runs on each.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    /// The stream.
+    pub stream_name: String,
+    /// These shards and no others; all, also those that come later, when not given or empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard_ids: Option<BTreeSet<String>>,
+    /// Queries at a time; 1 keeps the order of each shard.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub parallelism: u32,
+    /// Who asks; found as every program of Amazon's does when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<AwsCredentials>,
+    /// Where the stream is; found in the same way when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<AwsRegion>,
+    /// The address of another server that speaks the protocol, instead of Amazon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Where the reading begins.
+    #[serde(default)]
+    pub iterator_type: IteratorType,
+    /// How often a request is made again before the stream says that something is wrong. It goes on trying.
+    #[serde(default = "retries", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub num_retries: u32,
+    /// Records a second, at most.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to a record before it is read, in this order.
+    #[serde(default)]
+    pub record_decoders: Vec<RecordDecoder>,
+}
+
+fn retries() -> u32 {
+    3
+}
+
+/// The rules of Kinesis for names of streams.
+pub fn check_stream(field: &str, name: &str) -> Result<(), ConnectorError> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if matches!(name.len(), 1..=128) && name.chars().all(legal) {
+        return Ok(());
+    }
+    Err(ConnectorError::config(field, format!("'{name}' cannot be the name of a stream")))
+}
+
+impl KinesisIngest {
+    fn access(&self, context: &SourceContext) -> Access {
+        let (credentials, region) = (self.credentials.clone(), self.region.clone());
+        Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() }
+    }
+}
+
+impl SourceConfig for KinesisIngest {
+    fn settings(&self) -> Json {
+        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
+        crate::settings("KinesisIngest", &KinesisIngest { credentials, ..self.clone() })
+    }
+
+    fn stored(&self) -> Json {
+        crate::settings("KinesisIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(recoded(&self.record_decoders, self.format.decoder(context)?))
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn frame(&self, bytes: &[u8]) -> Json {
+        json!({"data": STANDARD.encode(bytes)})
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        check_stream("streamName", &self.stream_name)?;
+        if self.iterator_type.is_of_one_shard() && self.shard_ids.as_ref().map_or(0, BTreeSet::len) != 1 {
+            let problem = "a sequence number is one of a shard: give that shard, and no other, in shardIds";
+            return Err(ConnectorError::config("iteratorType", problem));
+        }
+        self.access(context).check()?;
+        self.format.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let place = format!("Kinesis stream {}", self.stream_name);
+        let places = Places::read(&place, from)?;
+        let stream = Stream {
+            name: self.stream_name.clone(),
+            shard_ids: self.shard_ids.clone().filter(|ids| !ids.is_empty()),
+            begin: self.iterator_type.clone(),
+            retries: self.num_retries,
+        };
+        Ok(Box::new(Reading::start(&context.runtime, &place, self.access(context), stream, places)))
+    }
+}

@@ -1,0 +1,30 @@
+//! Amazon's services, and the only place that knows how they are spoken to.
+//!
+//!     access: who, where ─> client: signed requests, JSON or forms ─> kinesis, sqs, sns
+//!
+//! Credentials and signatures are made by Amazon's own crates; the few operations that are needed go over weir's HTTP client
+//! (docs/decisions/0018-aws-without-service-crates.md).
+
+mod access;
+mod batches;
+mod client;
+mod iterator;
+mod keeper;
+mod kinesis;
+mod reader;
+mod shards;
+mod sns;
+mod sqs;
+mod write_to_kinesis;
+mod write_to_sqs;
+
+pub use access::{AwsCredentials, AwsRegion};
+pub use iterator::IteratorType;
+pub use kinesis::KinesisIngest;
+pub use sns::WriteToSns;
+pub use sqs::SqsIngest;
+pub use write_to_kinesis::WriteToKinesis;
+pub use write_to_sqs::WriteToSqs;
+
+#[cfg(test)]
+mod server_tests;

@@ -1,0 +1,310 @@
+//! Who reads the shards of a stream of Kinesis: a lister that finds them, and a reader for each.
+//!
+//! A reader asks for records only when there is room for an answer, so that memory is bounded whatever the number of shards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value as Json, json};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::Sender;
+use tokio::task::JoinSet;
+
+use super::access::Access;
+use super::client::{Client, Failed, Service};
+use super::iterator;
+use super::shards::{Answer, Event, Place, Places, Stream};
+use crate::error::{ConnectorError, Fault};
+use crate::feed::{Pauses, Trouble};
+
+pub static KINESIS: Service = Service { name: "kinesis", target: "Kinesis_20131202", content_type: "application/x-amz-json-1.1" };
+
+/// Answers that are under way or wait to be handed on.
+pub const ANSWERS_MAX: usize = 8;
+/// Records of one.
+const ANSWER_RECORDS_MAX: u32 = 2_000;
+/// Between two requests for one shard: five a second are allowed, to all its readers together.
+const ASK_INTERVAL: Duration = Duration::from_millis(250);
+/// How soon shards are found that are no children of those that are read.
+const LIST_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Calls until it works; what cannot is told.
+pub async fn call(client: &Client, operation: &str, body: &Json, retries: u32, trouble: &Trouble) -> Result<Json, Failed> {
+    let (mut pauses, mut failures) = (Pauses::new(), 0);
+    loop {
+        match client.call(operation, body).await {
+            Ok(answer) => {
+                trouble.clear();
+                return Ok(answer);
+            }
+            Err(failed) if failed.retryable => {
+                failures += 1;
+                if failures > retries {
+                    trouble.note(&failed.reason);
+                }
+            }
+            Err(failed) => return Err(failed),
+        }
+        pauses.wait(Duration::ZERO).await;
+    }
+}
+
+/// Finds shards and starts their readers.
+pub struct Lister {
+    place: String,
+    stream: Arc<Stream>,
+    /// What has been handed on to the source, and begun.
+    places: Places,
+    /// Shards that have begun in this life, where that means a moment of this life.
+    now: BTreeSet<String>,
+    events: Sender<Event>,
+    trouble: Trouble,
+}
+
+#[derive(Clone, Debug)]
+struct Shard {
+    id: String,
+    parents: Vec<String>,
+    closed: bool,
+}
+
+impl Shard {
+    fn read(listed: &Json) -> Option<Shard> {
+        let text = |name: &str| listed.get(name).and_then(Json::as_str).map(str::to_owned);
+        let parents = ["ParentShardId", "AdjacentParentShardId"].iter().filter_map(|name| text(name)).collect();
+        let closed = listed.pointer("/SequenceNumberRange/EndingSequenceNumber").is_some_and(Json::is_string);
+        Some(Shard { id: text("ShardId")?, parents, closed })
+    }
+}
+
+impl Lister {
+    pub fn new(place: &str, stream: Stream, places: Places, events: Sender<Event>, trouble: Trouble) -> Lister {
+        let (place, stream) = (place.to_owned(), Arc::new(stream));
+        Lister { place, stream, places, now: BTreeSet::new(), events, trouble }
+    }
+
+    pub async fn run(mut self, access: Access) -> Result<(), ConnectorError> {
+        let client = Arc::new(Client::open(&KINESIS, &access, None).await?);
+        let room = Arc::new(Semaphore::new(ANSWERS_MAX));
+        let mut readers: JoinSet<Result<String, ConnectorError>> = JoinSet::new();
+        let mut running = BTreeSet::new();
+        loop {
+            let shards = self.list(&client).await?;
+            if self.places.shards.is_empty() {
+                self.begin(&shards).await?;
+            }
+            self.forget(&shards).await;
+            for shard in self.due(&shards, &running) {
+                running.insert(shard.clone());
+                let reader = Reader {
+                    client: client.clone(),
+                    stream: self.stream.clone(),
+                    place: self.place.clone(),
+                    from: self.places.from,
+                    at: self.places.shards.get(&shard).cloned(),
+                    now: self.now.contains(&shard),
+                    shard: shard.into(),
+                    events: self.events.clone(),
+                    room: room.clone(),
+                    trouble: self.trouble.clone(),
+                };
+                readers.spawn(reader.run());
+            }
+            if readers.is_empty() && self.stream.shard_ids.is_some() {
+                return Ok(());
+            }
+            match tokio::time::timeout(LIST_INTERVAL, readers.join_next()).await {
+                Ok(Some(Ok(ended))) => {
+                    let shard = ended?;
+                    running.remove(&shard);
+                    self.places.shards.insert(shard, Place::Read);
+                }
+                Ok(Some(Err(error))) => return Err(self.failed(format!("a reader has ended: {error}"), Fault::World)),
+                // Between the end of a shard and the listing of its children.
+                Ok(None) => tokio::time::sleep(ASK_INTERVAL).await,
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn failed(&self, problem: String, fault: Fault) -> ConnectorError {
+        ConnectorError::World { place: self.place.clone(), problem, fault, retryable: false, source: None }
+    }
+
+    async fn list(&self, client: &Client) -> Result<Vec<Shard>, ConnectorError> {
+        let mut shards = Vec::new();
+        let mut request = json!({"StreamName": self.stream.name});
+        loop {
+            let answer = call(client, "ListShards", &request, self.stream.retries, &self.trouble).await;
+            let answer = answer.map_err(|failed| failed.fatal(&self.place))?;
+            shards.extend(answer["Shards"].as_array().into_iter().flatten().filter_map(Shard::read));
+            match answer["NextToken"].as_str() {
+                Some(next) => request = json!({"NextToken": next}),
+                None => return Ok(shards),
+            }
+        }
+    }
+
+    /// What is there when the stream begins: everything that comes later is read from its first record.
+    async fn begin(&mut self, shards: &[Shard]) -> Result<(), ConnectorError> {
+        if let Some(chosen) = &self.stream.shard_ids
+            && let Some(absent) = chosen.iter().find(|id| shards.iter().all(|shard| shard.id != **id))
+        {
+            return Err(self.failed(format!("stream {} has no shard {absent}", self.stream.name), Fault::User));
+        }
+        let now = self.places.fresh;
+        let nothing_comes = |shard: &Shard| now && shard.closed && self.stream.begin.is_latest();
+        let place = |shard: &Shard| if nothing_comes(shard) { Place::Read } else { Place::Begun };
+        let begun: BTreeMap<String, Place> = shards.iter().map(|shard| (shard.id.clone(), place(shard))).collect();
+        if now {
+            self.now = begun.keys().cloned().collect();
+        }
+        self.places.shards = begun.clone();
+        // Nobody listens when the stream has been stopped meanwhile.
+        let _ = self.events.send(Event::Begun(begun)).await;
+        Ok(())
+    }
+
+    /// Shards whose records are too old to be there are taken off the list by the service.
+    async fn forget(&mut self, shards: &[Shard]) {
+        let listed: BTreeSet<&str> = shards.iter().map(|shard| shard.id.as_str()).collect();
+        let is_gone = |(id, place): &(&String, &Place)| **place == Place::Read && !listed.contains(id.as_str());
+        let gone: Vec<String> = self.places.shards.iter().filter(is_gone).map(|(id, _)| id.clone()).collect();
+        if !gone.is_empty() {
+            gone.iter().for_each(|id| {
+                self.places.shards.remove(id);
+            });
+            let _ = self.events.send(Event::Forgotten(gone)).await;
+        }
+    }
+
+    /// Shards to be read now: not read yet, and their parents are, or are not there.
+    fn due(&self, shards: &[Shard], running: &BTreeSet<String>) -> Vec<String> {
+        let chosen = |id: &str| self.stream.shard_ids.as_ref().is_none_or(|chosen| chosen.contains(id));
+        let is_read = |id: &str| self.places.shards.get(id) == Some(&Place::Read);
+        let open = |id: &String| shards.iter().any(|shard| shard.id == *id) && chosen(id) && !is_read(id);
+        let due = |shard: &&Shard| {
+            chosen(&shard.id) && !is_read(&shard.id) && !running.contains(&shard.id) && !shard.parents.iter().any(open)
+        };
+        shards.iter().filter(due).map(|shard| shard.id.clone()).collect()
+    }
+}
+
+/// Reads one shard to its end.
+struct Reader {
+    client: Arc<Client>,
+    stream: Arc<Stream>,
+    place: String,
+    shard: Arc<str>,
+    from: u64,
+    /// None: it came after the stream had begun.
+    at: Option<Place>,
+    /// The stream began in this life, and nothing has been asked of the shard.
+    now: bool,
+    events: Sender<Event>,
+    room: Arc<Semaphore>,
+    trouble: Trouble,
+}
+
+impl Reader {
+    async fn run(mut self) -> Result<String, ConnectorError> {
+        while !self.read().await? {}
+        let _ = self.events.send(Event::Ended(self.shard.to_string())).await;
+        Ok(self.shard.to_string())
+    }
+
+    async fn call(&self, operation: &str, body: &Json) -> Result<Json, Failed> {
+        call(&self.client, operation, body, self.stream.retries, &self.trouble).await
+    }
+
+    fn fatal(&self, failed: Failed) -> ConnectorError {
+        failed.fatal(&format!("{}, {}", self.place, self.shard))
+    }
+
+    async fn iterator(&mut self) -> Result<Option<String>, ConnectorError> {
+        let mut request = match &self.at {
+            Some(Place::After(number)) => iterator::after(number),
+            Some(Place::Read) => return Ok(None),
+            Some(Place::Begun) if self.stream.begin.is_latest() && !self.now => iterator::at(self.from),
+            Some(Place::Begun) => self.stream.begin.asked(),
+            None => json!({"ShardIteratorType": "TRIM_HORIZON"}),
+        };
+        request["StreamName"] = self.stream.name.as_str().into();
+        request["ShardId"] = self.shard.as_ref().into();
+        let answer = self.call("GetShardIterator", &request).await.map_err(|failed| self.fatal(failed))?;
+        self.now = false;
+        Ok(answer["ShardIterator"].as_str().map(str::to_owned))
+    }
+
+    /// With one iterator, as long as it goes. True: to the end of the shard.
+    async fn read(&mut self) -> Result<bool, ConnectorError> {
+        let mut iterator = self.iterator().await?;
+        while let Some(from) = iterator {
+            // Closed only with the source.
+            let Ok(room) = self.room.clone().acquire_owned().await else { return Ok(true) };
+            let asked = Instant::now();
+            let request = json!({"ShardIterator": from, "Limit": ANSWER_RECORDS_MAX});
+            let answer = match self.call("GetRecords", &request).await {
+                Ok(answer) => answer,
+                // It lasts five minutes, and whoever hands on may be held back for longer.
+                Err(failed) if failed.code == "ExpiredIteratorException" => return Ok(false),
+                Err(failed) => return Err(self.fatal(failed)),
+            };
+            iterator = answer["NextShardIterator"].as_str().map(str::to_owned);
+            let given = answer["Records"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let mut records = std::collections::VecDeque::with_capacity(given.len());
+            for record in given {
+                let number = record["SequenceNumber"].as_str();
+                let data = record["Data"].as_str().and_then(|data| STANDARD.decode(data).ok());
+                let (Some(number), Some(data)) = (number, data) else {
+                    let problem = "a record of the answer has no number or no data in base64".to_owned();
+                    let place = format!("{}, {}", self.place, self.shard);
+                    return Err(ConnectorError::Framing { place, problem });
+                };
+                records.push_back((number.to_owned(), data));
+            }
+            if let Some((number, _)) = records.back() {
+                self.at = Some(Place::After(number.clone()));
+                let answer = Answer { shard: self.shard.clone(), records, _room: room };
+                if self.events.send(Event::Records(answer)).await.is_err() {
+                    return Ok(true);
+                }
+            } else {
+                drop(room);
+            }
+            if iterator.is_some() {
+                tokio::time::sleep(ASK_INTERVAL.saturating_sub(asked.elapsed())).await;
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn children_wait_for_all_of_their_parents() {
+        let stream = Stream { name: "s".to_owned(), shard_ids: None, begin: Default::default(), retries: 3 };
+        let mut lister = Lister::new("here", stream, Places::default(), channel(1).0, Trouble::new("here"));
+        let listed = [
+            json!({"ShardId": "a", "SequenceNumberRange": {"EndingSequenceNumber": "9"}}),
+            json!({"ShardId": "b", "SequenceNumberRange": {}}),
+            json!({"ShardId": "c", "ParentShardId": "a", "AdjacentParentShardId": "b"}),
+            json!({"ShardId": "d", "ParentShardId": "long gone"}),
+        ];
+        let shards: Vec<Shard> = listed.iter().filter_map(Shard::read).collect();
+        assert!(shards[0].closed && !shards[1].closed);
+        assert_eq!(lister.due(&shards, &BTreeSet::new()), ["a", "b", "d"]);
+        lister.places.shards.insert("a".to_owned(), Place::Read);
+        assert_eq!(lister.due(&shards, &BTreeSet::from(["b".to_owned()])), ["d"]);
+        lister.places.shards.insert("b".to_owned(), Place::Read);
+        assert_eq!(lister.due(&shards, &BTreeSet::new()), ["c", "d"]);
+    }
+}

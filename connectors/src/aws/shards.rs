@@ -1,0 +1,213 @@
+//! The shards of a stream of Kinesis, read side by side.
+//!
+//!     list ─> a reader for each shard whose parents are read ─ Event ─> Reading ─> Frames
+//!
+//! A shard that was split or merged ends; its children are read when all of it has been handed on, so that what has the same
+//! partition key stays in order. The position holds where each shard stands, so a restart neither loses nor repeats.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::task::JoinHandle;
+use weir_model::Position;
+
+use super::access::Access;
+use super::iterator::IteratorType;
+use super::reader::{ANSWERS_MAX, Lister};
+use crate::error::{ConnectorError, Fault};
+use crate::feed::Trouble;
+use crate::frames::{Frames, Limits, Progress};
+use crate::source::Source;
+
+/// What is read.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    pub name: String,
+    /// None is all.
+    pub shard_ids: Option<BTreeSet<String>>,
+    pub begin: IteratorType,
+    /// Failures in a row that are nobody's business.
+    pub retries: u32,
+}
+
+/// Where a stream stands.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Places {
+    /// When it began to read, in milliseconds since 1970: what `Latest` means in later lives.
+    pub from: u64,
+    pub shards: BTreeMap<String, Place>,
+    /// That was in this life.
+    #[serde(skip)]
+    pub fresh: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Place {
+    /// It was there when the stream began; nothing has been read.
+    Begun,
+    After(String),
+    /// To its end.
+    Read,
+}
+
+impl Places {
+    pub fn read(place: &str, position: Option<&Position>) -> Result<Places, ConnectorError> {
+        let Some(position) = position else {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            return Ok(Places { from: now.as_millis() as u64, fresh: true, ..Places::default() });
+        };
+        serde_json::from_slice(&position.0).map_err(|_| ConnectorError::Position {
+            place: place.to_owned(),
+            problem: "the stored position is not one of Kinesis; delete the stream and create it anew".to_owned(),
+        })
+    }
+
+    fn write(&self, position: &mut Position) {
+        position.0.clear();
+        // Writing into memory cannot fail, and the keys are text.
+        let _ = serde_json::to_writer(&mut position.0, self);
+    }
+}
+
+/// What readers tell. The order is that of the effects.
+pub enum Event {
+    /// These shards were there at the beginning, and how much of them is left out.
+    Begun(BTreeMap<String, Place>),
+    Records(Answer),
+    Ended(String),
+    /// Nobody can read them any more.
+    Forgotten(Vec<String>),
+}
+
+pub struct Answer {
+    pub shard: Arc<str>,
+    /// With their numbers.
+    pub records: VecDeque<(String, Vec<u8>)>,
+    pub _room: OwnedSemaphorePermit,
+}
+
+/// The end of the source.
+pub struct Reading {
+    place: String,
+    runtime: Handle,
+    events: Receiver<Event>,
+    /// Not all of it has been handed out.
+    current: Option<Answer>,
+    places: Places,
+    task: JoinHandle<Result<(), ConnectorError>>,
+    trouble: Trouble,
+}
+
+impl Reading {
+    pub fn start(runtime: &Handle, place: &str, access: Access, stream: Stream, places: Places) -> Reading {
+        let (sender, events) = channel(2 * ANSWERS_MAX);
+        let trouble = Trouble::new(place);
+        let lister = Lister::new(place, stream, places.clone(), sender, trouble.clone());
+        let task = runtime.spawn(lister.run(access));
+        Reading { place: place.to_owned(), runtime: runtime.clone(), events, current: None, places, task, trouble }
+    }
+
+    fn take(&mut self, event: Event) {
+        let shards = &mut self.places.shards;
+        match event {
+            Event::Begun(begun) => shards.extend(begun),
+            Event::Records(answer) => self.current = Some(answer),
+            Event::Ended(shard) => {
+                shards.insert(shard, Place::Read);
+            }
+            Event::Forgotten(gone) => gone.iter().for_each(|shard| {
+                shards.remove(shard);
+            }),
+        }
+    }
+
+    /// Hands out of the answer that is there.
+    fn hand_out(&mut self, limits: &Limits, batch: &mut Frames) {
+        let Some(answer) = &mut self.current else { return };
+        let mut last = None;
+        while !batch.full(limits) {
+            let Some((number, bytes)) = answer.records.pop_front() else { break };
+            batch.push(&bytes);
+            last = Some(number);
+        }
+        if let Some(number) = last {
+            self.places.shards.insert(answer.shard.to_string(), Place::After(number));
+        }
+        if answer.records.is_empty() {
+            self.current = None;
+        }
+    }
+
+    fn end(&mut self) -> Result<Progress, ConnectorError> {
+        match self.runtime.block_on(&mut self.task) {
+            Ok(ended) => ended.map(|()| Progress::Finished),
+            Err(error) => Err(ConnectorError::World {
+                place: self.place.clone(),
+                problem: format!("the task that reads has ended: {error}"),
+                fault: Fault::World,
+                retryable: false,
+                source: None,
+            }),
+        }
+    }
+}
+
+impl Source for Reading {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        let deadline = Instant::now() + limits.wait_max;
+        let mut ended = false;
+        loop {
+            self.hand_out(limits, batch);
+            if batch.full(limits) {
+                break;
+            }
+            let wait = if batch.is_empty() { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            let (runtime, events) = (&self.runtime, &mut self.events);
+            match runtime.block_on(async { tokio::time::timeout(wait, events.recv()).await }) {
+                Ok(Some(event)) => self.take(event),
+                Ok(None) => {
+                    ended = true;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        self.places.write(&mut batch.position);
+        // What came before the end has been handed out by then: the task is asked once nothing is left.
+        if ended && batch.is_empty() { self.end() } else { Ok(Progress::More) }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.get()
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_comes_back_and_damage_is_found() {
+        let mut places = Places::read("k", None).unwrap();
+        places.shards.insert("a".to_owned(), Place::After("4960".to_owned()));
+        places.shards.insert("b".to_owned(), Place::Begun);
+        places.shards.insert("c".to_owned(), Place::Read);
+        let mut position = Position::default();
+        places.write(&mut position);
+        assert_eq!(Places::read("k", Some(&position)).unwrap(), Places { fresh: false, ..places.clone() });
+        for end in 0..position.0.len() {
+            assert!(Places::read("k", Some(&Position(position.0[..end].to_vec()))).is_err());
+        }
+    }
+}

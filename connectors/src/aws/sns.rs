@@ -1,0 +1,163 @@
+//! An output to a topic of SNS.
+//!
+//! At least once, in order: a result counts as delivered when the topic has taken it, and what follows a message that was not
+//! taken waits. What becomes of it among subscribers is theirs and the topic's.
+
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tokio::runtime::Handle;
+use weir_model::Position;
+
+use super::access::{Access, AwsCredentials, AwsRegion};
+use super::batches::{self, Sent};
+use super::client::{Client, Failed, Service, element};
+use super::write_to_sqs::{BOUNDS, check_group, group, unlike};
+use crate::delivery::Outgoing;
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::{Envelope, Generation};
+use crate::error::ConnectorError;
+
+static SNS: Service = Service { name: "sns", target: "", content_type: "application/x-www-form-urlencoded" };
+/// Of the protocol.
+const VERSION: &str = "2010-03-31";
+
+/// Publishes each result to a topic of SNS.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "WriteToSNS")]
+pub struct WriteToSns {
+    /// Who writes; found as every program of Amazon's does when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<AwsCredentials>,
+    /// Where the topic is; what its ARN says when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<AwsRegion>,
+    /// The address of another server that speaks the protocol, instead of Amazon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The ARN of the topic.
+    pub topic: String,
+    /// The group of all messages, for a FIFO topic.
+    #[serde(default = "group")]
+    pub message_group_id: String,
+    /// What is around the data of a result.
+    #[serde(default)]
+    pub structure: Envelope,
+}
+
+impl WriteToSns {
+    /// `arn:aws:sns:eu-west-1:123456789012:name` is in eu-west-1.
+    fn region_of_topic(&self) -> Result<&str, ConnectorError> {
+        let parts: Vec<&str> = self.topic.split(':').collect();
+        match parts.as_slice() {
+            ["arn", _, "sns", region, _, name] if !region.is_empty() && !name.is_empty() => Ok(region),
+            _ => Err(ConnectorError::config("topic", format!("'{}' is no ARN of a topic", self.topic))),
+        }
+    }
+}
+
+impl DestinationConfig for WriteToSns {
+    fn settings(&self) -> Json {
+        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
+        crate::settings("WriteToSNS", &WriteToSns { credentials, ..self.clone() })
+    }
+
+    fn stored(&self) -> Json {
+        crate::settings("WriteToSNS", self)
+    }
+
+    fn envelope(&self, _generation: Generation) -> Envelope {
+        self.structure
+    }
+
+    /// In both notations.
+    fn is_line(&self, _generation: Generation) -> bool {
+        true
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        self.region_of_topic()?;
+        check_group(&self.message_group_id)
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        let of_topic = AwsRegion { region: self.region_of_topic()?.to_owned() };
+        let (credentials, region) = (self.credentials.clone(), Some(self.region.clone().unwrap_or(of_topic)));
+        let access = Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() };
+        access.check()?;
+        let group = self.topic.ends_with(".fifo").then(|| self.message_group_id.clone());
+        let (runtime, topic) = (context.runtime.clone(), self.topic.clone());
+        Ok(Box::new(Publisher { runtime, access, client: None, topic, group }))
+    }
+}
+
+struct Publisher {
+    runtime: Handle,
+    access: Access,
+    /// Made by the first call.
+    client: Option<Client>,
+    topic: String,
+    group: Option<String>,
+}
+
+async fn publish(client: &Client, topic: &str, group: Option<&str>, results: &[Outgoing], range: Range<usize>) -> Sent {
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mut fields = vec![pair("Action", "PublishBatch"), pair("Version", VERSION), pair("TopicArn", topic)];
+    for (place, index) in range.enumerate() {
+        let mut member = |name: &str, value: &str| {
+            fields.push((format!("PublishBatchRequestEntries.member.{}.{name}", place + 1), value.to_owned()));
+        };
+        member("Id", &index.to_string());
+        member("Message", &String::from_utf8_lossy(&results[index].body));
+        if let Some(group) = group {
+            member("MessageGroupId", group);
+            member("MessageDeduplicationId", &unlike());
+        }
+    }
+    let answer = client.form(&fields).await?;
+    Ok(failures(topic, &answer))
+}
+
+fn failures(topic: &str, answer: &str) -> Vec<(usize, Failed)> {
+    let members = element(answer, "Failed").unwrap_or_default().split("<member>").skip(1);
+    let failed = |member: &str| {
+        let index = element(member, "Id")?.parse().ok()?;
+        let code = element(member, "Code").unwrap_or_default().to_owned();
+        let reason = format!("{topic}: {code}: {}", element(member, "Message").unwrap_or_default());
+        Some((index, Failed { code, reason, retryable: element(member, "SenderFault") != Some("true") }))
+    };
+    members.filter_map(failed).collect()
+}
+
+impl Destination for Publisher {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        self.runtime.block_on(async {
+            let client = match self.client.take() {
+                Some(client) => client,
+                None => Client::open(&SNS, &self.access, None).await?,
+            };
+            let request = async |range: Range<usize>| publish(&client, &self.topic, self.group.as_deref(), results, range).await;
+            let written = batches::send(results, BOUNDS, 1, request).await;
+            self.client = Some(client);
+            Ok(written)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_found_in_an_answer() {
+        let answer = "<PublishBatchResponse><PublishBatchResult><Successful><member><Id>0</Id></member></Successful><Failed>\
+            <member><Id>1</Id><Code>InternalError</Code><SenderFault>false</SenderFault></member><member><Id>2</Id>\
+            <Code>InvalidParameter</Code><SenderFault>true</SenderFault></member></Failed></PublishBatchResult>";
+        let found = failures("t", answer);
+        assert_eq!(found.iter().map(|(index, failed)| (*index, failed.retryable)).collect::<Vec<_>>(), [(1, true), (2, false)]);
+        assert!(failures("t", "<Failed/>").is_empty() && failures("t", "").is_empty());
+    }
+}

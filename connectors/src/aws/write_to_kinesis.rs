@@ -1,0 +1,189 @@
+//! An output to Kinesis.
+//!
+//! At least once: a result counts as delivered when the stream has taken it, and one that was not taken comes again. Each goes
+//! to a shard of its own choosing, as in the reference, so there is no order among shards.
+
+use std::cell::RefCell;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+use std::time::Instant;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use tokio::runtime::Handle;
+use weir_model::Position;
+
+use super::access::{Access, AwsCredentials, AwsRegion};
+use super::batches::{self, Bounds, Sent};
+use super::client::{Client, Failed};
+use super::kinesis::check_stream;
+use super::reader::KINESIS;
+use crate::config;
+use crate::delivery::Outgoing;
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::{Envelope, Generation, OutputFormat};
+use crate::error::ConnectorError;
+use crate::rate::RateLimiter;
+
+/// What Kinesis takes in one request.
+const RESULTS_MAX: u32 = 500;
+const BYTES_MAX: usize = 5 << 20;
+/// Every record has one, and where it goes is said by another number.
+const PARTITION_KEY: &str = "undefined";
+
+/// Writes each result to a stream of Kinesis.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteToKinesis {
+    /// Who writes; found as every program of Amazon's does when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<AwsCredentials>,
+    /// Where the stream is; found in the same way when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<AwsRegion>,
+    /// The address of another server that speaks the protocol, instead of Amazon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The stream.
+    pub stream_name: String,
+    /// What a record's data is.
+    #[serde(default)]
+    pub format: OutputFormat,
+    /// Requests at a time; one when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub kinesis_parallelism: Option<u32>,
+    /// Records of one request; 500, the most that Kinesis takes, when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 500))]
+    pub kinesis_max_batch_size: Option<u32>,
+    /// Records a second, at most. What Kinesis itself holds back comes again in any case.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub kinesis_max_records_per_second: Option<u32>,
+    /// Bytes a second, at most.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub kinesis_max_bytes_per_second: Option<u32>,
+    /// What is around the data of a result.
+    #[serde(default)]
+    pub structure: Envelope,
+}
+
+impl DestinationConfig for WriteToKinesis {
+    fn settings(&self) -> Json {
+        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
+        crate::settings("WriteToKinesis", &WriteToKinesis { credentials, ..self.clone() })
+    }
+
+    fn stored(&self) -> Json {
+        crate::settings("WriteToKinesis", self)
+    }
+
+    fn envelope(&self, _generation: Generation) -> Envelope {
+        self.structure
+    }
+
+    fn is_line(&self, generation: Generation) -> bool {
+        generation == Generation::V2
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        check_stream("streamName", &self.stream_name)?;
+        if self.kinesis_max_batch_size.is_some_and(|size| size > RESULTS_MAX) {
+            return Err(ConnectorError::config("kinesisMaxBatchSize", format!("Kinesis takes {RESULTS_MAX} at most")));
+        }
+        Ok(())
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        let (credentials, region) = (self.credentials.clone(), self.region.clone());
+        let access = Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() };
+        access.check()?;
+        Ok(Box::new(Putter {
+            runtime: context.runtime.clone(),
+            access,
+            client: None,
+            stream: self.stream_name.clone(),
+            bounds: Bounds {
+                // A second's worth, so that a limit is kept to within a second.
+                results_max: [self.kinesis_max_batch_size, self.kinesis_max_records_per_second]
+                    .into_iter()
+                    .flatten()
+                    .fold(RESULTS_MAX, u32::min) as usize,
+                bytes_max: BYTES_MAX,
+                bytes_each: PARTITION_KEY.len(),
+            },
+            at_once: self.kinesis_parallelism.unwrap_or(1) as usize,
+            records: RefCell::new(self.kinesis_max_records_per_second.map(RateLimiter::new)),
+            bytes: RefCell::new(self.kinesis_max_bytes_per_second.map(RateLimiter::new)),
+        }))
+    }
+}
+
+struct Putter {
+    runtime: Handle,
+    access: Access,
+    /// Made by the first call.
+    client: Option<Client>,
+    stream: String,
+    bounds: Bounds,
+    at_once: usize,
+    records: RefCell<Option<RateLimiter>>,
+    bytes: RefCell<Option<RateLimiter>>,
+}
+
+/// Any of the places between the shards' bounds.
+fn anywhere() -> String {
+    let part = || u128::from(RandomState::new().build_hasher().finish());
+    ((part() << 64) | part()).to_string()
+}
+
+async fn put(client: &Client, stream: &str, results: &[Outgoing], range: Range<usize>) -> Sent {
+    let record = |result: &Outgoing| json!({"Data": STANDARD.encode(&result.body), "PartitionKey": PARTITION_KEY, "ExplicitHashKey": anywhere()});
+    let records: Vec<Json> = results[range.clone()].iter().map(record).collect();
+    let answer = client.call("PutRecords", &json!({"StreamName": stream, "Records": records})).await?;
+    let failed = |(index, told): (usize, &Json)| {
+        let code = told["ErrorCode"].as_str()?.to_owned();
+        let words = told["ErrorMessage"].as_str().unwrap_or_default();
+        Some((index, Failed { reason: format!("Kinesis stream {stream}: {code}: {words}"), code, retryable: true }))
+    };
+    Ok(range.zip(answer["Records"].as_array().into_iter().flatten()).filter_map(failed).collect())
+}
+
+/// Waits until more may pass.
+async fn pace(limiter: &RefCell<Option<RateLimiter>>, amount: usize) {
+    loop {
+        let wait = match &mut *limiter.borrow_mut() {
+            None => return,
+            Some(limiter) => match limiter.permits(Instant::now()) {
+                Ok(_) => return limiter.spend(amount, Instant::now()),
+                Err(wait) => wait,
+            },
+        };
+        tokio::time::sleep(wait).await;
+    }
+}
+
+impl Destination for Putter {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        self.runtime.block_on(async {
+            let client = match self.client.take() {
+                Some(client) => client,
+                None => Client::open(&KINESIS, &self.access, None).await?,
+            };
+            let request = async |range: Range<usize>| {
+                pace(&self.records, range.len()).await;
+                pace(&self.bytes, results[range.clone()].iter().map(|result| result.body.len()).sum()).await;
+                put(&client, &self.stream, results, range).await
+            };
+            let written = batches::send(results, self.bounds, self.at_once, request).await;
+            self.client = Some(client);
+            Ok(written)
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! An output to a queue of SQS.
+//!
+//! At least once, in order: a result counts as delivered when the queue has taken it, and what follows a message that was not
+//! taken waits. A queue whose name ends with `.fifo` keeps that order.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::ops::Range;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use tokio::runtime::Handle;
+use weir_model::Position;
+
+use super::access::{Access, AwsCredentials, AwsRegion};
+use super::batches::{self, Bounds, Sent};
+use super::client::{Client, Failed};
+use super::sqs::{SQS, service_of};
+use crate::delivery::Outgoing;
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::{Envelope, Generation};
+use crate::error::ConnectorError;
+use crate::http;
+
+/// What SQS and SNS take in one request.
+pub const BOUNDS: Bounds = Bounds { results_max: 10, bytes_max: 256 << 10, bytes_each: 0 };
+
+/// Sends each result to a queue of SQS, as the body of a message.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "WriteToSQS")]
+pub struct WriteToSqs {
+    /// Who writes; found as every program of Amazon's does when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<AwsCredentials>,
+    /// Where the queue is; what its address says, or found in the same way, when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<AwsRegion>,
+    /// The address of the queue.
+    pub queue_url: String,
+    /// The group of all messages, for a FIFO queue.
+    #[serde(default = "group")]
+    pub message_group_id: String,
+    /// What is around the data of a result.
+    #[serde(default)]
+    pub structure: Envelope,
+}
+
+pub fn group() -> String {
+    "weir".to_owned()
+}
+
+/// The rules of SQS and SNS for groups.
+pub fn check_group(group: &str) -> Result<(), ConnectorError> {
+    if matches!(group.len(), 1..=128) && group.chars().all(|c| c.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(ConnectorError::config("messageGroupId", "is 1 to 128 letters, digits and signs"))
+}
+
+impl DestinationConfig for WriteToSqs {
+    fn settings(&self) -> Json {
+        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
+        let queue_url = http::without_password(&self.queue_url);
+        crate::settings("WriteToSQS", &WriteToSqs { credentials, queue_url, ..self.clone() })
+    }
+
+    fn stored(&self) -> Json {
+        crate::settings("WriteToSQS", self)
+    }
+
+    fn envelope(&self, _generation: Generation) -> Envelope {
+        self.structure
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        service_of(&self.queue_url)?;
+        check_group(&self.message_group_id)
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        let (credentials, region) = (self.credentials.clone(), self.region.clone());
+        let access = Access { credentials, region, endpoint: None, hosts: context.hosts.clone() };
+        context.hosts.check(&service_of(&self.queue_url)?)?;
+        let group = self.queue_url.ends_with(".fifo").then(|| self.message_group_id.clone());
+        let (runtime, queue) = (context.runtime.clone(), self.queue_url.clone());
+        Ok(Box::new(Sender { runtime, access, client: None, queue, group }))
+    }
+}
+
+struct Sender {
+    runtime: Handle,
+    access: Access,
+    /// Made by the first call.
+    client: Option<Client>,
+    queue: String,
+    group: Option<String>,
+}
+
+/// A FIFO queue drops a message whose word for it is that of an earlier one. Equal results may be meant, so each gets its own.
+pub fn unlike() -> String {
+    let part = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", part(), part())
+}
+
+async fn send(client: &Client, queue: &str, group: Option<&str>, results: &[Outgoing], range: Range<usize>) -> Sent {
+    let message = |index: usize| {
+        let mut entry = json!({"Id": index.to_string(), "MessageBody": String::from_utf8_lossy(&results[index].body)});
+        if let Some(group) = group {
+            entry["MessageGroupId"] = group.into();
+            entry["MessageDeduplicationId"] = unlike().into();
+        }
+        entry
+    };
+    let entries: Vec<Json> = range.map(message).collect();
+    let answer = client.call("SendMessageBatch", &json!({"QueueUrl": queue, "Entries": entries})).await?;
+    let failed = |told: &Json| {
+        let index = told["Id"].as_str()?.parse().ok()?;
+        let code = told["Code"].as_str().unwrap_or_default().to_owned();
+        let reason = format!("{queue}: {code}: {}", told["Message"].as_str().unwrap_or_default());
+        Some((index, Failed { code, reason, retryable: !told["SenderFault"].as_bool().unwrap_or_default() }))
+    };
+    Ok(answer["Failed"].as_array().into_iter().flatten().filter_map(failed).collect())
+}
+
+impl Destination for Sender {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        self.runtime.block_on(async {
+            let client = match self.client.take() {
+                Some(client) => client,
+                None => Client::open(&SQS, &self.access, Some(&service_of(&self.queue)?)).await?,
+            };
+            let request = async |range: Range<usize>| send(&client, &self.queue, self.group.as_deref(), results, range).await;
+            let written = batches::send(results, BOUNDS, 1, request).await;
+            self.client = Some(client);
+            Ok(written)
+        })
+    }
+}

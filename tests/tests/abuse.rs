@@ -1,0 +1,216 @@
+//! Clients that are wrong, slow, many or hostile: each is answered or left, with a message that helps, and weir goes on.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use weir_tests::service::{Home, Weir};
+
+const JSON: &[(&str, &str)] = &[("Content-Type", "application/json")];
+
+fn weir(more: &[&str]) -> Weir {
+    Home::new().start(&[&["-Dweir.store.type=in-memory", "-Dweir.workers=1"], more].concat())
+}
+
+/// Sends bytes as they are; gives all that comes back until the server closes.
+fn raw(weir: &Weir, parts: &[&[u8]], pause: Duration) -> String {
+    let mut stream = TcpStream::connect(weir.address()).expect("weir listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit of time");
+    for part in parts {
+        // A server that has had enough closes while we are still talking.
+        if stream.write_all(part).is_err() {
+            break;
+        }
+        std::thread::sleep(pause);
+    }
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn resident_megabytes(weir: &Weir) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("the process is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") >> 10
+}
+
+fn is_well(weir: &Weir) {
+    weir.get("/api/v2/system/liveness").expect(204);
+    assert_eq!(weir.rows("RETURN 1 AS x"), vec![json!([1])]);
+    assert!(!weir.log().contains("panicked"), "{}", weir.log());
+}
+
+#[test]
+fn bodies_that_are_too_long_are_refused_before_they_are_read() {
+    let weir = weir(&[]);
+    let before = resident_megabytes(&weir);
+    let head = "POST /api/v1/query/cypher HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let answer = raw(&weir, &[format!("{head}Content-Length: 104857600\r\n\r\n{{").as_bytes()], Duration::ZERO);
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("67108864"), "{answer}");
+    // Without a length, in chunks: read up to the limit, and no further.
+    let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 1 << 20], b"\r\n"].concat();
+    let head = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
+    let mut parts = vec![head.as_bytes()];
+    parts.resize(101, &chunk);
+    let answer = raw(&weir, &parts, Duration::ZERO);
+    // The answer may be lost with the connection, as TCP has it when a server closes on what it has not read.
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    let long = weir.send("POST", "/api/v1/query/cypher", &[("Content-Type", "text/plain")], &vec![b' '; 2 << 20]).expect(400);
+    assert!(long.text().contains("query.text-bytes-max"), "{}", long.shown());
+    is_well(&weir);
+    let after = resident_megabytes(&weir);
+    assert!(after < before + 200, "from {before} MB to {after} MB");
+}
+
+#[test]
+fn bodies_that_cannot_be_read_say_why() {
+    let weir = weir(&[]);
+    let deep = "[".repeat(100_000);
+    let deep_parameters =
+        format!("{{\"text\": \"RETURN $a\", \"parameters\": {{\"a\": {}{}}}}}", "[".repeat(5000), "]".repeat(5000));
+    let yaml: &[(&str, &str)] = &[("Content-Type", "application/yaml")];
+    let anchors = "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d]\nf: &f [*e, *e, *e, *e, *e, *e, *e, *e, *e]\ng: [*f, *f, *f, *f, *f, *f, *f, *f, *f]\n";
+    for (headers, body, status) in [
+        (JSON, deep.as_bytes(), 400),
+        (JSON, deep_parameters.as_bytes(), 400),
+        (JSON, b"{\"text\": \"RETURN 1\"".as_slice(), 400),
+        (JSON, b"{\"text\": \"\xff\xfe\"}", 400),
+        (JSON, b"\xff\xfe\x00", 400),
+        (yaml, deep.as_bytes(), 400),
+        (yaml, anchors.as_bytes(), 400),
+        (&[("Content-Type", "text/plain")], b"RETURN '\xff'", 400),
+        (&[("Content-Type", "image/png")], b"RETURN 1", 415),
+        (&[("Content-Type", "nonsense")], b"RETURN 1", 415),
+        (&[], b"RETURN 1", 415),
+    ] {
+        let began = Instant::now();
+        for path in ["/api/v1/query/cypher", "/api/v1/query/gremlin"] {
+            let answer = weir.send("POST", path, headers, body);
+            let shown = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
+            assert_eq!(answer.status, status, "{shown}: {}", answer.shown());
+            assert!(!answer.body.is_empty(), "{shown}: no word about why");
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "it takes too long");
+    }
+    for (method, path, statuses) in [
+        ("PATCH", "/api/v1/ingest/x", [404, 405]),
+        ("DELETE", "/api/v2/system/metrics", [405, 405]),
+        ("PUT", "/api/v2/graph/quine/cypher:query", [405, 405]),
+        ("BREW", "/api/v2/system/metrics", [405, 501]),
+        ("GET", "/api/v2/nothing/here", [404, 404]),
+    ] {
+        let answer = weir.send(method, path, &[], b"");
+        assert!(statuses.contains(&answer.status), "{method} {path}: {}", answer.shown());
+    }
+    is_well(&weir);
+}
+
+#[test]
+fn slow_clients_are_left() {
+    let weir = weir(&["-Dweir.webserver.header-timeout=500 ms", "-Dweir.webserver.body-timeout=500 ms"]);
+    let began = Instant::now();
+    // A header that never ends, and a body that never comes.
+    let answer = raw(&weir, &[b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", b"a", b"b"], Duration::from_millis(100));
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    let body = b"POST /api/v1/query/cypher HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 100\r\n\r\nRETURN";
+    let answer = raw(&weir, &[body], Duration::ZERO);
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(began.elapsed() < Duration::from_secs(10));
+    is_well(&weir);
+}
+
+#[test]
+fn thousands_of_idle_sockets_keep_nobody_out() {
+    let weir = weir(&["-Dweir.webserver.header-timeout=1 s"]);
+    let before = resident_megabytes(&weir);
+    let open: Vec<TcpStream> = (0..2000).map_while(|_| TcpStream::connect(weir.address()).ok()).collect();
+    assert!(open.len() >= 500, "only {} sockets can be had here", open.len());
+    let began = Instant::now();
+    is_well(&weir);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(resident_megabytes(&weir) < before + 200);
+    // They have said nothing for longer than they may, so they are closed.
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", weir.pid())).map_or(0, Iterator::count);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while descriptors() > 300 {
+        assert!(Instant::now() < deadline, "{} are still open", descriptors());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(open);
+    is_well(&weir);
+}
+
+#[test]
+fn names_are_names_whatever_is_in_them() {
+    let weir = weir(&[]);
+    let stream =
+        json!({"type": "NumberIteratorIngest", "ingestLimit": 1, "format": {"type": "CypherLine", "query": "RETURN $that"}});
+    for (encoded, name) in [
+        ("a%2Fb", "a/b"),
+        ("%2E%2E", ".."),
+        ("..%2F..%2Fetc%2Fpasswd", "../../etc/passwd"),
+        ("%E2%9C%93%F0%9F%8C%88", "✓🌈"),
+        ("a%20b%3Fc%23d", "a b?c#d"),
+        ("%00", "\0"),
+        ("control", "control"),
+    ] {
+        let path = format!("/api/v1/ingest/{encoded}");
+        weir.post(&path, &stream).expect(200);
+        let listed = weir.get("/api/v1/ingest").expect(200).json();
+        assert!(listed.get(name).is_some(), "{name:?}: {listed}");
+        assert_eq!(weir.get(&path).expect(200).json()["name"], name);
+        assert_eq!(weir.send("DELETE", &path, &[], b"").expect(200).json()["name"], name);
+        weir.get(&path).expect(404);
+    }
+    // A byte that is no part of a character, and names that v2 has rules for.
+    let answer = weir.get("/api/v1/ingest/%FF");
+    assert!([400, 404].contains(&answer.status), "{}", answer.shown());
+    for name in ["", "a/b", "a:b", "é", &"x".repeat(200)] {
+        let body = json!({"name": name, "query": "RETURN $that", "source": {"type": "NumberIterator", "limit": 1}});
+        weir.post("/api/v2/graph/quine/ingests", &body).expect(400);
+    }
+    is_well(&weir);
+}
+
+#[test]
+fn things_may_be_ended_at_any_moment() {
+    let weir = weir(&[]);
+    let stream = json!({"type": "NumberIteratorIngest", "maximumPerSecond": 1000, "format": {"type": "CypherLine", "query": "MATCH (n) WHERE id(n) = idFrom($that) SET n.x = 1"}});
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    let created = weir.post("/api/v1/ingest/busy", &stream).status;
+                    let deleted = weir.send("DELETE", "/api/v1/ingest/busy", &[], b"").status;
+                    assert!([200, 400].contains(&created) && [200, 404].contains(&deleted), "{created} {deleted}");
+                }
+            });
+        }
+    });
+    assert_eq!(weir.get("/api/v1/ingest").expect(200).json(), json!({}));
+    let short =
+        json!({"type": "NumberIteratorIngest", "ingestLimit": 1, "format": {"type": "CypherLine", "query": "RETURN $that"}});
+    weir.post("/api/v1/ingest/short", &short).expect(200);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while weir.get("/api/v1/ingest/short").json()["status"] != "Completed" {
+        assert!(Instant::now() < deadline, "the stream does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for verb in ["pause", "start"] {
+        let answer = weir.send("PUT", &format!("/api/v1/ingest/short/{verb}"), &[], b"").expect(400);
+        assert!(answer.text().to_lowercase().contains("completed"), "{verb}: {}", answer.shown());
+    }
+    let again = weir.post("/api/v1/ingest/short", &short).expect(400);
+    assert!(again.text().contains("short"), "{}", again.shown());
+    is_well(&weir);
+}
+
+#[test]
+fn a_recipe_with_a_field_nobody_knows_says_which() {
+    let home = Home::new();
+    let recipe = json!({"version": 1, "title": "t", "ingestStream": [], "nonsense": true});
+    home.write("recipe.yaml", recipe.to_string());
+    let (status, log) = home.spawn(&["-r", "recipe.yaml"]).wait_end(Duration::from_secs(30));
+    assert!(!status.success() && log.contains("ingestStream"), "{log}");
+}

@@ -1,0 +1,125 @@
+//! What operators rely on: levels of the log that change while weir runs, the audit log, reporters of figures.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+use weir_tests::endpoint::Endpoint;
+use weir_tests::service::{Home, Weir};
+
+/// How long a line or a report may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn put(weir: &Weir, path: &str, body: &Json) -> weir_tests::client::Answer {
+    weir.send("PUT", path, &[("Content-Type", "application/json")], body.to_string().as_bytes())
+}
+
+#[test]
+fn levels_change_while_weir_runs() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    assert_eq!(weir.get("/api/v1/admin/log-level").expect(200).json(), json!({"level": "info"}));
+    let write = |name: &str| weir.rows(&format!("MATCH (n) WHERE id(n) = idFrom('{name}') SET n.x = 1"));
+    write("quiet");
+    assert_eq!(
+        put(&weir, "/api/v2/system/logLevel", &json!({"level": "info,audit=debug"})).expect(200).json(),
+        json!({"level": "info,audit=debug"})
+    );
+    write("loud");
+    eventually("the line of a query that writes", || weir.log().contains("query: MATCH (n) WHERE id(n) = idFrom('loud')"));
+    assert!(!weir.log().contains("'quiet'"), "it was not asked for then");
+    assert_eq!(weir.get("/api/v2/admin/log-level").expect(200).json()["content"]["level"], "info,audit=debug");
+    for (wrong, reason) in
+        [(json!({"level": "inof"}), "'inof' is no level"), (json!({"level": 1}), "level"), (json!({}), "level")]
+    {
+        let answer = put(&weir, "/api/v1/admin/log-level", &wrong).expect(400);
+        assert!(answer.text().contains(reason), "{}", answer.shown());
+    }
+    put(&weir, "/api/v1/admin/log-level", &json!({"level": "off"})).expect(200);
+    let before = weir.log();
+    write("silent");
+    weir.post("/api/v1/ingest/none", &json!({"type": "nonsense"})).expect(400);
+    assert_eq!(weir.log(), before, "nothing is logged at all");
+}
+
+#[test]
+fn who_changed_what_is_logged() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1", "-Dweir.log.format=json"]);
+    let stream =
+        json!({"type": "NumberIteratorIngest", "ingestLimit": 1, "format": {"type": "CypherLine", "query": "RETURN $that"}});
+    weir.post("/api/v1/ingest/numbers?namespace=default", &stream).expect(200);
+    weir.get("/api/v1/ingest/numbers").expect(200);
+    weir.send("DELETE", "/api/v1/query/standing/nosuch%20one", &[], b"").expect(404);
+    put(&weir, "/api/v1/namespace/other", &Json::Null);
+    weir.post("/api/v1/query/cypher", &json!({"text": "RETURN 1"})).expect(200);
+    let lines = || -> Vec<String> {
+        let log = weir.log();
+        let messages = log.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+        let audited = messages.filter(|line| line["target"] == "audit");
+        audited
+            .filter_map(|line| {
+                line["fields"]["message"].as_str().map(|text| text.split_once(' ').map_or(text, |(_, rest)| rest).to_owned())
+            })
+            .collect()
+    };
+    eventually("three lines", || lines().len() >= 3);
+    let lines = lines();
+    let expected = [
+        "POST /api/v1/ingest/numbers: 200",
+        "DELETE /api/v1/query/standing/nosuch%20one: 404",
+        "PUT /api/v1/namespace/other: 201",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with("127.0.0.1:") && line.ends_with(expected), "{line}");
+    }
+}
+
+#[test]
+fn figures_are_handed_on() {
+    let influx = Endpoint::start("/nothing");
+    let home = Home::new();
+    let (host, port) = (influx.address().ip(), influx.address().port());
+    home.write(
+        "weir.conf",
+        format!(
+            "weir {{ store.type = in-memory, workers = 1, metrics-reporters = [\
+               {{type = jmx}}, {{type = csv, period = 100 ms, log-directory = figures}}, \
+               {{type = slf4j, period = 100 ms, logger-name = mine}}, \
+               {{type = influxdb, period = 100 ms, host = \"{host}\", port = {port}, database = \"my db\", user = u, password = hush}}] }}"
+        ),
+    );
+    let weir = home.start(&["weir.conf"]);
+    let kinds = weir.get("/api/v2/system/config").expect(200);
+    assert_eq!(kinds.json()["metricsReporterTypes"], json!(["jmx", "csv", "slf4j", "influxdb"]));
+    assert!(!kinds.text().contains("hush"));
+    let stream =
+        json!({"type": "NumberIteratorIngest", "ingestLimit": 7, "format": {"type": "CypherLine", "query": "RETURN $that"}});
+    weir.post("/api/v1/ingest/my%20numbers", &stream).expect(200);
+    let file = home.file("figures/ingest.my%20numbers.count.csv");
+    eventually("a file of the stream", || {
+        std::fs::read_to_string(&file).is_ok_and(|text| text.starts_with("t,count\n") && text.ends_with(",7\n"))
+    });
+    eventually("a line of the log", || weir.log().contains("mine: type=COUNTER, name=ingest.my numbers.count, count=7"));
+    let mut requests = Vec::new();
+    eventually("a point of the stream", || {
+        requests.extend(influx.take());
+        requests
+            .iter()
+            .any(|(_, body)| body.as_str().is_some_and(|text| text.contains("ingest.my\\ numbers.count,member_id=0 count=7i ")))
+    });
+    assert_eq!(requests[0].0, "/query?q=CREATE%20DATABASE%20%22my%20db%22");
+    assert!(requests[1..].iter().all(|(path, _)| path == "/write?db=my%20db&precision=ms"), "{:?}", requests[1]);
+    assert!(weir.log().contains("jmx is without effect"));
+    weir.stop();
+    // A configuration that cannot be meant.
+    let refused = home.spawn(&["-Dweir.metrics-reporters=[{type=graphite}]"]);
+    let (status, log) = refused.wait_end(PATIENCE);
+    assert!(!status.success() && log.contains("metrics-reporters[0]: there is no reporter 'graphite'"), "{log}");
+}

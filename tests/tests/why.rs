@@ -1,0 +1,182 @@
+//! Why a standing query has a result or has none, and how its dataflow is drawn: over HTTP in every family, and in the command line,
+//! against the real binary.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use weir_tests::service::{Home, Weir, binary};
+
+const LONG: &str = "-Dweir.id.type=long";
+const RISKY: &str = "MATCH (u:User)-[:OWNS]->(d) WHERE d.risk > 7 RETURN id(u) AS u, d.risk AS risk";
+
+/// The same query in each family's place.
+const PLACES: [&str; 3] =
+    ["/api/v1/query/standing/risky", "/api/v2/standing-queries/risky", "/api/v2/graph/quine/standingQueries/risky"];
+
+fn create(weir: &Weir, name: &str, mode: &str, query: &str) {
+    let pattern = json!({"type": "Cypher", "mode": mode, "query": query});
+    weir.post(&format!("/api/v1/query/standing/{name}"), &json!({"pattern": pattern, "outputs": {}})).expect(201);
+}
+
+/// A user, its device, and records that make one a match.
+fn weir(home: &Home) -> Weir {
+    let weir = home.start(&[LONG, "-Dweir.workers=2"]);
+    create(&weir, "risky", "MultipleValues", RISKY);
+    weir.rows("MATCH (u), (d) WHERE id(u) = 1 AND id(d) = 2 SET u:User, d.risk = 3 CREATE (u)-[:OWNS]->(d)");
+    let query = "MATCH (d) WHERE id(d) = 2 SET d.risk = toInteger($that)";
+    let source = json!({"type": "NumberIteratorIngest", "startAtOffset": 5, "ingestLimit": 5, "format": {"type": "CypherLine", "query": query}});
+    weir.post("/api/v1/ingest/risks", &source).expect(200);
+    weir.wait_ingest("risks", "Completed", Duration::from_secs(20));
+    weir
+}
+
+/// The body without the envelope of its family.
+fn bare(answer: Json) -> Json {
+    if answer["content"].is_object() { answer["content"].clone() } else { answer }
+}
+
+fn ask(weir: &Weir, place: &str, question: Json) -> Json {
+    bare(weir.post(&format!("{place}/why"), &question).expect(200).json())
+}
+
+#[test]
+fn a_match_is_told_with_its_facts_and_their_records() {
+    let home = Home::new();
+    let weir = weir(&home);
+    for place in PLACES {
+        let answer = ask(&weir, place, json!({"data": {"u": 1, "risk": 9}}));
+        let found = &answer["matches"][0];
+        assert_eq!(answer["matches"].as_array().map(Vec::len), Some(1), "{answer}");
+        assert_eq!((&found["data"], &found["nodes"]), (&json!({"u": 1, "risk": 9}), &json!({"u": "1", "d": "2"})), "{answer}");
+        let fact = |is: &dyn Fn(&Json) -> bool| {
+            let facts = found["facts"].as_array().into_iter().flatten();
+            facts.cloned().find(|fact| is(fact)).unwrap_or_else(|| panic!("not among the facts: {answer}"))
+        };
+        let label = fact(&|fact| fact["label"] == "User");
+        let risk = fact(&|fact| fact["property"] == "risk");
+        let edge = fact(&|fact| fact["type"] == "OWNS");
+        assert_eq!((&risk["value"], &risk["id"]), (&json!(9), &json!("2")));
+        assert_eq!((&edge["from"], &edge["to"]), (&json!("1"), &json!("2")));
+        // The last record of the stream made it; all the rest was there.
+        assert_eq!(found["since"], risk["since"]);
+        assert_eq!(risk["record"]["ingest"], "risks", "{answer}");
+        assert!(risk["record"]["placeInBatch"].is_u64());
+        assert_eq!((&label["since"], &label["record"]["ingest"]), (&edge["since"], &Json::Null));
+        // The same by its id, and by the nodes.
+        let id = found["resultId"].as_str().expect("an id");
+        assert_eq!(ask(&weir, place, json!({"resultId": id}))["matches"], answer["matches"]);
+        assert_eq!(ask(&weir, place, json!({"nodes": {"d": "2"}}))["matches"], answer["matches"]);
+        assert!(answer["whyNot"].is_null() && answer["staged"] == false && answer["gaveUp"] == false);
+    }
+}
+
+#[test]
+fn where_nothing_matches_the_condition_that_fails_is_told() {
+    let home = Home::new();
+    let weir = weir(&home);
+    let place = PLACES[0];
+    let fails = |question: Json| {
+        let answer = ask(&weir, place, question);
+        assert_eq!(answer["matches"], json!([]), "{answer}");
+        answer
+    };
+    weir.rows("MATCH (d) WHERE id(d) = 2 SET d.risk = 3");
+    let answer = fails(json!({"nodes": {"u": "1"}}));
+    let first = &answer["whyNot"][0];
+    assert_eq!(first["fails"], "where (d.risk > 7) does not hold", "{answer}");
+    assert_eq!((&first["values"], &first["nodes"]), (&json!({"d.risk": 3}), &json!({"u": "1", "d": "2"})), "{answer}");
+    weir.rows("MATCH (u)-[r:OWNS]->(d) WHERE id(u) = 1 DELETE r");
+    assert_eq!(fails(json!({"nodes": {"u": "1", "d": "2"}}))["whyNot"][0]["fails"], "no edge (u:User)-[:OWNS]->(d) at (u:User)");
+    weir.rows("MATCH (u) WHERE id(u) = 1 REMOVE u:User");
+    assert_eq!(fails(json!({"data": {"u": 1}}))["whyNot"][0]["fails"], "(u:User) has no label User");
+    assert_eq!(fails(json!({"data": {}}))["whyNot"][0]["fails"], "there is no node that could be (u:User)");
+    // What matches with other values is told too.
+    weir.rows("MATCH (u), (d) WHERE id(u) = 1 AND id(d) = 2 SET u:User, d.risk = 8 CREATE (u)-[:OWNS]->(d)");
+    assert_eq!(fails(json!({"data": {"u": 1, "risk": 100}}))["otherResults"], json!([{"u": 1, "risk": 8}]));
+}
+
+#[test]
+fn the_past_is_asked_too() {
+    let home = Home::new();
+    let weir = weir(&home);
+    std::thread::sleep(Duration::from_millis(20));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_millis();
+    std::thread::sleep(Duration::from_millis(20));
+    weir.rows("MATCH (d) WHERE id(d) = 2 SET d.risk = 0");
+    let question = json!({"data": {"u": 1, "risk": 9}});
+    assert_eq!(ask(&weir, PLACES[0], question.clone())["matches"], json!([]));
+    let then = weir.post(&format!("{}/why?at-time={now}", PLACES[0]), &question).expect(200).json();
+    assert_eq!(then["matches"][0]["data"], question["data"], "{then}");
+}
+
+#[test]
+fn what_stands_above_patterns_is_said_and_groups_are_found_by_their_keys() {
+    let home = Home::new();
+    let weir = weir(&home);
+    create(
+        &weir,
+        "groups",
+        "AnyQuery",
+        "MATCH (u:User)-[r:OWNS]->(d) WHERE r.w IS NULL WITH d.risk AS risk, count(*) AS n RETURN risk, n",
+    );
+    let answer = ask(&weir, "/api/v1/query/standing/groups", json!({"data": {"risk": 9}}));
+    assert_eq!((&answer["staged"], &answer["matches"][0]["nodes"]), (&json!(true), &json!({"u": "1", "d": "2"})), "{answer}");
+    assert_eq!(answer["matches"][0]["data"], json!({"risk": 9}), "a count is no part of one match");
+    let refused = weir.post("/api/v1/query/standing/groups/why", &json!({"resultId": "x"})).expect(400).text();
+    assert!(refused.contains("aggregates"), "{refused}");
+}
+
+#[test]
+fn questions_that_make_no_sense_are_refused() {
+    let home = Home::new();
+    let weir = weir(&home);
+    for (question, reason) in [
+        (json!({}), "give `data`, `resultId` or `nodes`"),
+        (json!({"nodes": {"x": "1"}}), "no pattern of the query has a node 'x'; there are u, d"),
+        (json!({"nodes": {"u": "nobody"}}), "'nobody' is no id of a node"),
+        (json!({"data": {"nope": 1}}), "the query has no column 'nope'"),
+    ] {
+        for place in PLACES {
+            let refused = weir.post(&format!("{place}/why"), &question).expect(400).text();
+            assert!(refused.contains(reason), "{question}: {refused}");
+        }
+    }
+    weir.post("/api/v1/query/standing/nobody/why", &json!({"data": {}})).expect(404);
+    weir.get("/api/v1/query/standing/nobody/plan").expect(404);
+    weir.get(&format!("{}/plan?format=svg", PLACES[0])).expect(400);
+}
+
+#[test]
+fn the_dataflow_is_drawn() {
+    let home = Home::new();
+    let weir = weir(&home);
+    for place in PLACES {
+        let plan = bare(weir.get(&format!("{place}/plan")).expect(200).json());
+        assert!(plan["title"].as_str().is_some_and(|title| title.starts_with("Results u")), "{plan}");
+        let pattern = &plan["inputs"][0]["inputs"][0];
+        assert_eq!(pattern["title"], "Pattern (u:User)-[:OWNS]->(d)", "{plan}");
+        assert_eq!(pattern["inputs"].as_array().map(Vec::len), Some(3), "one for each node and edge: {plan}");
+        let text = weir.get(&format!("{place}/plan?format=text")).expect(200);
+        assert!(text.header("content-type").is_some_and(|kind| kind.starts_with("text/plain")));
+        assert!(text.text().contains("└─ Project"), "{}", text.text());
+        let drawing = weir.get(&format!("{place}/plan?format=mermaid")).expect(200).text();
+        assert!(drawing.starts_with("flowchart BT\n") && drawing.contains("n1 --> n0"), "{drawing}");
+    }
+    let program = binary();
+    let url = format!("http://{}", weir.address());
+    let run = |arguments: &[&str]| {
+        let output = Command::new(&program).arg("plan").args(arguments).args(["--url", &url]).output().expect("it runs");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, tree, _) = run(&["risky"]);
+    assert_eq!((code, tree), (Some(0), weir.get(&format!("{}/plan?format=text", PLACES[0])).expect(200).text()));
+    assert!(run(&["risky", "--format", "mermaid"]).1.starts_with("flowchart BT"));
+    let (code, out, error) = run(&["no body"]);
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{error}");
+    assert_eq!(run(&["risky", "--format", "svg"]).0, Some(2));
+}
