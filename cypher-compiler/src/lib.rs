@@ -12,6 +12,7 @@ mod explain;
 pub mod functions;
 mod lexer;
 mod lower;
+mod needs;
 mod parser;
 pub mod procedures;
 mod rewrite;
@@ -20,6 +21,7 @@ mod walk;
 
 pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
 pub use explain::{explain, explain_noted, explain_operator, explain_plan};
+pub use needs::{Needs, needs};
 pub use standing::{StandingMode, StandingPlan, compile_standing};
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -27,14 +27,16 @@ pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operat
                 return Err(Box::new((Operator::Match { input, pattern: first }, pattern)));
             }
             let mut places = Vec::new();
-            for node in pattern.nodes {
+            // What is said of a new node may compare it with one of the first: where it belongs is seen when all are known.
+            let mut conditions = Vec::new();
+            for mut node in pattern.nodes {
+                conditions.append(&mut node.conditions);
                 let Some(at) = first.nodes.iter().position(|known| node.bound && known.slot == node.slot) else {
                     places.push(first.nodes.len());
                     first.nodes.push(node);
                     continue;
                 };
                 places.push(at);
-                first.conditions.extend(node.conditions);
                 let labels = &mut first.nodes[at].labels;
                 node.labels.into_iter().for_each(|label| {
                     if !labels.contains(&label) {
@@ -43,11 +45,11 @@ pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operat
                 });
             }
             let edges_before = first.edges.len();
-            first.edges.extend(pattern.edges.into_iter().map(|edge| plan::PatternEdge {
-                source: places[edge.source],
-                target: places[edge.target],
-                ..edge
+            first.edges.extend(pattern.edges.into_iter().map(|mut edge| {
+                conditions.append(&mut edge.conditions);
+                plan::PatternEdge { source: places[edge.source], target: places[edge.target], ..edge }
             }));
+            first.conditions.append(&mut conditions);
             let moved = |(a, b): (usize, usize)| (a + edges_before, b + edges_before);
             first.distinct_edges.extend(pattern.distinct_edges.into_iter().map(moved));
             first.paths.extend(pattern.paths.into_iter().map(|path| PatternPath {
