@@ -55,7 +55,11 @@ impl App {
         let store_timers = Arc::new(StoreTimers::default());
         let store = Arc::new(TimedStore { store: open_store(&settings.store)?, timers: store_timers.clone() });
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });
-        let limits = QueryLimits { time_max: settings.query.time_max, memory_bytes_max: settings.query.memory_bytes_max };
+        let limits = QueryLimits {
+            time_max: settings.query.time_max,
+            memory_bytes_max: settings.query.memory_bytes_max,
+            all_memory_bytes_max: settings.query.all_memory_bytes_max,
+        };
         let options = Options {
             workers: settings.workers,
             ids: settings.ids,

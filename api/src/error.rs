@@ -236,6 +236,7 @@ pub fn failure_text(failure: &Failure) -> String {
         | FailureKind::Deleted
         | FailureKind::TimeLimit
         | FailureKind::MemoryLimit
+        | FailureKind::SharedMemoryLimit
         | FailureKind::Interrupted
         | FailureKind::Runtime => "Runtime",
     };

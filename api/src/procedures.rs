@@ -1,6 +1,7 @@
 //! Procedures: what queries may call that only the service has, and the options with which every query is compiled.
 //!
-//! LOAD CSV, `loadJsonLines`, `parseProtobuf` and `toProtobuf` read the files and web servers that the policies allow; `standing.wiretap` listens to a standing query.
+//! LOAD CSV, `loadJsonLines`, `parseProtobuf` and `toProtobuf` read the files and web servers that the policies allow;
+//! `standing.wiretap` listens to a standing query; SHOW QUERIES and TERMINATE QUERY look at what runs.
 //! A plan holds these for as long as it lives, and ingest streams hold plans, so the way back to the App is a weak one.
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -21,6 +22,10 @@ use crate::error::chain;
 
 /// How long a query that waits for results sleeps before it is looked whether anybody still wants it.
 const NAP: Duration = Duration::from_millis(5);
+
+/// What `query.running` gives, by their names over HTTP.
+const RUNNING_COLUMNS: [&str; 9] =
+    ["id", "query", "namespace", "startTime", "runningMillis", "rows", "cancelled", "userAgent", "remoteAddress"];
 
 pub struct Procedures {
     files: FilePolicy,
@@ -57,7 +62,10 @@ impl Procedures {
     fn of(self: &Arc<Self>, graph: &Graph) -> Vec<Arc<Procedure>> {
         let (csv, lines, tap, graph) = (self.clone(), self.clone(), self.clone(), graph.name().to_owned());
         let (parsing, writing) = (self.clone(), self.clone());
-        let brought: [(&str, Body); 5] = [
+        let (list, end) = (self.clone(), self.clone());
+        let brought: [(&str, Body); 7] = [
+            ("query.running", Body::Rows(Arc::new(move |_, _, each| list.running(each)))),
+            ("query.terminate", Body::Rows(Arc::new(move |_, arguments, each| end.terminate(arguments, each)))),
             (procedures::LOAD_CSV, Body::Rows(Arc::new(move |caller, arguments, each| csv.load_csv(caller, arguments, each)))),
             ("loadJsonLines", Body::Rows(Arc::new(move |caller, arguments, each| lines.load_lines(caller, arguments, each)))),
             ("parseProtobuf", Body::Rows(Arc::new(move |_, arguments, each| parsing.parse_protobuf(arguments, each)))),
@@ -121,12 +129,50 @@ impl Procedures {
         schema::message(url, name, &self.files, &self.hosts).map_err(|error| failed(chain(&error)))
     }
 
+    fn app(&self) -> Result<Arc<App>, Failure> {
+        self.app.get().and_then(Weak::upgrade).ok_or_else(|| failed("weir is starting or stopping"))
+    }
+
+    fn running(&self, each: Each) -> Result<(), Failure> {
+        for running in self.app()?.queries.register.list() {
+            let shown = json::parse(running.to_json().to_string().as_bytes()).map_err(|error| failed(error.to_string()))?;
+            let Value::Map(shown) = &shown else { continue };
+            let row = RUNNING_COLUMNS.map(|column| shown.get(column).cloned().unwrap_or_default());
+            if each(&row)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn terminate(&self, arguments: &[Value], each: Each) -> Result<(), Failure> {
+        let ids = match arguments {
+            [Value::List(ids)] => ids.to_vec(),
+            others => others.to_vec(),
+        };
+        let app = self.app()?;
+        for id in ids {
+            let id = match id {
+                Value::Text(text) => text,
+                Value::Integer(n) => n.to_string().into(),
+                other => return Err(failed(format!("The id of a query is a text or an integer, but got {}", other.shown()))),
+            };
+            let ended = id.parse().ok().and_then(|id| app.queries.register.cancel(id));
+            let message = if ended.is_some() { "It is told to end" } else { "No query with this id runs" };
+            let query = ended.map_or(Value::Null, |running| Value::text(&running.shown()));
+            if each(&[Value::Text(id), query, Value::text(message)])?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     fn wiretap(&self, graph: &str, caller: &dyn Caller, arguments: &[Value], each: Each) -> Result<(), Failure> {
         let (name, id) = match arguments.first() {
             Some(Value::Map(options)) => (options.get("name").cloned(), options.get("id").cloned()),
             _ => (None, None),
         };
-        let app = self.app.get().and_then(Weak::upgrade).ok_or_else(|| failed("weir is starting or stopping"))?;
+        let app = self.app()?;
         let graph = app.engine.graph(graph).ok_or_else(|| failed("the graph is gone"))?;
         let query = match (name, id) {
             (Some(Value::Text(name)), None) => {

@@ -51,6 +51,11 @@ pub fn explain_operator(plan: &Plan, operator: &Operator) -> String {
     out.trim_end().to_owned()
 }
 
+/// An expression of a plan.
+pub(crate) fn expression_text(plan: &Plan, expr: &Expr) -> String {
+    Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: None }.expr(expr)
+}
+
 /// The name of a variable where it is the only one of that name, else the number.
 fn slot_labels(draft: &Draft) -> Vec<String> {
     let unique = |name: &Text| !name.is_empty() && draft.slots.iter().filter(|slot| slot.name == *name).count() == 1;

@@ -16,6 +16,7 @@ pub mod gremlin;
 pub mod language;
 mod lexer;
 mod lower;
+mod needs;
 mod parser;
 pub mod procedures;
 mod rewrite;
@@ -24,6 +25,7 @@ mod walk;
 
 pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
 pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan};
+pub use needs::{Needs, needs};
 pub use standing::{StandingMode, StandingPlan, compile_standing};
 use std::borrow::Cow;
 use std::sync::Arc;

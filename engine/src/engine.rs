@@ -18,6 +18,7 @@ use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
 use crate::command::{Base, Command};
 use crate::commit::{Change, Committer};
 use crate::error::EngineError;
+use crate::evaluate::pool::Pool;
 use crate::evaluate::{Limits, Prepared};
 use crate::expiry::Expiry;
 use crate::history::cache::ChunkCache;
@@ -67,11 +68,13 @@ pub struct QueryLimits {
     pub time_max: Duration,
     /// Of what it sorts, groups, collects and writes.
     pub memory_bytes_max: usize,
+    /// Of all queries that run at a time; records of ingest streams do not count.
+    pub all_memory_bytes_max: usize,
 }
 
 impl Default for QueryLimits {
     fn default() -> QueryLimits {
-        QueryLimits { time_max: Duration::from_secs(120), memory_bytes_max: 512 << 20 }
+        QueryLimits { time_max: Duration::from_secs(120), memory_bytes_max: 512 << 20, all_memory_bytes_max: 2 << 30 }
     }
 }
 
@@ -114,6 +117,8 @@ pub struct Parts {
     pub sending: Arc<Mutex<()>>,
     pub ids: IdScheme,
     pub limits: QueryLimits,
+    /// What queries hold, all together.
+    pub pool: Arc<Pool>,
     pub retention: Retention,
     pub nothing_ends: bool,
     /// Pages that were read lately.
@@ -144,6 +149,7 @@ impl Engine {
             sending: Arc::default(),
             ids: options.ids,
             limits: options.limits,
+            pool: Arc::new(Pool::new(options.limits.all_memory_bytes_max)),
             retention: options.retention,
             nothing_ends: options.nothing_ends,
             chunks: Arc::default(),
@@ -517,10 +523,15 @@ impl Graph {
         &self.inner.parts.symbols
     }
 
-    /// What a query of this graph may take.
+    /// What a record of an ingest stream may take: whatever queries hold, it goes on.
     pub(crate) fn limits(&self) -> Limits<'static> {
-        let QueryLimits { time_max, memory_bytes_max } = self.inner.parts.limits;
+        let QueryLimits { time_max, memory_bytes_max, .. } = self.inner.parts.limits;
         Limits { time_max: Some(time_max), buffer_bytes_max: memory_bytes_max, ..Limits::NONE }
+    }
+
+    /// What a query of this graph may take.
+    pub(crate) fn query_limits(&self) -> Limits<'_> {
+        Limits { pool: Some(&self.inner.parts.pool), ..self.limits() }
     }
 
     pub(crate) fn parts(&self) -> &Parts {

@@ -40,7 +40,7 @@ pub use evaluate::Prepared;
 pub use history::{Moment, Past, Retention};
 pub use ingest::{Ingested, Ingester};
 pub use latency::{Histogram, Latency, Stage};
-pub use query::{Answered, QueryOptions};
+pub use query::{Answered, QueryOptions, Ways};
 pub use render::{ResultBatch, Row};
 pub use standing::{Standing, StandingQuery, Start};
 pub use together::{Write, Written};

@@ -13,6 +13,7 @@ use weir_model::{Failure, Mutations, Tick, Value};
 use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::evaluate::pool::Share;
 use crate::evaluate::{Environment, Evaluator, Kept, Limits, Prepared, Profile};
 use crate::history::Recall;
 use crate::tracked::Tracked;
@@ -34,6 +35,9 @@ pub struct QueryOptions<'a> {
     pub steps_max: Option<u32>,
 }
 
+/// How the patterns of the operators of a plan are visited.
+pub type Ways = FxHashMap<*const Operator, String>;
+
 /// How a query ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answered {
@@ -42,34 +46,45 @@ pub struct Answered {
 }
 
 /// Rows that are given out when the query has committed.
-#[derive(Default)]
-pub(crate) struct Rows {
+pub(crate) struct Rows<'a> {
     pub rows: Vec<Vec<Value>>,
     bytes: usize,
+    bytes_max: usize,
+    share: Share<'a>,
+    /// Why there were too many.
+    failure: Option<Failure>,
 }
 
-impl Rows {
+impl<'a> Rows<'a> {
+    pub fn new(limits: &Limits<'a>) -> Rows<'a> {
+        let share = Share::of(limits.pool);
+        Rows { rows: Vec::new(), bytes: 0, bytes_max: limits.buffer_bytes_max, share, failure: None }
+    }
+
     fn clear(&mut self) {
         self.rows.clear();
         self.bytes = 0;
+        self.failure = None;
     }
 
     /// Break when they are too many: see `checked`.
-    pub fn push(&mut self, row: &[Value], limits: &Limits) -> ControlFlow<()> {
+    pub fn push(&mut self, row: &[Value]) -> ControlFlow<()> {
         self.bytes = self.bytes.saturating_add(row.iter().map(weight).sum());
-        if self.bytes > limits.buffer_bytes_max {
-            return ControlFlow::Break(());
+        let fits = if self.bytes > self.bytes_max {
+            let message = format!("The query writes, and its answer is larger than {} bytes", self.bytes_max);
+            Err(Failure::new(FailureKind::MemoryLimit, message))
+        } else {
+            self.share.cover(self.bytes)
+        };
+        match fits {
+            Ok(()) => self.rows.push(row.to_vec()),
+            Err(failure) => self.failure = Some(failure),
         }
-        self.rows.push(row.to_vec());
-        ControlFlow::Continue(())
+        if self.failure.is_none() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
-    pub fn checked(&self, limits: &Limits) -> Result<(), Failure> {
-        if self.bytes <= limits.buffer_bytes_max {
-            return Ok(());
-        }
-        let message = format!("The query writes, and its answer is larger than {} bytes", limits.buffer_bytes_max);
-        Err(Failure::new(FailureKind::MemoryLimit, message))
+    pub fn checked(&mut self) -> Result<(), Failure> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 }
 
@@ -97,14 +112,14 @@ impl Graph {
             return Ok(Answered { committed: None });
         }
         let committer = self.committer();
-        let mut rows = Rows::default();
+        let limits = self.query_limits();
+        let mut rows = Rows::new(&limits);
         let upper = if reads {
             self.read_and_write(query, parameters, options, &mut rows)?
         } else {
-            let limits = self.limits();
-            let mut keep = |row: &[Value]| rows.push(row, &limits);
+            let mut keep = |row: &[Value]| rows.push(row);
             let change = self.run(query, parameters, (options, Tick::MAX), None, &crate::view::Empty, &mut keep)?;
-            rows.checked(&limits)?;
+            rows.checked()?;
             if change.mutations.is_empty() { None } else { Some(committer.commit(change)?) }
         };
         if let Some(upper) = upper {
@@ -149,7 +164,7 @@ impl Graph {
     }
 
     /// How the patterns of a query would be visited now: which of their orders, and by which indexes. For EXPLAIN and PROFILE.
-    pub fn ways(&self, query: &Prepared, parameters: &[Value]) -> FxHashMap<*const Operator, String> {
+    pub fn ways(&self, query: &Prepared, parameters: &[Value]) -> Ways {
         let (snapshot, fresh_id) = (self.snapshot(), || self.fresh_id());
         let environment = Environment {
             view: &snapshot,
@@ -161,7 +176,8 @@ impl Graph {
             limits: Limits::NONE,
             open_cypher: self.open_cypher(),
         };
-        Evaluator::new(query, self.symbols()).ways(&environment)
+        let index_name = |label: &str, property: Option<&str>| self.index_name(label, property);
+        Evaluator::new(query, self.symbols()).ways(&environment, &index_name)
     }
 
     /// Applies changes that were made without a query. Returns the tick after the last record.
@@ -176,14 +192,14 @@ impl Graph {
         query: &Prepared,
         parameters: &[Value],
         options: QueryOptions<'_>,
-        rows: &mut Rows,
+        rows: &mut Rows<'_>,
     ) -> Result<Option<Tick>, EngineError> {
         let committer = self.committer();
-        let (kept, limits) = (Kept::default(), self.limits());
-        let attempt = |view: &dyn View, at: Tick, rows: &mut Rows| {
+        let kept = Kept::default();
+        let attempt = |view: &dyn View, at: Tick, rows: &mut Rows<'_>| {
             rows.clear();
-            let change = self.run(query, parameters, (options, at), Some(&kept), view, &mut |row| rows.push(row, &limits))?;
-            rows.checked(&limits)?;
+            let change = self.run(query, parameters, (options, at), Some(&kept), view, &mut |row| rows.push(row))?;
+            rows.checked()?;
             Ok::<Change, EngineError>(change)
         };
         for _ in 0..TRIES {
@@ -223,7 +239,7 @@ impl Graph {
             ids: self.ids(),
             now_millis: crate::commit::wall_clock_millis() as i64,
             fresh_id: &fresh_id,
-            limits: Limits { deadline, cancelled, steps_max, ..self.limits() },
+            limits: Limits { deadline, cancelled, steps_max, ..self.query_limits() },
             open_cypher: self.open_cypher(),
         };
         let mut evaluator = Evaluator::new(query, self.symbols()).keeping(kept);

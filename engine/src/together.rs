@@ -164,12 +164,12 @@ fn evaluate(graph: &Graph, writes: &[Write], view: &dyn View, outcomes: &mut Vec
             open_cypher: graph.open_cypher(),
             recall: None,
         };
-        let mut rows = Rows::default();
+        let mut rows = Rows::new(&limits);
         let ended = Evaluator::new(&write.query, graph.symbols()).run(&environment, &mut mutations, &mut |row| {
-            let _ = rows.push(row, &limits);
+            let _ = rows.push(row);
             ControlFlow::Continue(())
         });
-        outcomes.push(match ended.and_then(|()| rows.checked(&limits)) {
+        outcomes.push(match ended.and_then(|()| rows.checked()) {
             Ok(()) => {
                 overlay.apply(&mutations, before..mutations.rows.len());
                 Written::Done(rows.rows)

@@ -311,10 +311,10 @@ fn patterns_begin_where_it_is_cheapest() {
     assert_eq!(run(&graph, text).unwrap(), [[Value::Integer(1_996)]]);
     let text = "MATCH (a:Many {x: 7})-[:r]->(b:Few) RETURN count(*)";
     run(&graph, "CREATE INDEX FOR (n:Many) ON (n.x)").unwrap();
-    assert_eq!(way(text), "order 1 of 2, node 0 by the index of :Many(x)");
+    assert_eq!(way(text), "order 1 of 2, node 0 by the index index_Many_x of :Many(x)");
     assert_eq!(run(&graph, text).unwrap(), [[Value::Integer(2)]]);
     run(&graph, "CREATE LOOKUP INDEX FOR (n:Few)").unwrap();
-    assert_eq!(way("MATCH (n:Few) RETURN n"), "node 0 by the index of :Few");
+    assert_eq!(way("MATCH (n:Few) RETURN n"), "node 0 by the index index_Few of :Few");
     assert_eq!(way("MATCH (n) RETURN n"), "node 0 among all");
 }
 

@@ -259,6 +259,8 @@ pub enum FailureKind {
     TimeLimit,
     /// More than a query may hold.
     MemoryLimit,
+    /// More than all queries may hold that run at a time.
+    SharedMemoryLimit,
     /// Nobody wants the answer any more.
     Interrupted,
     Runtime,

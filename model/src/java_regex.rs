@@ -17,6 +17,10 @@ const COMPILED_BYTES: [usize; 4] = [16 << 10, 128 << 10, 1 << 20, 4 << 20];
 /// Bytes of an automaton times bytes of a text. A search takes time in proportion to that at worst, about a second for so
 /// much, and cannot be broken off.
 const WORK_MAX: usize = 1 << 35;
+/// Reading a longer pattern alone takes long, whatever becomes of it.
+const PATTERN_BYTES_MAX: usize = 64 << 10;
+/// Of a pattern in an error.
+const SHOWN_BYTES_MAX: usize = 200;
 /// Patterns a thread keeps compiled. Queries have few; a query that makes patterns out of data must not fill memory.
 const CACHED_COUNT_MAX: usize = 32;
 
@@ -44,8 +48,9 @@ impl Compiled {
             return Ok(&self.regex);
         }
         let message = format!(
-            "`{pattern}` is too large a regular expression for a text of {} bytes: it could take very long; write a simpler one, \
+            "`{}` is too large a regular expression for a text of {} bytes: it could take very long; write a simpler one, \
              or cut the text",
+            shown(pattern),
             text.len()
         );
         Err(Failure::new(FailureKind::ConstraintViolation, message))
@@ -77,6 +82,14 @@ impl Cache {
 }
 
 fn compile(pattern: &str, whole: bool) -> Result<Compiled, Failure> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        let message = format!(
+            "`{}` is a regular expression of {} bytes, and one has {PATTERN_BYTES_MAX} at most",
+            shown(pattern),
+            pattern.len()
+        );
+        return Err(Failure::new(FailureKind::ConstraintViolation, message));
+    }
     let translated = translate(pattern);
     let framed = if whole { format!(r"\A(?:{translated})\z") } else { translated };
     let mut sizes = COMPILED_BYTES.into_iter();
@@ -95,9 +108,14 @@ fn compile(pattern: &str, whole: bool) -> Result<Compiled, Failure> {
         } else {
             ""
         };
-        let message = format!("`{pattern}` is not a regular expression weir can run: {reason}{hint}");
+        let message = format!("`{}` is not a regular expression weir can run: {reason}{hint}", shown(pattern));
         Failure::new(FailureKind::ConstraintViolation, message)
     })
+}
+
+fn shown(pattern: &str) -> String {
+    let end = pattern.floor_char_boundary(SHOWN_BYTES_MAX);
+    if end == pattern.len() { pattern.to_owned() } else { format!("{}...", &pattern[..end]) }
 }
 
 fn translate(pattern: &str) -> String {
@@ -197,6 +215,14 @@ mod tests {
         check("a.c", "a\nc", false);
         check("(?s)a.c", "a\nc", true);
         check("", "", true);
+    }
+
+    /// A million characters, as a query can make them, took seconds to be read.
+    #[test]
+    fn very_long_patterns_are_refused_before_they_are_read() {
+        let failure = search(&"é".repeat(40_000), "a").expect_err("too long");
+        assert!(failure.message.contains("of 80000 bytes") && failure.message.len() < 400, "{failure}");
+        assert!(search(&"ab".repeat(10_000), "a").is_ok());
     }
 
     #[test]

@@ -9,6 +9,8 @@ use weir_tests::queries::{Tally, run};
 /// In `make test`: a few seconds of them, the same every time.
 const QUERIES: usize = 400;
 const SEED: u64 = 1;
+/// How often the long form says where it is.
+const QUERIES_BETWEEN_WORDS: usize = 5_000;
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     let Ok(text) = std::env::var(variable) else { return otherwise };
@@ -19,8 +21,12 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 fn all_ways_to_answer_a_query_agree() {
     let (wanted, mut seed) = (number("WEIR_QUERIES", QUERIES as u64) as usize, number("WEIR_QUERIES_SEED", SEED));
     let mut tally = Tally::default();
-    let mut differing = 0;
+    let (mut differing, mut told) = (0, 0);
     while tally.queries < wanted {
+        if tally.queries - told >= QUERIES_BETWEEN_WORDS {
+            told = tally.queries;
+            eprintln!("before seed {seed}: {tally:?}");
+        }
         match run(seed) {
             Ok(one) => tally.add(one),
             Err(difference) => {

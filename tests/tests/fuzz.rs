@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use weir_tests::fuzz::{TARGETS, attempt, corpus, run};
+use weir_tests::fuzz::{BIND_TURNS, TARGETS, attempt, corpus, run};
 
 const INPUTS: u64 = 3_000;
 /// How often the long form says where it is.
@@ -19,7 +19,9 @@ fn number(variable: &str) -> Option<u64> {
 fn the_corpus_breaks_nothing() {
     for text in corpus() {
         for target in TARGETS {
-            attempt(*target, &text).unwrap_or_else(|why| panic!("{target:?} {why}\n{text}"));
+            for turn in 0..BIND_TURNS {
+                attempt(*target, &text, turn).unwrap_or_else(|why| panic!("{target:?} {why}\n{text}"));
+            }
         }
     }
 }

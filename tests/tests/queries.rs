@@ -134,6 +134,85 @@ fn running_queries_are_listed_and_ended() {
 }
 
 #[test]
+fn running_queries_are_listed_and_ended_in_cypher() {
+    let weir = start(&["-Dweir.query.running-max=1"]);
+    assert_eq!(weir.rows("SHOW QUERIES"), Vec::<Json>::new());
+    let mut silent = open(&weir, SILENT);
+    wait_until("the query is listed", SOON, || running(&weir).len() == 1);
+    // There is no place to run in any more, and neither needs one.
+    let listed = weir.query("SHOW QUERIES").expect(200).json();
+    assert_eq!(
+        listed["columns"],
+        json!(["id", "query", "namespace", "startTime", "runningMillis", "rows", "cancelled", "userAgent", "remoteAddress"])
+    );
+    let id = listed["results"][0][0].as_str().expect("an id").to_owned();
+    assert_eq!(weir.rows("SHOW QUERIES YIELD query, userAgent AS agent"), [json!([SILENT, "a test"])]);
+    let none = "No query with this id runs";
+    assert_eq!(weir.rows("TERMINATE QUERIES '999999', 'x'"), [json!(["999999", null, none]), json!(["x", null, none])]);
+    assert_eq!(weir.rows(&format!("TERMINATE QUERY '{id}' YIELD query")), [json!([SILENT])]);
+    let mut answer = String::new();
+    silent.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.contains("was cancelled"), "{answer}");
+    assert_eq!(weir.rows(&format!("TERMINATE QUERY {id}")), [json!([id, null, none])]);
+    assert!(error_of(&weir, "TERMINATE QUERY", 400).contains("SyntaxError"));
+}
+
+/// Sorting a million rows takes a good while of its own, in which nothing is visited.
+#[test]
+fn a_sort_ends_midway() {
+    let weir = start(&[]);
+    let mut stream = open(&weir, "UNWIND range(1, 1000000) AS x RETURN x ORDER BY (x * 7919) % 1000003 DESC, x LIMIT 900000");
+    wait_until("the query is listed", SOON, || running(&weir).len() == 1);
+    let id = running(&weir)[0]["id"].as_str().expect("an id").to_owned();
+    thread::sleep(Duration::from_millis(300));
+    weir.delete(&format!("{RUNNING}/{id}"));
+    let began = Instant::now();
+    let mut answer = String::new();
+    // A part of the rows may have left on a fast machine: then the connection breaks off.
+    let _ = stream.read_to_string(&mut answer);
+    wait_idle(&weir, SOON);
+    assert!(began.elapsed() < Duration::from_millis(700), "it ended after {:?}", began.elapsed());
+}
+
+#[test]
+fn what_all_queries_hold_together_is_bounded_and_who_asks_for_more_is_told() {
+    let weir = start(&["-Dweir.query.all-memory-bytes-max=48 MiB", "-Dweir.query.memory-bytes-max=40 MiB"]);
+    // Some 30 MB: one fits, two do not.
+    let (text, before) = ("a text of a hundred letters ".repeat(4), resident_mb(&weir));
+    let large = format!("UNWIND range(1, 250000) AS x WITH collect('{text}' + x) AS l");
+    let stream = open(&weir, &format!("{large} CALL util.sleep(100000) RETURN size(l)"));
+    let large = &format!("{large} RETURN size(l)");
+    wait_until("the first holds its rows", SOON, || resident_mb(&weir) >= before + 28);
+    let error = error_of(&weir, large, 400);
+    assert!(error.contains("`query.all-memory-bytes-max` is 50331648"), "{error}");
+    // The one that was there goes on, and what is small needs no room.
+    assert_eq!(running(&weir).len(), 1);
+    assert_eq!(weir.rows("UNWIND [3, 1, 2] AS x RETURN collect(x) AS l"), [json!([[3, 1, 2]])]);
+    drop(stream);
+    wait_idle(&weir, SOON);
+    assert_eq!(weir.rows(large), [json!([250_000])]);
+}
+
+#[test]
+fn plans_name_indexes_and_what_a_query_needs() {
+    let weir = start(&[]);
+    weir.rows("UNWIND range(1, 100) AS i CREATE (:P {name: i})");
+    weir.rows("CREATE INDEX names FOR (n:P) ON (n.name)");
+    let query = "WITH $that AS row MATCH (n:P {name: row.id}), (m) WHERE id(m) = idFrom('x', row.key.a) RETURN n, m";
+    let body = |word: &str| json!({"text": format!("{word} {query}"), "parameters": {"that": {"id": 7, "key": {"a": 1}}}});
+    let by = "by the index names of :P(name)";
+    let plan = weir.post(CYPHER, &body("EXPLAIN")).expect(200).json()["results"][0][0].clone();
+    let text = plan["args"]["plan"].as_str().expect("a text").to_owned();
+    assert!(text.contains(by) && text.contains("Parameter $that: id, key.a\n"), "{text}");
+    assert_eq!(plan["parameterFields"], json!({"that": ["id", "key.a"]}));
+    assert_eq!(plan["nodesById"], json!(["idFrom(\"x\", $that.key.a)"]));
+    assert!(plan["args"]["way"].as_str().is_some_and(|way| way.contains(by)), "{plan}");
+    let plan = weir.post(CYPHER, &body("PROFILE")).expect(200).json()["results"][0][0].clone();
+    let text = plan["args"]["plan"].as_str().expect("a text");
+    assert!(text.contains(by) && text.contains(" rows, "), "{text}");
+}
+
+#[test]
 fn queries_end_when_their_client_goes() {
     let weir = start(&[]);
     let writing = SILENT.replace("RETURN x", "CREATE (n {x: x})");

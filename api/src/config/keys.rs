@@ -87,6 +87,7 @@ pub const KEYS: &[Key] = &[
     key("timeout", Duration, "2 minutes", Used),
     key("query.timeout", Duration, "2 minutes", Used),
     key("query.memory-bytes-max", Size(1 << 20, i64::MAX), "536870912", Used),
+    key("query.all-memory-bytes-max", Size(1 << 20, i64::MAX), "2147483648", Used),
     key("query.text-bytes-max", Size(1, 64 << 20), "1048576", Used),
     key("query.running-max", Integer(1, 512), "64", Used),
     key("query.slow-after", Duration, "1 s", Used),

@@ -45,6 +45,7 @@ impl Reading<'_> {
             query: QuerySettings {
                 time_max: self.duration("query.timeout"),
                 memory_bytes_max: self.integer("query.memory-bytes-max") as usize,
+                all_memory_bytes_max: self.integer("query.all-memory-bytes-max") as usize,
                 text_bytes_max: self.integer("query.text-bytes-max") as usize,
                 running_max: self.integer("query.running-max") as usize,
                 slow_after: self.duration("query.slow-after"),

@@ -27,6 +27,8 @@ pub use self::running::{Client, Listed, Register};
 pub struct QuerySettings {
     pub time_max: Duration,
     pub memory_bytes_max: usize,
+    /// Of all that run at a time.
+    pub all_memory_bytes_max: usize,
     /// Of its text.
     pub text_bytes_max: usize,
     /// How many run at a time; others wait. Those that are over in no time do not count.
@@ -78,6 +80,9 @@ impl Queries {
             ),
             FailureKind::MemoryLimit => {
                 format!("{} (the limit `query.memory-bytes-max` is {})", failure.message, self.settings.memory_bytes_max)
+            }
+            FailureKind::SharedMemoryLimit => {
+                format!("{} (the limit `query.all-memory-bytes-max` is {})", failure.message, self.settings.all_memory_bytes_max)
             }
             _ => failure.message,
         };

@@ -47,7 +47,7 @@ impl Running {
     pub fn to_json(&self) -> Json {
         let mut shown = json!({
             "id": self.id.to_string(),
-            "query": shortened(&self.text),
+            "query": self.shown(),
             "namespace": self.namespace,
             "startTime": clock::instant(self.started),
             "runningMillis": self.began.elapsed().as_millis() as u64,
@@ -61,6 +61,11 @@ impl Running {
             shown["remoteAddress"] = remote.to_string().into();
         }
         shown
+    }
+
+    /// Its text, the beginning of it where it is long.
+    pub fn shown(&self) -> String {
+        shortened(&self.text)
     }
 
     pub fn is_cancelled(&self) -> bool {
@@ -132,7 +137,7 @@ impl Drop for Listed {
                 rows = running.rows.load(Ordering::Relaxed),
                 cancelled = running.is_cancelled(),
                 "a query took long: {}",
-                shortened(&running.text)
+                running.shown()
             );
         }
     }

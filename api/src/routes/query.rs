@@ -1,5 +1,6 @@
 //! Cypher over HTTP: tables, and the nodes and edges of the graph view.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,9 +10,11 @@ use serde_json::{Value as Json, json};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 use warp::http::StatusCode;
-use weir_cypher_compiler::{Options, Wanted, compile, explain, explain_noted, explain_operator, unknown_parameter, wanted};
+use weir_cypher_compiler::{
+    Needs, Options, Wanted, compile, explain, explain_noted, explain_operator, needs, unknown_parameter, wanted,
+};
 use weir_engine::evaluate::{Counts, Profile};
-use weir_engine::{EngineError, Graph, QueryOptions, Write, Written};
+use weir_engine::{EngineError, Graph, QueryOptions, Ways, Write, Written};
 use weir_model::expression::FailureKind;
 use weir_model::plan::Operator;
 use weir_model::{Failure, Plan, Text, Value};
@@ -133,7 +136,10 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
         let answer = match (ended, refused, profile) {
             (_, Some(reason), _) => Err(ApiError::Cypher(reason)),
             (Ok(_), _, _) if running.is_cancelled() => Err(ApiError::Cypher("RuntimeError The query was cancelled".to_owned())),
-            (Ok(_), _, Some(profile)) => Ok(family.body(profile_of(&compiled.prepared.plan, &profile)).to_string().into_bytes()),
+            (Ok(_), _, Some(profile)) => {
+                let ways = graph.ways(&compiled.prepared, &parameters);
+                Ok(family.body(profile_of(&compiled.prepared.plan, &ways, &profile)).to_string().into_bytes())
+            }
             (Ok(_), _, None) => Ok(writer.finish().into_bytes()),
             (Err(_), _, _) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                 Err(ApiError::TimeLimit(timeout.unwrap_or_default().as_millis()))
@@ -232,19 +238,40 @@ pub fn explanation(app: &App, graph: &Graph, body: &QueryBody) -> Result<Json, A
     let (plan, parameters) = (&*prepared.plan, values(&prepared.plan, body));
     let ways = graph.ways(&prepared, &parameters);
     let note = |operator: &Operator| ways.get(&std::ptr::from_ref(operator)).cloned().unwrap_or_default();
-    let mut shown = shown(plan, None);
-    shown["args"] = json!({"plan": explain_noted(plan, &note), "stages": explain(&body.text, &options)?});
+    let mut shown = shown(plan, &ways, None);
+    let needs = needs(plan);
+    shown["args"]["plan"] = (needs_text(&needs) + &explain_noted(plan, &note)).into();
+    shown["args"]["stages"] = explain(&body.text, &options)?.into();
+    let fields = |fields: &Option<BTreeSet<String>>| fields.as_ref().map_or(json!(["*"]), |fields| json!(fields));
+    shown["parameterFields"] =
+        needs.parameters.iter().map(|(name, of)| (name.to_string(), fields(of))).collect::<serde_json::Map<_, _>>().into();
+    shown["nodesById"] = json!(needs.ids);
     Ok(answer(shown))
 }
 
+/// What the query needs of its parameters and which nodes it enters by id, a line each.
+fn needs_text(needs: &Needs) -> String {
+    let mut text = String::new();
+    for (name, fields) in &needs.parameters {
+        let fields = fields.as_ref().map(|fields| fields.iter().cloned().collect::<Vec<_>>().join(", "));
+        text.push_str(&format!("Parameter ${name}: {}\n", fields.as_deref().unwrap_or("all of it")));
+    }
+    if !needs.ids.is_empty() {
+        text.push_str(&format!("Nodes by id: {}\n", needs.ids.iter().cloned().collect::<Vec<_>>().join(", ")));
+    }
+    text
+}
+
 /// As `explanation`, with what each operator did.
-fn profile_of(plan: &Plan, profile: &Profile) -> Json {
+fn profile_of(plan: &Plan, ways: &Ways, profile: &Profile) -> Json {
     let note = |operator: &Operator| {
         let Counts { rows, facts, time } = profile.of(operator);
-        format!("{rows} rows, {facts} facts, {:.3} ms", time.as_secs_f64() * 1e3)
+        let way = ways.get(&std::ptr::from_ref(operator)).filter(|way| !way.is_empty());
+        let way = way.map_or(String::new(), |way| format!(", {way}"));
+        format!("{rows} rows, {facts} facts, {:.3} ms{way}", time.as_secs_f64() * 1e3)
     };
-    let mut shown = shown(plan, Some(profile));
-    shown["args"] = json!({"plan": explain_noted(plan, &note)});
+    let mut shown = shown(plan, ways, Some(profile));
+    shown["args"]["plan"] = explain_noted(plan, &note).into();
     answer(shown)
 }
 
@@ -252,8 +279,8 @@ fn answer(plan: Json) -> Json {
     json!({"columns": ["plan"], "results": [[plan]]})
 }
 
-fn shown(plan: &Plan, profile: Option<&Profile>) -> Json {
-    let mut shown = operator(plan, &plan.root, profile);
+fn shown(plan: &Plan, ways: &Ways, profile: Option<&Profile>) -> Json {
+    let mut shown = operator(plan, &plan.root, ways, profile);
     shown["canContainAllNodeScan"] = plan.facts.scans.into();
     shown["isReadOnly"] = (!plan.facts.writes).into();
     shown["isIdempotent"] = (!plan.facts.impure).into();
@@ -262,11 +289,14 @@ fn shown(plan: &Plan, profile: Option<&Profile>) -> Json {
     shown
 }
 
-fn operator(plan: &Plan, of: &Operator, profile: Option<&Profile>) -> Json {
+fn operator(plan: &Plan, of: &Operator, ways: &Ways, profile: Option<&Profile>) -> Json {
     let details = explain_operator(plan, of);
     let name: String = details.chars().take_while(|c| c.is_alphanumeric()).collect();
-    let children: Vec<Json> = of.children().into_iter().map(|child| operator(plan, child, profile)).collect();
+    let children: Vec<Json> = of.children().into_iter().map(|child| operator(plan, child, ways, profile)).collect();
     let mut shown = json!({"operatorType": name, "args": {"details": details}, "identifiers": [], "children": children});
+    if let Some(way) = ways.get(&std::ptr::from_ref(of)).filter(|way| !way.is_empty()) {
+        shown["args"]["way"] = way.as_str().into();
+    }
     if let Some(Counts { rows, facts, time }) = profile.map(|profile| profile.of(of)) {
         shown["rows"] = rows.into();
         shown["factsRead"] = facts.into();

@@ -16,6 +16,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
     of_graph("strId", "strId(node :: NODE) :: STRING", str_id)
         .about("The id of a node as text.", "MATCH (n) WHERE id(n) = idFrom('a') RETURN strId(n)"),
+    of_graph("elementId", "elementId(entity :: NODE) :: STRING", element_id)
+        .about("What `id` gives, as text.", "MATCH (n) WHERE id(n) = idFrom('a') RETURN elementId(n) = strId(n)"),
     of_graph("labels", "labels(entity :: NODE) :: LIST OF STRING", labels)
         .about("The labels of a node, or the one type of a relationship.", "CREATE (n:Person:Admin) RETURN labels(n)"),
     of_graph("properties", "properties(entity :: ANY) :: MAP", properties).about(
@@ -40,6 +42,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
     lenient("coalesce", 1, usize::MAX, "coalesce(value :: ANY, ...) :: ANY", coalesce)
         .about("The first of its arguments that is not null.", "RETURN coalesce(null, 'a', 'b')"),
+    lenient("nullIf", 2, 2, "nullIf(value :: ANY, other :: ANY) :: ANY", null_if)
+        .about("The first of two values, and null where they are equal.", "RETURN [nullIf(1, 1), nullIf(1, 2)]"),
     lenient("exists", 1, 1, "exists(value :: ANY) :: BOOLEAN", |_, arguments| Ok(Value::Boolean(!arguments[0].is_null())))
         .about("Whether the value is not null.", "RETURN exists({a: 1}.a)"),
 ];
@@ -84,6 +88,17 @@ fn str_id(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> 
         Some(id) => Ok(Value::text(&context.ids().text(id))),
         None => Err(wrong_signature("strId(node :: NODE) :: STRING", arguments)),
     }
+}
+
+fn element_id(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match edge(&arguments[0]) {
+        Some(edge) => Ok(Value::text(&edge_number(edge, context.ids()).to_string())),
+        None => str_id(context, arguments),
+    }
+}
+
+fn null_if(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    Ok(if arguments[0].equals(&arguments[1]) == Some(true) { Value::Null } else { arguments[0].clone() })
 }
 
 /// Of an edge: the list of its one type.

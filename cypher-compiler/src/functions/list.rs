@@ -16,6 +16,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
         .about("A list without its first element.", "RETURN tail([1, 2, 3])"),
     strict("size", 1, 1, "size(value :: ANY) :: INTEGER", size)
         .about("How many elements a list has, or UTF-16 code units a text.", "RETURN [size([1, 2]), size('abc')]"),
+    strict("isEmpty", 1, 1, "isEmpty(value :: ANY) :: BOOLEAN", is_empty)
+        .about("Whether there is nothing in a list, a map or a text.", "RETURN [isEmpty([]), isEmpty({a: 1}), isEmpty('')]"),
     strict("length", 1, 1, "length(value :: PATH) :: INTEGER", length).about(
         "How many relationships a path has; for lists and text as size.",
         "CREATE p = (:A)-[:KNOWS]->(:B) RETURN length(p)",
@@ -54,6 +56,15 @@ fn last(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 fn tail(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let items = items("tail(list :: LIST OF ANY) :: LIST OF ANY", arguments)?;
     Ok(Value::List(items.get(1..).unwrap_or_default().into()))
+}
+
+fn is_empty(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match &arguments[0] {
+        Value::List(items) => Ok(Value::Boolean(items.is_empty())),
+        Value::Map(map) => Ok(Value::Boolean(map.iter().next().is_none())),
+        Value::Text(text) => Ok(Value::Boolean(text.is_empty())),
+        _ => Err(wrong_signature("isEmpty(value :: ANY) :: BOOLEAN", arguments)),
+    }
 }
 
 fn size(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {

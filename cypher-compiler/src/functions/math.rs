@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
 use weir_model::expression::{Context, Failure, FailureKind, Function};
+use weir_model::id::{IdScheme, NodeId};
 use weir_model::value::Value;
 
 use super::{float, impure, strict, wrong_signature};
@@ -44,6 +45,14 @@ pub(super) static FUNCTIONS: &[Function] = &[
         .about("The angle in radians with that tangent.", "RETURN atan(0)"),
     strict("atan2", 2, 2, "atan2(y :: NUMBER, x :: NUMBER) :: FLOAT", atan2)
         .about("The angle in radians between the positive x axis and the point (x, y).", "RETURN atan2(0, 1)"),
+    strict("sinh", 1, 1, "sinh(x :: NUMBER) :: FLOAT", |_, a| of_one("sinh", a, f64::sinh))
+        .about("The hyperbolic sine.", "RETURN sinh(0)"),
+    strict("cosh", 1, 1, "cosh(x :: NUMBER) :: FLOAT", |_, a| of_one("cosh", a, f64::cosh))
+        .about("The hyperbolic cosine.", "RETURN cosh(0)"),
+    strict("tanh", 1, 1, "tanh(x :: NUMBER) :: FLOAT", |_, a| of_one("tanh", a, f64::tanh))
+        .about("The hyperbolic tangent.", "RETURN tanh(0)"),
+    strict("isNaN", 1, 1, "isNaN(x :: NUMBER) :: BOOLEAN", is_nan)
+        .about("Whether a number is the float that is none.", "RETURN [isNaN(0.0 / 0.0), isNaN(1)]"),
     strict("degrees", 1, 1, "degrees(x :: NUMBER) :: FLOAT", |_, a| of_one("degrees", a, f64::to_degrees))
         .about("Radians as degrees.", "RETURN degrees(pi())"),
     strict("radians", 1, 1, "radians(x :: NUMBER) :: FLOAT", |_, a| of_one("radians", a, f64::to_radians))
@@ -56,6 +65,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
         .about("The ratio of a circle's circumference to its diameter.", "RETURN pi()"),
     impure("rand", 0, 0, "rand() :: FLOAT", |_, _| Ok(Value::Float(random())))
         .about("A number from zero up to but without one, another at each call.", "RETURN rand() < 1"),
+    impure("randomUUID", 0, 0, "randomUUID() :: STRING", |_, _| Ok(Value::text(&random_uuid())))
+        .about("A UUID of version 4 as text, another at each call.", "RETURN size(randomUUID())"),
 ];
 
 const ROUND: &str = "round(x :: NUMBER, precision :: INTEGER, mode :: STRING) :: FLOAT";
@@ -74,6 +85,13 @@ fn whole(name: &str, arguments: &[Value], f: fn(f64) -> f64) -> Result<Value, Fa
         Value::Integer(n) => Ok(Value::Integer(*n)),
         Value::Float(x) => Ok(Value::Float(f(*x))),
         _ => Err(wrong_signature(&format!("{name}(x :: NUMBER) :: NUMBER"), arguments)),
+    }
+}
+
+fn is_nan(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match float(&arguments[0]) {
+        Some(x) => Ok(Value::Boolean(x.is_nan())),
+        None => Err(wrong_signature("isNaN(x :: NUMBER) :: BOOLEAN", arguments)),
     }
 }
 
@@ -159,6 +177,16 @@ fn rounded(x: f64, precision: i64, mode: &str) -> Result<f64, Failure> {
 
 /// In [0, 1). Good enough for sampling, not for secrets.
 fn random() -> f64 {
+    (random_bits() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn random_uuid() -> String {
+    let version = random_bits() & !0xf000 | 0x4000;
+    let variant = random_bits() >> 2 | 1 << 63;
+    IdScheme::Uuid.text(NodeId::new(version, variant))
+}
+
+fn random_bits() -> u64 {
     thread_local!(static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(std::thread::current().id())));
     STATE.with(|state| {
         // SplitMix64: every state gives a well mixed number.
@@ -166,7 +194,7 @@ fn random() -> f64 {
         state.set(x);
         x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((x ^ x >> 31) >> 11) as f64 / (1u64 << 53) as f64
+        x ^ x >> 31
     })
 }
 
@@ -223,6 +251,16 @@ mod tests {
         assert!(call("round", &[Value::Float(1.5), Value::Integer(0), Value::text("SIDEWAYS")]).is_err());
         assert!(call("round", &[Value::Float(f64::NAN)]).is_err());
         assert_eq!(call("round", &[Value::Integer(7)]), Ok(Value::Float(7.0)));
+    }
+
+    #[test]
+    fn random_ids_are_of_version_4() {
+        let ids: Vec<String> = (0..100).map(|_| random_uuid()).collect();
+        for id in &ids {
+            let bytes = id.as_bytes();
+            assert!(id.len() == 36 && bytes[14] == b'4' && b"89ab".contains(&bytes[19]), "{id}");
+            assert_eq!(ids.iter().filter(|other| *other == id).count(), 1);
+        }
     }
 
     #[test]

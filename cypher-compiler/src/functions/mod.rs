@@ -21,6 +21,7 @@ mod span;
 mod string;
 mod temporal;
 mod text;
+mod tolerant;
 mod truncate;
 
 use std::collections::HashMap;
@@ -40,6 +41,7 @@ pub static SUBJECTS: &[(&str, &[Function])] = &[
     ("Nodes, relationships and paths", graph::FUNCTIONS),
     ("Ids and hashes", hash::FUNCTIONS),
     ("Conversion", conversion::FUNCTIONS),
+    ("Conversion with null for what cannot be converted", tolerant::FUNCTIONS),
     ("Casts", cast::FUNCTIONS),
     ("Text", string::FUNCTIONS),
     ("Text by regular expressions, and of URLs", text::FUNCTIONS),

@@ -23,6 +23,14 @@ pub(super) static FUNCTIONS: &[Function] = &[
         .about("Text without white space at its beginning.", "RETURN ltrim('  a')"),
     strict("rtrim", 1, 1, "rtrim(text :: STRING) :: STRING", |_, a| mapped("rtrim", a, |s| s.trim_end_matches(blank).into()))
         .about("Text without white space at its end.", "RETURN rtrim('a  ')"),
+    strict("btrim", 1, 2, BTRIM, btrim).about(
+        "Text without white space, or some other characters, at both ends.",
+        "RETURN [btrim('  a '), btrim('xaxyx', 'xy')]",
+    ),
+    strict("char_length", 1, 1, "char_length(text :: STRING) :: INTEGER", |_, a| length("char_length", a))
+        .about("How many UTF-16 code units a text has.", "RETURN char_length('abc')"),
+    strict("character_length", 1, 1, "character_length(text :: STRING) :: INTEGER", |_, a| length("character_length", a))
+        .about("How many UTF-16 code units a text has.", "RETURN character_length('abc')"),
     strict("toLower", 1, 1, "toLower(text :: STRING) :: STRING", |_, a| mapped("toLower", a, lower))
         .about("Text in lower case.", "RETURN toLower('ABC')"),
     strict("toUpper", 1, 1, "toUpper(text :: STRING) :: STRING", |_, a| mapped("toUpper", a, upper))
@@ -38,6 +46,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
 ];
 
 const SUBSTRING: &str = "substring(text :: STRING, start :: INTEGER, length :: INTEGER) :: STRING";
+const BTRIM: &str = "btrim(text :: STRING, characters :: STRING) :: STRING";
 const REPLACE: &str = "replace(text :: STRING, search :: STRING, replacement :: STRING) :: STRING";
 
 /// The length a user sees.
@@ -77,6 +86,21 @@ fn mapped(name: &str, arguments: &[Value], f: fn(&str) -> Cow<'_, str>) -> Resul
     match &arguments[0] {
         Value::Text(text) => Ok(Value::text(&f(text))),
         _ => Err(wrong_signature(&format!("{name}(text :: STRING) :: STRING"), arguments)),
+    }
+}
+
+fn length(name: &str, arguments: &[Value]) -> Result<Value, Failure> {
+    match &arguments[0] {
+        Value::Text(text) => Ok(Value::Integer(utf16_length(text) as i64)),
+        _ => Err(wrong_signature(&format!("{name}(text :: STRING) :: INTEGER"), arguments)),
+    }
+}
+
+fn btrim(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match arguments {
+        [Value::Text(text)] => Ok(Value::text(&trim(text))),
+        [Value::Text(text), Value::Text(characters)] => Ok(Value::text(text.trim_matches(|c| characters.contains(c)))),
+        _ => Err(wrong_signature(BTRIM, arguments)),
     }
 }
 

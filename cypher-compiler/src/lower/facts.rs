@@ -15,6 +15,7 @@ use crate::walk;
 const DO_NOT_ASK: &[&str] = &[
     "id",
     "strid",
+    "elementid",
     "type",
     "startnode",
     "endnode",

@@ -1,7 +1,7 @@
-//! CALL of procedures and of subqueries, LOAD CSV, SHOW.
+//! CALL of procedures and of subqueries, LOAD CSV, SHOW, TERMINATE.
 
 use super::{Parsed, Parser};
-use crate::ast::{ClauseKind, Imports, Name, Yield};
+use crate::ast::{ClauseKind, Expression, ExpressionKind, Imports, Name, Yield};
 use crate::error::Code;
 
 impl Parser<'_> {
@@ -124,18 +124,39 @@ impl Parser<'_> {
         Ok(ClauseKind::LoadCsv { headers, from, variable, separator })
     }
 
-    /// After SHOW: what the help procedures list.
+    /// After SHOW: what procedures list.
     pub(super) fn show(&mut self) -> Parsed<ClauseKind> {
         let from = self.at;
         let procedure = if self.words("PROCEDURES") || self.words("PROCEDURE") {
             "help.procedures"
         } else if self.words("FUNCTIONS") || self.words("FUNCTION") {
             "help.functions"
+        } else if self.words("QUERIES") || self.words("QUERY") {
+            "query.running"
         } else {
             return Err(self.unexpected());
         };
         let span = self.span_from(from);
         let yields = if self.words("YIELD") { Some(self.yields()?) } else { None };
         Ok(ClauseKind::Call { procedure: Name { text: procedure.into(), span }, arguments: Some(Vec::new()), yields })
+    }
+
+    /// After TERMINATE: `QUERY 'id'`, or several ids after QUERIES.
+    pub(super) fn terminate(&mut self) -> Parsed<ClauseKind> {
+        let from = self.at;
+        if !self.words("QUERIES") {
+            self.need_words("QUERY")?;
+        }
+        let procedure = Name { text: "query.terminate".into(), span: self.span_from(from) };
+        let from = self.at;
+        let mut ids = vec![self.expression()?];
+        while self.symbol(",") {
+            ids.push(self.expression()?);
+        }
+        if ids.len() > 1 {
+            ids = vec![Expression { kind: Box::new(ExpressionKind::List(ids)), span: self.span_from(from) }];
+        }
+        let yields = if self.words("YIELD") { Some(self.yields()?) } else { None };
+        Ok(ClauseKind::Call { procedure, arguments: Some(ids), yields })
     }
 }

@@ -232,6 +232,10 @@ impl Parser<'_> {
                 self.advance();
                 self.show()?
             }
+            "TERMINATE" => {
+                self.advance();
+                self.terminate()?
+            }
             "USE" => return Err(self.not_yet("USE")),
             _ => return Ok(None),
         };

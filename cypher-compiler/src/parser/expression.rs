@@ -4,7 +4,7 @@
 use weir_model::Text;
 use weir_model::expression::Quantifier;
 
-use super::{CHAIN_LENGTH_MAX, Parsed, Parser};
+use super::{CHAIN_LENGTH_MAX, Parsed, Parser, Reading};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name, SubqueryBody, SubqueryKind};
 use crate::error::{Code, Diagnostic, Span};
 use crate::lexer::TokenKind;
@@ -466,7 +466,8 @@ impl Parser<'_> {
         {
             return Ok(kind);
         }
-        if self.is_word_at(2, "IN") && matches!(self.ahead(1), TokenKind::Word(_) | TokenKind::Quoted(_)) {
+        let named = matches!(self.ahead(1), TokenKind::Word(_) | TokenKind::Quoted(_));
+        if self.is_word_at(2, "IN") && named && !self.has_failed(Reading::Comprehension) {
             let back = self.at;
             self.speculate()?;
             self.advance();
@@ -480,7 +481,7 @@ impl Parser<'_> {
                 return Ok(ExpressionKind::Comprehension { variable, list, filter, result });
             }
             // `[a IN b, c]` is a list of a truth value and another element.
-            self.at = back;
+            self.take_back(Reading::Comprehension, back);
         }
         self.need_symbol("[")?;
         if self.symbol("]") {
@@ -492,19 +493,22 @@ impl Parser<'_> {
     /// From the token before the pattern; moves nothing when there is no pattern comprehension here.
     #[inline(never)]
     fn pattern_comprehension(&mut self) -> Parsed<Option<ExpressionKind>> {
+        if self.has_failed(Reading::PatternComprehension) {
+            return Ok(None);
+        }
         let back = self.at;
         self.speculate()?;
         self.advance();
         let part = match self.pattern_part() {
             Ok(part) if !part.steps.is_empty() => part,
             _ => {
-                self.at = back;
+                self.take_back(Reading::PatternComprehension, back);
                 return Ok(None);
             }
         };
         let filter = if self.words("WHERE") { Some(self.expression_before_bar()?) } else { None };
         if filter.is_none() && !self.is_symbol("|") {
-            self.at = back;
+            self.take_back(Reading::PatternComprehension, back);
             return Ok(None);
         }
         self.need_symbol("|")?;
@@ -560,14 +564,14 @@ impl Parser<'_> {
     /// A pattern (`(a)-->()`) or an expression in parentheses.
     fn parenthesised(&mut self) -> Parsed<Expression> {
         let from = self.at;
-        if self.edge_follows_parenthesis() {
+        if self.edge_follows_parenthesis() && !self.has_failed(Reading::Path) {
             self.speculate()?;
             if let Ok(part) = self.path()
                 && !part.steps.is_empty()
             {
                 return Ok(self.make(from, ExpressionKind::Pattern(part)));
             }
-            self.at = from;
+            self.take_back(Reading::Path, from);
         }
         self.need_symbol("(")?;
         let inner = self.expression()?;

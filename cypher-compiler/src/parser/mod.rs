@@ -11,6 +11,7 @@ mod projection;
 mod schema;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use weir_model::Text;
 
@@ -111,12 +112,21 @@ pub fn read(text: &str) -> Read {
         expected_at: 0,
         depth: 0,
         speculations: 0,
+        failed: HashSet::new(),
         bar_ends: false,
         errors: lexed.errors,
         lost_from: None,
     };
     let query = parser.query();
     Read { query, errors: parser.errors, lost_from: parser.lost_from }
+}
+
+/// What is tried before something else is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Reading {
+    Comprehension,
+    PatternComprehension,
+    Path,
 }
 
 struct Parser<'a> {
@@ -128,6 +138,9 @@ struct Parser<'a> {
     expected_at: usize,
     depth: usize,
     speculations: usize,
+    /// Readings that were taken back: what was tried, where, and `bar_ends` then. To try them again, because what is around them
+    /// is read in another way, would double the time with each level they nest.
+    failed: HashSet<(Reading, usize, bool)>,
     /// See `expression_before_bar`.
     bar_ends: bool,
     /// Those after which reading went on.
@@ -290,6 +303,17 @@ impl Parser<'_> {
         result
     }
 
+    /// Whether a reading from here on has been taken back before.
+    fn has_failed(&self, reading: Reading) -> bool {
+        self.failed.contains(&(reading, self.at, self.bar_ends))
+    }
+
+    /// Takes a reading back that began at a token.
+    fn take_back(&mut self, reading: Reading, at: usize) {
+        self.at = at;
+        self.failed.insert((reading, at, self.bar_ends));
+    }
+
     /// To be called before a reading that may be taken back.
     fn speculate(&mut self) -> Parsed<()> {
         self.speculations += 1;
@@ -322,6 +346,25 @@ pub(super) mod tests {
             }
         };
         assert_eq!(shown, expected, "{text}");
+    }
+
+    #[test]
+    fn running_queries() {
+        check("show queries", "CALL query.running()");
+        check("SHOW QUERIES YIELD id, query AS text", "CALL query.running() YIELD id, query AS text");
+        check("TERMINATE QUERY '7';", "CALL query.terminate(\"7\")");
+        check("TERMINATE QUERIES '7', $id", "CALL query.terminate([\"7\", $id])");
+        check("TERMINATE '7'", "1.11 Invalid input ''7'': expected QUERIES or QUERY");
+    }
+
+    /// What looks like a pattern and is none was read again for each level around it.
+    #[test]
+    fn readings_that_fail_are_tried_once() {
+        let nested = format!("MATCH {}2]->() RETURN 1", "(n)-[ {w: ".repeat(60));
+        let errors = parse(&nested).expect_err("is no query");
+        assert_eq!(errors[0].code, Code::UnexpectedSyntax, "{}", errors[0].message);
+        let nested = format!("RETURN {}1{}", "[x IN ".repeat(40), ", 2]".repeat(40));
+        parse(&nested).expect("lists of lists");
     }
 
     #[test]

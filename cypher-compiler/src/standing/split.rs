@@ -39,7 +39,6 @@ pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operat
                     continue;
                 };
                 places.push(at);
-                first.conditions.extend(node.conditions);
                 let labels = &mut first.nodes[at].labels;
                 node.labels.into_iter().for_each(|label| {
                     if !labels.contains(&label) {

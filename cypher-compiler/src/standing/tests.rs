@@ -305,6 +305,12 @@ fn any_query_is_taken_apart() {
             vec!["Aggregate", "delta of node 0", "delta of edge 0", "read"],
             vec!["Subquery", "Join"],
         ),
+        // A condition on the second node compares it with one of the clause before: in the part of the second alone it has no value.
+        (
+            "MATCH (a) MATCH (a), (b) WHERE a.k < b.k RETURN id(a) AS a",
+            vec!["Filter (#", "Join", "delta of node 0"],
+            vec!["where"],
+        ),
         ("MATCH (a)-[:R]->(b)-[:R]->(c)-[:R]->(a) RETURN id(a) AS a", vec!["distinct edges: 0-1, 0-2, 1-2"], vec!["Subquery"]),
         ("MATCH (a)-[:R]->(b) MATCH (b)-[:S]->(c) RETURN id(c) AS c", vec!["delta of edge 1"], vec!["Subquery", "Join"]),
         ("MATCH (a:A), (b:B) WHERE a.x = b.x RETURN id(a) AS a", vec!["Join on", "delta of node 0"], vec!["Subquery", "Filter"]),

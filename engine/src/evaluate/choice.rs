@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use weir_model::expression::Binary;
 use weir_model::plan::{Lookup, Name, Operator, Pattern, PatternEdge, Step};
-use weir_model::{Expr, Symbol, Value};
+use weir_model::{Expr, Symbol, Text, Value};
 
 use super::operators::Run;
 use crate::view::About;
@@ -20,6 +20,9 @@ const PASSED_OVER: f64 = 0.2;
 
 /// How many times longer chains are than an edge.
 const CHAIN_FACTOR: f64 = 10.0;
+
+/// What the index of a label, or of a label and a property, is called.
+pub type IndexName<'a> = &'a dyn Fn(&str, Option<&str>) -> Option<Text>;
 
 impl Run<'_> {
     /// The steps to take. Chosen once a run.
@@ -41,14 +44,20 @@ impl Run<'_> {
     }
 
     /// How the pattern of each operator would be visited.
-    pub(super) fn ways(&self, operator: &Operator, row: &[Value], ways: &mut FxHashMap<*const Operator, String>) {
+    pub(super) fn ways(
+        &self,
+        operator: &Operator,
+        row: &[Value],
+        index_name: IndexName,
+        ways: &mut FxHashMap<*const Operator, String>,
+    ) {
         if let Operator::Match { pattern, .. } | Operator::Merge { pattern, .. } = operator {
-            ways.insert(std::ptr::from_ref(operator), self.way(pattern, row));
+            ways.insert(std::ptr::from_ref(operator), self.way(pattern, index_name, row));
         }
-        operator.children().into_iter().for_each(|child| self.ways(child, row, ways));
+        operator.children().into_iter().for_each(|child| self.ways(child, row, index_name, ways));
     }
 
-    fn way(&self, pattern: &Pattern, row: &[Value]) -> String {
+    fn way(&self, pattern: &Pattern, index_name: IndexName, row: &[Value]) -> String {
         let mut parts = Vec::new();
         if !pattern.orders.is_empty() {
             parts.push(format!("order {} of {}", self.choose(pattern, row) + 1, pattern.orders.len() + 1));
@@ -59,8 +68,10 @@ impl Run<'_> {
             let name = |symbol| self.reader.names.text(symbol);
             parts.push(match (self.question(&labels, lookups, &|_| true, row), labels.first()) {
                 (Some(question), _) => {
-                    let key = question.key.map_or(String::new(), |key| format!("({})", name(key)));
-                    format!("node {node} by the index of :{}{key}", name(question.label))
+                    let (label, key) = (name(question.label), question.key.map(name));
+                    let called = index_name(&label, key.as_deref()).unwrap_or_default();
+                    let key = key.map_or(String::new(), |key| format!("({key})"));
+                    format!("node {node} by the index {called} of :{label}{key}")
                 }
                 (None, Some(label)) => format!("node {node} among those with :{}", name(*label)),
                 (None, None) => format!("node {node} among all"),

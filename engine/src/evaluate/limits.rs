@@ -8,6 +8,8 @@ use weir_model::expression::FailureKind;
 use weir_model::extent::weight;
 use weir_model::{Failure, Value};
 
+use super::pool::{Pool, Share};
+
 #[derive(Clone, Copy, Debug)]
 pub struct Limits<'a> {
     pub deadline: Option<Instant>,
@@ -17,6 +19,8 @@ pub struct Limits<'a> {
     pub cancelled: Option<&'a AtomicBool>,
     /// What sorting, grouping and collecting rows may hold at a time, and what a value may come to, estimated.
     pub buffer_bytes_max: usize,
+    /// What this query and others may hold together.
+    pub pool: Option<&'a Pool>,
     /// How many nodes, edges and elements may be visited, about: for those who only try whether it is quick, or whose answer may not
     /// depend on the clock.
     pub steps_max: Option<u32>,
@@ -24,7 +28,7 @@ pub struct Limits<'a> {
 
 impl Limits<'_> {
     pub const NONE: Limits<'static> =
-        Limits { deadline: None, time_max: None, cancelled: None, buffer_bytes_max: usize::MAX, steps_max: None };
+        Limits { deadline: None, time_max: None, cancelled: None, buffer_bytes_max: usize::MAX, pool: None, steps_max: None };
 }
 
 impl Default for Limits<'_> {
@@ -45,12 +49,13 @@ pub(super) struct Budget<'a> {
     /// By `Limits::time_max`.
     ends: Cell<Option<Instant>>,
     bytes: Cell<usize>,
+    share: Share<'a>,
 }
 
 impl<'a> Budget<'a> {
     pub fn new(limits: &'a Limits<'a>) -> Budget<'a> {
         let (steps, checked) = (Cell::new(0), Cell::new(0));
-        Budget { limits, steps, checked, ends: Cell::new(None), bytes: Cell::new(0) }
+        Budget { limits, steps, checked, ends: Cell::new(None), bytes: Cell::new(0), share: Share::of(limits.pool) }
     }
 
     /// Called for every node, edge and element a query visits.
@@ -113,6 +118,7 @@ impl<'a> Budget<'a> {
             );
             return Err(Failure::new(FailureKind::MemoryLimit, message));
         }
+        self.share.cover(total)?;
         self.bytes.set(total);
         Ok(bytes)
     }
@@ -130,6 +136,7 @@ impl<'a> Budget<'a> {
 
     pub fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
+        self.share.shrink(self.bytes.get());
     }
 
     /// Nothing yet, to be counted as it grows and let go as a whole.

@@ -20,10 +20,12 @@ mod kept;
 mod limits;
 mod operators;
 mod pattern;
+pub mod pool;
 mod procedures;
 mod profile;
 mod scan;
 mod shortest;
+mod sort;
 mod subquery;
 mod write;
 pub mod removal;
@@ -48,6 +50,7 @@ use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Write};
 use weir_model::{Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
 
+pub use self::choice::IndexName;
 pub use self::context::{Deleted, Names, Reader, path_elements};
 pub use self::kept::Kept;
 use self::limits::Budget;
@@ -193,10 +196,10 @@ impl<'p> Evaluator<'p> {
     }
 
     /// How the patterns of the plan would be visited, with these parameters, as the graph is now: by operator.
-    pub fn ways(&mut self, environment: &Environment) -> FxHashMap<*const Operator, String> {
+    pub fn ways(&mut self, environment: &Environment, index_name: IndexName) -> FxHashMap<*const Operator, String> {
         let mut ways = FxHashMap::default();
         let ended = self.within(environment, None, &mut Mutations::default(), &mut |run, row| {
-            run.ways(&run.prepared.plan.root, row, &mut ways);
+            run.ways(&run.prepared.plan.root, row, index_name, &mut ways);
             Ok(())
         });
         // Nothing in it can fail.

@@ -4,13 +4,12 @@
 //! changes a slot of a row that is not its own puts back what was there once `next` has returned.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::aggregate::Accumulator;
 use weir_model::expression::FailureKind;
-use weir_model::plan::{Operator, Slot, SortKey, Step};
+use weir_model::plan::{Operator, Slot, Step};
 use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
 
 use super::call::contains_effect;
@@ -319,7 +318,7 @@ impl Run<'_> {
     }
 
     /// The number after SKIP or LIMIT.
-    fn count(&self, count: &Expr, clause: &str, row: &mut [Value]) -> Result<usize, Failure> {
+    pub(super) fn count(&self, count: &Expr, clause: &str, row: &mut [Value]) -> Result<usize, Failure> {
         match count.evaluate(row, self)? {
             Value::Integer(n) if n >= 0 => Ok(usize::try_from(n).unwrap_or(usize::MAX)),
             Value::Integer(n) => {
@@ -412,56 +411,10 @@ impl Run<'_> {
         }
         self.reader.view.count_labelled(self.prepared.symbol(*label)).map(|count| (*slot, count))
     }
-
-    fn sort(&self, input: &Operator, keys: &[SortKey], limit: Option<&Expr>, row: &mut [Value], next: Next) -> Flow {
-        let limit = limit.map(|limit| self.count(limit, "LIMIT", row)).transpose()?;
-        // Each entry holds its sort keys and then its row. Sorting is stable: ties stay in the order they came.
-        let mut entries: Vec<Vec<Value>> = Vec::new();
-        let mut held = self.budget.held();
-        let order = |x: &Vec<Value>, y: &Vec<Value>| {
-            for (i, key) in keys.iter().enumerate() {
-                let order = x[i].order(&y[i]);
-                if order != Ordering::Equal {
-                    return if key.descending { order.reverse() } else { order };
-                }
-            }
-            Ordering::Equal
-        };
-        self.drain(input, row, &mut |row| {
-            let mut entry = Vec::with_capacity(keys.len() + row.len());
-            for key in keys {
-                entry.push(key.expr.evaluate(row, self)?);
-            }
-            entry.extend_from_slice(row);
-            held.bytes(ENTRY_BYTES)?;
-            held.row(&entry, entries.last().map_or(&[], Vec::as_slice))?;
-            entries.push(entry);
-            // A top-k lets go of the rest every now and then.
-            if let Some(limit) = limit
-                && entries.len() >= limit.saturating_mul(2).saturating_add(1024)
-            {
-                entries.sort_by(order);
-                entries.truncate(limit);
-                held.clear();
-                for entry in &entries {
-                    held.bytes(ENTRY_BYTES + weight_of(entry))?;
-                }
-            }
-            Ok(())
-        })?;
-        entries.sort_by(order);
-        entries.truncate(limit.unwrap_or(usize::MAX));
-        for entry in &mut entries {
-            if next(&mut entry[keys.len()..])?.is_break() {
-                return STOP;
-            }
-        }
-        GO_ON
-    }
 }
 
 /// What a vector in a table costs besides what is in it.
-const ENTRY_BYTES: usize = 48;
+pub(super) const ENTRY_BYTES: usize = 48;
 
 /// Whether the state of an aggregate grows with its rows.
 fn keeps_arguments(aggregate: &Aggregate) -> bool {

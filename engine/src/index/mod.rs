@@ -157,6 +157,13 @@ impl Graph {
         })
     }
 
+    /// What the index of a label, or of a label and a property, is called.
+    pub fn index_name(&self, label: &str, property: Option<&str>) -> Option<Text> {
+        let known = self.indexes().lock();
+        let found = known.values().find(|index| &*index.stored.label == label && index.stored.property.as_deref() == property);
+        found.map(|index| index.name.clone())
+    }
+
     /// False when there is none of that name.
     fn drop_index(&self, name: &Text) -> Result<bool, EngineError> {
         let Some(definition) = self.indexes().lock().remove(name) else { return Ok(false) };

@@ -209,3 +209,64 @@ Feature: Values - functions and projections
       | 1         |
       | RETURN    |
       | ü         |
+
+  Scenario Outline: [12] Conversions that do not fail
+    Given any graph
+    When executing query:
+      """
+      RETURN <expression> AS v
+      """
+    Then the result should be, in any order:
+      | v       |
+      | <value> |
+
+    Examples:
+      | expression                                     | value                    |
+      | toIntegerOrNull('7')                           | 7                        |
+      | toIntegerOrNull('x')                           | null                     |
+      | toIntegerOrNull([])                            | null                     |
+      | toIntegerOrNull(true)                          | 1                        |
+      | toFloatOrNull('1.5')                           | 1.5                      |
+      | toFloatOrNull({})                              | null                     |
+      | toBooleanOrNull('true')                        | true                     |
+      | toBooleanOrNull(0)                             | false                    |
+      | toBooleanOrNull(1.5)                           | null                     |
+      | toStringOrNull(1)                              | '1'                      |
+      | toStringOrNull([])                             | null                     |
+      | toIntegerOrNull(null)                          | null                     |
+      | toIntegerList(['1', 2.5, null, 'a'])           | [1, 2, null, null]       |
+      | toFloatList(['1.5', 2, null])                  | [1.5, 2.0, null]         |
+      | toBooleanList(['true', 0, 'x'])                | [true, false, null]      |
+      | toStringList([1, true, null])                  | ['1', 'true', null]      |
+      | toStringList(null)                             | null                     |
+
+  Scenario Outline: [13] Small functions of today's Cypher
+    Given any graph
+    When executing query:
+      """
+      RETURN <expression> AS v
+      """
+    Then the result should be, in any order:
+      | v       |
+      | <value> |
+
+    Examples:
+      | expression                                     | value                    |
+      | isEmpty('')                                    | true                     |
+      | isEmpty([])                                    | true                     |
+      | isEmpty({})                                    | true                     |
+      | isEmpty([null])                                | false                    |
+      | isEmpty(null)                                  | null                     |
+      | isNaN(0.0 / 0.0)                               | true                     |
+      | isNaN(1)                                       | false                    |
+      | isNaN(null)                                    | null                     |
+      | nullIf(1, 1)                                   | null                     |
+      | nullIf(1, 2)                                   | 1                        |
+      | nullIf(null, 2)                                | null                     |
+      | nullIf(1, null)                                | 1                        |
+      | char_length('abc')                             | 3                        |
+      | character_length('')                           | 0                        |
+      | btrim('  a ')                                  | 'a'                      |
+      | btrim('xyaxy', 'xy')                           | 'a'                      |
+      | size(randomUUID())                             | 36                       |
+      | [sinh(0), cosh(0), tanh(0)]                    | [0.0, 1.0, 0.0]          |

@@ -178,8 +178,11 @@ const EDGES: &[&str] = &[
 
 /// Longer than this no text gets.
 const LENGTH_MAX: usize = 20_000;
+/// Long texts take as long as many short ones, and what they find is depth: that many are enough.
+const LONG_ONE_IN: u64 = 24;
 
 pub fn mutate(random: &mut Random, text: String, corpus: &[String]) -> String {
+    let long = random.once_in(LONG_ONE_IN);
     let mut below = |bound: usize| random.below(bound.max(1) as u64) as usize;
     let characters: Vec<char> = text.chars().collect();
     let (x, y) = (below(characters.len() + 1), below(characters.len() + 1));
@@ -191,7 +194,7 @@ pub fn mutate(random: &mut Random, text: String, corpus: &[String]) -> String {
         // Again and again: what nests, nests deep.
         3 => {
             let end = to.min(from + 1 + below(12));
-            let times = [2, 3, 40, 300, 3_000][below(5)];
+            let times = if long { [300, 3_000] } else { [2, 30] }[below(2)];
             let again = piece(from, end).repeat(times.min(LENGTH_MAX / (end - from).max(1)));
             piece(0, from) + &again + &piece(end, characters.len())
         }
@@ -211,7 +214,7 @@ pub fn mutate(random: &mut Random, text: String, corpus: &[String]) -> String {
         _ => {
             let open =
                 ["(", "[", "{", "NOT ", "-", "[1, ", "CASE WHEN ", "EXISTS { MATCH ", "(n)-->", "x.y + ", "{a: "][below(11)];
-            let times = [1, 20, 200, 2_000][below(4)];
+            let times = if long { [200, 2_000] } else { [1, 20] }[below(2)];
             piece(0, from) + &open.repeat(times) + &piece(from, characters.len())
         }
     };

@@ -286,6 +286,7 @@ fn at_run_time(error: EngineError) -> Raised {
             FailureKind::ConstraintViolation
             | FailureKind::TimeLimit
             | FailureKind::MemoryLimit
+            | FailureKind::SharedMemoryLimit
             | FailureKind::Interrupted
             | FailureKind::Runtime => ("", ""),
         },
