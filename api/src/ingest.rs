@@ -331,7 +331,7 @@ impl Stream {
         }
         let (stream, engine) = (self.clone(), engine.clone());
         let context = SourceContext { stream: self.name.clone(), wanted: self.wanted(), ..context.clone() };
-        let named = std::thread::Builder::new().name(format!("ingest {}", self.name));
+        let named = weir_connectors::thread::named("ingest", &self.name);
         match named.spawn(move || pump::run(&stream, &engine, &context)) {
             Ok(handle) => *thread = Some(handle),
             Err(error) => self.end(Status::Failed, Some(format!("no thread could be started: {error}"))),

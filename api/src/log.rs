@@ -64,13 +64,14 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
         return Err(format!("it is longer than {TEXT_BYTES_MAX} bytes; {usage}"));
     }
     // A bare word would be taken for a module, and everything else be silent: so says who mistypes a level.
-    for part in text.split(',').map(str::trim) {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    for part in &parts {
         let level = part.rsplit('=').next().unwrap_or_default();
         if !LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level)) {
             return Err(format!("'{level}' is no level; {usage}"));
         }
     }
-    EnvFilter::try_new(text).map_err(|error| format!("{error}; {usage}"))
+    EnvFilter::try_new(parts.join(",")).map_err(|error| format!("{error}; {usage}"))
 }
 
 #[cfg(test)]

@@ -323,7 +323,7 @@ impl Opened {
                 let stop = Arc::new(AtomicBool::new(false));
                 let (name, graph, progress) = (name.to_owned(), graph.clone(), unfinished);
                 let worker = Queries { name: name.clone(), graph, link, end, progress, taps: taps.clone(), stop: stop.clone() };
-                let thread = std::thread::Builder::new().name(format!("query {name}"));
+                let thread = weir_connectors::thread::named("query", &name);
                 let thread = thread.spawn(move || worker.run(&receiver)).map_err(|error| failed(&error))?;
                 Way::Queries { sender, thread, stop }
             }

@@ -403,7 +403,7 @@ impl Query {
     /// Starts the thread that takes results to the outputs.
     fn watch(self: Arc<Self>, live: Arc<LiveState>) -> Result<(), ApiError> {
         let query = self.clone();
-        let named = std::thread::Builder::new().name(format!("results {}", self.name));
+        let named = weir_connectors::thread::named("results", &self.name);
         let thread = named
             .spawn(move || query.run(&live))
             .map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))?;

@@ -121,7 +121,7 @@ fn event(number: usize) -> Map {
         ("host".into(), text(format!("host-{}.eu-central.example.com", number % 50))),
         ("at".into(), Value::Integer(1_700_000_000_000 + number as i64 * 997)),
         ("amount".into(), Value::Float(number as f64 * 1.25 + 0.5)),
-        ("ok".into(), Value::Boolean(number % 5 != 0)),
+        ("ok".into(), Value::Boolean(!number.is_multiple_of(5))),
         ("tags".into(), Value::list(tags.to_vec())),
         ("address".into(), Value::Map(address.into())),
         ("note".into(), text("Nothing out of the ordinary was seen here. ".repeat(3))),

@@ -126,7 +126,7 @@ impl Delivery {
             failure: Mutex::new(None),
         });
         let worker = Worker { shared: shared.clone(), destination, delivered };
-        let thread = thread::Builder::new().name(format!("deliver {output}")).spawn(move || worker.run(&receiver));
+        let thread = crate::thread::named("deliver", output).spawn(move || worker.run(&receiver));
         let thread = thread.map_err(|error| ConnectorError::io(output, "cannot start a thread", error))?;
         Ok(Delivery { sender: Some(sender), lossy, shared, thread: Some(thread) })
     }

@@ -37,6 +37,7 @@ pub mod source;
 pub mod sources;
 pub mod stream;
 mod tcp;
+pub mod thread;
 pub mod upload;
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ impl Origin<'_> {
         node(column).or_else(|| {
             self.ways.iter().find_map(|way| match way {
                 Way::Item(slot, Expr::Call { function, arguments }) if *slot == column => match arguments.as_slice() {
-                    [Expr::Slot(of)] if matches!(&*function.name, "id" | "strId") => node(*of),
+                    [Expr::Slot(of)] if matches!(function.name, "id" | "strId") => node(*of),
                     _ => None,
                 },
                 _ => None,

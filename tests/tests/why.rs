@@ -51,7 +51,7 @@ fn a_match_is_told_with_its_facts_and_their_records() {
         assert_eq!((&found["data"], &found["nodes"]), (&json!({"u": 1, "risk": 9}), &json!({"u": "1", "d": "2"})), "{answer}");
         let fact = |is: &dyn Fn(&Json) -> bool| {
             let facts = found["facts"].as_array().into_iter().flatten();
-            facts.cloned().find(|fact| is(fact)).unwrap_or_else(|| panic!("not among the facts: {answer}"))
+            facts.find(|fact| is(fact)).cloned().unwrap_or_else(|| panic!("not among the facts: {answer}"))
         };
         let label = fact(&|fact| fact["label"] == "User");
         let risk = fact(&|fact| fact["property"] == "risk");

@@ -102,7 +102,7 @@ fn attempt(stream: &Stream, context: &SourceContext) -> Result<Ended, Failed> {
     let committed = Committed::default();
     let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
     std::thread::scope(|scope| {
-        let named = std::thread::Builder::new().name(format!("commit {}", stream.name));
+        let named = weir_connectors::thread::named("commit", &stream.name);
         // The receiver goes when the thread does, or whoever sends would wait for ever.
         let committer = named.spawn_scoped(scope, {
             let committed = &committed;

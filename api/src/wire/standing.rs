@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn outputs_of_other_editions_are_named() {
-        let error = Output::decode(&json!({"type": "WriteToKinesis"})).err().expect("not built in");
+        let error = Output::decode(&json!({"type": "QuinePatternQuery"})).err().expect("not built in");
         assert!(error[0].contains("not in this version of weir"), "{error:?}");
         let error = Output::decode(&json!({"type": "Nope"})).err().expect("unknown");
         assert_eq!(error, ["DecodingFailure at : No decoder for discriminator 'Nope'!"]);

@@ -228,6 +228,8 @@ fn the_newest_of_kinesis_is_what_came_since_the_stream_was_made() {
     let Some(server) = Server::start("aws.sh", "reading Kinesis from now on") else { return };
     server.create_stream("events", 2);
     server.put("events", 10, 0..3);
+    // Its clock knows seconds only.
+    std::thread::sleep(Duration::from_secs(2));
     let definition = server.with(json!({"type": "KinesisIngest", "streamName": "events", "endpoint": server.url}));
     let (mut stream, mut batch) = (open(&definition, None), Frames::default());
     let since = Instant::now();

@@ -238,7 +238,7 @@ impl Walk<'_> {
         if called {
             return false;
         }
-        if self.in_pattern && !self.brackets.iter().any(|bracket| *bracket == Bracket::Map) {
+        if self.in_pattern && !self.brackets.contains(&Bracket::Map) {
             return true;
         }
         // A pattern as an expression: what closes the parenthesis is followed by the beginning of an edge.
