@@ -50,7 +50,7 @@ fn a_match_is_told_with_its_facts_and_their_records() {
         assert_eq!(answer["matches"].as_array().map(Vec::len), Some(1), "{answer}");
         assert_eq!((&found["data"], &found["nodes"]), (&json!({"u": 1, "risk": 9}), &json!({"u": "1", "d": "2"})), "{answer}");
         let fact = |is: &dyn Fn(&Json) -> bool| {
-            let facts = found["facts"].as_array().into_iter().flatten();
+            let mut facts = found["facts"].as_array().into_iter().flatten();
             facts.find(|fact| is(fact)).cloned().unwrap_or_else(|| panic!("not among the facts: {answer}"))
         };
         let label = fact(&|fact| fact["label"] == "User");
