@@ -97,7 +97,7 @@ fn a_text_is_followed_as_it_is_written() {
     // Two errors, on two lines, behind characters that are two units of UTF-16.
     editor.tell("textDocument/didChange", change("'🌈' AS x,\n nosuch(", (0, 17), (0, 17)));
     editor.tell("textDocument/didChange", change(")", (1, 9), (1, 9)));
-    assert_eq!(editor.problems(), ["1:1-1:7 Unknown function `nosuch`"], "the rainbow is two units");
+    assert_eq!(editor.problems(), ["1:1-1:10 Failed to resolve function `nosuch`"], "the rainbow is two units");
     editor.tell(
         "textDocument/didChange",
         json!({"textDocument": {"uri": "file:///a.cypher"}, "contentChanges": [{"text": "  \n// nothing\n"}]}),

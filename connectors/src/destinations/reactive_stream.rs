@@ -78,7 +78,8 @@ impl DestinationConfig for ReactiveStream {
         let writers = Arc::new(Mutex::new(JoinSet::new()));
         let accepting = context.runtime.spawn(accept(listener, place.clone(), clients.clone(), writers.clone()));
         let runtime = context.runtime.clone();
-        Ok(Box::new(Server { place, runtime, clients, writers, accepting: accepting.abort_handle() }))
+        let end: &[u8] = if self.format == OutputFormat::Json { b"\n" } else { b"" };
+        Ok(Box::new(Server { place, end, runtime, clients, writers, accepting: accepting.abort_handle() }))
     }
 }
 
@@ -110,6 +111,8 @@ impl ReactiveStream {
 
 struct Server {
     place: String,
+    /// What stands behind each result: texts are lines.
+    end: &'static [u8],
     runtime: Handle,
     clients: Clients,
     writers: Arc<Mutex<JoinSet<()>>>,
@@ -178,7 +181,7 @@ impl Destination for Server {
             if clients.is_empty() {
                 break;
             }
-            let Some(frame) = framed(&[&result.body, b"\n"]) else {
+            let Some(frame) = framed(&[&result.body, self.end]) else {
                 written.refused.push((index, format!("{}: the result is too long", self.place)));
                 continue;
             };
