@@ -667,7 +667,7 @@ pub enum WalkFile {
 /// What is logged.
 #[derive(JsonSchema)]
 #[schemars(extend("examples" = [{"level": "info,weir_engine=debug"}]))]
-pub struct LogLevel {
+pub struct Logging {
     /// A level (off, error, warn, info, debug, trace), and pairs of a module and a level, with commas between.
     #[schemars(regex(pattern = r"^[A-Za-z_:=, ]{1,200}$"))]
     pub level: String,

@@ -146,8 +146,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "admin::liveness" => op("get-liveness", SYSTEM, "Whether weir lives", &[(204, Empty)]),
         "admin::readiness" => op("get-readiness", SYSTEM, "Whether weir takes requests; 503 while it does not", &[(204, Empty)]),
         "admin::metadata" => op("get-metadata", SYSTEM, "What is stored beside the graphs", &[(200, Value(map::<String>))]).about("In v1 as base64."),
-        "logs::level" => op("get-log-level", SYSTEM, "What is logged", &[(200, Value(of::<LogLevel>))]),
-        "logs::set_level" => op("set-log-level", SYSTEM, "Log more or less from now on", &[(200, Value(of::<LogLevel>))]).body(of::<LogLevel>)
+        "logs::level" => op("get-log-level", SYSTEM, "What is logged", &[(200, Value(of::<Logging>))]),
+        "logs::set_level" => op("set-log-level", SYSTEM, "Log more or less from now on", &[(200, Value(of::<Logging>))]).body(of::<Logging>)
             .about("Until weir ends; `log.level` says it for good."),
         "admin::metrics" => op("get-metrics", SYSTEM, "Counters, timers and gauges", &[(200, Value(of::<Figures>))]),
         "admin::request_sleep" => op("sleep-node", SYSTEM, "Ask a node to sleep", &[(202, Accepted)]).about("Nodes do not sleep here; the id is looked at.").graph(),
