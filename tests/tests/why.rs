@@ -86,7 +86,7 @@ fn where_nothing_matches_the_condition_that_fails_is_told() {
     let first = &answer["whyNot"][0];
     assert_eq!(first["fails"], "where (d.risk > 7) does not hold", "{answer}");
     assert_eq!((&first["values"], &first["nodes"]), (&json!({"d.risk": 3}), &json!({"u": "1", "d": "2"})), "{answer}");
-    weir.rows("MATCH (u)-[r:OWNS]->(d) WHERE id(u) = 1 DELETE r");
+    weir.rows("MATCH (u)-[r:OWNS]->(d) WHERE id(u) = 1 SET d.risk = 9 DELETE r");
     assert_eq!(fails(json!({"nodes": {"u": "1", "d": "2"}}))["whyNot"][0]["fails"], "no edge (u:User)-[:OWNS]->(d) at (u:User)");
     weir.rows("MATCH (u) WHERE id(u) = 1 REMOVE u:User");
     assert_eq!(fails(json!({"data": {"u": 1}}))["whyNot"][0]["fails"], "(u:User) has no label User");
