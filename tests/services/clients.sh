@@ -3,32 +3,29 @@
 # clients.sh install                prints where the tools are: a directory in the cache of the user, made once
 # clients.sh python DIR URL         makes clients of v1.json, preview.json and current.json in DIR and does the main job with each
 # clients.sh typescript DIR URL     the same in TypeScript, compiled strictly
-set -euo pipefail
-cache=${WEIR_SERVICES_CACHE:-$HOME/.cache/weir-services}
+. "$(dirname "$0")/common.sh"
 python_client=0.29.1
 typescript_client=7.13.0
 fetch=0.17.0
 typescript=5.9.3
-place=$cache/clients-$python_client-$typescript_client
+name=clients-$python_client-$typescript_client
+place=$cache/$name
 here=$(cd "$(dirname "$0")/clients" && pwd)
 
-install() {
-  mkdir -p "$cache"
-  exec 9>"$cache/clients.lock"
-  flock 9
-  if [ ! -e "$place/whole" ]; then
-    rm -rf "$place"
-    python3 -m venv "$place/python" >&2
-    "$place/python/bin/pip" install --quiet --disable-pip-version-check "openapi-python-client==$python_client" >&2
-    (cd "$place" && echo '{"type":"module"}' >package.json && npm install --silent --no-audit --no-fund --save-exact \
-      "openapi-typescript@$typescript_client" "openapi-fetch@$fetch" "typescript@$typescript") >&2
-    touch "$place/whole"
-  fi
-  echo "$place"
+tools() {
+  venv "$name/python" "openapi-python-client==$python_client"
+  [ ! -e "$place/whole" ] || return 0
+  echo '{"type":"module"}' >"$place/package.json"
+  npm --prefix "$place" install --silent --no-audit --no-fund --save-exact \
+    "openapi-typescript@$typescript_client" "openapi-fetch@$fetch" "typescript@$typescript"
+  touch "$place/whole"
 }
 
 case "${1-}" in
-install) install ;;
+install)
+  once tools >&2
+  echo "$place"
+  ;;
 python)
   cd "$2"
   for family in v1 preview current; do

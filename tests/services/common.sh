@@ -1,0 +1,58 @@
+# What the scripts of services share, to be sourced: where things are kept, how a server is started, awaited and stopped.
+# The script of a server defines install and start, and ends with: main "$@"
+set -euo pipefail
+cache=${WEIR_SERVICES_CACHE:-$HOME/.cache/weir-services}
+self=${0##*/}
+dir= port=
+
+die() { echo "$self: $*" >&2; exit 1; }
+# A process is named by its number and its birth, so that a later one with the same number is never taken for it.
+birth() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | awk '$1 != "Z" { print $20 }'; }
+alive() { local p b; [ -s "$dir/pid" ] && read -r p b <"$dir/pid" && [ -n "$b" ] && [ "$(birth "$p")" = "$b" ]; }
+spawn() { setsid "$@" >>"$dir/log" 2>&1 </dev/null & echo "$! $(birth $!)" >"$dir/pid"; }
+await() { # SECONDS CHECK...
+  local end=$((SECONDS + $1)); shift
+  until "$@" >/dev/null 2>&1; do
+    alive || { tail -n 20 "$dir/log" >&2; die "ended while starting"; }
+    [ $SECONDS -lt $end ] || { tail -n 20 "$dir/log" >&2; stop; die "not ready in time"; }
+    sleep 0.1
+  done
+}
+stop() {
+  local p b i
+  if alive; then
+    read -r p b <"$dir/pid"
+    kill -s "${quit:-TERM}" "$p" || true
+    for i in {1..150}; do alive || break; sleep 0.1; done
+    ! alive || kill -9 -- "-$p"   # the group that setsid gave it
+  fi
+  rm -f "$dir/pid"
+}
+tcp() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+web() { curl -sf -m 5 -o /dev/null "$1"; }
+say() { echo "$1" | tee -a "$dir/env"; }
+# Run one install step at a time, whoever asks.
+once() { mkdir -p "$cache"; (flock 9; "$@" 9>&-) 9>"$cache/$self.lock"; }
+# venv NAME PACKAGE...: a Python environment in the cache.
+venv() {
+  local at=$cache/$1; shift
+  [ "$(cat "$at/.has" 2>/dev/null)" = "$*" ] && return
+  python3 -m venv "$at" && "$at/bin/pip" -q --disable-pip-version-check install "$@" && echo "$*" >"$at/.has"
+}
+
+# The commands of every script of a server.
+main() {
+  case ${1-} in
+    install) once install ;;
+    start)
+      [ $# -eq 3 ] || die "start DIR PORT"
+      mkdir -p "$2"; dir=$(cd "$2" && pwd) port=$3
+      ! alive || die "already running in $dir"
+      once install
+      rm -f "$dir/env"
+      start ;;
+    stop) [ $# -eq 2 ] || die "stop DIR"; dir=$2; stop ;;
+    status) [ $# -eq 2 ] || die "status DIR"; dir=$2; alive ;;
+    *) die "install | start DIR PORT | stop DIR | status DIR" ;;
+  esac
+}
