@@ -10,5 +10,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // A huge page is cleared in one go, milliseconds in which nothing else happens: most of the latency's tail.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
+    weir_engine::scheduling::prompt();
     weir_api::run(&weir_api::cli::Arguments::parse())
 }

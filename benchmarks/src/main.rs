@@ -67,6 +67,7 @@ enum Command {
 fn main() -> ExitCode {
     // As the binary does.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
+    weir_engine::scheduling::prompt();
     match run(Arguments::parse().command) {
         Ok(runs) if runs.iter().all(Run::count_is_right) => ExitCode::SUCCESS,
         Ok(_) => {

@@ -117,6 +117,18 @@ pub(crate) async fn ask(place: &str, request: RequestBuilder) -> Asked {
     }
 }
 
+/// The body of an answer, if it is no longer than this; an error says what is wrong with it.
+pub(crate) async fn whole(mut answer: Response, bytes_max: usize) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    while let Some(part) = answer.chunk().await.map_err(|error| chain(&error.without_url()))? {
+        if body.len() + part.len() > bytes_max {
+            return Err(format!("the answer is longer than {bytes_max} bytes"));
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(body)
+}
+
 /// Whether what failed with this status may work later.
 pub(crate) fn may_pass(status: StatusCode) -> bool {
     status == StatusCode::REQUEST_TIMEOUT || status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()

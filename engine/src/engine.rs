@@ -26,6 +26,7 @@ use crate::history::run::{Run, Shelf};
 use crate::history::{self, History, Retention};
 use crate::index::Catalog;
 use crate::log::{Log, LogOptions};
+use crate::scheduling;
 use crate::standing::StandingState;
 use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Since, Sizes, Store, StoreError};
 use crate::symbols::Symbols;
@@ -40,9 +41,6 @@ const RESULTS_WAITING_MAX: usize = 100_000;
 
 /// How often frontiers of delivery that no commit took along are logged, and how often checkpoints are considered.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
-
-/// How far checkpoints step back from the threads that records wait for.
-const CHECKPOINTS_NICE: i32 = 10;
 
 /// How long anyone waits for the log before it is called a failure.
 const DURABLE_PATIENCE: Duration = Duration::from_secs(60);
@@ -187,22 +185,9 @@ impl Engine {
             graph.load_expiry()?;
             indexes.extend(graph.load_indexes()?.into_iter().map(|definition| (graph.clone(), definition)));
         }
-        let delivery = self.housekeeper("delivery", |graph| graph.committer().log_delivered())?;
-        let mut polite = false;
-        let checkpoints = self.housekeeper("checkpoints", move |graph| {
-            if !std::mem::replace(&mut polite, true) {
-                // They take what processor time is left over; a failure changes nothing but that.
-                let _ = rustix::process::nice(CHECKPOINTS_NICE);
-            }
-            checkpoint::consider(graph, false)
-        })?;
-        let mut polite = false;
-        let pages = self.housekeeper("pages", move |graph| {
-            if !std::mem::replace(&mut polite, true) {
-                let _ = rustix::process::nice(CHECKPOINTS_NICE);
-            }
-            history::tend(graph)
-        })?;
+        let delivery = self.housekeeper("delivery", scheduling::prompt, |graph| graph.committer().log_delivered())?;
+        let checkpoints = self.housekeeper("checkpoints", scheduling::polite, |graph| checkpoint::consider(graph, false))?;
+        let pages = self.housekeeper("pages", scheduling::polite, history::tend)?;
         lock(&self.shared.housekeepers).extend([delivery, checkpoints, pages]);
         if !indexes.is_empty() {
             // Reads do without until they are there.
@@ -223,10 +208,12 @@ impl Engine {
     fn housekeeper(
         &self,
         name: &str,
+        begin: fn(),
         mut keep: impl FnMut(&Graph) -> Result<(), EngineError> + Send + 'static,
     ) -> Result<JoinHandle<()>, EngineError> {
         let engine = Arc::downgrade(&self.shared);
         let run = move || {
+            begin();
             while let Some(shared) = engine.upgrade().filter(|shared| !shared.stopping.load(Ordering::Relaxed)) {
                 for graph in (Engine { shared }).all() {
                     if let Err(error) = keep(&graph) {

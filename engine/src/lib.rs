@@ -29,6 +29,7 @@ pub mod index;
 pub mod expiry;
 pub mod render;
 pub mod latency;
+pub mod scheduling;
 pub mod standing;
 pub mod why;
 pub mod reference;

@@ -27,6 +27,8 @@ use crate::{HostPolicy, http};
 
 /// Credentials are fetched anew so long before they end.
 const BEFORE_EXPIRY: Duration = Duration::from_secs(120);
+/// Of whoever gives out credentials.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// A key of Amazon's. Without one, weir looks where every program of Amazon's does: the environment, the profile, the role of
 /// the container or machine.
@@ -225,7 +227,9 @@ impl HttpConnector for Through {
             let answer = asked.send().await.map_err(failed)?;
             let status = answer.status().as_u16().try_into().map_err(|error| CallError::other(Box::new(error), None))?;
             let headers = answer.headers().clone();
-            let mut given = HttpResponse::new(status, SdkBody::from(answer.bytes().await.map_err(failed)?.to_vec()));
+            let unread = |problem: String| CallError::io(problem.into());
+            let body = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(unread)?;
+            let mut given = HttpResponse::new(status, SdkBody::from(body));
             for (name, value) in &headers {
                 if let Ok(value) = value.to_str() {
                     given.headers_mut().append(name.as_str().to_owned(), value.to_owned());

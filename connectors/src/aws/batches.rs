@@ -3,10 +3,12 @@
 use std::ops::Range;
 
 use futures_util::future::join_all;
+use tokio::runtime::Handle;
 
-use super::client::Failed;
+use super::client::{Client, Failed, Opening};
 use crate::delivery::Outgoing;
-use crate::destination::Written;
+use crate::destination::{Destination, Written};
+use crate::error::ConnectorError;
 
 /// What one request may hold.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +21,31 @@ pub struct Bounds {
 
 /// What became of the results of one request: those that are not in it were taken.
 pub type Sent = Result<Vec<(usize, Failed)>, Failed>;
+
+/// How a service is given results.
+pub trait Request {
+    async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent;
+}
+
+/// A destination that is written to in requests.
+pub struct Batched<R> {
+    pub runtime: Handle,
+    pub client: Opening,
+    pub bounds: Bounds,
+    /// Requests at a time.
+    pub at_once: usize,
+    pub request: R,
+}
+
+impl<R: Request + Send> Destination for Batched<R> {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        self.runtime.block_on(async {
+            let client = self.client.get().await?;
+            let request = async |range: Range<usize>| self.request.send(client, results, range).await;
+            Ok(send(results, self.bounds, self.at_once, request).await)
+        })
+    }
+}
 
 /// Cuts results to requests. One that is too large stands alone, for the service to refuse.
 fn cut(results: &[Outgoing], bounds: Bounds) -> Vec<Range<usize>> {
@@ -38,7 +65,7 @@ fn cut(results: &[Outgoing], bounds: Bounds) -> Vec<Range<usize>> {
 }
 
 /// Sends results, this many requests at a time. What follows a request that failed is not sent, so that it does not overtake.
-pub async fn send(results: &[Outgoing], bounds: Bounds, at_once: usize, request: impl AsyncFn(Range<usize>) -> Sent) -> Written {
+async fn send(results: &[Outgoing], bounds: Bounds, at_once: usize, request: impl AsyncFn(Range<usize>) -> Sent) -> Written {
     let (mut written, mut failed_at) = (Written::default(), None);
     for ranges in cut(results, bounds).chunks(at_once.max(1)) {
         let outcomes = join_all(ranges.iter().map(|range| request(range.clone()))).await;

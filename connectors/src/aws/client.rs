@@ -6,10 +6,14 @@ use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, si
 use aws_sigv4::sign::v4;
 use reqwest::Url;
 use serde_json::Value as Json;
+use tokio::sync::OnceCell;
 
 use super::access::{Access, Keys};
 use crate::error::{ConnectorError, Fault};
 use crate::http;
+
+/// Twice what the longest answer holds: ten million bytes of records, in letters.
+const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// How a service is spoken to.
 #[derive(Debug)]
@@ -20,6 +24,21 @@ pub struct Service {
     pub target: &'static str,
     /// Of requests.
     pub content_type: &'static str,
+}
+
+/// A client that is made by the first who asks for it.
+pub struct Opening {
+    pub service: &'static Service,
+    pub access: Access,
+    /// Where the definition says the service is.
+    pub address: Option<Url>,
+    pub client: OnceCell<Client>,
+}
+
+impl Opening {
+    pub async fn get(&self) -> Result<&Client, ConnectorError> {
+        self.client.get_or_try_init(|| Client::open(self.service, &self.access, self.address.as_ref())).await
+    }
 }
 
 pub struct Client {
@@ -105,9 +124,10 @@ impl Client {
         };
         let answer = request.body(body).send().await.map_err(lost)?;
         let (status, named) = (answer.status(), answer.headers().get("x-amzn-errortype").cloned());
-        let bytes = answer.bytes().await.map_err(lost)?;
+        let unread = |problem| Failed { code: String::new(), reason: format!("{place}: {problem}"), retryable: true };
+        let bytes = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(unread)?;
         if status.is_success() {
-            return Ok(bytes.into());
+            return Ok(bytes);
         }
         let named = named.as_ref().and_then(|named| named.to_str().ok()).unwrap_or_default();
         let (code, message) = said(named, &bytes);

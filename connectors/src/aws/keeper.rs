@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::client::Client;
 
-/// Messages that have been received and are not durable; then no more are asked for.
+/// Messages that have been received and are not deleted; then no more are asked for.
 const WAITING_MAX: usize = 2_000;
 /// Of one request.
 const ENTRIES_MAX: usize = 10;
@@ -73,8 +73,9 @@ impl Keeper {
     pub fn start(self, client: Arc<Client>) {
         tokio::spawn(async move {
             let visibility = Duration::from_secs(visibility(&client, &self.queue).await);
-            let hidden = Hidden { client, queue: self.queue, visibility, waiting: BTreeMap::new(), done: VecDeque::new() };
-            hidden.keep(self.told, self.waiting, self.deletes).await;
+            let (waiting, done) = (BTreeMap::new(), VecDeque::new());
+            let hidden = Hidden { client, queue: self.queue, visibility, waiting, done, count: self.waiting };
+            hidden.keep(self.told, self.deletes).await;
         });
     }
 }
@@ -95,10 +96,12 @@ struct Hidden {
     waiting: BTreeMap<u64, (String, Instant)>,
     /// To be deleted.
     done: VecDeque<String>,
+    /// Of both, and of those that are not here yet.
+    count: watch::Sender<usize>,
 }
 
 impl Hidden {
-    async fn keep(mut self, mut told: UnboundedReceiver<Told>, room: watch::Sender<usize>, deletes: bool) {
+    async fn keep(mut self, mut told: UnboundedReceiver<Told>, deletes: bool) {
         let mut look = tokio::time::interval((self.visibility / 6).clamp(Duration::from_millis(500), Duration::from_secs(20)));
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -112,9 +115,10 @@ impl Hidden {
                     Some(Told::Durable(number)) => {
                         let later = self.waiting.split_off(&(number + 1));
                         let done = std::mem::replace(&mut self.waiting, later);
-                        room.send_modify(|waiting| *waiting = waiting.saturating_sub(done.len()));
                         if deletes {
                             self.done.extend(done.into_values().map(|(receipt, _)| receipt));
+                        } else {
+                            self.gone(done.len());
                         }
                     }
                     None => break,
@@ -133,6 +137,11 @@ impl Hidden {
         let _ = tokio::time::timeout(END_TIME_MAX, end).await;
     }
 
+    /// There is room for as many more.
+    fn gone(&self, messages: usize) {
+        self.count.send_modify(|count| *count = count.saturating_sub(messages));
+    }
+
     /// Deletes what is done. False: the rest has to wait.
     async fn delete(&mut self) -> bool {
         while !self.done.is_empty() {
@@ -141,6 +150,7 @@ impl Hidden {
             let request = json!({"QueueUrl": self.queue, "Entries": entries});
             match self.client.call("DeleteMessageBatch", &request).await {
                 Ok(answer) => {
+                    let before = self.done.len();
                     self.done.drain(..now.len());
                     for failed in answer["Failed"].as_array().into_iter().flatten() {
                         let id = failed["Id"].as_str().and_then(|id| id.parse::<usize>().ok());
@@ -149,6 +159,7 @@ impl Hidden {
                             _ => tracing::warn!("{}: a message could not be deleted and comes again: {failed}", self.queue),
                         }
                     }
+                    self.gone(before - self.done.len());
                 }
                 Err(failed) if failed.retryable => {
                     tracing::debug!("{}: deletions are tried again: {}", self.queue, failed.reason);
@@ -158,6 +169,7 @@ impl Hidden {
                 Err(failed) => {
                     tracing::warn!("{}: {} messages could not be deleted: {}", self.queue, now.len(), failed.reason);
                     self.done.drain(..now.len());
+                    self.gone(now.len());
                 }
             }
         }

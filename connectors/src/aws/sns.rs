@@ -8,15 +8,15 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use weir_model::Position;
 
 use super::access::{Access, AwsCredentials, AwsRegion};
-use super::batches::{self, Sent};
-use super::client::{Client, Failed, Service, element};
+use super::batches::{Batched, Request, Sent};
+use super::client::{Client, Failed, Opening, Service, element};
 use super::write_to_sqs::{BOUNDS, check_group, group, unlike};
 use crate::delivery::Outgoing;
-use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::destination::{Destination, DestinationConfig, DestinationContext};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 
@@ -88,37 +88,42 @@ impl DestinationConfig for WriteToSns {
         let (credentials, region) = (self.credentials.clone(), Some(self.region.clone().unwrap_or(of_topic)));
         let access = Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() };
         access.check()?;
-        let group = self.topic.ends_with(".fifo").then(|| self.message_group_id.clone());
-        let (runtime, topic) = (context.runtime.clone(), self.topic.clone());
-        Ok(Box::new(Publisher { runtime, access, client: None, topic, group }))
+        Ok(Box::new(Batched {
+            runtime: context.runtime.clone(),
+            client: Opening { service: &SNS, access, address: None, client: OnceCell::new() },
+            bounds: BOUNDS,
+            at_once: 1,
+            request: Publish {
+                topic: self.topic.clone(),
+                group: self.topic.ends_with(".fifo").then(|| self.message_group_id.clone()),
+            },
+        }))
     }
 }
 
-struct Publisher {
-    runtime: Handle,
-    access: Access,
-    /// Made by the first call.
-    client: Option<Client>,
+struct Publish {
     topic: String,
     group: Option<String>,
 }
 
-async fn publish(client: &Client, topic: &str, group: Option<&str>, results: &[Outgoing], range: Range<usize>) -> Sent {
-    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    let mut fields = vec![pair("Action", "PublishBatch"), pair("Version", VERSION), pair("TopicArn", topic)];
-    for (place, index) in range.enumerate() {
-        let mut member = |name: &str, value: &str| {
-            fields.push((format!("PublishBatchRequestEntries.member.{}.{name}", place + 1), value.to_owned()));
-        };
-        member("Id", &index.to_string());
-        member("Message", &String::from_utf8_lossy(&results[index].body));
-        if let Some(group) = group {
-            member("MessageGroupId", group);
-            member("MessageDeduplicationId", &unlike());
+impl Request for Publish {
+    async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let mut fields = vec![pair("Action", "PublishBatch"), pair("Version", VERSION), pair("TopicArn", &self.topic)];
+        for (place, index) in range.enumerate() {
+            let mut member = |name: &str, value: &str| {
+                fields.push((format!("PublishBatchRequestEntries.member.{}.{name}", place + 1), value.to_owned()));
+            };
+            member("Id", &index.to_string());
+            member("Message", &String::from_utf8_lossy(&results[index].body));
+            if let Some(group) = &self.group {
+                member("MessageGroupId", group);
+                member("MessageDeduplicationId", &unlike());
+            }
         }
+        let answer = client.form(&fields).await?;
+        Ok(failures(&self.topic, &answer))
     }
-    let answer = client.form(&fields).await?;
-    Ok(failures(topic, &answer))
 }
 
 fn failures(topic: &str, answer: &str) -> Vec<(usize, Failed)> {
@@ -130,21 +135,6 @@ fn failures(topic: &str, answer: &str) -> Vec<(usize, Failed)> {
         Some((index, Failed { code, reason, retryable: element(member, "SenderFault") != Some("true") }))
     };
     members.filter_map(failed).collect()
-}
-
-impl Destination for Publisher {
-    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
-        self.runtime.block_on(async {
-            let client = match self.client.take() {
-                Some(client) => client,
-                None => Client::open(&SNS, &self.access, None).await?,
-            };
-            let request = async |range: Range<usize>| publish(&client, &self.topic, self.group.as_deref(), results, range).await;
-            let written = batches::send(results, BOUNDS, 1, request).await;
-            self.client = Some(client);
-            Ok(written)
-        })
-    }
 }
 
 #[cfg(test)]

@@ -14,17 +14,17 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use weir_model::Position;
 
 use super::access::{Access, AwsCredentials, AwsRegion};
-use super::batches::{self, Bounds, Sent};
-use super::client::{Client, Failed};
+use super::batches::{Batched, Bounds, Request, Sent};
+use super::client::{Client, Failed, Opening};
 use super::kinesis::check_stream;
 use super::reader::KINESIS;
 use crate::config;
 use crate::delivery::Outgoing;
-use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::destination::{Destination, DestinationConfig, DestinationContext};
 use crate::encode::{Envelope, Generation, OutputFormat};
 use crate::error::ConnectorError;
 use crate::rate::RateLimiter;
@@ -104,11 +104,9 @@ impl DestinationConfig for WriteToKinesis {
         let (credentials, region) = (self.credentials.clone(), self.region.clone());
         let access = Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() };
         access.check()?;
-        Ok(Box::new(Putter {
+        Ok(Box::new(Batched {
             runtime: context.runtime.clone(),
-            access,
-            client: None,
-            stream: self.stream_name.clone(),
+            client: Opening { service: &KINESIS, access, address: None, client: OnceCell::new() },
             bounds: Bounds {
                 // A second's worth, so that a limit is kept to within a second.
                 results_max: [self.kinesis_max_batch_size, self.kinesis_max_records_per_second]
@@ -119,20 +117,17 @@ impl DestinationConfig for WriteToKinesis {
                 bytes_each: PARTITION_KEY.len(),
             },
             at_once: self.kinesis_parallelism.unwrap_or(1) as usize,
-            records: RefCell::new(self.kinesis_max_records_per_second.map(RateLimiter::new)),
-            bytes: RefCell::new(self.kinesis_max_bytes_per_second.map(RateLimiter::new)),
+            request: Put {
+                stream: self.stream_name.clone(),
+                records: RefCell::new(self.kinesis_max_records_per_second.map(RateLimiter::new)),
+                bytes: RefCell::new(self.kinesis_max_bytes_per_second.map(RateLimiter::new)),
+            },
         }))
     }
 }
 
-struct Putter {
-    runtime: Handle,
-    access: Access,
-    /// Made by the first call.
-    client: Option<Client>,
+struct Put {
     stream: String,
-    bounds: Bounds,
-    at_once: usize,
     records: RefCell<Option<RateLimiter>>,
     bytes: RefCell<Option<RateLimiter>>,
 }
@@ -141,18 +136,6 @@ struct Putter {
 fn anywhere() -> String {
     let part = || u128::from(RandomState::new().build_hasher().finish());
     ((part() << 64) | part()).to_string()
-}
-
-async fn put(client: &Client, stream: &str, results: &[Outgoing], range: Range<usize>) -> Sent {
-    let record = |result: &Outgoing| json!({"Data": STANDARD.encode(&result.body), "PartitionKey": PARTITION_KEY, "ExplicitHashKey": anywhere()});
-    let records: Vec<Json> = results[range.clone()].iter().map(record).collect();
-    let answer = client.call("PutRecords", &json!({"StreamName": stream, "Records": records})).await?;
-    let failed = |(index, told): (usize, &Json)| {
-        let code = told["ErrorCode"].as_str()?.to_owned();
-        let words = told["ErrorMessage"].as_str().unwrap_or_default();
-        Some((index, Failed { reason: format!("Kinesis stream {stream}: {code}: {words}"), code, retryable: true }))
-    };
-    Ok(range.zip(answer["Records"].as_array().into_iter().flatten()).filter_map(failed).collect())
 }
 
 /// Waits until more may pass.
@@ -169,21 +152,20 @@ async fn pace(limiter: &RefCell<Option<RateLimiter>>, amount: usize) {
     }
 }
 
-impl Destination for Putter {
-    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
-        self.runtime.block_on(async {
-            let client = match self.client.take() {
-                Some(client) => client,
-                None => Client::open(&KINESIS, &self.access, None).await?,
-            };
-            let request = async |range: Range<usize>| {
-                pace(&self.records, range.len()).await;
-                pace(&self.bytes, results[range.clone()].iter().map(|result| result.body.len()).sum()).await;
-                put(&client, &self.stream, results, range).await
-            };
-            let written = batches::send(results, self.bounds, self.at_once, request).await;
-            self.client = Some(client);
-            Ok(written)
-        })
+impl Request for Put {
+    async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent {
+        let results = &results[range.clone()];
+        pace(&self.records, results.len()).await;
+        pace(&self.bytes, results.iter().map(|result| result.body.len()).sum()).await;
+        let record = |result: &Outgoing| json!({"Data": STANDARD.encode(&result.body), "PartitionKey": PARTITION_KEY, "ExplicitHashKey": anywhere()});
+        let records: Vec<Json> = results.iter().map(record).collect();
+        let stream = &self.stream;
+        let answer = client.call("PutRecords", &json!({"StreamName": stream, "Records": records})).await?;
+        let failed = |(index, told): (usize, &Json)| {
+            let code = told["ErrorCode"].as_str()?.to_owned();
+            let words = told["ErrorMessage"].as_str().unwrap_or_default();
+            Some((index, Failed { reason: format!("Kinesis stream {stream}: {code}: {words}"), code, retryable: true }))
+        };
+        Ok(range.zip(answer["Records"].as_array().into_iter().flatten()).filter_map(failed).collect())
     }
 }

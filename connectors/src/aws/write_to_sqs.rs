@@ -10,15 +10,15 @@ use std::ops::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
-use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
 use weir_model::Position;
 
 use super::access::{Access, AwsCredentials, AwsRegion};
-use super::batches::{self, Bounds, Sent};
-use super::client::{Client, Failed};
+use super::batches::{Batched, Bounds, Request, Sent};
+use super::client::{Client, Failed, Opening};
 use super::sqs::{SQS, service_of};
 use crate::delivery::Outgoing;
-use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::destination::{Destination, DestinationConfig, DestinationContext};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::http;
@@ -82,18 +82,22 @@ impl DestinationConfig for WriteToSqs {
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let (credentials, region) = (self.credentials.clone(), self.region.clone());
         let access = Access { credentials, region, endpoint: None, hosts: context.hosts.clone() };
-        context.hosts.check(&service_of(&self.queue_url)?)?;
-        let group = self.queue_url.ends_with(".fifo").then(|| self.message_group_id.clone());
-        let (runtime, queue) = (context.runtime.clone(), self.queue_url.clone());
-        Ok(Box::new(Sender { runtime, access, client: None, queue, group }))
+        let address = service_of(&self.queue_url)?;
+        context.hosts.check(&address)?;
+        Ok(Box::new(Batched {
+            runtime: context.runtime.clone(),
+            client: Opening { service: &SQS, access, address: Some(address), client: OnceCell::new() },
+            bounds: BOUNDS,
+            at_once: 1,
+            request: SendMessages {
+                queue: self.queue_url.clone(),
+                group: self.queue_url.ends_with(".fifo").then(|| self.message_group_id.clone()),
+            },
+        }))
     }
 }
 
-struct Sender {
-    runtime: Handle,
-    access: Access,
-    /// Made by the first call.
-    client: Option<Client>,
+struct SendMessages {
     queue: String,
     group: Option<String>,
 }
@@ -104,37 +108,25 @@ pub fn unlike() -> String {
     format!("{:016x}{:016x}", part(), part())
 }
 
-async fn send(client: &Client, queue: &str, group: Option<&str>, results: &[Outgoing], range: Range<usize>) -> Sent {
-    let message = |index: usize| {
-        let mut entry = json!({"Id": index.to_string(), "MessageBody": String::from_utf8_lossy(&results[index].body)});
-        if let Some(group) = group {
-            entry["MessageGroupId"] = group.into();
-            entry["MessageDeduplicationId"] = unlike().into();
-        }
-        entry
-    };
-    let entries: Vec<Json> = range.map(message).collect();
-    let answer = client.call("SendMessageBatch", &json!({"QueueUrl": queue, "Entries": entries})).await?;
-    let failed = |told: &Json| {
-        let index = told["Id"].as_str()?.parse().ok()?;
-        let code = told["Code"].as_str().unwrap_or_default().to_owned();
-        let reason = format!("{queue}: {code}: {}", told["Message"].as_str().unwrap_or_default());
-        Some((index, Failed { code, reason, retryable: !told["SenderFault"].as_bool().unwrap_or_default() }))
-    };
-    Ok(answer["Failed"].as_array().into_iter().flatten().filter_map(failed).collect())
-}
-
-impl Destination for Sender {
-    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
-        self.runtime.block_on(async {
-            let client = match self.client.take() {
-                Some(client) => client,
-                None => Client::open(&SQS, &self.access, Some(&service_of(&self.queue)?)).await?,
-            };
-            let request = async |range: Range<usize>| send(&client, &self.queue, self.group.as_deref(), results, range).await;
-            let written = batches::send(results, BOUNDS, 1, request).await;
-            self.client = Some(client);
-            Ok(written)
-        })
+impl Request for SendMessages {
+    async fn send(&self, client: &Client, results: &[Outgoing], range: Range<usize>) -> Sent {
+        let message = |index: usize| {
+            let mut entry = json!({"Id": index.to_string(), "MessageBody": String::from_utf8_lossy(&results[index].body)});
+            if let Some(group) = &self.group {
+                entry["MessageGroupId"] = group.as_str().into();
+                entry["MessageDeduplicationId"] = unlike().into();
+            }
+            entry
+        };
+        let entries: Vec<Json> = range.map(message).collect();
+        let queue = &self.queue;
+        let answer = client.call("SendMessageBatch", &json!({"QueueUrl": queue, "Entries": entries})).await?;
+        let failed = |told: &Json| {
+            let index = told["Id"].as_str()?.parse().ok()?;
+            let code = told["Code"].as_str().unwrap_or_default().to_owned();
+            let reason = format!("{queue}: {code}: {}", told["Message"].as_str().unwrap_or_default());
+            Some((index, Failed { code, reason, retryable: !told["SenderFault"].as_bool().unwrap_or_default() }))
+        };
+        Ok(answer["Failed"].as_array().into_iter().flatten().filter_map(failed).collect())
     }
 }

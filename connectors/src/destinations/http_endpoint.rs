@@ -24,6 +24,9 @@ use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::http;
 
+/// Of an answer that nobody reads.
+const DRAINED_BYTES_MAX: usize = 64 << 10;
+
 /// Posts each result to a URL, as JSON.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -120,8 +123,8 @@ pub(super) async fn post(client: &Client, url: &Url, headers: &HeaderMap, body: 
     let answer = client.post(url.clone()).headers(headers.clone()).body(body).send().await;
     match answer {
         Ok(answer) if answer.status().is_success() => {
-            // The rest of the answer is read so that the connection can be used again.
-            let _ = answer.bytes().await;
+            // The rest of the answer is read so that the connection can be used again, unless it is long.
+            let _ = http::whole(answer, DRAINED_BYTES_MAX).await;
             Outcome::Taken
         }
         Ok(answer) => {

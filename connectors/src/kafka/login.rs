@@ -14,6 +14,8 @@ use crate::http;
 
 /// A token without a lifetime is fetched again after this.
 const TOKEN_LIFE: Duration = Duration::from_secs(300);
+/// Of a server that gives out tokens.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// A login at the broker.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -147,7 +149,9 @@ impl OAuthBearer {
         let failed = |error: reqwest::Error| format!("no token from {url}: {}", http::chain(&error.without_url()));
         let answer = request.send().await.map_err(failed)?;
         let status = answer.status();
-        let answer: Json = answer.json().await.map_err(failed)?;
+        let unread = |problem: String| format!("no token from {url}: {problem}");
+        let answer = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(unread)?;
+        let answer: Json = serde_json::from_slice(&answer).map_err(|error| unread(error.to_string()))?;
         let Some(token) = answer["access_token"].as_str().filter(|_| status.is_success()) else {
             // Servers say why in `error`; anything else of the answer might be secret.
             let why = answer["error"].as_str().unwrap_or("it holds no access_token");
