@@ -20,12 +20,20 @@ impl NodeId {
     }
 
     pub fn from_bytes(bytes: [u8; 16]) -> NodeId {
-        let n = u128::from_be_bytes(bytes);
-        NodeId { high: (n >> 64) as u64, low: n as u64 }
+        NodeId::from_number(u128::from_be_bytes(bytes))
     }
 
     pub fn to_bytes(self) -> [u8; 16] {
-        ((u128::from(self.high) << 64) | u128::from(self.low)).to_be_bytes()
+        self.as_number().to_be_bytes()
+    }
+
+    pub fn from_number(n: u128) -> NodeId {
+        NodeId { high: (n >> 64) as u64, low: n as u64 }
+    }
+
+    /// Ordered as the id.
+    pub fn as_number(self) -> u128 {
+        (u128::from(self.high) << 64) | u128::from(self.low)
     }
 
     /// Which of `shards` owns this node. Multiplied first, because the ids of the `long` scheme are not hashes.

@@ -280,10 +280,10 @@ struct Directory {
     last: u64,
 }
 
-/// Two halves of a filter that says "not here" for most nodes that are not, two bits a node; and where the nodes begin.
+/// A filter that says "not here" for most nodes that are not, one bit a node in each of its halves; and where the nodes begin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    filter: [u32; 2],
+    filter: u64,
     start: u32,
 }
 
@@ -301,8 +301,7 @@ impl Directory {
         if self.slots.len() <= filter.max(slot) {
             self.slots.resize(if id.high == 0 { self.used + 1 } else { filter.max(slot) + 1 }, Slot::default());
         }
-        self.slots[filter].filter[0] |= bits[0];
-        self.slots[filter].filter[1] |= bits[1];
+        self.slots[filter].filter |= bits;
         while self.begun <= slot {
             self.slots[self.begun].start = place as u32;
             self.begun += 1;
@@ -320,8 +319,8 @@ impl Directory {
 
     fn may_contain(&self, id: NodeId) -> bool {
         let (slot, bits) = self.filter_of(id);
-        let Slot { filter, .. } = self.slots[slot];
-        filter[0] & bits[0] == bits[0] && filter[1] & bits[1] == bits[1]
+        // Both at once: a branch for the first alone would be a guess.
+        self.slots[slot].filter & bits == bits
     }
 
     /// The places among which the node is if it is anywhere.
@@ -341,11 +340,11 @@ impl Directory {
     }
 
     /// For hashes the slot where they lie; numbers that follow one another would fill some filters only, and are mixed.
-    fn filter_of(&self, id: NodeId) -> (usize, [u32; 2]) {
+    fn filter_of(&self, id: NodeId) -> (usize, u64) {
         let hash = (id.high ^ id.low).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let even = if id.high == 0 { hash << 12 } else { id.high };
         let slot = ((u128::from(even) * self.used as u128) >> 64) as usize;
-        (slot, [1 << (hash >> 59), 1 << (hash >> 54 & 31)])
+        (slot, 1 << (hash >> 59) | 1 << 32 << (hash >> 54 & 31))
     }
 }
 

@@ -23,9 +23,6 @@ const SEGMENT_FACTS: usize = if cfg!(test) { 4 } else { 1 << 13 };
 /// What it costs to let a node stay where it is, as facts copied.
 const REFERENCE: isize = 2;
 
-/// No node has a greater id.
-const LAST: NodeId = NodeId::new(u64::MAX, u64::MAX);
-
 pub struct Merge {
     /// Oldest first.
     sources: Vec<Source>,
@@ -118,22 +115,24 @@ impl Merge {
     pub fn work(&mut self, fuel: &mut isize) -> bool {
         while *fuel > 0 {
             // The smallest id, where it is, and the smallest id anywhere else.
-            let (mut least, mut other, mut holder) = (LAST, LAST, 0);
+            let (mut least, mut other, mut holder) = (u128::MAX, u128::MAX, 0);
+            // Chosen without branches: which source it is cannot be guessed.
             for (place, (id, _)) in self.next.iter().enumerate() {
-                if *id < least {
-                    (least, other, holder) = (*id, least, place);
-                } else {
-                    other = other.min(*id);
-                }
+                let id = id.as_number();
+                let smaller = id < least;
+                let rest = if smaller { least } else { id };
+                least = if smaller { id } else { least };
+                holder = if smaller { place } else { holder };
+                other = if rest < other { rest } else { other };
             }
             if self.next.is_empty() {
                 return true;
             }
             // The very last node there can be is merged even if one source alone has it.
             if least == other {
-                self.merge_shared(least, fuel);
+                self.merge_shared(NodeId::from_number(least), fuel);
             } else {
-                self.take_over(holder, other, fuel);
+                self.take_over(holder, NodeId::from_number(other), fuel);
             }
         }
         false
