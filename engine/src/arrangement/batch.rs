@@ -191,6 +191,12 @@ impl Batch {
         (segment, &segment.facts[place.range()])
     }
 
+    /// Fetches what the index says of a node, if there is one.
+    pub fn prefetch(&self, index: usize) {
+        self.ids.get(index).inspect(|id| prefetch(*id));
+        self.places.get(index).inspect(|place| prefetch(*place));
+    }
+
     pub fn place(&self, index: usize) -> Place {
         self.places[index]
     }

@@ -23,6 +23,9 @@ const SEGMENT_FACTS: usize = if cfg!(test) { 4 } else { 1 << 13 };
 /// What it costs to let a node stay where it is, as facts copied.
 const REFERENCE: isize = 2;
 
+/// So many nodes ahead are fetched: the sources are more rows of memory than the processor follows by itself.
+const AHEAD: usize = 16;
+
 pub struct Merge {
     /// Oldest first.
     sources: Vec<Source>,
@@ -51,6 +54,7 @@ impl Source {
     /// Moves on, and says which node comes next.
     fn advance(&mut self) -> Option<NodeId> {
         self.at += 1;
+        self.batch.prefetch(self.at + AHEAD);
         self.batch.ids.get(self.at).copied()
     }
 }
