@@ -569,10 +569,7 @@ fn what_a_network_does_to_connections_loses_nothing() {
     weir.stop();
 }
 
-// A known gap, seldom: after a hand-over a partition was read by nobody for a minute. `cargo test --release --workspace --test kafka -- --ignored`
-// runs it.
 #[test]
-#[ignore = "a known gap: after a hand-over a partition was once read by nobody for a minute"]
 fn several_weirs_share_a_group_and_hand_partitions_over() {
     let Some(broker) = shared("several weirs in one group") else { return };
     broker.create_topic("shared", 4);

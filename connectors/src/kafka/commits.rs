@@ -57,28 +57,44 @@ fn wait_for_commit_confirmation() -> bool {
 /// A thread that waits for the broker's answers, so that the reader need not.
 pub struct Waiter {
     commits: Sender<TopicPartitionList>,
-    failed: Arc<AtomicBool>,
+    state: Arc<State>,
     thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// A commit was handed over and is not answered.
+    waits: AtomicBool,
+    failed: AtomicBool,
 }
 
 impl Waiter {
     fn start(consumer: Arc<BaseConsumer<Member>>) -> std::io::Result<Waiter> {
         // Without a buffer: it takes a commit when the one before has been answered.
         let (commits, receiver) = bounded(0);
-        let failed = Arc::new(AtomicBool::new(false));
+        let state = Arc::new(State::default());
         let named = std::thread::Builder::new().name("commit offsets".to_owned());
-        let told = failed.clone();
+        let told = state.clone();
         let thread = named.spawn(move || Waiter::run(&consumer, &receiver, &told))?;
-        Ok(Waiter { commits, failed, thread })
+        Ok(Waiter { commits, state, thread })
     }
 
-    fn run(consumer: &BaseConsumer<Member>, commits: &Receiver<TopicPartitionList>, failed: &AtomicBool) {
+    fn run(consumer: &BaseConsumer<Member>, commits: &Receiver<TopicPartitionList>, state: &State) {
         for commit in commits {
             if let Err(error) = consumer.commit(&commit, CommitMode::Sync) {
-                failed.store(true, Ordering::Relaxed);
+                state.failed.store(true, Ordering::Relaxed);
                 tracing::warn!("{}: offsets could not be committed: {error}", consumer.context().voice.place());
             }
+            state.waits.store(false, Ordering::Relaxed);
         }
+    }
+
+    fn hand_over(&self, commit: TopicPartitionList) -> Result<(), TrySendError<TopicPartitionList>> {
+        if self.state.waits.swap(true, Ordering::Relaxed) {
+            return Err(TrySendError::Full(commit));
+        }
+        // Not there yet to take it, or gone.
+        self.commits.try_send(commit).inspect_err(|_| self.state.waits.store(false, Ordering::Relaxed))
     }
 }
 
@@ -141,7 +157,7 @@ impl Commits {
             Policy::Explicit(explicit) => explicit,
         };
         let due = self.last.elapsed() >= Duration::from_millis(u64::from(explicit.max_interval_millis));
-        if due && self.waiter.as_ref().is_some_and(|waiter| waiter.failed.swap(false, Ordering::Relaxed)) {
+        if due && self.waiter.as_ref().is_some_and(|waiter| waiter.state.failed.swap(false, Ordering::Relaxed)) {
             self.sent = Offsets::default();
         }
         let news = self.news(reads);
@@ -157,7 +173,7 @@ impl Commits {
             if self.waiter.is_none() {
                 self.waiter = Waiter::start(consumer.clone()).ok();
             }
-            match self.waiter.as_ref().map(|waiter| waiter.commits.try_send(list)) {
+            match self.waiter.as_ref().map(|waiter| waiter.hand_over(list)) {
                 Some(Ok(())) => {}
                 // The one before is on its way; this one goes with what follows.
                 Some(Err(TrySendError::Full(_))) => return,
@@ -171,6 +187,12 @@ impl Commits {
         }
         self.sent = self.durable.clone();
         self.last = Instant::now();
+    }
+
+    /// Whether a commit is on its way. One that is sent now by another thread might overtake it, and the older offset would be the
+    /// one that stays: the next member would read records once more.
+    pub fn waits(&self) -> bool {
+        self.waiter.as_ref().is_some_and(|waiter| waiter.state.waits.load(Ordering::Relaxed))
     }
 
     /// Nothing more is committed on the way. Until the thread has ended, which may wait for an answer, it holds the consumer.

@@ -118,7 +118,7 @@ impl Records {
                 },
                 Change::Revoked { partitions, lost, since } => {
                     let over = *lost || since.is_some_and(|since| since.elapsed() > HAND_OVER_TIME_MAX);
-                    if over || self.is_durable(partitions) {
+                    if over || (self.is_durable(partitions) && !self.commits.waits()) {
                         self.hand_over(partitions, *lost);
                         true
                     } else {
@@ -379,14 +379,15 @@ impl Drop for Records {
                     Change::Assigned(partitions) => decline(&consumer, &partitions),
                 }
             }
+            // An older offset that is on its way comes first. The thread is also the other hold on the consumer, which leaves the
+            // group when the last is gone.
+            if let Some(waiter) = waiter {
+                let _ = waiter.join();
+            }
             if let Some(rest) = rest
                 && let Err(error) = consumer.commit(&rest, CommitMode::Sync)
             {
                 tracing::warn!("{}: the last offsets could not be committed: {error}", consumer.context().voice.place());
-            }
-            // The other hold on the consumer: it leaves the group when the last is gone.
-            if let Some(waiter) = waiter {
-                let _ = waiter.join();
             }
             drop(consumer);
             // Nobody waits any more when it took too long.
