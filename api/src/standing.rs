@@ -13,7 +13,7 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use tokio::runtime::Handle;
 use weir_connectors::{Encoder, Envelope, Generation};
 use weir_cypher_compiler::{Options, StandingMode, StandingPlan, compile_standing};
-use weir_engine::{Engine, Graph, Histogram, Latency, ResultBatch, Stage, Standing, StandingQuery, Start};
+use weir_engine::{Engine, Graph, Histogram, Latency, Paused, ResultBatch, Stage, Standing, StandingQuery, Start};
 use weir_model::{NodeId, Plan, QueryId, Text};
 
 use crate::clock;
@@ -112,6 +112,9 @@ impl StandingQueries {
         for (index, (name, output)) in new.iter().enumerate() {
             let of = |output: &Output| output.workflow().map(str::to_owned);
             let taken = there.iter().any(|(other, known)| other == name || of(known).is_some_and(|of| of == *name));
+            if name.contains('\0') {
+                return Err(ApiError::bad("The name of a standing query output cannot contain a zero byte".to_owned()));
+            }
             if taken || new[..index].iter().any(|(other, _)| other == name) {
                 return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
             }
@@ -274,6 +277,20 @@ impl StandingQueries {
             query.close_output(name, Instant::now() + DROP_PATIENCE);
         }
         Ok(removed)
+    }
+
+    /// Holds results back from now on, summed up. One that is paused stays so.
+    pub fn pause(&self, query: &Query) -> Result<(), ApiError> {
+        let _one = lock(&self.changing);
+        query.installed.pause()?;
+        Ok(())
+    }
+
+    /// Hands out the difference that a pause has made, then what comes. One that is not paused stays so.
+    pub fn resume(&self, query: &Query) -> Result<(), ApiError> {
+        let _one = lock(&self.changing);
+        query.installed.resume()?;
+        Ok(())
     }
 
     /// Reports what matched when the queries were created.
@@ -509,6 +526,10 @@ impl Query {
         // There only until the graph at rest has been looked through.
         if let Some((looked_at, nodes)) = self.installed.backfill() {
             described["stats"]["local"]["backfill"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
+        }
+        if let Some(Paused { since, held_back }) = self.installed.paused() {
+            let since = clock::instant(clock::from_millis(since.millis()));
+            described["stats"]["local"]["paused"] = json!({"since": since, "heldBack": held_back});
         }
         // There as soon as a result has been measured, for the stages that have been.
         let stages = Stage::ALL.map(|stage| (stage, self.latency().of(stage)));

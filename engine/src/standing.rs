@@ -4,8 +4,8 @@
 //! has been delivered is noted per output and logged with the ticks that follow; after a restart the ticks since then
 //! are replayed, and what comes of them is what was not delivered, no more and no less.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -16,6 +16,7 @@ use crate::command::{Command, Install};
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::latency::Latency;
+use crate::pause::Pauses;
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
@@ -45,6 +46,7 @@ pub struct Standing {
 pub struct StandingQuery {
     graph: Graph,
     id: QueryId,
+    cancellations: bool,
     /// Its number among those of this run.
     number: u32,
     /// Results of later ticks only have been found by what was committed since.
@@ -74,6 +76,9 @@ pub struct StandingState {
     /// Up to where each output has delivered, and the position its destination gave.
     pub delivered: Mutex<FxHashMap<Text, (Tick, Position)>>,
     pub latency: Latency,
+    /// Says without a lock whether there are any.
+    pub has_pauses: AtomicBool,
+    pauses: Mutex<Pauses>,
 }
 
 impl StandingState {
@@ -81,6 +86,15 @@ impl StandingState {
     pub fn delivered_by_all(&self) -> Option<Tick> {
         let delivered = self.delivered.lock().unwrap_or_else(|e| e.into_inner());
         delivered.values().map(|(tick, _)| *tick).min()
+    }
+
+    pub(crate) fn pauses(&self) -> MutexGuard<'_, Pauses> {
+        self.pauses.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The log is needed from here on, to find again what was not delivered. None while there is nobody to deliver to.
+    pub fn needs_from(&self) -> Option<Tick> {
+        self.delivered_by_all().into_iter().chain(self.pause_needs()).min()
     }
 }
 
@@ -90,11 +104,15 @@ impl Graph {
         let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
         #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
         let (sender, results) = crossbeam_channel::unbounded();
+        let pauses = if standing.start == Start::Resume { self.recovered_pauses(standing.id) } else { Pauses::default() };
+        let cancellations_until = if standing.cancellations { Tick::MAX } else { pauses.cancellations_until() };
         let state = Arc::new(StandingState {
             waiting: Arc::default(),
             backfill: Arc::default(),
             delivered: Mutex::default(),
             latency: Latency::default(),
+            has_pauses: AtomicBool::new(!pauses.is_empty()),
+            pauses: Mutex::new(pauses),
         });
         if self.standing().contains_key(&standing.id) {
             return Err(EngineError::StandingExists);
@@ -127,7 +145,7 @@ impl Graph {
                 maintained,
                 open_cypher: self.open_cypher(),
                 symbols: self.parts().symbols.clone(),
-                cancellations: standing.cancellations,
+                cancellations_until,
                 baseline,
                 results: sender,
                 waiting: state.waiting.clone(),
@@ -138,6 +156,7 @@ impl Graph {
         let query = StandingQuery {
             graph: self.clone(),
             id: standing.id,
+            cancellations: standing.cancellations,
             number,
             installed,
             state,
@@ -169,6 +188,9 @@ impl Graph {
     /// Takes a standing query away. Matches it had reported are not cancelled.
     pub fn drop_standing(&self, query: QueryId) {
         self.committer().between(|_| self.parts().workers.send(&Command::Drop { graph: self.id(), query }));
+        if self.standing().get(&query).is_some_and(|state| state.has_pauses.load(Ordering::SeqCst)) {
+            self.forget_pauses(query);
+        }
         self.remove_standing(query);
     }
 }
@@ -176,6 +198,19 @@ impl Graph {
 impl StandingQuery {
     pub fn id(&self) -> QueryId {
         self.id
+    }
+
+    pub(crate) fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    pub(crate) fn state(&self) -> &StandingState {
+        &self.state
+    }
+
+    /// Whether cancellations are results.
+    pub fn cancellations(&self) -> bool {
+        self.cancellations
     }
 
     /// The next batch of results, once it is durable; without rows where there is nothing but progress. None when there is neither
@@ -200,9 +235,10 @@ impl StandingQuery {
                     return Err(EngineError::StandingGone);
                 }
             };
-            if let Some(batch) = batch {
+            if let Some(mut batch) = batch {
                 self.graph.wait_durable(batch.upper)?;
                 self.state.waiting.fetch_sub(batch.rows.len(), Ordering::Relaxed);
+                self.pass(&mut batch)?;
                 self.measure(&batch);
                 self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);
                 self.in_vain.store(0, Ordering::Relaxed);
@@ -264,6 +300,11 @@ impl StandingQuery {
         if rows {
             self.log_frontier(output);
         }
+    }
+
+    /// The log is needed from here on for this query.
+    pub fn needs_from(&self) -> Option<Tick> {
+        self.state.needs_from()
     }
 
     /// A new output: it gets the results from here on.

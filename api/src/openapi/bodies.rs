@@ -239,6 +239,15 @@ pub struct Backfill {
     pub nodes: u64,
 }
 
+/// A pause, while it lasts.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingPause {
+    pub since: Instant,
+    /// How many results the end of the pause would bring now.
+    pub held_back: u64,
+}
+
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StandingCounts {
@@ -250,6 +259,8 @@ pub struct StandingCounts {
     /// A number in v2, in v1 a text.
     pub output_hash_code: Json,
     pub backfill: Option<Backfill>,
+    /// There only while the query is paused.
+    pub paused: Option<StandingPause>,
     /// How long results took, by stage: `commit`, `durable`, `dataflow`, `delivered`, and `whole` from the record to the output. Those
     /// that have been measured.
     pub latency: Option<BTreeMap<String, Latency>>,

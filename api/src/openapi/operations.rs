@@ -200,6 +200,10 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .takes(&[p::HASHED, p::PROPAGATE_TO, p::WAKE_UP]).graph().body(of::<NamedStandingBody>),
         "standing::get" => op("get-standing-query-status", STANDING, "A standing query", &[(200, Value(of::<Standing>))]).graph(),
         "standing::delete" => op("delete-standing-query", STANDING, "Forget a standing query", &[(200, Value(of::<Standing>))]).graph().about("Answers with the query as it was."),
+        "standing::pause" => op("pause-standing-query", STANDING, "Pause a standing query", &[(200, Value(of::<Standing>))]).graph()
+            .about("Results from now on are held back, summed up: what comes and goes meanwhile leaves nothing."),
+        "standing::resume" => op("resume-standing-query", STANDING, "Let a standing query go on", &[(200, Value(of::<Standing>))]).graph()
+            .about("The difference between its answer at the pause and its answer now comes at once, then what comes."),
         "standing::why" => op("why-standing-query", STANDING, "Why a standing query has a result, or has none", &[(200, Value(of::<WhyAnswer>))]).takes(&[p::AT_TIME]).graph().body(of::<WhyQuestion>)
             .about("Worked out from the graph as of a moment and its history, when it is asked for."),
         "standing::plan" => op("standing-query-plan", STANDING, "The dataflow of a standing query", &[(200, Value(of::<DataflowPart>))]).takes(&[p::PLAN_FORMAT]).graph()

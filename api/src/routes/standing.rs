@@ -81,6 +81,17 @@ pub async fn delete(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
     .await
 }
 
+/// Answers with the query as it is then.
+pub async fn pause(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let query = find(&app, &request)?;
+    blocking(move || app.standing.pause(&query).map(|()| Reply::Value(query.to_json(request.family)))).await
+}
+
+pub async fn resume(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let query = find(&app, &request)?;
+    blocking(move || app.standing.resume(&query).map(|()| Reply::Value(query.to_json(request.family)))).await
+}
+
 pub async fn add_output(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let query = find(&app, &request)?;
     let output = Output::decode(&request.data()?).map_err(ApiError::Decode)?;
