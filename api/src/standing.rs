@@ -21,12 +21,14 @@ use crate::error::{ApiError, chain};
 use crate::events::Hub;
 use crate::live::LiveState;
 use crate::meter::Meter;
-use crate::outputs::{Link, Opened, RunningOutput, Sent};
+use crate::outputs::{Lane, Link, Opened, RunningOutput, Sent};
 use crate::procedures::Procedures;
 use crate::result_id::result_id;
 use crate::wire::family::Family;
 use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings};
 use crate::wire::v2;
+
+mod change;
 
 /// How soon the thread of a query sees that it shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
@@ -43,7 +45,9 @@ pub struct Query {
     graph: Graph,
     settings: Mutex<StandingSettings>,
     installed: StandingQuery,
-    outputs: RwLock<Vec<Arc<RunningOutput>>>,
+    outputs: RwLock<Vec<Arc<Lane>>>,
+    /// How often the definition of an output was replaced, where it was.
+    changes: Mutex<BTreeMap<String, u64>>,
     /// For SSE and web sockets of v1.
     pub results: Hub,
     /// The same for web sockets of v2, which write some values otherwise.
@@ -91,13 +95,13 @@ impl StandingQueries {
             let output_opened = Opened::open(id, &output, link, graph.ids(), None, &self.runtime)?;
             opened.push((output, output_opened));
         }
-        self.store(graph, name, id, &settings, "creating")?;
-        let installed = self.install(graph, name, id, &settings, plan, settings.start, opened);
+        self.store(graph, name, id, (&settings, &BTreeMap::new()), "creating")?;
+        let installed = self.install(graph, name, id, (&settings, BTreeMap::new()), plan, settings.start, opened);
         if installed.is_err() {
             self.engine.set_metadata(&key(graph, name), None)?;
         }
         let query = installed?;
-        self.store(graph, name, id, &query.settings(), "installed")?;
+        self.store_installed(&query, &query.settings())?;
         Ok(query)
     }
 
@@ -155,7 +159,9 @@ impl StandingQueries {
         let id = QueryId(id.ok_or_else(|| ApiError::Failed("it has no id".to_owned()))?);
         let mut settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Decode)?;
         let plan = compiled(graph, &mut settings.pattern)?.plan;
-        self.install(graph, name, id, &settings, plan, Start::Resume, Vec::new())?;
+        let changes = stored["changes"].as_object().into_iter().flatten();
+        let changes = changes.filter_map(|(output, count)| Some((output.clone(), count.as_u64()?))).collect();
+        self.install(graph, name, id, (&settings, changes), plan, Start::Resume, Vec::new())?;
         Ok(())
     }
 
@@ -166,12 +172,12 @@ impl StandingQueries {
         graph: &Graph,
         name: &str,
         id: QueryId,
-        settings: &StandingSettings,
+        (settings, changes): (&StandingSettings, BTreeMap<String, u64>),
         plan: Plan,
         start: Start,
         opened: Vec<(String, Opened)>,
     ) -> Result<Arc<Query>, ApiError> {
-        let outputs = settings.outputs.iter().map(|(name, _)| Text::new(name)).collect();
+        let outputs = settings.outputs.iter().map(|(name, _)| frontier(name, changes.get(name).copied())).collect();
         let standing = Standing { id, plan, cancellations: settings.include_cancellations, start, outputs };
         let query = Arc::new(Query {
             name: name.to_owned(),
@@ -180,6 +186,7 @@ impl StandingQueries {
             settings: Mutex::new(settings.clone()),
             installed: graph.install(standing)?,
             outputs: RwLock::default(),
+            changes: Mutex::new(changes),
             results: Hub::default(),
             tap: Hub::default(),
             meter: Meter::default(),
@@ -203,16 +210,17 @@ impl StandingQueries {
     /// An output that cannot be opened stays away; its results are kept for when it can.
     fn reopen(&self, query: &Arc<Query>, settings: &StandingSettings) -> Result<(), ApiError> {
         for (name, definition) in &settings.outputs {
-            let position =
-                query.installed.delivered(name).map(|(_, position)| position).filter(|position| !position.0.is_empty());
+            let lane = query.add_lane(name);
+            let position = query.installed.delivered(&query.frontier(name)).map(|(_, position)| position);
+            let position = position.filter(|position| !position.0.is_empty());
             let opened = Link::prepare(definition, &query.graph, &self.procedures)
                 .and_then(|link| Opened::open(query.id, name, link, query.graph.ids(), position.as_ref(), &self.runtime));
             match opened {
-                Ok(opened) => query.start_output(name, opened)?,
+                Ok(opened) => query.start_output(&lane, opened)?,
                 Err(error) => tracing::error!(
                     query = query.name,
                     output = name,
-                    "the output cannot be opened: {error}. Its results wait until weir starts again and it can, or it is removed"
+                    "the output cannot be opened: {error}. Its results wait until it is changed, or removed, or weir starts again and it can"
                 ),
             }
         }
@@ -246,14 +254,19 @@ impl StandingQueries {
     /// The outputs get the results from here on.
     pub fn add_outputs(&self, query: &Arc<Query>, outputs: Vec<(String, Output)>) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
+        let links = self.links(&query.graph, &query.settings().outputs, &outputs)?;
+        self.add_linked(query, outputs, links)
+    }
+
+    fn add_linked(&self, query: &Arc<Query>, outputs: Vec<(String, Output)>, links: Vec<(String, Link)>) -> Result<(), ApiError> {
         let mut settings = query.settings();
-        for (name, link) in self.links(&query.graph, &settings.outputs, &outputs)? {
+        for (name, link) in links {
             let opened = Opened::open(query.id, &name, link, query.graph.ids(), None, &self.runtime)?;
             let output = outputs.iter().find(|(other, _)| *other == name).cloned();
             settings.outputs.extend(output);
             // Where it begins is stored before its definition: one without the other would be given the whole past.
-            query.installed.add_output(&name)?;
-            self.store(&query.graph, &query.name, query.id, &settings, "installed")?;
+            query.installed.add_output(&query.frontier(&name))?;
+            self.store_installed(query, &settings)?;
             query.start_outputs(vec![(name, opened)])?;
             *lock(&query.settings) = settings.clone();
         }
@@ -263,20 +276,20 @@ impl StandingQueries {
     /// The outputs of that name, or of the workflow of that name; none when there are none.
     pub fn remove_output(&self, query: &Arc<Query>, name: &str) -> Result<Vec<(String, Output)>, ApiError> {
         let _one = lock(&self.changing);
-        let mut settings = query.settings();
         let is_meant = |(other, output): &(String, Output)| other == name || output.workflow() == Some(name);
-        let (removed, kept) = settings.outputs.into_iter().partition::<Vec<_>, _>(is_meant);
-        settings.outputs = kept;
-        if removed.is_empty() {
-            return Ok(removed);
-        }
-        self.store(&query.graph, &query.name, query.id, &settings, "installed")?;
-        *lock(&query.settings) = settings;
-        for (name, _) in &removed {
-            query.installed.remove_output(name);
-            query.close_output(name, Instant::now() + DROP_PATIENCE);
-        }
+        let removed: Vec<_> = query.settings().outputs.into_iter().filter(is_meant).collect();
+        removed.iter().try_for_each(|(name, _)| self.remove_one(query, name))?;
         Ok(removed)
+    }
+
+    fn remove_one(&self, query: &Query, name: &str) -> Result<(), ApiError> {
+        let mut settings = query.settings();
+        settings.outputs.retain(|(other, _)| other != name);
+        self.store_installed(query, &settings)?;
+        *lock(&query.settings) = settings;
+        query.installed.remove_output(&query.frontier(name));
+        query.close_output(name, Instant::now() + DROP_PATIENCE);
+        Ok(())
     }
 
     /// Holds results back from now on, summed up. One that is paused stays so.
@@ -314,8 +327,22 @@ impl StandingQueries {
         queries.iter().for_each(|query| query.end(deadline));
     }
 
-    fn store(&self, graph: &Graph, name: &str, id: QueryId, settings: &StandingSettings, state: &str) -> Result<(), ApiError> {
-        let stored = json!({"name": name, "id": id.0.to_string(), "state": state, "settings": settings.to_stored_json()});
+    fn store_installed(&self, query: &Query, settings: &StandingSettings) -> Result<(), ApiError> {
+        self.store(&query.graph, &query.name, query.id, (settings, &lock(&query.changes)), "installed")
+    }
+
+    fn store(
+        &self,
+        graph: &Graph,
+        name: &str,
+        id: QueryId,
+        (settings, changes): (&StandingSettings, &BTreeMap<String, u64>),
+        state: &str,
+    ) -> Result<(), ApiError> {
+        let mut stored = json!({"name": name, "id": id.0.to_string(), "state": state, "settings": settings.to_stored_json()});
+        if !changes.is_empty() {
+            stored["changes"] = json!(changes);
+        }
         Ok(self.engine.set_metadata(&key(graph, name), Some(stored.to_string().as_bytes()))?)
     }
 }
@@ -344,6 +371,10 @@ impl Query {
 
     /// The outputs that run.
     pub fn outputs(&self) -> Vec<Arc<RunningOutput>> {
+        self.lanes().iter().filter_map(|lane| lane.running()).collect()
+    }
+
+    fn lanes(&self) -> Vec<Arc<Lane>> {
         self.outputs.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
@@ -378,24 +409,39 @@ impl Query {
     /// Starts outputs, storing first where their destinations stand: a crash then finds where to go on.
     fn start_outputs(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
         for (name, output) in opened {
-            if let Some((from, _)) = self.installed.delivered(&name) {
-                self.installed.set_delivered(&name, from, output.position(), true);
+            let frontier = self.frontier(&name);
+            if let Some((from, _)) = self.installed.delivered(&frontier) {
+                self.installed.set_delivered(&frontier, from, output.position(), true);
             }
-            self.start_output(&name, output)?;
+            let lane = self.add_lane(&name);
+            self.start_output(&lane, output)?;
         }
         Ok(())
     }
 
-    fn start_output(self: &Arc<Self>, name: &str, opened: Opened) -> Result<(), ApiError> {
-        let from = self.installed.delivered(name).map(|(tick, _)| tick).unwrap_or_default();
-        let (query, output) = (Arc::downgrade(self), name.to_owned());
+    fn add_lane(&self, name: &str) -> Arc<Lane> {
+        let lane = Arc::new(Lane::new(name));
+        self.outputs.write().unwrap_or_else(|e| e.into_inner()).push(lane.clone());
+        lane
+    }
+
+    /// The name under which the engine knows how far an output has delivered.
+    fn frontier(&self, output: &str) -> Text {
+        frontier(output, lock(&self.changes).get(output).copied())
+    }
+
+    /// Lets an output take the results of its lane, from where the one before it stood.
+    fn start_output(self: &Arc<Self>, lane: &Arc<Lane>, opened: Opened) -> Result<(), ApiError> {
+        let frontier = self.frontier(&lane.name);
+        let from = self.installed.delivered(&frontier).map(|(tick, _)| tick).unwrap_or_default();
+        let (query, of) = (Arc::downgrade(self), Arc::downgrade(lane));
+        let turn = lane.begin();
         let progress = Box::new(move |upper, position, rows| {
-            if let Some(query) = query.upgrade() {
-                query.installed.set_delivered(&output, upper, position, rows);
+            if let (Some(query), Some(lane)) = (query.upgrade(), of.upgrade()) {
+                lane.delivered(turn, upper, || query.installed.set_delivered(&frontier, upper, position, rows));
             }
         });
-        let running = opened.run(name, &self.graph, from, progress)?;
-        self.outputs.write().unwrap_or_else(|e| e.into_inner()).push(Arc::new(running));
+        lane.start(opened.run(&lane.name, &self.graph, from, progress)?);
         Ok(())
     }
 
@@ -404,16 +450,8 @@ impl Query {
             let mut outputs = self.outputs.write().unwrap_or_else(|e| e.into_inner());
             outputs.iter().position(|output| output.name == name).map(|index| outputs.remove(index))
         };
-        let Some(mut removed) = removed else { return };
-        // The thread of the query may be sending at this moment.
-        while Instant::now() < deadline {
-            match Arc::try_unwrap(removed) {
-                Ok(output) => return output.close(deadline),
-                Err(shared) => {
-                    removed = shared;
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
+        if let Some(lane) = removed {
+            lane.close(deadline);
         }
     }
 
@@ -434,7 +472,8 @@ impl Query {
         while !self.stop.load(Ordering::Relaxed) {
             match self.installed.next(STOP_LOOK) {
                 Ok(Some(batch)) => self.hand_out(&batch, mode, hashed, live),
-                Ok(None) => {}
+                // What an output that was changed takes over.
+                Ok(None) => self.lanes().iter().for_each(|lane| lane.hand_over(&self.stop)),
                 Err(_) if self.stop.load(Ordering::Relaxed) => return,
                 Err(weir_engine::EngineError::StandingGone) => return,
                 Err(error) => {
@@ -447,7 +486,7 @@ impl Query {
 
     fn hand_out(&self, batch: &ResultBatch, mode: Mode, hashed: bool, live: &LiveState) {
         let ids = self.graph.ids();
-        let sent: Vec<Sent> = batch
+        let sent: Arc<Vec<Sent>> = batch
             .matches()
             .map(|result| Sent {
                 tick: result.tick,
@@ -455,10 +494,10 @@ impl Query {
                 id: result_id(mode, self.id, &result.data, ids),
                 data: result.data,
             })
-            .collect();
-        let outputs = self.outputs.read().unwrap_or_else(|e| e.into_inner()).clone();
-        for output in &outputs {
-            output.send(&sent, batch.upper, &self.stop);
+            .collect::<Vec<Sent>>()
+            .into();
+        for lane in self.lanes() {
+            lane.send(&sent, batch.upper, &self.stop);
         }
         if sent.is_empty() {
             return;
@@ -500,9 +539,8 @@ impl Query {
         }
         self.results.close();
         self.tap.close();
-        let names: Vec<String> =
-            self.outputs.read().unwrap_or_else(|e| e.into_inner()).iter().map(|output| output.name.clone()).collect();
-        names.iter().for_each(|name| self.close_output(name, deadline));
+        let lanes = std::mem::take(&mut *self.outputs.write().unwrap_or_else(|e| e.into_inner()));
+        lanes.iter().for_each(|lane| lane.close(deadline));
     }
 
     pub fn to_json(&self, family: Family) -> Json {
@@ -583,6 +621,11 @@ fn fresh_query_id(graph: &Graph) -> QueryId {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let (high, low) = (a.high ^ b.low.rotate_left(17) ^ now, a.low ^ b.high.rotate_left(31));
     QueryId(NodeId::new(high & !0xf000 | 0x4000, low >> 2 | 1 << 63))
+}
+
+/// Each definition of an output has a frontier and a position of its own: those of one never meet the destination of another.
+fn frontier(output: &str, changes: Option<u64>) -> Text {
+    changes.map_or_else(|| Text::new(output), |count| Text::new(&format!("{output}\0{count}")))
 }
 
 /// Where a definition is stored: with its graph, so that it goes when the graph does.

@@ -314,6 +314,13 @@ impl StandingQuery {
         self.graph.committer().log_delivered()
     }
 
+    /// An output that goes on where another stood. Durable when this returns.
+    pub fn put_output(&self, output: &str, from: Tick, position: Position) -> Result<(), EngineError> {
+        self.set_delivered(output, from, position, true);
+        self.graph.committer().log_delivered()?;
+        self.graph.wait_durable(self.graph.next())
+    }
+
     pub fn remove_output(&self, output: &str) {
         self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).remove(output);
     }

@@ -109,3 +109,127 @@ fn what_left_and_came_back_in_a_pause_is_no_news() {
         }
     }
 }
+
+/// The place of the output in each family, and a definition that writes to a file.
+fn other_file(family: usize, path: &str) -> (String, Json) {
+    match family {
+        0 => (format!("{PLACE}/output/file"), json!({"type": "WriteToFile", "path": path})),
+        1 => (
+            "/api/v2/standing-queries/adults/outputs/file".to_owned(),
+            json!({"name": "file", "destinations": [{"type": "File", "path": path}]}),
+        ),
+        _ => (
+            "/api/v2/graph/quine/standingQueries/adults/outputs/file".to_owned(),
+            json!({"destinations": [{"type": "File", "path": path}]}),
+        ),
+    }
+}
+
+fn change(weir: &Weir, target: &str, output: &Json) -> weir_tests::client::Answer {
+    weir.send("PUT", target, &[("content-type", "application/json")], output.to_string().as_bytes())
+}
+
+fn names(lines: &[Json]) -> impl Iterator<Item = i64> + '_ {
+    lines.iter().map(|line| line["data"]["name"].as_i64().expect("a number"))
+}
+
+#[test]
+fn an_output_is_changed_in_the_middle_of_a_stream_and_no_result_is_lost_or_repeated() {
+    const COUNT: i64 = 12_000;
+    let home = Home::new();
+    let mut weir = home.start(&[]);
+    create(&weir, true);
+    let query = "WITH toInteger($that) AS k MATCH (n) WHERE id(n) = idFrom('person', k) SET n.name = k, n.age = 18";
+    let stream = json!({"type": "NumberIteratorIngest", "startAtOffset": 0, "ingestLimit": COUNT, "maximumPerSecond": 4000,
+        "format": {"type": "CypherLine", "query": query}});
+    weir.post("/api/v1/ingest/people", &stream).expect(200);
+    let mut files = vec!["out.jsonl".to_owned()];
+    for change_of in 0..9 {
+        wait_until("results come", RESULTS_MAX, || !home.lines(&files[files.len() - 1]).is_empty());
+        let path = format!("out-{change_of}.jsonl");
+        let (target, output) = other_file(change_of % 3, &path);
+        let shown = bare(change(&weir, &target, &output).expect(200).json());
+        assert!(shown.to_string().contains(&path), "{shown}");
+        files.push(path);
+        if change_of == 4 {
+            weir.kill();
+            weir = home.start(&["-Dweir.should-resume-ingest=true"]);
+        }
+    }
+    weir.wait_ingest("people", "Completed", RESULTS_MAX * 3);
+    let all = || files.iter().flat_map(|file| home.lines(file)).collect::<Vec<_>>();
+    wait_until("all results are there", RESULTS_MAX, || all().len() >= COUNT as usize);
+    assert!(names(&all()).eq(0..COUNT), "each once, in their order");
+    let shown = weir.get(PLACE).expect(200).json();
+    assert_eq!(shown["outputs"]["file"]["path"], json!(files[9]));
+    weir.stop();
+    assert_eq!(all().len(), COUNT as usize);
+}
+
+#[test]
+fn what_a_destination_did_not_take_the_next_one_gets() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    create(&weir, true);
+    set(&weir, "ann", 40);
+    home.wait_lines("out.jsonl", 1);
+    // Somebody who takes requests and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", silent.local_addr().expect("an address"));
+    let target = format!("{PLACE}/output/file");
+    change(&weir, &target, &json!({"type": "PostToEndpoint", "url": url})).expect(200);
+    set(&weir, "bob", 30);
+    set(&weir, "eve", 20);
+    // A definition that cannot be opened changes nothing.
+    let nowhere = json!({"type": "WriteToFile", "path": "no/such/directory/out.jsonl"});
+    change(&weir, &target, &nowhere).expect(400);
+    change(&weir, &target, &json!({"type": "Nope"})).expect(400);
+    change(&weir, &format!("{PLACE}/output/nope"), &json!({"type": "Drop"})).expect(404);
+    assert_eq!(weir.get(PLACE).expect(200).json()["outputs"]["file"]["type"], "PostToEndpoint");
+    // The same file again, by way of a query.
+    let output = json!({"type": "CypherQuery", "query": "RETURN $that.data.name AS name", "parameter": "that",
+        "andThen": {"type": "WriteToFile", "path": "out.jsonl"}});
+    change(&weir, &target, &output).expect(200);
+    let lines = home.wait_lines("out.jsonl", 3);
+    assert_eq!(lines[1..].iter().map(|line| line["data"]["name"].clone()).collect::<Vec<_>>(), [json!("bob"), json!("eve")]);
+    // What is behind the last place in it stays: it is another's.
+    change(&weir, &target, &json!({"type": "WriteToFile", "path": "out.jsonl"})).expect(200);
+    set(&weir, "zoe", 50);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 4)[3..]), [(true, json!("zoe"))]);
+    weir.stop();
+    let weir = home.start(&[]);
+    set(&weir, "tim", 60);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 5)[4..]), [(true, json!("tim"))]);
+    weir.stop();
+}
+
+#[test]
+fn the_destinations_of_a_workflow_change_one_by_one() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    create(&weir, true);
+    set(&weir, "ann", 40);
+    home.wait_lines("out.jsonl", 1);
+    let target = "/api/v2/graph/quine/standingQueries/adults/outputs/file";
+    let to = |paths: &[&str]| {
+        let destinations: Vec<Json> = paths.iter().map(|path| json!({"type": "File", "path": path})).collect();
+        json!({"filter": {"type": "OnlyPositiveMatch"}, "destinations": destinations})
+    };
+    change(&weir, target, &to(&["out.jsonl", "two.jsonl", "three.jsonl"])).expect(200);
+    set(&weir, "bob", 30);
+    set(&weir, "bob", 3);
+    for (file, lines) in [("out.jsonl", 2), ("two.jsonl", 1), ("three.jsonl", 1)] {
+        assert_eq!(home.wait_lines(file, lines).len(), lines, "{file}");
+    }
+    change(&weir, target, &to(&["four.jsonl"])).expect(200);
+    set(&weir, "eve", 20);
+    assert_eq!(results(&home.wait_lines("four.jsonl", 1)), [(true, json!("eve"))]);
+    let shown = weir.get("/api/v2/graph/quine/standingQueries/adults").expect(200).json();
+    assert_eq!(shown["outputs"].as_array().map(Vec::len), Some(1), "{shown}");
+    assert_eq!(shown["outputs"][0]["destinations"].as_array().map(Vec::len), Some(1), "{shown}");
+    change(&weir, target, &json!({"name": "other", "destinations": [{"type": "Drop"}]})).expect(400);
+    weir.stop();
+    for (file, lines) in [("out.jsonl", 2), ("two.jsonl", 1), ("three.jsonl", 1), ("four.jsonl", 1)] {
+        assert_eq!(home.lines(file).len(), lines, "{file}");
+    }
+}

@@ -111,6 +111,37 @@ pub async fn add_workflow(app: Arc<App>, request: Request) -> Result<Reply, ApiE
     Ok(Reply::Empty(StatusCode::CREATED))
 }
 
+/// Another definition for an output, which goes on where it stood. Answers with it.
+pub async fn change_output(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let query = find(&app, &request)?;
+    let (family, name) = (request.family, request.name(1).to_owned());
+    let mut body = request.data()?;
+    let new = match family {
+        Family::V1 => vec![(name.clone(), Output::decode(&body).map_err(ApiError::Decode)?)],
+        _ => {
+            if let Some(fields) = body.as_object_mut() {
+                fields.entry("name").or_insert_with(|| name.clone().into());
+            }
+            let (named, outputs) = v2::standing::decode_workflow(&body).map_err(ApiError::Decode)?;
+            if named != name {
+                return Err(ApiError::Decode(vec![format!("the output is '{name}' in the path and '{named}' in the body")]));
+            }
+            outputs
+        }
+    };
+    let changed = blocking({
+        let (name, new) = (name.clone(), new.clone());
+        move || app.standing.change_output(&query, &name, new)
+    });
+    if !changed.await? {
+        return Err(ApiError::absent("output", &name));
+    }
+    Ok(Reply::Value(match family {
+        Family::V1 => new[0].1.to_json(),
+        _ => v2::standing::workflows(&new, family).pop().unwrap_or_default(),
+    }))
+}
+
 /// Answers with the output as it was.
 pub async fn remove_output(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let query = find(&app, &request)?;

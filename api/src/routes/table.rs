@@ -101,6 +101,7 @@ pub static ROUTES: &[Route] = &[
     route!(POST "/api/v1/query/standing/{name}/why", Data, StandingRead, JSON, standing::why),
     route!(GET "/api/v1/query/standing/{name}/plan", Nothing, StandingRead, JSON, standing::plan),
     route!(POST "/api/v1/query/standing/{name}/output/{output}", Data, StandingWrite, ANY, standing::add_output),
+    route!(PUT "/api/v1/query/standing/{name}/output/{output}", Data, StandingWrite, JSON, standing::change_output),
     route!(DELETE "/api/v1/query/standing/{name}/output/{output}", Nothing, StandingWrite, JSON, standing::remove_output),
     //
     // v1: algorithms, namespaces, the explorer's lists, single nodes.
@@ -173,6 +174,7 @@ pub static ROUTES: &[Route] = &[
     route!(POST "/api/v2/standing-queries/{name}/why", Data, StandingRead, JSON, standing::why),
     route!(GET "/api/v2/standing-queries/{name}/plan", Nothing, StandingRead, JSON, standing::plan),
     route!(POST "/api/v2/standing-queries/{name}/outputs", Data, StandingWrite, ANY, standing::add_workflow),
+    route!(PUT "/api/v2/standing-queries/{name}/outputs/{output}", Data, StandingWrite, JSON, standing::change_output),
     route!(DELETE "/api/v2/standing-queries/{name}/outputs/{output}", Nothing, StandingWrite, JSON, standing::remove_output),
     //
     // v2, preview: algorithms, namespaces, the explorer's lists, what belongs to other editions.
@@ -246,6 +248,7 @@ pub static ROUTES: &[Route] = &[
     route!(POST "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs", Data, StandingWrite, ANY, standing::add_workflow),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs/{outputName}:tapPreEnrichment", Nothing, StandingRead, SOCKET, sockets::tap_before),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs/{outputName}:tap", Nothing, StandingRead, SOCKET, sockets::tap_after),
+    route!(PUT "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs/{outputName}", Data, StandingWrite, JSON, standing::change_output),
     route!(DELETE "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/outputs/{outputName}", Nothing, StandingWrite, JSON, standing::remove_output),
     route!(POST "/api/v2/graph/{graphName}/algorithms/randomWalk/nodes/{id}:generateRandomWalk", Nothing, GraphQuery, JSON, algorithms::walk),
     route!(POST "/api/v2/graph/{graphName}/algorithms/randomWalk:saveWalks", Data, GraphQuery, ANY, algorithms::save),

@@ -208,6 +208,15 @@ impl Output {
         }
     }
 
+    /// Where its results go in the end.
+    pub fn end(&self) -> &Output {
+        match self {
+            Output::Destination(_) => self,
+            Output::CypherQuery(cypher) => cypher.and_then.as_ref().map_or(self, |next| next.end()),
+            Output::Workflow(workflow) => workflow.destination.end(),
+        }
+    }
+
     /// The workflow of v2 it is a part of.
     pub fn workflow(&self) -> Option<&str> {
         if let Output::Workflow(workflow) = self { Some(&workflow.of) } else { None }
