@@ -13,8 +13,8 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use tokio::runtime::Handle;
 use weir_connectors::{Encoder, Envelope, Generation};
 use weir_cypher_compiler::{Options, StandingMode, StandingPlan, compile_standing};
-use weir_engine::{Engine, Graph, Histogram, Latency, Paused, ResultBatch, Stage, Standing, StandingQuery, Start};
-use weir_model::{NodeId, Plan, QueryId, Text};
+use weir_engine::{Engine, Graph, Histogram, Paused, ResultBatch, Stage, Standing, StandingQuery, Start};
+use weir_model::{NodeId, Plan, QueryId, Text, Tick};
 
 use crate::clock;
 use crate::error::{ApiError, chain};
@@ -29,6 +29,8 @@ use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings};
 use crate::wire::v2;
 
 mod change;
+mod replace;
+use replace::Successor;
 
 /// How soon the thread of a query sees that it shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
@@ -39,12 +41,24 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How long the outputs of a query that is dropped may take to deliver what they have.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);
 
+/// How soon the thread of a query sees that a switch to another has been made.
+const SWITCH_LOOK: Duration = Duration::from_millis(1);
+
+/// See `Query::until`.
+const HOLD: u64 = 0;
+
 pub struct Query {
     pub name: String,
     pub id: QueryId,
     graph: Graph,
     settings: Mutex<StandingSettings>,
-    installed: StandingQuery,
+    installed: RwLock<Arc<StandingQuery>>,
+    /// What shall take its place, while it catches up.
+    successor: Mutex<Option<Arc<Successor>>>,
+    /// Results before this tick are handed out; `HOLD` while it is not known, `u64::MAX` where all are.
+    until: AtomicU64,
+    /// Everything before this tick has been handed out.
+    handed_out: AtomicU64,
     outputs: RwLock<Vec<Arc<Lane>>>,
     /// How often the definition of an output was replaced, where it was.
     changes: Mutex<BTreeMap<String, u64>>,
@@ -95,8 +109,8 @@ impl StandingQueries {
             let output_opened = Opened::open(id, &output, link, graph.ids(), None, &self.runtime)?;
             opened.push((output, output_opened));
         }
-        self.store(graph, name, id, (&settings, &BTreeMap::new()), "creating")?;
-        let installed = self.install(graph, name, id, (&settings, BTreeMap::new()), plan, settings.start, opened);
+        self.store(graph, name, (id, id), (&settings, &BTreeMap::new()), "creating")?;
+        let installed = self.install(graph, name, (id, id), (&settings, BTreeMap::new()), plan, settings.start, opened);
         if installed.is_err() {
             self.engine.set_metadata(&key(graph, name), None)?;
         }
@@ -161,7 +175,14 @@ impl StandingQueries {
         let plan = compiled(graph, &mut settings.pattern)?.plan;
         let changes = stored["changes"].as_object().into_iter().flatten();
         let changes = changes.filter_map(|(output, count)| Some((output.clone(), count.as_u64()?))).collect();
-        self.install(graph, name, id, (&settings, changes), plan, Start::Resume, Vec::new())?;
+        let installation = match stored["installation"].as_str() {
+            None => id,
+            Some(text) => {
+                let other = weir_model::IdScheme::Uuid.parse(text);
+                QueryId(other.ok_or_else(|| ApiError::Failed("its installation has no id".to_owned()))?)
+            }
+        };
+        self.install(graph, name, (id, installation), (&settings, changes), plan, Start::Resume, Vec::new())?;
         Ok(())
     }
 
@@ -171,20 +192,24 @@ impl StandingQueries {
         &self,
         graph: &Graph,
         name: &str,
-        id: QueryId,
+        (id, installation): (QueryId, QueryId),
         (settings, changes): (&StandingSettings, BTreeMap<String, u64>),
         plan: Plan,
         start: Start,
         opened: Vec<(String, Opened)>,
     ) -> Result<Arc<Query>, ApiError> {
         let outputs = settings.outputs.iter().map(|(name, _)| frontier(name, changes.get(name).copied())).collect();
-        let standing = Standing { id, plan, cancellations: settings.include_cancellations, start, outputs };
+        let cancellations = settings.include_cancellations;
+        let standing = Standing { id: installation, plan, cancellations, start, outputs };
         let query = Arc::new(Query {
             name: name.to_owned(),
             id,
             graph: graph.clone(),
             settings: Mutex::new(settings.clone()),
-            installed: graph.install(standing)?,
+            installed: RwLock::new(Arc::new(graph.install(standing)?)),
+            successor: Mutex::default(),
+            until: AtomicU64::new(u64::MAX),
+            handed_out: AtomicU64::new(0),
             outputs: RwLock::default(),
             changes: Mutex::new(changes),
             results: Hub::default(),
@@ -200,7 +225,7 @@ impl StandingQueries {
         let started = if start == Start::Resume { self.reopen(&query, settings) } else { query.start_outputs(opened) };
         if let Err(error) = started.and_then(|()| query.clone().watch(self.live.clone())) {
             query.end(Instant::now());
-            graph.drop_standing(id);
+            graph.drop_standing(installation);
             return Err(error);
         }
         lock(&self.queries).insert((graph.name().to_owned(), name.to_owned()), query.clone());
@@ -211,7 +236,7 @@ impl StandingQueries {
     fn reopen(&self, query: &Arc<Query>, settings: &StandingSettings) -> Result<(), ApiError> {
         for (name, definition) in &settings.outputs {
             let lane = query.add_lane(name);
-            let position = query.installed.delivered(&query.frontier(name)).map(|(_, position)| position);
+            let position = query.installed().delivered(&query.frontier(name)).map(|(_, position)| position);
             let position = position.filter(|position| !position.0.is_empty());
             let opened = Link::prepare(definition, &query.graph, &self.procedures)
                 .and_then(|link| Opened::open(query.id, name, link, query.graph.ids(), position.as_ref(), &self.runtime));
@@ -247,7 +272,7 @@ impl StandingQueries {
         lock(&self.queries).remove(&place);
         // Its thread first: the end of a query is a tick that never becomes durable, which nobody should wait for.
         query.end(Instant::now() + DROP_PATIENCE);
-        query.graph.drop_standing(query.id);
+        query.graph.drop_standing(query.installed().id());
         Ok(true)
     }
 
@@ -265,7 +290,7 @@ impl StandingQueries {
             let output = outputs.iter().find(|(other, _)| *other == name).cloned();
             settings.outputs.extend(output);
             // Where it begins is stored before its definition: one without the other would be given the whole past.
-            query.installed.add_output(&query.frontier(&name))?;
+            query.installed().add_output(&query.frontier(&name))?;
             self.store_installed(query, &settings)?;
             query.start_outputs(vec![(name, opened)])?;
             *lock(&query.settings) = settings.clone();
@@ -287,7 +312,7 @@ impl StandingQueries {
         settings.outputs.retain(|(other, _)| other != name);
         self.store_installed(query, &settings)?;
         *lock(&query.settings) = settings;
-        query.installed.remove_output(&query.frontier(name));
+        query.installed().remove_output(&query.frontier(name));
         query.close_output(name, Instant::now() + DROP_PATIENCE);
         Ok(())
     }
@@ -295,20 +320,20 @@ impl StandingQueries {
     /// Holds results back from now on, summed up. One that is paused stays so.
     pub fn pause(&self, query: &Query) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
-        query.installed.pause()?;
+        query.installed().pause()?;
         Ok(())
     }
 
     /// Hands out the difference that a pause has made, then what comes. One that is not paused stays so.
     pub fn resume(&self, query: &Query) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
-        query.installed.resume()?;
+        query.installed().resume()?;
         Ok(())
     }
 
     /// Reports what matched when the queries were created.
     pub fn propagate(&self, graph: &Graph) {
-        self.list(graph).iter().for_each(|query| graph.propagate(query.id));
+        self.list(graph).iter().for_each(|query| graph.propagate(query.installed().id()));
     }
 
     /// Waits until what was found has been delivered, as far as the time allows, and ends the outputs.
@@ -317,7 +342,7 @@ impl StandingQueries {
         let mut quiet_since = Instant::now();
         let mut counted = 0;
         while quiet_since.elapsed() < QUIET && Instant::now() < deadline {
-            let waiting: usize = queries.iter().map(|query| query.installed.waiting()).sum();
+            let waiting: usize = queries.iter().map(|query| query.installed().waiting()).sum();
             let count: u64 = queries.iter().map(|query| query.meter.count()).sum();
             if waiting > 0 || count != counted {
                 (counted, quiet_since) = (count, Instant::now());
@@ -328,18 +353,22 @@ impl StandingQueries {
     }
 
     fn store_installed(&self, query: &Query, settings: &StandingSettings) -> Result<(), ApiError> {
-        self.store(&query.graph, &query.name, query.id, (settings, &lock(&query.changes)), "installed")
+        let ids = (query.id, query.installed().id());
+        self.store(&query.graph, &query.name, ids, (settings, &lock(&query.changes)), "installed")
     }
 
     fn store(
         &self,
         graph: &Graph,
         name: &str,
-        id: QueryId,
+        (id, installation): (QueryId, QueryId),
         (settings, changes): (&StandingSettings, &BTreeMap<String, u64>),
         state: &str,
     ) -> Result<(), ApiError> {
         let mut stored = json!({"name": name, "id": id.0.to_string(), "state": state, "settings": settings.to_stored_json()});
+        if installation != id {
+            stored["installation"] = installation.0.to_string().into();
+        }
         if !changes.is_empty() {
             stored["changes"] = json!(changes);
         }
@@ -366,7 +395,7 @@ impl Query {
 
     /// Found and not handed to the outputs yet.
     pub fn waiting(&self) -> usize {
-        self.installed.waiting()
+        self.installed().waiting()
     }
 
     /// The outputs that run.
@@ -393,9 +422,13 @@ impl Query {
         compiled(&self.graph, &mut self.settings().pattern)
     }
 
-    /// How long results have taken.
-    pub fn latency(&self) -> &Latency {
-        self.installed.latency()
+    /// As the engine has it: another one when it has been replaced.
+    pub fn installed(&self) -> Arc<StandingQuery> {
+        self.installed.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    fn has_handed_out(&self, until: Tick) -> bool {
+        self.handed_out.load(Ordering::SeqCst) >= until.0
     }
 
     pub fn cancellation_count(&self) -> u64 {
@@ -410,8 +443,8 @@ impl Query {
     fn start_outputs(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
         for (name, output) in opened {
             let frontier = self.frontier(&name);
-            if let Some((from, _)) = self.installed.delivered(&frontier) {
-                self.installed.set_delivered(&frontier, from, output.position(), true);
+            if let Some((from, _)) = self.installed().delivered(&frontier) {
+                self.installed().set_delivered(&frontier, from, output.position(), true);
             }
             let lane = self.add_lane(&name);
             self.start_output(&lane, output)?;
@@ -433,12 +466,12 @@ impl Query {
     /// Lets an output take the results of its lane, from where the one before it stood.
     fn start_output(self: &Arc<Self>, lane: &Arc<Lane>, opened: Opened) -> Result<(), ApiError> {
         let frontier = self.frontier(&lane.name);
-        let from = self.installed.delivered(&frontier).map(|(tick, _)| tick).unwrap_or_default();
+        let from = self.installed().delivered(&frontier).map(|(tick, _)| tick).unwrap_or_default();
         let (query, of) = (Arc::downgrade(self), Arc::downgrade(lane));
         let turn = lane.begin();
         let progress = Box::new(move |upper, position, rows| {
             if let (Some(query), Some(lane)) = (query.upgrade(), of.upgrade()) {
-                lane.delivered(turn, upper, || query.installed.set_delivered(&frontier, upper, position, rows));
+                lane.delivered(turn, upper, || query.installed().set_delivered(&frontier, upper, position, rows));
             }
         });
         lane.start(opened.run(&lane.name, &self.graph, from, progress)?);
@@ -467,14 +500,30 @@ impl Query {
     }
 
     fn run(&self, live: &LiveState) {
-        let settings = self.settings();
-        let (mode, hashed) = (settings.pattern.mode, settings.hash_results);
+        let hashed = self.settings().hash_results;
+        // What a query has found that is perhaps being replaced, of ticks that are perhaps of the next.
+        let mut later: Option<(QueryId, ResultBatch)> = None;
         while !self.stop.load(Ordering::Relaxed) {
-            match self.installed.next(STOP_LOOK) {
-                Ok(Some(batch)) => self.hand_out(&batch, mode, hashed, live),
+            let installed = self.installed();
+            let until = self.until.load(Ordering::SeqCst);
+            if until != u64::MAX && (until == HOLD || later.is_some() || self.has_handed_out(Tick(until))) {
+                std::thread::sleep(SWITCH_LOOK);
+                continue;
+            }
+            if let Some((_, batch)) = later.take().filter(|(of, _)| *of == installed.id()) {
+                self.hand_out(&batch, hashed, live);
+            }
+            match installed.next(STOP_LOOK) {
+                Ok(Some(batch)) => {
+                    let Some((now, rest)) = self.split(batch) else { return };
+                    later = rest.map(|rest| (installed.id(), rest));
+                    self.hand_out(&now, hashed, live);
+                }
                 // What an output that was changed takes over.
                 Ok(None) => self.lanes().iter().for_each(|lane| lane.hand_over(&self.stop)),
                 Err(_) if self.stop.load(Ordering::Relaxed) => return,
+                // The one that it was replaced by is there.
+                Err(weir_engine::EngineError::StandingGone) if self.installed().id() != installed.id() => {}
                 Err(weir_engine::EngineError::StandingGone) => return,
                 Err(error) => {
                     tracing::error!(query = self.name, "results cannot be taken any more: {}", chain(&error));
@@ -484,8 +533,27 @@ impl Query {
         }
     }
 
-    fn hand_out(&self, batch: &ResultBatch, mode: Mode, hashed: bool, live: &LiveState) {
-        let ids = self.graph.ids();
+    /// What of a batch is handed out, and what may be of another query. None when weir stops.
+    fn split(&self, mut batch: ResultBatch) -> Option<(ResultBatch, Option<ResultBatch>)> {
+        let until = loop {
+            match self.until.load(Ordering::SeqCst) {
+                HOLD if self.stop.load(Ordering::Relaxed) => return None,
+                HOLD => std::thread::sleep(SWITCH_LOOK),
+                until => break Tick(until),
+            }
+        };
+        if batch.upper <= until {
+            return Some((batch, None));
+        }
+        let place = batch.rows.partition_point(|row| row.tick < until);
+        let rows = batch.rows.split_off(place);
+        let rest = ResultBatch { upper: batch.upper, columns: batch.columns.clone(), rows, found: batch.found };
+        batch.upper = until;
+        Some((batch, Some(rest)))
+    }
+
+    fn hand_out(&self, batch: &ResultBatch, hashed: bool, live: &LiveState) {
+        let (mode, ids) = (self.mode(), self.graph.ids());
         let sent: Arc<Vec<Sent>> = batch
             .matches()
             .map(|result| Sent {
@@ -499,6 +567,7 @@ impl Query {
         for lane in self.lanes() {
             lane.send(&sent, batch.upper, &self.stop);
         }
+        self.handed_out.fetch_max(batch.upper.0, Ordering::SeqCst);
         if sent.is_empty() {
             return;
         }
@@ -557,20 +626,24 @@ impl Query {
                 "rates": self.meter.to_json(),
                 "startTime": clock::instant(self.started),
                 "totalRuntime": family.duration(self.clock.elapsed()),
-                "bufferSize": self.installed.waiting(),
+                "bufferSize": self.installed().waiting(),
                 "outputHashCode": if family.is_v2() { json!(hash) } else { json!(hash.to_string()) },
             }},
         });
         // There only until the graph at rest has been looked through.
-        if let Some((looked_at, nodes)) = self.installed.backfill() {
+        if let Some((looked_at, nodes)) = self.installed().backfill() {
             described["stats"]["local"]["backfill"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
         }
-        if let Some(Paused { since, held_back }) = self.installed.paused() {
+        if let Some(Paused { since, held_back }) = self.installed().paused() {
             let since = clock::instant(clock::from_millis(since.millis()));
             described["stats"]["local"]["paused"] = json!({"since": since, "heldBack": held_back});
         }
+        if let Some((looked_at, nodes)) = lock(&self.successor).as_ref().map(|next| next.backfill().unwrap_or_default()) {
+            described["stats"]["local"]["replacement"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
+        }
         // There as soon as a result has been measured, for the stages that have been.
-        let stages = Stage::ALL.map(|stage| (stage, self.latency().of(stage)));
+        let installed = self.installed();
+        let stages = Stage::ALL.map(|stage| (stage, installed.latency().of(stage)));
         let measured = stages.iter().filter(|(_, histogram)| histogram.count() > 0);
         let latency: JsonMap<String, Json> =
             measured.map(|(stage, histogram)| (stage.name().to_owned(), shown(histogram))).collect();

@@ -136,6 +136,13 @@ impl Pauses {
         self.stretches.back().map_or(Tick::ZERO, |last| last.until.unwrap_or(Tick::MAX))
     }
 
+    /// All that there is and comes is summed up.
+    pub fn from_the_beginning() -> Pauses {
+        let mut pauses = Pauses::default();
+        pauses.begin(Tick::ZERO);
+        pauses
+    }
+
     /// As the log had it. None where that is no sum of ours.
     pub fn recover(tick: Tick, position: &Position) -> Option<Pauses> {
         let mut bytes = &*position.0;
@@ -275,9 +282,31 @@ impl StandingQuery {
         Ok(true)
     }
 
+    /// Takes rows off the sum, as often as is said with each.
+    pub fn take_off(&self, others: impl IntoIterator<Item = (Row, i64)>) {
+        let mut pauses = self.state().pauses();
+        others.into_iter().for_each(|(row, count)| pauses.net.add(row, -count));
+        pauses.kept.is_current = false;
+    }
+
+    /// The tick before which the newest pause ends.
+    pub fn summed_until(&self) -> Tick {
+        self.state().pauses().cancellations_until()
+    }
+
+    /// Has the sum as it is now in the log when this returns.
+    pub fn keep_sum(&self) -> Result<(), EngineError> {
+        {
+            let mut pauses = self.state().pauses();
+            pauses.keep(true);
+            self.note(&pauses);
+        }
+        self.log_pauses()
+    }
+
     pub fn paused(&self) -> Option<Paused> {
         let pauses = self.state().pauses();
-        let since = pauses.stretches.back().filter(|_| pauses.is_open())?.from;
+        let since = pauses.stretches.back().filter(|last| pauses.is_open() && last.from > Tick::ZERO)?.from;
         // Before it is told of, the sum is of an earlier one.
         let is_of_this = pauses.told + 1 == pauses.stretches.len();
         let rows = pauses.net.0.values().filter(|count| **count > 0 || self.cancellations());

@@ -31,6 +31,8 @@ pub enum Start {
     WholeGraph,
     /// The query was there before a restart: what was not delivered.
     Resume,
+    /// All of them, summed up with what comes until `resume`, like the results of a pause.
+    Summed,
 }
 
 pub struct Standing {
@@ -104,7 +106,11 @@ impl Graph {
         let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
         #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
         let (sender, results) = crossbeam_channel::unbounded();
-        let pauses = if standing.start == Start::Resume { self.recovered_pauses(standing.id) } else { Pauses::default() };
+        let pauses = match standing.start {
+            Start::Resume => self.recovered_pauses(standing.id),
+            Start::Summed => Pauses::from_the_beginning(),
+            Start::Now | Start::WholeGraph => Pauses::default(),
+        };
         let cancellations_until = if standing.cancellations { Tick::MAX } else { pauses.cancellations_until() };
         let state = Arc::new(StandingState {
             waiting: Arc::default(),
@@ -124,14 +130,14 @@ impl Graph {
             for output in &standing.outputs {
                 let from = match standing.start {
                     Start::Now => (installed, Position::default()),
-                    Start::WholeGraph => (Tick::ZERO, Position::default()),
+                    Start::WholeGraph | Start::Summed => (Tick::ZERO, Position::default()),
                     Start::Resume => self.recovered(standing.id, output).unwrap_or((Tick::ZERO, Position::default())),
                 };
                 known.insert(output.clone(), from);
             }
             let baseline = match standing.start {
                 Start::Now => Baseline::Hold,
-                Start::WholeGraph => Baseline::Report,
+                Start::WholeGraph | Start::Summed => Baseline::Report,
                 // What an empty graph answers comes at the very first tick.
                 Start::Resume if known.values().all(|(tick, _)| *tick >= installed.max(Tick(1))) => Baseline::Known,
                 Start::Resume => Baseline::Report,
@@ -263,6 +269,10 @@ impl StandingQuery {
     /// How long results have taken so far.
     pub fn latency(&self) -> &Latency {
         &self.state.latency
+    }
+
+    pub fn columns(&self) -> &[Text] {
+        &self.columns
     }
 
     /// Everything before this has been looked at and its results sent.

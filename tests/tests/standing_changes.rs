@@ -233,3 +233,120 @@ fn the_destinations_of_a_workflow_change_one_by_one() {
         assert_eq!(home.lines(file).len(), lines, "{file}");
     }
 }
+
+const IN_FAMILIES: [&str; 3] = [PLACE, "/api/v2/standing-queries/adults", "/api/v2/graph/quine/standingQueries/adults"];
+
+fn pattern(query: &str) -> Json {
+    json!({"pattern": {"type": "Cypher", "mode": "AnyQuery", "query": query}})
+}
+
+/// What is left of the results when each cancellation has taken a match away. No row is taken away that is not there.
+fn net(lines: &[Json]) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    for line in lines {
+        let row = line["data"].to_string();
+        match line["meta"]["isPositiveMatch"] == true {
+            true => rows.push(row),
+            false => {
+                let place =
+                    rows.iter().position(|other| *other == row).unwrap_or_else(|| panic!("cancelled and not there: {row}"));
+                rows.remove(place);
+            }
+        }
+    }
+    rows.sort();
+    rows
+}
+
+#[test]
+fn a_query_is_replaced_in_the_middle_of_a_stream_and_the_outputs_see_one_answer_become_the_other() {
+    let home = Home::new();
+    let mut weir = home.start(&["-Dweir.workers=2"]);
+    create(&weir, true);
+    let query = "WITH toInteger($that) AS k MATCH (n) WHERE id(n) = idFrom('person', k % 700) SET n.name = 'p' + toString(k % 700), n.age = (k * 7) % 50";
+    let stream = json!({"type": "NumberIteratorIngest", "startAtOffset": 0, "ingestLimit": 20_000, "maximumPerSecond": 3000,
+        "format": {"type": "CypherLine", "query": query}});
+    weir.post("/api/v1/ingest/people", &stream).expect(200);
+    let texts = [
+        "MATCH (n) WHERE n.age > 30 RETURN n.name AS name, n.age AS age",
+        "MATCH (n) WHERE n.age > 9 AND n.age < 41 RETURN n.name AS name, n.age AS age",
+        "MATCH (n) WHERE n.age % 2 = 0 RETURN n.name AS name, n.age AS age",
+        "MATCH (n) WITH n.age AS age, max(n.name) AS name RETURN name, age",
+        "MATCH (n) WHERE n.age > 20 RETURN n.name AS name, n.age AS age",
+    ];
+    for (index, text) in texts.iter().enumerate() {
+        let lines = home.lines("out.jsonl").len();
+        wait_until("results come", RESULTS_MAX, || home.lines("out.jsonl").len() > lines + 50);
+        let shown = bare(change(&weir, IN_FAMILIES[index % 3], &pattern(text)).expect(200).json());
+        assert_eq!(shown["pattern"]["query"], *text, "{shown}");
+        if index % 2 == 1 {
+            weir.kill();
+            weir = home.start(&["-Dweir.workers=2", "-Dweir.should-resume-ingest=true"]);
+            assert_eq!(weir.get(PLACE).expect(200).json()["pattern"]["query"], *text);
+        }
+    }
+    weir.wait_ingest("people", "Completed", RESULTS_MAX * 3);
+    let rows = weir.rows(texts[4]);
+    let mut answer: Vec<String> = rows.iter().map(|row| json!({"name": row[0], "age": row[1]}).to_string()).collect();
+    answer.sort();
+    assert!(answer.len() > 100);
+    weir.stop();
+    assert_eq!(net(&home.lines("out.jsonl")), answer);
+}
+
+#[test]
+fn the_difference_of_two_patterns_comes_at_the_switch() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    create(&weir, true);
+    for (name, age) in [("ann", 40), ("bob", 20), ("eve", 10)] {
+        set(&weir, name, age);
+    }
+    let first = home.wait_lines("out.jsonl", 2);
+    let asked = |text: &str| {
+        let mode = json!({"pattern": {"type": "Cypher", "mode": "MultipleValues", "query": text}});
+        change(&weir, PLACE, &mode)
+    };
+    asked("MATCH (n) WHERE n.age > 30 OR n.age < 15 RETURN n.name AS name, n.age AS age").expect(200);
+    let lines = home.wait_lines("out.jsonl", 4);
+    assert_eq!(results(&lines[2..]), [(true, json!("eve")), (false, json!("bob"))]);
+    assert_eq!(first[1]["meta"]["resultId"], lines[3]["meta"]["resultId"], "equal rows have equal ids");
+    // What cannot be, changes nothing.
+    asked("MATCH (n) RETURN nothing").expect(400);
+    asked("MATCH (n) SET n.x = 1").expect(400);
+    let mut outputs = pattern("MATCH (n) RETURN n.name AS name");
+    outputs["outputs"] = json!({});
+    change(&weir, PLACE, &outputs).expect(400);
+    change(&weir, &PLACE.replace("adults", "nobody"), &pattern("MATCH (n) RETURN n.name AS name")).expect(404);
+    weir.put(&format!("{PLACE}/pause")).expect(200);
+    asked("MATCH (n) RETURN n.name AS name, n.age AS age").expect(400);
+    weir.put(&format!("{PLACE}/start")).expect(200);
+    // Rows of other columns have nothing to do with those before.
+    asked("MATCH (n) WHERE n.age > 30 RETURN n.name AS who").expect(200);
+    assert_eq!(home.wait_lines("out.jsonl", 5)[4]["data"], json!({"who": "ann"}));
+    set(&weir, "ann", 3);
+    assert_eq!(home.wait_lines("out.jsonl", 6)[5]["data"], json!({"who": "ann"}));
+    weir.stop();
+    assert_eq!(home.lines("out.jsonl").len(), 6);
+}
+
+#[test]
+fn a_query_stays_while_an_output_does_not_take_what_it_has_found() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    create(&weir, true);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", silent.local_addr().expect("an address"));
+    weir.post(&format!("{PLACE}/output/silent"), &json!({"type": "PostToEndpoint", "url": url})).expect(201);
+    set(&weir, "ann", 40);
+    home.wait_lines("out.jsonl", 1);
+    let refused = change(&weir, PLACE, &pattern("MATCH (n) RETURN n.name AS name, n.age AS age")).expect(400);
+    assert!(refused.text().contains("'silent'"), "{}", refused.text());
+    set(&weir, "bob", 3);
+    set(&weir, "eve", 30);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 2)), [(true, json!("ann")), (true, json!("eve"))]);
+    weir.delete(&format!("{PLACE}/output/silent")).expect(200);
+    change(&weir, PLACE, &pattern("MATCH (n) RETURN n.name AS name, n.age AS age")).expect(200);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 3)[2..]), [(true, json!("bob"))]);
+    weir.stop();
+}

@@ -211,6 +211,15 @@ pub struct StandingBody {
     pub start_from: StartFrom,
 }
 
+/// What a standing query is replaced by. Its outputs stay.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingReplacement {
+    pub pattern: Pattern,
+    /// Whether matches that are no more are told; without it, as it was.
+    pub include_cancellations: Option<bool>,
+}
+
 /// A standing query.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -259,6 +268,8 @@ pub struct StandingCounts {
     /// A number in v2, in v1 a text.
     pub output_hash_code: Json,
     pub backfill: Option<Backfill>,
+    /// How far the graph has been looked through for the query that shall take the place of this one; there only until it has.
+    pub replacement: Option<Backfill>,
     /// There only while the query is paused.
     pub paused: Option<StandingPause>,
     /// How long results took, by stage: `commit`, `durable`, `dataflow`, `delivered`, and `whole` from the record to the output. Those

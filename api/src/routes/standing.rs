@@ -59,7 +59,7 @@ pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiE
     let query = blocking(move || {
         let query = app.standing.create(&graph, &name, settings)?;
         if propagate.unwrap_or(family == Family::Current) {
-            graph.propagate(query.id);
+            graph.propagate(query.installed().id());
         }
         Ok(query)
     });
@@ -77,6 +77,17 @@ pub async fn delete(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
         let before = query.to_json(request.family);
         let deleted = app.standing.delete(&query)?;
         if deleted { Ok(Reply::Value(before)) } else { Err(ApiError::absent(WHAT, &query.name)) }
+    })
+    .await
+}
+
+/// Another pattern for a running query. Answers with the query when it has taken over.
+pub async fn replace(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let query = find(&app, &request)?;
+    let (pattern, cancellations) = StandingSettings::decode_replacement(&request.data()?).map_err(ApiError::Decode)?;
+    blocking(move || {
+        app.standing.replace(&query, pattern, cancellations)?;
+        Ok(Reply::Value(query.to_json(request.family)))
     })
     .await
 }

@@ -54,7 +54,7 @@ impl StandingQueries {
         // What the old one reports from here on is not heard: all that it has not reported is for the new one.
         lane.begin();
         let old = query.frontier(name);
-        let Some((from, position)) = query.installed.delivered(&old) else { return Err(ApiError::absent("output", name)) };
+        let Some((from, position)) = query.installed().delivered(&old) else { return Err(ApiError::absent("output", name)) };
         let opened = if lane.has_lost() {
             tracing::warn!(
                 query = query.name,
@@ -80,7 +80,7 @@ impl StandingQueries {
             return Err(self.go_back(query, &lane, before, error));
         }
         *lock(&query.settings) = settings;
-        query.installed.remove_output(&old);
+        query.installed().remove_output(&old);
         opened.map_or(Ok(()), |opened| query.start_output(&lane, opened))
     }
 
@@ -93,10 +93,10 @@ impl StandingQueries {
     ) -> Result<(), ApiError> {
         let new = frontier(name, Some(count));
         let before = lock(&query.changes).insert(name.to_owned(), count);
-        let stored = query.installed.put_output(&new, from, position).map_err(ApiError::from);
+        let stored = query.installed().put_output(&new, from, position).map_err(ApiError::from);
         let stored = stored.and_then(|()| self.store_installed(query, settings));
         if stored.is_err() {
-            query.installed.remove_output(&new);
+            query.installed().remove_output(&new);
             let mut changes = lock(&query.changes);
             match before {
                 Some(before) => changes.insert(name.to_owned(), before),
@@ -108,7 +108,7 @@ impl StandingQueries {
 
     /// The definition that was there takes the results again.
     fn go_back(&self, query: &Arc<Query>, lane: &Arc<Lane>, before: &Output, error: ApiError) -> ApiError {
-        let position = query.installed.delivered(&query.frontier(&lane.name)).map(|(_, position)| position);
+        let position = query.installed().delivered(&query.frontier(&lane.name)).map(|(_, position)| position);
         let position = position.filter(|position| !position.0.is_empty());
         let opened = Link::prepare(before, &query.graph, &self.procedures)
             .and_then(|link| Opened::open(query.id, &lane.name, link, query.graph.ids(), position.as_ref(), &self.runtime));

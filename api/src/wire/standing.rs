@@ -97,6 +97,19 @@ impl StandingSettings {
         mistakes.or(settings)
     }
 
+    /// What a query is replaced by: its pattern, and whether cancellations are results, where that is said.
+    pub fn decode_replacement(body: &Json) -> Result<(PatternSettings, Option<bool>), Vec<String>> {
+        let mut mistakes = Mistakes::default();
+        let replacement = Fields::of(body, "", &mut mistakes).and_then(|fields| {
+            let pattern = decode_pattern(fields.required("pattern", &mut mistakes)?, &mut mistakes)?;
+            if fields.get("outputs").is_some() {
+                mistakes.at(".outputs", "outputs stay as they are; each is changed by itself");
+            }
+            Some((pattern, fields.boolean("includeCancellations", &mut mistakes)))
+        });
+        mistakes.or(replacement)
+    }
+
     /// As stored: with secrets, so that a restart can use them.
     pub fn to_stored_json(&self) -> Json {
         json!({
