@@ -9,27 +9,25 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde_json::{Map as JsonMap, Value as Json, json};
+use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
-use weir_connectors::{Encoder, Envelope, Generation};
-use weir_cypher_compiler::{Options, StandingMode, StandingPlan, compile_standing};
-use weir_engine::{Engine, Graph, Histogram, Paused, ResultBatch, Stage, Standing, StandingQuery, Start};
+use weir_cypher_compiler::{Options, StandingPlan, compile_standing};
+use weir_engine::{Engine, Graph, Row, Standing, StandingQuery, Start};
 use weir_model::{NodeId, Plan, QueryId, Text, Tick};
 
-use crate::clock;
-use crate::error::{ApiError, chain};
+use crate::error::ApiError;
 use crate::events::Hub;
 use crate::live::LiveState;
 use crate::meter::Meter;
-use crate::outputs::{Lane, Link, Opened, RunningOutput, Sent};
+use crate::outputs::{Lane, Link, Opened, RunningOutput};
 use crate::procedures::Procedures;
-use crate::result_id::result_id;
-use crate::wire::family::Family;
-use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings};
-use crate::wire::v2;
+use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings, StartFrom};
 
 mod change;
+mod hand_out;
 mod replace;
+mod since;
+mod status;
 use replace::Successor;
 
 /// How soon the thread of a query sees that it shall stop.
@@ -40,9 +38,6 @@ const QUIET: Duration = Duration::from_millis(100);
 
 /// How long the outputs of a query that is dropped may take to deliver what they have.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);
-
-/// How soon the thread of a query sees that a switch to another has been made.
-const SWITCH_LOOK: Duration = Duration::from_millis(1);
 
 /// See `Query::until`.
 const HOLD: u64 = 0;
@@ -99,6 +94,7 @@ impl StandingQueries {
     pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings) -> Result<Arc<Query>, ApiError> {
         let plan = compiled(graph, &mut settings.pattern)?.plan;
         let links = self.links(graph, &[], &settings.outputs)?;
+        let then = self.answer_then(graph, &settings)?;
         let _one = lock(&self.changing);
         if self.get(graph, name).is_some() {
             return Err(ApiError::bad(format!("There is already a standing query named '{name}'")));
@@ -110,7 +106,13 @@ impl StandingQueries {
             opened.push((output, output_opened));
         }
         self.store(graph, name, (id, id), (&settings, &BTreeMap::new()), "creating")?;
-        let installed = self.install(graph, name, (id, id), (&settings, BTreeMap::new()), plan, settings.start, opened);
+        let start = match settings.start {
+            StartFrom::Now => Start::Now,
+            StartFrom::WholeGraph => Start::WholeGraph,
+            StartFrom::Moment(_) => Start::Summed,
+        };
+        let installed =
+            self.install(graph, name, (id, id), (&settings, BTreeMap::new()), plan, Begin::New { start, opened, then });
         if installed.is_err() {
             self.engine.set_metadata(&key(graph, name), None)?;
         }
@@ -182,12 +184,10 @@ impl StandingQueries {
                 QueryId(other.ok_or_else(|| ApiError::Failed("its installation has no id".to_owned()))?)
             }
         };
-        self.install(graph, name, (id, installation), (&settings, changes), plan, Start::Resume, Vec::new())?;
+        self.install(graph, name, (id, installation), (&settings, changes), plan, Begin::Again)?;
         Ok(())
     }
 
-    /// `opened` are the outputs of a new query; those of a restored one are opened where they stood.
-    #[expect(clippy::too_many_arguments, reason = "the two callers differ in each of them")]
     fn install(
         &self,
         graph: &Graph,
@@ -195,11 +195,11 @@ impl StandingQueries {
         (id, installation): (QueryId, QueryId),
         (settings, changes): (&StandingSettings, BTreeMap<String, u64>),
         plan: Plan,
-        start: Start,
-        opened: Vec<(String, Opened)>,
+        begin: Begin,
     ) -> Result<Arc<Query>, ApiError> {
         let outputs = settings.outputs.iter().map(|(name, _)| frontier(name, changes.get(name).copied())).collect();
         let cancellations = settings.include_cancellations;
+        let start = if let Begin::New { start, .. } = &begin { *start } else { Start::Resume };
         let standing = Standing { id: installation, plan, cancellations, start, outputs };
         let query = Arc::new(Query {
             name: name.to_owned(),
@@ -222,7 +222,10 @@ impl StandingQueries {
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
         });
-        let started = if start == Start::Resume { self.reopen(&query, settings) } else { query.start_outputs(opened) };
+        let started = match begin {
+            Begin::New { start, opened, then } => query.sum_up(start, then).and_then(|()| query.start_outputs(opened)),
+            Begin::Again => self.reopen(&query, settings),
+        };
         if let Err(error) = started.and_then(|()| query.clone().watch(self.live.clone())) {
             query.end(Instant::now());
             graph.drop_standing(installation);
@@ -320,6 +323,7 @@ impl StandingQueries {
     /// Holds results back from now on, summed up. One that is paused stays so.
     pub fn pause(&self, query: &Query) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
+        query.check_begun()?;
         query.installed().pause()?;
         Ok(())
     }
@@ -376,7 +380,24 @@ impl StandingQueries {
     }
 }
 
+/// How a query comes to be here.
+enum Begin {
+    /// With its outputs, and what its answer was at the moment it begins as of.
+    New { start: Start, opened: Vec<(String, Opened)>, then: Vec<(Row, i64)> },
+    /// It was there before a restart: its outputs are opened where they stood.
+    Again,
+}
+
 impl Query {
+    /// Of one that begins as of a moment, what was there then is no news.
+    fn sum_up(&self, start: Start, then: Vec<(Row, i64)>) -> Result<(), ApiError> {
+        if start == Start::Summed {
+            self.installed().take_off(then);
+            self.installed().keep_sum()?;
+        }
+        Ok(())
+    }
+
     fn settings(&self) -> StandingSettings {
         lock(&self.settings).clone()
     }
@@ -425,6 +446,14 @@ impl Query {
     /// As the engine has it: another one when it has been replaced.
     pub fn installed(&self) -> Arc<StandingQuery> {
         self.installed.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// One that begins as of a moment has looked through the graph.
+    fn check_begun(&self) -> Result<(), ApiError> {
+        match self.installed().is_summed() {
+            true => Err(ApiError::bad(format!("The standing query '{}' is still looking through the graph", self.name))),
+            false => Ok(()),
+        }
     }
 
     fn has_handed_out(&self, until: Tick) -> bool {
@@ -488,116 +517,6 @@ impl Query {
         }
     }
 
-    /// Starts the thread that takes results to the outputs.
-    fn watch(self: Arc<Self>, live: Arc<LiveState>) -> Result<(), ApiError> {
-        let query = self.clone();
-        let named = weir_connectors::thread::named("results", &self.name);
-        let thread = named
-            .spawn(move || query.run(&live))
-            .map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))?;
-        *lock(&self.thread) = Some(thread);
-        Ok(())
-    }
-
-    fn run(&self, live: &LiveState) {
-        let hashed = self.settings().hash_results;
-        // What a query has found that is perhaps being replaced, of ticks that are perhaps of the next.
-        let mut later: Option<(QueryId, ResultBatch)> = None;
-        while !self.stop.load(Ordering::Relaxed) {
-            let installed = self.installed();
-            let until = self.until.load(Ordering::SeqCst);
-            if until != u64::MAX && (until == HOLD || later.is_some() || self.has_handed_out(Tick(until))) {
-                std::thread::sleep(SWITCH_LOOK);
-                continue;
-            }
-            if let Some((_, batch)) = later.take().filter(|(of, _)| *of == installed.id()) {
-                self.hand_out(&batch, hashed, live);
-            }
-            match installed.next(STOP_LOOK) {
-                Ok(Some(batch)) => {
-                    let Some((now, rest)) = self.split(batch) else { return };
-                    later = rest.map(|rest| (installed.id(), rest));
-                    self.hand_out(&now, hashed, live);
-                }
-                // What an output that was changed takes over.
-                Ok(None) => self.lanes().iter().for_each(|lane| lane.hand_over(&self.stop)),
-                Err(_) if self.stop.load(Ordering::Relaxed) => return,
-                // The one that it was replaced by is there.
-                Err(weir_engine::EngineError::StandingGone) if self.installed().id() != installed.id() => {}
-                Err(weir_engine::EngineError::StandingGone) => return,
-                Err(error) => {
-                    tracing::error!(query = self.name, "results cannot be taken any more: {}", chain(&error));
-                    return;
-                }
-            }
-        }
-    }
-
-    /// What of a batch is handed out, and what may be of another query. None when weir stops.
-    fn split(&self, mut batch: ResultBatch) -> Option<(ResultBatch, Option<ResultBatch>)> {
-        let until = loop {
-            match self.until.load(Ordering::SeqCst) {
-                HOLD if self.stop.load(Ordering::Relaxed) => return None,
-                HOLD => std::thread::sleep(SWITCH_LOOK),
-                until => break Tick(until),
-            }
-        };
-        if batch.upper <= until {
-            return Some((batch, None));
-        }
-        let place = batch.rows.partition_point(|row| row.tick < until);
-        let rows = batch.rows.split_off(place);
-        let rest = ResultBatch { upper: batch.upper, columns: batch.columns.clone(), rows, found: batch.found };
-        batch.upper = until;
-        Some((batch, Some(rest)))
-    }
-
-    fn hand_out(&self, batch: &ResultBatch, hashed: bool, live: &LiveState) {
-        let (mode, ids) = (self.mode(), self.graph.ids());
-        let sent: Arc<Vec<Sent>> = batch
-            .matches()
-            .map(|result| Sent {
-                tick: result.tick,
-                positive: result.positive,
-                id: result_id(mode, self.id, &result.data, ids),
-                data: result.data,
-            })
-            .collect::<Vec<Sent>>()
-            .into();
-        for lane in self.lanes() {
-            lane.send(&sent, batch.upper, &self.stop);
-        }
-        self.handed_out.fetch_max(batch.upper.0, Ordering::SeqCst);
-        if sent.is_empty() {
-            return;
-        }
-        if hashed {
-            let sum = sent.iter().fold(0u64, |sum, result| sum.wrapping_add(result.id.high ^ result.id.low));
-            self.hash.fetch_add(sum, Ordering::Relaxed);
-        }
-        self.meter.mark(sent.len() as u64);
-        let positive = sent.iter().filter(|result| result.positive).count() as u64;
-        let cancelled = sent.len() as u64 - positive;
-        self.cancellations.fetch_add(cancelled, Ordering::Relaxed);
-        live.count(positive, cancelled);
-        self.show(&sent, live);
-    }
-
-    /// To whoever watches: streams and sockets get every result, the live page as many as a person can see.
-    fn show(&self, sent: &[Sent], live: &LiveState) {
-        let encoder = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: self.graph.ids() };
-        for (hub, generation) in [(&self.results, Generation::V1), (&self.tap, Generation::V2)] {
-            if hub.is_heard() {
-                let encoder = Encoder { generation, ..encoder };
-                sent.iter().for_each(|result| hub.send(result.live(&encoder)));
-            }
-        }
-        let bare = Encoder { envelope: Envelope::Bare, ..encoder };
-        for result in sent.iter().take_while(|_| live.shows_more()) {
-            live.show(&self.name, result.positive, &result.live(&bare).data);
-        }
-    }
-
     /// Ends the thread, then the outputs.
     fn end(&self, deadline: Instant) {
         self.stop.store(true, Ordering::Relaxed);
@@ -611,73 +530,17 @@ impl Query {
         let lanes = std::mem::take(&mut *self.outputs.write().unwrap_or_else(|e| e.into_inner()));
         lanes.iter().for_each(|lane| lane.close(deadline));
     }
-
-    pub fn to_json(&self, family: Family) -> Json {
-        let settings = self.settings();
-        let hash = self.hash.load(Ordering::Relaxed) as i64;
-        let mut described = json!({
-            "name": self.name,
-            "internalId": self.id.0.to_string(),
-            "pattern": settings.pattern.to_json(family),
-            "outputs": if family.is_v2() { v2::standing::workflows(&settings.outputs, family).into() } else { settings.outputs_json() },
-            "includeCancellations": settings.include_cancellations,
-            "inputBufferSize": settings.input_buffer_size,
-            "stats": {"local": {
-                "rates": self.meter.to_json(),
-                "startTime": clock::instant(self.started),
-                "totalRuntime": family.duration(self.clock.elapsed()),
-                "bufferSize": self.installed().waiting(),
-                "outputHashCode": if family.is_v2() { json!(hash) } else { json!(hash.to_string()) },
-            }},
-        });
-        // There only until the graph at rest has been looked through.
-        if let Some((looked_at, nodes)) = self.installed().backfill() {
-            described["stats"]["local"]["backfill"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
-        }
-        if let Some(Paused { since, held_back }) = self.installed().paused() {
-            let since = clock::instant(clock::from_millis(since.millis()));
-            described["stats"]["local"]["paused"] = json!({"since": since, "heldBack": held_back});
-        }
-        if let Some((looked_at, nodes)) = lock(&self.successor).as_ref().map(|next| next.backfill().unwrap_or_default()) {
-            described["stats"]["local"]["replacement"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
-        }
-        // There as soon as a result has been measured, for the stages that have been.
-        let installed = self.installed();
-        let stages = Stage::ALL.map(|stage| (stage, installed.latency().of(stage)));
-        let measured = stages.iter().filter(|(_, histogram)| histogram.count() > 0);
-        let latency: JsonMap<String, Json> =
-            measured.map(|(stage, histogram)| (stage.name().to_owned(), shown(histogram))).collect();
-        if !latency.is_empty() {
-            described["stats"]["local"]["latency"] = latency.into();
-        }
-        described
-    }
 }
 
-fn shown(histogram: &Histogram) -> Json {
-    let millis = |time: Duration| time.as_secs_f64() * 1e3;
-    let count = histogram.count();
-    json!({
-        "count": count,
-        "meanMillis": histogram.seconds() * 1e3 / count.max(1) as f64,
-        "p50Millis": millis(histogram.percentile(0.5)),
-        "p90Millis": millis(histogram.percentile(0.9)),
-        "p99Millis": millis(histogram.percentile(0.99)),
-        "p999Millis": millis(histogram.percentile(0.999)),
-        "maxMillis": millis(histogram.most()),
-    })
+/// The plan of a text that names no mode.
+pub fn compiled_text(graph: &Graph, text: &str) -> Result<StandingPlan, ApiError> {
+    compiled(graph, &mut PatternSettings { query: text.to_owned(), mode: Mode::DistinctId, mode_given: false })
 }
 
 /// The plan in the mode that was asked for. Where none was, and the usual one takes no such text, any query that reads is taken.
 fn compiled(graph: &Graph, pattern: &mut PatternSettings) -> Result<StandingPlan, ApiError> {
-    let compile = |mode| {
-        let mode = match mode {
-            Mode::DistinctId => StandingMode::DistinctId,
-            Mode::MultipleValues => StandingMode::MultipleValues,
-            Mode::AnyQuery => StandingMode::AnyQuery,
-        };
-        compile_standing(&pattern.query, mode, &Options { ids: graph.ids(), ..Options::default() })
-    };
+    let options = Options { ids: graph.ids(), ..Options::default() };
+    let compile = |mode: Mode| compile_standing(&pattern.query, mode.of_compiler(), &options);
     match compile(pattern.mode) {
         Err(_) if !pattern.mode_given => {
             let standing = compile(Mode::AnyQuery)?;
@@ -698,7 +561,7 @@ fn fresh_query_id(graph: &Graph) -> QueryId {
 
 /// Each definition of an output has a frontier and a position of its own: those of one never meet the destination of another.
 fn frontier(output: &str, changes: Option<u64>) -> Text {
-    changes.map_or_else(|| Text::new(output), |count| Text::new(&format!("{output}\0{count}")))
+    changes.map_or_else(|| Text::new(output), |count| Text::new(format!("{output}\0{count}")))
 }
 
 /// Where a definition is stored: with its graph, so that it goes when the graph does.

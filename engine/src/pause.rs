@@ -224,7 +224,7 @@ impl Pauses {
 
     /// Keeps the sum as it is now, where that is due or `at_once`. True when it has been written anew.
     fn keep(&mut self, at_once: bool) -> bool {
-        if self.told > 0 || !self.stretches.front().is_some_and(|first| first.from <= self.upper) {
+        if self.told > 0 || self.stretches.front().is_none_or(|first| first.from > self.upper) {
             return false;
         }
         if self.kept.is_current {
@@ -254,7 +254,8 @@ impl StandingQuery {
             state.has_pauses.store(true, Ordering::SeqCst);
             let from = graph.committer().between(|from| {
                 self.heed(Tick::MAX);
-                from
+                // From the very first tick on is what a sum of everything is.
+                from.max(Tick(1))
             });
             pauses.begin(from);
             self.note(&pauses);
@@ -280,6 +281,13 @@ impl StandingQuery {
         }
         self.log_pauses()?;
         Ok(true)
+    }
+
+    /// It sums up its results from the first on (`Start::Summed`).
+    pub fn is_summed(&self) -> bool {
+        let has = self.state().has_pauses.load(Ordering::SeqCst);
+        let begins = |pauses: &Pauses| pauses.is_open() && pauses.stretches.back().is_some_and(|last| last.from == Tick::ZERO);
+        has && begins(&self.state().pauses())
     }
 
     /// Takes rows off the sum, as often as is said with each.

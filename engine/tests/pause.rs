@@ -6,13 +6,15 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::{QUERIES, Random, Rows, collect, concatenate, expected, plans, random_records, share_symbols};
+use weir_cypher_compiler::{Options as CompileOptions, compile_asked};
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions};
-use weir_engine::{Engine, Graph, Options, Standing, StandingQuery, Start, checkpoint};
+use weir_engine::{Engine, Graph, Options, QueryOptions, Row, Standing, StandingQuery, Start, checkpoint};
 use weir_model::{Mutations, NodeId, Plan, Position, QueryId, Tick, Value};
 
 const OUTPUT: &str = "file";
@@ -221,6 +223,89 @@ fn checkpoints_go_on_during_a_pause() {
     deliver_nothing(&query, &graph);
     assert!(query.needs_from() > Some(upper));
     graph.drop_standing(query.id());
+}
+
+/// A query that begins as of a moment tells of what has come and gone since then, whether it is `restarted` before it has looked through the graph or
+/// not.
+fn begins_as_of_a_moment(seed: u64, cancellations: bool, restarted: bool) {
+    let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let records = random_records(seed, 160, &scratch.default_graph());
+    let plans = plans();
+    let expected = expected(&plans, &records, &scratch);
+    let directory = tempfile::tempdir().unwrap();
+    let mut engine = open(directory.path(), 2);
+    let mut graph = engine.default_graph();
+    share_symbols(&scratch.default_graph(), &graph);
+    engine.start().unwrap();
+    let ticks: Vec<Tick> = records[..130].iter().map(|record| Tick(graph.apply(record.clone(), 1).unwrap().0 - 1)).collect();
+    let moments: Vec<usize> = (0..plans.len()).map(|index| (index * 37 + 11) % 120).collect();
+    let standing = |index: usize, start| {
+        let id = QueryId(NodeId::new(index as u64, 7));
+        Standing { id, plan: plans[index].clone(), cancellations, start, outputs: vec![OUTPUT.into()] }
+    };
+    let mut queries: Vec<StandingQuery> = Vec::new();
+    for (index, moment) in moments.iter().enumerate() {
+        let query = graph.install(standing(index, Start::Summed)).unwrap();
+        let mut then = Vec::new();
+        let (mode, text) = QUERIES[index];
+        let options = QueryOptions { at: Some(ticks[*moment]), ..QueryOptions::default() };
+        graph
+            .query(&graph.prepare(compile_asked(text, mode, &CompileOptions::default()).unwrap()), &[], options, &mut |row| {
+                then.push((Row::from_slice(row), 1));
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        query.take_off(then);
+        query.keep_sum().unwrap();
+        assert!(query.is_summed() && query.paused().is_none());
+        queries.push(query);
+    }
+    if restarted {
+        drop((queries, graph, engine));
+        engine = open(directory.path(), 1);
+        graph = engine.default_graph();
+        queries = (0..plans.len()).map(|index| graph.install(standing(index, Start::Resume)).unwrap()).collect();
+        engine.start().unwrap();
+    }
+    for record in &records[130..145] {
+        graph.apply(record.clone(), 1).unwrap();
+    }
+    let before: Vec<Tick> = queries
+        .iter()
+        .map(|query| {
+            while query.backfill().is_some() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert!(query.is_summed() && query.resume().unwrap() && !query.is_summed());
+            query.summed_until()
+        })
+        .collect();
+    let later: Vec<Tick> = records[145..].iter().map(|record| Tick(graph.apply(record.clone(), 1).unwrap().0 - 1)).collect();
+    let upper = graph.apply(Mutations::default(), 1).unwrap();
+    for (index, query) in queries.iter().enumerate() {
+        let told = |mut rows: Rows| {
+            rows.retain(|_, count| *count > 0 || (*count < 0 && cancellations));
+            Some(rows).filter(|rows| !rows.is_empty())
+        };
+        let mut due: BTreeMap<Tick, Rows> = BTreeMap::new();
+        let mut since = Rows::new();
+        let changes = expected[index].range(moments[index] + 1..145).flat_map(|(_, rows)| rows);
+        changes.for_each(|(row, count)| *since.entry(row.clone()).or_default() += count);
+        due.extend(told(since).map(|rows| (Tick(before[index].0 - 1), rows)));
+        let each = expected[index].range(145..).filter_map(|(record, rows)| Some((later[record - 145], told(rows.clone())?)));
+        due.extend(each);
+        let mut found = collect(query, upper);
+        found.retain(|_, rows| !rows.is_empty());
+        assert_eq!(found, due, "{} as of record {} with seed {seed}", QUERIES[index].1, moments[index]);
+    }
+    drop(engine);
+}
+
+#[test]
+fn a_query_that_begins_as_of_a_moment_tells_the_difference() {
+    begins_as_of_a_moment(88172645463325252, true, false);
+    begins_as_of_a_moment(2685821657736338717, true, true);
+    begins_as_of_a_moment(1181783497276652981, false, true);
 }
 
 fn deliver_nothing(query: &StandingQuery, graph: &Graph) {

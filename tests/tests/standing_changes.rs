@@ -1,6 +1,8 @@
 //! Standing queries that are changed while they run: paused, given another output. Over HTTP in every family, against the real
 //! binary, across restarts.
 
+use std::time::Duration;
+
 use serde_json::{Value as Json, json};
 use weir_tests::service::{Home, RESULTS_MAX, Weir, wait_until};
 
@@ -348,5 +350,46 @@ fn a_query_stays_while_an_output_does_not_take_what_it_has_found() {
     weir.delete(&format!("{PLACE}/output/silent")).expect(200);
     change(&weir, PLACE, &pattern("MATCH (n) RETURN n.name AS name, n.age AS age")).expect(200);
     assert_eq!(results(&home.wait_lines("out.jsonl", 3)[2..]), [(true, json!("bob"))]);
+    weir.stop();
+}
+
+#[test]
+fn a_query_begins_as_of_a_moment_of_the_past() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    for (name, age) in [("ann", 40), ("bob", 30), ("zoe", 20)] {
+        set(&weir, name, age);
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    let rows = weir.rows("RETURN datetime().epochMillis");
+    let then = rows[0][0].as_u64().expect("milliseconds");
+    std::thread::sleep(Duration::from_millis(20));
+    set(&weir, "bob", 3);
+    set(&weir, "eve", 50);
+    set(&weir, "zoe", 2);
+    set(&weir, "zoe", 20);
+    let iso =
+        weir.rows(&format!("RETURN toString(datetime({{epochMillis: {then}}}))"))[0][0].as_str().expect("a text").to_owned();
+    for (index, start) in [json!(then), json!(iso)].into_iter().enumerate() {
+        let file = format!("since-{index}.jsonl");
+        let text = "MATCH (n) WHERE n.age > 17 RETURN n.name AS name, n.age AS age";
+        let body = json!({"pattern": {"type": "Cypher", "mode": "MultipleValues", "query": text}, "includeCancellations": true,
+            "outputs": {"file": {"type": "WriteToFile", "path": file}}, "startFrom": start});
+        let place = format!("/api/v1/query/standing/since-{index}");
+        weir.post(&place, &body).expect(201);
+        assert_eq!(results(&home.wait_lines(&file, 2)), [(true, json!("eve")), (false, json!("bob"))]);
+        assert!(paused(&weir.get(&place).expect(200).json()).is_null());
+    }
+    set(&weir, "tim", 60);
+    for file in ["since-0.jsonl", "since-1.jsonl"] {
+        assert_eq!(results(&home.wait_lines(file, 3)[2..]), [(true, json!("tim"))]);
+    }
+    for start in [json!(then + 1_000_000_000), json!("yesterday")] {
+        let mut body = pattern("MATCH (n) RETURN n.name AS name");
+        body["outputs"] = json!({});
+        body["startFrom"] = start;
+        weir.post("/api/v1/query/standing/never", &body).expect(400);
+    }
+    weir.get("/api/v1/query/standing/never").expect(404);
     weir.stop();
 }

@@ -180,15 +180,26 @@ fn buffer() -> i32 {
 /// Which of the matches that are there already are results.
 #[derive(JsonSchema, serde::Serialize)]
 #[schemars(extend("x-words" = true))]
-pub enum StartFrom {
+pub enum StartWord {
     /// None, until someone asks for them with `propagate`.
     Now,
     /// All of them.
     WholeGraph,
 }
 
+/// Where results begin.
+#[derive(JsonSchema, serde::Serialize)]
+#[serde(untagged)]
+pub enum StartFrom {
+    Word(StartWord),
+    /// With what has come and gone since a moment.
+    Moment(Instant),
+    /// The same, in milliseconds since 1970.
+    Millis(u64),
+}
+
 fn now() -> StartFrom {
-    StartFrom::Now
+    StartFrom::Word(StartWord::Now)
 }
 
 /// A standing query of v1; its name stands in the path.

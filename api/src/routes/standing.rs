@@ -220,7 +220,7 @@ pub async fn plan(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     })
 }
 
-fn plan_json(drawn: &Drawn) -> Json {
+pub fn plan_json(drawn: &Drawn) -> Json {
     json!({"title": drawn.title, "details": drawn.details, "inputs": drawn.inputs.iter().map(plan_json).collect::<Vec<_>>()})
 }
 

@@ -43,6 +43,7 @@ impl StandingQueries {
         settings.include_cancellations = cancellations.unwrap_or(settings.include_cancellations);
         let successor = {
             let _one = lock(&self.changing);
+            query.check_begun()?;
             if lock(&query.successor).is_some() {
                 return Err(ApiError::bad(format!("The standing query '{}' is being replaced already", query.name)));
             }
