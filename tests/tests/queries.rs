@@ -217,7 +217,7 @@ fn what_a_text_would_be_maintained_by_is_shown_without_a_standing_query() {
     let weir = start(&[]);
     let asked = |text: &str| weir.post(CYPHER, &json!({"text": text}));
     let plan =
-        asked(" explain Standing\nMATCH (a:A)-[:r]->(b) WHERE b.x > 1 RETURN DISTINCT id(a)").expect(200).json()["results"][0][0]
+        asked(" explain Standing\nMATCH (a:A)-[:r]->(b) WHERE b.x = 1 RETURN DISTINCT id(a)").expect(200).json()["results"][0][0]
             .clone();
     let text = plan["args"]["plan"].as_str().expect("a text").to_owned();
     assert!(text.contains("DistinctId") && text.contains("Changes of "), "{text}");

@@ -393,3 +393,42 @@ fn a_query_begins_as_of_a_moment_of_the_past() {
     weir.get("/api/v1/query/standing/never").expect(404);
     weir.stop();
 }
+
+#[test]
+fn a_kill_in_the_middle_of_a_replacement_leaves_one_query_or_the_other() {
+    const TEXTS: [&str; 2] = [
+        "MATCH (n) WHERE n.age > 30 RETURN n.name AS name, n.age AS age",
+        "MATCH (n) WHERE n.age % 3 = 0 RETURN n.name AS name, n.age AS age",
+    ];
+    let home = Home::new();
+    let mut weir = home.start(&[]);
+    create(&weir, true);
+    let query = "WITH toInteger($that) AS k MATCH (n) WHERE id(n) = idFrom('person', k % 300) SET n.name = 'p' + toString(k % 300), n.age = (k * 7) % 50";
+    let stream = json!({"type": "NumberIteratorIngest", "startAtOffset": 0, "ingestLimit": 15_000, "maximumPerSecond": 2500,
+        "format": {"type": "CypherLine", "query": query}});
+    weir.post("/api/v1/ingest/people", &stream).expect(200);
+    let mut seen = [0; 2];
+    for round in 0..10 {
+        let (address, body) = (weir.address(), pattern(TEXTS[round % 2]).to_string());
+        let asked = std::thread::spawn(move || {
+            let headers = [("content-type", "application/json")];
+            weir_tests::client::send(address, "PUT", PLACE, &headers, body.as_bytes()).is_ok_and(|answer| answer.status == 200)
+        });
+        std::thread::sleep(Duration::from_millis(3 * round as u64));
+        weir.kill();
+        let answered = asked.join().expect("the request ends");
+        weir = home.start(&["-Dweir.should-resume-ingest=true"]);
+        let shown = weir.get(PLACE).expect(200).json()["pattern"]["query"].clone();
+        let is_new = shown == TEXTS[round % 2];
+        assert!(is_new || !answered, "what was answered is done: {shown}");
+        seen[usize::from(is_new)] += 1;
+    }
+    println!("the old query was there {} times, the new one {} times", seen[0], seen[1]);
+    weir.wait_ingest("people", "Completed", RESULTS_MAX * 3);
+    let text = weir.get(PLACE).expect(200).json()["pattern"]["query"].as_str().expect("a text").to_owned();
+    let rows = weir.rows(&text);
+    let mut answer: Vec<String> = rows.iter().map(|row| json!({"name": row[0], "age": row[1]}).to_string()).collect();
+    answer.sort();
+    weir.stop();
+    assert_eq!(net(&home.lines("out.jsonl")), answer);
+}
