@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
-use weir_connectors::delivery::Delivered;
+use weir_connectors::delivery::{Delivered, Stopper};
 use weir_connectors::{Delivery, DeliveryCounters, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing};
 use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
@@ -25,6 +25,9 @@ use crate::events::{Hub, Live};
 use crate::ingest::refused;
 use crate::procedures::Procedures;
 use crate::wire::standing::{CypherOutput, Output, Workflow};
+
+mod lane;
+pub use lane::Lane;
 
 /// Batches of results waiting for the queries of one output.
 const BATCHES_WAITING_MAX: usize = 16;
@@ -184,6 +187,8 @@ pub struct RunningOutput {
     rows_upto: Arc<AtomicU64>,
     way: Way,
     failed: AtomicBool,
+    /// It is being ended: that it takes no more is no failure.
+    ending: AtomicBool,
     pub taps: Arc<Taps>,
     /// Of its destination, where it has one.
     pub counters: Option<Arc<DeliveryCounters>>,
@@ -250,7 +255,7 @@ impl Sent {
 
 enum Way {
     Direct(End),
-    Queries { sender: Sender<Batch>, thread: JoinHandle<()>, stop: Arc<AtomicBool> },
+    Queries { sender: Sender<Batch>, thread: JoinHandle<()>, stop: Arc<AtomicBool>, end: Option<Stopper> },
 }
 
 /// Results, and the tick before which there are no more.
@@ -321,14 +326,16 @@ impl Opened {
             (Link::Query(link), end) => {
                 let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
                 let stop = Arc::new(AtomicBool::new(false));
+                let stopper = end.as_ref().map(|end| end.delivery.stopper());
                 let (name, graph, progress) = (name.to_owned(), graph.clone(), unfinished);
                 let worker = Queries { name: name.clone(), graph, link, end, progress, taps: taps.clone(), stop: stop.clone() };
                 let thread = weir_connectors::thread::named("query", &name);
                 let thread = thread.spawn(move || worker.run(&receiver)).map_err(|error| failed(&error))?;
-                Way::Queries { sender, thread, stop }
+                Way::Queries { sender, thread, stop, end: stopper }
             }
         };
-        Ok(RunningOutput { name: name.to_owned(), from, rows_upto, way, failed: AtomicBool::new(false), taps, counters })
+        let (failed, ending) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(RunningOutput { name: name.to_owned(), from, rows_upto, way, failed, ending, taps, counters })
     }
 }
 
@@ -366,12 +373,30 @@ impl RunningOutput {
         };
         if let Err(reason) = sent
             && !stop.load(Ordering::Relaxed)
+            && !self.ending.load(Ordering::Relaxed)
             && !self.failed.swap(true, Ordering::Relaxed)
         {
             tracing::error!(
                 output = self.name,
-                "the output has ended: {reason}. Results from here on are delivered when weir starts again, or never if the output is removed"
+                "the output has ended: {reason}. Results from here on are delivered when it is changed or weir starts again, or never if the output is removed"
             );
+        }
+    }
+
+    /// It has ended by itself.
+    pub fn is_over(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Whoever waits to hand over something need not wait any more.
+    pub fn give_up(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        match &self.way {
+            Way::Direct(end) => end.delivery.stopper().stop(),
+            Way::Queries { stop, end, .. } => {
+                stop.store(true, Ordering::Relaxed);
+                end.iter().for_each(Stopper::stop);
+            }
         }
     }
 
@@ -382,12 +407,16 @@ impl RunningOutput {
             Way::Direct(end) => {
                 end.delivery.close(deadline.saturating_duration_since(Instant::now()));
             }
-            Way::Queries { sender, thread, stop } => {
+            Way::Queries { sender, thread, stop, end } => {
                 drop(sender);
                 while !thread.is_finished() && Instant::now() < deadline {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 stop.store(true, Ordering::Relaxed);
+                if Instant::now() >= deadline {
+                    // It may be waiting for a destination that takes nothing.
+                    end.iter().for_each(Stopper::stop);
+                }
                 if thread.join().is_err() {
                     tracing::error!(output = self.name, "the output ended through a bug in weir");
                 }

@@ -9,24 +9,26 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde_json::{Map as JsonMap, Value as Json, json};
+use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
-use weir_connectors::{Encoder, Envelope, Generation};
-use weir_cypher_compiler::{Options, StandingMode, StandingPlan, compile_standing};
-use weir_engine::{Engine, Graph, Histogram, Latency, ResultBatch, Stage, Standing, StandingQuery, Start};
-use weir_model::{NodeId, Plan, QueryId, Text};
+use weir_cypher_compiler::{Options, StandingPlan, compile_standing};
+use weir_engine::{Engine, Graph, Row, Standing, StandingQuery, Start};
+use weir_model::{NodeId, Plan, QueryId, Text, Tick};
 
-use crate::clock;
-use crate::error::{ApiError, chain};
+use crate::error::ApiError;
 use crate::events::Hub;
 use crate::live::LiveState;
 use crate::meter::Meter;
-use crate::outputs::{Link, Opened, RunningOutput, Sent};
+use crate::outputs::{Lane, Link, Opened, RunningOutput};
 use crate::procedures::Procedures;
-use crate::result_id::result_id;
-use crate::wire::family::Family;
-use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings};
-use crate::wire::v2;
+use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings, StartFrom};
+
+mod change;
+mod hand_out;
+mod replace;
+mod since;
+mod status;
+use replace::Successor;
 
 /// How soon the thread of a query sees that it shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
@@ -37,13 +39,24 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How long the outputs of a query that is dropped may take to deliver what they have.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);
 
+/// See `Query::until`.
+const HOLD: u64 = 0;
+
 pub struct Query {
     pub name: String,
     pub id: QueryId,
     graph: Graph,
     settings: Mutex<StandingSettings>,
-    installed: StandingQuery,
-    outputs: RwLock<Vec<Arc<RunningOutput>>>,
+    installed: RwLock<Arc<StandingQuery>>,
+    /// What shall take its place, while it catches up.
+    successor: Mutex<Option<Arc<Successor>>>,
+    /// Results before this tick are handed out; `HOLD` while it is not known, `u64::MAX` where all are.
+    until: AtomicU64,
+    /// Everything before this tick has been handed out.
+    handed_out: AtomicU64,
+    outputs: RwLock<Vec<Arc<Lane>>>,
+    /// How often the definition of an output was replaced, where it was.
+    changes: Mutex<BTreeMap<String, u64>>,
     /// For SSE and web sockets of v1.
     pub results: Hub,
     /// The same for web sockets of v2, which write some values otherwise.
@@ -81,6 +94,7 @@ impl StandingQueries {
     pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings) -> Result<Arc<Query>, ApiError> {
         let plan = compiled(graph, &mut settings.pattern)?.plan;
         let links = self.links(graph, &[], &settings.outputs)?;
+        let then = self.answer_then(graph, &settings)?;
         let _one = lock(&self.changing);
         if self.get(graph, name).is_some() {
             return Err(ApiError::bad(format!("There is already a standing query named '{name}'")));
@@ -91,13 +105,19 @@ impl StandingQueries {
             let output_opened = Opened::open(id, &output, link, graph.ids(), None, &self.runtime)?;
             opened.push((output, output_opened));
         }
-        self.store(graph, name, id, &settings, "creating")?;
-        let installed = self.install(graph, name, id, &settings, plan, settings.start, opened);
+        self.store(graph, name, (id, id), (&settings, &BTreeMap::new()), "creating")?;
+        let start = match settings.start {
+            StartFrom::Now => Start::Now,
+            StartFrom::WholeGraph => Start::WholeGraph,
+            StartFrom::Moment(_) => Start::Summed,
+        };
+        let installed =
+            self.install(graph, name, (id, id), (&settings, BTreeMap::new()), plan, Begin::New { start, opened, then });
         if installed.is_err() {
             self.engine.set_metadata(&key(graph, name), None)?;
         }
         let query = installed?;
-        self.store(graph, name, id, &query.settings(), "installed")?;
+        self.store_installed(&query, &query.settings())?;
         Ok(query)
     }
 
@@ -112,6 +132,9 @@ impl StandingQueries {
         for (index, (name, output)) in new.iter().enumerate() {
             let of = |output: &Output| output.workflow().map(str::to_owned);
             let taken = there.iter().any(|(other, known)| other == name || of(known).is_some_and(|of| of == *name));
+            if name.contains('\0') {
+                return Err(ApiError::bad("The name of a standing query output cannot contain a zero byte".to_owned()));
+            }
             if taken || new[..index].iter().any(|(other, _)| other == name) {
                 return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
             }
@@ -152,31 +175,43 @@ impl StandingQueries {
         let id = QueryId(id.ok_or_else(|| ApiError::Failed("it has no id".to_owned()))?);
         let mut settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Decode)?;
         let plan = compiled(graph, &mut settings.pattern)?.plan;
-        self.install(graph, name, id, &settings, plan, Start::Resume, Vec::new())?;
+        let changes = stored["changes"].as_object().into_iter().flatten();
+        let changes = changes.filter_map(|(output, count)| Some((output.clone(), count.as_u64()?))).collect();
+        let installation = match stored["installation"].as_str() {
+            None => id,
+            Some(text) => {
+                let other = weir_model::IdScheme::Uuid.parse(text);
+                QueryId(other.ok_or_else(|| ApiError::Failed("its installation has no id".to_owned()))?)
+            }
+        };
+        self.install(graph, name, (id, installation), (&settings, changes), plan, Begin::Again)?;
         Ok(())
     }
 
-    /// `opened` are the outputs of a new query; those of a restored one are opened where they stood.
-    #[expect(clippy::too_many_arguments, reason = "the two callers differ in each of them")]
     fn install(
         &self,
         graph: &Graph,
         name: &str,
-        id: QueryId,
-        settings: &StandingSettings,
+        (id, installation): (QueryId, QueryId),
+        (settings, changes): (&StandingSettings, BTreeMap<String, u64>),
         plan: Plan,
-        start: Start,
-        opened: Vec<(String, Opened)>,
+        begin: Begin,
     ) -> Result<Arc<Query>, ApiError> {
-        let outputs = settings.outputs.iter().map(|(name, _)| Text::new(name)).collect();
-        let standing = Standing { id, plan, cancellations: settings.include_cancellations, start, outputs };
+        let outputs = settings.outputs.iter().map(|(name, _)| frontier(name, changes.get(name).copied())).collect();
+        let cancellations = settings.include_cancellations;
+        let start = if let Begin::New { start, .. } = &begin { *start } else { Start::Resume };
+        let standing = Standing { id: installation, plan, cancellations, start, outputs };
         let query = Arc::new(Query {
             name: name.to_owned(),
             id,
             graph: graph.clone(),
             settings: Mutex::new(settings.clone()),
-            installed: graph.install(standing)?,
+            installed: RwLock::new(Arc::new(graph.install(standing)?)),
+            successor: Mutex::default(),
+            until: AtomicU64::new(u64::MAX),
+            handed_out: AtomicU64::new(0),
             outputs: RwLock::default(),
+            changes: Mutex::new(changes),
             results: Hub::default(),
             tap: Hub::default(),
             meter: Meter::default(),
@@ -187,10 +222,13 @@ impl StandingQueries {
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
         });
-        let started = if start == Start::Resume { self.reopen(&query, settings) } else { query.start_outputs(opened) };
+        let started = match begin {
+            Begin::New { start, opened, then } => query.sum_up(start, then).and_then(|()| query.start_outputs(opened)),
+            Begin::Again => self.reopen(&query, settings),
+        };
         if let Err(error) = started.and_then(|()| query.clone().watch(self.live.clone())) {
             query.end(Instant::now());
-            graph.drop_standing(id);
+            graph.drop_standing(installation);
             return Err(error);
         }
         lock(&self.queries).insert((graph.name().to_owned(), name.to_owned()), query.clone());
@@ -200,16 +238,17 @@ impl StandingQueries {
     /// An output that cannot be opened stays away; its results are kept for when it can.
     fn reopen(&self, query: &Arc<Query>, settings: &StandingSettings) -> Result<(), ApiError> {
         for (name, definition) in &settings.outputs {
-            let position =
-                query.installed.delivered(name).map(|(_, position)| position).filter(|position| !position.0.is_empty());
+            let lane = query.add_lane(name);
+            let position = query.installed().delivered(&query.frontier(name)).map(|(_, position)| position);
+            let position = position.filter(|position| !position.0.is_empty());
             let opened = Link::prepare(definition, &query.graph, &self.procedures)
                 .and_then(|link| Opened::open(query.id, name, link, query.graph.ids(), position.as_ref(), &self.runtime));
             match opened {
-                Ok(opened) => query.start_output(name, opened)?,
+                Ok(opened) => query.start_output(&lane, opened)?,
                 Err(error) => tracing::error!(
                     query = query.name,
                     output = name,
-                    "the output cannot be opened: {error}. Its results wait until weir starts again and it can, or it is removed"
+                    "the output cannot be opened: {error}. Its results wait until it is changed, or removed, or weir starts again and it can"
                 ),
             }
         }
@@ -236,21 +275,26 @@ impl StandingQueries {
         lock(&self.queries).remove(&place);
         // Its thread first: the end of a query is a tick that never becomes durable, which nobody should wait for.
         query.end(Instant::now() + DROP_PATIENCE);
-        query.graph.drop_standing(query.id);
+        query.graph.drop_standing(query.installed().id());
         Ok(true)
     }
 
     /// The outputs get the results from here on.
     pub fn add_outputs(&self, query: &Arc<Query>, outputs: Vec<(String, Output)>) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
+        let links = self.links(&query.graph, &query.settings().outputs, &outputs)?;
+        self.add_linked(query, outputs, links)
+    }
+
+    fn add_linked(&self, query: &Arc<Query>, outputs: Vec<(String, Output)>, links: Vec<(String, Link)>) -> Result<(), ApiError> {
         let mut settings = query.settings();
-        for (name, link) in self.links(&query.graph, &settings.outputs, &outputs)? {
+        for (name, link) in links {
             let opened = Opened::open(query.id, &name, link, query.graph.ids(), None, &self.runtime)?;
             let output = outputs.iter().find(|(other, _)| *other == name).cloned();
             settings.outputs.extend(output);
             // Where it begins is stored before its definition: one without the other would be given the whole past.
-            query.installed.add_output(&name)?;
-            self.store(&query.graph, &query.name, query.id, &settings, "installed")?;
+            query.installed().add_output(&query.frontier(&name))?;
+            self.store_installed(query, &settings)?;
             query.start_outputs(vec![(name, opened)])?;
             *lock(&query.settings) = settings.clone();
         }
@@ -260,25 +304,40 @@ impl StandingQueries {
     /// The outputs of that name, or of the workflow of that name; none when there are none.
     pub fn remove_output(&self, query: &Arc<Query>, name: &str) -> Result<Vec<(String, Output)>, ApiError> {
         let _one = lock(&self.changing);
-        let mut settings = query.settings();
         let is_meant = |(other, output): &(String, Output)| other == name || output.workflow() == Some(name);
-        let (removed, kept) = settings.outputs.into_iter().partition::<Vec<_>, _>(is_meant);
-        settings.outputs = kept;
-        if removed.is_empty() {
-            return Ok(removed);
-        }
-        self.store(&query.graph, &query.name, query.id, &settings, "installed")?;
-        *lock(&query.settings) = settings;
-        for (name, _) in &removed {
-            query.installed.remove_output(name);
-            query.close_output(name, Instant::now() + DROP_PATIENCE);
-        }
+        let removed: Vec<_> = query.settings().outputs.into_iter().filter(is_meant).collect();
+        removed.iter().try_for_each(|(name, _)| self.remove_one(query, name))?;
         Ok(removed)
+    }
+
+    fn remove_one(&self, query: &Query, name: &str) -> Result<(), ApiError> {
+        let mut settings = query.settings();
+        settings.outputs.retain(|(other, _)| other != name);
+        self.store_installed(query, &settings)?;
+        *lock(&query.settings) = settings;
+        query.installed().remove_output(&query.frontier(name));
+        query.close_output(name, Instant::now() + DROP_PATIENCE);
+        Ok(())
+    }
+
+    /// Holds results back from now on, summed up. One that is paused stays so.
+    pub fn pause(&self, query: &Query) -> Result<(), ApiError> {
+        let _one = lock(&self.changing);
+        query.check_begun()?;
+        query.installed().pause()?;
+        Ok(())
+    }
+
+    /// Hands out the difference that a pause has made, then what comes. One that is not paused stays so.
+    pub fn resume(&self, query: &Query) -> Result<(), ApiError> {
+        let _one = lock(&self.changing);
+        query.installed().resume()?;
+        Ok(())
     }
 
     /// Reports what matched when the queries were created.
     pub fn propagate(&self, graph: &Graph) {
-        self.list(graph).iter().for_each(|query| graph.propagate(query.id));
+        self.list(graph).iter().for_each(|query| graph.propagate(query.installed().id()));
     }
 
     /// Waits until what was found has been delivered, as far as the time allows, and ends the outputs.
@@ -287,7 +346,7 @@ impl StandingQueries {
         let mut quiet_since = Instant::now();
         let mut counted = 0;
         while quiet_since.elapsed() < QUIET && Instant::now() < deadline {
-            let waiting: usize = queries.iter().map(|query| query.installed.waiting()).sum();
+            let waiting: usize = queries.iter().map(|query| query.installed().waiting()).sum();
             let count: u64 = queries.iter().map(|query| query.meter.count()).sum();
             if waiting > 0 || count != counted {
                 (counted, quiet_since) = (count, Instant::now());
@@ -297,13 +356,48 @@ impl StandingQueries {
         queries.iter().for_each(|query| query.end(deadline));
     }
 
-    fn store(&self, graph: &Graph, name: &str, id: QueryId, settings: &StandingSettings, state: &str) -> Result<(), ApiError> {
-        let stored = json!({"name": name, "id": id.0.to_string(), "state": state, "settings": settings.to_stored_json()});
+    fn store_installed(&self, query: &Query, settings: &StandingSettings) -> Result<(), ApiError> {
+        let ids = (query.id, query.installed().id());
+        self.store(&query.graph, &query.name, ids, (settings, &lock(&query.changes)), "installed")
+    }
+
+    fn store(
+        &self,
+        graph: &Graph,
+        name: &str,
+        (id, installation): (QueryId, QueryId),
+        (settings, changes): (&StandingSettings, &BTreeMap<String, u64>),
+        state: &str,
+    ) -> Result<(), ApiError> {
+        let mut stored = json!({"name": name, "id": id.0.to_string(), "state": state, "settings": settings.to_stored_json()});
+        if installation != id {
+            stored["installation"] = installation.0.to_string().into();
+        }
+        if !changes.is_empty() {
+            stored["changes"] = json!(changes);
+        }
         Ok(self.engine.set_metadata(&key(graph, name), Some(stored.to_string().as_bytes()))?)
     }
 }
 
+/// How a query comes to be here.
+enum Begin {
+    /// With its outputs, and what its answer was at the moment it begins as of.
+    New { start: Start, opened: Vec<(String, Opened)>, then: Vec<(Row, i64)> },
+    /// It was there before a restart: its outputs are opened where they stood.
+    Again,
+}
+
 impl Query {
+    /// Of one that begins as of a moment, what was there then is no news.
+    fn sum_up(&self, start: Start, then: Vec<(Row, i64)>) -> Result<(), ApiError> {
+        if start == Start::Summed {
+            self.installed().take_off(then);
+            self.installed().keep_sum()?;
+        }
+        Ok(())
+    }
+
     fn settings(&self) -> StandingSettings {
         lock(&self.settings).clone()
     }
@@ -322,11 +416,15 @@ impl Query {
 
     /// Found and not handed to the outputs yet.
     pub fn waiting(&self) -> usize {
-        self.installed.waiting()
+        self.installed().waiting()
     }
 
     /// The outputs that run.
     pub fn outputs(&self) -> Vec<Arc<RunningOutput>> {
+        self.lanes().iter().filter_map(|lane| lane.running()).collect()
+    }
+
+    fn lanes(&self) -> Vec<Arc<Lane>> {
         self.outputs.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
@@ -345,9 +443,21 @@ impl Query {
         compiled(&self.graph, &mut self.settings().pattern)
     }
 
-    /// How long results have taken.
-    pub fn latency(&self) -> &Latency {
-        self.installed.latency()
+    /// As the engine has it: another one when it has been replaced.
+    pub fn installed(&self) -> Arc<StandingQuery> {
+        self.installed.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// One that begins as of a moment has looked through the graph.
+    fn check_begun(&self) -> Result<(), ApiError> {
+        match self.installed().is_summed() {
+            true => Err(ApiError::bad(format!("The standing query '{}' is still looking through the graph", self.name))),
+            false => Ok(()),
+        }
+    }
+
+    fn has_handed_out(&self, until: Tick) -> bool {
+        self.handed_out.load(Ordering::SeqCst) >= until.0
     }
 
     pub fn cancellation_count(&self) -> u64 {
@@ -361,24 +471,39 @@ impl Query {
     /// Starts outputs, storing first where their destinations stand: a crash then finds where to go on.
     fn start_outputs(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
         for (name, output) in opened {
-            if let Some((from, _)) = self.installed.delivered(&name) {
-                self.installed.set_delivered(&name, from, output.position(), true);
+            let frontier = self.frontier(&name);
+            if let Some((from, _)) = self.installed().delivered(&frontier) {
+                self.installed().set_delivered(&frontier, from, output.position(), true);
             }
-            self.start_output(&name, output)?;
+            let lane = self.add_lane(&name);
+            self.start_output(&lane, output)?;
         }
         Ok(())
     }
 
-    fn start_output(self: &Arc<Self>, name: &str, opened: Opened) -> Result<(), ApiError> {
-        let from = self.installed.delivered(name).map(|(tick, _)| tick).unwrap_or_default();
-        let (query, output) = (Arc::downgrade(self), name.to_owned());
+    fn add_lane(&self, name: &str) -> Arc<Lane> {
+        let lane = Arc::new(Lane::new(name));
+        self.outputs.write().unwrap_or_else(|e| e.into_inner()).push(lane.clone());
+        lane
+    }
+
+    /// The name under which the engine knows how far an output has delivered.
+    fn frontier(&self, output: &str) -> Text {
+        frontier(output, lock(&self.changes).get(output).copied())
+    }
+
+    /// Lets an output take the results of its lane, from where the one before it stood.
+    fn start_output(self: &Arc<Self>, lane: &Arc<Lane>, opened: Opened) -> Result<(), ApiError> {
+        let frontier = self.frontier(&lane.name);
+        let from = self.installed().delivered(&frontier).map(|(tick, _)| tick).unwrap_or_default();
+        let (query, of) = (Arc::downgrade(self), Arc::downgrade(lane));
+        let turn = lane.begin();
         let progress = Box::new(move |upper, position, rows| {
-            if let Some(query) = query.upgrade() {
-                query.installed.set_delivered(&output, upper, position, rows);
+            if let (Some(query), Some(lane)) = (query.upgrade(), of.upgrade()) {
+                lane.delivered(turn, upper, || query.installed().set_delivered(&frontier, upper, position, rows));
             }
         });
-        let running = opened.run(name, &self.graph, from, progress)?;
-        self.outputs.write().unwrap_or_else(|e| e.into_inner()).push(Arc::new(running));
+        lane.start(opened.run(&lane.name, &self.graph, from, progress)?);
         Ok(())
     }
 
@@ -387,89 +512,8 @@ impl Query {
             let mut outputs = self.outputs.write().unwrap_or_else(|e| e.into_inner());
             outputs.iter().position(|output| output.name == name).map(|index| outputs.remove(index))
         };
-        let Some(mut removed) = removed else { return };
-        // The thread of the query may be sending at this moment.
-        while Instant::now() < deadline {
-            match Arc::try_unwrap(removed) {
-                Ok(output) => return output.close(deadline),
-                Err(shared) => {
-                    removed = shared;
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            }
-        }
-    }
-
-    /// Starts the thread that takes results to the outputs.
-    fn watch(self: Arc<Self>, live: Arc<LiveState>) -> Result<(), ApiError> {
-        let query = self.clone();
-        let named = weir_connectors::thread::named("results", &self.name);
-        let thread = named
-            .spawn(move || query.run(&live))
-            .map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))?;
-        *lock(&self.thread) = Some(thread);
-        Ok(())
-    }
-
-    fn run(&self, live: &LiveState) {
-        let settings = self.settings();
-        let (mode, hashed) = (settings.pattern.mode, settings.hash_results);
-        while !self.stop.load(Ordering::Relaxed) {
-            match self.installed.next(STOP_LOOK) {
-                Ok(Some(batch)) => self.hand_out(&batch, mode, hashed, live),
-                Ok(None) => {}
-                Err(_) if self.stop.load(Ordering::Relaxed) => return,
-                Err(weir_engine::EngineError::StandingGone) => return,
-                Err(error) => {
-                    tracing::error!(query = self.name, "results cannot be taken any more: {}", chain(&error));
-                    return;
-                }
-            }
-        }
-    }
-
-    fn hand_out(&self, batch: &ResultBatch, mode: Mode, hashed: bool, live: &LiveState) {
-        let ids = self.graph.ids();
-        let sent: Vec<Sent> = batch
-            .matches()
-            .map(|result| Sent {
-                tick: result.tick,
-                positive: result.positive,
-                id: result_id(mode, self.id, &result.data, ids),
-                data: result.data,
-            })
-            .collect();
-        let outputs = self.outputs.read().unwrap_or_else(|e| e.into_inner()).clone();
-        for output in &outputs {
-            output.send(&sent, batch.upper, &self.stop);
-        }
-        if sent.is_empty() {
-            return;
-        }
-        if hashed {
-            let sum = sent.iter().fold(0u64, |sum, result| sum.wrapping_add(result.id.high ^ result.id.low));
-            self.hash.fetch_add(sum, Ordering::Relaxed);
-        }
-        self.meter.mark(sent.len() as u64);
-        let positive = sent.iter().filter(|result| result.positive).count() as u64;
-        let cancelled = sent.len() as u64 - positive;
-        self.cancellations.fetch_add(cancelled, Ordering::Relaxed);
-        live.count(positive, cancelled);
-        self.show(&sent, live);
-    }
-
-    /// To whoever watches: streams and sockets get every result, the live page as many as a person can see.
-    fn show(&self, sent: &[Sent], live: &LiveState) {
-        let encoder = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: self.graph.ids() };
-        for (hub, generation) in [(&self.results, Generation::V1), (&self.tap, Generation::V2)] {
-            if hub.is_heard() {
-                let encoder = Encoder { generation, ..encoder };
-                sent.iter().for_each(|result| hub.send(result.live(&encoder)));
-            }
-        }
-        let bare = Encoder { envelope: Envelope::Bare, ..encoder };
-        for result in sent.iter().take_while(|_| live.shows_more()) {
-            live.show(&self.name, result.positive, &result.live(&bare).data);
+        if let Some(lane) = removed {
+            lane.close(deadline);
         }
     }
 
@@ -483,69 +527,20 @@ impl Query {
         }
         self.results.close();
         self.tap.close();
-        let names: Vec<String> =
-            self.outputs.read().unwrap_or_else(|e| e.into_inner()).iter().map(|output| output.name.clone()).collect();
-        names.iter().for_each(|name| self.close_output(name, deadline));
-    }
-
-    pub fn to_json(&self, family: Family) -> Json {
-        let settings = self.settings();
-        let hash = self.hash.load(Ordering::Relaxed) as i64;
-        let mut described = json!({
-            "name": self.name,
-            "internalId": self.id.0.to_string(),
-            "pattern": settings.pattern.to_json(family),
-            "outputs": if family.is_v2() { v2::standing::workflows(&settings.outputs, family).into() } else { settings.outputs_json() },
-            "includeCancellations": settings.include_cancellations,
-            "inputBufferSize": settings.input_buffer_size,
-            "stats": {"local": {
-                "rates": self.meter.to_json(),
-                "startTime": clock::instant(self.started),
-                "totalRuntime": family.duration(self.clock.elapsed()),
-                "bufferSize": self.installed.waiting(),
-                "outputHashCode": if family.is_v2() { json!(hash) } else { json!(hash.to_string()) },
-            }},
-        });
-        // There only until the graph at rest has been looked through.
-        if let Some((looked_at, nodes)) = self.installed.backfill() {
-            described["stats"]["local"]["backfill"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
-        }
-        // There as soon as a result has been measured, for the stages that have been.
-        let stages = Stage::ALL.map(|stage| (stage, self.latency().of(stage)));
-        let measured = stages.iter().filter(|(_, histogram)| histogram.count() > 0);
-        let latency: JsonMap<String, Json> =
-            measured.map(|(stage, histogram)| (stage.name().to_owned(), shown(histogram))).collect();
-        if !latency.is_empty() {
-            described["stats"]["local"]["latency"] = latency.into();
-        }
-        described
+        let lanes = std::mem::take(&mut *self.outputs.write().unwrap_or_else(|e| e.into_inner()));
+        lanes.iter().for_each(|lane| lane.close(deadline));
     }
 }
 
-fn shown(histogram: &Histogram) -> Json {
-    let millis = |time: Duration| time.as_secs_f64() * 1e3;
-    let count = histogram.count();
-    json!({
-        "count": count,
-        "meanMillis": histogram.seconds() * 1e3 / count.max(1) as f64,
-        "p50Millis": millis(histogram.percentile(0.5)),
-        "p90Millis": millis(histogram.percentile(0.9)),
-        "p99Millis": millis(histogram.percentile(0.99)),
-        "p999Millis": millis(histogram.percentile(0.999)),
-        "maxMillis": millis(histogram.most()),
-    })
+/// The plan of a text that names no mode.
+pub fn compiled_text(graph: &Graph, text: &str) -> Result<StandingPlan, ApiError> {
+    compiled(graph, &mut PatternSettings { query: text.to_owned(), mode: Mode::DistinctId, mode_given: false })
 }
 
 /// The plan in the mode that was asked for. Where none was, and the usual one takes no such text, any query that reads is taken.
 fn compiled(graph: &Graph, pattern: &mut PatternSettings) -> Result<StandingPlan, ApiError> {
-    let compile = |mode| {
-        let mode = match mode {
-            Mode::DistinctId => StandingMode::DistinctId,
-            Mode::MultipleValues => StandingMode::MultipleValues,
-            Mode::AnyQuery => StandingMode::AnyQuery,
-        };
-        compile_standing(&pattern.query, mode, &Options { ids: graph.ids(), ..Options::default() })
-    };
+    let options = Options { ids: graph.ids(), ..Options::default() };
+    let compile = |mode: Mode| compile_standing(&pattern.query, mode.of_compiler(), &options);
     match compile(pattern.mode) {
         Err(_) if !pattern.mode_given => {
             let standing = compile(Mode::AnyQuery)?;
@@ -562,6 +557,11 @@ fn fresh_query_id(graph: &Graph) -> QueryId {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let (high, low) = (a.high ^ b.low.rotate_left(17) ^ now, a.low ^ b.high.rotate_left(31));
     QueryId(NodeId::new(high & !0xf000 | 0x4000, low >> 2 | 1 << 63))
+}
+
+/// Each definition of an output has a frontier and a position of its own: those of one never meet the destination of another.
+fn frontier(output: &str, changes: Option<u64>) -> Text {
+    changes.map_or_else(|| Text::new(output), |count| Text::new(format!("{output}\0{count}")))
 }
 
 /// Where a definition is stored: with its graph, so that it goes when the graph does.

@@ -159,6 +159,11 @@ impl Delivery {
         &self.shared.counters
     }
 
+    /// For whoever ends it while another hands over results.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.shared.clone())
+    }
+
     /// Why the output has ended by itself.
     pub fn failure(&self) -> Option<String> {
         self.shared.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
@@ -187,6 +192,15 @@ impl Delivery {
             None => Ok(()),
             Some(_) => Err(self.shared.ended()),
         }
+    }
+}
+
+/// Ends a delivery from anywhere: nothing that waits is written any more, and nobody waits for room.
+pub struct Stopper(Arc<Shared>);
+
+impl Stopper {
+    pub fn stop(&self) {
+        self.0.stop.store(true, Ordering::Relaxed);
     }
 }
 

@@ -26,7 +26,7 @@ mod walk;
 pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
 pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan};
 pub use needs::{Needs, needs};
-pub use standing::{StandingMode, StandingPlan, compile_standing};
+pub use standing::{StandingMode, StandingPlan, compile_asked, compile_standing};
 use std::borrow::Cow;
 use std::sync::Arc;
 use weir_model::{IdScheme, Plan, Procedure, Text};
@@ -93,19 +93,31 @@ pub enum Wanted {
     Plan,
     /// How it ran.
     Profile,
+    /// What it would be maintained by as a standing query.
+    Dataflow,
 }
 
-/// Takes EXPLAIN or PROFILE off. The query keeps its place in the text, so that errors in it are found where they are.
+/// Takes EXPLAIN, EXPLAIN STANDING or PROFILE off. The query keeps its place in the text, so that errors in it are found where they are.
 pub fn wanted(text: &str) -> (Wanted, Cow<'_, str>) {
-    let blanks = text.len() - text.trim_start().len();
-    for (word, wanted) in [("EXPLAIN", Wanted::Plan), ("PROFILE", Wanted::Profile)] {
-        let end = blanks + word.len();
-        let there = text.get(blanks..end).is_some_and(|first| first.eq_ignore_ascii_case(word));
-        if there && text[end..].starts_with(char::is_whitespace) {
-            return (wanted, Cow::Owned(format!("{}{}{}", &text[..blanks], " ".repeat(word.len()), &text[end..])));
-        }
+    let Some((wanted, rest)) = [("EXPLAIN", Wanted::Plan), ("PROFILE", Wanted::Profile)]
+        .into_iter()
+        .find_map(|(word, wanted)| Some((wanted, without(text, word)?)))
+    else {
+        return (Wanted::Answer, Cow::Borrowed(text));
+    };
+    match without(&rest, "STANDING").filter(|_| wanted == Wanted::Plan) {
+        Some(rest) => (Wanted::Dataflow, Cow::Owned(rest)),
+        None => (wanted, Cow::Owned(rest)),
     }
-    (Wanted::Answer, Cow::Borrowed(text))
+}
+
+/// The text with blanks in place of the word it begins with, if it does.
+fn without(text: &str, word: &str) -> Option<String> {
+    let blanks = text.len() - text.trim_start().len();
+    let end = blanks + word.len();
+    let there = text.get(blanks..end).is_some_and(|first| first.eq_ignore_ascii_case(word));
+    (there && text[end..].starts_with(char::is_whitespace))
+        .then(|| format!("{}{}{}", &text[..blanks], " ".repeat(word.len()), &text[end..]))
 }
 
 /// The error for a parameter that the text uses and the caller does not give. Whether that is an error is the caller's choice:

@@ -5,6 +5,7 @@
 //! graph. Each refused construct has its own error, in the order the reference answers them.
 
 mod any;
+mod asked;
 mod classify;
 mod delta;
 mod refuse;
@@ -19,6 +20,7 @@ use crate::bind::{Binder, Holds};
 use crate::error::{Code, Diagnostic, DiagnosticKind, Span};
 use crate::explain::names_of_slots;
 use crate::{Options, bind, lower, parser, rewrite, walk};
+pub use asked::compile_asked;
 use classify::{Class, Local};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

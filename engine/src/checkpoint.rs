@@ -54,7 +54,7 @@ pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
     if !is_logged || graph.checkpoints().facts.load(Ordering::Relaxed) < enough {
         return Ok(());
     }
-    let delivered = graph.standing().values().filter_map(|state| state.delivered_by_all()).min();
+    let delivered = graph.standing().values().filter_map(|state| state.needs_from()).min();
     let until = graph.durable().min(delivered.unwrap_or(Tick::MAX));
     make(graph, until)
 }

@@ -33,6 +33,12 @@ pub enum Command {
         graph: GraphId,
         query: QueryId,
     },
+    /// Send cancellations of ticks before this one, whoever else wants them.
+    Heed {
+        graph: GraphId,
+        query: QueryId,
+        until: Tick,
+    },
     Drop {
         graph: GraphId,
         query: QueryId,
@@ -73,7 +79,8 @@ pub struct Install {
     pub maintained: Maintained,
     pub symbols: Arc<Symbols>,
     pub open_cypher: bool,
-    pub cancellations: bool,
+    /// Cancellations of ticks before this one are wanted.
+    pub cancellations_until: Tick,
     pub baseline: Baseline,
     pub results: Sender<ResultBatch>,
     pub waiting: Arc<AtomicUsize>,

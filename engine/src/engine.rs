@@ -562,6 +562,7 @@ impl Graph {
     pub(crate) fn delivered(&self) -> Vec<Delivered> {
         let standing = self.standing();
         let of_query = |(query, state): (&QueryId, &Arc<StandingState>)| {
+            let pause = state.kept_pause(*query);
             let delivered = lock(&state.delivered);
             let of_output = |(output, (tick, position)): (&Text, &(Tick, Position))| Delivered {
                 query: *query,
@@ -569,7 +570,7 @@ impl Graph {
                 tick: *tick,
                 position: position.clone(),
             };
-            delivered.iter().map(of_output).collect::<Vec<_>>()
+            delivered.iter().map(of_output).chain(pause).collect::<Vec<_>>()
         };
         standing.iter().flat_map(of_query).collect()
     }

@@ -4,8 +4,8 @@
 //! has been delivered is noted per output and logged with the ticks that follow; after a restart the ticks since then
 //! are replayed, and what comes of them is what was not delivered, no more and no less.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -16,6 +16,7 @@ use crate::command::{Command, Install};
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::latency::Latency;
+use crate::pause::Pauses;
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
@@ -30,6 +31,8 @@ pub enum Start {
     WholeGraph,
     /// The query was there before a restart: what was not delivered.
     Resume,
+    /// All of them, summed up with what comes until `resume`, like the results of a pause.
+    Summed,
 }
 
 pub struct Standing {
@@ -45,6 +48,7 @@ pub struct Standing {
 pub struct StandingQuery {
     graph: Graph,
     id: QueryId,
+    cancellations: bool,
     /// Its number among those of this run.
     number: u32,
     /// Results of later ticks only have been found by what was committed since.
@@ -74,6 +78,9 @@ pub struct StandingState {
     /// Up to where each output has delivered, and the position its destination gave.
     pub delivered: Mutex<FxHashMap<Text, (Tick, Position)>>,
     pub latency: Latency,
+    /// Says without a lock whether there are any.
+    pub has_pauses: AtomicBool,
+    pauses: Mutex<Pauses>,
 }
 
 impl StandingState {
@@ -81,6 +88,15 @@ impl StandingState {
     pub fn delivered_by_all(&self) -> Option<Tick> {
         let delivered = self.delivered.lock().unwrap_or_else(|e| e.into_inner());
         delivered.values().map(|(tick, _)| *tick).min()
+    }
+
+    pub(crate) fn pauses(&self) -> MutexGuard<'_, Pauses> {
+        self.pauses.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The log is needed from here on, to find again what was not delivered. None while there is nobody to deliver to.
+    pub fn needs_from(&self) -> Option<Tick> {
+        self.delivered_by_all().into_iter().chain(self.pause_needs()).min()
     }
 }
 
@@ -90,11 +106,19 @@ impl Graph {
         let maintained = Maintained::new(&standing.plan, self.symbols(), self.ids())?;
         #[expect(clippy::disallowed_methods, reason = "a worker cannot wait; ingest does, while too many results lie here")]
         let (sender, results) = crossbeam_channel::unbounded();
+        let pauses = match standing.start {
+            Start::Resume => self.recovered_pauses(standing.id),
+            Start::Summed => Pauses::from_the_beginning(),
+            Start::Now | Start::WholeGraph => Pauses::default(),
+        };
+        let cancellations_until = if standing.cancellations { Tick::MAX } else { pauses.cancellations_until() };
         let state = Arc::new(StandingState {
             waiting: Arc::default(),
             backfill: Arc::default(),
             delivered: Mutex::default(),
             latency: Latency::default(),
+            has_pauses: AtomicBool::new(!pauses.is_empty()),
+            pauses: Mutex::new(pauses),
         });
         if self.standing().contains_key(&standing.id) {
             return Err(EngineError::StandingExists);
@@ -106,14 +130,14 @@ impl Graph {
             for output in &standing.outputs {
                 let from = match standing.start {
                     Start::Now => (installed, Position::default()),
-                    Start::WholeGraph => (Tick::ZERO, Position::default()),
+                    Start::WholeGraph | Start::Summed => (Tick::ZERO, Position::default()),
                     Start::Resume => self.recovered(standing.id, output).unwrap_or((Tick::ZERO, Position::default())),
                 };
                 known.insert(output.clone(), from);
             }
             let baseline = match standing.start {
                 Start::Now => Baseline::Hold,
-                Start::WholeGraph => Baseline::Report,
+                Start::WholeGraph | Start::Summed => Baseline::Report,
                 // What an empty graph answers comes at the very first tick.
                 Start::Resume if known.values().all(|(tick, _)| *tick >= installed.max(Tick(1))) => Baseline::Known,
                 Start::Resume => Baseline::Report,
@@ -127,7 +151,7 @@ impl Graph {
                 maintained,
                 open_cypher: self.open_cypher(),
                 symbols: self.parts().symbols.clone(),
-                cancellations: standing.cancellations,
+                cancellations_until,
                 baseline,
                 results: sender,
                 waiting: state.waiting.clone(),
@@ -138,6 +162,7 @@ impl Graph {
         let query = StandingQuery {
             graph: self.clone(),
             id: standing.id,
+            cancellations: standing.cancellations,
             number,
             installed,
             state,
@@ -169,6 +194,9 @@ impl Graph {
     /// Takes a standing query away. Matches it had reported are not cancelled.
     pub fn drop_standing(&self, query: QueryId) {
         self.committer().between(|_| self.parts().workers.send(&Command::Drop { graph: self.id(), query }));
+        if self.standing().get(&query).is_some_and(|state| state.has_pauses.load(Ordering::SeqCst)) {
+            self.forget_pauses(query);
+        }
         self.remove_standing(query);
     }
 }
@@ -176,6 +204,19 @@ impl Graph {
 impl StandingQuery {
     pub fn id(&self) -> QueryId {
         self.id
+    }
+
+    pub(crate) fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    pub(crate) fn state(&self) -> &StandingState {
+        &self.state
+    }
+
+    /// Whether cancellations are results.
+    pub fn cancellations(&self) -> bool {
+        self.cancellations
     }
 
     /// The next batch of results, once it is durable; without rows where there is nothing but progress. None when there is neither
@@ -200,9 +241,10 @@ impl StandingQuery {
                     return Err(EngineError::StandingGone);
                 }
             };
-            if let Some(batch) = batch {
+            if let Some(mut batch) = batch {
                 self.graph.wait_durable(batch.upper)?;
                 self.state.waiting.fetch_sub(batch.rows.len(), Ordering::Relaxed);
+                self.pass(&mut batch)?;
                 self.measure(&batch);
                 self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);
                 self.in_vain.store(0, Ordering::Relaxed);
@@ -227,6 +269,10 @@ impl StandingQuery {
     /// How long results have taken so far.
     pub fn latency(&self) -> &Latency {
         &self.state.latency
+    }
+
+    pub fn columns(&self) -> &[Text] {
+        &self.columns
     }
 
     /// Everything before this has been looked at and its results sent.
@@ -266,11 +312,23 @@ impl StandingQuery {
         }
     }
 
+    /// The log is needed from here on for this query.
+    pub fn needs_from(&self) -> Option<Tick> {
+        self.state.needs_from()
+    }
+
     /// A new output: it gets the results from here on.
     pub fn add_output(&self, output: &str) -> Result<(), EngineError> {
         let next = self.graph.committer().next();
         self.set_delivered(output, next, Position::default(), true);
         self.graph.committer().log_delivered()
+    }
+
+    /// An output that goes on where another stood. Durable when this returns.
+    pub fn put_output(&self, output: &str, from: Tick, position: Position) -> Result<(), EngineError> {
+        self.set_delivered(output, from, position, true);
+        self.graph.committer().log_delivered()?;
+        self.graph.wait_durable(self.graph.next())
     }
 
     pub fn remove_output(&self, output: &str) {

@@ -172,6 +172,13 @@ impl State {
                     standing.common.queries.borrow_mut().propagate(*number);
                 }
             }
+            Command::Heed { graph, query, until } => {
+                if let Some(standing) = self.standing.get(&graph)
+                    && let Some(number) = standing.numbers.get(&query)
+                {
+                    standing.common.queries.borrow_mut().heed(*number, until.0);
+                }
+            }
             Command::Drop { graph, query } => {
                 let Some(standing) = self.standing.get_mut(&graph) else { return };
                 if let Some(number) = standing.numbers.remove(&query) {
@@ -230,7 +237,8 @@ impl State {
             backfill: install.backfill.clone(),
         };
         // Of a graph that nothing was ever written to, all that there is was there before.
-        let gather = Gather::new(maintained, stages, (install.cancellations, install.baseline), graph.upper.max(1), outlet);
+        let gather =
+            Gather::new(maintained, stages, (install.cancellations_until.0, install.baseline), graph.upper.max(1), outlet);
         // Without a count of each row, nothing is to be known of the matches that were there.
         let asked = maintained.distinct || maintained.staged.is_some() || !matches!(install.baseline, Baseline::Known);
         let at_rest = asked.then(|| graph.at_rest(worker));

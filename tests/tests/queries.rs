@@ -213,6 +213,30 @@ fn plans_name_indexes_and_what_a_query_needs() {
 }
 
 #[test]
+fn what_a_text_would_be_maintained_by_is_shown_without_a_standing_query() {
+    let weir = start(&[]);
+    let asked = |text: &str| weir.post(CYPHER, &json!({"text": text}));
+    let plan =
+        asked(" explain Standing\nMATCH (a:A)-[:r]->(b) WHERE b.x = 1 RETURN DISTINCT id(a)").expect(200).json()["results"][0][0]
+            .clone();
+    let text = plan["args"]["plan"].as_str().expect("a text").to_owned();
+    assert!(text.contains("DistinctId") && text.contains("Changes of "), "{text}");
+    assert!(plan["inputs"][0]["title"].is_string(), "{plan}");
+    let query = "MATCH (a)-[:r]->(b) RETURN a.x AS x, count(*) AS c";
+    let text = asked(&format!("EXPLAIN STANDING {query}")).expect(200).json()["results"][0][0]["args"]["plan"].to_string();
+    assert!(text.contains("AnyQuery"), "{text}");
+    // The same as that of the query, once there is one.
+    let body = json!({"pattern": {"type": "Cypher", "query": query}, "outputs": {}});
+    weir.post("/api/v1/query/standing/counts", &body).expect(201);
+    let of_query = weir.get("/api/v1/query/standing/counts/plan?format=text").expect(200).text();
+    assert_eq!(text, json!(of_query).to_string());
+    let refused = asked("EXPLAIN STANDING MATCH (n) WHERE n.x > rand() RETURN n.x AS x").expect(400).text();
+    assert!(refused.contains("rand"), "{refused}");
+    // A word like another where it stands for nothing else.
+    assert_eq!(weir.rows("RETURN 1 AS standing"), [json!([1])]);
+}
+
+#[test]
 fn queries_end_when_their_client_goes() {
     let weir = start(&[]);
     let writing = SILENT.replace("RETURN x", "CREATE (n {x: x})");

@@ -149,8 +149,9 @@ fn of_queries(app: &App, page: &mut Page) {
     page.family(name, "histogram", "How long results took, by stage; of queries that had any.");
     for graph in &graphs {
         for query in &graph.queries {
+            let installed = query.installed();
             for stage in Stage::ALL {
-                let histogram = query.latency().of(stage);
+                let histogram = installed.latency().of(stage);
                 if histogram.count() > 0 {
                     let labels = [("namespace", graph.name.as_str()), ("query", &query.name), ("stage", stage.name())];
                     page.histogram(name, &labels, histogram);

@@ -180,15 +180,26 @@ fn buffer() -> i32 {
 /// Which of the matches that are there already are results.
 #[derive(JsonSchema, serde::Serialize)]
 #[schemars(extend("x-words" = true))]
-pub enum StartFrom {
+pub enum StartWord {
     /// None, until someone asks for them with `propagate`.
     Now,
     /// All of them.
     WholeGraph,
 }
 
+/// Where results begin.
+#[derive(JsonSchema, serde::Serialize)]
+#[serde(untagged)]
+pub enum StartFrom {
+    Word(StartWord),
+    /// With what has come and gone since a moment.
+    Moment(Instant),
+    /// The same, in milliseconds since 1970.
+    Millis(u64),
+}
+
 fn now() -> StartFrom {
-    StartFrom::Now
+    StartFrom::Word(StartWord::Now)
 }
 
 /// A standing query of v1; its name stands in the path.
@@ -209,6 +220,15 @@ pub struct StandingBody {
     #[serde(default = "now")]
     #[schemars(extend("x-default-word" = true))]
     pub start_from: StartFrom,
+}
+
+/// What a standing query is replaced by. Its outputs stay.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingReplacement {
+    pub pattern: Pattern,
+    /// Whether matches that are no more are told; without it, as it was.
+    pub include_cancellations: Option<bool>,
 }
 
 /// A standing query.
@@ -239,6 +259,15 @@ pub struct Backfill {
     pub nodes: u64,
 }
 
+/// A pause, while it lasts.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StandingPause {
+    pub since: Instant,
+    /// How many results the end of the pause would bring now.
+    pub held_back: u64,
+}
+
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StandingCounts {
@@ -250,6 +279,10 @@ pub struct StandingCounts {
     /// A number in v2, in v1 a text.
     pub output_hash_code: Json,
     pub backfill: Option<Backfill>,
+    /// How far the graph has been looked through for the query that shall take the place of this one; there only until it has.
+    pub replacement: Option<Backfill>,
+    /// There only while the query is paused.
+    pub paused: Option<StandingPause>,
     /// How long results took, by stage: `commit`, `durable`, `dataflow`, `delivered`, and `whole` from the record to the output. Those
     /// that have been measured.
     pub latency: Option<BTreeMap<String, Latency>>,

@@ -200,6 +200,12 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .takes(&[p::HASHED, p::PROPAGATE_TO, p::WAKE_UP]).graph().body(of::<NamedStandingBody>),
         "standing::get" => op("get-standing-query-status", STANDING, "A standing query", &[(200, Value(of::<Standing>))]).graph(),
         "standing::delete" => op("delete-standing-query", STANDING, "Forget a standing query", &[(200, Value(of::<Standing>))]).graph().about("Answers with the query as it was."),
+        "standing::replace" => op("replace-standing-query", STANDING, "Give a standing query another pattern", &[(200, Value(of::<Standing>))]).graph().body(of::<StandingReplacement>)
+            .about("The new one catches up beside the old one and takes its place at one tick, at which the difference of their answers comes. Answers when that is done."),
+        "standing::pause" => op("pause-standing-query", STANDING, "Pause a standing query", &[(200, Value(of::<Standing>))]).graph()
+            .about("Results from now on are held back, summed up: what comes and goes meanwhile leaves nothing."),
+        "standing::resume" => op("resume-standing-query", STANDING, "Let a standing query go on", &[(200, Value(of::<Standing>))]).graph()
+            .about("The difference between its answer at the pause and its answer now comes at once, then what comes."),
         "standing::why" => op("why-standing-query", STANDING, "Why a standing query has a result, or has none", &[(200, Value(of::<WhyAnswer>))]).takes(&[p::AT_TIME]).graph().body(of::<WhyQuestion>)
             .about("Worked out from the graph as of a moment and its history, when it is asked for."),
         "standing::plan" => op("standing-query-plan", STANDING, "The dataflow of a standing query", &[(200, Value(of::<DataflowPart>))]).takes(&[p::PLAN_FORMAT]).graph()
@@ -208,6 +214,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "standing::add_output" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Output")),
         "standing::add_workflow" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Workflow"))
             .about("A standing query that is not there is a mistake of the request: 400."),
+        "standing::change_output" => op("replace-standing-query-output", STANDING, "Give an output another definition", &[(200, Value(if v1 { |_| named("Output") } else { |_| named("Workflow") }))]).graph()
+            .body(if v1 { |_| named("Output") } else { |_| named("Workflow") }).about("It goes on where the one before it stood: no result is lost or repeated. Answers with the new definition."),
         "standing::remove_output" => op("delete-standing-query-output", STANDING, "Remove an output", &[(200, Value(if v1 { |_| named("Output") } else { |_| named("Workflow") }))]).graph()
             .about("Answers with the output as it was."),
         "standing::propagate" => op("propagate-standing-queries", STANDING, "Report what matched when queries were created", &[(202, Accepted)]).takes(&[p::INCLUDE_SLEEPING, p::WAKE_UP]).graph(),

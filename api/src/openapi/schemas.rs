@@ -260,6 +260,7 @@ impl JsonSchema for Span {
 }
 
 /// A moment, such as `2026-02-03T04:05:06.789Z`.
+#[derive(serde::Serialize)]
 pub struct Instant;
 
 impl JsonSchema for Instant {

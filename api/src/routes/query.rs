@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 use warp::http::StatusCode;
 use weir_cypher_compiler::{
-    Needs, Options, Wanted, compile, explain, explain_noted, explain_operator, needs, unknown_parameter, wanted,
+    Needs, Options, Wanted, compile, draw_standing, explain, explain_noted, explain_operator, needs, unknown_parameter, wanted,
 };
 use weir_engine::evaluate::{Counts, Profile};
 use weir_engine::{EngineError, Graph, QueryOptions, Ways, Write, Written};
@@ -21,9 +21,11 @@ use weir_model::{Failure, Plan, Text, Value};
 
 use super::reply::{Reply, json_bytes, json_parts, json_text};
 use super::request::{Common, Request};
+use super::standing::plan_json;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::queries::{Answer, Client, Compiled, Pipe, plans};
+use crate::standing;
 use crate::wire::family::Family;
 use crate::wire::query::{Drawn, QueryBody, Shape, Writer};
 
@@ -33,6 +35,7 @@ pub async fn table(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     asked.body.text = query.into_owned();
     match wanted {
         Wanted::Plan => Ok(Reply::Value(explanation(&app, &asked.common.graph, &asked.body)?)),
+        Wanted::Dataflow => Ok(Reply::Value(dataflow(&asked.common.graph, &asked.body)?)),
         Wanted::Profile => run(app, asked, Shape::Table, true).await,
         Wanted::Answer => run(app, asked, Shape::Table, false).await,
     }
@@ -246,6 +249,14 @@ pub fn explanation(app: &App, graph: &Graph, body: &QueryBody) -> Result<Json, A
     shown["parameterFields"] =
         needs.parameters.iter().map(|(name, of)| (name.to_string(), fields(of))).collect::<serde_json::Map<_, _>>().into();
     shown["nodesById"] = json!(needs.ids);
+    Ok(answer(shown))
+}
+
+/// What it would be maintained by as a standing query whose body names no mode.
+pub fn dataflow(graph: &Graph, body: &QueryBody) -> Result<Json, ApiError> {
+    let drawn = draw_standing(&standing::compiled_text(graph, &body.text)?);
+    let mut shown = plan_json(&drawn);
+    shown["args"] = json!({"plan": drawn.text()});
     Ok(answer(shown))
 }
 

@@ -59,7 +59,7 @@ pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiE
     let query = blocking(move || {
         let query = app.standing.create(&graph, &name, settings)?;
         if propagate.unwrap_or(family == Family::Current) {
-            graph.propagate(query.id);
+            graph.propagate(query.installed().id());
         }
         Ok(query)
     });
@@ -81,6 +81,28 @@ pub async fn delete(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
     .await
 }
 
+/// Another pattern for a running query. Answers with the query when it has taken over.
+pub async fn replace(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let query = find(&app, &request)?;
+    let (pattern, cancellations) = StandingSettings::decode_replacement(&request.data()?).map_err(ApiError::Decode)?;
+    blocking(move || {
+        app.standing.replace(&query, pattern, cancellations)?;
+        Ok(Reply::Value(query.to_json(request.family)))
+    })
+    .await
+}
+
+/// Answers with the query as it is then.
+pub async fn pause(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let query = find(&app, &request)?;
+    blocking(move || app.standing.pause(&query).map(|()| Reply::Value(query.to_json(request.family)))).await
+}
+
+pub async fn resume(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let query = find(&app, &request)?;
+    blocking(move || app.standing.resume(&query).map(|()| Reply::Value(query.to_json(request.family)))).await
+}
+
 pub async fn add_output(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let query = find(&app, &request)?;
     let output = Output::decode(&request.data()?).map_err(ApiError::Decode)?;
@@ -98,6 +120,37 @@ pub async fn add_workflow(app: Arc<App>, request: Request) -> Result<Reply, ApiE
     request.check_name(&name)?;
     blocking(move || app.standing.add_outputs(&query, outputs)).await?;
     Ok(Reply::Empty(StatusCode::CREATED))
+}
+
+/// Another definition for an output, which goes on where it stood. Answers with it.
+pub async fn change_output(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let query = find(&app, &request)?;
+    let (family, name) = (request.family, request.name(1).to_owned());
+    let mut body = request.data()?;
+    let new = match family {
+        Family::V1 => vec![(name.clone(), Output::decode(&body).map_err(ApiError::Decode)?)],
+        _ => {
+            if let Some(fields) = body.as_object_mut() {
+                fields.entry("name").or_insert_with(|| name.clone().into());
+            }
+            let (named, outputs) = v2::standing::decode_workflow(&body).map_err(ApiError::Decode)?;
+            if named != name {
+                return Err(ApiError::Decode(vec![format!("the output is '{name}' in the path and '{named}' in the body")]));
+            }
+            outputs
+        }
+    };
+    let changed = blocking({
+        let (name, new) = (name.clone(), new.clone());
+        move || app.standing.change_output(&query, &name, new)
+    });
+    if !changed.await? {
+        return Err(ApiError::absent("output", &name));
+    }
+    Ok(Reply::Value(match family {
+        Family::V1 => new[0].1.to_json(),
+        _ => v2::standing::workflows(&new, family).pop().unwrap_or_default(),
+    }))
 }
 
 /// Answers with the output as it was.
@@ -167,7 +220,7 @@ pub async fn plan(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     })
 }
 
-fn plan_json(drawn: &Drawn) -> Json {
+pub fn plan_json(drawn: &Drawn) -> Json {
     json!({"title": drawn.title, "details": drawn.details, "inputs": drawn.inputs.iter().map(plan_json).collect::<Vec<_>>()})
 }
 

@@ -26,7 +26,7 @@ use crate::clock;
 use crate::error::ApiError;
 use crate::queries::{Client, Compiled, Listed};
 use crate::routes::gremlin::told;
-use crate::routes::query::{compiled, explanation};
+use crate::routes::query::{compiled, dataflow, explanation};
 use crate::wire::decode::{self, Fields, Mistakes};
 use crate::wire::family::Family;
 use crate::wire::query::{Drawn, QueryBody, Shape, piece, to_value};
@@ -146,8 +146,11 @@ impl Protocol {
         let (wanted, text) = wanted(&run.body.text);
         run.body.text = text.into_owned();
         let (id, table) = (run.id, run.shape == Shape::Table);
-        if matches!(wanted, Wanted::Plan | Wanted::Profile) && table {
-            let explained = tokio::task::block_in_place(|| explanation(&self.app, &self.graph, &run.body))?;
+        if wanted != Wanted::Answer && table {
+            let explained = tokio::task::block_in_place(|| match wanted {
+                Wanted::Dataflow => dataflow(&self.graph, &run.body),
+                _ => explanation(&self.app, &self.graph, &run.body),
+            })?;
             let results = json!({"type": "TabularResults", "queryId": id, "columns": explained["columns"], "results": explained["results"]});
             let started = self.started(id, true, false, table.then(|| vec!["plan".to_owned()]));
             let said = said.clone();

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{ConnectorError, DESTINATIONS, DestinationConfig, Envelope};
-use weir_engine::Start;
+use weir_cypher_compiler::StandingMode;
 
 use super::decode::{Fields, Mistakes, refuse_elsewhere};
 use super::family::{Family, plain_word};
+use crate::clock;
 
 const CYPHER_QUERY: &str = "CypherQuery";
 const WORKFLOW: &str = "Workflow";
@@ -35,7 +36,16 @@ pub struct StandingSettings {
     pub input_buffer_size: i64,
     pub hash_results: bool,
     /// Only looked at when the query is created.
-    pub start: Start,
+    pub start: StartFrom,
+}
+
+/// Which of the results before its creation a query has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StartFrom {
+    Now,
+    WholeGraph,
+    /// What has come and gone since that millisecond.
+    Moment(u64),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +62,17 @@ pub enum Mode {
     MultipleValues,
     /// Weir's own: whatever reads.
     AnyQuery,
+}
+
+impl Mode {
+    /// As the compiler names it.
+    pub fn of_compiler(self) -> StandingMode {
+        match self {
+            Mode::DistinctId => StandingMode::DistinctId,
+            Mode::MultipleValues => StandingMode::MultipleValues,
+            Mode::AnyQuery => StandingMode::AnyQuery,
+        }
+    }
 }
 
 /// What becomes of the results of a query.
@@ -95,6 +116,19 @@ impl StandingSettings {
         let mut mistakes = Mistakes::default();
         let settings = decode(body, &mut mistakes);
         mistakes.or(settings)
+    }
+
+    /// What a query is replaced by: its pattern, and whether cancellations are results, where that is said.
+    pub fn decode_replacement(body: &Json) -> Result<(PatternSettings, Option<bool>), Vec<String>> {
+        let mut mistakes = Mistakes::default();
+        let replacement = Fields::of(body, "", &mut mistakes).and_then(|fields| {
+            let pattern = decode_pattern(fields.required("pattern", &mut mistakes)?, &mut mistakes)?;
+            if fields.get("outputs").is_some() {
+                mistakes.at(".outputs", "outputs stay as they are; each is changed by itself");
+            }
+            Some((pattern, fields.boolean("includeCancellations", &mut mistakes)))
+        });
+        mistakes.or(replacement)
     }
 
     /// As stored: with secrets, so that a restart can use them.
@@ -148,10 +182,18 @@ fn decode(body: &Json, mistakes: &mut Mistakes) -> Option<StandingSettings> {
 }
 
 /// Which of the matches that are there are results.
-pub fn decode_start(fields: &Fields<'_>, mistakes: &mut Mistakes) -> Start {
+pub fn decode_start(fields: &Fields<'_>, mistakes: &mut Mistakes) -> StartFrom {
+    let instant = |value: &Json| match value {
+        Json::Number(millis) => millis.as_u64(),
+        Json::String(text) => clock::parse_instant(text).and_then(|millis| millis.try_into().ok()),
+        _ => None,
+    };
+    if let Some(millis) = fields.get("startFrom").and_then(instant) {
+        return StartFrom::Moment(millis);
+    }
     match fields.any_word("startFrom", &["Now", "WholeGraph"], mistakes) {
-        Some("WholeGraph") => Start::WholeGraph,
-        _ => Start::Now,
+        Some("WholeGraph") => StartFrom::WholeGraph,
+        _ => StartFrom::Now,
     }
 }
 
@@ -205,6 +247,15 @@ impl Output {
                 "enrichment": workflow.enrichment.as_ref().map(|cypher| cypher.json(&Output::to_stored_json)),
                 "destination": workflow.destination.to_stored_json(),
             }),
+        }
+    }
+
+    /// Where its results go in the end.
+    pub fn end(&self) -> &Output {
+        match self {
+            Output::Destination(_) => self,
+            Output::CypherQuery(cypher) => cypher.and_then.as_ref().map_or(self, |next| next.end()),
+            Output::Workflow(workflow) => workflow.destination.end(),
         }
     }
 

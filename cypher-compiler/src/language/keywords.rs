@@ -21,6 +21,7 @@ pub static KEYWORDS: &[(&str, &str)] = &[
     ("ENDS WITH", "True when the text on the left ends so."),
     ("EXISTS", "With braces: whether a pattern or subquery finds anything."),
     ("EXPLAIN", "Shows how the query would run, and does not run it."),
+    ("EXPLAIN STANDING", "Shows what the query would be maintained by as a standing query."),
     ("FALSE", "The truth value."),
     ("FOREACH", "Makes changes for each element of a list."),
     ("FROM", "With LOAD CSV: where the file is."),

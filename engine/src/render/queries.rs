@@ -176,6 +176,13 @@ impl Queries {
         }
     }
 
+    /// Cancellations of ticks before this one are wanted.
+    pub fn heed(&mut self, query: u32, until: Time) {
+        if let Some(Installed { gather, .. }) = self.installed.get_mut(&query) {
+            gather.heed(until);
+        }
+    }
+
     /// Whether every query has answered everything before `upper`.
     pub fn is_current(&self, upper: Time) -> bool {
         self.upper >= upper && self.installed.values().all(|installed| installed.gather.is_rested())
@@ -364,7 +371,7 @@ mod tests {
         for (text, number) in texts.iter().zip(0..) {
             let maintained = maintained(StandingMode::AnyQuery, text, &symbols);
             let outlet = Outlet { results: None, waiting: Arc::default(), backfill: Arc::default() };
-            let gather = Gather::new(&maintained, None, (true, Baseline::Known), 1, outlet);
+            let gather = Gather::new(&maintained, None, (Time::MAX, Baseline::Known), 1, outlet);
             queries.install(number, 1, &maintained, gather);
         }
         assert_eq!(queries.numbers.len(), 5, "those with an equality, those with a range, and three of their own");

@@ -84,7 +84,8 @@ pub enum Baseline {
 pub struct Gather {
     columns: Arc<[Text]>,
     distinct: bool,
-    cancellations: bool,
+    /// Cancellations of earlier ticks are sent.
+    cancellations_until: Time,
     baseline: Baseline,
     /// Rows of ticks before this are the baseline.
     installed: Time,
@@ -208,14 +209,14 @@ impl Gather {
     pub fn new(
         maintained: &Maintained,
         stages: Option<Stages>,
-        (cancellations, baseline): (bool, Baseline),
+        (cancellations_until, baseline): (Time, Baseline),
         installed: Time,
         out: Outlet,
     ) -> Gather {
         Gather {
             columns: maintained.columns.clone(),
             distinct: maintained.distinct,
-            cancellations,
+            cancellations_until,
             baseline,
             installed,
             out,
@@ -233,6 +234,11 @@ impl Gather {
     /// Whether the matches of the graph at rest matter.
     pub fn asks_for_rest(&self) -> bool {
         self.distinct || self.stages.is_some() || !matches!(self.baseline, Baseline::Known)
+    }
+
+    /// Cancellations of ticks before this one are wanted.
+    pub fn heed(&mut self, until: Time) {
+        self.cancellations_until = until;
     }
 
     /// Takes over changes whose ticks may not be complete.
@@ -368,7 +374,7 @@ impl Gather {
                 if self.release_held(row) {
                     continue;
                 }
-                if self.cancellations {
+                if *time < self.cancellations_until {
                     gone.push(ResultRow { tick: Tick(*time), positive: false, row: row.clone() });
                 }
             }

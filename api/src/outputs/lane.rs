@@ -1,0 +1,188 @@
+//! Lane: one output of a query for as long as it has its name, whatever its definition becomes.
+//!
+//! What was handed over and is not delivered stays here too, so that another output can take the place of one that runs and go on
+//! where that stood. It is as much as an output takes before it makes others wait, and bounded where nothing takes it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::{Duration, Instant};
+
+use weir_model::Tick;
+
+use super::{RunningOutput, Sent};
+
+/// Results that wait here while nothing takes them. When more come, they are left to be found again from the log.
+const WAITING_MAX: usize = 100_000;
+
+pub struct Lane {
+    pub name: String,
+    queue: Mutex<Queue>,
+    /// Held while results are handed over, so that they keep their order.
+    handing: Mutex<()>,
+    running: RwLock<Option<Arc<RunningOutput>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    batches: VecDeque<(Arc<Vec<Sent>>, Tick)>,
+    /// So many of the first ones have been handed over.
+    given: usize,
+    /// How many results are in all of them.
+    results: usize,
+    /// Some were let go of.
+    lost: bool,
+    /// Which of the outputs that were here one after another is heard.
+    turn: u64,
+}
+
+impl Lane {
+    pub fn new(name: &str) -> Lane {
+        Lane { name: name.to_owned(), queue: Mutex::default(), handing: Mutex::default(), running: RwLock::default() }
+    }
+
+    /// The output that takes the results; none while it is changed, or where it could not be opened.
+    pub fn running(&self) -> Option<Arc<RunningOutput>> {
+        self.running.read().unwrap_or_else(|e| e.into_inner()).clone()
+    }
+
+    /// Results that nobody took had to be let go of: they come again after a restart.
+    pub fn has_lost(&self) -> bool {
+        lock(&self.queue).lost
+    }
+
+    /// Hands over the results of complete ticks; waits while the output is behind.
+    pub fn send(&self, results: &Arc<Vec<Sent>>, upper: Tick, stop: &AtomicBool) {
+        let is_taken = self.running().is_some_and(|running| !running.is_over());
+        lock(&self.queue).push(results, upper, is_taken);
+        self.hand_over(stop);
+    }
+
+    /// Hands over what waits.
+    pub fn hand_over(&self, stop: &AtomicBool) {
+        let _one = lock(&self.handing);
+        while let Some(running) = self.running() {
+            let Some((results, upper)) = lock(&self.queue).give() else { return };
+            running.send(&results, upper, stop);
+        }
+    }
+
+    /// Whose reports count from now on: those of the output that comes next.
+    pub fn begin(&self) -> u64 {
+        let _one = lock(&self.handing);
+        let mut queue = lock(&self.queue);
+        queue.given = 0;
+        queue.turn += 1;
+        queue.turn
+    }
+
+    pub fn start(&self, running: RunningOutput) {
+        *self.running.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(running));
+    }
+
+    /// An output has delivered everything before `upper`. One whose turn is over is not heard.
+    pub fn delivered(&self, turn: u64, upper: Tick, note: impl FnOnce()) {
+        let mut queue = lock(&self.queue);
+        if queue.turn == turn {
+            queue.forget(upper);
+            note();
+        }
+    }
+
+    /// Ends the output; what it was handed is delivered as far as the time allows.
+    pub fn close(&self, deadline: Instant) {
+        let Some(mut running) = self.running.write().unwrap_or_else(|e| e.into_inner()).take() else { return };
+        // The thread of the query may be sending at this moment.
+        loop {
+            match Arc::try_unwrap(running) {
+                Ok(output) => return output.close(deadline),
+                Err(shared) => {
+                    if Instant::now() >= deadline {
+                        shared.give_up();
+                    }
+                    running = shared;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn push(&mut self, results: &Arc<Vec<Sent>>, upper: Tick, is_taken: bool) {
+        if self.lost || (!is_taken && self.results + results.len() > WAITING_MAX) {
+            *self = Queue { lost: true, turn: self.turn, ..Queue::default() };
+            return;
+        }
+        let waits = self.given < self.batches.len();
+        match self.batches.back_mut().filter(|(last, _)| waits && last.is_empty() && results.is_empty()) {
+            Some((_, last)) => *last = upper,
+            None => self.batches.push_back((results.clone(), upper)),
+        }
+        self.results += results.len();
+    }
+
+    /// The next that has not been handed over.
+    fn give(&mut self) -> Option<(Arc<Vec<Sent>>, Tick)> {
+        let next = self.batches.get(self.given).cloned()?;
+        self.given += 1;
+        Some(next)
+    }
+
+    fn forget(&mut self, upper: Tick) {
+        while let Some((results, _)) = self.batches.pop_front_if(|(_, of)| *of <= upper) {
+            self.results -= results.len();
+            self.given = self.given.saturating_sub(1);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::NodeId;
+
+    use super::*;
+
+    fn results(count: usize) -> Arc<Vec<Sent>> {
+        let sent = Sent { tick: Tick(1), positive: true, id: NodeId::default(), data: Arc::default() };
+        Arc::new(vec![sent; count])
+    }
+
+    #[test]
+    fn what_is_not_delivered_is_given_again_to_the_next() {
+        let mut queue = Queue::default();
+        for upper in 1..=4 {
+            queue.push(&results(1), Tick(upper), true);
+        }
+        let given: Vec<Tick> = std::iter::from_fn(|| queue.give()).take(3).map(|(_, upper)| upper).collect();
+        assert_eq!(given, [1, 2, 3].map(Tick));
+        queue.forget(Tick(1));
+        assert_eq!((queue.given, queue.results), (2, 3));
+        queue.given = 0;
+        assert_eq!(std::iter::from_fn(|| queue.give()).map(|(_, upper)| upper).collect::<Vec<_>>(), [2, 3, 4].map(Tick));
+    }
+
+    #[test]
+    fn progress_alone_takes_no_room() {
+        let mut queue = Queue::default();
+        queue.push(&results(2), Tick(1), true);
+        (2..100).for_each(|upper| queue.push(&results(0), Tick(upper), false));
+        assert_eq!(queue.batches.iter().map(|(_, upper)| *upper).collect::<Vec<_>>(), [1, 99].map(Tick));
+    }
+
+    #[test]
+    fn where_nobody_takes_them_so_many_wait_and_no_more() {
+        let mut queue = Queue::default();
+        queue.push(&results(WAITING_MAX), Tick(1), false);
+        assert!(!queue.lost);
+        queue.push(&results(1), Tick(2), true);
+        assert!(!queue.lost, "who takes them is waited for");
+        queue.push(&results(1), Tick(3), false);
+        queue.push(&results(1), Tick(4), true);
+        assert!(queue.lost && queue.batches.is_empty() && queue.results == 0);
+    }
+}

@@ -1,0 +1,138 @@
+//! The thread of a standing query: it takes the results from the engine to the outputs and to whoever watches.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use weir_connectors::{Encoder, Envelope, Generation};
+use weir_engine::ResultBatch;
+use weir_model::{QueryId, Tick};
+
+use super::{HOLD, Query, STOP_LOOK, lock};
+use crate::error::{ApiError, chain};
+use crate::live::LiveState;
+use crate::outputs::Sent;
+use crate::result_id::result_id;
+
+/// How soon the thread sees that a switch to another query has been made.
+const SWITCH_LOOK: Duration = Duration::from_millis(1);
+
+impl Query {
+    /// Starts the thread that takes results to the outputs.
+    pub(super) fn watch(self: Arc<Self>, live: Arc<LiveState>) -> Result<(), ApiError> {
+        let query = self.clone();
+        let named = weir_connectors::thread::named("results", &self.name);
+        let thread = named
+            .spawn(move || query.run(&live))
+            .map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))?;
+        *lock(&self.thread) = Some(thread);
+        Ok(())
+    }
+
+    fn run(&self, live: &LiveState) {
+        let hashed = self.settings().hash_results;
+        // What a query has found that is perhaps being replaced, of ticks that are perhaps of the next.
+        let mut later: Option<(QueryId, ResultBatch)> = None;
+        while !self.stop.load(Ordering::Relaxed) {
+            // In this order: when a switch is over, the query that was there before is not asked again.
+            let until = self.until.load(Ordering::SeqCst);
+            let installed = self.installed();
+            if until != u64::MAX && (until == HOLD || later.is_some() || self.has_handed_out(Tick(until))) {
+                std::thread::sleep(SWITCH_LOOK);
+                continue;
+            }
+            if let Some((_, batch)) = later.take().filter(|(of, _)| *of == installed.id()) {
+                self.hand_out(&batch, hashed, live);
+            }
+            if installed.is_summed()
+                && installed.backfill().is_none()
+                && let Err(error) = installed.resume()
+            {
+                tracing::error!(query = self.name, "its results cannot be taken: {}", chain(&error));
+                return;
+            }
+            match installed.next(STOP_LOOK) {
+                Ok(Some(batch)) => {
+                    let Some((now, rest)) = self.split(batch) else { return };
+                    later = rest.map(|rest| (installed.id(), rest));
+                    self.hand_out(&now, hashed, live);
+                }
+                // What an output that was changed takes over.
+                Ok(None) => self.lanes().iter().for_each(|lane| lane.hand_over(&self.stop)),
+                Err(_) if self.stop.load(Ordering::Relaxed) => return,
+                // The one that it was replaced by is there.
+                Err(weir_engine::EngineError::StandingGone) if self.installed().id() != installed.id() => {}
+                Err(weir_engine::EngineError::StandingGone) => return,
+                Err(error) => {
+                    tracing::error!(query = self.name, "results cannot be taken any more: {}", chain(&error));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What of a batch is handed out, and what may be of another query. None when weir stops.
+    fn split(&self, mut batch: ResultBatch) -> Option<(ResultBatch, Option<ResultBatch>)> {
+        let until = loop {
+            match self.until.load(Ordering::SeqCst) {
+                HOLD if self.stop.load(Ordering::Relaxed) => return None,
+                HOLD => std::thread::sleep(SWITCH_LOOK),
+                until => break Tick(until),
+            }
+        };
+        if batch.upper <= until {
+            return Some((batch, None));
+        }
+        let place = batch.rows.partition_point(|row| row.tick < until);
+        let rows = batch.rows.split_off(place);
+        let rest = ResultBatch { upper: batch.upper, columns: batch.columns.clone(), rows, found: batch.found };
+        batch.upper = until;
+        Some((batch, Some(rest)))
+    }
+
+    fn hand_out(&self, batch: &ResultBatch, hashed: bool, live: &LiveState) {
+        let (mode, ids) = (self.mode(), self.graph.ids());
+        let sent: Arc<Vec<Sent>> = batch
+            .matches()
+            .map(|result| Sent {
+                tick: result.tick,
+                positive: result.positive,
+                id: result_id(mode, self.id, &result.data, ids),
+                data: result.data,
+            })
+            .collect::<Vec<Sent>>()
+            .into();
+        for lane in self.lanes() {
+            lane.send(&sent, batch.upper, &self.stop);
+        }
+        self.handed_out.fetch_max(batch.upper.0, Ordering::SeqCst);
+        if sent.is_empty() {
+            return;
+        }
+        if hashed {
+            let sum = sent.iter().fold(0u64, |sum, result| sum.wrapping_add(result.id.high ^ result.id.low));
+            self.hash.fetch_add(sum, Ordering::Relaxed);
+        }
+        self.meter.mark(sent.len() as u64);
+        let positive = sent.iter().filter(|result| result.positive).count() as u64;
+        let cancelled = sent.len() as u64 - positive;
+        self.cancellations.fetch_add(cancelled, Ordering::Relaxed);
+        live.count(positive, cancelled);
+        self.show(&sent, live);
+    }
+
+    /// To whoever watches: streams and sockets get every result, the live page as many as a person can see.
+    fn show(&self, sent: &[Sent], live: &LiveState) {
+        let encoder = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: self.graph.ids() };
+        for (hub, generation) in [(&self.results, Generation::V1), (&self.tap, Generation::V2)] {
+            if hub.is_heard() {
+                let encoder = Encoder { generation, ..encoder };
+                sent.iter().for_each(|result| hub.send(result.live(&encoder)));
+            }
+        }
+        let bare = Encoder { envelope: Envelope::Bare, ..encoder };
+        for result in sent.iter().take_while(|_| live.shows_more()) {
+            live.show(&self.name, result.positive, &result.live(&bare).data);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A running standing query is replaced: the new one looks through the graph and catches up beside the old one, then takes its place at one tick.
+//!
+//!     old ─ results ──────────────────────────> tick ┐
+//!     new ─ summed up, the old one taken off ─> tick ┴ the difference ─ results ─>
+//!
+//! The outputs stay as they are. What counts after a crash is which of the two the stored definition names, and that changes in one write, when the
+//! outputs have delivered all of the old one and the sum of the new one is in the log.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use weir_cypher_compiler::StandingPlan;
+use weir_engine::{EngineError, Standing, StandingQuery, Start};
+use weir_model::{QueryId, Text, Tick};
+
+use super::{HOLD, Query, StandingQueries, compiled, fresh_query_id, lock};
+use crate::error::ApiError;
+use crate::wire::standing::{PatternSettings, StandingSettings};
+
+/// How long a look for results takes while two queries catch up.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How long the outputs may take to deliver what the old query has found; then it stays.
+const SWITCH_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A query that shall take the place of another, while it catches up.
+pub struct Successor {
+    installed: Arc<StandingQuery>,
+    /// The names under which it knows the outputs that were there when it began.
+    outputs: Vec<Text>,
+    /// The old query once more, to know all of its answer. None where the rows of the two have other columns, and nothing to do with each other.
+    old: Option<StandingQuery>,
+}
+
+impl StandingQueries {
+    /// Gives a query another pattern. Returns when the switch is done.
+    pub fn replace(&self, query: &Arc<Query>, mut pattern: PatternSettings, cancellations: Option<bool>) -> Result<(), ApiError> {
+        let plan = compiled(&query.graph, &mut pattern)?;
+        let before = query.settings();
+        let old = compiled(&query.graph, &mut before.pattern.clone())?;
+        let mut settings = StandingSettings { pattern, ..before };
+        settings.include_cancellations = cancellations.unwrap_or(settings.include_cancellations);
+        let successor = {
+            let _one = lock(&self.changing);
+            query.check_begun()?;
+            if lock(&query.successor).is_some() {
+                return Err(ApiError::bad(format!("The standing query '{}' is being replaced already", query.name)));
+            }
+            let successor = Arc::new(self.begin(query, plan, old, settings.include_cancellations)?);
+            *lock(&query.successor) = Some(successor.clone());
+            successor
+        };
+        let switched = self.catch_up(query, &successor).and_then(|()| self.switch(query, &successor, settings));
+        *lock(&query.successor) = None;
+        if let Some(old) = &successor.old {
+            query.graph.drop_standing(old.id());
+        }
+        if switched.is_err() {
+            query.graph.drop_standing(successor.installed.id());
+        }
+        switched
+    }
+
+    /// What comes after the installation of each is added to what there was, so that later their answers are of the same tick.
+    fn begin(&self, query: &Query, new: StandingPlan, old: StandingPlan, cancellations: bool) -> Result<Successor, ApiError> {
+        let outputs: Vec<Text> = query.settings().outputs.iter().map(|(name, _)| query.frontier(name)).collect();
+        let id = fresh_query_id(&query.graph);
+        let standing = Standing { id, plan: new.plan, cancellations, start: Start::Summed, outputs: outputs.clone() };
+        let installed = Arc::new(query.graph.install(standing)?);
+        if installed.columns() != query.installed().columns() {
+            return Ok(Successor { installed, outputs, old: None });
+        }
+        let id = fresh_query_id(&query.graph);
+        let standing = Standing { id, plan: old.plan, cancellations: true, start: Start::WholeGraph, outputs: Vec::new() };
+        match query.graph.install(standing) {
+            Ok(old) => Ok(Successor { installed, outputs, old: Some(old) }),
+            Err(error) => {
+                query.graph.drop_standing(installed.id());
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Until the graph has been looked through for both.
+    fn catch_up(&self, query: &Query, successor: &Successor) -> Result<(), ApiError> {
+        loop {
+            successor.take(LOOK)?;
+            if query.stop.load(Ordering::Relaxed) {
+                return Err(ApiError::bad(format!("The standing query '{}' has ended", query.name)));
+            }
+            if successor.backfill().is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn switch(&self, query: &Arc<Query>, successor: &Successor, settings: StandingSettings) -> Result<(), ApiError> {
+        let _one = lock(&self.changing);
+        if query.stop.load(Ordering::Relaxed)
+            || self.get(&query.graph, &query.name).is_none_or(|there| !Arc::ptr_eq(&there, query))
+        {
+            return Err(ApiError::bad(format!("The standing query '{}' has ended", query.name)));
+        }
+        if query.installed().paused().is_some() {
+            return Err(ApiError::bad(format!("The standing query '{}' is paused; resume it before it is replaced", query.name)));
+        }
+        // Outputs may have come and gone meanwhile: what counts is which there are now.
+        let outputs = query.settings().outputs;
+        let settings = StandingSettings { outputs, ..settings };
+        // What is found from here on may be of a tick behind the switch.
+        query.until.store(HOLD, Ordering::SeqCst);
+        let until = successor.end().map_err(ApiError::from);
+        let settled = until.and_then(|until| {
+            query.until.store(until.0, Ordering::SeqCst);
+            self.settle(query, successor, until)
+        });
+        let switched = settled.and_then(|()| {
+            let ids = (query.id, successor.installed.id());
+            self.store(&query.graph, &query.name, ids, (&settings, &lock(&query.changes)), "installed")?;
+            Ok(query.succeed(successor.installed.clone(), settings))
+        });
+        query.until.store(u64::MAX, Ordering::SeqCst);
+        let old = switched?;
+        query.graph.drop_standing(old);
+        Ok(())
+    }
+
+    /// Everything of the old query is delivered, and everything of the new one can be found again.
+    fn settle(&self, query: &Query, successor: &Successor, until: Tick) -> Result<(), ApiError> {
+        let deadline = Instant::now() + SWITCH_PATIENCE;
+        successor.take_old(until, deadline)?;
+        let outputs: Vec<Text> = query.settings().outputs.iter().map(|(name, _)| query.frontier(name)).collect();
+        let behind = |output: &&Text| query.installed().delivered(output).is_none_or(|(tick, _)| tick < until);
+        loop {
+            let late = outputs.iter().find(behind);
+            if late.is_none() && query.has_handed_out(until) {
+                break;
+            }
+            if Instant::now() >= deadline {
+                let name = |output: &Text| output.split('\0').next().unwrap_or_default().to_owned();
+                let output =
+                    late.map_or_else(|| "one of its outputs".to_owned(), |output| format!("its output '{}'", name(output)));
+                return Err(ApiError::bad(format!(
+                    "The standing query '{}' stays as it was: {output} has not delivered what was found so far within {} s",
+                    query.name,
+                    SWITCH_PATIENCE.as_secs()
+                )));
+            }
+            std::thread::sleep(LOOK);
+        }
+        successor
+            .outputs
+            .iter()
+            .filter(|output| !outputs.contains(output))
+            .for_each(|gone| successor.installed.remove_output(gone));
+        for output in outputs {
+            let (_, position) = query.installed().delivered(&output).unwrap_or_default();
+            // Its first results are of the tick before.
+            successor.installed.put_output(&output, Tick(until.0 - 1), position)?;
+        }
+        Ok(successor.installed.keep_sum()?)
+    }
+}
+
+impl Successor {
+    /// How many nodes of the graph at rest have been looked at, and of about how many.
+    pub fn backfill(&self) -> Option<(u64, u64)> {
+        self.installed.backfill().or_else(|| self.old.as_ref()?.backfill())
+    }
+
+    /// Adds to the sum what there is.
+    fn take(&self, limit: Duration) -> Result<(), EngineError> {
+        self.installed.next(limit)?;
+        let Some(old) = &self.old else { return Ok(()) };
+        if let Some(batch) = old.next(limit)? {
+            self.installed.take_off(batch.rows.into_iter().map(|result| (result.row, if result.positive { 1 } else { -1 })));
+        }
+        Ok(())
+    }
+
+    /// The sum is of what comes before a tick from here on: of which.
+    fn end(&self) -> Result<Tick, EngineError> {
+        self.installed.resume()?;
+        Ok(self.installed.summed_until())
+    }
+
+    /// Takes the rest of the old query off.
+    fn take_old(&self, until: Tick, deadline: Instant) -> Result<(), ApiError> {
+        let Some(old) = &self.old else { return Ok(()) };
+        loop {
+            if let Some(batch) = old.next(LOOK)? {
+                let rows = batch.rows.into_iter().filter(|result| result.tick < until);
+                self.installed.take_off(rows.map(|result| (result.row, if result.positive { 1 } else { -1 })));
+                if batch.upper >= until {
+                    return Ok(());
+                }
+            }
+            if Instant::now() >= deadline {
+                return Err(ApiError::Failed("the standing query could not keep up with the graph".to_owned()));
+            }
+        }
+    }
+}
+
+impl Query {
+    /// Another takes over; which one it was.
+    fn succeed(&self, installed: Arc<StandingQuery>, settings: StandingSettings) -> QueryId {
+        *lock(&self.settings) = settings;
+        let mut place = self.installed.write().unwrap_or_else(|e| e.into_inner());
+        std::mem::replace(&mut *place, installed).id()
+    }
+}

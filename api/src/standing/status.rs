@@ -1,0 +1,69 @@
+//! A standing query as the API shows it.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_engine::{Histogram, Paused, Stage};
+
+use super::{Query, lock};
+use crate::clock;
+use crate::wire::family::Family;
+use crate::wire::v2;
+
+impl Query {
+    pub fn to_json(&self, family: Family) -> Json {
+        let settings = self.settings();
+        let hash = self.hash.load(Ordering::Relaxed) as i64;
+        let mut described = json!({
+            "name": self.name,
+            "internalId": self.id.0.to_string(),
+            "pattern": settings.pattern.to_json(family),
+            "outputs": if family.is_v2() { v2::standing::workflows(&settings.outputs, family).into() } else { settings.outputs_json() },
+            "includeCancellations": settings.include_cancellations,
+            "inputBufferSize": settings.input_buffer_size,
+            "stats": {"local": {
+                "rates": self.meter.to_json(),
+                "startTime": clock::instant(self.started),
+                "totalRuntime": family.duration(self.clock.elapsed()),
+                "bufferSize": self.installed().waiting(),
+                "outputHashCode": if family.is_v2() { json!(hash) } else { json!(hash.to_string()) },
+            }},
+        });
+        // There only until the graph at rest has been looked through.
+        if let Some((looked_at, nodes)) = self.installed().backfill() {
+            described["stats"]["local"]["backfill"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
+        }
+        if let Some(Paused { since, held_back }) = self.installed().paused() {
+            let since = clock::instant(clock::from_millis(since.millis()));
+            described["stats"]["local"]["paused"] = json!({"since": since, "heldBack": held_back});
+        }
+        if let Some((looked_at, nodes)) = lock(&self.successor).as_ref().map(|next| next.backfill().unwrap_or_default()) {
+            described["stats"]["local"]["replacement"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
+        }
+        // There as soon as a result has been measured, for the stages that have been.
+        let installed = self.installed();
+        let stages = Stage::ALL.map(|stage| (stage, installed.latency().of(stage)));
+        let measured = stages.iter().filter(|(_, histogram)| histogram.count() > 0);
+        let latency: JsonMap<String, Json> =
+            measured.map(|(stage, histogram)| (stage.name().to_owned(), shown(histogram))).collect();
+        if !latency.is_empty() {
+            described["stats"]["local"]["latency"] = latency.into();
+        }
+        described
+    }
+}
+
+fn shown(histogram: &Histogram) -> Json {
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let count = histogram.count();
+    json!({
+        "count": count,
+        "meanMillis": histogram.seconds() * 1e3 / count.max(1) as f64,
+        "p50Millis": millis(histogram.percentile(0.5)),
+        "p90Millis": millis(histogram.percentile(0.9)),
+        "p99Millis": millis(histogram.percentile(0.99)),
+        "p999Millis": millis(histogram.percentile(0.999)),
+        "maxMillis": millis(histogram.most()),
+    })
+}
