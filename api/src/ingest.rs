@@ -37,6 +37,7 @@ const SOURCES_ELSEWHERE: &[&str] = &[
     "PulsarIngest",
     #[cfg(not(feature = "aws"))]
     "SQSIngest",
+    #[cfg(not(feature = "aws"))]
     "S3Ingest",
 ];
 

@@ -166,6 +166,15 @@ pub static SOURCES: &[SourceRow] = &[
     },
     #[cfg(feature = "aws")]
     SourceRow {
+        name: "S3",
+        name_v1: "S3Ingest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<aws::S3Ingest>,
+        sample: || json!({"type": "S3Ingest", "bucket": "lake", "key": "2026/people.jsonl", "region": {"region": "eu-west-1"}}),
+        schema: SchemaGenerator::subschema_for::<aws::S3Ingest>,
+    },
+    #[cfg(feature = "aws")]
+    SourceRow {
         name: "SQS",
         name_v1: "SQSIngest",
         delivery: SourceDelivery::AtLeastOnce,

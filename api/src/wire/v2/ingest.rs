@@ -18,6 +18,7 @@ const ELSEWHERE: &[&str] = &[
     "KinesisKCL",
     #[cfg(not(feature = "aws"))]
     "SQS",
+    #[cfg(not(feature = "aws"))]
     "S3",
     "DeltaSharingCdf",
 ];
@@ -26,7 +27,7 @@ const ELSEWHERE: &[&str] = &[
 const NUMBERS: &str = "NumberIterator";
 
 /// Those whose format is that of files; the others' records come one by one.
-const OF_FILES: [&str; 3] = ["File", "StdInput", "WebSocketFileUpload"];
+const OF_FILES: [&str; 4] = ["File", "S3", "StdInput", "WebSocketFileUpload"];
 
 /// The formats of v2, those of v1, and whether they are for files.
 pub const FORMATS: &[(&str, &str, bool)] = &[
@@ -258,7 +259,7 @@ mod tests {
         let with = |source: Json| json!({"name": "n", "source": source, "query": "RETURN 1"});
         refused(json!({}), "DecodingFailure at .name: Missing required field");
         refused(json!({"name": "n"}), "DecodingFailure at .source: Missing required field");
-        refused(with(json!({"type": "S3"})), "the source 'S3' is not in this version");
+        refused(with(json!({"type": "DeltaSharingCdf"})), "the source 'DeltaSharingCdf' is not in this version");
         refused(with(json!({"type": "Nope"})), "type 'Nope' names no known source");
         refused(
             with(json!({"type": "File", "path": "x", "format": {"type": "Parquet"}})),
