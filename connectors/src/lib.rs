@@ -26,6 +26,8 @@ pub mod frames;
 pub mod framing;
 pub mod host_policy;
 pub mod http;
+#[cfg(feature = "javascript")]
+pub mod javascript;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 mod length_prefix;

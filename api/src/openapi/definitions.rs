@@ -6,7 +6,7 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{DESTINATIONS, SOURCES};
 
 use super::schemas::{PLACE, generator, named};
-use crate::ingest::ErrorHandling;
+use crate::ingest::{ErrorHandling, Transformation};
 use crate::wire::family::Family;
 use crate::wire::v2;
 use crate::wire::v2::names::{FIELDS, WORDS, to_v2, to_v2_anywhere};
@@ -141,7 +141,8 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
         remove(&mut definition, &without);
         notation(&mut definition, family);
         tag(&mut definition, kind);
-        let mut example = v2::ingest::shown("", &sample, &ErrorHandling::default(), Family::Preview);
+        let mut example =
+            v2::ingest::shown("", &sample, (&ErrorHandling::default(), &Transformation::default()), Family::Preview);
         example["type"] = kind.into();
         if v2::ingest::has_format(kind) {
             let format = if v2::ingest::is_of_files(kind) { "FileFormat" } else { "StreamFormat" };
@@ -318,6 +319,19 @@ fn ingest_body(family: Family) -> Json {
             "parameter": {"type": "string", "default": "that", "description": "The parameter that carries the record."},
             "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "Queries at a time; 1 keeps the order of the source."},
             rename("maximumPerSecond"): {"type": ["integer", "null"], "minimum": 1, "description": "Records a second, at most."},
+            "transformation": {
+                "type": ["object", "null"],
+                "description": "What becomes of a record before the query runs on it.",
+                "required": ["type", "function"],
+                "properties": {
+                    "type": {"type": "string", "const": "JavaScript"},
+                    "function": {
+                        "type": "string",
+                        "description": "The text of one function. It is called with each record, which it cannot change, and what it returns takes the record's place; a record for which it throws fails.",
+                        "examples": ["that => ({id: that.user.id, day: that.ts.slice(0, 10)})"],
+                    },
+                },
+            },
             "onRecordError": {
                 "type": "object",
                 "description": "What happens to a record that fails: it is counted, and the first ones are kept with their reasons.",

@@ -5,7 +5,7 @@ use weir_connectors::SOURCES;
 
 use super::names::{fields_to_v2, mistake, to_v1};
 use crate::error::ApiError;
-use crate::ingest::ErrorHandling;
+use crate::ingest::{ErrorHandling, Transformation};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
 
@@ -55,7 +55,7 @@ pub const BESIDE: [&str; 3] = ["parallelism", WRITE_PARALLELISM, "maximumPerSeco
 const WRITE_PARALLELISM: &str = "writeParallelism";
 
 /// What stands in the definition as v2 has it.
-const OF_V2: [&str; 2] = ["onRecordError", "onStreamError"];
+const OF_V2: [&str; 3] = ["onRecordError", "onStreamError", "transformation"];
 
 /// The name, and the definition as v1 has it.
 pub fn decode(body: &Json) -> Result<(String, Json), Vec<String>> {
@@ -105,7 +105,7 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, Json)> {
     for name in OF_V2 {
         definition.extend(fields.get(name).map(|value| (name.to_owned(), value.clone())));
     }
-    unsupported(&fields, &source, kind, mistakes);
+    unsupported(&source, kind, mistakes);
     let format = format(&source, kind, mistakes);
     let mut format = format?;
     if format["type"] != "Drop" {
@@ -139,14 +139,11 @@ fn format(source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) -> Option<Js
 }
 
 /// What would change what a stream does, and is not here, is refused; its defaults are taken.
-fn unsupported(fields: &Fields<'_>, source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) {
-    let mut refuse = |path: &str, what: &str| mistakes.at(path, format!("{what} not in this version of weir; leave it out"));
-    if fields.get("transformation").is_some() {
-        refuse(".transformation", "transformations of records are");
-    }
+fn unsupported(source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) {
     let decoders = source.get("recordDecoders").and_then(Json::as_array);
     if AS_IT_IS.contains(&kind) && decoders.is_some_and(|decoders| !decoders.is_empty()) {
-        refuse(".source.recordDecoders", &format!("recordDecoders of the source '{kind}' are"));
+        let problem = format!("recordDecoders of the source '{kind}' are not in this version of weir; leave it out");
+        mistakes.at(".source.recordDecoders", problem);
     }
 }
 
@@ -166,7 +163,7 @@ pub fn kind(v1: &str) -> &str {
 }
 
 /// The settings of v1 as the preview shows them, the source alone, and as they are shown today, the whole body.
-pub fn shown(name: &str, settings: &Json, errors: &ErrorHandling, family: Family) -> Json {
+pub fn shown(name: &str, settings: &Json, (errors, transformation): (&ErrorHandling, &Transformation), family: Family) -> Json {
     let kind = kind(settings["type"].as_str().unwrap_or_default());
     let mut source = JsonMap::new();
     source.insert("type".to_owned(), kind.into());
@@ -199,6 +196,7 @@ pub fn shown(name: &str, settings: &Json, errors: &ErrorHandling, family: Family
             whole[named] = value;
         }
     }
+    transformation.show(&mut whole);
     errors.show(&mut whole, family);
     whole
 }
@@ -232,7 +230,8 @@ mod tests {
             "format": {"type": "CypherCsv", "headers": true, "delimiter": "Semicolon", "query": "RETURN $row", "parameter": "row"}});
         assert_eq!((name.as_str(), &definition), ("people", &expected));
         let settings = weir_connectors::parse_source_v1(&definition).expect("a source").settings();
-        let shown = shown(&name, &settings, &ErrorHandling::read(&definition).expect("nothing of it is there"), Family::Current);
+        let errors = ErrorHandling::read(&definition).expect("nothing of it is there");
+        let shown = shown(&name, &settings, (&errors, &Transformation::default()), Family::Current);
         for (field, value) in body.as_object().expect("an object").iter().filter(|(field, _)| *field != "source") {
             assert_eq!(&shown[field], value);
         }
@@ -267,8 +266,9 @@ mod tests {
         );
         refused(with(json!({"type": "File", "path": "x", "format": {"type": "Nope"}})), "names no format");
         refused(with(json!({"type": "File", "path": "x"})), ".format: Missing required field");
-        let mut transformed = with(json!({"type": "NumberIterator"}));
-        transformed["transformation"] = json!({"type": "JavaScript", "function": "x => x"});
-        refused(transformed, "transformations of records are not in this version");
+        refused(
+            with(json!({"type": "NumberIterator", "recordDecoders": ["GZIP"]})),
+            "recordDecoders of the source 'NumberIterator' are not in this version",
+        );
     }
 }
