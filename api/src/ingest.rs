@@ -35,6 +35,7 @@ const SOURCES_ELSEWHERE: &[&str] = &[
     "KafkaIngest",
     #[cfg(not(feature = "aws"))]
     "KinesisIngest",
+    #[cfg(not(feature = "aws"))]
     "KinesisKCLIngest",
     "PulsarIngest",
     #[cfg(not(feature = "aws"))]

@@ -168,6 +168,18 @@ pub static SOURCES: &[SourceRow] = &[
     },
     #[cfg(feature = "aws")]
     SourceRow {
+        name: "KinesisKCL",
+        name_v1: "KinesisKCLIngest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<aws::KinesisKclIngest>,
+        sample: || {
+            json!({"type": "KinesisKCLIngest", "kinesisStreamName": "events", "applicationName": "weir",
+                "region": {"region": "eu-west-1"}})
+        },
+        schema: SchemaGenerator::subschema_for::<aws::KinesisKclIngest>,
+    },
+    #[cfg(feature = "aws")]
+    SourceRow {
         name: "S3",
         name_v1: "S3Ingest",
         delivery: SourceDelivery::Replayable,

@@ -2,9 +2,12 @@
 //! Where it cannot be had, the test says loudly what it leaves out.
 
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
@@ -39,6 +42,29 @@ impl Amazon {
         let address = self.address.parse().expect("an address");
         let answer = send(address, "PUT", path, &[], body).expect("an answer");
         assert!(matches!(answer.status, 200 | 204), "{path}: {}", answer.text());
+    }
+
+    /// An operation of Kinesis.
+    fn kinesis(&self, operation: &str, body: &Json) -> Json {
+        let address = self.address.parse().expect("an address");
+        let target = format!("Kinesis_20131202.{operation}");
+        let headers = [("X-Amz-Target", target.as_str()), ("Content-Type", "application/x-amz-json-1.1")];
+        let answer = send(address, "POST", "/", &headers, body.to_string().as_bytes()).expect("an answer");
+        assert_eq!(answer.status, 200, "{operation}: {}", answer.text());
+        serde_json::from_str(&answer.text()).unwrap_or_default()
+    }
+
+    pub fn create_stream(&self, name: &str, shards: u32) {
+        self.kinesis("CreateStream", &json!({"StreamName": name, "ShardCount": shards}));
+    }
+
+    /// Records `{"id": n}`, each to a shard of its own choosing.
+    pub fn put_records(&self, stream: &str, ids: Range<u64>) {
+        let record = |id: u64| json!({"PartitionKey": id.to_string(), "Data": STANDARD.encode(json!({"id": id}).to_string())});
+        for from in ids.clone().step_by(500) {
+            let records: Vec<Json> = (from..ids.end.min(from + 500)).map(record).collect();
+            self.kinesis("PutRecords", &json!({"StreamName": stream, "Records": records}));
+        }
     }
 
     /// A source with who asks and where.

@@ -295,6 +295,54 @@ fn an_object_of_s3_is_read_once_in_both_notations_across_kills() {
 }
 
 #[test]
+fn two_weirs_share_the_shards_of_kinesis_across_kills() {
+    let Some(amazon) = Amazon::start("shards of Kinesis that weirs share") else { return };
+    amazon.create_stream("events", 4);
+    amazon.put_records("events", 0..3_000);
+    let source = amazon.with(json!({"type": "KinesisKCL", "kinesisStreamName": "events", "applicationName": "weirs",
+        "format": {"type": "Json"}, "initialPosition": {"type": "TrimHorizon"}, "checkpointSettings": {"maxBatchWait": "300ms"},
+        "advancedSettings": {"leaseManagementConfig": {"failoverTime": "12s", "shardSyncInterval": "2s"}}}));
+    let body = json!({"name": "shared", "source": source, "query": COUNT, "maxPerSecond": 1_000});
+    let homes = [Home::new(), Home::new()];
+    let mut first = homes[0].start(RESUME);
+    let created = first.post(STREAMS, &body).expect(201).json();
+    assert!(!created.to_string().contains("geheim"), "{created}");
+    let shown = &created["settings"]["source"];
+    assert_eq!(
+        (&shown["checkpointSettings"]["maxBatchWait"], &shown["initialPosition"]["type"]),
+        (&json!("300ms"), &json!("TrimHorizon"))
+    );
+    // What it has is its own when it comes back in time, and it goes on to the record.
+    for least in [500, 1_500] {
+        wait_until("some records have come", PATIENCE, || counted(&first).0 > least);
+        first.kill();
+        first = homes[0].start(RESUME);
+    }
+    wait_until("all records have come", PATIENCE, || counted(&first).0 == 3_000);
+    // Another one takes its part while records come.
+    let second = homes[1].start(RESUME);
+    second.post(STREAMS, &body).expect(201);
+    let mut put = 3_000;
+    wait_until("the second one has a part", 2 * PATIENCE, || {
+        amazon.put_records("events", put..put + 100);
+        put += 100;
+        counted(&second).0 > 500
+    });
+    first.kill();
+    first = homes[0].start(RESUME);
+    amazon.put_records("events", put..put + 1_000);
+    put += 1_000;
+    wait_until("all records have come to one or the other", PATIENCE, || counted(&first).0 + counted(&second).0 >= put);
+    assert_eq!((counted(&first).0 + counted(&second).0, counted(&first).1, counted(&second).1), (put, 1, 1));
+    // The second ends and gives its shards back: they need not be missed first.
+    second.stop();
+    amazon.put_records("events", put..put + 1_000);
+    let before = counted(&first).0;
+    wait_until("the first one has all shards", PATIENCE, || counted(&first).0 == before + 1_000);
+    first.stop();
+}
+
+#[test]
 fn records_are_transformed_before_their_query_and_what_fails_is_kept_aside() {
     let endpoint = Endpoint::start("/never");
     let home = Home::new();

@@ -169,7 +169,7 @@ mod tests {
         refused(json!("x"), "expecting object");
         refused(json!({"function": "x => x"}), "type");
         refused(json!({"type": "Lua", "function": "x"}), "names no known transformation");
-        refused(json!({"type": "JavaScript"}), ".transformation.function: Missing required field");
+        refused(json!({"type": "JavaScript"}), ".function: Missing required field");
         refused(json!({"type": "JavaScript", "function": "x => {"}), ".transformation.function: SyntaxError");
         refused(json!({"type": "JavaScript", "function": "5"}), "not the text of one function");
     }

@@ -9,7 +9,10 @@ use super::schemas::{PLACE, generator, named};
 use crate::ingest::{ErrorHandling, Transformation};
 use crate::wire::family::Family;
 use crate::wire::v2;
-use crate::wire::v2::names::{FIELDS, WORDS, to_v2, to_v2_anywhere};
+use crate::wire::v2::names::{FIELDS, MOMENT, WORDS, to_v2, to_v2_anywhere};
+
+/// Enumerations of which v2 makes objects, beside others that are objects already.
+const WORDS_OR_OBJECTS: [&str; 1] = ["IteratorWord"];
 
 /// Everything assembled, by name.
 pub fn all(family: Family) -> JsonMap<String, Json> {
@@ -215,6 +218,7 @@ fn take(all: &mut JsonMap<String, Json>, definitions: JsonMap<String, Json>, wor
     for (name, mut definition) in definitions {
         match words.iter().find(|(of, _)| *of == name) {
             Some((_, field)) => respell(&mut definition, field, family),
+            None if WORDS_OR_OBJECTS.contains(&name.as_str()) => tag_words(&mut definition),
             None => notation(&mut definition, family),
         }
         all.entry(name).or_insert(definition);
@@ -230,9 +234,23 @@ fn remove(definition: &mut Json, names: &[&str]) {
     }
 }
 
+/// Each word as an object with nothing but its type.
+fn tag_words(definition: &mut Json) {
+    for variant in definition.get_mut("oneOf").and_then(Json::as_array_mut).into_iter().flatten() {
+        let mut tagged = json!({"type": "object", "properties": {"type": {"type": "string", "const": variant["const"]}}, "required": ["type"]});
+        if let Some(description) = variant.get("description") {
+            tagged["description"] = description.clone();
+        }
+        *variant = tagged;
+    }
+}
+
 /// Renames the fields of an object, and gives those that are durations today their unit.
 fn notation(definition: &mut Json, family: Family) {
-    let rename = |name: &str| to_v2_anywhere(name, &Json::Null, family).0;
+    let rename = |name: &str| match name {
+        name if name == MOMENT.0 && family == Family::Current => MOMENT.1.1.to_owned(),
+        name => to_v2_anywhere(name, &Json::Null, family).0,
+    };
     if let Some(Json::Object(properties)) = definition.get_mut("properties") {
         for (name, mut schema) in std::mem::take(properties) {
             if let Some(default) = schema.get("default").cloned() {
@@ -240,8 +258,12 @@ fn notation(definition: &mut Json, family: Family) {
             }
             let duration = FIELDS.iter().any(|field| field.v1 == name && field.unit_millis.is_some());
             if duration && family == Family::Current {
-                let described = schema["description"].clone();
-                schema = json!({"type": "string", "description": described, "default": schema["default"], "examples": ["1m30s"]});
+                schema = as_text(&schema, json!({"examples": ["1m30s"]}));
+            }
+            if name == MOMENT.0 && family == Family::Current {
+                schema = as_text(&schema, json!({"format": "date-time", "examples": ["2026-01-02T03:04:05Z"]}));
+                properties.insert(MOMENT.1.1.to_owned(), schema);
+                continue;
             }
             properties.insert(rename(&name), schema);
         }
@@ -252,6 +274,21 @@ fn notation(definition: &mut Json, family: Family) {
     for variant in definition.get_mut("oneOf").and_then(Json::as_array_mut).into_iter().flatten() {
         notation(variant, family);
     }
+}
+
+/// What is a number in v1 and a text in v2; may be left out where that one may.
+fn as_text(schema: &Json, more: Json) -> Json {
+    let may_be_null = schema["type"].as_array().is_some_and(|types| types.contains(&"null".into()));
+    let mut text = json!({"type": if may_be_null { json!(["string", "null"]) } else { json!("string") }});
+    for field in ["description", "default"] {
+        if let Some(value) = schema.get(field).filter(|value| !value.is_null()) {
+            text[field] = value.clone();
+        }
+    }
+    if let (Json::Object(text), Json::Object(more)) = (&mut text, more) {
+        text.extend(more);
+    }
+    text
 }
 
 /// The enumerations that fields of `WORDS` hold, with the field.

@@ -57,14 +57,14 @@ impl Server {
         Some(Server { script: path, directory, url: format!("http://127.0.0.1:{port}/") })
     }
 
-    fn access(&self) -> Access {
+    pub(super) fn access(&self) -> Access {
         let secret = || Secret("test".to_owned());
         let credentials = AwsCredentials { access_key_id: secret(), secret_access_key: secret(), session_token: None };
         let region = Some(AwsRegion { region: "us-east-1".to_owned() });
         Access { credentials: Some(credentials), region, endpoint: Some(self.url.clone()), hosts: HostPolicy::default() }
     }
 
-    fn call(&self, service: &'static Service, operation: &str, body: Json) -> Json {
+    pub(super) fn call(&self, service: &'static Service, operation: &str, body: Json) -> Json {
         let called = runtime().block_on(async {
             let client = Client::open(service, &self.access(), None).await.unwrap();
             client.call(operation, &body).await
@@ -81,7 +81,7 @@ impl Server {
         called.unwrap_or_else(|failed| panic!("{}", failed.reason))
     }
 
-    fn create_stream(&self, name: &str, shards: u32) {
+    pub(super) fn create_stream(&self, name: &str, shards: u32) {
         self.call(&KINESIS, "CreateStream", json!({"StreamName": name, "ShardCount": shards}));
         let status = || {
             self.call(&KINESIS, "DescribeStreamSummary", json!({"StreamName": name}))["StreamDescriptionSummary"]["StreamStatus"]
@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Each key has records of its own, counted.
-    fn put(&self, stream: &str, keys: u32, numbers: std::ops::Range<u32>) {
+    pub(super) fn put(&self, stream: &str, keys: u32, numbers: std::ops::Range<u32>) {
         let data = |key: u32, n: u32| STANDARD.encode(json!({"key": key, "n": n}).to_string());
         for n in numbers {
             let records: Vec<Json> =
@@ -162,7 +162,7 @@ pub(super) fn texts(batches: &[(Vec<String>, Position)]) -> Vec<String> {
 }
 
 /// What has the same key comes in order, and each once.
-fn check_order(records: &[String], keys: u32, each: u32) {
+pub(super) fn check_order(records: &[String], keys: u32, each: u32) {
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     for record in records {
         let record: Json = serde_json::from_str(record).unwrap();

@@ -15,6 +15,7 @@ const ELSEWHERE: &[&str] = &[
     "Kafka",
     #[cfg(not(feature = "aws"))]
     "Kinesis",
+    #[cfg(not(feature = "aws"))]
     "KinesisKCL",
     #[cfg(not(feature = "aws"))]
     "SQS",
