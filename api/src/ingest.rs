@@ -5,6 +5,7 @@
 
 mod errors;
 mod pump;
+mod transformation;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -18,6 +19,7 @@ use weir_engine::{Engine, Graph, Prepared};
 use weir_model::Text;
 
 pub use errors::ErrorHandling;
+pub use transformation::Transformation;
 
 use crate::clock;
 use crate::error::{ApiError, chain};
@@ -33,10 +35,12 @@ const SOURCES_ELSEWHERE: &[&str] = &[
     "KafkaIngest",
     #[cfg(not(feature = "aws"))]
     "KinesisIngest",
+    #[cfg(not(feature = "aws"))]
     "KinesisKCLIngest",
     "PulsarIngest",
     #[cfg(not(feature = "aws"))]
     "SQSIngest",
+    #[cfg(not(feature = "aws"))]
     "S3Ingest",
 ];
 
@@ -89,6 +93,7 @@ pub struct Stream {
     source: String,
     config: Box<dyn SourceConfig>,
     errors: ErrorHandling,
+    transformation: Transformation,
     query: Arc<Prepared>,
     state: Mutex<State>,
     /// Wakes a stream that is paused.
@@ -129,7 +134,8 @@ impl Ingests {
 
     /// Creates a stream and starts it. The definition is stored first: a crash leaves no stream, or one that can go on.
     pub fn create(&self, graph: &Graph, name: &str, definition: &Json) -> Result<Arc<Stream>, ApiError> {
-        let definition = (parse(definition)?, ErrorHandling::read(definition)?);
+        let definition = read(definition)?;
+        definition.2.check()?;
         let _one = lock(&self.changing);
         if self.get(graph, name).is_some() {
             return Err(ApiError::bad(format!("Cannot create ingest stream `{name}` (a stream with this name already exists)")));
@@ -171,7 +177,7 @@ impl Ingests {
             other => other,
         };
         let settings = &stored["settings"];
-        let definition = (parse(settings)?, ErrorHandling::read(settings)?);
+        let definition = read(settings)?;
         let stream = Stream::new(graph, text("name"), text("source").to_owned(), definition, status, &self.procedures)?;
         if let Some(message) = stored["message"].as_str() {
             stream.lock().message = Some(message.to_owned());
@@ -236,7 +242,7 @@ impl Stream {
         graph: &Graph,
         name: &str,
         source: String,
-        (config, errors): (Box<dyn SourceConfig>, ErrorHandling),
+        (config, errors, transformation): Definition,
         status: Status,
         procedures: &Arc<Procedures>,
     ) -> Result<Arc<Stream>, ApiError> {
@@ -267,6 +273,7 @@ impl Stream {
             source,
             config,
             errors,
+            transformation,
             query,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -338,9 +345,9 @@ impl Stream {
         }
     }
 
-    /// The keys of a record that its query looks at. Whoever is told of records that fail gets all of them.
+    /// The keys of a record that its query looks at. Whoever is told of records that fail gets all of them, and so does a transformation.
     fn wanted(&self) -> Option<Arc<[Text]>> {
-        let query = self.config.query().filter(|_| !self.errors.tells())?;
+        let query = self.config.query().filter(|_| !self.errors.tells() && !self.transformation.is_some())?;
         Some(self.query.plan.keys_asked(query.parameter)?.into_iter().collect())
     }
 
@@ -429,6 +436,7 @@ impl Stream {
     fn store(&self, engine: &Engine) -> Result<(), weir_engine::EngineError> {
         let mut settings = self.config.stored();
         self.errors.store(&mut settings);
+        self.transformation.show(&mut settings);
         let state = self.lock();
         let stored = json!({
             "name": self.name,
@@ -450,7 +458,11 @@ impl Stream {
             info["message"] = message.clone().into();
         }
         let settings = self.config.settings();
-        info["settings"] = if family.is_v2() { v2::ingest::shown(&self.name, &settings, &self.errors, family) } else { settings };
+        info["settings"] = if family.is_v2() {
+            v2::ingest::shown(&self.name, &settings, (&self.errors, &self.transformation), family)
+        } else {
+            settings
+        };
         let runtime = state.ended_after.unwrap_or_else(|| self.clock.elapsed());
         info["stats"] = json!({
             "ingestedCount": self.records.count(),
@@ -468,6 +480,13 @@ impl Stream {
         }
         info
     }
+}
+
+/// What a definition says of the source, of failures, and of records before their query.
+type Definition = (Box<dyn SourceConfig>, ErrorHandling, Transformation);
+
+fn read(definition: &Json) -> Result<Definition, ApiError> {
+    Ok((parse(definition)?, ErrorHandling::read(definition)?, Transformation::read(definition)?))
 }
 
 fn parse(definition: &Json) -> Result<Box<dyn SourceConfig>, ApiError> {

@@ -42,6 +42,13 @@ pub(crate) fn fetching_client(hosts: &HostPolicy) -> Result<Client, ConnectorErr
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
 }
 
+/// The same for who signs what is asked: a signature holds for one server, so a redirect is an answer like others.
+pub(crate) fn download_client() -> Result<Client, ConnectorError> {
+    install_tls();
+    let builder = || bare_builder().read_timeout(REQUEST_TIME_MAX).redirect(Policy::none());
+    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
+}
+
 /// A client for connections that stay, and on which nothing need come for hours: that the other side is gone is found out
 /// below HTTP.
 pub(crate) fn staying_client(hosts: &HostPolicy) -> Result<Client, ConnectorError> {

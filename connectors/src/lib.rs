@@ -26,6 +26,8 @@ pub mod frames;
 pub mod framing;
 pub mod host_policy;
 pub mod http;
+#[cfg(feature = "javascript")]
+pub mod javascript;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 mod length_prefix;
@@ -163,6 +165,27 @@ pub static SOURCES: &[SourceRow] = &[
         parse_v1: source::<aws::KinesisIngest>,
         sample: || json!({"type": "KinesisIngest", "streamName": "events", "region": {"region": "eu-west-1"}}),
         schema: SchemaGenerator::subschema_for::<aws::KinesisIngest>,
+    },
+    #[cfg(feature = "aws")]
+    SourceRow {
+        name: "KinesisKCL",
+        name_v1: "KinesisKCLIngest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<aws::KinesisKclIngest>,
+        sample: || {
+            json!({"type": "KinesisKCLIngest", "kinesisStreamName": "events", "applicationName": "weir",
+                "region": {"region": "eu-west-1"}})
+        },
+        schema: SchemaGenerator::subschema_for::<aws::KinesisKclIngest>,
+    },
+    #[cfg(feature = "aws")]
+    SourceRow {
+        name: "S3",
+        name_v1: "S3Ingest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<aws::S3Ingest>,
+        sample: || json!({"type": "S3Ingest", "bucket": "lake", "key": "2026/people.jsonl", "region": {"region": "eu-west-1"}}),
+        schema: SchemaGenerator::subschema_for::<aws::S3Ingest>,
     },
     #[cfg(feature = "aws")]
     SourceRow {

@@ -3,6 +3,7 @@
 //! The tests themselves stand under `tests/`, one file a subject. Files that are not part of the project are looked for in
 //! `../shared`, beside the clone; a test that misses them says so and passes.
 
+pub mod aws;
 pub mod client;
 pub mod contract;
 pub mod endpoint;

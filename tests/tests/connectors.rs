@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use weir_tests::aws::Amazon;
 use weir_tests::endpoint::Endpoint;
 use weir_tests::feeds::{Events, web_sockets};
 use weir_tests::service::{Home, Weir, wait_until};
@@ -254,6 +255,148 @@ fn records_that_fail_go_to_every_dead_letter_destination() {
     assert!(failed["message"].as_str().is_some_and(|message| message.contains("no/where.jsonl")), "{failed}");
     nowhere["onRecordError"]["deadLetterQueueSettings"]["destinations"] = json!([{"type": "Slack", "hookUrl": "http://h/"}]);
     assert!(weir.post(STREAMS, &nowhere).expect(400).text().contains("takes no failed records"));
+    weir.stop();
+}
+
+#[test]
+fn an_object_of_s3_is_read_once_in_both_notations_across_kills() {
+    let Some(amazon) = Amazon::start("objects of S3 with kills of weir") else { return };
+    const RECORDS: u64 = 4_000;
+    amazon.put("/lake", b"");
+    let lines = |from: u64| (from..from + RECORDS).map(|n| json!({"id": n}).to_string() + "\n").collect::<String>();
+    amazon.put("/lake/day/one.jsonl", lines(0).as_bytes());
+    amazon.put("/lake/day/two.jsonl", lines(RECORDS).as_bytes());
+    let home = Home::new();
+    let mut weir = home.start(RESUME);
+    let one = amazon.with(json!({"type": "S3Ingest", "bucket": "lake", "key": "day/one.jsonl", "maximumPerSecond": 2_000,
+        "format": {"type": "CypherJson", "query": COUNT}}));
+    weir.post("/api/v1/ingest/one", &one).expect(200);
+    let two = amazon.with(json!({"type": "S3", "bucket": "lake", "key": "day/two.jsonl", "format": {"type": "JsonL"},
+        "startOffset": 0, "characterEncoding": "UTF-8"}));
+    let two = json!({"name": "two", "source": two, "query": COUNT, "maxPerSecond": 2_000});
+    let created = weir.post(STREAMS, &two).expect(201).json();
+    assert!(!created.to_string().contains("geheim"), "{created}");
+    assert_eq!(created["settings"]["source"]["bucket"], "lake");
+    for least in [1_000, 3_000] {
+        wait_until("some records have come", PATIENCE, || counted(&weir).0 > least);
+        weir.kill();
+        weir = home.start(RESUME);
+    }
+    for name in ["one", "two"] {
+        weir.wait_ingest(name, "Completed", PATIENCE);
+    }
+    assert_eq!(counted(&weir), (2 * RECORDS, 1));
+    let refused = weir.post("/api/v1/ingest/none", &amazon.with(json!({"type": "S3Ingest", "bucket": "l/k", "key": "k"})));
+    assert!(refused.expect(400).text().contains("cannot be the name of a bucket"));
+    weir.post("/api/v1/ingest/absent", &amazon.with(json!({"type": "S3Ingest", "bucket": "lake", "key": "absent"}))).expect(200);
+    let failed = weir.wait_ingest("absent", "Failed", PATIENCE);
+    assert!(failed["message"].as_str().is_some_and(|message| message.contains("NoSuchKey")), "{failed}");
+    weir.stop();
+}
+
+#[test]
+fn two_weirs_share_the_shards_of_kinesis_across_kills() {
+    let Some(amazon) = Amazon::start("shards of Kinesis that weirs share") else { return };
+    amazon.create_stream("events", 4);
+    amazon.put_records("events", 0..3_000);
+    let source = amazon.with(json!({"type": "KinesisKCL", "kinesisStreamName": "events", "applicationName": "weirs",
+        "format": {"type": "Json"}, "initialPosition": {"type": "TrimHorizon"}, "checkpointSettings": {"maxBatchWait": "300ms"},
+        "advancedSettings": {"leaseManagementConfig": {"failoverTime": "12s", "shardSyncInterval": "2s"}}}));
+    let body = json!({"name": "shared", "source": source, "query": COUNT, "maxPerSecond": 1_000});
+    let homes = [Home::new(), Home::new()];
+    let mut first = homes[0].start(RESUME);
+    let created = first.post(STREAMS, &body).expect(201).json();
+    assert!(!created.to_string().contains("geheim"), "{created}");
+    let shown = &created["settings"]["source"];
+    assert_eq!(
+        (&shown["checkpointSettings"]["maxBatchWait"], &shown["initialPosition"]["type"]),
+        (&json!("300ms"), &json!("TrimHorizon"))
+    );
+    // What it has is its own when it comes back in time, and it goes on to the record.
+    for least in [500, 1_500] {
+        wait_until("some records have come", PATIENCE, || counted(&first).0 > least);
+        first.kill();
+        first = homes[0].start(RESUME);
+    }
+    wait_until("all records have come", PATIENCE, || counted(&first).0 == 3_000);
+    // Another one takes its part while records come.
+    let second = homes[1].start(RESUME);
+    second.post(STREAMS, &body).expect(201);
+    let mut put = 3_000;
+    wait_until("the second one has a part", 2 * PATIENCE, || {
+        amazon.put_records("events", put..put + 100);
+        put += 100;
+        counted(&second).0 > 500
+    });
+    first.kill();
+    first = homes[0].start(RESUME);
+    amazon.put_records("events", put..put + 1_000);
+    put += 1_000;
+    wait_until("all records have come to one or the other", PATIENCE, || counted(&first).0 + counted(&second).0 >= put);
+    assert_eq!((counted(&first).0 + counted(&second).0, counted(&first).1, counted(&second).1), (put, 1, 1));
+    // The second ends and gives its shards back: they need not be missed first.
+    second.stop();
+    amazon.put_records("events", put..put + 1_000);
+    let before = counted(&first).0;
+    wait_until("the first one has all shards", PATIENCE, || counted(&first).0 == before + 1_000);
+    first.stop();
+}
+
+#[test]
+fn records_are_transformed_before_their_query_and_what_fails_is_kept_aside() {
+    let endpoint = Endpoint::start("/never");
+    let home = Home::new();
+    let lines: String = (0..500).map(|n| format!("{{\"who\": {{\"id\": {n}}}, \"when\": \"2026-01-02T03:04:05Z\"}}\n")).collect();
+    home.write("records.jsonl", lines + "{\n");
+    let function = "that => {
+        if (that.who.id % 100 === 7) throw new Error(`not ${that.who.id}`);
+        if (that.who.id === 300) for (;;);
+        return {id: that.who.id, day: new Date(that.when)};
+    }";
+    let boxes = json!([{"type": "HttpEndpoint", "url": format!("http://{}/failed", endpoint.address()),
+        "outputFormat": {"type": "JSON", "withInfoEnvelope": true}}]);
+    let mut body = json!({"name": "records", "source": {"type": "File", "path": "records.jsonl", "format": {"type": "JsonL"}},
+        "query": "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.day = $that.day, n.count = coalesce(n.count, 0) + 1",
+        "transformation": {"type": "JavaScript", "function": function},
+        "onRecordError": {"logRecord": false, "deadLetterQueueSettings": {"destinations": boxes}}});
+    let mut weir = home.start(RESUME);
+    let created = weir.post(STREAMS, &body).expect(201).json();
+    assert_eq!(created["settings"]["transformation"], body["transformation"]);
+    let info = weir.wait_ingest("records", "Completed", PATIENCE);
+    assert_eq!(counted(&weir), (494, 1));
+    assert_eq!(weir.rows("MATCH (n) WHERE n.id = 5 RETURN toString(n.day)")[0][0], "2026-01-02T03:04:05Z");
+    assert_eq!(info["failedRecords"]["count"], 7, "{info}");
+    let told = endpoint.take();
+    let letter = |number: u64| &told.iter().find(|(_, letter)| letter["number"] == number).expect("it was told of").1;
+    assert_eq!(letter(107)["decoded"]["who"]["id"], 107);
+    assert_eq!(letter(107)["message"], "the transformation failed: Error: not 107");
+    assert!(letter(300)["message"].as_str().is_some_and(|message| message.contains("longer than 1 s")), "{}", letter(300));
+    assert_eq!(letter(500).get("decoded"), None);
+    // It is there after a restart, and still at work.
+    weir.kill();
+    weir = home.start(RESUME);
+    assert_eq!(stream(&weir, "records")["settings"]["transformation"], body["transformation"]);
+    body["name"] = json!("endless");
+    body["source"] = json!({"type": "NumberIterator", "startOffset": 1_000});
+    body["transformation"]["function"] = json!("n => ({id: n})");
+    body["maxPerSecond"] = json!(5_000);
+    weir.post(STREAMS, &body).expect(201);
+    wait_until("numbers come", PATIENCE, || counted(&weir).0 > 1_000);
+    weir.kill();
+    weir = home.start(RESUME);
+    let before = counted(&weir).0;
+    wait_until("more numbers come", PATIENCE, || counted(&weir).0 > before);
+    assert_eq!(counted(&weir).1, 1);
+    weir.delete(&format!("{STREAMS}/endless")).expect(200);
+    body["transformation"]["function"] = json!("n => ");
+    let refused = weir.post(STREAMS, &body).expect(400).text();
+    assert!(refused.contains(".transformation.function") && refused.contains("SyntaxError"), "{refused}");
+    // A stream whose script does not end is ended all the same.
+    body["transformation"]["function"] = json!("n => { for (;;); }");
+    weir.post(STREAMS, &body).expect(201);
+    let begun = std::time::Instant::now();
+    weir.delete(&format!("{STREAMS}/endless")).expect(200);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     weir.stop();
 }
 

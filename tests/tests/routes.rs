@@ -671,13 +671,13 @@ fn v2_ingest_streams() {
             ),
             with(
                 "POST /api/v2/graph/quine/ingests",
-                json!({"name": "x", "source": {"type": "S3"}, "query": "RETURN 1"}),
+                json!({"name": "x", "source": {"type": "DeltaSharingCdf"}, "query": "RETURN 1"}),
                 400,
                 v2_error(
                     400,
                     "INVALID_ARGUMENT",
                     "DecodeError",
-                    "Invalid value for: body (DecodingFailure at .source: the source 'S3' is not in this version…",
+                    "Invalid value for: body (DecodingFailure at .source: the source 'DeltaSharingCdf' is not in this version…",
                 ),
             ),
             with(

@@ -1,8 +1,8 @@
 //! How the records of one stream travel: two threads, so that reading and decoding go on while the graph is changed.
 //!
-//!     source ─ next ─> Frames ─ decode ─> Batch ──(bounded)──> evaluate and commit, with the position
-//!       ^                                                             │
-//!       └──────────── durable(position) <── positions committed ──────┘
+//!     source ─ next ─> Frames ─ decode, transform ─> Batch ──(bounded)──> evaluate and commit, with the position
+//!       ^                                                                        │
+//!       └─────────────────────── durable(position) <── positions committed ──────┘
 //!
 //! One committing thread keeps the order of the stream, which is what makes the stored position true: everything before
 //! it has had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load.
@@ -19,6 +19,7 @@ use weir_engine::{Engine, EngineError, Ingester};
 use weir_model::{Position, Tick, Value};
 
 use super::errors::{DeadLetters, Letter};
+use super::transformation::{Stopped, Untransformed};
 use super::{Status, Stream, lock};
 use crate::error::{chain, failure_text};
 
@@ -37,8 +38,15 @@ struct Batch {
     numbers: Vec<u64>,
     position: Position,
     received: Instant,
-    /// For those that are to be told of records that failed: what the records were, and which could not be decoded.
-    raw: Option<(Frames, Vec<RecordFailure>)>,
+    /// For those that are to be told of records that failed: what the records were, and which have come to nothing.
+    raw: Option<(Frames, Vec<Lost>)>,
+}
+
+/// A record that could not be decoded, or not transformed; then it has a value.
+struct Lost {
+    number: u64,
+    reason: String,
+    decoded: Option<Value>,
 }
 
 /// Positions committed and perhaps not yet durable, in order.
@@ -152,6 +160,7 @@ fn read(
     let limits = Limits::default();
     let mut frames = Frames::default();
     let mut undecodable = Vec::new();
+    let mut transformation = stream.transformation.start(&stream.name).map_err(Failed::for_good)?;
     let (mut position, mut sent) = (from.unwrap_or_default(), Instant::now());
     while stream.may_go_on() {
         let progress = source.next(&limits, &mut frames)?;
@@ -165,17 +174,31 @@ fn read(
             decode::decode(&*decoder, &frames, &mut records, &mut undecodable);
             let mut failed = undecodable.iter().map(|failure| failure.number).peekable();
             let all = frames.first_number..frames.first_number + frames.len() as u64;
-            let numbers = all.filter(|number| failed.next_if_eq(number).is_none()).collect();
+            let mut numbers: Vec<u64> = all.filter(|number| failed.next_if_eq(number).is_none()).collect();
             stream.records.mark(frames.len() as u64);
             stream.bytes.mark(frames.byte_count() as u64);
             if stream.config.query().is_none() {
                 records.clear();
             }
-            let raw = stream.errors.tells().then(|| (frames.clone(), undecodable.clone()));
-            let batch = Batch { records, numbers, position: frames.position.clone(), received, raw };
-            for failure in undecodable.drain(..) {
-                stream.set_aside(failure.number, failure.reason, String::from_utf8_lossy(&failure.sample).into_owned());
+            let untransformed = match &mut transformation {
+                None => Vec::new(),
+                Some(running) => match running.apply(&mut records, &mut numbers, || stream.is_stopping()) {
+                    Ok(untransformed) => untransformed,
+                    Err(Stopped::Asked) => break,
+                    Err(Stopped::GivenUp(reason)) => return Err(Failed::for_good(reason)),
+                },
+            };
+            let mut lost = Vec::new();
+            for RecordFailure { number, reason, sample } in undecodable.drain(..) {
+                stream.set_aside(number, reason.clone(), String::from_utf8_lossy(&sample).into_owned());
+                lost.push(Lost { number, reason, decoded: None });
             }
+            for Untransformed { number, reason, record } in untransformed {
+                stream.set_aside(number, reason.clone(), sample(&record));
+                lost.push(Lost { number, reason, decoded: Some(record) });
+            }
+            let raw = stream.errors.tells().then(|| (frames.clone(), lost));
+            let batch = Batch { records, numbers, position: frames.position.clone(), received, raw };
             if batches.send(batch).is_err() {
                 // The committing thread has failed and says why.
                 return Ok((Ended::Stopped, None));
@@ -206,9 +229,9 @@ fn commit(stream: &Stream, context: &SourceContext, batches: Receiver<Batch>, co
     let mut last = Tick::ZERO;
     for batch in batches {
         // Told before the position goes past them: a record that nobody has heard of comes again.
-        let undecodable = batch.raw.iter().flat_map(|(frames, failures)| failures.iter().map(move |failure| (frames, failure)));
-        let undecodable = undecodable.map(|(frames, failure)| letter(frames, failure.number, None, &failure.reason));
-        if !tell(stream, &mut letters, &undecodable.collect::<Vec<_>>())? {
+        let lost = batch.raw.iter().flat_map(|(frames, lost)| lost.iter().map(move |lost| (frames, lost)));
+        let lost = lost.map(|(frames, lost)| letter(frames, lost.number, lost.decoded.as_ref(), &lost.reason));
+        if !tell(stream, &mut letters, &lost.collect::<Vec<_>>())? {
             break;
         }
         let progress = Some((stream.source.as_str(), batch.position.clone()));
@@ -216,11 +239,7 @@ fn commit(stream: &Stream, context: &SourceContext, batches: Receiver<Batch>, co
         let failures: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
         for (index, reason) in &failures {
             let number = batch.numbers.get(*index).copied().unwrap_or_default();
-            let sample = batch
-                .records
-                .get(*index)
-                .map_or_else(String::new, |record| record.shown().chars().take(SAMPLE_CHARACTERS_MAX).collect());
-            stream.set_aside(number, reason.clone(), sample);
+            stream.set_aside(number, reason.clone(), batch.records.get(*index).map_or_else(String::new, sample));
         }
         let ineffective = batch.raw.iter().flat_map(|(frames, _)| failures.iter().map(move |failure| (frames, failure)));
         let ineffective = ineffective.filter_map(|(frames, (index, reason))| {
@@ -237,6 +256,10 @@ fn commit(stream: &Stream, context: &SourceContext, batches: Receiver<Batch>, co
     }
     // A stream is over when its records are safe.
     Ok(stream.graph.wait_durable(last)?)
+}
+
+fn sample(record: &Value) -> String {
+    record.shown().chars().take(SAMPLE_CHARACTERS_MAX).collect()
 }
 
 fn letter<'a>(frames: &'a Frames, number: u64, decoded: Option<&'a Value>, reason: &'a str) -> Letter<'a> {

@@ -6,10 +6,13 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{DESTINATIONS, SOURCES};
 
 use super::schemas::{PLACE, generator, named};
-use crate::ingest::ErrorHandling;
+use crate::ingest::{ErrorHandling, Transformation};
 use crate::wire::family::Family;
 use crate::wire::v2;
-use crate::wire::v2::names::{FIELDS, WORDS, to_v2, to_v2_anywhere};
+use crate::wire::v2::names::{FIELDS, MOMENT, WORDS, to_v2, to_v2_anywhere};
+
+/// Enumerations of which v2 makes objects, beside others that are objects already.
+const WORDS_OR_OBJECTS: [&str; 1] = ["IteratorWord"];
 
 /// Everything assembled, by name.
 pub fn all(family: Family) -> JsonMap<String, Json> {
@@ -141,7 +144,8 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
         remove(&mut definition, &without);
         notation(&mut definition, family);
         tag(&mut definition, kind);
-        let mut example = v2::ingest::shown("", &sample, &ErrorHandling::default(), Family::Preview);
+        let mut example =
+            v2::ingest::shown("", &sample, (&ErrorHandling::default(), &Transformation::default()), Family::Preview);
         example["type"] = kind.into();
         if v2::ingest::has_format(kind) {
             let format = if v2::ingest::is_of_files(kind) { "FileFormat" } else { "StreamFormat" };
@@ -214,6 +218,7 @@ fn take(all: &mut JsonMap<String, Json>, definitions: JsonMap<String, Json>, wor
     for (name, mut definition) in definitions {
         match words.iter().find(|(of, _)| *of == name) {
             Some((_, field)) => respell(&mut definition, field, family),
+            None if WORDS_OR_OBJECTS.contains(&name.as_str()) => tag_words(&mut definition),
             None => notation(&mut definition, family),
         }
         all.entry(name).or_insert(definition);
@@ -229,9 +234,23 @@ fn remove(definition: &mut Json, names: &[&str]) {
     }
 }
 
+/// Each word as an object with nothing but its type.
+fn tag_words(definition: &mut Json) {
+    for variant in definition.get_mut("oneOf").and_then(Json::as_array_mut).into_iter().flatten() {
+        let mut tagged = json!({"type": "object", "properties": {"type": {"type": "string", "const": variant["const"]}}, "required": ["type"]});
+        if let Some(description) = variant.get("description") {
+            tagged["description"] = description.clone();
+        }
+        *variant = tagged;
+    }
+}
+
 /// Renames the fields of an object, and gives those that are durations today their unit.
 fn notation(definition: &mut Json, family: Family) {
-    let rename = |name: &str| to_v2_anywhere(name, &Json::Null, family).0;
+    let rename = |name: &str| match name {
+        name if name == MOMENT.0 && family == Family::Current => MOMENT.1.1.to_owned(),
+        name => to_v2_anywhere(name, &Json::Null, family).0,
+    };
     if let Some(Json::Object(properties)) = definition.get_mut("properties") {
         for (name, mut schema) in std::mem::take(properties) {
             if let Some(default) = schema.get("default").cloned() {
@@ -239,8 +258,12 @@ fn notation(definition: &mut Json, family: Family) {
             }
             let duration = FIELDS.iter().any(|field| field.v1 == name && field.unit_millis.is_some());
             if duration && family == Family::Current {
-                let described = schema["description"].clone();
-                schema = json!({"type": "string", "description": described, "default": schema["default"], "examples": ["1m30s"]});
+                schema = as_text(&schema, json!({"examples": ["1m30s"]}));
+            }
+            if name == MOMENT.0 && family == Family::Current {
+                schema = as_text(&schema, json!({"format": "date-time", "examples": ["2026-01-02T03:04:05Z"]}));
+                properties.insert(MOMENT.1.1.to_owned(), schema);
+                continue;
             }
             properties.insert(rename(&name), schema);
         }
@@ -251,6 +274,21 @@ fn notation(definition: &mut Json, family: Family) {
     for variant in definition.get_mut("oneOf").and_then(Json::as_array_mut).into_iter().flatten() {
         notation(variant, family);
     }
+}
+
+/// What is a number in v1 and a text in v2; may be left out where that one may.
+fn as_text(schema: &Json, more: Json) -> Json {
+    let may_be_null = schema["type"].as_array().is_some_and(|types| types.contains(&"null".into()));
+    let mut text = json!({"type": if may_be_null { json!(["string", "null"]) } else { json!("string") }});
+    for field in ["description", "default"] {
+        if let Some(value) = schema.get(field).filter(|value| !value.is_null()) {
+            text[field] = value.clone();
+        }
+    }
+    if let (Json::Object(text), Json::Object(more)) = (&mut text, more) {
+        text.extend(more);
+    }
+    text
 }
 
 /// The enumerations that fields of `WORDS` hold, with the field.
@@ -318,6 +356,19 @@ fn ingest_body(family: Family) -> Json {
             "parameter": {"type": "string", "default": "that", "description": "The parameter that carries the record."},
             "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "Queries at a time; 1 keeps the order of the source."},
             rename("maximumPerSecond"): {"type": ["integer", "null"], "minimum": 1, "description": "Records a second, at most."},
+            "transformation": {
+                "type": ["object", "null"],
+                "description": "What becomes of a record before the query runs on it.",
+                "required": ["type", "function"],
+                "properties": {
+                    "type": {"type": "string", "const": "JavaScript"},
+                    "function": {
+                        "type": "string",
+                        "description": "The text of one function. It is called with each record, which it cannot change, and what it returns takes the record's place; a record for which it throws fails.",
+                        "examples": ["that => ({id: that.user.id, day: that.ts.slice(0, 10)})"],
+                    },
+                },
+            },
             "onRecordError": {
                 "type": "object",
                 "description": "What happens to a record that fails: it is counted, and the first ones are kept with their reasons.",

@@ -319,4 +319,42 @@ mod tests {
         let file = &current["components"]["schemas"]["FileSource"]["properties"];
         assert!(file.get("parallelism").is_none() && file["type"]["const"] == "File", "{file}");
     }
+
+    #[cfg(feature = "aws")]
+    #[test]
+    fn where_a_stream_of_kinesis_begins_is_described_as_each_family_writes_it() {
+        let schema = |family: Family, name: &str| document(family, None)["components"]["schemas"][name].clone();
+        let at = |family: Family| {
+            let described = schema(family, "IteratorAt");
+            let mut moments = described["oneOf"].as_array().expect("kinds").iter().filter(|kind| {
+                let kind = &kind["properties"]["type"];
+                kind["const"] == "AtTimestamp" || kind["enum"][0] == "AtTimestamp"
+            });
+            moments.next().expect("a moment").clone()
+        };
+        let current = at(Family::Current);
+        assert_eq!(current["properties"]["at"]["format"], "date-time");
+        assert_eq!(
+            (&current["properties"]["at"]["type"], current["properties"].get("millisSinceEpoch")),
+            (&json!("string"), None)
+        );
+        assert!(current["required"].as_array().is_some_and(|names| names.contains(&json!("at"))), "{current}");
+        for family in [Family::V1, Family::Preview] {
+            assert_eq!(at(family)["properties"]["millisSinceEpoch"]["type"], "integer", "{family:?}");
+        }
+        for family in [Family::Preview, Family::Current] {
+            let words = schema(family, "IteratorWord");
+            let names: Vec<&Json> =
+                words["oneOf"].as_array().into_iter().flatten().map(|word| &word["properties"]["type"]["const"]).collect();
+            assert_eq!(names, ["Latest", "TrimHorizon"], "{family:?}");
+        }
+        assert_eq!(schema(Family::V1, "IteratorWord")["enum"], json!(["Latest", "TrimHorizon"]));
+        let default = &schema(Family::Current, "KinesisKCLSource")["properties"]["initialPosition"]["default"];
+        assert_eq!(default, &json!({"type": "Latest"}));
+        let leases = schema(Family::Current, "LeaseManagementConfig");
+        assert!(
+            leases["properties"]["failoverTime"]["type"].as_array().is_some_and(|types| types.contains(&json!("string"))),
+            "{leases}"
+        );
+    }
 }

@@ -30,6 +30,9 @@ const BEFORE_EXPIRY: Duration = Duration::from_secs(120);
 /// Of whoever gives out credentials.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
+/// Services that tell where what is asked for really is, and where to ask first.
+const USUAL_REGIONS: [(&str, &str); 1] = [("s3", "us-east-1")];
+
 /// A key of Amazon's. Without one, weir looks where every program of Amazon's does: the environment, the profile, the role of
 /// the container or machine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -123,7 +126,8 @@ impl Access {
             loader = loader.region(Region::new(region));
         }
         let config = loader.load().await;
-        let region = config.region().map(|region| region.as_ref().to_owned()).ok_or_else(|| {
+        let usual = || USUAL_REGIONS.iter().find(|(of, _)| *of == service).map(|(_, region)| (*region).to_owned());
+        let region = config.region().map(|region| region.as_ref().to_owned()).or_else(usual).ok_or_else(|| {
             ConnectorError::config("region", "is not given, and neither AWS_REGION, nor the profile, nor the machine tells one")
         })?;
         let url = match (&self.endpoint, address) {
@@ -145,8 +149,12 @@ fn endpoint_of(config: &SdkConfig, service: &str, region: &str) -> Result<Url, C
     if let Some(given) = own.or_else(|| config.endpoint_url().map(str::to_owned)) {
         return http::url("endpoint", &given);
     }
-    let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-    http::url("region", &format!("https://{service}.{region}.{domain}/"))
+    http::url("region", &format!("https://{service}.{region}.{}/", domain_of(region)))
+}
+
+/// What names of Amazon's servers in a region end with.
+pub fn domain_of(region: &str) -> &'static str {
+    if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" }
 }
 
 /// `sqs.eu-west-1.amazonaws.com` is in eu-west-1.

@@ -153,7 +153,7 @@ impl Failed {
 }
 
 /// What a service calls a failure, and its words.
-fn said(named: &str, body: &[u8]) -> (String, String) {
+pub fn said(named: &str, body: &[u8]) -> (String, String) {
     let text = String::from_utf8_lossy(body);
     let json: Json = serde_json::from_slice(body).unwrap_or_default();
     let field = |names: [&str; 2]| names.iter().find_map(|name| json.get(*name)?.as_str());
@@ -172,7 +172,7 @@ pub fn element<'x>(xml: &'x str, name: &str) -> Option<&'x str> {
 }
 
 /// Failures that are answered with 400 and pass all the same.
-fn passes(code: &str) -> bool {
+pub fn passes(code: &str) -> bool {
     ["Throttl", "ThroughputExceeded", "LimitExceeded", "TooManyRequests", "ExpiredToken", "RequestExpired", "SlowDown"]
         .iter()
         .any(|part| code.contains(part))

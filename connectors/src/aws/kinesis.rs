@@ -14,6 +14,7 @@ use weir_model::Position;
 
 use super::access::{Access, AwsCredentials, AwsRegion};
 use super::iterator::IteratorType;
+use super::reader::Pace;
 use super::shards::{Places, Reading, Stream};
 use crate::config;
 use crate::decode::Decoder;
@@ -64,7 +65,7 @@ pub struct KinesisIngest {
     pub record_decoders: Vec<RecordDecoder>,
 }
 
-fn retries() -> u32 {
+pub fn retries() -> u32 {
     3
 }
 
@@ -132,6 +133,7 @@ impl SourceConfig for KinesisIngest {
             shard_ids: self.shard_ids.clone().filter(|ids| !ids.is_empty()),
             begin: self.iterator_type.clone(),
             retries: self.num_retries,
+            pace: Pace::default(),
         };
         Ok(Box::new(Reading::start(&context.runtime, &place, self.access(context), stream, places)))
     }

@@ -2,8 +2,9 @@
 //!
 //! A reader asks for records only when there is room for an answer, so that memory is bounded whatever the number of shards.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -28,6 +29,7 @@ pub const ANSWERS_MAX: usize = 8;
 const ANSWER_RECORDS_MAX: u32 = 2_000;
 /// Between two requests for one shard: five a second are allowed, to all its readers together.
 const ASK_INTERVAL: Duration = Duration::from_millis(250);
+const ASK_INTERVAL_MIN: Duration = Duration::from_millis(200);
 /// How soon shards are found that are no children of those that are read.
 const LIST_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -52,6 +54,71 @@ pub async fn call(client: &Client, operation: &str, body: &Json, retries: u32, t
     }
 }
 
+/// How much is asked for, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub records_max: u32,
+    pub interval: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { records_max: ANSWER_RECORDS_MAX, interval: ASK_INTERVAL }
+    }
+}
+
+impl Pace {
+    /// As it is wished for, within what Kinesis allows.
+    pub fn of(records_max: Option<u32>, interval: Option<Duration>) -> Pace {
+        let usual = Pace::default();
+        Pace {
+            records_max: records_max.unwrap_or(usual.records_max).clamp(1, ANSWER_RECORDS_MAX),
+            interval: interval.unwrap_or(usual.interval).max(ASK_INTERVAL_MIN),
+        }
+    }
+}
+
+/// What a reader and whoever lets it read know of each other, where a shard may be another's a moment later.
+pub struct Hold {
+    stop: AtomicBool,
+    /// The number of the last record that was handed on.
+    sent: Mutex<Option<String>>,
+    /// When it was last known to be ours, and how long that is good for.
+    renewed: Mutex<Instant>,
+    good_for: Duration,
+}
+
+impl Hold {
+    pub fn new(good_for: Duration) -> Hold {
+        Hold { stop: AtomicBool::new(false), sent: Mutex::default(), renewed: Mutex::new(Instant::now()), good_for }
+    }
+
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    pub fn renew(&self) {
+        *lock(&self.renewed) = Instant::now();
+    }
+
+    pub fn sent(&self) -> Option<String> {
+        lock(&self.sent).clone()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Others may have it by now.
+    fn has_lapsed(&self) -> bool {
+        lock(&self.renewed).elapsed() >= self.good_for
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Finds shards and starts their readers.
 pub struct Lister {
     place: String,
@@ -65,10 +132,10 @@ pub struct Lister {
 }
 
 #[derive(Clone, Debug)]
-struct Shard {
-    id: String,
-    parents: Vec<String>,
-    closed: bool,
+pub struct Shard {
+    pub id: String,
+    pub parents: Vec<String>,
+    pub closed: bool,
 }
 
 impl Shard {
@@ -77,6 +144,21 @@ impl Shard {
         let parents = ["ParentShardId", "AdjacentParentShardId"].iter().filter_map(|name| text(name)).collect();
         let closed = listed.pointer("/SequenceNumberRange/EndingSequenceNumber").is_some_and(Json::is_string);
         Some(Shard { id: text("ShardId")?, parents, closed })
+    }
+}
+
+/// All shards that the stream has records of.
+pub async fn list_shards(client: &Client, stream: &Stream, place: &str, trouble: &Trouble) -> Result<Vec<Shard>, ConnectorError> {
+    let mut shards = Vec::new();
+    let mut request = json!({"StreamName": stream.name});
+    loop {
+        let answer = call(client, "ListShards", &request, stream.retries, trouble).await;
+        let answer = answer.map_err(|failed| failed.fatal(place))?;
+        shards.extend(answer["Shards"].as_array().into_iter().flatten().filter_map(Shard::read));
+        match answer["NextToken"].as_str() {
+            Some(next) => request = json!({"NextToken": next}),
+            None => return Ok(shards),
+        }
     }
 }
 
@@ -89,10 +171,10 @@ impl Lister {
     pub async fn run(mut self, access: Access) -> Result<(), ConnectorError> {
         let client = Arc::new(Client::open(&KINESIS, &access, None).await?);
         let room = Arc::new(Semaphore::new(ANSWERS_MAX));
-        let mut readers: JoinSet<Result<String, ConnectorError>> = JoinSet::new();
+        let mut readers: JoinSet<Result<(String, bool), ConnectorError>> = JoinSet::new();
         let mut running = BTreeSet::new();
         loop {
-            let shards = self.list(&client).await?;
+            let shards = list_shards(&client, &self.stream, &self.place, &self.trouble).await?;
             if self.places.shards.is_empty() {
                 self.begin(&shards).await?;
             }
@@ -110,6 +192,7 @@ impl Lister {
                     events: self.events.clone(),
                     room: room.clone(),
                     trouble: self.trouble.clone(),
+                    hold: None,
                 };
                 readers.spawn(reader.run());
             }
@@ -118,7 +201,7 @@ impl Lister {
             }
             match tokio::time::timeout(LIST_INTERVAL, readers.join_next()).await {
                 Ok(Some(Ok(ended))) => {
-                    let shard = ended?;
+                    let (shard, _) = ended?;
                     running.remove(&shard);
                     self.places.shards.insert(shard, Place::Read);
                 }
@@ -132,20 +215,6 @@ impl Lister {
 
     fn failed(&self, problem: String, fault: Fault) -> ConnectorError {
         ConnectorError::World { place: self.place.clone(), problem, fault, retryable: false, source: None }
-    }
-
-    async fn list(&self, client: &Client) -> Result<Vec<Shard>, ConnectorError> {
-        let mut shards = Vec::new();
-        let mut request = json!({"StreamName": self.stream.name});
-        loop {
-            let answer = call(client, "ListShards", &request, self.stream.retries, &self.trouble).await;
-            let answer = answer.map_err(|failed| failed.fatal(&self.place))?;
-            shards.extend(answer["Shards"].as_array().into_iter().flatten().filter_map(Shard::read));
-            match answer["NextToken"].as_str() {
-                Some(next) => request = json!({"NextToken": next}),
-                None => return Ok(shards),
-            }
-        }
     }
 
     /// What is there when the stream begins: everything that comes later is read from its first record.
@@ -194,26 +263,52 @@ impl Lister {
 }
 
 /// Reads one shard to its end.
-struct Reader {
-    client: Arc<Client>,
-    stream: Arc<Stream>,
-    place: String,
-    shard: Arc<str>,
-    from: u64,
+pub struct Reader {
+    pub client: Arc<Client>,
+    pub stream: Arc<Stream>,
+    pub place: String,
+    pub shard: Arc<str>,
+    pub from: u64,
     /// None: it came after the stream had begun.
-    at: Option<Place>,
+    pub at: Option<Place>,
     /// The stream began in this life, and nothing has been asked of the shard.
-    now: bool,
-    events: Sender<Event>,
-    room: Arc<Semaphore>,
-    trouble: Trouble,
+    pub now: bool,
+    pub events: Sender<Event>,
+    pub room: Arc<Semaphore>,
+    pub trouble: Trouble,
+    /// Where the shard may become another's.
+    pub hold: Option<Arc<Hold>>,
+}
+
+/// How reading with one iterator went.
+enum Went {
+    /// A new one is needed.
+    Again,
+    ToTheEnd,
+    Stopped,
 }
 
 impl Reader {
-    async fn run(mut self) -> Result<String, ConnectorError> {
-        while !self.read().await? {}
+    /// The shard, and whether it was read to its end.
+    pub async fn run(mut self) -> Result<(String, bool), ConnectorError> {
+        loop {
+            match self.read().await? {
+                Went::Again => {}
+                Went::ToTheEnd => break,
+                Went::Stopped => return Ok((self.shard.to_string(), false)),
+            }
+        }
         let _ = self.events.send(Event::Ended(self.shard.to_string())).await;
-        Ok(self.shard.to_string())
+        Ok((self.shard.to_string(), true))
+    }
+
+    /// False when it is to stop. Waits while nobody knows whose the shard is.
+    async fn may_read(&self) -> bool {
+        let Some(hold) = &self.hold else { return true };
+        while hold.has_lapsed() && !hold.is_stopped() {
+            tokio::time::sleep(ASK_INTERVAL).await;
+        }
+        !hold.is_stopped()
     }
 
     async fn call(&self, operation: &str, body: &Json) -> Result<Json, Failed> {
@@ -239,23 +334,29 @@ impl Reader {
         Ok(answer["ShardIterator"].as_str().map(str::to_owned))
     }
 
-    /// With one iterator, as long as it goes. True: to the end of the shard.
-    async fn read(&mut self) -> Result<bool, ConnectorError> {
+    /// With one iterator, as long as it goes.
+    async fn read(&mut self) -> Result<Went, ConnectorError> {
+        if !self.may_read().await {
+            return Ok(Went::Stopped);
+        }
         let mut iterator = self.iterator().await?;
         while let Some(from) = iterator {
             // Closed only with the source.
-            let Ok(room) = self.room.clone().acquire_owned().await else { return Ok(true) };
+            let Ok(room) = self.room.clone().acquire_owned().await else { return Ok(Went::Stopped) };
+            if !self.may_read().await {
+                return Ok(Went::Stopped);
+            }
             let asked = Instant::now();
-            let request = json!({"ShardIterator": from, "Limit": ANSWER_RECORDS_MAX});
+            let request = json!({"ShardIterator": from, "Limit": self.stream.pace.records_max});
             let answer = match self.call("GetRecords", &request).await {
                 Ok(answer) => answer,
                 // It lasts five minutes, and whoever hands on may be held back for longer.
-                Err(failed) if failed.code == "ExpiredIteratorException" => return Ok(false),
+                Err(failed) if failed.code == "ExpiredIteratorException" => return Ok(Went::Again),
                 Err(failed) => return Err(self.fatal(failed)),
             };
             iterator = answer["NextShardIterator"].as_str().map(str::to_owned);
             let given = answer["Records"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let mut records = std::collections::VecDeque::with_capacity(given.len());
+            let mut records = VecDeque::with_capacity(given.len());
             for record in given {
                 let number = record["SequenceNumber"].as_str();
                 let data = record["Data"].as_str().and_then(|data| STANDARD.decode(data).ok());
@@ -267,19 +368,26 @@ impl Reader {
                 records.push_back((number.to_owned(), data));
             }
             if let Some((number, _)) = records.back() {
+                if let Some(hold) = &self.hold {
+                    // It may have become another's while this one asked. The answer is left to whoever has it then.
+                    if hold.is_stopped() || hold.has_lapsed() {
+                        return Ok(Went::Again);
+                    }
+                    *lock(&hold.sent) = Some(number.clone());
+                }
                 self.at = Some(Place::After(number.clone()));
                 let answer = Answer { shard: self.shard.clone(), records, _room: room };
                 if self.events.send(Event::Records(answer)).await.is_err() {
-                    return Ok(true);
+                    return Ok(Went::Stopped);
                 }
             } else {
                 drop(room);
             }
             if iterator.is_some() {
-                tokio::time::sleep(ASK_INTERVAL.saturating_sub(asked.elapsed())).await;
+                tokio::time::sleep(self.stream.pace.interval.saturating_sub(asked.elapsed())).await;
             }
         }
-        Ok(true)
+        Ok(Went::ToTheEnd)
     }
 }
 
@@ -291,7 +399,8 @@ mod tests {
 
     #[test]
     fn children_wait_for_all_of_their_parents() {
-        let stream = Stream { name: "s".to_owned(), shard_ids: None, begin: Default::default(), retries: 3 };
+        let stream =
+            Stream { name: "s".to_owned(), shard_ids: None, begin: Default::default(), retries: 3, pace: Pace::default() };
         let mut lister = Lister::new("here", stream, Places::default(), channel(1).0, Trouble::new("here"));
         let listed = [
             json!({"ShardId": "a", "SequenceNumberRange": {"EndingSequenceNumber": "9"}}),

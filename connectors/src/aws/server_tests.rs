@@ -27,10 +27,10 @@ use crate::*;
 static SNS: Service = Service { name: "sns", target: "", content_type: "application/x-www-form-urlencoded" };
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Server {
+pub(super) struct Server {
     script: PathBuf,
     directory: TempDir,
-    url: String,
+    pub(super) url: String,
 }
 
 fn free_port() -> u16 {
@@ -38,7 +38,7 @@ fn free_port() -> u16 {
 }
 
 impl Server {
-    fn start(script: &str, left_out: &str) -> Option<Server> {
+    pub(super) fn start(script: &str, left_out: &str) -> Option<Server> {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/services").join(script);
         let directory = tempfile::Builder::new().prefix("weir-aws-").tempdir().unwrap();
         // Two in a row are free nearly always: one of the scripts takes the next, too.
@@ -57,14 +57,14 @@ impl Server {
         Some(Server { script: path, directory, url: format!("http://127.0.0.1:{port}/") })
     }
 
-    fn access(&self) -> Access {
+    pub(super) fn access(&self) -> Access {
         let secret = || Secret("test".to_owned());
         let credentials = AwsCredentials { access_key_id: secret(), secret_access_key: secret(), session_token: None };
         let region = Some(AwsRegion { region: "us-east-1".to_owned() });
         Access { credentials: Some(credentials), region, endpoint: Some(self.url.clone()), hosts: HostPolicy::default() }
     }
 
-    fn call(&self, service: &'static Service, operation: &str, body: Json) -> Json {
+    pub(super) fn call(&self, service: &'static Service, operation: &str, body: Json) -> Json {
         let called = runtime().block_on(async {
             let client = Client::open(service, &self.access(), None).await.unwrap();
             client.call(operation, &body).await
@@ -81,7 +81,7 @@ impl Server {
         called.unwrap_or_else(|failed| panic!("{}", failed.reason))
     }
 
-    fn create_stream(&self, name: &str, shards: u32) {
+    pub(super) fn create_stream(&self, name: &str, shards: u32) {
         self.call(&KINESIS, "CreateStream", json!({"StreamName": name, "ShardCount": shards}));
         let status = || {
             self.call(&KINESIS, "DescribeStreamSummary", json!({"StreamName": name}))["StreamDescriptionSummary"]["StreamStatus"]
@@ -91,7 +91,7 @@ impl Server {
     }
 
     /// Each key has records of its own, counted.
-    fn put(&self, stream: &str, keys: u32, numbers: std::ops::Range<u32>) {
+    pub(super) fn put(&self, stream: &str, keys: u32, numbers: std::ops::Range<u32>) {
         let data = |key: u32, n: u32| STANDARD.encode(json!({"key": key, "n": n}).to_string());
         for n in numbers {
             let records: Vec<Json> =
@@ -114,7 +114,7 @@ impl Server {
         names.iter().map(|name| told["Attributes"][name].as_str().unwrap().parse::<u64>().unwrap()).sum()
     }
 
-    fn with(&self, definition: Json) -> Json {
+    pub(super) fn with(&self, definition: Json) -> Json {
         let mut all = json!({"credentials": {"accessKeyId": "test", "secretAccessKey": "test"}, "region": "us-east-1"});
         all.as_object_mut().unwrap().extend(definition.as_object().unwrap().clone());
         all
@@ -127,7 +127,7 @@ impl std::ops::Drop for Server {
     }
 }
 
-fn wait(mut done: impl FnMut() -> bool, what: &str) {
+pub(super) fn wait(mut done: impl FnMut() -> bool, what: &str) {
     let since = Instant::now();
     while !done() {
         assert!(since.elapsed() < PATIENCE, "waited too long: {what}");
@@ -135,12 +135,12 @@ fn wait(mut done: impl FnMut() -> bool, what: &str) {
     }
 }
 
-fn open(definition: &Json, from: Option<&Position>) -> RecordStream {
+pub(super) fn open(definition: &Json, from: Option<&Position>) -> RecordStream {
     parse_source_v1(definition).unwrap().open(&anything(), from).unwrap()
 }
 
 /// Reads until so many records are there; each batch with the position behind it.
-fn read(stream: &mut RecordStream, count: usize, durable: bool) -> Vec<(Vec<String>, Position)> {
+pub(super) fn read(stream: &mut RecordStream, count: usize, durable: bool) -> Vec<(Vec<String>, Position)> {
     let (mut batches, mut batch, mut seen, since) = (Vec::new(), Frames::default(), 0, Instant::now());
     let limits = Limits { records_max: 97, ..Limits::default() };
     while seen < count {
@@ -157,12 +157,12 @@ fn read(stream: &mut RecordStream, count: usize, durable: bool) -> Vec<(Vec<Stri
     batches
 }
 
-fn texts(batches: &[(Vec<String>, Position)]) -> Vec<String> {
+pub(super) fn texts(batches: &[(Vec<String>, Position)]) -> Vec<String> {
     batches.iter().flat_map(|(texts, _)| texts.clone()).collect()
 }
 
 /// What has the same key comes in order, and each once.
-fn check_order(records: &[String], keys: u32, each: u32) {
+pub(super) fn check_order(records: &[String], keys: u32, each: u32) {
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     for record in records {
         let record: Json = serde_json::from_str(record).unwrap();
@@ -279,14 +279,14 @@ fn children_of_a_shard_are_read_behind_it() {
 }
 
 /// Leads to a server, and cuts when it is told to.
-struct Way {
-    address: SocketAddr,
+pub(super) struct Way {
+    pub(super) address: SocketAddr,
     open: Arc<AtomicBool>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Way {
-    fn to(url: &str) -> Way {
+    pub(super) fn to(url: &str) -> Way {
         let upstream: SocketAddr = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -316,7 +316,7 @@ impl Way {
         way
     }
 
-    fn set(&self, open: bool) {
+    pub(super) fn set(&self, open: bool) {
         self.open.store(open, Ordering::Relaxed);
         if !open {
             self.connections.lock().unwrap().drain(..).for_each(|connection| {

@@ -12,17 +12,22 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::mpsc::{Receiver, channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_model::Position;
 
 use super::access::Access;
 use super::iterator::IteratorType;
-use super::reader::{ANSWERS_MAX, Lister};
+pub use super::reader::ANSWERS_MAX;
+use super::reader::{Lister, Pace};
 use crate::error::{ConnectorError, Fault};
 use crate::feed::Trouble;
 use crate::frames::{Frames, Limits, Progress};
 use crate::source::Source;
+
+/// How long an end is waited for, of a task that has something to give back.
+const END_TIME_MAX: Duration = Duration::from_secs(4);
 
 /// What is read.
 #[derive(Clone, Debug)]
@@ -33,6 +38,7 @@ pub struct Stream {
     pub begin: IteratorType,
     /// Failures in a row that are nobody's business.
     pub retries: u32,
+    pub pace: Pace,
 }
 
 /// Where a stream stands.
@@ -41,9 +47,19 @@ pub struct Places {
     /// When it began to read, in milliseconds since 1970: what `Latest` means in later lives.
     pub from: u64,
     pub shards: BTreeMap<String, Place>,
+    /// Who it is for others that read the same stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// Records handed out, where that is asked for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub taken: u64,
     /// That was in this life.
     #[serde(skip)]
     pub fresh: bool,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -101,6 +117,8 @@ pub struct Reading {
     places: Places,
     task: JoinHandle<Result<(), ConnectorError>>,
     trouble: Trouble,
+    /// Who is told what is durable. None: nobody else reads the stream.
+    durable: Option<watch::Sender<Places>>,
 }
 
 impl Reading {
@@ -109,7 +127,26 @@ impl Reading {
         let trouble = Trouble::new(place);
         let lister = Lister::new(place, stream, places.clone(), sender, trouble.clone());
         let task = runtime.spawn(lister.run(access));
-        Reading { place: place.to_owned(), runtime: runtime.clone(), events, current: None, places, task, trouble }
+        Reading { place: place.to_owned(), runtime: runtime.clone(), events, current: None, places, task, trouble, durable: None }
+    }
+
+    /// The same of a stream of which others have shards, too. The task is told what is durable, and is to end when nobody tells it any more.
+    pub fn share<F>(
+        runtime: &Handle,
+        place: &str,
+        places: Places,
+        run: impl FnOnce(Sender<Event>, watch::Receiver<Places>, Trouble) -> F,
+    ) -> Reading
+    where
+        F: Future<Output = Result<(), ConnectorError>> + Send + 'static,
+    {
+        let (sender, events) = channel(2 * ANSWERS_MAX);
+        let trouble = Trouble::new(place);
+        // What has been read in earlier lives is durable.
+        let (durable, told) = watch::channel(places.clone());
+        let task = runtime.spawn(run(sender, told, trouble.clone()));
+        let (place, runtime, durable) = (place.to_owned(), runtime.clone(), Some(durable));
+        Reading { place, runtime, events, current: None, places, task, trouble, durable }
     }
 
     fn take(&mut self, event: Event) {
@@ -133,6 +170,7 @@ impl Reading {
         while !batch.full(limits) {
             let Some((number, bytes)) = answer.records.pop_front() else { break };
             batch.push(&bytes);
+            self.places.taken += u64::from(self.durable.is_some());
             last = Some(number);
         }
         if let Some(number) = last {
@@ -182,6 +220,15 @@ impl Source for Reading {
         if ended && batch.is_empty() { self.end() } else { Ok(Progress::More) }
     }
 
+    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
+        if let Some(told) = &self.durable
+            && !position.0.is_empty()
+        {
+            told.send_replace(Places::read(&self.place, Some(position))?);
+        }
+        Ok(())
+    }
+
     fn trouble(&self) -> Option<String> {
         self.trouble.get()
     }
@@ -189,6 +236,11 @@ impl Source for Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
+        if self.durable.take().is_some() && !self.task.is_finished() {
+            // It gives its shards back, so that others have them at once.
+            let (runtime, task) = (&self.runtime, &mut self.task);
+            let _ = runtime.block_on(async { tokio::time::timeout(END_TIME_MAX, task).await });
+        }
         self.task.abort();
     }
 }

@@ -5,7 +5,7 @@ use weir_connectors::SOURCES;
 
 use super::names::{fields_to_v2, mistake, to_v1};
 use crate::error::ApiError;
-use crate::ingest::ErrorHandling;
+use crate::ingest::{ErrorHandling, Transformation};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
 
@@ -15,9 +15,11 @@ const ELSEWHERE: &[&str] = &[
     "Kafka",
     #[cfg(not(feature = "aws"))]
     "Kinesis",
+    #[cfg(not(feature = "aws"))]
     "KinesisKCL",
     #[cfg(not(feature = "aws"))]
     "SQS",
+    #[cfg(not(feature = "aws"))]
     "S3",
     "DeltaSharingCdf",
 ];
@@ -26,7 +28,7 @@ const ELSEWHERE: &[&str] = &[
 const NUMBERS: &str = "NumberIterator";
 
 /// Those whose format is that of files; the others' records come one by one.
-const OF_FILES: [&str; 3] = ["File", "StdInput", "WebSocketFileUpload"];
+const OF_FILES: [&str; 4] = ["File", "S3", "StdInput", "WebSocketFileUpload"];
 
 /// The formats of v2, those of v1, and whether they are for files.
 pub const FORMATS: &[(&str, &str, bool)] = &[
@@ -54,7 +56,7 @@ pub const BESIDE: [&str; 3] = ["parallelism", WRITE_PARALLELISM, "maximumPerSeco
 const WRITE_PARALLELISM: &str = "writeParallelism";
 
 /// What stands in the definition as v2 has it.
-const OF_V2: [&str; 2] = ["onRecordError", "onStreamError"];
+const OF_V2: [&str; 3] = ["onRecordError", "onStreamError", "transformation"];
 
 /// The name, and the definition as v1 has it.
 pub fn decode(body: &Json) -> Result<(String, Json), Vec<String>> {
@@ -104,7 +106,7 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, Json)> {
     for name in OF_V2 {
         definition.extend(fields.get(name).map(|value| (name.to_owned(), value.clone())));
     }
-    unsupported(&fields, &source, kind, mistakes);
+    unsupported(&source, kind, mistakes);
     let format = format(&source, kind, mistakes);
     let mut format = format?;
     if format["type"] != "Drop" {
@@ -138,14 +140,11 @@ fn format(source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) -> Option<Js
 }
 
 /// What would change what a stream does, and is not here, is refused; its defaults are taken.
-fn unsupported(fields: &Fields<'_>, source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) {
-    let mut refuse = |path: &str, what: &str| mistakes.at(path, format!("{what} not in this version of weir; leave it out"));
-    if fields.get("transformation").is_some() {
-        refuse(".transformation", "transformations of records are");
-    }
+fn unsupported(source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) {
     let decoders = source.get("recordDecoders").and_then(Json::as_array);
     if AS_IT_IS.contains(&kind) && decoders.is_some_and(|decoders| !decoders.is_empty()) {
-        refuse(".source.recordDecoders", &format!("recordDecoders of the source '{kind}' are"));
+        let problem = format!("recordDecoders of the source '{kind}' are not in this version of weir; leave it out");
+        mistakes.at(".source.recordDecoders", problem);
     }
 }
 
@@ -165,7 +164,7 @@ pub fn kind(v1: &str) -> &str {
 }
 
 /// The settings of v1 as the preview shows them, the source alone, and as they are shown today, the whole body.
-pub fn shown(name: &str, settings: &Json, errors: &ErrorHandling, family: Family) -> Json {
+pub fn shown(name: &str, settings: &Json, (errors, transformation): (&ErrorHandling, &Transformation), family: Family) -> Json {
     let kind = kind(settings["type"].as_str().unwrap_or_default());
     let mut source = JsonMap::new();
     source.insert("type".to_owned(), kind.into());
@@ -198,6 +197,7 @@ pub fn shown(name: &str, settings: &Json, errors: &ErrorHandling, family: Family
             whole[named] = value;
         }
     }
+    transformation.show(&mut whole);
     errors.show(&mut whole, family);
     whole
 }
@@ -231,7 +231,8 @@ mod tests {
             "format": {"type": "CypherCsv", "headers": true, "delimiter": "Semicolon", "query": "RETURN $row", "parameter": "row"}});
         assert_eq!((name.as_str(), &definition), ("people", &expected));
         let settings = weir_connectors::parse_source_v1(&definition).expect("a source").settings();
-        let shown = shown(&name, &settings, &ErrorHandling::read(&definition).expect("nothing of it is there"), Family::Current);
+        let errors = ErrorHandling::read(&definition).expect("nothing of it is there");
+        let shown = shown(&name, &settings, (&errors, &Transformation::default()), Family::Current);
         for (field, value) in body.as_object().expect("an object").iter().filter(|(field, _)| *field != "source") {
             assert_eq!(&shown[field], value);
         }
@@ -258,7 +259,7 @@ mod tests {
         let with = |source: Json| json!({"name": "n", "source": source, "query": "RETURN 1"});
         refused(json!({}), "DecodingFailure at .name: Missing required field");
         refused(json!({"name": "n"}), "DecodingFailure at .source: Missing required field");
-        refused(with(json!({"type": "S3"})), "the source 'S3' is not in this version");
+        refused(with(json!({"type": "DeltaSharingCdf"})), "the source 'DeltaSharingCdf' is not in this version");
         refused(with(json!({"type": "Nope"})), "type 'Nope' names no known source");
         refused(
             with(json!({"type": "File", "path": "x", "format": {"type": "Parquet"}})),
@@ -266,8 +267,9 @@ mod tests {
         );
         refused(with(json!({"type": "File", "path": "x", "format": {"type": "Nope"}})), "names no format");
         refused(with(json!({"type": "File", "path": "x"})), ".format: Missing required field");
-        let mut transformed = with(json!({"type": "NumberIterator"}));
-        transformed["transformation"] = json!({"type": "JavaScript", "function": "x => x"});
-        refused(transformed, "transformations of records are not in this version");
+        refused(
+            with(json!({"type": "NumberIterator", "recordDecoders": ["GZIP"]})),
+            "recordDecoders of the source 'NumberIterator' are not in this version",
+        );
     }
 }

@@ -33,10 +33,28 @@ pub const FIELDS: &[Renamed] = &[
     duration("maxIntervalMillis", "maxInterval", 1),
     Renamed { within: Some("keepAlive"), ..duration("intervalMillis", "interval", 1) },
     duration("intervalSeconds", "interval", 1000),
+    // Of KinesisKCL.
+    Renamed { within: Some("initialPosition"), ..renamed("dayOfMonth", "date") },
+    duration("backpressureTimeoutMillis", "backpressureTimeout", 1),
+    duration("maxBatchWaitMillis", "maxBatchWait", 1),
+    duration("failoverTimeMillis", "failoverTime", 1),
+    duration("shardSyncIntervalMillis", "shardSyncInterval", 1),
+    duration("gracefulLeaseHandoffTimeoutMillis", "gracefulLeaseHandoffTimeout", 1),
+    duration("retryBackoffMillis", "retryBackoff", 1),
+    duration("retryGetRecordsInSeconds", "retryGetRecordsAfter", 1000),
+    duration("idleTimeBetweenReadsInMillis", "idleTimeBetweenReads", 1),
+    duration("parentShardPollIntervalMillis", "parentShardPollInterval", 1),
+    duration("taskBackoffTimeMillis", "taskBackoffTime", 1),
+    duration("logWarningForTaskAfterMillis", "logWarningForTaskAfter", 1),
+    duration("listShardsBackoffTimeInMillis", "listShardsBackoffTime", 1),
+    duration("metricsBufferTimeMillis", "metricsBufferTime", 1),
 ];
 
 /// A moment: milliseconds in v1, a text in v2; the object it stands in, and its name there.
-const MOMENT: (&str, (&str, &str)) = ("millisSinceEpoch", ("iteratorType", "at"));
+pub const MOMENT: (&str, (&str, &str)) = ("millisSinceEpoch", ("iteratorType", "at"));
+
+/// Always an object, also where v1 has a word.
+const PLACES: [&str; 2] = ["iteratorType", "initialPosition"];
 
 /// Objects whose fields the user has named.
 const OF_THE_USER: [&str; 3] = ["kafkaProperties", "topics", "headers"];
@@ -121,8 +139,7 @@ fn to_v2_within(within: &str, name: &str, value: &Json, family: Family) -> (Stri
             if whole { duration_text(Duration::from_millis(millis)) } else { format!("{millis}ms") }.into()
         }
         _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v2(name, value, family),
-        // Always an object, also where v1 has a word.
-        (_, Json::String(word)) if name == MOMENT.1.0 => json!({"type": word}),
+        (_, Json::String(word)) if PLACES.contains(&name) => json!({"type": word}),
         (_, Json::Number(millis)) if (within, name) == (MOMENT.1.0, MOMENT.0) && family == Family::Current => {
             let moment = clock::from_millis(millis.as_u64().unwrap_or_default());
             return (MOMENT.1.1.to_owned(), clock::instant(moment).into());
@@ -204,6 +221,24 @@ mod tests {
         assert_eq!(preview["iteratorType"], v1["iteratorType"]);
         let word = Json::Object(fields_to_v2(&json!({"iteratorType": "Latest"}), &[], Family::Current));
         assert_eq!(word, json!({"iteratorType": {"type": "Latest"}}));
+    }
+
+    #[test]
+    fn the_options_of_shared_shards_are_written_otherwise() {
+        let v1 = json!({"initialPosition": {"type": "AtTimestamp", "year": 2026, "month": 1, "dayOfMonth": 2, "hourOfDay": 3, "minute": 4, "second": 5},
+            "checkpointSettings": {"disableCheckpointing": false, "maxBatchWaitMillis": 90_000},
+            "advancedSettings": {"leaseManagementConfig": {"failoverTimeMillis": 10_000, "billingMode": "PAY_PER_REQUEST"},
+                "retrievalSpecificConfig": {"type": "PollingConfig", "retryGetRecordsInSeconds": 1, "idleTimeBetweenReadsInMillis": 1500}}});
+        let current = json!({"initialPosition": {"type": "AtTimestamp", "year": 2026, "month": 1, "date": 2, "hourOfDay": 3, "minute": 4, "second": 5},
+            "checkpointSettings": {"disableCheckpointing": false, "maxBatchWait": "1m30s"},
+            "advancedSettings": {"leaseManagementConfig": {"failoverTime": "10s", "billingMode": "PAY_PER_REQUEST"},
+                "retrievalSpecificConfig": {"type": "PollingConfig", "retryGetRecordsAfter": "1s", "idleTimeBetweenReads": "1500ms"}}});
+        assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Current)), current);
+        let back: JsonMap<String, Json> =
+            current.as_object().into_iter().flatten().map(|(name, value)| to_v1(name, value)).collect();
+        assert_eq!(Json::Object(back), v1);
+        let word = Json::Object(fields_to_v2(&json!({"initialPosition": "TrimHorizon"}), &[], Family::Current));
+        assert_eq!(word, json!({"initialPosition": {"type": "TrimHorizon"}}));
     }
 
     #[test]

@@ -1,0 +1,236 @@
+//! The definition of a stream from Kinesis whose shards are shared out among all who read for the same application, in the way of
+//! Amazon's client library.
+//!
+//!     leases: a table of DynamoDB ─> sharing: who reads which shard ─> a Reader for each of ours ─> Reading ─> Frames
+//!                      ^───────────── checkpoints <── durable ──────────────────────────────────────┘
+
+mod leases;
+mod options;
+mod places;
+mod sharing;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use weir_model::Position;
+
+pub use options::*;
+
+use self::leases::Table;
+use self::sharing::{Rules, Sharing};
+use super::access::{Access, AwsCredentials, AwsRegion};
+use super::kinesis::{check_stream, retries};
+use super::reader::Pace;
+use super::shards::{Places, Reading, Stream};
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::formats::StreamFormat;
+use crate::recoding::{RecordDecoder, recoded};
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Reads the data of records from those shards of a stream of Kinesis that fall to it: several that have the same
+/// `applicationName` share them by a table of DynamoDB, and take them over from one another.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(rename = "KinesisKCLIngest")]
+pub struct KinesisKclIngest {
+    /// The stream.
+    pub kinesis_stream_name: String,
+    /// Those with the same name share the shards; the name of the lease table, too, unless that has its own.
+    pub application_name: String,
+    /// What a record holds, and the query that runs on each.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    /// Queries at a time; 1 keeps the order of each shard.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub parallelism: u32,
+    /// Who asks; found as every program of Amazon's does when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<AwsCredentials>,
+    /// Where the stream and the table are; found in the same way when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<AwsRegion>,
+    /// The address of another server that speaks the protocols of Kinesis and DynamoDB, instead of Amazon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Where the reading of shards begins that nobody of this application has read.
+    #[serde(default)]
+    pub initial_position: InitialPosition,
+    /// How often a request is made again before the stream says that something is wrong. It goes on trying.
+    #[serde(default = "retries", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub num_retries: u32,
+    /// Records a second, at most.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to a record before it is read, in this order.
+    #[serde(default)]
+    pub record_decoders: Vec<RecordDecoder>,
+    #[serde(default)]
+    pub scheduler_source_settings: SchedulerSourceSettings,
+    #[serde(default)]
+    pub checkpoint_settings: CheckpointSettings,
+    #[serde(default)]
+    pub advanced_settings: AdvancedSettings,
+}
+
+impl KinesisKclIngest {
+    fn access(&self, context: &SourceContext) -> Access {
+        let (credentials, region) = (self.credentials.clone(), self.region.clone());
+        Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() }
+    }
+
+    fn leases(&self) -> LeaseManagementConfig {
+        self.advanced_settings.lease_management_config.clone().unwrap_or_default()
+    }
+
+    fn table_name(&self) -> &str {
+        let own = self.advanced_settings.configs_builder.as_ref().and_then(|builder| builder.table_name.as_deref());
+        own.unwrap_or(&self.application_name)
+    }
+
+    fn pace(&self) -> Pace {
+        let (mut records_max, mut idle_millis) = (None, None);
+        if let Some(RetrievalSpecificConfig::PollingConfig { max_records, idle_time_between_reads_in_millis, .. }) =
+            &self.advanced_settings.retrieval_specific_config
+        {
+            (records_max, idle_millis) = (*max_records, *idle_time_between_reads_in_millis);
+        }
+        Pace::of(records_max, Some(Duration::from_millis(idle_millis.unwrap_or(1_000))))
+    }
+
+    fn rules(&self) -> Rules {
+        let (leases, checkpoints) = (self.leases(), &self.checkpoint_settings);
+        Rules {
+            failover: Duration::from_millis(leases.failover_time_millis.unwrap_or(10_000)),
+            sync: Duration::from_millis(leases.shard_sync_interval_millis.unwrap_or(60_000)),
+            clean_up: leases.cleanup_leases_upon_shard_completion.unwrap_or(true),
+            leases_max: leases.max_leases_for_worker.map_or(usize::MAX, |most| most as usize),
+            hand_over: leases
+                .is_graceful_lease_handoff_enabled
+                .unwrap_or(true)
+                .then(|| Duration::from_millis(leases.graceful_lease_handoff_timeout_millis.unwrap_or(30_000))),
+            checkpoint_records: checkpoints.max_batch_size.unwrap_or(1_000),
+            checkpoint_after: Duration::from_millis(checkpoints.max_batch_wait_millis.unwrap_or(10_000)),
+            checkpoints: !checkpoints.disable_checkpointing,
+            sentinel: self.initial_position.sentinel(),
+        }
+    }
+}
+
+/// What is not given is not shown.
+fn without_nulls(settings: Json) -> Json {
+    match settings {
+        Json::Object(fields) => {
+            fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name, without_nulls(value))).collect()
+        }
+        other => other,
+    }
+}
+
+/// A name that nobody else has.
+fn worker_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "weir".to_owned());
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{}:{:016x}{:016x}", host.trim(), random(), random())
+}
+
+impl SourceConfig for KinesisKclIngest {
+    fn settings(&self) -> Json {
+        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
+        without_nulls(crate::settings("KinesisKCLIngest", &KinesisKclIngest { credentials, ..self.clone() }))
+    }
+
+    fn stored(&self) -> Json {
+        without_nulls(crate::settings("KinesisKCLIngest", self))
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(recoded(&self.record_decoders, self.format.decoder(context)?))
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn frame(&self, bytes: &[u8]) -> Json {
+        json!({"data": STANDARD.encode(bytes)})
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        check_stream("kinesisStreamName", &self.kinesis_stream_name)?;
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let name = self.table_name();
+        if !matches!(name.len(), 3..=255) || !name.chars().all(legal) {
+            let problem = format!("'{name}' cannot be the name of a table: 3 to 255 letters, digits, '.', '_' and '-'");
+            return Err(ConnectorError::config("applicationName", problem));
+        }
+        if let Some(RetrievalSpecificConfig::FanOutConfig { .. }) = self.advanced_settings.retrieval_specific_config {
+            let problem = "enhanced fan-out is not in this version of weir; leave it out, or give a PollingConfig";
+            return Err(ConnectorError::config("advancedSettings.retrievalSpecificConfig", problem));
+        }
+        let (leases, checkpoints) = (self.leases(), &self.checkpoint_settings);
+        let positive = [
+            ("advancedSettings.leaseManagementConfig.failoverTimeMillis", leases.failover_time_millis),
+            ("advancedSettings.leaseManagementConfig.shardSyncIntervalMillis", leases.shard_sync_interval_millis),
+            ("advancedSettings.leaseManagementConfig.maxLeasesForWorker", leases.max_leases_for_worker.map(u64::from)),
+            ("checkpointSettings.maxBatchSize", checkpoints.max_batch_size),
+            ("schedulerSourceSettings.bufferSize", self.scheduler_source_settings.buffer_size.map(u64::from)),
+        ];
+        if let Some((field, _)) = positive.iter().find(|(_, given)| *given == Some(0)) {
+            return Err(ConnectorError::config(field, "the number must be at least 1"));
+        }
+        self.initial_position.iterator()?;
+        self.access(context).check()?;
+        self.format.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let place = format!("Kinesis stream {} of application {}", self.kinesis_stream_name, self.application_name);
+        let mut places = Places::read(&place, from)?;
+        let given = self.advanced_settings.configs_builder.as_ref().and_then(|builder| builder.worker_identifier.clone());
+        // The same as in earlier lives: what it had then is its own at once.
+        let worker = given.or(places.worker.take()).unwrap_or_else(worker_name);
+        places.worker = Some(worker.clone());
+        let stream = Stream {
+            name: self.kinesis_stream_name.clone(),
+            shard_ids: None,
+            begin: self.initial_position.iterator()?,
+            retries: self.num_retries,
+            pace: self.pace(),
+        };
+        let leases = self.leases();
+        let table = Table {
+            name: self.table_name().to_owned(),
+            retries: self.num_retries,
+            provisioned: (leases.billing_mode == Some(BillingMode::Provisioned)).then(|| {
+                let capacity = |given: Option<u32>| given.unwrap_or(10);
+                (capacity(leases.initial_lease_table_read_capacity), capacity(leases.initial_lease_table_write_capacity))
+            }),
+        };
+        let (access, rules) = (self.access(context), self.rules());
+        Ok(Box::new(Reading::share(&context.runtime, &place.clone(), places.clone(), |events, durable, trouble| {
+            Sharing::new(place, worker, stream, table, rules, places, events, trouble).run(access.clone(), access, durable)
+        })))
+    }
+}

@@ -1,0 +1,223 @@
+//! The definition of a stream from an object of S3.
+//!
+//!     GetObject, from where the stream stands ─> ObjectStream ─> FileFormat::reader ─> Frames
+//!
+//! Its position holds the version of the object (its ETag) before the place in it: what has been changed meanwhile is an error, and
+//! not a stream of two halves.
+
+use std::sync::{Arc, OnceLock};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use weir_model::Position;
+
+use super::access::{Access, AwsCredentials, AwsRegion};
+use super::object::{self, ObjectStream, Wanted};
+use crate::charset::Charset;
+use crate::config::{self, that};
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::feed::Trouble;
+use crate::formats::{CypherLine, FileFormat};
+use crate::frames::{Frames, Limits, Progress};
+use crate::framing::Skipped;
+use crate::recoded_stream::{self, recoded_stream};
+use crate::recoding::RecordDecoder;
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Reads records from an object of S3, once to its end.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct S3Ingest {
+    /// What the object holds, and the query that runs on each record. Lines, each a node of its own, when not given.
+    #[serde(default = "store_line")]
+    pub format: FileFormat,
+    /// The bucket.
+    pub bucket: String,
+    /// The name of the object in it.
+    pub key: String,
+    /// Its character set.
+    #[serde(default = "config::utf_8")]
+    pub encoding: String,
+    /// Queries at a time; 1 keeps the order of the object.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub parallelism: u32,
+    /// Who asks; found as every program of Amazon's does when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<AwsCredentials>,
+    /// Where the bucket is; found in the same way when not given, or told by S3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<AwsRegion>,
+    /// The address of another server that speaks the protocol, instead of Amazon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Bytes of the longest record; a longer one ends the stream.
+    #[serde(default = "config::line_bytes_max", deserialize_with = "config::positive", rename = "maximumLineSize")]
+    #[schemars(range(min = 1))]
+    pub line_bytes_max: u32,
+    /// Records skipped at the start; the header row of CSV is one.
+    #[serde(default, deserialize_with = "config::count")]
+    pub start_at_offset: u64,
+    /// Records taken after those.
+    #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
+    pub ingest_limit: Option<u64>,
+    /// Records a second, at most.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to the whole object before it is read, in this order: `Gzip`, `Zlib`, `Base64`; nothing when not
+    /// given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub record_decoders: Vec<RecordDecoder>,
+}
+
+fn store_line() -> FileFormat {
+    let query = "MATCH (x) WHERE id(x) = idFrom($that) SET x.content = $that".to_owned();
+    FileFormat::CypherLine(CypherLine { query, parameter: that() })
+}
+
+impl S3Ingest {
+    fn access(&self, context: &SourceContext) -> Access {
+        let (credentials, region) = (self.credentials.clone(), self.region.clone());
+        Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() }
+    }
+}
+
+impl SourceConfig for S3Ingest {
+    fn settings(&self) -> Json {
+        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
+        crate::settings("S3Ingest", &S3Ingest { credentials, ..self.clone() })
+    }
+
+    fn stored(&self) -> Json {
+        crate::settings("S3Ingest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        Some(self.format.query())
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, _context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(self.format.decoder())
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            skip: self.start_at_offset,
+            limit: self.ingest_limit,
+            per_second: self.maximum_per_second,
+            header: self.format.header(),
+        }
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        object::check_name(&self.bucket, &self.key)?;
+        self.format.check()?;
+        Charset::named(&self.encoding)?;
+        recoded_stream::check(&self.record_decoders)?;
+        self.access(context).check()
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let charset = Charset::named(&self.encoding)?;
+        let place = format!("s3://{}/{}", self.bucket, self.key);
+        let from = from.filter(|position| !position.0.is_empty()).map(|position| apart(&place, position)).transpose()?;
+        let version: Arc<OnceLock<String>> = Arc::default();
+        if let Some((known, _)) = &from {
+            // It is empty: nobody else has it yet.
+            let _ = version.set(known.clone());
+        }
+        let trouble = Trouble::new(&place);
+        let as_it_is = charset == Charset::Utf8 && self.record_decoders.is_empty();
+        let position = from.as_ref().map(|(_, position)| position);
+        let inner = self.format.reader(&place, self.line_bytes_max as usize, position, |offset| {
+            let wanted = Wanted {
+                access: self.access(context),
+                bucket: self.bucket.clone(),
+                key: self.key.clone(),
+                at: if as_it_is { offset } else { 0 },
+                place: place.clone(),
+                version: version.clone(),
+                trouble: trouble.clone(),
+            };
+            let stream = Box::new(ObjectStream::start(&context.runtime, wanted));
+            let stream = charset.decoded(recoded_stream(&place, &self.record_decoders, stream)?);
+            Ok(if as_it_is { stream } else { Box::new(Skipped::new(stream, offset)) })
+        })?;
+        Ok(Box::new(Object { inner, version, trouble }))
+    }
+}
+
+/// What cuts the object into records, with the version of the object in its position.
+struct Object {
+    inner: Box<dyn Source>,
+    /// None until S3 has answered for the first time.
+    version: Arc<OnceLock<String>>,
+    trouble: Trouble,
+}
+
+impl Source for Object {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        let progress = self.inner.next(limits, batch)?;
+        match self.version.get() {
+            Some(version) => batch.position = together(version, &batch.position),
+            None => batch.position.0.clear(),
+        }
+        Ok(progress)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.get()
+    }
+}
+
+fn together(version: &str, position: &Position) -> Position {
+    let mut whole = Vec::with_capacity(2 + version.len() + position.0.len());
+    whole.extend_from_slice(&(version.len() as u16).to_le_bytes());
+    whole.extend_from_slice(version.as_bytes());
+    whole.extend_from_slice(&position.0);
+    Position(whole)
+}
+
+fn apart(place: &str, position: &Position) -> Result<(String, Position), ConnectorError> {
+    let parts = || {
+        let (length, rest) = position.0.split_first_chunk::<2>()?;
+        let (version, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+        Some((std::str::from_utf8(version).ok()?.to_owned(), Position(rest.to_vec())))
+    };
+    parts().ok_or_else(|| ConnectorError::Position {
+        place: place.to_owned(),
+        problem: "the stored position is not one of S3; delete the stream and create it anew".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_comes_back_and_damage_is_found() {
+        let whole = together("\"abc\"", &Position(vec![1, 2, 3]));
+        assert_eq!(apart("x", &whole).unwrap(), ("\"abc\"".to_owned(), Position(vec![1, 2, 3])));
+        for end in 0..7 {
+            assert!(apart("x", &Position(whole.0[..end].to_vec())).is_err());
+        }
+    }
+
+    #[test]
+    fn lines_are_stored_as_in_v1_when_nothing_is_said() {
+        let config =
+            crate::parse_source_v1(&serde_json::json!({"type": "S3Ingest", "bucket": "lake", "key": "a/b.txt"})).unwrap();
+        assert_eq!(
+            config.settings().to_string(),
+            r#"{"type":"S3Ingest","format":{"type":"CypherLine","query":"MATCH (x) WHERE id(x) = idFrom($that) SET x.content = $that","parameter":"that"},"bucket":"lake","key":"a/b.txt","encoding":"UTF-8","parallelism":16,"maximumLineSize":134217728,"startAtOffset":0}"#
+        );
+    }
+}
