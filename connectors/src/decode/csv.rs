@@ -81,8 +81,19 @@ impl CsvFraming {
 
 /// The fields of one row without its newline.
 pub fn split_row(row: &[u8], characters: CsvCharacters) -> Result<Vec<Text>, String> {
-    let CsvCharacters { delimiter, quote, escape } = characters;
     let mut fields = Vec::new();
+    split(row, characters, |field| fields.push(field))?;
+    Ok(fields)
+}
+
+fn split(row: &[u8], characters: CsvCharacters, mut each: impl FnMut(Text)) -> Result<(), String> {
+    let CsvCharacters { delimiter, quote, escape } = characters;
+    // Looked at once: the three characters are of one byte, so that they cut nothing in two.
+    let valid = std::str::from_utf8(row).ok();
+    let slice = |from: usize, to: usize| match valid.and_then(|row| row.get(from..to)) {
+        Some(field) => Text::new(field),
+        None => Text::from_utf8_lossy(&row[from..to]),
+    };
     let mut at = 0;
     // A field is a slice of the row unless something in it has to go.
     let mut rewritten = Vec::new();
@@ -91,13 +102,18 @@ pub fn split_row(row: &[u8], characters: CsvCharacters) -> Result<Vec<Text>, Str
             rewritten.clear();
             let opened = at;
             at += 1;
-            loop {
+            let plain = loop {
                 let rest = row.get(at..).unwrap_or_default();
                 let Some(offset) = memchr2(quote, escape, rest) else {
                     return Err(format!("the quote opened at byte {opened} of the row is not closed"));
                 };
-                rewritten.extend_from_slice(&rest[..offset]);
+                let begun = at;
                 at += offset;
+                if begun == opened + 1 && row[at] == quote && row.get(at + 1) != Some(&quote) {
+                    at += 1;
+                    break true;
+                }
+                rewritten.extend_from_slice(&rest[..offset]);
                 match (row[at] == escape, row.get(at + 1)) {
                     (true, Some(b)) if [delimiter, quote, escape].contains(b) => {
                         rewritten.push(*b);
@@ -113,13 +129,13 @@ pub fn split_row(row: &[u8], characters: CsvCharacters) -> Result<Vec<Text>, Str
                     }
                     (false, _) => {
                         at += 1;
-                        break;
+                        break false;
                     }
                 }
-            }
-            fields.push(Text::from_utf8_lossy(&rewritten));
+            };
+            each(if plain { slice(opened + 1, at - 1) } else { Text::from_utf8_lossy(&rewritten) });
             match row.get(at) {
-                None => return Ok(fields),
+                None => return Ok(()),
                 Some(b) if *b == delimiter => at += 1,
                 Some(_) => return Err(format!("expected a delimiter or the end of the row after the quote before byte {at}")),
             }
@@ -143,13 +159,13 @@ pub fn split_row(row: &[u8], characters: CsvCharacters) -> Result<Vec<Text>, Str
                 }
             };
             if plain == start {
-                fields.push(Text::from_utf8_lossy(&row[start..end]));
+                each(slice(start, end));
             } else {
                 rewritten.extend_from_slice(&row[plain..end]);
-                fields.push(Text::from_utf8_lossy(&rewritten));
+                each(Text::from_utf8_lossy(&rewritten));
             }
             if end == row.len() {
-                return Ok(fields);
+                return Ok(());
             }
             at = end + 1;
         }
@@ -166,15 +182,35 @@ impl Decoder for CsvDecoder {
     /// A list of texts, or a map where columns have names. A column that the row lacks is absent; one without a name is
     /// dropped.
     fn record(&self, frame: Frame<'_>) -> Result<Value, String> {
-        let fields = split_row(frame.bytes, self.characters)?;
         let Some(columns) = self.columns.as_ref().or(frame.columns) else {
-            return Ok(Value::list(fields.into_iter().map(Value::Text).collect()));
+            let mut fields = Vec::new();
+            split(frame.bytes, self.characters, |field| fields.push(Value::Text(field)))?;
+            return Ok(Value::list(fields));
         };
-        let mut map = Map::with_capacity(columns.len().min(fields.len()));
-        for (name, field) in columns.iter().zip(fields) {
-            // Not `push_unique`: a header may name two columns alike, and then the last wins.
-            map.insert(name.clone(), Value::Text(field));
-        }
+        let mut map = Map::with_capacity(columns.len());
+        let mut names = columns.iter();
+        // One bit a name: only names whose bit is taken can be there already.
+        let mut seen = 0u64;
+        split(frame.bytes, self.characters, |field| {
+            let Some(name) = names.next() else { return };
+            let bit = 1u64 << name_bit(name.as_bytes());
+            if seen & bit == 0 {
+                seen |= bit;
+                map.push_unique(name.clone(), Value::Text(field));
+            } else {
+                // A header may name two columns alike, and then the last wins.
+                map.insert(name.clone(), Value::Text(field));
+            }
+        })?;
         Ok(Value::Map(Arc::new(map)))
     }
+}
+
+/// Names that are alike have the same bit; most that are not have different ones.
+fn name_bit(name: &[u8]) -> u32 {
+    let at = |index: usize| u32::from(name.get(index).copied().unwrap_or_default());
+    let length = name.len();
+    let mixed =
+        at(0).wrapping_mul(31) ^ at(length / 2).wrapping_mul(131) ^ at(length.wrapping_sub(1)).wrapping_mul(7) ^ length as u32;
+    (mixed ^ (mixed >> 6)) & 63
 }

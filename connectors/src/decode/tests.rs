@@ -72,6 +72,20 @@ fn csv_records_are_lists_or_maps() {
     assert_eq!(value(&named, b"3").unwrap(), "{ a: \"3\" }");
     let of_the_stream = list.record(Frame { bytes: b"1,2", columns: Some(&columns) }).unwrap();
     assert_eq!(of_the_stream.shown(), "{ a: \"1\", b: \"2\" }");
+    // Of columns that are named alike the last counts, however many there are.
+    let names: Vec<Text> = (0..200).map(|n| format!("column {}", n % 90).into()).collect();
+    let many = CsvDecoder { characters: COMMON, columns: Some(names.into()) };
+    let row = (0..200).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let Ok(Value::Map(map)) = many.record(Frame { bytes: row.as_bytes(), columns: None }) else { panic!("a map") };
+    assert_eq!(map.len(), 90);
+    for (index, (name, field)) in map.iter().enumerate() {
+        let last = if index < 20 { index + 180 } else { index + 90 };
+        assert_eq!((name.as_str(), field.to_text()), (format!("column {index}").as_str(), last.to_string()));
+    }
+    assert_eq!(
+        value(&list, b"\"\",\"a\xc3\xa9\",\"b\"\"\",\"\xff\",\xff").unwrap(),
+        "[ \"\", \"a\\u00E9\", \"b\\\"\", \"\\uFFFD\", \"\\uFFFD\" ]"
+    );
 }
 
 #[test]
