@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use weir_connectors::Frames;
 use weir_connectors::decode::{AvroDecoder, CsvCharacters, CsvDecoder, Decoder, JsonDecoder, ProtobufDecoder, decode};
+use weir_model::json::{self, WantedKeys};
 use weir_model::protobuf::{MessageType, Schema, Wanted};
-use weir_model::{IdScheme, Map, Text, Value, json};
+use weir_model::{IdScheme, Map, Text, Value};
 
 use crate::measure::{Clock, Run};
 use crate::passes::Settings;
@@ -22,15 +23,19 @@ const AVRO_SCHEMA: &str = r#"{"type": "record", "name": "Event", "fields": [
         {"name": "street", "type": "string"}, {"name": "city", "type": "string"}, {"name": "zip", "type": "string"}]}},
     {"name": "note", "type": "string"}]}"#;
 
+/// What a query may ask for.
+const WANTED: [&str; 3] = ["id", "kind", "amount"];
+
 /// Different records that come again and again.
 const DISTINCT: usize = 1_000;
 
 pub fn json(settings: &Settings) -> Result<Run, Box<dyn Error>> {
-    let write = |event: &Map, out: &mut Vec<u8>| {
-        json::write(&Value::Map(event.clone().into()), IdScheme::Uuid, out);
-        Ok(())
-    };
-    run("decode-json", settings, &JsonDecoder, write)
+    run("decode-json", settings, &JsonDecoder::default(), write_json)
+}
+
+/// As a query needs it that asks for three of the keys.
+pub fn json_wanted(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    run("decode-json-3", settings, &JsonDecoder { wanted: WantedKeys::of(WANTED) }, write_json)
 }
 
 /// A row has the parts of the address and the tags as columns of their own.
@@ -51,7 +56,7 @@ pub fn protobuf(settings: &Settings) -> Result<Run, Box<dyn Error>> {
 
 /// As a query needs it that asks for three of the fields.
 pub fn protobuf_wanted(settings: &Settings) -> Result<Run, Box<dyn Error>> {
-    protobuf_of("decode-protobuf-3", settings, |message| message.wanted(["id", "kind", "amount"]))
+    protobuf_of("decode-protobuf-3", settings, |message| message.wanted(WANTED))
 }
 
 fn protobuf_of(name: &str, settings: &Settings, wanted: impl Fn(&MessageType) -> Wanted) -> Result<Run, Box<dyn Error>> {
@@ -67,6 +72,11 @@ pub fn avro(settings: &Settings) -> Result<Run, Box<dyn Error>> {
         Ok(())
     };
     run("decode-avro", settings, &AvroDecoder::new(AVRO_SCHEMA, false)?, write)
+}
+
+fn write_json(event: &Map, out: &mut Vec<u8>) -> Written {
+    json::write(&Value::Map(event.clone().into()), IdScheme::Uuid, out);
+    Ok(())
 }
 
 type Written = Result<(), Box<dyn Error>>;

@@ -26,6 +26,7 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "procs", about: "the whole pipe: file of JSON to durable results, counted", run: procs::run },
     Pass { name: "parse", about: "read and decode the events of `procs`, and drop them", run: parse::run },
     Pass { name: "decode-json", about: "records of 300 bytes in memory to values: JSON", run: decode::json },
+    Pass { name: "decode-json-3", about: "the same, three keys of ten", run: decode::json_wanted },
     Pass { name: "decode-csv", about: "the same of CSV", run: decode::csv },
     Pass { name: "decode-protobuf", about: "the same of Protobuf", run: decode::protobuf },
     Pass { name: "decode-protobuf-3", about: "the same, three fields of thirteen", run: decode::protobuf_wanted },

@@ -60,7 +60,7 @@ impl Fetch {
     pub fn open(location: &str, form: Form, files: &FilePolicy, hosts: &HostPolicy) -> Result<Fetch, ConnectorError> {
         let stream = open(location, files, hosts)?;
         let (framing, decoder, header_due): (_, Arc<dyn Decoder>, _) = match form {
-            Form::JsonLines => (Framing::Lines, Arc::new(JsonDecoder), false),
+            Form::JsonLines => (Framing::Lines, Arc::new(JsonDecoder::default()), false),
             Form::Csv { separator, headers } => {
                 if [b'"', b'\n', b'\r'].contains(&separator) {
                     return Err(ConnectorError::config("FIELDTERMINATOR", "a quote or a line end cannot separate fields"));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
+use weir_model::json::WantedKeys;
 use weir_model::protobuf::Wanted;
 use weir_model::{Position, Text};
 
@@ -291,12 +292,12 @@ impl FileFormat {
         }
     }
 
-    pub fn decoder(&self) -> Arc<dyn Decoder> {
+    pub fn decoder(&self, context: &SourceContext) -> Arc<dyn Decoder> {
         match self {
             // The stream brings another one.
             FileFormat::CypherAvroContainer(_) => Arc::new(RawDecoder),
             FileFormat::CypherLine(_) => Arc::new(LineDecoder),
-            FileFormat::CypherJson(_) | FileFormat::CypherJsonObjects(_) => Arc::new(JsonDecoder),
+            FileFormat::CypherJson(_) | FileFormat::CypherJsonObjects(_) => Arc::new(json(context)),
             FileFormat::CypherCsv(csv) => {
                 let columns = match &csv.headers {
                     CsvHeaders::FirstRow(_) => None,
@@ -344,7 +345,7 @@ impl StreamFormat {
     /// Fetches the schema where the format has one.
     pub fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
         Ok(match self {
-            StreamFormat::CypherJson(_) => Arc::new(JsonDecoder),
+            StreamFormat::CypherJson(_) => Arc::new(json(context)),
             StreamFormat::CypherRaw(_) | StreamFormat::Drop => Arc::new(RawDecoder),
             StreamFormat::CypherProtobuf(protobuf) => {
                 let CypherProtobuf { schema_url, type_name, .. } = protobuf;
@@ -364,4 +365,10 @@ impl StreamFormat {
             }
         })
     }
+}
+
+/// Decodes what the query of a stream looks at.
+fn json(context: &SourceContext) -> JsonDecoder {
+    let wanted = context.wanted.as_ref().map(|keys| WantedKeys::of(keys.iter().map(Text::as_str)));
+    JsonDecoder { wanted: wanted.unwrap_or_default() }
 }

@@ -121,7 +121,7 @@ pub(crate) mod tests {
     fn a_chain_is_undone_from_left_to_right() {
         use RecordDecoder::*;
         let check = |chain: &[RecordDecoder], bytes: &[u8], expected: Result<&str, &str>| {
-            let record = recoded(chain, Arc::new(JsonDecoder)).record(Frame { bytes, columns: None });
+            let record = recoded(chain, Arc::new(JsonDecoder::default())).record(Frame { bytes, columns: None });
             match (record, expected) {
                 (Ok(value), Ok(expected)) => assert_eq!(value.shown(), expected),
                 (Err(reason), Err(expected)) => assert!(reason.contains(expected), "{reason}"),

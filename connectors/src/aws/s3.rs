@@ -104,8 +104,8 @@ impl SourceConfig for S3Ingest {
         self.parallelism
     }
 
-    fn decoder(&self, _context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(self.format.decoder())
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(self.format.decoder(context))
     }
 
     fn bounds(&self) -> Bounds {

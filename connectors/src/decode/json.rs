@@ -1,16 +1,20 @@
 //! JSON: one document a frame, and where an object ends in a stream of them.
 
 use memchr::{memchr2, memchr3};
-use weir_model::{Value, json};
+use weir_model::Value;
+use weir_model::json::{self, WantedKeys};
 
 use super::Decoder;
 use crate::frames::Frame;
 
-pub struct JsonDecoder;
+#[derive(Default)]
+pub struct JsonDecoder {
+    pub wanted: WantedKeys,
+}
 
 impl Decoder for JsonDecoder {
     fn record(&self, frame: Frame<'_>) -> Result<Value, String> {
-        json::parse(frame.bytes).map_err(|error| format!("the record is not JSON: {error}"))
+        json::parse_wanted(frame.bytes, self.wanted).map_err(|error| format!("the record is not JSON: {error}"))
     }
 }
 

@@ -91,9 +91,9 @@ fn csv_records_are_lists_or_maps() {
 #[test]
 fn lines_json_and_raw() {
     assert_eq!(value(&LineDecoder, b"a\xffb").unwrap(), Value::text("a\u{fffd}b").shown());
-    assert_eq!(value(&JsonDecoder, b"{\"id\": 1, \"v\": [1, \"x\"]}").unwrap(), "{ id: 1, v: [ 1, \"x\" ] }");
-    assert!(value(&JsonDecoder, b"").is_err());
-    assert!(value(&JsonDecoder, b"nope").unwrap_err().starts_with("the record is not JSON"));
+    assert_eq!(value(&JsonDecoder::default(), b"{\"id\": 1, \"v\": [1, \"x\"]}").unwrap(), "{ id: 1, v: [ 1, \"x\" ] }");
+    assert!(value(&JsonDecoder::default(), b"").is_err());
+    assert!(value(&JsonDecoder::default(), b"nope").unwrap_err().starts_with("the record is not JSON"));
     assert_eq!(value(&RawDecoder, b"\x01\xff").unwrap(), "bytes(\"01FF\")");
 }
 
@@ -103,7 +103,7 @@ fn a_failed_record_is_kept_aside_and_the_others_are_not_touched() {
     ["1", "{", "3"].iter().for_each(|text| frames.push(text.as_bytes()));
     frames.first_number = 40;
     let (mut records, mut failures) = (Vec::new(), Vec::new());
-    decode(&JsonDecoder, &frames, &mut records, &mut failures);
+    decode(&JsonDecoder::default(), &frames, &mut records, &mut failures);
     assert_eq!(records.iter().map(Value::shown).collect::<Vec<_>>(), ["1", "3"]);
     assert_eq!((failures.len(), failures[0].number, failures[0].sample.as_slice()), (1, 41, b"{".as_slice()));
 }
@@ -113,7 +113,7 @@ fn random_bytes_are_an_answer_or_a_failure() {
     let mut random = Random::new(1);
     let columns: Arc<[Text]> = ["a".into(), "a".into()].into();
     let decoders: [&dyn Decoder; 5] = [
-        &JsonDecoder,
+        &JsonDecoder::default(),
         &LineDecoder,
         &RawDecoder,
         &CsvDecoder { characters: COMMON, columns: None },

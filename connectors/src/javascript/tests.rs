@@ -9,7 +9,7 @@ use crate::frames::Frames;
 fn json(text: &str) -> Value {
     let mut frames = Frames::default();
     frames.push(text.as_bytes());
-    JsonDecoder.record(frames.get(0)).unwrap()
+    JsonDecoder::default().record(frames.get(0)).unwrap()
 }
 
 fn one(script: &mut Script, record: Value) -> Result<Value, String> {

@@ -86,8 +86,8 @@ impl SourceConfig for FileIngest {
         self.parallelism
     }
 
-    fn decoder(&self, _context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(self.format.decoder())
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        Ok(self.format.decoder(context))
     }
 
     fn bounds(&self) -> Bounds {

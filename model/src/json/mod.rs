@@ -8,5 +8,5 @@ mod parse;
 mod write;
 
 pub use exact::{read_exact, read_exact_map, write_exact, write_exact_map};
-pub use parse::{JsonError, parse};
+pub use parse::{JsonError, WantedKeys, parse, parse_wanted};
 pub use write::{write, write_string};

@@ -21,11 +21,33 @@ pub struct JsonError {
     pub message: String,
 }
 
+/// Which keys of the outermost map are wanted. Of the others some may come all the same: what is kept is a bit for each key.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedKeys(u64);
+
+impl WantedKeys {
+    pub fn of<'k>(keys: impl IntoIterator<Item = &'k str>) -> WantedKeys {
+        WantedKeys(keys.into_iter().fold(0, |bits, key| bits | 1 << key_bit(key.as_bytes())))
+    }
+}
+
+/// All.
+impl Default for WantedKeys {
+    fn default() -> WantedKeys {
+        WantedKeys(u64::MAX)
+    }
+}
+
 /// The one value the bytes hold, white space around it allowed.
 pub fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
+    parse_wanted(bytes, WantedKeys::default())
+}
+
+/// The same, of which not every key is wanted. What is left out has to be right all the same.
+pub fn parse_wanted(bytes: &[u8], wanted: WantedKeys) -> Result<Value, JsonError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| JsonError { offset: error.valid_up_to(), message: "the text is not UTF-8".to_owned() })?;
-    let mut parser = Parser { text, bytes, at: 0, depth: 0 };
+    let mut parser = Parser { text, bytes, at: 0, depth: 0, wanted };
     parser.skip_blanks();
     let value = parser.value()?;
     parser.skip_blanks();
@@ -37,6 +59,7 @@ struct Parser<'a> {
     bytes: &'a [u8],
     at: usize,
     depth: usize,
+    wanted: WantedKeys,
 }
 
 impl<'a> Parser<'a> {
@@ -64,6 +87,20 @@ impl<'a> Parser<'a> {
             Some(b'n') => self.word("null", Value::Null),
             _ => Err(self.expected("a value")),
         }
+    }
+
+    /// A value that nobody wants.
+    fn pass_over(&mut self) -> Result<(), JsonError> {
+        if self.peek() != Some(b'"') {
+            return self.value().map(drop);
+        }
+        let start = self.at + 1;
+        self.at = plain_end(self.bytes, start);
+        if self.peek() != Some(b'"') {
+            return self.string_with_escapes(start).map(drop);
+        }
+        self.at += 1;
+        Ok(())
     }
 
     fn nested(&mut self, inside: fn(&mut Self) -> Result<Value, JsonError>) -> Result<Value, JsonError> {
@@ -96,12 +133,15 @@ impl<'a> Parser<'a> {
             self.skip_blanks();
             self.take(b':', "`:`")?;
             self.skip_blanks();
-            let value = self.value()?;
             let bit = 1u64 << key_bit(key.as_bytes());
-            if seen & bit == 0 {
+            if self.depth == 1 && self.wanted.0 & bit == 0 {
+                self.pass_over()?;
+            } else if seen & bit == 0 {
                 seen |= bit;
+                let value = self.value()?;
                 map.push_unique(key, value);
             } else {
+                let value = self.value()?;
                 map.insert(key, value);
             }
             self.skip_blanks();
@@ -359,6 +399,26 @@ mod tests {
 
     fn check(text: &str, expected: Value) {
         assert_eq!(parse(text.as_bytes()), Ok(expected), "{text}");
+    }
+
+    #[test]
+    fn what_is_wanted_comes_and_what_is_not_has_to_be_right() {
+        let text = r#"{"id": 1, "note": "a \"b\"", "at": {"id": 2, "note": "x"}, "n": [1], "id": 3, "\u0061t2": -1.5, "e": ""}"#;
+        let whole = parse(text.as_bytes()).unwrap();
+        for wanted in [&["id"][..], &["note", "e"], &["at"], &["at2"], &["n", "id"], &["none"], &[]] {
+            let some = parse_wanted(text.as_bytes(), WantedKeys::of(wanted.iter().copied())).unwrap();
+            let (Value::Map(whole), Value::Map(some)) = (&whole, &some) else { panic!("{some:?}") };
+            wanted.iter().for_each(|key| assert_eq!(some.get(key), whole.get(key), "{key} of {wanted:?}"));
+            assert!(some.len() < whole.len());
+        }
+        let nothing = WantedKeys::of([]);
+        assert_eq!(parse_wanted(br#"[{"id": 1}]"#, nothing), parse(br#"[{"id": 1}]"#));
+        for wrong in
+            [r#"{"a": "\x"}"#, "{\"a\": \"\n\"}", r#"{"a": "b}"#, r#"{"a": 01}"#, r#"{"a": [1,]}"#, r#"{"a"}"#, r#"{"a": }"#]
+        {
+            assert_eq!(parse_wanted(wrong.as_bytes(), nothing), parse(wrong.as_bytes()), "{wrong}");
+            assert!(parse(wrong.as_bytes()).is_err(), "{wrong}");
+        }
     }
 
     #[test]
