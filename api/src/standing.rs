@@ -293,9 +293,10 @@ impl StandingQueries {
             let output = outputs.iter().find(|(other, _)| *other == name).cloned();
             settings.outputs.extend(output);
             // Where it begins is stored before its definition: one without the other would be given the whole past.
-            query.installed().add_output(&query.frontier(&name))?;
+            query.installed().put_output(&query.frontier(&name), query.graph.next(), opened.position())?;
             self.store_installed(query, &settings)?;
-            query.start_outputs(vec![(name, opened)])?;
+            let lane = query.add_lane(&name);
+            query.start_output(&lane, opened)?;
             *lock(&query.settings) = settings.clone();
         }
         Ok(())
@@ -468,12 +469,13 @@ impl Query {
         self.meter.recent()
     }
 
-    /// Starts outputs, storing first where their destinations stand: a crash then finds where to go on.
+    /// Starts outputs of a new query, storing first where their destinations stand. A crash then finds where to go on, however soon it
+    /// comes: what is stored as installed has all of them.
     fn start_outputs(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
         for (name, output) in opened {
             let frontier = self.frontier(&name);
             if let Some((from, _)) = self.installed().delivered(&frontier) {
-                self.installed().set_delivered(&frontier, from, output.position(), true);
+                self.installed().put_output(&frontier, from, output.position())?;
             }
             let lane = self.add_lane(&name);
             self.start_output(&lane, output)?;

@@ -317,14 +317,7 @@ impl StandingQuery {
         self.state.needs_from()
     }
 
-    /// A new output: it gets the results from here on.
-    pub fn add_output(&self, output: &str) -> Result<(), EngineError> {
-        let next = self.graph.committer().next();
-        self.set_delivered(output, next, Position::default(), true);
-        self.graph.committer().log_delivered()
-    }
-
-    /// An output that goes on where another stood. Durable when this returns.
+    /// An output that gets the results of a tick and later ones: a new one, or one that goes on where another stood. Durable when this returns.
     pub fn put_output(&self, output: &str, from: Tick, position: Position) -> Result<(), EngineError> {
         self.set_delivered(output, from, position, true);
         self.graph.committer().log_delivered()?;
