@@ -1,0 +1,255 @@
+//! HOCON: JSON with comments, dotted keys, unquoted strings, substitutions and includes.
+//!
+//! Owns the syntax and the merging of several documents. Does not know which keys exist, nor what they mean. Every value
+//! remembers where it was written, so that whoever finds it wrong can say so.
+//!
+//!     text ─ parse ─> Value with substitutions pending ─ merge, later documents over earlier ones ─ resolve ─> Value
+
+mod parse;
+mod resolve;
+
+use std::fmt;
+use std::rc::Rc;
+
+use thiserror::Error;
+
+pub use parse::{parse, parse_file, parse_override};
+pub use resolve::resolve;
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// A file, or the option of the command line.
+    pub source: Rc<str>,
+    /// 0 when the source has no lines.
+    pub line: usize,
+    pub column: usize,
+}
+
+impl Origin {
+    pub fn named(source: &str) -> Origin {
+        Origin { source: source.into(), line: 0, column: 0 }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}", self.source),
+            line => write!(f, "{}, line {line}, column {}", self.source, self.column),
+        }
+    }
+}
+
+#[derive(Debug, Error, PartialEq)]
+#[error("{origin}: {message}")]
+pub struct HoconError {
+    pub origin: Origin,
+    pub message: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Value {
+    pub kind: Kind,
+    pub origin: Origin,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    Null,
+    Boolean(bool),
+    /// As written, so that `10` and `10.0` stay apart.
+    Number(String),
+    Text(String),
+    Array(Vec<Value>),
+    Object(Object),
+    /// A concatenation with substitutions in it, and what the key held before: `path = ${path} ["x"]` refers to that.
+    Pending {
+        pieces: Vec<Piece>,
+        previous: Option<Box<Value>>,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub enum Piece {
+    Value(Value),
+    Space(String),
+    Reference { path: Vec<String>, optional: bool, origin: Origin },
+}
+
+/// Entries in the order in which they were first written.
+#[derive(Clone, Debug, Default)]
+pub struct Object(pub Vec<(String, Value)>);
+
+impl Object {
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v)
+    }
+
+    pub fn at(&self, path: &[&str]) -> Option<&Value> {
+        let (first, rest) = path.split_first()?;
+        match (self.get(first)?, rest) {
+            (value, []) => Some(value),
+            (Value { kind: Kind::Object(inner), .. }, rest) => inner.at(rest),
+            _ => None,
+        }
+    }
+
+    /// Puts a value at a path. Objects merge with objects; anything else replaces what was there.
+    pub fn set(&mut self, path: &[String], value: Value) {
+        let Some((first, rest)) = path.split_first() else { return };
+        let value = match rest {
+            [] => value,
+            rest => {
+                let origin = value.origin.clone();
+                let mut inner = Object::default();
+                inner.set(rest, value);
+                Value { kind: Kind::Object(inner), origin }
+            }
+        };
+        match self.0.iter_mut().find(|(key, _)| key == first) {
+            Some((_, existing)) => {
+                let before = std::mem::replace(existing, Value { kind: Kind::Null, origin: value.origin.clone() });
+                *existing = layer(before, value);
+            }
+            // Even a first value may refer to itself (`a = ${?a} x`), so Pending is kept as it is.
+            None => self.0.push((first.clone(), value)),
+        }
+    }
+
+    pub fn merge(&mut self, over: Object) {
+        for (key, value) in over.0 {
+            self.set(&[key], value);
+        }
+    }
+}
+
+/// `over` laid over `before`.
+fn layer(before: Value, over: Value) -> Value {
+    let origin = over.origin.clone();
+    let kind = match (before.kind, over.kind) {
+        (Kind::Object(mut below), Kind::Object(above)) => {
+            below.merge(above);
+            Kind::Object(below)
+        }
+        (below, Kind::Pending { pieces, previous: None }) => {
+            Kind::Pending { pieces, previous: Some(Box::new(Value { kind: below, origin: before.origin })) }
+        }
+        (below @ Kind::Pending { .. }, Kind::Object(above)) => Kind::Pending {
+            pieces: vec![Piece::Value(Value { kind: Kind::Object(above), origin: origin.clone() })],
+            previous: Some(Box::new(Value { kind: below, origin: before.origin })),
+        },
+        (_, above) => above,
+    };
+    Value { kind, origin }
+}
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn resolved(text: &str) -> Result<Object, String> {
+        let environment = |name: &str| (name == "HOME_OF_WEIR").then(|| "/data".to_owned());
+        parse(text, "test", None).and_then(|object| resolve(&object, &environment)).map_err(|error| error.to_string())
+    }
+
+    fn show(value: &Value) -> String {
+        match &value.kind {
+            Kind::Null => "null".to_owned(),
+            Kind::Boolean(b) => b.to_string(),
+            Kind::Number(n) => n.clone(),
+            Kind::Text(t) => format!("{t:?}"),
+            Kind::Array(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+            Kind::Object(object) => show_object(object),
+            Kind::Pending { .. } => "pending".to_owned(),
+        }
+    }
+
+    fn show_object(object: &Object) -> String {
+        format!("{{{}}}", object.0.iter().map(|(k, v)| format!("{k}: {}", show(v))).collect::<Vec<_>>().join(", "))
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(resolved(text).map(|object| show_object(&object)), Ok(expected.to_owned()));
+    }
+
+    #[track_caller]
+    fn fails(text: &str, expected: &str) {
+        let error = resolved(text).map(|object| show_object(&object)).expect_err("should have been refused");
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn braces_separators_and_comments() {
+        check("{\"a\": 1, \"b\": [true, null]}", "{a: 1, b: [true, null]}");
+        check(
+            "a = 1 # one\n// two\nb : x y  z # three\n c { d = 10 s, e=\"q\" }",
+            "{a: 1, b: \"x y  z\", c: {d: \"10 s\", e: \"q\"}}",
+        );
+        check("list = [\n 1\n 2,\n 3,\n]", "{list: [1, 2, 3]}");
+        check("url = \"http://x/y\"\npath = /var/lib/weir", "{url: \"http://x/y\", path: \"/var/lib/weir\"}");
+        check("", "{}");
+    }
+
+    #[test]
+    fn dotted_keys_merge() {
+        check("a.b = 1\na { c = 2 }\na.b = 3", "{a: {b: 3, c: 2}}");
+        check("\"a.b\".c = 1", "{a.b: {c: 1}}");
+        check("a = {x: 1}\na = 5\na = {y: 2}", "{a: {y: 2}}");
+    }
+
+    #[test]
+    fn strings() {
+        check(r#"a = "x\n\u00e9\"" "#, "{a: \"x\\né\\\"\"}");
+        check("a = \"\"\"one \"two\" \\n\n\"three\"\"\"\"", "{a: \"one \\\"two\\\" \\\\n\\n\\\"three\\\"\"}");
+        check("a = -12, b = 1.5e3, c = 1.2.3", "{a: -12, b: 1.5e3, c: \"1.2.3\"}");
+    }
+
+    #[test]
+    fn substitutions() {
+        check("a = 1\nb = ${a}", "{a: 1, b: 1}");
+        check("b = ${a.x} and ${a.x}\na { x = y }", "{b: \"y and y\", a: {x: \"y\"}}");
+        check("path = ${HOME_OF_WEIR}/x\nother = ${?MISSING}", "{path: \"/data/x\"}");
+        check("a = default\na = ${?MISSING}", "{a: \"default\"}");
+        check("a = [1]\na = ${a} [2]\na += 3", "{a: [1, 2, 3]}");
+        check("a += 3", "{a: [3]}");
+        check("base { x = 1, y = 2 }\nmine = ${base} { y = 3 }", "{base: {x: 1, y: 2}, mine: {x: 1, y: 3}}");
+        fails("a = ${nowhere}", "line 1, column 5: ${nowhere} is neither");
+        fails("a = ${b}\nb = ${a}", "refers to itself");
+    }
+
+    #[test]
+    fn mistakes_say_where() {
+        fails("a {\n  b = 1\n", "the brace opened at line 1 is not closed");
+        fails("a = 1 }\n", "after the end");
+        fails("a = [1, 2", "the list opened at line 1 is not closed");
+        fails("a\nb = 1", "line 1, column 2: expected '=', ':' or '{' after the key 'a'");
+        fails("a = \n", "a value is missing");
+        fails("x = \"abc", "test, line 1, column 5: the quoted text is not closed");
+        fails(&"a {".repeat(100), "nested more than");
+    }
+
+    #[test]
+    fn includes_are_merged_and_bounded() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("base.conf"), "a = 1\nb = 2").expect("write");
+        fs::write(at("main.conf"), "include \"base.conf\"\ninclude file(\"missing.conf\")\nb = 3").expect("write");
+        fs::write(at("loop.conf"), "include \"loop.conf\"").expect("write");
+        fs::write(at("required.conf"), "x = 1\ninclude required(file(\"missing.conf\"))").expect("write");
+        assert_eq!(show_object(&parse_file(&at("main.conf")).expect("parses")), "{a: 1, b: 3}");
+        assert!(parse_file(&at("loop.conf")).expect_err("a loop").message.contains("include itself"));
+        assert!(parse_file(&at("required.conf")).expect_err("required").to_string().contains("line 2"));
+    }
+
+    #[test]
+    fn overrides_keep_their_type() {
+        let show_override = |text: &str| show(&parse_override(text, "-D").expect("a value"));
+        assert_eq!(show_override("9090"), "9090");
+        assert_eq!(show_override("yes please"), "\"yes please\"");
+        assert_eq!(show_override("[a, b]"), "[\"a\", \"b\"]");
+        assert_eq!(show_override("http://x:1/"), "\"http://x:1/\"");
+    }
+}
