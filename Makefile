@@ -30,7 +30,7 @@ help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 run: tools-build ## build weir and start its demonstration (stop it with Ctrl-C)
-	cargo build --release -p weir-api
+	cargo build --release --workspace --bin weir
 	$(CARGO_TARGET_DIR)/release/weir demo $(ARGS)
 
 # Some tests run the real binary, and cargo does not build it for another crate's tests. `--workspace` here as there, or
