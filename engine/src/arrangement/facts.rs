@@ -263,6 +263,18 @@ impl<'a> Facts<'a> {
         });
     }
 
+    /// The edges of a type that lead away and have this property, with its value. Whether each edge is there is for the caller to see: the
+    /// properties of one that is not do not count.
+    pub fn edges_by_property(&self, kind: Symbol, key: Symbol, at: u64, each: &mut dyn FnMut(HalfEdge, Value)) {
+        let tag = Tag::new(Kind::EdgeProperty, kind);
+        self.each(tag, tag, at, |segment, fact| {
+            let (other, ordinal, of, value) = decode_edge_property(fact.payload, &segment.arena);
+            if of == key {
+                each(HalfEdge { kind, outgoing: true, other, ordinal }, value);
+            }
+        });
+    }
+
     /// One property of the edge from this node to `target`.
     pub fn edge_property(&self, kind: Symbol, target: NodeId, ordinal: u32, key: Symbol, at: u64) -> Value {
         let key = edge_property_key(target, ordinal, key);

@@ -16,6 +16,7 @@ use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text, Value};
 
 use super::constants::{self, Compared, Constants};
 use super::orders;
+use super::walk::is_true;
 use crate::symbols::Symbols;
 use crate::view::Direction;
 
@@ -54,6 +55,32 @@ pub struct EdgeView {
     pub directed: bool,
     pub reads: Vec<(Symbol, usize)>,
     pub conditions: Vec<Expr>,
+    pub sieve: Option<Sieve>,
+}
+
+/// Conditions that ask for one property of an edge and for nothing else, and do not hold where it is absent. The edges that lead away from
+/// a node are then found by that property, and most of them go no further.
+#[derive(Debug)]
+pub struct Sieve {
+    pub key: Symbol,
+    pub slot: usize,
+    pub conditions: Vec<Expr>,
+}
+
+impl Sieve {
+    fn of(view: &EdgeView, width: usize, context: &GraphFree) -> Option<Sieve> {
+        let nothing = vec![Value::Null; width];
+        let of_read = |(key, slot): &(Symbol, usize)| {
+            let alone = |condition: &&Expr| {
+                let slots = condition.slots();
+                !slots.is_empty() && slots.iter().all(|of| place(*of) == *slot)
+            };
+            let conditions: Vec<Expr> = view.conditions.iter().filter(alone).cloned().collect();
+            let holds_for_nothing = conditions.iter().all(|condition| is_true(condition, &nothing, context));
+            (!holds_for_nothing).then_some(Sieve { key: *key, slot: *slot, conditions })
+        };
+        if view.kinds.is_empty() { None } else { view.reads.iter().find_map(of_read) }
+    }
 }
 
 #[derive(Debug)]
@@ -171,7 +198,7 @@ impl Program {
             let mut kinds: Vec<Symbol> = edge.kinds.iter().map(resolve).collect();
             kinds.sort_unstable();
             kinds.dedup();
-            let view = EdgeView {
+            let mut view = EdgeView {
                 slot: edge.slot.map(place),
                 kinds,
                 source: nodes[edge.source].slot,
@@ -179,7 +206,9 @@ impl Program {
                 directed: edge.directed,
                 reads: resolve_reads(&edge.reads),
                 conditions: edge.conditions.clone(),
+                sieve: None,
             };
+            view.sieve = Sieve::of(&view, width, &context);
             let told_apart = pattern.distinct_edges.iter().any(|(a, b)| [*a, *b].contains(&edges.len()));
             if view.slot.is_none() && (told_apart || !view.reads.is_empty() || !view.conditions.is_empty()) {
                 return refuse("something is asked of an edge that is put nowhere");

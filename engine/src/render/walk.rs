@@ -247,7 +247,14 @@ impl<'a> Walk<'a, '_> {
             (true, _) => return,
             (false, _) => None,
         };
-        let mut cross = |half: HalfEdge| {
+        let mut cross = |half: HalfEdge, value: Option<Value>| {
+            if let (Some(value), Some(sieve)) = (value, &view.sieve) {
+                row[sieve.slot] = value;
+                let passes = |condition: &Expr| is_true(condition, row, &program.context);
+                if !sieve.conditions.iter().all(passes) || !facts.has_half(half, tick) {
+                    return;
+                }
+            }
             let second_half_of_loop = expansion.direction == Direction::Both && half.other == id && !half.outgoing;
             let taken = expansion.other_nodes.iter().any(|slot| matches!(row[*slot], Value::Node(other) if other == half.other));
             if second_half_of_loop || taken || expected.is_some_and(|expected| expected != half.other) {
@@ -269,11 +276,16 @@ impl<'a> Walk<'a, '_> {
             }
             self.run(change, at + 1, row, Some((id, facts)));
         };
-        match expected {
-            Some(expected) if !view.kinds.is_empty() => {
-                facts.edges_to(expected, expansion.direction, &view.kinds, tick, &mut cross);
+        match (expected, &view.sieve) {
+            (Some(expected), _) if !view.kinds.is_empty() => {
+                facts.edges_to(expected, expansion.direction, &view.kinds, tick, &mut |half| cross(half, None));
             }
-            _ => facts.edges(expansion.direction, &view.kinds, tick, &mut cross),
+            (None, Some(sieve)) if expansion.direction == Direction::Outgoing => {
+                for kind in &view.kinds {
+                    facts.edges_by_property(*kind, sieve.key, tick, &mut |half, value| cross(half, Some(value)));
+                }
+            }
+            _ => facts.edges(expansion.direction, &view.kinds, tick, &mut |half| cross(half, None)),
         }
     }
 
