@@ -374,9 +374,14 @@ fn ingest_body(family: Family) -> Json {
                 "description": "What happens to a record that fails: it is counted, and the first ones are kept with their reasons.",
                 "properties": {
                     "logRecord": {"type": "boolean", "default": true},
+                    "retrySettings": {"type": ["object", "null"], "description": "Taken and shown: decoders give the same answer each time."},
                     "deadLetterQueueSettings": {
                         "type": "object",
-                        "properties": {"destinations": {"type": "array", "items": {}, "maxItems": 0}},
+                        "properties": {"destinations": {
+                            "type": "array",
+                            "description": "Where such a record goes besides: destinations as the outputs of standing queries have them.",
+                            "items": letter_box(),
+                        }},
                     },
                 },
             },
@@ -384,11 +389,37 @@ fn ingest_body(family: Family) -> Json {
                 "type": "object",
                 "description": "What happens when the stream fails.",
                 "required": ["type"],
-                "properties": {"type": {"type": "string", "const": "LogStreamError"}},
+                "properties": {
+                    "type": {"type": "string", "enum": ["LogStreamError", "RetryStreamError"]},
+                    "retryCount": {"type": "integer", "minimum": 0, "description": "How often it begins again by itself; required to retry."},
+                    "within": {"type": "string", "default": "31s", "description": "Counted in so long."},
+                    "minBackoff": {"type": "string", "default": "10s"},
+                    "maxBackoff": {"type": "string", "default": "10s"},
+                },
             },
         },
         "examples": [{"name": "numbers", "source": {"type": "NumberIterator", "startOffset": 0, "limit": 1000},
             "query": "MATCH (n) WHERE id(n) = idFrom($that) SET n:Number, n.value = $that"}],
+    })
+}
+
+/// A destination of records that failed.
+fn letter_box() -> Json {
+    json!({
+        "type": "object",
+        "required": ["type"],
+        "properties": {
+            "type": {"type": "string"},
+            "outputFormat": {
+                "type": "object",
+                "required": ["type"],
+                "properties": {
+                    "type": {"type": "string", "enum": ["JSON", "Bytes"]},
+                    "withInfoEnvelope": {"type": "boolean", "default": false, "description": "JSON with the reason beside the record."},
+                },
+            },
+        },
+        "examples": [{"type": "File", "path": "failed.jsonl", "outputFormat": {"type": "JSON", "withInfoEnvelope": true}}],
     })
 }
 
