@@ -324,6 +324,8 @@ fn two_weirs_share_the_shards_of_kinesis_across_kills() {
     second.post(STREAMS, &body).expect(201);
     let mut put = 3_000;
     wait_until("the second one has a part", 2 * PATIENCE, || {
+        // No faster than they are read, or the rest of the test would wait for that.
+        std::thread::sleep(Duration::from_millis(200));
         amazon.put_records("events", put..put + 100);
         put += 100;
         counted(&second).0 > 500
