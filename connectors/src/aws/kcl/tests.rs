@@ -56,7 +56,8 @@ impl Weir {
     }
 
     fn kill(self) {
-        self.runtime.shutdown_background();
+        // Waited for: the connections of this runtime are in the pool of the process, and must not be taken while they end.
+        self.runtime.shutdown_timeout(PATIENCE);
         // What a source does at its end is not done.
         std::mem::forget(self.stream);
     }
