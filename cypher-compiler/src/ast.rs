@@ -68,6 +68,8 @@ pub enum ClauseKind {
         imports: Option<Imports>,
         query: Box<Query>,
     },
+    /// A call that gives a row with nulls where it would give none.
+    OptionalCall(Box<Clause>),
     /// `CALL RECURSIVELY WITH first UNTIL (until) { query }`
     Recurse {
         first: Vec<(Expression, Name)>,
@@ -528,6 +530,7 @@ impl Display for Clause {
                 }
                 write!(f, "{{ {query} }}")
             }
+            OptionalCall(call) => write!(f, "OPTIONAL {call}"),
             Recurse { first, until, query } => {
                 f.write_str("CALL RECURSIVELY WITH ")?;
                 for (i, (value, name)) in first.iter().enumerate() {

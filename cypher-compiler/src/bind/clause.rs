@@ -19,6 +19,13 @@ impl Binder<'_> {
                 self.call_clause(input, procedure, arguments.as_deref(), yields.as_ref(), clause.span)
             }
             ClauseKind::Subquery { imports, query } => self.call_subquery(input, imports.as_ref(), query, clause.span),
+            ClauseKind::OptionalCall(call) => {
+                let before = self.scope.clone();
+                let inner = self.clause(Operator::Argument, call);
+                let all = self.scope.all().into_iter();
+                let nulls = all.filter(|(name, slot)| before.get(name) != Some(*slot)).map(|(_, slot)| slot).collect();
+                Operator::Optional { input: Box::new(input), inner: Box::new(inner), nulls }
+            }
             ClauseKind::Recurse { first, until, query } => self.recursion(input, first, until, query, clause.span),
             ClauseKind::LoadCsv { headers, from, variable, separator } => {
                 self.load_csv(input, *headers, from, variable, separator.as_ref())

@@ -228,6 +228,7 @@ pub fn keyword(kind: &ClauseKind) -> &'static str {
         ClauseKind::Delete { .. } => "DELETE",
         ClauseKind::ForEach { .. } => "FOREACH",
         ClauseKind::Call { .. } | ClauseKind::Subquery { .. } | ClauseKind::Recurse { .. } => "CALL",
+        ClauseKind::OptionalCall(_) => "OPTIONAL CALL",
         ClauseKind::LoadCsv { .. } => "LOAD CSV",
         ClauseKind::Schema(_) => "a command about the graph as a whole",
     }

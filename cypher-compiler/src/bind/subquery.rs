@@ -124,6 +124,7 @@ impl Binder<'_> {
             ClauseKind::Call { procedure, .. } => {
                 matches!(procedures::find(&procedure.text, self.options), Some(Ok(procedure)) if procedure.writes)
             }
+            ClauseKind::OptionalCall(call) => self.updates(call),
             ClauseKind::Subquery { query, .. } | ClauseKind::Recurse { query, .. } => any(query),
             _ => true,
         }

@@ -19,12 +19,16 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
     strict("trim", 1, 1, "trim(text :: STRING) :: STRING", |_, a| mapped("trim", a, trim))
         .about("Text without white space at both ends.", "RETURN trim('  a  ')"),
-    strict("ltrim", 1, 1, "ltrim(text :: STRING) :: STRING", |_, a| mapped("ltrim", a, |s| s.trim_start_matches(blank).into()))
-        .about("Text without white space at its beginning.", "RETURN ltrim('  a')"),
-    strict("rtrim", 1, 1, "rtrim(text :: STRING) :: STRING", |_, a| mapped("rtrim", a, |s| s.trim_end_matches(blank).into()))
-        .about("Text without white space at its end.", "RETURN rtrim('a  ')"),
+    strict("ltrim", 1, 2, LTRIM, ltrim).about(
+        "Text without white space, or some other characters, at its beginning. `trim(LEADING 'x' FROM text)` is the same.",
+        "RETURN [ltrim('  a'), ltrim('xax', 'x')]",
+    ),
+    strict("rtrim", 1, 2, RTRIM, rtrim).about(
+        "Text without white space, or some other characters, at its end. `trim(TRAILING 'x' FROM text)` is the same.",
+        "RETURN [rtrim('a  '), rtrim('xax', 'x')]",
+    ),
     strict("btrim", 1, 2, BTRIM, btrim).about(
-        "Text without white space, or some other characters, at both ends.",
+        "Text without white space, or some other characters, at both ends. `trim(BOTH 'x' FROM text)` is the same.",
         "RETURN [btrim('  a '), btrim('xaxyx', 'xy')]",
     ),
     strict("char_length", 1, 1, "char_length(text :: STRING) :: INTEGER", |_, a| length("char_length", a))
@@ -41,11 +45,15 @@ pub(super) static FUNCTIONS: &[Function] = &[
         .about("Text in upper case, as toUpper.", "RETURN upper('abc')"),
     strict("replace", 3, 3, REPLACE, replace)
         .about("Text with every occurrence of one text replaced by another.", "RETURN replace('banana', 'an', 'AN')"),
-    strict("split", 2, 2, "split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", split)
-        .about("The parts of a text between occurrences of a delimiter.", "RETURN split('a,b,c', ',')"),
+    strict("split", 2, 2, "split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", split).about(
+        "The parts of a text between occurrences of a delimiter, or of any of a list of them.",
+        "RETURN [split('a,b,c', ','), split('a-b_c', ['-', '_'])]",
+    ),
 ];
 
 const SUBSTRING: &str = "substring(text :: STRING, start :: INTEGER, length :: INTEGER) :: STRING";
+const LTRIM: &str = "ltrim(text :: STRING, characters :: STRING) :: STRING";
+const RTRIM: &str = "rtrim(text :: STRING, characters :: STRING) :: STRING";
 const BTRIM: &str = "btrim(text :: STRING, characters :: STRING) :: STRING";
 const REPLACE: &str = "replace(text :: STRING, search :: STRING, replacement :: STRING) :: STRING";
 
@@ -104,6 +112,22 @@ fn btrim(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     }
 }
 
+fn ltrim(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match arguments {
+        [Value::Text(text)] => Ok(Value::text(text.trim_start_matches(blank))),
+        [Value::Text(text), Value::Text(characters)] => Ok(Value::text(text.trim_start_matches(|c| characters.contains(c)))),
+        _ => Err(wrong_signature(LTRIM, arguments)),
+    }
+}
+
+fn rtrim(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    match arguments {
+        [Value::Text(text)] => Ok(Value::text(text.trim_end_matches(blank))),
+        [Value::Text(text), Value::Text(characters)] => Ok(Value::text(text.trim_end_matches(|c| characters.contains(c)))),
+        _ => Err(wrong_signature(RTRIM, arguments)),
+    }
+}
+
 /// A negative count is none.
 fn left(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     match arguments {
@@ -153,24 +177,50 @@ fn replace(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure>
     }
 }
 
+/// What stands between the delimiters, where they are tried in their order. The empty one stands between all characters.
+fn parts<'a>(text: &'a str, delimiters: &'a [&'a str]) -> Box<dyn Iterator<Item = &'a str> + 'a> {
+    if let [delimiter] = delimiters
+        && !delimiter.is_empty()
+    {
+        return Box::new(text.split(*delimiter));
+    }
+    let each_character = delimiters.contains(&"");
+    let found = move |text: &str| {
+        let delimiter = |at: usize| delimiters.iter().find(|one| !one.is_empty() && text[at..].starts_with(**one));
+        text.char_indices().find_map(|(at, _)| match delimiter(at) {
+            Some(delimiter) => Some((at, delimiter.len())),
+            None => (each_character && at > 0).then_some((at, 0)),
+        })
+    };
+    let mut rest = Some(text);
+    Box::new(std::iter::from_fn(move || {
+        let text = rest?;
+        let Some((at, length)) = found(text) else { return rest.take() };
+        rest = Some(&text[at + length..]);
+        Some(&text[..at])
+    }))
+}
+
 /// Empty strings at the end are dropped; a text without the delimiter is one piece.
 fn split(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    let [Value::Text(text), Value::Text(delimiter)] = arguments else {
-        return Err(wrong_signature("split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", arguments));
+    let refused = || wrong_signature("split(text :: STRING, delimiter :: STRING) :: LIST OF STRING", arguments);
+    let (Value::Text(text), delimiters) = (&arguments[0], &arguments[1]) else { return Err(refused()) };
+    let delimiters: Vec<&str> = match delimiters {
+        Value::Text(delimiter) => vec![delimiter.as_str()],
+        Value::List(all) => all
+            .iter()
+            .map(|one| if let Value::Text(one) = one { Ok(one.as_str()) } else { Err(refused()) })
+            .collect::<Result<_, _>>()?,
+        _ => return Err(refused()),
     };
     if text.is_empty() {
         return Ok(Value::list(vec![Value::text("")]));
     }
     // A text can be cut into as many pieces as it has characters, and each is a value.
     if text.len().saturating_mul(size_of::<Value>()) > context.room() {
-        let pieces = if delimiter.is_empty() { text.len() } else { text.matches(delimiter.as_str()).count() + 1 };
-        extent::within(pieces.saturating_mul(size_of::<Value>()), context.room())?;
+        extent::within(parts(text, &delimiters).count().saturating_mul(size_of::<Value>()), context.room())?;
     }
-    let mut pieces: Vec<Value> = if delimiter.is_empty() {
-        text.chars().map(|c| Value::text(c.encode_utf8(&mut [0; 4]))).collect()
-    } else {
-        text.split(delimiter.as_str()).map(Value::text).collect()
-    };
+    let mut pieces: Vec<Value> = parts(text, &delimiters).map(Value::text).collect();
     while let Some(Value::Text(last)) = pieces.last()
         && last.is_empty()
     {
@@ -214,6 +264,8 @@ mod tests {
         check("trim", &[Value::text("\u{1} a \n")], "a");
         check("ltrim", &[Value::text(" \ta ")], "a ");
         check("rtrim", &[Value::text(" a\u{1}")], " a\u{1}");
+        check("ltrim", &[Value::text("xyax"), Value::text("xy")], "ax");
+        check("rtrim", &[Value::text("xayx"), Value::text("xy")], "xa");
         check("toUpper", &[Value::text("straße")], "STRASSE");
         check("toLower", &[Value::text("ÀB")], "àb");
         check("replace", &[Value::text("aXbX"), Value::text("X"), Value::text("--")], "a--b--");
@@ -228,6 +280,12 @@ mod tests {
         assert_eq!(split(",", ","), Ok(texts(&[])));
         assert_eq!(split("añb", ""), Ok(texts(&["a", "ñ", "b"])));
         assert_eq!(split("a.b", "."), Ok(texts(&["a", "b"])));
+        let split = |text: &str, delimiters: &[&str]| call("split", &[Value::text(text), texts(delimiters)]);
+        assert_eq!(split("a-b_c-", &["-", "_"]), Ok(texts(&["a", "b", "c"])));
+        assert_eq!(split("a--b-c", &["--", "-"]), Ok(texts(&["a", "b", "c"])));
+        assert_eq!(split("a b", &[]), Ok(texts(&["a b"])));
+        assert_eq!(split("añ-b", &["", "-"]), Ok(texts(&["a", "ñ", "b"])));
+        assert!(call("split", &[Value::text("a"), Value::list(vec![Value::Integer(1)])]).is_err());
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub static KEYWORDS: &[(&str, &str)] = &[
     ("NULL", "No value."),
     ("ON CREATE SET", "After MERGE: changes where the pattern was made."),
     ("ON MATCH SET", "After MERGE: changes where the pattern was found."),
+    ("OPTIONAL CALL", "As CALL; where it gives no row there is one with nulls."),
     ("OPTIONAL MATCH", "As MATCH; where nothing fits there is one row with nulls."),
     ("OR", "True when one side is."),
     ("ORDER BY", "Sorts the rows."),

@@ -147,6 +147,7 @@ impl Parser<'_> {
             "DELETE" => !after_word(&["DETACH"]),
             "WITH" => !after_word(&["STARTS", "ENDS"]),
             "SET" => !after_word(&["MATCH", "CREATE"]) && followed(by_name),
+            "CALL" if after_word(&["OPTIONAL"]) => false,
             "CALL" => followed(by_name) || followed(|kind| matches!(kind, TokenKind::Symbol("{" | "("))),
             "FOREACH" => followed(|kind| matches!(kind, TokenKind::Symbol("("))),
             _ => false,
@@ -159,8 +160,14 @@ impl Parser<'_> {
         let kind = match word.to_ascii_uppercase().as_str() {
             "OPTIONAL" => {
                 self.advance();
-                self.need_words("MATCH")?;
-                self.match_clause(true)?
+                let from = self.at;
+                if self.words("CALL") {
+                    let kind = self.call()?;
+                    ClauseKind::OptionalCall(Box::new(Clause { kind, span: self.span_from(from) }))
+                } else {
+                    self.need_words("MATCH")?;
+                    self.match_clause(true)?
+                }
             }
             "MATCH" => {
                 self.advance();

@@ -148,6 +148,15 @@ impl Parser<'_> {
             } else if self.words("IS NULL") {
                 left = self.make(from, ExpressionKind::IsNull(left, false));
                 continue;
+            } else if self.is_word_at(0, "IS")
+                && matches!(self.ahead(1), TokenKind::Word(_) | TokenKind::Quoted(_))
+                && !["NOT", "NULL"].iter().any(|word| self.is_word_at(1, word))
+            {
+                self.advance();
+                let alternatives = !self.bar_ends;
+                let labels = ExpressionKind::Labels(left, self.label_expression("a label", alternatives)?);
+                left = self.make(from, labels);
+                continue;
             } else {
                 return Ok(left);
             };
@@ -380,9 +389,48 @@ impl Parser<'_> {
             name = Name { text: Text::from(format!("{}.{}", name.text, next.text)), span: name.span.to(next.span) };
         }
         self.need_symbol("(")?;
+        if name.text.eq_ignore_ascii_case("trim") && self.from_follows() {
+            return self.trim_from(name.span);
+        }
         let distinct = self.words("DISTINCT");
         let arguments = if self.symbol(")") { Vec::new() } else { self.expressions(")")? };
         Ok(ExpressionKind::Call { name, distinct, arguments })
+    }
+
+    /// After `trim(`: `BOTH 'x' FROM text`, where `BOTH` or the characters may be left out.
+    fn trim_from(&mut self, span: Span) -> Parsed<ExpressionKind> {
+        let function = if self.words("LEADING") {
+            "ltrim"
+        } else if self.words("TRAILING") {
+            "rtrim"
+        } else {
+            self.words("BOTH");
+            "btrim"
+        };
+        let characters = if self.is_word_at(0, "FROM") { None } else { Some(self.expression()?) };
+        self.need_words("FROM")?;
+        let mut arguments = vec![self.expression()?];
+        arguments.extend(characters);
+        self.need_symbol(")")?;
+        Ok(ExpressionKind::Call { name: Name { text: function.into(), span }, distinct: false, arguments })
+    }
+
+    /// Whether FROM stands between two operands before the parenthesis that closes; a variable may have that name.
+    fn from_follows(&self) -> bool {
+        let mut open = 0;
+        let mut after_operand = false;
+        for token in &self.tokens[self.at..] {
+            match token.kind {
+                TokenKind::End => return false,
+                TokenKind::Symbol("(" | "[" | "{") => open += 1,
+                TokenKind::Symbol(")" | "]" | "}") if open == 0 => return false,
+                TokenKind::Symbol(")" | "]" | "}") => open -= 1,
+                _ if open == 0 && after_operand && token.kind.is_word("FROM") => return true,
+                _ => {}
+            }
+            after_operand = !matches!(token.kind, TokenKind::Symbol(symbol) if !matches!(symbol, ")" | "]" | "}"));
+        }
+        false
     }
 
     /// One or more expressions and the closing symbol.
@@ -405,9 +453,13 @@ impl Parser<'_> {
         };
         let mut branches = Vec::new();
         loop {
-            let when = self.expression()?;
+            let mut whens = vec![self.expression()?];
+            while subject.is_some() && self.symbol(",") {
+                whens.push(self.expression()?);
+            }
             self.need_words("THEN")?;
-            branches.push((when, self.expression()?));
+            let then = self.expression()?;
+            branches.extend(whens.into_iter().map(|when| (when, then.clone())));
             if !self.words("WHEN") {
                 break;
             }

@@ -382,6 +382,11 @@ pub(super) mod tests {
         );
         check("MATCH (n) REMOVE n.x, n:A DETACH DELETE n", "MATCH (n)\nREMOVE n.x, n:A\nDETACH DELETE n");
         check("FOREACH (x IN [1] | SET n.x = x CREATE (m))", "FOREACH (x IN [1] | SET n.x = x CREATE (m))");
+        check(
+            "MATCH (n IS A WHERE n.x) OPTIONAL CALL (n) { RETURN 1 AS a }",
+            "MATCH (n:A WHERE n.x)\nOPTIONAL CALL (n) { RETURN 1 AS a }",
+        );
+        check("OPTIONAL CALL db.labels() YIELD label RETURN 1", "OPTIONAL CALL db.labels() YIELD label\nRETURN 1");
         check("RETURN 1 AS a UNION ALL RETURN 2 AS a", "RETURN 1 AS a\nUNION ALL\nRETURN 2 AS a");
     }
 
@@ -397,7 +402,11 @@ pub(super) mod tests {
             ("a.b.c[0][1..][..2] IS NOT NULL", "(a.b.c[0][1..][..2] IS NOT NULL)"),
             ("a STARTS WITH 'x' AND b =~ 'y' OR c IN [1]", "(((a STARTS WITH \"x\") AND (b =~ \"y\")) OR (c IN [1]))"),
             ("CASE x WHEN 1 THEN 'a' ELSE 'b' END", "CASE x WHEN 1 THEN \"a\" ELSE \"b\" END"),
+            ("CASE x WHEN 1, 2 THEN 'a' END", "CASE x WHEN 1 THEN \"a\" WHEN 2 THEN \"a\" END"),
             ("CASE WHEN a THEN b END", "CASE WHEN a THEN b END"),
+            ("n IS A|B AND (m IS C)", "((n:(A|B)) AND (m:C))"),
+            ("trim(LEADING 'x' FROM a) + trim(both FROM b)", "(ltrim(a, \"x\") + btrim(b))"),
+            ("trim('x' FROM trim(from)) + trim(x.from) + trim(both)", "((btrim(trim(from), \"x\") + trim(x.from)) + trim(both))"),
             ("[x IN range(1, 3) WHERE x > 1 | x * 2]", "[x IN range(1, 3) WHERE (x > 1) | (x * 2)]"),
             ("all(x IN l WHERE x)", "all(x IN l WHERE x)"),
             ("reduce(s = 0, x IN l | s + x)", "reduce(s = 0, x IN l | (s + x))"),

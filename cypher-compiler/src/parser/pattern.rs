@@ -109,7 +109,8 @@ impl Parser<'_> {
         let from = self.at;
         self.need_symbol("(")?;
         let variable = self.optional_variable()?;
-        let expression = if self.symbol(":") { Some(self.label_expression("a label", true)?) } else { None };
+        let labelled = self.symbol(":") || (variable.is_some() && self.is_word_at(0, "IS") && self.words("IS"));
+        let expression = if labelled { Some(self.label_expression("a label", true)?) } else { None };
         let labels = expression.as_ref().and_then(LabelExpression::all_of);
         let (labels, label_expression) = match labels {
             Some(names) => (names.into_iter().cloned().collect(), None),

@@ -739,3 +739,71 @@ Feature: Patterns - relationships of variable length, subqueries, label expressi
       | +nodes      | 2 |
       | +labels     | 1 |
       | +properties | 3 |
+  Scenario: [50] OPTIONAL CALL keeps a row for which the call gives none
+    Given an empty graph
+    And having executed:
+      """
+      CREATE (:A {n: 1})-[:R]->(:B {n: 10}), (:A {n: 2})
+      """
+    When executing query:
+      """
+      MATCH (a IS A)
+      OPTIONAL CALL (a) { MATCH (a)-[:R]->(b IS B) RETURN b.n AS found, a.n + b.n AS sum }
+      OPTIONAL CALL { WITH a MATCH (a)-[:NONE]->(c) RETURN c }
+      RETURN a.n, found, sum, c IS NULL AS none
+      """
+    Then the result should be, in any order:
+      | a.n | found | sum  | none |
+      | 1   | 10    | 11   | true |
+      | 2   | null  | null | true |
+    And no side effects
+
+  Scenario: [51] OPTIONAL CALL of what only writes passes each row on
+    Given an empty graph
+    When executing query:
+      """
+      UNWIND [1, 2, 3] AS x
+      OPTIONAL CALL (x) { WITH x WHERE x > 1 CREATE (:N {x: x}) }
+      RETURN count(x) AS rows
+      """
+    Then the result should be, in any order:
+      | rows |
+      | 3    |
+    And the side effects should be:
+      | +nodes      | 2 |
+      | +labels     | 1 |
+      | +properties | 2 |
+
+  Scenario: [52] OPTIONAL CALL of a procedure
+    Given an empty graph
+    When executing query:
+      """
+      UNWIND [true, false] AS known
+      OPTIONAL CALL cypher.runTimeboxed('UNWIND $rows AS n RETURN n', {rows: CASE known WHEN true THEN [1, 2] ELSE [] END}, 1000) YIELD value
+      RETURN known, value
+      """
+    Then the result should be, in any order:
+      | known | value  |
+      | true  | {n: 1} |
+      | true  | {n: 2} |
+      | false | null   |
+    And no side effects
+
+  Scenario: [53] Several values of one branch, FROM in trim, labels by IS
+    Given an empty graph
+    And having executed:
+      """
+      CREATE (:A:B {n: 'xxax'}), (:A {n: 'b'})
+      """
+    When executing query:
+      """
+      MATCH (a)
+      RETURN CASE a.n WHEN 'a', 'b' THEN 1 WHEN 'xxax', 'c' THEN 2 END AS branch,
+             a IS B AS b, a IS A&!B AS onlyA, trim(LEADING 'x' FROM a.n) AS text
+      ORDER BY branch
+      """
+    Then the result should be, in order:
+      | branch | b     | onlyA | text |
+      | 1      | false | true  | 'b'  |
+      | 2      | true  | false | 'ax' |
+    And no side effects
