@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use weir_engine::memory::Allocator;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Allocator<mimalloc::MiMalloc> = Allocator(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     // A huge page is cleared in one go, milliseconds in which nothing else happens: most of the latency's tail.

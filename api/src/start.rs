@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use weir_engine::memory;
 
 use crate::app::App;
 use crate::ask::Target;
 use crate::cli::{Arguments, Command};
-use crate::config::{self, Settings, StoreSettings};
+use crate::config::{self, MemorySettings, Settings, StoreSettings};
+use crate::metrics::memory_bytes_total;
 use crate::recipe::Recipe;
 use crate::server::Answers;
 use crate::temporary::Temporary;
@@ -124,6 +126,15 @@ fn serve(prepared: Prepared) -> Result<(), String> {
     result
 }
 
+/// Where that cannot be had, weir works as long as the graph has room.
+fn bound_memory(settings: &MemorySettings) {
+    let Some(Some(limit)) = config::memory(&settings.limit, memory_bytes_total()) else { return };
+    match memory::bound(limit, &settings.directory) {
+        Ok(()) => tracing::debug!("memory is bounded to {} MiB", limit >> 20),
+        Err(problem) => tracing::warn!("memory is not bounded: {problem}; set memory.directory, or memory.limit = none"),
+    }
+}
+
 async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u32>) -> Result<(), String> {
     // The port first: it is the quickest thing to find taken, and nothing has been touched yet.
     let listener = if settings.webserver.enabled { Some(server::bind(&settings.webserver).await?) } else { None };
@@ -140,6 +151,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         given => given,
     };
+    bound_memory(&settings.memory);
     let app = App::open(settings, &directories)?;
     stop_on_signals(&app)?;
     let mut servers = Vec::new();

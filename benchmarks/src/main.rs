@@ -12,9 +12,10 @@ use weir_benchmarks::compare::{self, Contestant};
 use weir_benchmarks::passes::{self, PASSES, Settings};
 use weir_benchmarks::report::{self, Environment};
 use weir_benchmarks::{measure::Run, plot};
+use weir_engine::memory;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: memory::Allocator<mimalloc::MiMalloc> = memory::Allocator(mimalloc::MiMalloc);
 
 #[derive(Parser)]
 #[command(about = "Measures weir: rates, latencies, memory, and whether the counts are right")]
@@ -95,6 +96,10 @@ fn run(command: Command) -> Result<Vec<Run>, Box<dyn Error>> {
             Ok(Vec::new())
         }
         Command::Run { name, json, settings } => {
+            if let Some(limit) = settings.memory_limit {
+                std::fs::create_dir_all(&settings.directory)?;
+                memory::bound(limit << 20, &settings.directory)?;
+            }
             let run = (pass(&name)?.run)(&settings)?;
             if json {
                 println!("{}", serde_json::to_string(&run)?);

@@ -129,6 +129,9 @@ pub struct Settings {
     /// Of `restart`: how the process before ends.
     #[arg(long, value_enum, default_value_t = End::Abort)]
     pub end: End,
+    /// What the process may have of memory, in MiB; all there is when it is not given.
+    #[arg(long)]
+    pub memory_limit: Option<u64>,
     /// Of the passes with Kafka: the broker, as HOST:PORT.
     #[arg(long)]
     pub kafka: Option<String>,
@@ -157,7 +160,8 @@ impl Settings {
 
     /// As arguments for another process.
     pub fn to_arguments(&self) -> Vec<OsString> {
-        let Settings { events, seed, batch, workers, store, mode, queries, load, rate, end, kafka, directory } = self;
+        let Settings { events, seed, batch, workers, store, mode, queries, load, rate, end, memory_limit, kafka, directory } =
+            self;
         let named = |value: Option<PossibleValue>| value.map_or(String::new(), |value| value.get_name().to_owned());
         let mut pairs = vec![
             ("--events", events.to_string()),
@@ -171,6 +175,7 @@ impl Settings {
             ("--end", named(end.to_possible_value())),
         ];
         pairs.extend(rate.map(|rate| ("--rate", rate.to_string())));
+        pairs.extend(memory_limit.map(|limit| ("--memory-limit", limit.to_string())));
         pairs.extend(kafka.clone().map(|kafka| ("--kafka", kafka)));
         let pairs = pairs.into_iter().flat_map(|(flag, value)| [flag.into(), value.into()]);
         pairs.chain(["--directory".into(), directory.clone().into()]).collect()
@@ -191,6 +196,7 @@ pub fn test_settings(name: &str, events: u64) -> Settings {
         load: 0.5,
         rate: None,
         end: End::Shutdown,
+        memory_limit: None,
         kafka: None,
         directory: std::env::temp_dir().join(format!("weir-bench-{name}-{}", std::process::id())),
     }

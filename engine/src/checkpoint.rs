@@ -16,6 +16,7 @@ use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::history::run::{Indexing, Run, decode_index};
+use crate::memory::holds_graph;
 use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError, read_some};
 
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
@@ -121,14 +122,22 @@ pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -
     }
     let portion = infos.len().div_ceil(shards);
     let runs = std::thread::scope(|scope| {
-        let read = |part: &[RunInfo]| part.iter().map(|run| read_run(store, graph, run, upto)).collect::<Result<Vec<_>, _>>();
+        let read = |part: &[RunInfo]| {
+            holds_graph();
+            part.iter().map(|run| read_run(store, graph, run, upto)).collect::<Result<Vec<_>, _>>()
+        };
         let threads: Vec<_> = infos.chunks(portion).map(|part| scope.spawn(move || read(part))).collect();
         threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>()
     })?;
     let (chunks, runs): (Vec<Vec<Chunk>>, Vec<Run>) = runs.into_iter().flatten().unzip();
     let chunks = &chunks;
     let shards = std::thread::scope(|scope| {
-        let load = |index| scope.spawn(move || pages::newest(chunks, Shard { index, count: shards }, upto));
+        let load = |index| {
+            scope.spawn(move || {
+                holds_graph();
+                pages::newest(chunks, Shard { index, count: shards }, upto)
+            })
+        };
         let threads: Vec<_> = (0..shards).map(load).collect();
         threads.into_iter().map(joined).collect()
     });

@@ -26,6 +26,7 @@ use crate::history::run::{Run, Shelf};
 use crate::history::{self, History, Retention};
 use crate::index::Catalog;
 use crate::log::{Log, LogOptions};
+use crate::memory;
 use crate::scheduling;
 use crate::standing::StandingState;
 use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Since, Sizes, Store, StoreError};
@@ -214,6 +215,8 @@ impl Engine {
         let engine = Arc::downgrade(&self.shared);
         let run = move || {
             begin();
+            // Of the graph, too: what goes into pages, and pages that are merged.
+            memory::holds_graph();
             while let Some(shared) = engine.upgrade().filter(|shared| !shared.stopping.load(Ordering::Relaxed)) {
                 for graph in (Engine { shared }).all() {
                     if let Err(error) = keep(&graph) {
@@ -644,9 +647,10 @@ impl Graph {
         self.inner.fresh.next(self.ids())
     }
 
-    /// Ingest waits here while standing queries have too many results that nobody has taken, and while what is due does not
+    /// Ingest waits here while memory is tight, while standing queries have too many results that nobody has taken, and while what is due does not
     /// come to its end in time.
     pub(crate) fn wait_for_room(&self) -> Result<(), EngineError> {
+        memory::wait_for_room();
         self.wait_for_results()?;
         while self.expiry().is_late() && !self.inner.parts.closing.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));

@@ -29,6 +29,7 @@ pub mod index;
 pub mod expiry;
 pub mod render;
 pub mod latency;
+pub mod memory;
 pub mod scheduling;
 pub mod standing;
 pub mod pause;

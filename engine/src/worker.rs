@@ -15,6 +15,7 @@ use weir_model::QueryId;
 use crate::arrangement::build::Shard;
 use crate::command::{Command, Install};
 use crate::graph::ShardOfGraph;
+use crate::memory::holds_graph;
 use crate::render::Time;
 use crate::render::family::Member;
 use crate::render::probe::{Common, home, render};
@@ -100,6 +101,7 @@ struct State {
 }
 
 fn run(worker: &mut Worker, commands: &Receiver<Command>) {
+    holds_graph();
     let mut state = State::default();
     let mut next = None;
     loop {

@@ -11,6 +11,8 @@ pub enum Kind {
     Integer(i64, i64),
     /// Bytes, also as `64 MiB`; at least the first, at most the second.
     Size(i64, i64),
+    /// Bytes as a `Size`, a part of the machine's memory as `70%`, or `none`.
+    Memory(u64),
     Duration,
     OneOf(&'static [&'static str]),
     Texts,
@@ -36,7 +38,7 @@ pub struct Key {
 }
 
 use Effect::{Ignored, Refused, Used};
-use Kind::{Boolean, Duration, Free, Integer, OneOf, Size, Text, Texts};
+use Kind::{Boolean, Duration, Free, Integer, Memory, OneOf, Size, Text, Texts};
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, effect: Effect) -> Key {
     Key { path, kind, default, effect }
@@ -84,6 +86,8 @@ pub const KEYS: &[Key] = &[
     key("graph-model", OneOf(&["streaming", "open-cypher"]), "", Used),
     key("history", Duration, "", Used),
     key("workers", Integer(0, 1024), "0", Used),
+    key("memory.limit", Memory(256 << 20), "70%", Used),
+    key("memory.directory", Text, "", Used),
     key("timeout", Duration, "2 minutes", Used),
     key("query.timeout", Duration, "2 minutes", Used),
     key("query.memory-bytes-max", Size(1 << 20, i64::MAX), "536870912", Used),

@@ -1,13 +1,13 @@
 //! What the values of keys mean: the checked texts and numbers as settings, and the rules between several keys.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 use weir_engine::{GraphOptions, Retention};
 use weir_model::IdScheme;
 
 use super::keys::STORES_ELSEWHERE;
-use super::settings::{FileIngest, LogSettings, Settings, StoreSettings, Webserver};
+use super::settings::{FileIngest, LogSettings, MemorySettings, Settings, StoreSettings, Webserver};
 use super::values::duration;
 use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Reading, STORE_PATH};
 use crate::metrics::ReporterSettings;
@@ -31,6 +31,7 @@ impl Reading<'_> {
         let store = self.store(&store_type);
         let ids = self.ids();
         let webserver = self.webserver();
+        let memory = self.memory(&store);
         let settings = Settings {
             webserver,
             store,
@@ -42,6 +43,7 @@ impl Reading<'_> {
             },
             workers: self.integer("workers") as usize,
             timeout: self.duration("timeout"),
+            memory,
             query: QuerySettings {
                 time_max: self.duration("query.timeout"),
                 memory_bytes_max: self.integer("query.memory-bytes-max") as usize,
@@ -132,6 +134,17 @@ impl Reading<'_> {
             advertised,
             tls,
             health_port: health.then(|| self.integer("webserver.use-mtls.health-endpoints.port") as u16),
+        }
+    }
+
+    /// Beside the store, where there is one on the disk.
+    fn memory(&mut self, store: &StoreSettings) -> MemorySettings {
+        let above = |path: &Path| path.ancestors().find(|above| above.is_dir()).map(Path::to_path_buf);
+        let here = |path: &Path| if path.is_relative() { Path::new(".").join(path) } else { path.to_path_buf() };
+        let directory = self.text("memory.directory").map(PathBuf::from);
+        MemorySettings {
+            limit: self.text("memory.limit").unwrap_or_default(),
+            directory: directory.or_else(|| above(&here(store.path()?))).unwrap_or_else(std::env::temp_dir),
         }
     }
 

@@ -24,6 +24,7 @@ pub struct Settings {
     pub workers: usize,
     /// How long starting and stopping may take.
     pub timeout: Duration,
+    pub memory: MemorySettings,
     pub query: QuerySettings,
     pub should_resume_ingest: bool,
     pub file_ingest: FileIngest,
@@ -39,6 +40,15 @@ pub struct Settings {
     pub without_effect: Vec<String>,
     /// Every key that has a value, with where that came from.
     pub told: Vec<Told>,
+}
+
+/// What the process may have of memory.
+#[derive(Clone, Debug)]
+pub struct MemorySettings {
+    /// As it is written: a size, a part of all there is, or `none`.
+    pub limit: String,
+    /// Where the file is kept for what has no room.
+    pub directory: PathBuf,
 }
 
 /// A key in force, for people.

@@ -44,6 +44,13 @@ pub fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
                 _ => format!("a size such as '64 MiB', from {low} to {high} bytes"),
             })
         }
+        Kind::Memory(low) => {
+            let known = |text: &String| memory(text, u64::MAX).is_some_and(|bytes| bytes.is_none_or(|bytes| bytes >= low));
+            let expected = || {
+                format!("a size such as '4 GiB', of at least {} MiB, a part of the memory such as '70%', or 'none'", low >> 20)
+            };
+            text.filter(known).map(Json::String).ok_or_else(expected)
+        }
         Kind::Duration => match text {
             Some(text) if duration(&text).is_some() => Ok(Json::String(text)),
             _ => Err("a duration such as '10 s', '100 ms' or '2 minutes'".to_owned()),
@@ -101,6 +108,17 @@ pub fn put(object: &mut JsonMap<String, Json>, path: &str, value: Json) {
             }
         }
     }
+}
+
+/// As `size`, or as `70%` of all there is; `none` is no bound.
+pub fn memory(text: &str, total: u64) -> Option<Option<u64>> {
+    let text = text.trim();
+    if text == "none" {
+        return Some(None);
+    }
+    let Some(part) = text.strip_suffix('%') else { return size(text).map(Some) };
+    let part: u64 = part.trim().parse().ok().filter(|part| (1..=100).contains(part))?;
+    Some(Some(total / 100 * part))
 }
 
 /// `64 MiB`, `1.5 GB`, `512k`; a bare number is bytes. As in HOCON, one letter stands for a power of two.
@@ -163,6 +181,13 @@ mod tests {
             let value = hocon::parse_override(key.default, "default").expect("parses");
             assert_eq!(convert(&value, key.kind).err(), None, "{}", key.path);
         }
+    }
+
+    #[test]
+    fn parts_of_memory() {
+        let of = |text| memory(text, 1000);
+        assert_eq!((of("70%"), of(" 5 % "), of("none")), (Some(Some(700)), Some(Some(50)), Some(None)));
+        assert_eq!((of("1 KiB"), of("0%"), of("101%"), of("a%"), of("x")), (Some(Some(1024)), None, None, None, None));
     }
 
     #[test]

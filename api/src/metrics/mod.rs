@@ -125,9 +125,10 @@ pub fn to_json(app: &App) -> Json {
     })
 }
 
-/// Queries that ingest waits for.
+/// What ingest waits for: queries, and memory that is short.
 fn closed_valves(graphs: &[GraphFigures]) -> usize {
-    graphs.iter().flat_map(|graph| &graph.queries).filter(|query| query.waiting() > RESULTS_WAITING_MAX).count()
+    let memory = usize::from(weir_engine::memory::figures().is_some_and(|memory| memory.tight));
+    memory + graphs.iter().flat_map(|graph| &graph.queries).filter(|query| query.waiting() > RESULTS_WAITING_MAX).count()
 }
 
 /// One snapshot, of the one member.

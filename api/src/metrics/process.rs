@@ -1,6 +1,7 @@
 //! What the operating system knows of the process and the machine. Where it does not tell, figures are zero.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// Of the running process.
@@ -34,11 +35,25 @@ impl Process {
     }
 }
 
-/// Of the machine.
+/// Of the machine, or of the container where that has less.
 pub fn memory_bytes_total() -> u64 {
-    static TOTAL: LazyLock<u64> =
-        LazyLock::new(|| kilobytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemTotal:"));
+    static TOTAL: LazyLock<u64> = LazyLock::new(|| {
+        let machine = kilobytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemTotal:");
+        container_bytes().map_or(machine, |container| container.min(machine))
+    });
     *TOTAL
+}
+
+/// The least that the groups allow in which the process is; of either generation of them.
+fn container_bytes() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let root = Path::new("/sys/fs/cgroup");
+    let files =
+        root.join(own).ancestors().map(|group| group.join("memory.max")).take_while(|file| file.starts_with(root)).collect();
+    let files: Vec<PathBuf> = files;
+    let bytes = |file: &Path| fs::read_to_string(file).ok()?.trim().parse().ok();
+    files.iter().chain([&root.join("memory/memory.limit_in_bytes")]).filter_map(|file| bytes(file)).min()
 }
 
 fn boot_seconds() -> f64 {

@@ -98,6 +98,16 @@ pub fn text(app: &App) -> String {
     each("weir_store_operations_total", "What the store was asked for.", &|timer| timer.count() as f64);
     each("weir_store_seconds_total", "How long the store took for it.", &Timer::seconds);
     page.one("weir_memory_total_bytes", "gauge", "Memory of the machine.", memory_bytes_total() as f64);
+    if let Some(memory) = weir_engine::memory::figures() {
+        page.one("weir_memory_limit_bytes", "gauge", "What the process may have of memory.", memory.limit_bytes as f64);
+        page.one("weir_memory_file_bytes", "gauge", "Pieces of the graph that may leave memory.", memory.file_bytes as f64);
+        page.one(
+            "weir_memory_tight",
+            "gauge",
+            "1 while ingest is slowed because memory is short.",
+            f64::from(u8::from(memory.tight)),
+        );
+    }
     let process = Process::read();
     page.one("process_resident_memory_bytes", "gauge", "Resident memory.", process.resident_bytes as f64);
     page.one("process_virtual_memory_bytes", "gauge", "Virtual memory.", process.virtual_bytes as f64);

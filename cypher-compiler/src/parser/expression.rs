@@ -389,7 +389,7 @@ impl Parser<'_> {
             name = Name { text: Text::from(format!("{}.{}", name.text, next.text)), span: name.span.to(next.span) };
         }
         self.need_symbol("(")?;
-        if name.text.eq_ignore_ascii_case("trim") && self.from_follows() {
+        if name.text.eq_ignore_ascii_case("trim") && self.has_from() {
             return self.trim_from(name.span);
         }
         let distinct = self.words("DISTINCT");
@@ -416,7 +416,7 @@ impl Parser<'_> {
     }
 
     /// Whether FROM stands between two operands before the parenthesis that closes; a variable may have that name.
-    fn from_follows(&self) -> bool {
+    fn has_from(&self) -> bool {
         let mut open = 0;
         let mut after_operand = false;
         for token in &self.tokens[self.at..] {

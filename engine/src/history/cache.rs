@@ -5,10 +5,15 @@ use std::sync::{Arc, Mutex};
 use rustc_hash::FxHashMap;
 
 use crate::arrangement::chunk::Chunk;
+use crate::memory::at_most;
 use crate::store::{GraphId, Part, RunId};
 
 /// Room for some dozens of chunks: those of a few nodes, in every run.
 const BYTES_MAX: usize = 64 << 20;
+
+fn bytes_max() -> usize {
+    at_most(BYTES_MAX, 32)
+}
 
 pub type Key = (GraphId, RunId, Part, u64);
 
@@ -37,9 +42,9 @@ impl ChunkCache {
 
     /// What is not worth keeping takes room only where there is some: a scan must not push out everything else.
     pub fn put(&self, key: Key, chunk: &Arc<Chunk>, keep: bool) {
-        let bytes = chunk.bytes();
+        let (bytes, most) = (chunk.bytes(), bytes_max());
         let mut held = self.held.lock().unwrap_or_else(|e| e.into_inner());
-        if held.bytes + bytes > BYTES_MAX && !keep || bytes > BYTES_MAX {
+        if held.bytes + bytes > most && !keep || bytes > most {
             return;
         }
         held.clock += 1;
@@ -47,8 +52,8 @@ impl ChunkCache {
         if held.chunks.insert(key, (chunk.clone(), clock)).is_none() {
             held.bytes += bytes;
         }
-        if held.bytes > BYTES_MAX {
-            held.make_room();
+        if held.bytes > most {
+            held.make_room(most / 8 * 7);
         }
     }
 
@@ -62,11 +67,11 @@ impl ChunkCache {
 
 impl Held {
     /// Lets go of what was asked for longest ago, an eighth of it all, so that this is done now and then only.
-    fn make_room(&mut self) {
+    fn make_room(&mut self, until: usize) {
         let mut by_use: Vec<(u64, Key)> = self.chunks.iter().map(|(key, (_, used))| (*used, *key)).collect();
         by_use.sort_unstable_by_key(|(used, _)| *used);
         for (_, key) in by_use {
-            if self.bytes <= BYTES_MAX / 8 * 7 {
+            if self.bytes <= until {
                 break;
             }
             if let Some((chunk, _)) = self.chunks.remove(&key) {

@@ -19,6 +19,7 @@ use super::{
     EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
     records,
 };
+use crate::memory::at_most;
 
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -80,7 +81,8 @@ impl MapDb {
             std::fs::create_dir_all(parent).map_err(|error| StoreError::failed(format!("create {}", parent.display()), error))?;
         }
         let fresh = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
-        let db = Database::builder().set_cache_size(CACHE_BYTES).create(path).map_err(|error| unusable(path, error))?;
+        let db =
+            Database::builder().set_cache_size(at_most(CACHE_BYTES, 32)).create(path).map_err(|error| unusable(path, error))?;
         MapDb::with(db, options, fresh)
     }
 

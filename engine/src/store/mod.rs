@@ -36,6 +36,8 @@ use std::sync::Arc;
 
 use weir_model::{Position, Text, Tick};
 
+use crate::memory::at_most;
+
 pub use backup::{Backup, Copied, back_up};
 pub use check::{Checked, check};
 pub use entry::{Delivered, EncodedEntry, Entry, LogReader, encode};
@@ -48,7 +50,10 @@ pub use restore::{Source, end_of, restore};
 pub use rocks_db::{RocksDb, RocksDbOptions};
 pub use since::Since;
 
-/// Some entries of the log from `from` on: those that end at or before `until`, and no more when there are `rows` rows. Says how many there
+/// What `read_some` brings into memory at most, but for the last entry.
+const SOME_BYTES: usize = 512 << 20;
+
+/// Some entries of the log from `from` on: those that end at or before `until`, and no more when there are `rows` rows or much of memory is used. Says how many there
 /// are.
 pub fn read_some(
     store: &dyn Store,
@@ -56,12 +61,14 @@ pub fn read_some(
     (from, until): (Tick, Tick),
     rows: usize,
 ) -> Result<(Vec<Entry>, usize), StoreError> {
-    let (mut entries, mut count) = (Vec::new(), 0);
+    let (mut entries, mut count, mut bytes) = (Vec::new(), 0, 0);
+    let bytes_max = at_most(SOME_BYTES, 8);
     let read = store.read_log(graph, from, &mut |entry| {
-        if count >= rows || entry.upper > until {
+        if count >= rows || bytes >= bytes_max || entry.upper > until {
             return Err(StoreError::Stopped);
         }
         count += entry.mutations.rows.len();
+        bytes += entry.mutations.bytes();
         entries.push(entry);
         Ok(())
     });

@@ -31,6 +31,7 @@ use super::{
     EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
     records,
 };
+use crate::memory::at_most;
 
 const LOG: &str = "log";
 const PAGES: &str = "pages";
@@ -231,7 +232,7 @@ impl RocksDb {
             let waiting = &mut waiting[part as usize];
             waiting.bytes += chunk.len();
             waiting.chunks.push((key, records::seal(&key, chunk)));
-            if waiting.bytes >= FILE_BYTES_MAX {
+            if waiting.bytes >= at_most(FILE_BYTES_MAX, 8) {
                 files.write(&std::mem::take(waiting).chunks)?;
             }
         }
@@ -582,7 +583,7 @@ impl Drop for IncomingFiles<'_> {
 }
 
 fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, StoreError> {
-    let cache = Cache::new_lru_cache(CACHE_BYTES);
+    let cache = Cache::new_lru_cache(at_most(CACHE_BYTES, 32));
     let mut db = Options::default();
     // Only a new directory: files that are lost must not turn into an empty store.
     db.create_if_missing(fresh);
@@ -627,7 +628,7 @@ fn log_options(cache: &Cache) -> Options {
     let mut options = Options::default();
     options.set_block_based_table_factory(&table_options(cache, 256 << 10));
     options.set_compression_type(DBCompressionType::None);
-    options.set_write_buffer_size(LOG_BUFFER_BYTES);
+    options.set_write_buffer_size(at_most(LOG_BUFFER_BYTES, 32));
     options.set_max_write_buffer_number(LOG_BUFFERS_MAX);
     options
 }
