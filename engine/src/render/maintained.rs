@@ -94,8 +94,14 @@ struct Simple<'p> {
 
 impl<'p> Simple<'p> {
     fn of(plan: &'p Plan) -> Option<Simple<'p>> {
+        // What DISTINCT tells apart must be what is given: of `WITH DISTINCT a, b RETURN a` equal rows stay.
+        let is_column = |slot: &Slot| plan.columns.iter().any(|(_, column)| column == slot);
         let (distinct, mut operator) = match &plan.root {
-            Operator::Distinct { input, slots } if plan.columns.iter().all(|(_, slot)| slots.contains(slot)) => (true, &**input),
+            Operator::Distinct { input, slots }
+                if slots.iter().all(is_column) && plan.columns.iter().all(|(_, slot)| slots.contains(slot)) =>
+            {
+                (true, &**input)
+            }
             root => (false, root),
         };
         let mut items: &[(Slot, Expr)] = &[];

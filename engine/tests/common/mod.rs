@@ -33,6 +33,7 @@ pub const QUERIES: &[(StandingMode, &str)] = &[
     (StandingMode::AnyQuery, "MATCH (a:A)-[:r]->(b) WITH a, count(*) AS c WHERE c > 1 RETURN id(a) AS a, c"),
     (StandingMode::AnyQuery, "MATCH (a:A) OPTIONAL MATCH (a)-[:s]->(b:B) RETURN id(a) AS a, b.x AS x"),
     (StandingMode::AnyQuery, "MATCH (a:A) WHERE NOT EXISTS { (a)-[:r]->(b) WHERE b.x = 1 } RETURN a"),
+    (StandingMode::AnyQuery, "MATCH (a:A) WITH DISTINCT a, a.x AS x RETURN x"),
     (StandingMode::AnyQuery, "MATCH (a:A), (b:B) WHERE a.x = b.x RETURN id(a) AS a, id(b) AS b"),
     (StandingMode::AnyQuery, "MATCH (a:A)-[:s*1..2]->(b) RETURN id(a) AS a, id(b) AS b"),
     (StandingMode::AnyQuery, "MATCH (n:B) WITH n ORDER BY n.x, id(n) LIMIT 2 RETURN id(n) AS n"),
