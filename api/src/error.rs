@@ -182,7 +182,7 @@ fn v2_body(status: StatusCode, kind: &Kind, texts: &[String]) -> Json {
 pub const INVALID: &str = "Invalid value for: ";
 
 /// Random enough to find a request in the log.
-fn uuid() -> String {
+pub fn uuid() -> String {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let random = || RandomState::new().build_hasher().finish();
     NodeId::new(random() & !0xf000 | 0x4000, random() >> 2 | 1 << 63).to_string()

@@ -17,6 +17,7 @@ mod why;
 mod result_id;
 mod walk;
 pub mod metrics;
+pub mod traces;
 pub mod recipe;
 mod temporary;
 pub mod demo;

@@ -27,7 +27,9 @@ use crate::procedures::Procedures;
 use crate::wire::standing::{CypherOutput, Output, Workflow};
 
 mod lane;
+mod spans;
 pub use lane::Lane;
+use spans::Spans;
 
 /// Batches of results waiting for the queries of one output.
 const BATCHES_WAITING_MAX: usize = 16;
@@ -190,6 +192,7 @@ pub struct RunningOutput {
     /// It is being ended: that it takes no more is no failure.
     ending: AtomicBool,
     pub taps: Arc<Taps>,
+    spans: Arc<Spans>,
     /// Of its destination, where it has one.
     pub counters: Option<Arc<DeliveryCounters>>,
 }
@@ -301,10 +304,11 @@ impl Opened {
         self.destination.as_ref().map_or_else(Position::default, |destination| destination.position())
     }
 
-    /// Starts delivering results of `from` and later.
-    pub fn run(self, name: &str, graph: &Graph, from: Tick, progress: Progress) -> Result<RunningOutput, ApiError> {
+    /// Starts delivering results of the query, those of `from` and later.
+    pub fn run(self, query: &str, name: &str, graph: &Graph, from: Tick, progress: Progress) -> Result<RunningOutput, ApiError> {
         let rows_upto = Arc::new(AtomicU64::new(0));
-        let mut progress = noting_rows(rows_upto.clone(), progress);
+        let spans = Arc::new(Spans::new(query, name, graph.name()));
+        let mut progress = noting_rows(rows_upto.clone(), spans.clone(), progress);
         let failed = |error: &dyn std::error::Error| ApiError::Failed(chain(error));
         let form = self.link.destination().map(|(_, _, form)| form);
         let taps = Arc::new(Taps::of(&self.link, self.ids));
@@ -335,12 +339,12 @@ impl Opened {
             }
         };
         let (failed, ending) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(RunningOutput { name: name.to_owned(), from, rows_upto, way, failed, ending, taps, counters })
+        Ok(RunningOutput { name: name.to_owned(), from, rows_upto, way, failed, ending, taps, spans, counters })
     }
 }
 
 /// Turns marks into progress, and knows whether rows were among what a mark covers.
-fn noting_rows(rows_upto: Arc<AtomicU64>, mut progress: Progress) -> Delivered {
+fn noting_rows(rows_upto: Arc<AtomicU64>, spans: Arc<Spans>, mut progress: Progress) -> Delivered {
     let mut noted = 0;
     Box::new(move |mark, position| {
         if mark == 0 {
@@ -350,6 +354,7 @@ fn noting_rows(rows_upto: Arc<AtomicU64>, mut progress: Progress) -> Delivered {
         let rows = upto > noted;
         if rows {
             noted = mark.min(upto);
+            spans.end(Tick(mark));
         }
         progress(Tick(mark), position, rows);
     })
@@ -366,6 +371,7 @@ impl RunningOutput {
         if !results.is_empty() {
             self.rows_upto.store(upper.0, Ordering::Release);
             self.taps.show(results);
+            self.spans.begin(upper, results.len());
         }
         let sent = match &self.way {
             Way::Direct(end) => end.send(new, upper),
@@ -422,6 +428,7 @@ impl RunningOutput {
                 }
             }
         }
+        self.spans.give_up();
     }
 }
 

@@ -18,7 +18,7 @@ use crate::recipe::Recipe;
 use crate::server::Answers;
 use crate::temporary::Temporary;
 use crate::tls::Tls;
-use crate::{ask, cli, demo, live, log, metrics, server, shell, tools, transfer};
+use crate::{ask, cli, demo, live, log, metrics, server, shell, tools, traces, transfer};
 
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
@@ -152,6 +152,9 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
         given => given,
     };
     bound_memory(&settings.memory);
+    if let Some(settings) = &settings.traces {
+        traces::start(settings)?;
+    }
     let app = App::open(settings, &directories)?;
     stop_on_signals(&app)?;
     let mut servers = Vec::new();
@@ -191,6 +194,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
         let _ = server.await;
     }
     let _ = ticker.await;
+    traces::finish().await;
     match ended {
         Ok(Ok(Ok(()))) => {
             eprintln!("Stopped.");

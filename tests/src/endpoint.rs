@@ -1,5 +1,6 @@
 //! An HTTP server that remembers what it was sent: where outputs post their results in tests.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -46,7 +47,7 @@ impl Endpoint {
         let _ = stream.set_read_timeout(Some(PATIENCE));
         let Ok(mut out) = stream.try_clone() else { return };
         let mut input = BufReader::new(stream);
-        while let Some((path, body)) = request(&mut input) {
+        while let Some((path, _, body)) = request(&mut input) {
             let status = if path.starts_with(failing) { "500 Internal Server Error" } else { "200 OK" };
             let body = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
             // Remembered before the answer: who has an answer can be sure of it.
@@ -58,12 +59,12 @@ impl Endpoint {
     }
 }
 
-/// None at the end of the connection.
-fn request(input: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
+/// Path, headers by their names in small letters, body; none at the end of the connection.
+pub fn request(input: &mut impl BufRead) -> Option<(String, BTreeMap<String, String>, Vec<u8>)> {
     let mut line = String::new();
     input.read_line(&mut line).ok().filter(|read| *read > 0)?;
     let path = line.split(' ').nth(1)?.to_owned();
-    let mut length = 0;
+    let mut headers = BTreeMap::new();
     loop {
         let mut header = String::new();
         input.read_line(&mut header).ok()?;
@@ -71,13 +72,12 @@ fn request(input: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
         if header.is_empty() {
             break;
         }
-        if let Some((name, value)) = header.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().ok()?;
+        if let Some((name, value)) = header.split_once(':') {
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
         }
     }
+    let length = headers.get("content-length").map_or(Ok(0), |length| length.parse()).ok()?;
     let mut body = vec![0; length];
     input.read_exact(&mut body).ok()?;
-    Some((path, body))
+    Some((path, headers, body))
 }

@@ -5,6 +5,7 @@
 
 pub mod aws;
 pub mod client;
+pub mod collector;
 pub mod contract;
 pub mod endpoint;
 pub mod feeds;

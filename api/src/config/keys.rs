@@ -14,6 +14,8 @@ pub enum Kind {
     /// Bytes as a `Size`, a part of the machine's memory as `70%`, or `none`.
     Memory(u64),
     Duration,
+    /// From 0 to 1.
+    Share,
     OneOf(&'static [&'static str]),
     Texts,
     /// Anything, with anything below it: passed on or ignored as a whole.
@@ -38,7 +40,7 @@ pub struct Key {
 }
 
 use Effect::{Ignored, Refused, Used};
-use Kind::{Boolean, Duration, Free, Integer, Memory, OneOf, Size, Text, Texts};
+use Kind::{Boolean, Duration, Free, Integer, Memory, OneOf, Share, Size, Text, Texts};
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, effect: Effect) -> Key {
     Key { path, kind, default, effect }
@@ -122,6 +124,10 @@ pub const KEYS: &[Key] = &[
     key("persistence.standing-query-schedule", SCHEDULES, "on-node-sleep", Ignored),
     key("metrics.enable-debug-metrics", Boolean, "false", Ignored),
     key("metrics-reporters", Free, "[]", Used),
+    key("traces.endpoint", Text, "", Used),
+    key("traces.headers", Free, "{}", Used),
+    key("traces.service-name", Text, "weir", Used),
+    key("traces.ratio", Share, "1", Used),
     key("help-make-quine-better", Boolean, "false", Ignored),
 ];
 

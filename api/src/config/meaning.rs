@@ -8,11 +8,12 @@ use weir_model::IdScheme;
 
 use super::keys::STORES_ELSEWHERE;
 use super::settings::{FileIngest, LogSettings, MemorySettings, Settings, StoreSettings, Webserver};
-use super::values::duration;
+use super::values::{TRACE_HEADERS, duration};
 use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Reading, STORE_PATH};
 use crate::metrics::ReporterSettings;
 use crate::queries::QuerySettings;
 use crate::tls::TlsFiles;
+use crate::traces::TraceSettings;
 
 /// Where the reference service finds its certificate.
 const KEY_STORE_VARIABLES: [&str; 2] = ["SSL_KEYSTORE_PATH", "SSL_KEYSTORE_PASSWORD"];
@@ -65,6 +66,7 @@ impl Reading<'_> {
                 json: self.text("log.format").as_deref() == Some("json"),
             },
             reporters: self.reporters(),
+            traces: self.traces(),
             effective: Json::Null,
             without_effect: Vec::new(),
             told: Vec::new(),
@@ -223,6 +225,32 @@ impl Reading<'_> {
             }
         }
         reporters
+    }
+
+    /// None without an endpoint.
+    fn traces(&mut self) -> Option<TraceSettings> {
+        let headers = match self.checked(TRACE_HEADERS) {
+            Some(Json::Object(fields)) => {
+                fields.iter().map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect()
+            }
+            _ => None,
+        };
+        if headers.is_none() {
+            self.problems.push(format!("{} should be an object of texts", self.place(TRACE_HEADERS)));
+        }
+        let ratio = self.checked("traces.ratio").and_then(|ratio| ratio.as_f64()).unwrap_or(1.0);
+        let service_name = self.text("traces.service-name").unwrap_or_default();
+        let endpoint = self.text("traces.endpoint").filter(|endpoint| !endpoint.is_empty())?;
+        let authority = ["http://", "https://"].iter().find_map(|scheme| endpoint.strip_prefix(scheme));
+        match authority.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default()) {
+            Some(authority) if !authority.is_empty() && !authority.contains('@') => {}
+            // It is not shown: it may hold a password.
+            _ => self.problems.push(format!(
+                "{} should be a URL such as 'http://localhost:4318/v1/traces'; keys and passwords stand in {TRACE_HEADERS}",
+                self.place("traces.endpoint")
+            )),
+        }
+        Some(TraceSettings { endpoint, headers: headers.unwrap_or_default(), service_name, ratio })
     }
 }
 

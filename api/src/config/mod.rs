@@ -321,6 +321,15 @@ mod tests {
         fails("quine.store.type = nonsense", &["no store 'nonsense'"]);
         fails("quine.id.type = byte-array", &["128 bits"]);
         fails("quine.webserver.use-tls = true", &["TLS needs a certificate", "webserver.tls.certificate"]);
+        fails(
+            "weir.traces { endpoint = \"http://u:hush@x/v1/traces\" }",
+            &["weir.traces.endpoint should be a URL", "traces.headers"],
+        );
+        fails(
+            "weir.traces { endpoint = x, ratio = 2 }",
+            &["line 1", "weir.traces.ratio is 2, and should be a number from 0 to 1"],
+        );
+        fails("weir.traces.headers = { a = [] }", &["traces.headers should be an object of texts"]);
         fails("quine = 5", &["'quine' is a root"]);
         fails("quin.webserver.port = 1", &["did you mean 'quine'?"]);
         fails("quine.a = 1\nquine.timeout = x", &["'quine.a'", "line 2"]);

@@ -10,6 +10,7 @@ use weir_model::IdScheme;
 use crate::metrics::ReporterSettings;
 use crate::queries::QuerySettings;
 use crate::tls::TlsFiles;
+use crate::traces::TraceSettings;
 
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -34,6 +35,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Where figures are written from time to time.
     pub reporters: Vec<ReporterSettings>,
+    /// Where traces are told, if they are.
+    pub traces: Option<TraceSettings>,
     /// Everything in force, nested as it would be written, for people and for `GET admin/config`.
     pub effective: Json,
     /// Keys that were set and do nothing here.

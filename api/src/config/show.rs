@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn secrets_are_hidden() {
         let settings = loaded(
-            "weir { webserver.use-mtls.trust-store.password = hush, metrics-reporters = [{type = influxdb, period = 10 s, password = hush}] }",
+            "weir { webserver.use-mtls.trust-store.password = hush, metrics-reporters = [{type = influxdb, period = 10 s, password = hush}], \
+             traces.headers = { x-key = hush } }",
             &[],
             &[],
         );

@@ -51,6 +51,10 @@ pub fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
             };
             text.filter(known).map(Json::String).ok_or_else(expected)
         }
+        Kind::Share => {
+            let share = text.and_then(|text| text.parse::<f64>().ok()).filter(|share| (0.0..=1.0).contains(share));
+            share.map(Json::from).ok_or_else(|| "a number from 0 to 1".to_owned())
+        }
         Kind::Duration => match text {
             Some(text) if duration(&text).is_some() => Ok(Json::String(text)),
             _ => Err("a duration such as '10 s', '100 ms' or '2 minutes'".to_owned()),
@@ -61,6 +65,9 @@ pub fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
         },
     }
 }
+
+/// The key whose values are all secrets.
+pub const TRACE_HEADERS: &str = "traces.headers";
 
 pub fn describe(value: &Value) -> String {
     match &value.kind {
@@ -88,6 +95,10 @@ fn to_json(value: &Value) -> Json {
 pub fn masked(path: &str, value: Json) -> Json {
     let secret = ["password", "secret", "token"].iter().any(|word| path.rsplit('.').next().unwrap_or(path).contains(word));
     match value {
+        // Keys of others are in them, under whatever name.
+        Json::Object(map) if path == TRACE_HEADERS => {
+            map.into_iter().map(|(name, _)| (name, Json::from(weir_connectors::config::MASKED))).collect()
+        }
         Json::Object(map) => Json::Object(map.into_iter().map(|(key, value)| (key.clone(), masked(&key, value))).collect()),
         _ if secret => weir_connectors::config::MASKED.into(),
         Json::Array(items) => Json::Array(items.into_iter().map(|item| masked("", item)).collect()),

@@ -22,6 +22,7 @@ use super::errors::{DeadLetters, Letter};
 use super::transformation::{Stopped, Untransformed};
 use super::{Status, Stream, lock};
 use crate::error::{chain, failure_text};
+use crate::traces::{self, Kind, Span};
 
 /// Decoded batches waiting for the committing thread.
 const BATCHES_WAITING_MAX: usize = 4;
@@ -235,7 +236,16 @@ fn commit(stream: &Stream, context: &SourceContext, batches: Receiver<Batch>, co
             break;
         }
         let progress = Some((stream.source.as_str(), batch.position.clone()));
-        let ingested = ingester.received(batch.received).ingest(&batch.records, progress)?;
+        let mut span = begin_span(stream, &batch);
+        let ingested = ingester.received(batch.received).ingest(&batch.records, progress);
+        if let Some(span) = &mut span {
+            match &ingested {
+                Ok(ingested) => span.set("weir.records.failed", ingested.failures.len() as u64),
+                Err(error) => span.fail(chain(error)),
+            }
+        }
+        let ingested = ingested?;
+        drop(span);
         let failures: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
         for (index, reason) in &failures {
             let number = batch.numbers.get(*index).copied().unwrap_or_default();
@@ -256,6 +266,19 @@ fn commit(stream: &Stream, context: &SourceContext, batches: Receiver<Batch>, co
     }
     // A stream is over when its records are safe.
     Ok(stream.graph.wait_durable(last)?)
+}
+
+/// From the source having given the records to their being committed.
+fn begin_span(stream: &Stream, batch: &Batch) -> Option<Span> {
+    if batch.records.is_empty() {
+        return None;
+    }
+    let mut span = traces::begin(Kind::Consumer, || format!("ingest {}", stream.name))?;
+    span.since(batch.received);
+    span.set("weir.namespace", stream.graph.name());
+    span.set("weir.ingest", stream.name.as_str());
+    span.set("weir.records", batch.records.len() as u64);
+    Some(span)
 }
 
 fn sample(record: &Value) -> String {

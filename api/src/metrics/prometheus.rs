@@ -11,6 +11,7 @@ use super::timer::Timer;
 use super::{Process, closed_valves, graphs, memory_bytes_total, store_bytes};
 use crate::app::App;
 use crate::ingest::Status;
+use crate::traces;
 
 const fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
@@ -97,6 +98,10 @@ pub fn text(app: &App) -> String {
     };
     each("weir_store_operations_total", "What the store was asked for.", &|timer| timer.count() as f64);
     each("weir_store_seconds_total", "How long the store took for it.", &Timer::seconds);
+    if let Some((sent, dropped)) = traces::counts() {
+        page.one("weir_traces_sent_total", "counter", "Spans that the collector of traces took.", sent as f64);
+        page.one("weir_traces_dropped_total", "counter", "Spans that it did not take, or that came too fast.", dropped as f64);
+    }
     page.one("weir_memory_total_bytes", "gauge", "Memory of the machine.", memory_bytes_total() as f64);
     if let Some(memory) = weir_engine::memory::figures() {
         page.one("weir_memory_limit_bytes", "gauge", "What the process may have of memory.", memory.limit_bytes as f64);

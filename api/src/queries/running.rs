@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value as Json, json};
 
 use crate::clock;
+use crate::traces::{self, Context, Kind, Span};
 
 /// Of a text in the log and in lists.
 const TEXT_SHOWN_BYTES_MAX: usize = 4096;
@@ -18,6 +19,8 @@ const TEXT_SHOWN_BYTES_MAX: usize = 4096;
 pub struct Client {
     pub agent: Option<String>,
     pub remote: Option<SocketAddr>,
+    /// The request it belongs to, where that is traced.
+    pub trace: Option<Context>,
 }
 
 impl Client {
@@ -27,6 +30,15 @@ impl Client {
             let remote = self.remote.map(|remote| remote.to_string()).unwrap_or_default();
             tracing::debug!(target: "audit", "audit: {remote} query: {}", shortened(text));
         }
+    }
+
+    /// A query of a request that is traced begins.
+    pub fn span(&self, text: &str, namespace: &str) -> Option<Span> {
+        let mut span = traces::within(self.trace, Kind::Internal, || "query".to_owned())?;
+        span.set("db.system.name", "weir");
+        span.set("db.namespace", namespace);
+        span.set("db.query.text", shortened(text));
+        Some(span)
     }
 }
 
@@ -41,6 +53,7 @@ pub struct Running {
     pub rows: AtomicU64,
     /// It is to end.
     pub cancelled: AtomicBool,
+    failed: OnceLock<String>,
 }
 
 impl Running {
@@ -68,6 +81,11 @@ impl Running {
         shortened(&self.text)
     }
 
+    /// It has ended with an error.
+    pub fn fail(&self, reason: &dyn std::fmt::Display) {
+        self.failed.get_or_init(|| reason.to_string());
+    }
+
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
@@ -86,6 +104,7 @@ impl Register {
 
     /// A query begins. It is listed until what this answers is dropped.
     pub fn begin(self: &Arc<Self>, text: &str, namespace: &str, client: Client) -> Listed {
+        let span = client.span(text, namespace);
         let running = Arc::new(Running {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             text: text.to_owned(),
@@ -95,9 +114,10 @@ impl Register {
             began: Instant::now(),
             rows: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
+            failed: OnceLock::new(),
         });
         self.lock().insert(running.id, running.clone());
-        Listed { running, register: self.clone() }
+        Listed { running, register: self.clone(), span }
     }
 
     /// In the order in which they began.
@@ -121,12 +141,21 @@ impl Register {
 pub struct Listed {
     pub running: Arc<Running>,
     register: Arc<Register>,
+    span: Option<Span>,
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
         self.register.lock().remove(&self.running.id);
         let took = self.running.began.elapsed();
+        if let Some(mut span) = self.span.take() {
+            span.set("weir.rows", self.running.rows.load(Ordering::Relaxed));
+            match self.running.failed.get() {
+                Some(reason) => span.fail(reason.as_str()),
+                None if self.running.is_cancelled() => span.fail("cancelled"),
+                None => {}
+            }
+        }
         if took >= self.register.slow_after {
             let running = &self.running;
             tracing::warn!(
@@ -160,7 +189,7 @@ mod tests {
         let register = Arc::new(Register::new(Duration::from_secs(1)));
         let first = register.begin("RETURN 1", "quine", Client::default());
         let agent = Some("a test".to_owned());
-        let second = register.begin(&"é".repeat(5000), "other", Client { agent, remote: None });
+        let second = register.begin(&"é".repeat(5000), "other", Client { agent, ..Client::default() });
         let listed = register.list();
         assert_eq!(listed.iter().map(|running| running.id).collect::<Vec<_>>(), [1, 2]);
         let shown = listed[1].to_json();

@@ -18,6 +18,7 @@ mod request;
 mod running;
 mod shards;
 mod sockets;
+mod spans;
 mod standing;
 mod table;
 mod transfer;
@@ -39,6 +40,7 @@ use self::reply::Reply;
 use self::request::{Content, Request};
 use crate::app::App;
 use crate::error::ApiError;
+use crate::traces::{Context, Span};
 use crate::wire::family::Family;
 
 pub use self::shards::ShardLimits;
@@ -127,8 +129,11 @@ async fn respond(
     let found = find(request.method(), request.uri().path(), request.headers().contains_key(UPGRADE));
     let (route, names) = found.ok_or_else(|| no_route(&request, family))?;
     let target = request.uri().path().to_owned();
-    let response = handled(app, remote, request, route, names).await.unwrap_or_else(|error| error.into_response(family));
+    let mut span = spans::begin(route, remote, &request);
+    let trace = span.as_ref().and_then(Span::context);
+    let response = handled(app, remote, request, route, names, trace).await.unwrap_or_else(|error| error.into_response(family));
     logs::audit(route, remote, &target, response.status());
+    spans::end(&mut span, response.status());
     Ok(response)
 }
 
@@ -138,6 +143,7 @@ async fn handled(
     mut request: http::Request<Incoming>,
     route: &'static Route,
     mut names: Vec<String>,
+    trace: Option<Context>,
 ) -> Result<Response, ApiError> {
     let family = route.family();
     let upgrade = route.is_socket().then(|| hyper::upgrade::on(&mut request));
@@ -153,6 +159,7 @@ async fn handled(
         body: Vec::new(),
         headers: head.headers,
         remote: Some(remote),
+        trace,
         upgrade,
     };
     if route.takes != Takes::Nothing {

@@ -102,11 +102,14 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
         } else {
             at_once(&asked, &compiled, &parameters, shape)
         };
-        match answer {
-            Some(Ok(body)) => return Ok(Reply::Whole(json_text(body))),
-            Some(Err(error)) => return Err(app.queries.explained(error)),
-            // It is not that quick after all, and nothing has happened yet.
-            None => {}
+        // Without one it is not that quick after all, and nothing has happened yet.
+        if let Some(answer) = answer {
+            let answer = answer.map_err(|error| app.queries.explained(error));
+            if let Some(mut span) = asked.client.span(&asked.body.text, asked.common.graph.name()) {
+                span.since(began);
+                answer.as_ref().err().into_iter().for_each(|error| span.fail(error.to_string()));
+            }
+            return answer.map(|body| Reply::Whole(json_text(body)));
         }
     }
     // What writes is never cut short by its client.
@@ -149,6 +152,7 @@ pub async fn run(app: Arc<App>, asked: Asked, shape: Shape, profiled: bool) -> R
             }
             (Err(error), _, _) => Err(app.queries.explained(error)),
         };
+        answer.as_ref().err().into_iter().for_each(|error| running.fail(error));
         // Whoever reads the answer may ask what runs: not this any more.
         drop((listed, place));
         pipe.end(answer);

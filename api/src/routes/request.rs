@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::clock;
 use crate::error::{ApiError, INVALID};
 use crate::queries::Client;
+use crate::traces::Context;
 use crate::wire::decode;
 use crate::wire::family::{Family, parse_duration};
 
@@ -53,6 +54,8 @@ pub struct Request {
     pub body: Vec<u8>,
     pub headers: HeaderMap,
     pub remote: Option<SocketAddr>,
+    /// Where it is traced.
+    pub trace: Option<Context>,
     /// The connection, for those that turn it into a web socket.
     pub upgrade: Option<OnUpgrade>,
 }
@@ -148,7 +151,7 @@ impl Request {
 
     pub fn client(&self) -> Client {
         let agent = self.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()).into_owned());
-        Client { agent, remote: self.remote }
+        Client { agent, remote: self.remote, trace: self.trace }
     }
 
     pub fn is_text(&self) -> bool {

@@ -289,10 +289,13 @@ struct Work {
 
 impl Work {
     async fn run(self, said: mpsc::Sender<Said>) {
-        let id = self.run.id;
+        let (id, running) = (self.run.id, self.listed.running.clone());
         let last = match self.results(&said).await {
             Ok(()) => finished(id),
-            Err(error) => json!({"type": "QueryFailed", "queryId": id, "message": error.to_string()}).to_string(),
+            Err(error) => {
+                running.fail(&error);
+                json!({"type": "QueryFailed", "queryId": id, "message": error.to_string()}).to_string()
+            }
         };
         // A socket that is gone needs no answer.
         let _ = said.send(Said::Ended(id, last)).await;
