@@ -132,6 +132,9 @@ impl StandingQueries {
         for (index, (name, output)) in new.iter().enumerate() {
             let of = |output: &Output| output.workflow().map(str::to_owned);
             let taken = there.iter().any(|(other, known)| other == name || of(known).is_some_and(|of| of == *name));
+            if name.is_empty() {
+                return Err(ApiError::bad("The name of a standing query output has at least one character"));
+            }
             if name.contains('\0') {
                 return Err(ApiError::bad("The name of a standing query output cannot contain a zero byte".to_owned()));
             }
@@ -505,7 +508,7 @@ impl Query {
                 lane.delivered(turn, upper, || query.installed().set_delivered(&frontier, upper, position, rows));
             }
         });
-        lane.start(opened.run(&lane.name, &self.graph, from, progress)?);
+        lane.start(opened.run(&self.name, &lane.name, &self.graph, from, progress)?);
         Ok(())
     }
 

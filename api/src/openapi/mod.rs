@@ -107,7 +107,11 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
     }
     let mut answers = JsonMap::new();
     for (status, shape) in &operation.answers {
-        answers.insert(status.to_string(), answer(*status, *shape, schemas));
+        let mut described = answer(*status, *shape, schemas);
+        for content in operation.texts {
+            described["content"][*content] = json!({"schema": {"type": "string"}});
+        }
+        answers.insert(status.to_string(), described);
     }
     let readiness = operation.id == "get-readiness";
     for (status, text, error) in failures(route, !all.is_empty(), operation.answers.is_empty(), readiness) {

@@ -38,6 +38,8 @@ pub struct Operation {
     pub deprecated: bool,
     pub body: Option<Named>,
     pub answers: Vec<(u16, Shape)>,
+    /// Kinds of text that the answer comes as, too, when a parameter asks for them.
+    pub texts: &'static [&'static str],
 }
 
 const SYSTEM: &str = "System Administration";
@@ -76,6 +78,7 @@ fn op(id: &'static str, group: &'static str, title: &'static str, answers: &[(u1
         deprecated: false,
         body: None,
         answers: answers.to_vec(),
+        texts: &[],
     }
 }
 
@@ -94,6 +97,10 @@ impl Operation {
 
     fn deprecated(self) -> Operation {
         Operation { deprecated: true, ..self }
+    }
+
+    fn or_as(self, texts: &'static [&'static str]) -> Operation {
+        Operation { texts, ..self }
     }
 
     fn body(self, body: Named) -> Operation {
@@ -157,7 +164,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "admin::backpressure" => op("get-backpressure", SYSTEM, "Where records, results and writes stand still", &[(200, Value(list::<Pressure>))]),
         "transfer::back_up" => op("back-up", SYSTEM, "A backup of everything, or of what has come since another", &[(200, Text("application/octet-stream"))]).takes(&[p::SINCE])
             .about("What `weir backup --url` asks for and `weir restore` reads."),
-        "transfer::export" => op("export-graph", SYSTEM, "A graph as text", &[(200, Text("application/x-ndjson"))]).takes(EXPORT).graph()
+        "transfer::export" => op("export-graph", SYSTEM, "A graph as text", &[(200, Text("application/x-ndjson"))]).takes(EXPORT).graph().or_as(&["text/plain"])
             .about("JSON Lines, or Cypher as `text/plain`."),
         "transfer::import" => op("import-graph", SYSTEM, "Add what was exported to a graph", &[(200, Value(of::<Moved>))]).takes(&[p::FORMAT, p::LINE]).graph().body(text)
             .about("The body is JSON Lines, or Cypher."),
@@ -208,7 +215,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .about("The difference between its answer at the pause and its answer now comes at once, then what comes."),
         "standing::why" => op("why-standing-query", STANDING, "Why a standing query has a result, or has none", &[(200, Value(of::<WhyAnswer>))]).takes(&[p::AT_TIME]).graph().body(of::<WhyQuestion>)
             .about("Worked out from the graph as of a moment and its history, when it is asked for."),
-        "standing::plan" => op("standing-query-plan", STANDING, "The dataflow of a standing query", &[(200, Value(of::<DataflowPart>))]).takes(&[p::PLAN_FORMAT]).graph()
+        "standing::plan" => op("standing-query-plan", STANDING, "The dataflow of a standing query", &[(200, Value(of::<DataflowPart>))]).takes(&[p::PLAN_FORMAT]).graph().or_as(&["text/plain", "text/vnd.mermaid"])
             .about("From the results down to the changes of the graph it begins with. As `text` a tree, as `mermaid` a drawing."),
         "standing::results" => op("standing-query-results", STANDING, "Results from now on, as server-sent events", &[(200, Text("text/event-stream"))]).graph(),
         "standing::add_output" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Output")),

@@ -129,6 +129,16 @@ impl<'a> Fields<'a> {
         self.text(name, mistakes)
     }
 
+    /// What something is to be called: nobody can ask for what has an empty name.
+    pub fn required_name(&self, mistakes: &mut Mistakes) -> Option<String> {
+        let name = self.required_text("name", mistakes)?;
+        if name.is_empty() {
+            mistakes.at(&self.path_of("name"), "a name has at least one character");
+            return None;
+        }
+        Some(name)
+    }
+
     pub fn text(&self, name: &str, mistakes: &mut Mistakes) -> Option<String> {
         match self.get(name)? {
             Json::String(text) => Some(text.clone()),

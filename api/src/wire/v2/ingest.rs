@@ -67,7 +67,7 @@ pub fn decode(body: &Json) -> Result<(String, Json), Vec<String>> {
 
 fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, Json)> {
     let fields = Fields::of(body, "", mistakes)?;
-    let name = fields.required_text("name", mistakes);
+    let name = fields.required_name(mistakes);
     // Also as in v1, with the settings of the source beside the name.
     let Some(source) = fields.get("source").or_else(|| fields.get("type").map(|_| body)) else {
         fields.required("source", mistakes);

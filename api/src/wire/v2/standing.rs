@@ -39,7 +39,7 @@ pub fn decode(body: &Json) -> Result<(String, StandingSettings), Vec<String>> {
 
 fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, StandingSettings)> {
     let fields = Fields::of(body, "", mistakes)?;
-    let name = fields.required_text("name", mistakes);
+    let name = fields.required_name(mistakes);
     let pattern = fields.required("pattern", mistakes).and_then(|pattern| decode_pattern(pattern, mistakes));
     let mut outputs = Vec::new();
     match fields.get("outputs") {
@@ -75,7 +75,7 @@ pub fn decode_workflow(body: &Json) -> Result<NamedWorkflow, Vec<String>> {
 
 fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<NamedWorkflow> {
     let fields = Fields::of(body, path, mistakes)?;
-    let name = fields.required_text("name", mistakes);
+    let name = fields.required_name(mistakes);
     let only_positive = one_of(&fields, "filter", "OnlyPositiveMatch", mistakes)?;
     let bare = one_of(&fields, "preEnrichmentTransformation", "InlineData", mistakes)?;
     let enrichment = match fields.get("resultEnrichment") {
@@ -272,6 +272,7 @@ mod tests {
     #[test]
     fn what_is_not_here_is_refused_by_its_name() {
         refused(json!([{"name": "o", "destinations": []}]), "at least one destination");
+        refused(json!([{"name": "", "destinations": [{"type": "Drop"}]}]), ".outputs[0].name: a name has at least one character");
         refused(json!([{"name": "o"}]), ".destinations: Missing required field");
         refused(json!([{"name": "o", "destinations": [{"type": "Nope"}]}]), "names no known destination");
         refused(json!([{"name": "o", "filter": {"type": "Odd"}, "destinations": [{"type": "Drop"}]}]), "Invalid value");
