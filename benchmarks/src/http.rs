@@ -33,7 +33,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// A point query by id, with a parameter.
 pub fn read(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let server = Server::start(settings, "http")?;
-    server.fill()?;
+    server.fill(NODES)?;
     let requests = |i: u64| {
         let key = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % NODES;
         query("MATCH (n) WHERE id(n) = idFrom('k', $k) RETURN n.x", &format!("{{\"k\":{key}}}"))
@@ -58,7 +58,7 @@ pub fn live(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     server.measure("http-live", settings.events, CONNECTIONS_LIVE, &requests, b"")
 }
 
-fn query(text: &str, parameters: &str) -> Vec<u8> {
+pub fn query(text: &str, parameters: &str) -> Vec<u8> {
     post("/api/v1/query/cypher", &format!("{{\"text\":\"{text}\",\"parameters\":{parameters}}}"))
 }
 
@@ -119,31 +119,46 @@ impl Server {
         }
     }
 
-    fn fill(&self) -> Result<(), Box<dyn Error>> {
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn fill(&self, nodes: u64) -> Result<(), Box<dyn Error>> {
         let text =
             "UNWIND range($from, $to) AS i MATCH (n) WHERE id(n) = idFrom('k', i) SET n:Item, n.x = i, n.name = 'item ' + i";
-        for from in (0..NODES).step_by(10_000) {
-            self.ask(&query(text, &format!("{{\"from\":{from},\"to\":{}}}", from + 9_999)))?;
+        for from in (0..nodes).step_by(10_000) {
+            self.ask(&query(text, &format!("{{\"from\":{from},\"to\":{}}}", nodes.min(from + 10_000) - 1)))?;
         }
         Ok(())
     }
 
     /// A body of JSON, which must be taken.
     pub fn post(&self, path: &str, body: &str) -> Result<(), Box<dyn Error>> {
-        self.ask(&post(path, body))
+        self.ask(&post(path, body)).map(drop)
+    }
+
+    /// The body of what must be there.
+    pub fn get(&self, path: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+        self.ask(format!("GET {path} HTTP/1.1\r\nHost: weir\r\n\r\n").as_bytes())
     }
 
     /// One request, which must succeed.
-    fn ask(&self, request: &[u8]) -> Result<(), Box<dyn Error>> {
+    fn ask(&self, request: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
         let mut connection = Connection::open(self.address)?;
         connection.stream.set_nonblocking(false)?;
         connection.stream.write_all(request)?;
-        while connection.answer()?.is_none() {
+        loop {
+            if let Some(body) = connection.answer()? {
+                return Ok(body);
+            }
             if !connection.receive()? {
                 return Err("weir closed the connection".into());
             }
         }
-        Ok(())
     }
 
     fn measure(
@@ -234,14 +249,14 @@ impl Clients {
     }
 }
 
-struct Connection {
-    stream: TcpStream,
+pub struct Connection {
+    pub stream: TcpStream,
     received: Vec<u8>,
     sent: Instant,
 }
 
 impl Connection {
-    fn open(address: SocketAddr) -> std::io::Result<Connection> {
+    pub fn open(address: SocketAddr) -> std::io::Result<Connection> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;

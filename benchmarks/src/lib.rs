@@ -15,6 +15,7 @@ pub mod parse;
 pub mod stages;
 pub mod floor;
 pub mod http;
+pub mod service;
 pub mod churn;
 pub mod rings;
 pub mod watch;

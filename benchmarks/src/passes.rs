@@ -13,7 +13,7 @@ use crate::data::Processes;
 #[cfg(feature = "kafka")]
 use crate::kafka;
 use crate::measure::Run;
-use crate::{backfill, churn, decode, floor, http, latency, parse, past, procs, reads, restart, rings, stages, watch};
+use crate::{backfill, churn, decode, floor, http, latency, parse, past, procs, reads, restart, rings, service, stages, watch};
 
 pub struct Pass {
     pub name: &'static str,
@@ -60,6 +60,17 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "http", about: "a point query by id, from 64 clients, answered by the binary `weir`", run: http::read },
     Pass { name: "http-write", about: "the same for a write of one node, durable when answered", run: http::write },
     Pass { name: "http-live", about: "GET liveness while a stream ingests as fast as it can", run: http::live },
+    Pass {
+        name: "http-rows",
+        about: "an answer of --events rows: the first, the whole, and its end without a client",
+        run: service::rows,
+    },
+    Pass {
+        name: "service-start",
+        about: "the binary `weir`, from its start to being ready, with an empty store",
+        run: service::start,
+    },
+    Pass { name: "service-idle", about: "its memory and processor time while nothing happens", run: service::idle },
     #[cfg(feature = "kafka")]
     Pass { name: "pipe", about: "Kafka to Kafka by way of the binary `weir`, counted; needs --kafka", run: kafka::pipe },
     #[cfg(feature = "kafka")]

@@ -5,7 +5,10 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use weir_api::client::encoded;
 use weir_tests::service::{Home, Weir};
 
 const DOCUMENTS: [(&str, &str, &str); 4] = [
@@ -102,13 +105,30 @@ fn generated_requests_get_described_answers() {
         eprintln!("{path}: {count}");
         assert!(output.status.success(), "{path}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
     };
+    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for (path, ..) in DOCUMENTS.iter().take(3) {
-            let run = &run;
-            scope.spawn(move || run(path));
-        }
+        let runs: Vec<_> = DOCUMENTS.iter().take(3).map(|(path, ..)| scope.spawn(|| run(path))).collect();
+        scope.spawn(|| pause_streams(&weir, &over));
+        let ended: Vec<_> = runs.into_iter().map(|run| run.join()).collect();
+        over.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok), "at least one document is not kept to");
     });
     weir.get("/api/v1/admin/liveness").expect(204);
+}
+
+/// Streams that were begun by chance have no end, and would take all of the machine: those that had enough are paused.
+fn pause_streams(weir: &Weir, over: &AtomicBool) {
+    const RECORDS: u64 = 10_000;
+    while !over.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(200));
+        let streams = weir.get("/api/v1/ingest").expect(200).json();
+        for (name, stream) in streams.as_object().into_iter().flatten() {
+            if stream["status"] == "Running" && stream["stats"]["ingestedCount"].as_u64().is_some_and(|count| count > RECORDS) {
+                // It may be gone by now.
+                weir.put(&format!("/api/v1/ingest/{}/pause", encoded(name)));
+            }
+        }
+    }
 }
 
 /// Clients that tools of others make of the documents, in two languages: each compiles, and does the main job.
