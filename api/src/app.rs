@@ -22,6 +22,7 @@ use crate::procedures::Procedures;
 use crate::queries::Queries;
 use crate::routes::ShardLimits;
 use crate::standing::StandingQueries;
+use crate::startup::Startup;
 
 /// The other name of the default namespace.
 const DEFAULT_GRAPH_ALIAS: &str = "default";
@@ -47,7 +48,7 @@ pub struct App {
 impl App {
     /// Opens the store and brings back what was there: standing queries first, so that nothing passes them by.
     /// `recipe_directories` may be read besides those of the configuration.
-    pub fn open(settings: Settings, recipe_directories: &[PathBuf]) -> Result<Arc<App>, String> {
+    pub fn open(settings: Settings, recipe_directories: &[PathBuf], startup: &Startup) -> Result<Arc<App>, String> {
         let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
         let files = file_policy(&settings, recipe_directories)?;
         let procedures = Procedures::new(files.clone(), hosts.clone());
@@ -69,6 +70,7 @@ impl App {
             graph: settings.graph,
             nothing_ends: false,
         };
+        startup.at("the graph is being read");
         let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));
         let engine = Engine::open(store, options).map_err(|error| cannot("open the graph", &error))?;
         let live = Arc::new(LiveState::default());
@@ -85,8 +87,11 @@ impl App {
             ready: AtomicBool::new(false),
             stop: watch::channel(false).0,
         };
+        startup.at("standing queries are being restored");
         app.standing.restore().map_err(|error| cannot("restore the standing queries", &error))?;
+        startup.at("what the log holds is being replayed");
         app.engine.start().map_err(|error| cannot("replay the log", &error))?;
+        startup.at("streams are being restored");
         app.ingests.restore(app.settings.should_resume_ingest).map_err(|error| cannot("restore the ingest streams", &error))?;
         app.ready.store(true, Ordering::Relaxed);
         let app = Arc::new(app);

@@ -33,6 +33,7 @@ pub mod meter;
 pub mod clock;
 pub mod error;
 mod start;
+mod startup;
 pub mod client;
 pub mod terminal;
 pub mod ask;

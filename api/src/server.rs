@@ -17,11 +17,13 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use warp::reply::Response;
 
 use crate::app::App;
 use crate::config::Webserver;
 use crate::error::ApiError;
 use crate::routes;
+use crate::startup::Startup;
 use crate::tls::Tls;
 use crate::wire::family::Family;
 
@@ -33,11 +35,24 @@ const HOST_ADDRESS: &str = "<getHostAddress>";
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// What a listener answers.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone)]
 pub enum Answers {
-    All,
+    All(Arc<App>),
     /// Whether weir lives and is ready: for probes, which have no certificate.
-    Health,
+    Health(Arc<App>),
+    /// That it is not ready yet.
+    Starting(Arc<Startup>),
+}
+
+impl Answers {
+    async fn answer(&self, remote: SocketAddr, request: Request<Incoming>) -> Response {
+        match self {
+            Answers::All(app) => routes::answer(app.clone(), remote, request).await,
+            Answers::Health(app) if is_health(request.uri().path()) => routes::answer(app.clone(), remote, request).await,
+            Answers::Health(_) => ApiError::NoRoute.into_response(Family::of(request.uri().path())),
+            Answers::Starting(startup) => startup.answer(&request),
+        }
+    }
 }
 
 /// Binds the configured address. The error says which one and what to do.
@@ -70,13 +85,12 @@ async fn listen(address: &str, port: u16) -> Result<TcpListener, String> {
 
 /// Serves until `stop` turns true, then lets requests under way finish.
 pub async fn serve(
-    app: Arc<App>,
-    listener: TcpListener,
-    tls: Option<Arc<Tls>>,
     answers: Answers,
+    settings: Webserver,
+    listener: Arc<TcpListener>,
+    tls: Option<Arc<Tls>>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let settings = &app.settings.webserver;
     let mut http = Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
@@ -100,18 +114,11 @@ pub async fn serve(
         };
         let _ = stream.set_nodelay(true);
         let header_timeout = settings.header_timeout;
-        let (http, app, watcher, tls) = (http.clone(), app.clone(), graceful.watcher(), tls.clone());
+        let (http, answers, watcher, tls) = (http.clone(), answers.clone(), graceful.watcher(), tls.clone());
         tokio::spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
-                let app = app.clone();
-                async move {
-                    let hidden = answers == Answers::Health && !is_health(request.uri().path());
-                    let family = Family::of(request.uri().path());
-                    Ok::<_, Infallible>(match hidden {
-                        true => ApiError::NoRoute.into_response(family),
-                        false => routes::answer(app, remote, request).await,
-                    })
-                }
+                let answers = answers.clone();
+                async move { Ok::<_, Infallible>(answers.answer(remote, request).await) }
             });
             let ended = match tls {
                 None => {

@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use weir_engine::memory;
 
 use crate::app::App;
@@ -16,6 +18,7 @@ use crate::config::{self, MemorySettings, Settings, StoreSettings};
 use crate::metrics::memory_bytes_total;
 use crate::recipe::Recipe;
 use crate::server::Answers;
+use crate::startup::Startup;
 use crate::temporary::Temporary;
 use crate::tls::Tls;
 use crate::{ask, cli, demo, live, log, metrics, server, shell, tools, traces, transfer};
@@ -42,7 +45,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     };
     let with_store = |act: &dyn Fn(&StoreSettings) -> Result<ExitCode, String>| with_settings(&|settings| act(&settings.store));
     match &arguments.command {
-        Some(Command::Config) => with_settings(&|settings| Ok(print(config::show::text(settings).as_bytes()))),
+        Some(Command::Config { .. }) => with_settings(&|settings| Ok(print(config::show::text(settings).as_bytes()))),
         Some(Command::Completions { shell }) => print(&cli::completions(*shell)),
         Some(Command::Manual) => cli::manual().map_or(ExitCode::FAILURE, |page| print(&page)),
         Some(Command::Check) => with_store(&tools::check_store),
@@ -143,6 +146,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
         Some(port) => Some(server::bind_health(port).await?),
         None => None,
     };
+    let (listener, health) = (listener.map(Arc::new), health.map(Arc::new));
     let bound = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let url = server::url(&settings.webserver, bound);
     let directories = recipe.as_ref().map(Recipe::directories).unwrap_or_default();
@@ -155,18 +159,32 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
     if let Some(settings) = &settings.traces {
         traces::start(settings)?;
     }
-    let app = App::open(settings, &directories)?;
+    let webserver = settings.webserver.clone();
+    let serve = |answers: Answers, listener: &Arc<TcpListener>, tls: &Option<Arc<Tls>>, stop: watch::Receiver<bool>| {
+        tokio::spawn(server::serve(answers, webserver.clone(), listener.clone(), tls.clone(), stop))
+    };
+    let startup = Arc::new(Startup::default());
+    let (opened, stop_starting) = watch::channel(false);
+    for (listener, tls) in [(&listener, &tls), (&health, &None)] {
+        if let Some(listener) = listener {
+            serve(Answers::Starting(startup.clone()), listener, tls, stop_starting.clone());
+        }
+    }
+    let app = App::open(settings, &directories, &startup)?;
+    opened.send_replace(true);
     stop_on_signals(&app)?;
     let mut servers = Vec::new();
-    if let Some(listener) = listener {
+    if let Some(listener) = &listener {
         if let Some(tls) = &tls {
             tokio::spawn(tls.clone().follow(app.stopping()));
         }
-        servers.push(tokio::spawn(server::serve(app.clone(), listener, tls, Answers::All, app.stopping())));
+        servers.push(serve(Answers::All(app.clone()), listener, &tls, app.stopping()));
     }
-    if let Some(listener) = health {
-        servers.push(tokio::spawn(server::serve(app.clone(), listener, None, Answers::Health, app.stopping())));
+    if let Some(listener) = &health {
+        servers.push(serve(Answers::Health(app.clone()), listener, &None, app.stopping()));
     }
+    // They are closed when the servers are done.
+    drop((listener, health));
     metrics::reporters::start(&app);
     let ticker = tokio::spawn(live::tick(app.clone()));
     greet(&url, &store, workers, !servers.is_empty());

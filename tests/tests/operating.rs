@@ -1,8 +1,10 @@
 //! What operators rely on: levels of the log that change while weir runs, the audit log, reporters of figures.
 
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
+use weir_tests::client;
 use weir_tests::endpoint::Endpoint;
 use weir_tests::service::{Home, Weir};
 
@@ -122,4 +124,38 @@ fn figures_are_handed_on() {
     let refused = home.spawn(&["-Dweir.metrics-reporters=[{type=graphite}]"]);
     let (status, log) = refused.wait_end(PATIENCE);
     assert!(!status.success() && log.contains("metrics-reporters[0]: there is no reporter 'graphite'"), "{log}");
+}
+
+/// While it reads a graph weir lives, and says what it is at; then it is ready, on the same port.
+#[test]
+fn a_start_that_takes_time_is_told() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.workers=1"]);
+    let stream = json!({"type": "NumberIteratorIngest", "ingestLimit": 300_000, "format": {"type": "CypherLine",
+        "query": "MATCH (n) WHERE id(n) = idFrom($that) SET n:Number, n.value = $that, n.text = 'number ' + $that"}});
+    weir.post("/api/v1/ingest/numbers", &stream).expect(200);
+    weir.wait_ingest("numbers", "Completed", Duration::from_secs(120));
+    weir.kill();
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let mut weir = home.spawn(&["-Dweir.workers=1", &format!("-Dweir.webserver.port={}", port.port())]);
+    let ask = |path: &str| client::send(port, "GET", path, &[], b"");
+    let (mut lived, mut reasons) = (0, Vec::new());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < deadline, "weir does not become ready: {reasons:?}");
+        let Ok(readiness) = ask("/api/v2/admin/readiness") else { continue };
+        if readiness.status == 204 {
+            break;
+        }
+        assert_eq!(readiness.status, 503, "{}", readiness.shown());
+        let reason = readiness.json()["error"]["message"].as_str().expect("a reason").to_owned();
+        assert!(reason.starts_with("weir is not ready: ") && reason.contains("started"), "{reason}");
+        reasons.push(reason);
+        let [liveness, other] = ["/api/v1/admin/liveness", "/api/v1/ingest"].map(|path| ask(path).map(|answer| answer.status));
+        lived += u32::from(liveness.is_ok_and(|status| status == 204));
+        assert!(other.is_ok_and(|status| [503, 200].contains(&status)));
+    }
+    assert!(lived > 0 && reasons.iter().any(|reason| reason.contains("the graph is being read")), "{reasons:?}");
+    weir.wait_ready();
+    assert_eq!(weir.rows("MATCH (n:Number) RETURN count(n)"), [json!([300_000])]);
 }
