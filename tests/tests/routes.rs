@@ -309,7 +309,7 @@ fn walks_in_every_family() {
             case(
                 "POST /api/v2/graph/quine/algorithms/randomWalk/nodes/{id}:generateRandomWalk?inOut=x",
                 400,
-                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: query parameter in-out…"),
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: query parameter inOut…"),
             ),
             with(
                 "PUT /api/v1/algorithm/walk?length=1&count=2",
@@ -475,12 +475,7 @@ fn v2_system() {
             case(
                 "GET /api/v2/graph/quine/hashCode?atTime=soon",
                 400,
-                v2_error(
-                    400,
-                    "INVALID_ARGUMENT",
-                    "DecodeError",
-                    "Invalid value for: query parameter at-time ('soon' is no time)",
-                ),
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: query parameter atTime ('soon' is no time)"),
             ),
             case("GET /api/v2/admin/license-usage", 200, content(json!({"namespaces": "…"}))),
             case("GET /api/v2/admin/liveness", 204, Is::Empty),

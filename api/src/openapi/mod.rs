@@ -147,7 +147,9 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
         all.push((400, "The request is wrong; the body says in what.", Wrong::Family));
     }
     if parameters {
-        all.push((404, "What is named is not there.", Wrong::Absent));
+        // Only who listens to results is told in words, as clients of v1 know it.
+        let wrong = if route.name == "standing::results" { Wrong::Text } else { Wrong::Absent };
+        all.push((404, "What is named is not there.", wrong));
     }
     if !route.gives.is_empty() && !route.is_socket() {
         all.push((406, "The client accepts nothing that can be given.", Wrong::Text));

@@ -32,7 +32,7 @@ use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use warp::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
-use warp::http::{self, HeaderMap, Method};
+use warp::http::{self, HeaderMap};
 use warp::reply::Response;
 
 use self::matching::{matches, parse_query};
@@ -45,6 +45,7 @@ use crate::wire::family::Family;
 
 pub use self::shards::ShardLimits;
 pub use self::table::ROUTES;
+pub use warp::http::Method;
 
 /// What a caller must be allowed to. Nothing enforces it until there is sign-on; it stands here so that every route has one.
 #[derive(Clone, Copy, Debug, PartialEq)]

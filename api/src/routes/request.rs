@@ -90,7 +90,12 @@ impl Request {
     }
 
     fn any(&self, names: &[&str]) -> Option<&str> {
-        names.iter().find_map(|name| self.query.iter().find(|(key, _)| key == name)).map(|(_, value)| value.as_str())
+        self.given(names).map(|(_, value)| value)
+    }
+
+    fn given(&self, names: &[&str]) -> Option<(&str, &str)> {
+        let found = names.iter().find_map(|name| self.query.iter().find(|(key, _)| key == name));
+        found.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The parameter, which must be there.
@@ -111,12 +116,13 @@ impl Request {
         mistakes: &mut Vec<String>,
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
-        let text = self.any(names)?;
+        // In the name its author has used.
+        let (name, text) = self.given(names)?;
         let value = parse(text);
         if value.is_none() {
-            mistakes.push(match (self.family, names[0]) {
-                (Family::V1, name) => format!("Invalid {kind} value '{text}' for query parameter '{name}'"),
-                (_, name) => format!("{INVALID}query parameter {name} ('{text}' is no {kind})"),
+            mistakes.push(match self.family {
+                Family::V1 => format!("Invalid {kind} value '{text}' for query parameter '{name}'"),
+                _ => format!("{INVALID}query parameter {name} ('{text}' is no {kind})"),
             });
         }
         value
@@ -182,9 +188,6 @@ impl Request {
         } else {
             self.integer(TIMEOUT, &mut mistakes).map(|millis| Duration::from_millis(millis.max(0) as u64))
         };
-        if v2 {
-            self.integer(MEMBER, &mut mistakes);
-        }
         if !mistakes.is_empty() {
             return Err(ApiError::Decode(mistakes));
         }
@@ -200,8 +203,15 @@ impl Request {
         })
     }
 
-    /// The graph that the path or `namespace` names.
+    /// The graph that the path or `namespace` names, of the one member that there is.
     pub fn graph(&self, app: &App) -> Result<Graph, ApiError> {
+        let mut mistakes = Vec::new();
+        if self.family.is_v2() {
+            self.integer(MEMBER, &mut mistakes);
+        }
+        if !mistakes.is_empty() {
+            return Err(ApiError::Decode(mistakes));
+        }
         app.graph(self.graph_name.as_deref().or_else(|| self.any(&["namespace", "graphName"])))
     }
 }

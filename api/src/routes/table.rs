@@ -140,7 +140,7 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v2/admin/metrics", Nothing, SystemRead, JSON, admin::metrics),
     route!(GET "/api/v2/admin/readiness", Nothing, Open, ANY, admin::readiness),
     route!(POST "/api/v2/admin/nodes/{id}/request-sleep", Nothing, GraphDebug, ANY, admin::request_sleep),
-    route!(GET "/api/v2/admin/roles", Nothing, SystemRead, JSON, admin::not_enabled),
+    route!(GET "/api/v2/admin/roles", Nothing, SystemRead, ANY, admin::not_enabled),
     route!(GET "/api/v2/admin/shards/size-limits", Nothing, SystemRead, JSON, shards::get),
     route!(POST "/api/v2/admin/shutdown", Nothing, SystemWrite, ANY, admin::shutdown),
     route!(GET "/api/v2/admin/status", Nothing, SystemRead, JSON, admin::status),

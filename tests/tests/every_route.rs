@@ -1,0 +1,170 @@
+//! The errors and parameters of every row of the table of routes, from the table and the OpenAPI documents themselves: a row that is
+//! added is tried here without a word more. What routes answer when all is well stands in `routes.rs`, `wire.rs` and their like.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use weir_api::openapi;
+use weir_api::routes::{Method, ROUTES, Route, Takes};
+use weir_api::wire::family::Family;
+use weir_tests::client::Answer;
+use weir_tests::contract::{Sent, breach};
+use weir_tests::service::{Home, Weir};
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
+
+/// Not in the words that any parameter knows, nor a number, a moment or a duration.
+const NONSENSE: &str = "~nonsense~";
+
+struct Tried {
+    weir: Weir,
+    id: String,
+    requests: u32,
+    wrong: Vec<String>,
+}
+
+impl Tried {
+    /// Sends a request, which must be answered with one of the statuses and as the document says.
+    fn send(&mut self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8], statuses: &[u16]) -> Answer {
+        let answer = self.weir.send(method, target, headers, body);
+        self.requests += 1;
+        let content_type = headers.iter().find(|(name, _)| *name == "Content-Type").map(|(_, value)| *value);
+        let how = match statuses.contains(&answer.status) {
+            false => Some(format!("status {} for {statuses:?}", answer.status)),
+            true => breach(&Sent { method, target, content_type, body }, &answer),
+        };
+        if let Some(how) = how {
+            self.wrong.push(format!(
+                "{method} {target} {headers:?} {:?}\n  {how}: {}",
+                String::from_utf8_lossy(body),
+                answer.shown()
+            ));
+        }
+        answer
+    }
+
+    /// A path of the row, with the name of a thing that is not there, and a graph.
+    fn path(&self, route: &Route, graph: &str) -> String {
+        let mut path = String::new();
+        for (index, part) in route.path.split('/').enumerate() {
+            if index > 0 {
+                path.push('/');
+            }
+            match part.split_once('}') {
+                Some(("{graphName", _)) => path.push_str(graph),
+                Some(("{id", verb)) if !route.path.contains("running") => path.push_str(&format!("{}{verb}", self.id)),
+                Some(("{namespace", _)) => path.push_str("nobody"),
+                Some((_, verb)) => path.push_str(&format!("nobody{verb}")),
+                None => path.push_str(part),
+            }
+        }
+        path
+    }
+}
+
+fn is_elsewhere(route: &Route) -> bool {
+    route.name == "admin::not_enabled"
+}
+
+/// What a row takes, with nothing wrong in it that is known without a look at the fields.
+fn body(route: &Route) -> (Vec<(&'static str, &'static str)>, &'static [u8]) {
+    match route.takes {
+        Takes::Nothing => (Vec::new(), b""),
+        Takes::Data => (vec![("Content-Type", JSON)], b"{}"),
+        Takes::Query => (vec![("Content-Type", TEXT)], b"RETURN 1"),
+    }
+}
+
+/// Whether a text cannot be a value of a parameter.
+fn refuses(parameter: &Json) -> bool {
+    let schema = &parameter["schema"];
+    let timed = ["at-time", "atTime", "timeout"].contains(&parameter["name"].as_str().unwrap_or_default());
+    timed || schema["enum"].is_array() || ["integer", "number", "boolean"].contains(&schema["type"].as_str().unwrap_or_default())
+}
+
+#[test]
+fn every_row_refuses_what_is_wrong_as_its_document_says() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
+    let id = weir.rows("RETURN idFrom('r')")[0][0].as_str().expect("an id").to_owned();
+    let mut tried = Tried { weir, id, requests: 0, wrong: Vec::new() };
+    let documents: Vec<(Family, Json)> =
+        [Family::V1, Family::Preview, Family::Current].map(|family| (family, openapi::document(family, None))).into();
+    let mut methods: BTreeMap<&str, Vec<&Method>> = BTreeMap::new();
+    ROUTES.iter().for_each(|route| methods.entry(route.path).or_default().push(&route.method));
+    for route in ROUTES {
+        let method = route.method.as_str();
+        let path = tried.path(route, "quine");
+        let document = documents.iter().find(|(family, _)| *family == route.family()).map(|(_, document)| document);
+        let operation = document.map_or(&Json::Null, |document| &document["paths"][route.path][method.to_ascii_lowercase()]);
+        let parameters: Vec<&Json> = operation["parameters"].as_array().into_iter().flatten().collect();
+        let needed = parameters.iter().filter(|parameter| parameter["in"] == "query" && parameter["required"] == true);
+        let needed: String = needed.map(|parameter| format!("&{}=x", parameter["name"].as_str().unwrap_or_default())).collect();
+        let with = |pair: &str| format!("{path}?{pair}{needed}");
+        let (headers, fine) = body(route);
+        if route.takes != Takes::Nothing {
+            tried.send(method, &path, &[("Content-Type", "image/png")], b"x", &[415]);
+            let broken = tried.send(method, &with(""), &[("Content-Type", JSON)], b"{\"a\": ", &[400, 404]);
+            let told = ["ParsingFailure", "no JSON", "does not exist"];
+            if broken.status == 400 && !told.iter().any(|told| broken.text().contains(told)) {
+                tried.wrong.push(format!("{method} {path}: does not say that it is no JSON: {}", broken.shown()));
+            }
+            let wrong = tried.send(method, &path, &[("Content-Type", JSON)], b"17", &[400, 404]);
+            if wrong.body.is_empty() && wrong.status == 400 {
+                tried.wrong.push(format!("{method} {path}: says nothing"));
+            }
+        }
+        if !route.gives.is_empty() && !route.is_socket() {
+            let accept = [headers.as_slice(), &[("Accept", "image/png")]].concat();
+            tried.send(method, &path, &accept, fine, &[406]);
+        }
+        if !route.is_socket() {
+            for parameter in parameters.iter().filter(|parameter| parameter["in"] == "query" && refuses(parameter)) {
+                let name = parameter["name"].as_str().expect("a name");
+                let answer = tried.send(method, &with(&format!("{name}={NONSENSE}")), &headers, fine, &[400]);
+                // What is wrong with the body may be said first.
+                if route.takes != Takes::Data && !answer.text().contains(name) {
+                    tried.wrong.push(format!("{method} {path}: {name} is wrong, and this is said: {}", answer.shown()));
+                }
+            }
+        }
+        // A graph that is not there, and one that cannot be.
+        let named = parameters.iter().find(|parameter| {
+            parameter["in"] == "query" && ["namespace", "graphName"].contains(&parameter["name"].as_str().unwrap_or_default())
+        });
+        let graphs = ["nobody", "no%20name"].map(|graph| match named.and_then(|parameter| parameter["name"].as_str()) {
+            Some(parameter) => Some(with(&format!("{parameter}={graph}"))),
+            None => route.path.contains("{graphName}").then(|| tried.path(route, graph)),
+        });
+        for target in graphs.into_iter().flatten().filter(|_| !is_elsewhere(route)) {
+            // A list of what is in a graph that is not there is empty, as clients of v1 know it.
+            let statuses: &[u16] = if route.path == "/api/v1/ingest" { &[200, 400] } else { &[400, 404] };
+            tried.send(method, &target, &headers, fine, statuses);
+        }
+        // Methods that no row of the path has, and a slash too many.
+        let other = [Method::PUT, Method::DELETE, Method::PATCH, Method::POST, Method::GET];
+        let taken = |method: &Method| {
+            ROUTES.iter().any(|other| {
+                other.method == *method
+                    && weir_api::routes::find(method, &path, false).is_some_and(|(found, _)| found.path == other.path)
+            })
+        };
+        if let Some(other) = other.iter().find(|method| !taken(method)) {
+            let status = if route.family().is_v2() { 405 } else { 404 };
+            tried.send(other.as_str(), &path, &[], b"", &[status]);
+        }
+        if route.path != "/" {
+            let answer = tried.weir.send(method, &format!("{path}/"), &[], b"");
+            let moved = answer.status == 308 && answer.header("location").is_some_and(|place| place.ends_with(&path));
+            // Behind the slash another name could stand.
+            let named = weir_api::routes::find(&route.method, &format!("{path}/"), false).is_some();
+            if !moved && !named && !route.family().is_v2() {
+                tried.wrong.push(format!("{method} {path}/: {}", answer.shown()));
+            }
+        }
+    }
+    tried.weir.get("/api/v2/system/liveness").expect(204);
+    assert!(!tried.weir.log().contains("panicked"), "{}", tried.weir.log());
+    eprintln!("{} rows, {} requests", ROUTES.len(), tried.requests);
+    assert!(tried.wrong.is_empty(), "{} of {} requests:\n{}", tried.wrong.len(), tried.requests, tried.wrong.join("\n"));
+}
