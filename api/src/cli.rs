@@ -93,7 +93,10 @@ pub enum Command {
     /// Show the dataflow of a standing query of a running weir
     Plan(PlanOf),
     /// Print the configuration in force, with where each value came from; what is printed is a configuration file
-    Config,
+    Config {
+        /// Configuration file (HOCON)
+        file: Option<PathBuf>,
+    },
     /// Print completions of the command line for a shell
     Completions {
         #[arg(value_enum)]
@@ -150,14 +153,18 @@ impl Arguments {
     /// Where the configuration comes from. Of the keys below `config` only `config.file` has a meaning.
     pub fn sources(&self) -> Sources {
         let named = self.define.iter().rev().find(|(key, _)| key == "config.file").map(|(_, path)| PathBuf::from(path));
-        let mut overrides: Vec<_> = self.define.iter().filter(|(key, _)| !key.starts_with("config.")).cloned().collect();
+        let mut overrides: Vec<_> = self.define.iter().filter(|(key, _)| key != "config.file").cloned().collect();
         if let Some(port) = self.port {
             overrides.push(("weir.webserver.port".to_owned(), port.to_string()));
         }
         if self.disable_web_service {
             overrides.push(("weir.webserver.enabled".to_owned(), "false".to_owned()));
         }
-        Sources { file: self.config.clone().or(named), overrides }
+        let behind = match &self.command {
+            Some(Command::Config { file }) => file.clone(),
+            _ => None,
+        };
+        Sources { file: self.config.clone().or(behind).or(named), overrides }
     }
 }
 
@@ -208,7 +215,9 @@ mod tests {
         assert_eq!(sources.file, Some(PathBuf::from("a.conf")));
         let keys: Vec<&str> = sources.overrides.iter().map(|(key, _)| key.as_str()).collect();
         assert_eq!(keys, ["quine.webserver.port", "service.id.type", "weir.webserver.port"]);
-        assert_eq!(parse("weir my.conf").expect("parses").sources().file, Some(PathBuf::from("my.conf")));
+        for line in ["weir my.conf", "weir config my.conf", "weir my.conf config", "weir config my.conf -Dconfig.file=a.conf"] {
+            assert_eq!(parse(line).expect("parses").sources().file, Some(PathBuf::from("my.conf")), "{line}");
+        }
     }
 
     #[test]

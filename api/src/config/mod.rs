@@ -7,6 +7,7 @@
 pub mod hocon;
 pub mod keys;
 mod meaning;
+mod properties;
 mod settings;
 pub mod show;
 mod values;
@@ -79,6 +80,7 @@ pub fn load(sources: &Sources, environment: &dyn Fn(&str) -> Option<String>) -> 
         Some(path) => hocon::parse_file(path).map_err(one)?,
         None => Object::default(),
     };
+    let properties = properties::read(&sources.overrides);
     for key in KEYS {
         let name = keys::variable(key.path);
         let Some(text) = environment(&name) else { continue };
@@ -86,13 +88,20 @@ pub fn load(sources: &Sources, environment: &dyn Fn(&str) -> Option<String>) -> 
         let path: Vec<String> = [ROOT].into_iter().chain(key.path.split('.')).map(str::to_owned).collect();
         root.set(&path, value);
     }
+    if let Some(level) = &properties.level {
+        root.set(&[ROOT, "log", "level"].map(str::to_owned), properties::value(level).map_err(one)?);
+    }
     for (key, text) in &sources.overrides {
         let value = hocon::parse_override(text, &format!("{OF_COMMAND_LINE}{key}")).map_err(one)?;
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
         root.set(&path, value);
     }
     let root = hocon::resolve(&root, environment).map_err(one)?;
-    Reading::new(&root, environment).settings()
+    let mut reading = Reading::new(&root, environment);
+    reading.problems.extend(properties.problems);
+    let mut settings = reading.settings()?;
+    settings.without_effect.extend(properties.without_effect);
+    Ok(settings)
 }
 
 /// The values below all roots, laid over one another, while they are turned into settings.
@@ -340,6 +349,19 @@ mod tests {
         let settings = load_text("quine { shard-count = 8, labels-property = L }\npekko { x = 1 }", &[]).expect("loads");
         assert_eq!(settings.without_effect, ["labels-property", "shard-count"]);
         assert_eq!(settings.effective["labels-property"], "L");
+    }
+
+    #[test]
+    fn properties_of_java_mean_what_they_can() {
+        let settings = load_text("", &[("thatdot.loglevel", "DEBUG"), ("qp.enabled", "true")]).expect("loads");
+        assert_eq!(
+            (settings.log.level.as_str(), settings.without_effect.as_slice()),
+            ("info,weir=debug", ["-Dqp.enabled".to_owned()].as_slice())
+        );
+        let settings = load_text("", &[("thatdot.loglevel", "DEBUG"), ("weir.log.level", "error")]).expect("loads");
+        assert_eq!(settings.log.level, "error");
+        let error = load_text("", &[("config.resource", "x.conf")]).expect_err("should have been refused");
+        assert!(error.contains("-Dconfig.file=<FILE>"), "{error}");
     }
 
     #[test]
