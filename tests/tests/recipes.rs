@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use weir_tests::service::{Home, wait_until};
+use weir_tests::service::{Home, binary, wait_until};
+use weir_tests::terminal::Terminal;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -155,4 +156,32 @@ fn factors_come_back_from_a_service() {
     wait_until("each factor has an edge to its number", SOON, || weir.rows(count) == [json!([37])]);
     let twelve = weir.rows("MATCH (f)-[:FACTOR_OF]->(n:Number {value: 12}) RETURN f.value AS factor ORDER BY factor");
     assert_eq!(twelve, [json!([1]), json!([2]), json!([3]), json!([4]), json!([6]), json!([12])]);
+}
+
+/// On a terminal each stream shows how far it is; in a pipe it says a line at its end.
+#[test]
+fn progress_is_drawn_on_a_terminal_and_told_in_a_pipe() {
+    let home = Home::new();
+    let stream = |count: u32| json!({"type": "NumberIteratorIngest", "ingestLimit": count, "maximumPerSecond": 100, "format": {"type": "CypherLine", "query": "RETURN $that"}});
+    let write = |count: u32| {
+        let recipe = json!({"version": 1, "title": "t", "ingestStreams": [stream(count)], "standingQueries": [
+            {"pattern": {"type": "Cypher", "query": "MATCH (n) WHERE n.x = 1 RETURN DISTINCT id(n) AS id"}, "outputs": {}}]});
+        home.write("recipe.json", recipe.to_string());
+    };
+    write(350);
+    let mut command = Command::new(binary());
+    command.args(["-r", "recipe.json", "-p", "0", "-Dweir.workers=1", "-Dweir.webserver.address=127.0.0.1"]);
+    let mut terminal = Terminal::start(command.current_dir(home.path()), 100);
+    terminal.wait("░");
+    let line = terminal.wait("a second");
+    assert!(line.contains(" % INGEST-1 status is running and ingested "), "{line}");
+    terminal.wait("STANDING-1 count 0, 0 a second");
+    terminal.wait("INGEST-1 status is completed and ingested 350");
+    terminal.interrupt();
+    assert!(terminal.wait_end().success());
+
+    write(3);
+    let weir = home.start(&["-r", "recipe.json", "-Dweir.workers=1"]);
+    wait_until("its end is told", SOON, || weir.log().contains("\nINGEST-1 status is completed and ingested 3\n"));
+    assert!(!weir.log().contains("| =>") && !weir.log().contains('\u{1b}'), "{}", weir.log());
 }

@@ -5,20 +5,18 @@
 //! How its parts work is the affair of those parts.
 
 pub mod gallery;
+mod progress;
 mod read;
 mod status;
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value as Json;
 
+use self::progress::{Watched, watch};
 use self::status::status;
 use crate::app::App;
-use crate::ingest::Stream;
-use crate::standing::Query;
 use crate::temporary::Temporary;
 use crate::wire::standing::StandingSettings;
 use crate::wire::style::List;
@@ -93,7 +91,7 @@ impl Recipe {
             match app.ingests.create(&graph, name, definition) {
                 Ok(stream) => {
                     say(&format!("Running Ingest Stream {name}"));
-                    streams.push(stream);
+                    streams.push(Watched::new(stream, definition));
                 }
                 Err(error) => say(&format!("Ingest Stream {name} could not be started: {error}")),
             }
@@ -114,49 +112,4 @@ fn say(line: &str) {
 fn fragment(query: &str) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     query.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-/// One line a stream when it ends; on a terminal, the state of all of them every second.
-async fn watch(app: Arc<App>, mut streams: Vec<Arc<Stream>>, queries: Vec<Arc<Query>>) {
-    let mut stop = app.stopping();
-    let mut timer = tokio::time::interval(Duration::from_secs(1));
-    let terminal = std::io::stderr().is_terminal();
-    let mut drawn = 0;
-    loop {
-        tokio::select! {
-            _ = timer.tick() => {}
-            _ = stop.wait_for(|stop| *stop) => return,
-        }
-        let line = |stream: &Arc<Stream>| {
-            format!("{} status is {} and ingested {}", stream.name, stream.status().name().to_lowercase(), stream.ingested())
-        };
-        let mut text = String::new();
-        if drawn > 0 {
-            text.push_str(&format!("\x1b[{drawn}A\x1b[J"));
-        }
-        drawn = 0;
-        streams.retain(|stream| {
-            let ended = stream.status().is_terminal();
-            if ended {
-                text.push_str(&line(stream));
-                text.push('\n');
-            }
-            !ended
-        });
-        if terminal {
-            let lines = streams
-                .iter()
-                .map(line)
-                .chain(queries.iter().map(|query| format!("{} count {}", query.name, query.result_count())));
-            for line in lines {
-                text.push_str(&format!(" | => {line}\n"));
-                drawn += 1;
-            }
-        }
-        let mut out = std::io::stderr().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-        if streams.is_empty() && !terminal {
-            return;
-        }
-    }
 }

@@ -6,7 +6,7 @@
 
 pub mod lines;
 mod online;
-mod progress;
+pub mod progress;
 pub mod statements;
 
 use std::fs::{self, File};

@@ -52,14 +52,18 @@ fn line(what: &str, done: u64, total: Option<u64>, took: Duration) -> String {
     let rate = done as f64 / took.as_secs_f64().max(0.001);
     let done_shown = amount(done as f64);
     let Some(total) = total else { return format!("{done_shown} {what}, {} a second", amount(rate)) };
-    // What there is was estimated, or grows.
-    let part = (done as f64 / total as f64).min(1.0);
-    let full = (part * BAR as f64) as usize;
-    let bar = format!("{}{}", "█".repeat(full), "░".repeat(BAR - full));
-    format!("{bar} {:3.0} %  {done_shown} {what}, {} a second", part * 100.0, amount(rate))
+    format!("{}  {done_shown} {what}, {} a second", bar(done, total), amount(rate))
 }
 
-fn amount(n: f64) -> String {
+/// How much of it is done, as a picture and in figures.
+pub fn bar(done: u64, total: u64) -> String {
+    // What there is was estimated, or grows.
+    let part = (done as f64 / total.max(1) as f64).min(1.0);
+    let full = (part * BAR as f64) as usize;
+    format!("{}{} {:3.0} %", "█".repeat(full), "░".repeat(BAR - full), part * 100.0)
+}
+
+pub fn amount(n: f64) -> String {
     match n {
         n if n >= 1e9 => format!("{:.1} G", n / 1e9),
         n if n >= 1e6 => format!("{:.1} M", n / 1e6),

@@ -1,0 +1,129 @@
+//! How far the streams and queries of a recipe are: one line a stream when it ends; on a terminal, the state of all of them every
+//! second, with rates, and with a bar where it is known how much there is.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value as Json;
+
+use crate::app::App;
+use crate::ingest::Stream;
+use crate::standing::Query;
+use crate::terminal::Terminal;
+use crate::transfer::progress::{amount, bar};
+
+/// A stream that is looked at.
+pub struct Watched {
+    stream: Arc<Stream>,
+    total: Option<Total>,
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Total {
+    Records(u64),
+    Bytes(u64),
+}
+
+impl Watched {
+    /// `definition` is that of the stream, in the notation of v1.
+    pub fn new(stream: Arc<Stream>, definition: &Json) -> Watched {
+        Watched { stream, total: Total::of(definition) }
+    }
+
+    fn line(&self) -> String {
+        let stream = &self.stream;
+        format!("{} status is {} and ingested {}", stream.name, stream.status().name().to_lowercase(), stream.ingested())
+    }
+
+    fn drawn(&self) -> String {
+        let bar = match self.total {
+            None => String::new(),
+            Some(Total::Records(total)) => format!("{} ", bar(self.stream.ingested(), total)),
+            Some(Total::Bytes(total)) => format!("{} ", bar(self.stream.ingested_bytes(), total)),
+        };
+        format!("{bar}{}, {} a second", self.line(), amount(self.stream.records_per_second()))
+    }
+}
+
+impl Total {
+    /// Its limit, or the size of the file that is read from its beginning, unless that grows or is packed.
+    fn of(definition: &Json) -> Option<Total> {
+        if let Some(limit) = definition["ingestLimit"].as_u64() {
+            return Some(Total::Records(limit));
+        }
+        let whole = ["startAtOffset", "fileIngestMode"].iter().all(|key| matches!(&definition[*key], Json::Null))
+            && definition["recordDecoders"].as_array().is_none_or(Vec::is_empty);
+        let path = definition["path"].as_str().filter(|_| whole && definition["type"] == "FileIngest")?;
+        let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+        Some(Total::Bytes(metadata.len()))
+    }
+}
+
+/// Until weir stops, or there is nothing more to tell.
+pub async fn watch(app: Arc<App>, mut streams: Vec<Watched>, queries: Vec<Arc<Query>>) {
+    let mut stop = app.stopping();
+    let mut timer = tokio::time::interval(Duration::from_secs(1));
+    let terminal = std::io::stderr().is_terminal();
+    let mut drawn = 0;
+    loop {
+        tokio::select! {
+            _ = timer.tick() => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+        let mut text = String::new();
+        if drawn > 0 {
+            text.push_str(&format!("\x1b[{drawn}A\x1b[J"));
+        }
+        drawn = 0;
+        streams.retain(|watched| {
+            let ended = watched.stream.status().is_terminal();
+            if ended {
+                text.push_str(&watched.line());
+                text.push('\n');
+            }
+            !ended
+        });
+        if terminal {
+            let width = Terminal::of_error().width.unwrap_or(usize::MAX);
+            let of_query = |query: &Arc<Query>| {
+                format!("{} count {}, {} a second", query.name, query.result_count(), amount(query.results_per_second()))
+            };
+            for line in streams.iter().map(Watched::drawn).chain(queries.iter().map(of_query)) {
+                // A line that wraps would be two.
+                let line: String = format!(" | => {line}").chars().take(width).collect();
+                text.push_str(&line);
+                text.push('\n');
+                drawn += 1;
+            }
+        }
+        let mut out = std::io::stderr().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        if streams.is_empty() && !terminal {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn how_much_there_is() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), b"12345").expect("write");
+        let with = |more: Json| {
+            let mut definition = json!({"type": "FileIngest", "path": file.path()});
+            more.as_object().into_iter().flatten().for_each(|(key, value)| definition[key] = value.clone());
+            Total::of(&definition)
+        };
+        assert_eq!(with(json!({})), Some(Total::Bytes(5)));
+        assert_eq!(with(json!({"ingestLimit": 2})), Some(Total::Records(2)));
+        assert_eq!(with(json!({"recordDecoders": ["Gzip"]})), None);
+        assert_eq!(with(json!({"startAtOffset": 3})), None);
+        assert_eq!(Total::of(&json!({"type": "KafkaIngest"})), None);
+    }
+}
