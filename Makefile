@@ -21,10 +21,12 @@ QUERIES ?= 100000
 FAULTS ?= 10000
 INPUTS ?= 10000000
 EXAMPLES ?= 150
+SECONDS ?= 3600
 SEED ?= 1
+RELEASE ?= $(CARGO_TARGET_DIR)/handed-out
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench bench-kafka crash crash-kafka faults campaign-queries fuzz fuzz-api tools-build tools-check
+.PHONY: help run test check format bench bench-kafka crash crash-kafka faults campaign-queries fuzz fuzz-api abuse release release-check tools-build tools-check
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -88,6 +90,16 @@ fuzz: tools-build ## INPUTS random texts from SEED on for lexer, parser, binder 
 fuzz-api: tools-build ## EXAMPLES generated requests for each operation of each OpenAPI document, from SEED on
 	cargo build --release --workspace --bin weir
 	WEIR_API_EXAMPLES=$(EXAMPLES) WEIR_API_SEED=$(SEED) cargo test --release --workspace --test openapi -- --nocapture generated
+
+abuse: tools-build ## SECONDS of clients that are wrong, slow and gone: nothing is left of them
+	cargo build --release --workspace --bin weir
+	WEIR_ABUSE_SECONDS=$(SECONDS) cargo test --release --workspace --test abuse -- --nocapture leaks
+
+release: ## the binary that is handed out, in RELEASE: the same commit gives the same bytes everywhere
+	packaging/release.sh $(RELEASE)
+
+release-check: ## the same twice, in two directories, compared
+	packaging/release.sh check
 
 tools-build:
 	@.ci/tools build

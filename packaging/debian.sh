@@ -45,7 +45,18 @@ if [ "$1" = configure ]; then
   if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
 fi
 POSTINST
-chmod 755 "$tree/DEBIAN/postinst"
+cat >"$tree/DEBIAN/prerm" <<'PRERM'
+#!/bin/sh
+set -e
+# In order, which takes as long as the unit gives it. What is in /var/lib/weir stays, also when the package goes for good.
+if [ -d /run/systemd/system ] && [ "$1" != failed-upgrade ]; then systemctl stop weir.service || true; fi
+PRERM
+cat >"$tree/DEBIAN/postrm" <<'POSTRM'
+#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+POSTRM
+chmod 755 "$tree/DEBIAN/postinst" "$tree/DEBIAN/prerm" "$tree/DEBIAN/postrm"
 package=weir_${version}_$architecture.deb
 dpkg-deb --root-owner-group --build "$tree" "$package" >&2
 echo "$package"
