@@ -83,7 +83,7 @@ async fn listen(address: &str, port: u16) -> Result<TcpListener, String> {
     })
 }
 
-/// Serves until `stop` turns true, then lets requests under way finish.
+/// Serves until `stop` turns true, then lets requests under way finish. That weir starts is told until then and no longer.
 pub async fn serve(
     answers: Answers,
     settings: Webserver,
@@ -100,8 +100,9 @@ pub async fn serve(
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { break };
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            biased;
             _ = stop.wait_for(|stop| *stop) => break,
+            accepted = listener.accept() => accepted,
         };
         let (stream, remote) = match accepted {
             Ok(accepted) => accepted,
@@ -151,6 +152,15 @@ pub async fn serve(
         });
     }
     drop(listener);
+    // Whoever comes next has the port to itself; what is under way here ends beside it.
+    match answers {
+        Answers::Starting(_) => drop(tokio::spawn(drain(graceful))),
+        _ => drain(graceful).await,
+    }
+}
+
+/// Lets requests under way finish.
+async fn drain(graceful: GracefulShutdown) {
     if tokio::time::timeout(DRAIN_MAX, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests were not finished {} s after the server stopped; they are cut", DRAIN_MAX.as_secs());
     }

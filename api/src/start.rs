@@ -165,13 +165,17 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
     };
     let startup = Arc::new(Startup::default());
     let (opened, stop_starting) = watch::channel(false);
+    let mut starting = Vec::new();
     for (listener, tls) in [(&listener, &tls), (&health, &None)] {
         if let Some(listener) = listener {
-            serve(Answers::Starting(startup.clone()), listener, tls, stop_starting.clone());
+            starting.push(serve(Answers::Starting(startup.clone()), listener, tls, stop_starting.clone()));
         }
     }
     let app = App::open(settings, &directories, &startup)?;
     opened.send_replace(true);
+    for server in starting {
+        let _ = server.await;
+    }
     stop_on_signals(&app)?;
     let mut servers = Vec::new();
     if let Some(listener) = &listener {

@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use weir_tests::client;
 use weir_tests::service::{Home, Weir};
+use weir_tests::socket::Socket;
 
 const JSON: &[(&str, &str)] = &[("Content-Type", "application/json")];
 
@@ -214,4 +216,99 @@ fn a_recipe_with_a_field_nobody_knows_says_which() {
     home.write("recipe.yaml", recipe.to_string());
     let (status, log) = home.spawn(&["-r", "recipe.yaml"]).wait_end(Duration::from_secs(30));
     assert!(!status.success() && log.contains("ingestStream"), "{log}");
+}
+
+/// Rounds of everything above and more, at the end of which weir has no more connections, threads and memory than after the first
+/// of them. `WEIR_ABUSE_SECONDS` is how long; `make abuse` sets it.
+#[test]
+fn nothing_leaks_under_abuse() {
+    let weir =
+        weir(&["-Dweir.webserver.header-timeout=1 s", "-Dweir.webserver.body-timeout=1 s", "-Dweir.query.client-patience=1 s"]);
+    let seconds = std::env::var("WEIR_ABUSE_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
+    let count = |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", weir.pid())).map_or(0, Iterator::count);
+    // What a round leaves to limits of time is over when they are.
+    let rest = || std::thread::sleep(Duration::from_millis(2500));
+    for round in 0..20 {
+        abuse(&weir, round);
+    }
+    rest();
+    let before = (count("fd"), count("task"), resident_megabytes(&weir));
+    let (began, mut rounds) = (Instant::now(), 20);
+    let mut most = before;
+    while began.elapsed() < Duration::from_secs(seconds) {
+        abuse(&weir, rounds);
+        rounds += 1;
+        let now = (count("fd"), count("task"), resident_megabytes(&weir));
+        most = (most.0.max(now.0), most.1.max(now.1), most.2.max(now.2));
+    }
+    rest();
+    let after = (count("fd"), count("task"), resident_megabytes(&weir));
+    eprintln!(
+        "{rounds} rounds in {seconds} s; open files, threads, MB resident: {before:?} before, {most:?} at most, {after:?} after"
+    );
+    is_well(&weir);
+    assert_eq!(weir.get("/api/v1/query/cypher/running").expect(200).json(), json!([]));
+    assert!(after.0 <= before.0 + 5, "open files: {before:?}, then {after:?}");
+    // Those of tokio that wait for work come and go.
+    assert!(after.1 <= before.1 + 20, "threads: {before:?}, then {after:?}");
+    assert!(after.2 <= before.2 + 64, "megabytes: {before:?}, then {after:?}");
+}
+
+/// One of each kind of client that is wrong, at the same time.
+fn abuse(weir: &Weir, round: u32) {
+    let query = "/api/v1/query/cypher";
+    let head = |length: usize| {
+        format!(
+            "POST {query} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        )
+    };
+    std::thread::scope(|scope| {
+        // Never a word, half a header, half a body; all leave in the middle.
+        scope.spawn(|| drop((0..20).filter_map(|_| TcpStream::connect(weir.address()).ok()).collect::<Vec<_>>()));
+        scope.spawn(|| {
+            for part in ["GET /api/v1/admin/live", "POST / HTTP/1.1\r\nX: ", "PRI * HTTP/2.0\r\n\r\nSM", "\x16\x03\x01\x02"] {
+                if let Ok(mut stream) = TcpStream::connect(weir.address()) {
+                    let _ = stream.write_all(part.as_bytes());
+                }
+            }
+        });
+        scope.spawn(|| {
+            let Ok(mut stream) = TcpStream::connect(weir.address()) else { return };
+            let _ = stream.write_all(head(1000).as_bytes()).and_then(|()| stream.write_all(b"RETURN"));
+        });
+        // Who asks for much, takes a little of it and leaves.
+        scope.spawn(|| {
+            let text = "UNWIND range(1, 3000) AS x UNWIND range(1, 3000) AS y RETURN x, y, 'a text that is not that short'";
+            let Ok(mut stream) = TcpStream::connect(weir.address()) else { return };
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
+            let _ = stream.write_all(format!("{}{text}", head(text.len())).as_bytes());
+            let _ = stream.read(&mut [0; 4096]);
+        });
+        scope.spawn(|| {
+            let deep = "[".repeat(20_000);
+            for body in [deep.as_bytes(), b"\xff\xfe", b"{", b"{\"text\": \"RETURN $nope\"}"] {
+                weir.send("POST", query, JSON, body).expect(400);
+            }
+            weir.send("POST", query, JSON, &vec![b' '; 1 << 20]).expect(400);
+        });
+        // Web sockets that are left open without a word, in the middle of a query.
+        scope.spawn(|| {
+            let Ok(mut socket) = Socket::open(weir, "/api/v1/query") else { return };
+            let run = json!({"type": "RunQuery", "queryId": 1, "query": "UNWIND range(1, 3000) AS x UNWIND range(1, 3000) AS y RETURN x, y", "sort": "TextSort", "parameters": {}, "language": "Cypher"});
+            socket.send(&run.to_string());
+        });
+        scope.spawn(|| {
+            let name = format!("stream-{}", round % 3);
+            let stream = json!({"type": "NumberIteratorIngest", "maximumPerSecond": 100, "format": {"type": "CypherLine", "query": "MATCH (n) WHERE id(n) = idFrom(0) SET n.x = $that"}});
+            weir.post(&format!("/api/v1/ingest/{name}"), &stream).expect(200);
+            weir.post(&format!("/api/v1/ingest/{name}"), &stream).expect(400);
+            weir.delete(&format!("/api/v1/ingest/{name}")).expect(200);
+            let pattern = json!({"pattern": {"type": "Cypher", "mode": "AnyQuery", "query": "MATCH (n) WHERE n.y = 1 RETURN n.x"}, "outputs": {"o": {"type": "Drop"}}});
+            weir.post(&format!("/api/v1/query/standing/{name}"), &pattern).expect(201);
+            // Who listens to its results is gone with it.
+            let listens = client::open(weir.address(), "GET", &format!("/api/v1/query/standing/{name}/results"), &[], b"");
+            weir.delete(&format!("/api/v1/query/standing/{name}")).expect(200);
+            drop(listens);
+        });
+    });
 }

@@ -10,7 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_tests::client;
-use weir_tests::service::{Home, Weir};
+use weir_tests::service::{Home, Weir, wait_until};
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tls")).join(name)
@@ -23,8 +23,17 @@ fn start(home: &Home, more: &[&str]) -> Weir {
     home.start(&[&usual, more].concat())
 }
 
-/// The first line of an answer, or what went wrong on the way.
-fn ask(address: SocketAddr, path: &str, with_certificate: bool) -> Result<String, String> {
+/// The certificate that the server shows.
+fn shown(address: SocketAddr) -> CertificateDer<'static> {
+    let mut connection = connection(false);
+    let mut socket = TcpStream::connect(address).expect("weir listens");
+    while connection.is_handshaking() {
+        connection.complete_io(&mut socket).expect("a handshake");
+    }
+    connection.peer_certificates().expect("certificates")[0].clone().into_owned()
+}
+
+fn connection(with_certificate: bool) -> ClientConnection {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("ca.pem")).expect("a certificate")).expect("an authority");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -40,7 +49,12 @@ fn ask(address: SocketAddr, path: &str, with_certificate: bool) -> Result<String
         builder.with_no_client_auth()
     };
     let name = ServerName::try_from("localhost").expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
+    ClientConnection::new(Arc::new(config), name).expect("a connection")
+}
+
+/// The first line of an answer, or what went wrong on the way.
+fn ask(address: SocketAddr, path: &str, with_certificate: bool) -> Result<String, String> {
+    let connection = connection(with_certificate);
     let socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a limit");
     let mut stream = StreamOwned::new(connection, socket);
@@ -76,6 +90,34 @@ fn clients_must_show_a_certificate_and_probes_need_not() {
     ask(weir.address(), LIVENESS, false).expect_err("without a certificate");
     let plain = |path: &str| client::send(free, "GET", path, &[], b"").expect("an answer").status;
     assert_eq!((plain(LIVENESS), plain("/api/v2/admin/readiness"), plain("/api/v2/system/config")), (204, 204, 404));
+}
+
+/// Certificates are changed on the disk while weir runs: connections that are new get the new one, and one that cannot be used
+/// leaves the old one in force.
+#[test]
+fn certificates_that_change_are_read_again() {
+    let home = Home::new();
+    let put = |name: &str| {
+        // Under another name until it is whole, as tools that renew certificates do it.
+        for (from, to) in [(format!("{name}.pem"), "now.pem"), (format!("{name}.key"), "now.key")] {
+            std::fs::copy(file(&from), home.file("next")).expect("a copy");
+            std::fs::rename(home.file("next"), home.file(to)).expect("a file");
+        }
+    };
+    put("client");
+    let usual = ["-Dweir.store.type=in-memory", "-Dweir.workers=1", "-Dweir.webserver.use-tls=on"];
+    let files = ["-Dweir.webserver.tls.certificate=now.pem", "-Dweir.webserver.tls.private-key=now.key"];
+    let weir = home.start(&[&usual[..], &files[..]].concat());
+    let certificate = |name: &str| CertificateDer::from_pem_file(file(name)).expect("a certificate");
+    assert_eq!(shown(weir.address()), certificate("client.pem"));
+    put("server");
+    let renewed = || shown(weir.address()) == certificate("server.pem");
+    wait_until("the new certificate is shown", Duration::from_secs(30), renewed);
+    home.write("now.pem", "nothing of use");
+    wait_until("the useless one is told", Duration::from_secs(30), || weir.log().contains("goes on with the certificate it has"));
+    assert!(renewed());
+    assert_eq!(ask(weir.address(), LIVENESS, false).expect("an answer"), "HTTP/1.1 204 No Content");
+    weir.stop();
 }
 
 #[test]

@@ -1,0 +1,498 @@
+//! Routes of both generations of v2 against the real binary: their success, their errors, their parameters.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use weir_tests::cases::{Case, Is, case, content, cypher, run, v2_error, weir, with};
+use weir_tests::service::Home;
+
+/// As text, in every family.
+const NOT_FOUND: &str = "The requested resource could not be found.";
+
+#[test]
+fn v2_system() {
+    let weir = weir();
+    let limits = json!({"0": {"softLimit": 5, "hardLimit": 6}});
+    let accepted = || Is::Json(json!({"message": "…"}));
+    run(
+        &weir,
+        vec![
+            case(
+                "GET /api/v2/admin/system-info",
+                200,
+                content(json!({"version": "…", "javaAvailableProcessors": "…", "quineType": "Oss"})),
+            ),
+            case("GET /api/v2/system/systemInfo", 200, Is::Json(json!({"version": "…", "javaMaxMemory": "…"}))),
+            case("GET /api/v2/admin/config", 200, content(json!({"quine": "…", "persistor": {"persistorType": "inmemory"}}))),
+            case(
+                "GET /api/v2/system/config",
+                200,
+                Is::Json(json!({"persistor": {"persistorType": "inmemory", "isLocal": true}})),
+            ),
+            case("POST /api/v2/admin/garbage-collection", 202, accepted()),
+            case(
+                "GET /api/v2/admin/graph-hash-code?at-time=2999-01-01T00:00:00Z",
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "Value 32472144000000 must be less than system time…"),
+            ),
+            case("GET /api/v2/admin/graph-hash-code", 200, content(json!({"value": "…", "atTime": "…"}))),
+            case("GET /api/v2/graph/quine/hashCode", 200, Is::Json(json!({"value": "…", "atTime": "20…"}))),
+            case(
+                "GET /api/v2/graph/nope/hashCode",
+                404,
+                v2_error(404, "NOT_FOUND", "ApiError", "The namespace 'nope' does not exist"),
+            ),
+            case(
+                "GET /api/v2/graph/quine/hashCode?atTime=soon",
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: query parameter atTime ('soon' is no time)"),
+            ),
+            case("GET /api/v2/admin/license-usage", 200, content(json!({"namespaces": "…"}))),
+            case("GET /api/v2/admin/liveness", 204, Is::Empty),
+            case("GET /api/v2/system/liveness", 204, Is::Empty),
+            case("GET /api/v2/admin/readiness", 204, Is::Empty),
+            case("GET /api/v2/system/readiness", 204, Is::Empty),
+            case("GET /api/v2/admin/metadata", 200, content(json!({}))),
+            case("GET /api/v2/system/metadata", 200, Is::Json(json!({}))),
+            case("GET /api/v2/admin/metrics?memberIdx=0", 200, content(json!({"counters": "…"}))),
+            case("GET /api/v2/system/metrics", 200, Is::Json(json!({"gauges": "…"}))),
+            case("POST /api/v2/admin/nodes/{id}/request-sleep", 202, accepted()),
+            case("POST /api/v2/system/nodes/{id}:requestSleep?graphName=quine", 202, Is::Empty),
+            case(
+                "POST /api/v2/system/nodes/zzz:requestSleep",
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: path parameter id…"),
+            ),
+            case("GET /api/v2/admin/roles", 404, v2_error(404, "NOT_FOUND", "ApiError", "This edition is not enabled…")),
+            case("GET /api/v2/auth/me", 404, v2_error(404, "NOT_FOUND", "ApiError", "…")),
+            case("POST /api/v2/transformations", 404, v2_error(404, "NOT_FOUND", "ApiError", "…")),
+            with("POST /api/v2/admin/shards/size-limits", limits.clone(), 200, content(limits.clone())),
+            case("GET /api/v2/admin/shards/size-limits", 200, content(limits.clone())),
+            case("GET /api/v2/system/shardSizeLimits", 200, Is::Json(limits)),
+            with(
+                "PATCH /api/v2/system/shardSizeLimits",
+                json!({"9": {"softLimit": 1, "hardLimit": 1}}),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "The following shards do not exist: 9"),
+            ),
+            case("GET /api/v2/admin/status", 200, content(json!({"fullyUp": true}))),
+            case("GET /api/v2/system/status", 200, Is::Json(json!({"fullyUp": true}))),
+            case(
+                "GET /api/v2/system/backpressure",
+                200,
+                Is::Json(json!([{"globalValve": {"isOpen": true}, "namespaces": ["quine"], "ingests": []}])),
+            ),
+            case("GET /api/v2/namespaces", 200, content(json!(["default"]))),
+            with("POST /api/v2/namespaces", json!({"name": "abc"}), 201, content(json!("abc"))),
+            with("POST /api/v2/namespaces", json!({"name": "abc"}), 204, Is::Empty),
+            with(
+                "POST /api/v2/namespaces",
+                json!({"name": "1"}),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "Invalid namespace…"),
+            ),
+            with(
+                "POST /api/v2/namespaces",
+                json!({}),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: body (…"),
+            ),
+            case("PUT /api/v2/namespaces/def", 201, content(json!("def"))),
+            case("DELETE /api/v2/namespaces/abc", 200, content(json!("abc"))),
+            case("DELETE /api/v2/namespaces/abc", 200, content(json!("abc"))),
+            case("GET /api/v2/nope", 404, Is::Text(NOT_FOUND)),
+            case("POST /api/v2/admin/liveness", 405, Is::Text("HTTP method not allowed")),
+            Case {
+                request: "POST /api/v2/namespaces",
+                content_type: "text/csv",
+                body: "x".to_owned(),
+                status: 415,
+                is: Is::Text("The request's Content-Type"),
+            },
+        ],
+    );
+}
+
+#[test]
+fn v2_shutdown() {
+    let weir = weir();
+    // A namespace that nothing was ever written to does not hold it up.
+    let created = case("PUT /api/v1/namespace/empty", 201, Is::Json(json!(true)));
+    run(&weir, vec![created, case("POST /api/v2/system:shutdown", 202, Is::Empty)]);
+    let (status, log) = weir.wait_end(Duration::from_secs(30));
+    assert!(status.success(), "{log}");
+}
+
+#[test]
+fn v2_queries() {
+    let weir = weir();
+    let table = json!({"columns": ["name", "map"], "results": [["Ann", {"b": [null]}]]});
+    let text = "MATCH (n) WHERE id(n) = idFrom('r') RETURN n.name AS name, {a: null, b: [null]} AS map";
+    let node = json!([{"id": "…", "hostIndex": 0, "label": "Person", "properties": {"name": "Ann"}}]);
+    let edge = json!([{"from": "…", "edgeType": "KNOWS", "to": "…", "isDirected": true}]);
+    let nodes = "MATCH (n) WHERE id(n) = idFrom('r') RETURN n";
+    let edges = "MATCH (n)-[r]->() WHERE id(n) = idFrom('r') RETURN r";
+    let cypher_error = |message: &str| {
+        Is::Json(json!({"errors": [{"type": "CypherError", "message": message}],
+            "error": {"code": 400, "status": "INVALID_ARGUMENT", "details": [{"type": "ErrorInfo", "reason": "CYPHER_ERROR", "domain": "quine.io", "metadata": {}}]}}))
+    };
+    run(
+        &weir,
+        vec![
+            cypher("POST /api/v2/cypher-queries/query-graph", text, 200, content(table.clone())),
+            cypher("POST /api/v2/graph/quine/cypher:query", text, 200, Is::Json(table)),
+            with(
+                "POST /api/v2/graph/default/cypher:query?timeout=5s",
+                json!({"text": "RETURN $x AS x", "parameters": {"x": 1.0}}),
+                200,
+                Is::Json(json!({"columns": ["x"], "results": [[1]]})),
+            ),
+            cypher("POST /api/v2/cypher-queries/query-nodes", nodes, 200, content(node.clone())),
+            cypher("POST /api/v2/graph/quine/cypher:queryNodes", nodes, 200, Is::Json(node)),
+            cypher("POST /api/v2/cypher-queries/query-edges", edges, 200, content(edge.clone())),
+            cypher("POST /api/v2/graph/quine/cypher:queryEdges", edges, 200, Is::Json(edge)),
+            cypher("POST /api/v2/cypher-queries/query-graph", "RETURN x", 400, cypher_error("CompileError at 1.8 …")),
+            cypher("POST /api/v2/graph/quine/cypher:query", "RETURN 1/0", 400, cypher_error("ArithmeticError…")),
+            cypher("POST /api/v2/graph/quine/cypher:query", "", 400, cypher_error("…")),
+            cypher("POST /api/v2/graph/nope/cypher:query", "RETURN 1", 404, v2_error(404, "NOT_FOUND", "ApiError", "…")),
+            cypher(
+                "POST /api/v2/graph/quine/cypher:query?timeout=never",
+                "RETURN 1",
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: query parameter timeout…"),
+            ),
+            cypher(
+                "POST /api/v2/graph/quine/cypher:query?timeout=50",
+                "CALL util.sleep(5000) RETURN 1",
+                500,
+                v2_error(500, "INTERNAL", "ApiError", "The stream has not been completed in 50 milliseconds."),
+            ),
+            cypher("POST /api/v2/cypher-queries/query-graph", "EXPLAIN RETURN 1", 200, content(json!({"columns": ["plan"]}))),
+            with(
+                "POST /api/v2/cypher-queries/user-defined",
+                json!(["f.jar"]),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "f.jar cannot be loaded…"),
+            ),
+            with("POST /api/v2/cypher-queries/user-defined", json!([]), 200, content(json!([]))),
+            case("GET /api/v2/cypher-queries/running", 200, content(json!([]))),
+            case(
+                "DELETE /api/v2/cypher-queries/running/9",
+                404,
+                v2_error(404, "NOT_FOUND", "ApiError", "there is no running query with the id '9'"),
+            ),
+            case("GET /api/v2/graph/quine/query/ws", 400, Is::Text("Expected WebSocket Upgrade request")),
+            with(
+                "POST /api/v2/graph/quine/cypher:query",
+                json!({"parameters": {}}),
+                400,
+                v2_error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    "DecodeError",
+                    "Invalid value for: body (DecodingFailure at .text: Missing required field)",
+                ),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn v2_ingest_streams() {
+    let weir = weir();
+    let body = |name: &str| json!({"name": name, "source": {"type": "NumberIterator", "startOffset": 2, "limit": 10}, "query": "MATCH (n) WHERE id(n) = idFrom('num', $that) SET n.seq = $that", "parallelism": 4});
+    let endless = json!({"name": "endless", "source": {"type": "NumberIterator"}, "query": "RETURN $that", "maxPerSecond": 1});
+    let source = json!({"type": "NumberIterator", "startOffset": 2, "limit": 10});
+    run(
+        &weir,
+        vec![
+            case("GET /api/v2/ingests", 200, content(json!([]))),
+            with(
+                "POST /api/v2/ingests",
+                body("one"),
+                201,
+                content(json!({"name": "one", "status": "…", "settings": source, "stats": {"totalRuntime": "…"}})),
+            ),
+            with(
+                "POST /api/v2/ingests",
+                body("one"),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "Cannot create ingest stream `one`…"),
+            ),
+            with("POST /api/v2/ingests?namespace=nope", body("one"), 404, v2_error(404, "NOT_FOUND", "ApiError", "…")),
+            with(
+                "POST /api/v2/graph/quine/ingests",
+                body("two"),
+                201,
+                Is::Json(
+                    json!({"name": "two", "settings": {"name": "two", "source": source, "query": "…", "parameter": "that", "parallelism": 4}, "content": {"name": "two"}, "warnings": []}),
+                ),
+            ),
+            with(
+                "POST /api/v2/graph/quine/ingests",
+                body("a b"),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: body ('a b' is no name…"),
+            ),
+            with(
+                "POST /api/v2/graph/quine/ingests",
+                json!({"name": "x", "source": {"type": "DeltaSharingCdf"}, "query": "RETURN 1"}),
+                400,
+                v2_error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    "DecodeError",
+                    "Invalid value for: body (DecodingFailure at .source: the source 'DeltaSharingCdf' is not in this version…",
+                ),
+            ),
+            with(
+                "POST /api/v2/ingests",
+                json!({"name": "x", "source": {"type": "NumberIterator", "startOffset": "?"}, "query": "RETURN 1"}),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: body (DecodingFailure at .startOffset: …"),
+            ),
+            with(
+                "POST /api/v2/ingests",
+                json!({"name": "x", "source": {"type": "NumberIterator"}, "query": "RETURN x"}),
+                400,
+                Is::Json(json!({"errors": [{"type": "CypherError"}]})),
+            ),
+            with(
+                "POST /api/v2/ingests",
+                json!({"name": "x", "source": {"type": "File", "path": "nope.txt", "format": {"type": "Line"}}, "query": "RETURN 1"}),
+                400,
+                Is::Json(json!({"errors": [{"type": "ApiError"}]})),
+            ),
+            with(
+                "POST /api/v2/ingests",
+                json!({"name": "old", "type": "NumberIteratorIngest", "ingestLimit": 1}),
+                201,
+                content(json!({"name": "old"})),
+            ),
+            with("POST /api/v2/graph/quine/ingests", endless, 201, Is::Json(json!({"status": "RUNNING"}))),
+            case(
+                "GET /api/v2/graph/quine/ingests",
+                200,
+                Is::Json(
+                    json!({"items": [{"name": "endless"}, {"name": "old"}, {"name": "one"}, {"name": "two"}], "content": "…", "warnings": []}),
+                ),
+            ),
+            case(
+                "POST /api/v2/graph/quine/ingests/endless:pause",
+                200,
+                Is::Json(json!({"name": "endless", "status": "PAUSED", "settings": {"maxPerSecond": 1}})),
+            ),
+            case(
+                "POST /api/v2/graph/quine/ingests/endless:resume",
+                200,
+                Is::Json(json!({"status": "RUNNING", "stats": {"totalRuntime": "…"}})),
+            ),
+            case("POST /api/v2/ingests/endless/pause", 200, content(json!({"status": "Paused"}))),
+            case("POST /api/v2/ingests/endless/start", 200, content(json!({"status": "Running"}))),
+            case(
+                "GET /api/v1/ingest/endless",
+                200,
+                Is::Json(json!({"status": "Running", "settings": {"type": "NumberIteratorIngest", "maximumPerSecond": 1}})),
+            ),
+            case("DELETE /api/v2/ingests/endless", 200, content(json!({"name": "endless", "status": "Terminated"}))),
+            case(
+                "GET /api/v2/ingests/endless",
+                404,
+                v2_error(404, "NOT_FOUND", "ApiError", "The ingest stream 'endless' does not exist"),
+            ),
+            case("DELETE /api/v2/graph/quine/ingests/endless", 404, v2_error(404, "NOT_FOUND", "ApiError", "…")),
+            case("POST /api/v2/graph/quine/ingests/nope:pause", 404, v2_error(404, "NOT_FOUND", "ApiError", "…")),
+            case("GET /api/v2/graph/quine/ingests/a:b", 400, v2_error(400, "INVALID_ARGUMENT", "DecodeError", "…")),
+        ],
+    );
+    weir.wait_ingest("one", "Completed", Duration::from_secs(10));
+    run(
+        &weir,
+        vec![
+            case(
+                "POST /api/v2/ingests/one/pause",
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "Cannot pause a failed ingest."),
+            ),
+            case(
+                "GET /api/v2/graph/quine/ingests/one",
+                200,
+                Is::Json(json!({"status": "COMPLETED", "stats": {"ingestedCount": 10}})),
+            ),
+            cypher(
+                "POST /api/v1/query/cypher",
+                "MATCH (n) WHERE id(n) = idFrom('num', 2) RETURN n.seq AS s",
+                200,
+                Is::Json(json!({"results": [[2]]})),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn v2_standing_queries() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('before') SET n.adult = true, n.name = 'Bo'");
+    let body = |name: &str, mode: &str| {
+        json!({"name": name, "pattern": {"type": "Cypher", "mode": mode, "query": "MATCH (n) WHERE n.adult = true RETURN DISTINCT id(n) AS id"},
+            "outputs": [{"name": "hook", "filter": {"type": "OnlyPositiveMatch"},
+                "resultEnrichment": {"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.name AS name"},
+                "destinations": [{"type": "File", "path": format!("{name}-1.jsonl")}, {"type": "File", "path": format!("{name}-2.jsonl")}]}]})
+    };
+    let output = |name: &str| json!({"name": name, "preEnrichmentTransformation": {"type": "InlineData"}, "destinations": [{"type": "Drop"}]});
+    run(
+        &weir,
+        vec![
+            case("GET /api/v2/standing-queries", 200, content(json!([]))),
+            with(
+                "POST /api/v2/standing-queries",
+                body("one", "DistinctId"),
+                201,
+                content(
+                    json!({"name": "one", "pattern": {"mode": "DistinctId"}, "outputs": [{"name": "hook", "destinations": [{"type": "File"}, {"type": "File"}]}], "stats": {"local": {"outputHashCode": 0, "totalRuntime": "…"}}}),
+                ),
+            ),
+            with(
+                "POST /api/v2/graph/quine/standingQueries",
+                body("two", "DISTINCT_ID"),
+                201,
+                Is::Json(json!({"name": "two", "pattern": {"mode": "DISTINCT_ID"}, "content": {"name": "two"}, "warnings": []})),
+            ),
+            with(
+                "POST /api/v2/graph/quine/standingQueries?propagateTo=NONE&shouldCalculateResultHashCode=true",
+                body("three", "DISTINCT_ID"),
+                201,
+                Is::Json(json!({"name": "three"})),
+            ),
+            with(
+                "POST /api/v2/graph/quine/standingQueries?propagateTo=ALL",
+                body("x", "DISTINCT_ID"),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: query parameter propagateTo…"),
+            ),
+            with(
+                "POST /api/v2/standing-queries",
+                body("one", "DistinctId"),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "There is already a standing query named 'one'"),
+            ),
+            with(
+                "POST /api/v2/standing-queries",
+                body("x", "Nope"),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: body (DecodingFailure at .mode: …"),
+            ),
+            with(
+                "POST /api/v2/standing-queries",
+                json!({"name": "x", "pattern": {"type": "Cypher", "query": "MATCH (n RETURN n"}}),
+                400,
+                Is::Json(json!({"errors": [{"type": "CypherError"}]})),
+            ),
+            case(
+                "GET /api/v2/graph/quine/standingQueries",
+                200,
+                Is::Json(json!({"items": [{"name": "one"}, {"name": "three"}, {"name": "two"}]})),
+            ),
+            with("POST /api/v2/standing-queries/one/outputs", output("more"), 201, Is::Empty),
+            with(
+                "POST /api/v2/standing-queries/one/outputs",
+                output("more"),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "There is already a standing query output named 'more'"),
+            ),
+            with(
+                "POST /api/v2/standing-queries/nope/outputs",
+                output("more"),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "The standing query 'nope' does not exist"),
+            ),
+            with(
+                "POST /api/v2/graph/quine/standingQueries/two/outputs",
+                output("bad:name"),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "…"),
+            ),
+            with(
+                "POST /api/v2/graph/quine/standingQueries/two/outputs",
+                json!({"name": "o", "destinations": [{"type": "Nope"}]}),
+                400,
+                v2_error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    "DecodeError",
+                    "Invalid value for: body (DecodingFailure at .destinations[0]: type 'Nope' names no known destination…",
+                ),
+            ),
+            with(
+                "POST /api/v2/graph/quine/standingQueries/two/outputs",
+                json!({"name": "o", "resultEnrichment": {"query": "CREATE (n)"}, "destinations": [{"type": "Drop"}, {"type": "Drop"}]}),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "ApiError", "The resultEnrichment of 'o' changes the graph…"),
+            ),
+            case(
+                "DELETE /api/v2/graph/quine/standingQueries/one/outputs/more",
+                200,
+                Is::Json(json!({"name": "more", "destinations": [{"type": "Drop"}]})),
+            ),
+            case(
+                "DELETE /api/v2/standing-queries/one/outputs/more",
+                404,
+                v2_error(404, "NOT_FOUND", "ApiError", "The output 'more' does not exist"),
+            ),
+            case(
+                "GET /api/v1/query/standing/one",
+                200,
+                Is::Json(
+                    json!({"outputs": {"hook": {"type": "CypherQuery", "andThen": {"type": "WriteToFile"}}, "hook#2": "…"}}),
+                ),
+            ),
+            case("PUT /api/v2/standing-queries/control/propagate", 202, Is::Json(json!({"message": "…"}))),
+            case("POST /api/v2/graph/quine/standingQueries:propagate?includeSleeping=true&wakeUpParallelism=2", 202, Is::Empty),
+            case(
+                "POST /api/v2/graph/quine/standingQueries:propagate?wakeUpParallelism=0",
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "…"),
+            ),
+            case(
+                "GET /api/v2/standing-queries/nope",
+                404,
+                v2_error(404, "NOT_FOUND", "ApiError", "The standing query 'nope' does not exist"),
+            ),
+            case("GET /api/v2/graph/quine/standingQueries/two:tap", 400, Is::Text("Expected WebSocket Upgrade request")),
+            case("GET /api/v2/graph/quine/standingQueries/nope:tap", 404, v2_error(404, "NOT_FOUND", "ApiError", "…")),
+            case(
+                "GET /api/v2/graph/quine/standingQueries/two/outputs/nope:tap",
+                404,
+                v2_error(404, "NOT_FOUND", "ApiError", "The output 'nope' does not exist"),
+            ),
+            case(
+                "GET /api/v2/graph/quine/standingQueries/two/outputs/hook:tapPreEnrichment",
+                400,
+                Is::Text("Expected WebSocket Upgrade request"),
+            ),
+        ],
+    );
+    // The rows of the enrichment, to every destination; what matched before was propagated.
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('after') SET n.adult = true, n.name = 'Ann'");
+    for file in ["two-1.jsonl", "two-2.jsonl", "one-1.jsonl"] {
+        let lines = home.wait_lines(file, 2);
+        let mut names: Vec<String> = lines.iter().map(Json::to_string).collect();
+        names.sort_unstable();
+        assert_eq!(names, [r#"{"name":"Ann"}"#, r#"{"name":"Bo"}"#], "{file}");
+    }
+    run(
+        &weir,
+        vec![
+            case(
+                "DELETE /api/v2/standing-queries/one/outputs/hook",
+                200,
+                content(json!({"name": "hook", "destinations": ["…", "…"]})),
+            ),
+            case("GET /api/v2/standing-queries/one", 200, content(json!({"outputs": []}))),
+            case("DELETE /api/v2/standing-queries/one", 200, content(json!({"name": "one"}))),
+            case("DELETE /api/v2/graph/quine/standingQueries/two", 200, Is::Json(json!({"name": "two"}))),
+            case("DELETE /api/v2/graph/quine/standingQueries/two", 404, v2_error(404, "NOT_FOUND", "ApiError", "…")),
+        ],
+    );
+}
