@@ -45,7 +45,7 @@ pub fn read(overrides: &[(String, String)]) -> Properties {
     }
     if !levels.is_empty() {
         levels.sort_unstable();
-        if levels[0].0 != "" {
+        if levels.first().is_some_and(|(prefix, _)| !prefix.is_empty()) {
             levels.insert(0, ("", "info"));
         }
         read.level = Some(levels.iter().map(|(prefix, level)| format!("{prefix}{level}")).collect::<Vec<_>>().join(","));
