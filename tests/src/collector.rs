@@ -8,7 +8,6 @@ use std::thread;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value as Json;
 
 use crate::endpoint::request;
 
@@ -249,11 +248,7 @@ impl Span {
         self.attributes.get(name).map_or("", String::as_str)
     }
 
-    /// Whether it has these, as `name=value`.
-    pub fn has(&self, attributes: &[(&str, Json)]) -> bool {
-        attributes.iter().all(|(name, value)| match value {
-            Json::String(text) => self.attribute(name) == text,
-            other => self.attribute(name) == other.to_string(),
-        })
+    pub fn has(&self, attributes: &[(&str, &str)]) -> bool {
+        attributes.iter().all(|(name, value)| self.attribute(name) == *value)
     }
 }

@@ -96,15 +96,15 @@ fn what_weir_does_is_told() {
         assert_eq!(request.error, None);
         assert!(query.began >= request.began && query.ended >= query.began, "{query:?} in {request:?}");
         let expected = [
-            ("http.request.method", json!("POST")),
-            ("http.route", json!("/api/v1/query/cypher")),
-            ("url.path", json!("/api/v1/query/cypher")),
-            ("http.response.status_code", json!(status)),
-            ("client.address", json!("127.0.0.1")),
-            ("user_agent.original", json!("a test")),
+            ("http.request.method", "POST"),
+            ("http.route", "/api/v1/query/cypher"),
+            ("url.path", "/api/v1/query/cypher"),
+            ("http.response.status_code", status),
+            ("client.address", "127.0.0.1"),
+            ("user_agent.original", "a test"),
         ];
         assert!(request.has(&expected), "{request:?}");
-        assert!(query.has(&[("db.system.name", json!("weir")), ("db.namespace", json!("quine"))]), "{query:?}");
+        assert!(query.has(&[("db.system.name", "weir"), ("db.namespace", "quine")]), "{query:?}");
     }
     assert_eq!(query("range(1, 50000)").attribute("weir.rows"), "50000");
     assert!(query("1 / 0").error.as_ref().is_some_and(|reason| reason.contains("ArithmeticError")), "{:?}", query("1 / 0"));
@@ -120,7 +120,7 @@ fn what_weir_does_is_told() {
             assert!(name.ends_with(span.attribute(of)) && span.attribute("weir.namespace") == "quine", "{span:?}");
         }
     }
-    assert!(spans.iter().any(|span| span.has(&[("weir.standing_query", json!("counted"))])));
+    assert!(spans.iter().any(|span| span.has(&[("weir.standing_query", "counted")])));
     let paths: Vec<&str> = spans.iter().map(|span| span.attribute("url.path")).collect();
     assert!(
         paths.iter().all(|path| !path.contains("liveness") && !path.contains("/metrics") && !path.contains('?')),
