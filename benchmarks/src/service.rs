@@ -22,6 +22,9 @@ const ABORTS: u64 = 20;
 /// Bytes that a client has taken when it leaves.
 const TAKEN: usize = 1 << 20;
 
+/// Checkpoints and pages that follow many writes have had their time by then, and their memory.
+const KEEPING_HOUSE: Duration = Duration::from_secs(12);
+
 /// How often the memory of the server is looked at.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -86,6 +89,7 @@ pub fn rows(settings: &Settings) -> Result<Run, Box<dyn Error>> {
         ended.record(left.elapsed());
     }
     // Memory that the first answers left behind is there for those after them.
+    std::thread::sleep(KEEPING_HOUSE);
     let before = server.resident_bytes()?;
     let clock = Clock::start()?;
     let mut answer = Answer::ask(&server)?;
