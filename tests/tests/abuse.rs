@@ -236,16 +236,22 @@ fn nothing_leaks_under_abuse() {
     let before = (count("fd"), count("task"), resident_megabytes(&weir));
     let (began, mut rounds) = (Instant::now(), 20);
     let mut most = before;
+    // A tenth of the time each.
+    let mut course = Vec::new();
     while began.elapsed() < Duration::from_secs(seconds) {
         abuse(&weir, rounds);
         rounds += 1;
         let now = (count("fd"), count("task"), resident_megabytes(&weir));
+        if began.elapsed().as_secs() * 10 >= seconds * (course.len() as u64 + 1) {
+            course.push(now.2);
+        }
         most = (most.0.max(now.0), most.1.max(now.1), most.2.max(now.2));
     }
     rest();
     let after = (count("fd"), count("task"), resident_megabytes(&weir));
     eprintln!(
-        "{rounds} rounds in {seconds} s; open files, threads, MB resident: {before:?} before, {most:?} at most, {after:?} after"
+        "{rounds} rounds in {seconds} s; open files, threads, MB resident: {before:?} before, {most:?} at most, {after:?} after; \
+         megabytes in the course of it: {course:?}"
     );
     is_well(&weir);
     assert_eq!(weir.get("/api/v1/query/cypher/running").expect(200).json(), json!([]));
