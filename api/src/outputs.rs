@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use weir_connectors::delivery::{Delivered, Stopper};
-use weir_connectors::{Delivery, DeliveryCounters, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing};
+use weir_connectors::{
+    Delivery, DeliveryCounters, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing, RecordSchema,
+};
 use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
-use weir_model::protobuf::{MessageType, ProtobufError};
 use weir_model::{IdScheme, Map, NodeId, Position, QueryId, Text, Tick, Value};
 
 use crate::error::{ApiError, chain, failure_text};
@@ -64,8 +65,8 @@ pub struct Form {
     positive_only: bool,
     /// With a newline behind each.
     lines: bool,
-    /// The message they become; text otherwise.
-    message: Option<MessageType>,
+    /// What they are written by; text otherwise.
+    schema: Option<Arc<RecordSchema>>,
 }
 
 impl Form {
@@ -76,14 +77,14 @@ impl Form {
         procedures: &Procedures,
     ) -> Result<Form, ApiError> {
         let (mut envelope, mut positive_only) = (config.envelope(generation), config.positive_only());
-        let message = config.format().map(|format| format.message(procedures.files(), procedures.hosts()));
-        let message = message.transpose().map_err(refused)?.flatten();
-        let lines = message.is_none() && config.is_line(generation);
-        if message.is_some() && generation == Generation::V1 {
-            // Messages of v1 have no room for whether it is one.
+        let schema = config.format().map(|format| format.schema(config.subject(), procedures.files(), procedures.hosts()));
+        let schema = schema.transpose().map_err(refused)?.flatten();
+        let lines = schema.is_none() && config.is_line(generation);
+        if schema.is_some() && generation == Generation::V1 {
+            // Records of v1 have no room for whether it is a match.
             (envelope, positive_only) = (Envelope::Bare, true);
         }
-        Ok(Form { envelope, generation, positive_only, lines, message })
+        Ok(Form { envelope, generation, positive_only, lines, schema })
     }
 }
 
@@ -270,7 +271,7 @@ struct End {
     encoder: Encoder,
     positive_only: bool,
     lines: bool,
-    message: Option<MessageType>,
+    schema: Option<Arc<RecordSchema>>,
 }
 
 /// An opened destination, or none for queries that run for their effect.
@@ -313,10 +314,10 @@ impl Opened {
         let form = self.link.destination().map(|(_, _, form)| form);
         let taps = Arc::new(Taps::of(&self.link, self.ids));
         let (end, unfinished) = match (self.destination, form) {
-            (Some(destination), Some(Form { envelope, generation, positive_only, lines, message })) => {
+            (Some(destination), Some(Form { envelope, generation, positive_only, lines, schema })) => {
                 let delivery = Delivery::start(name, destination, progress).map_err(|error| failed(&error))?;
                 let encoder = Encoder { envelope, generation, ids: self.ids };
-                (Some(End { delivery, encoder, positive_only, lines, message }), None)
+                (Some(End { delivery, encoder, positive_only, lines, schema }), None)
             }
             _ => {
                 progress(0, Position::default());
@@ -450,9 +451,9 @@ impl End {
         self.delivery.send(outgoing, upper.0).map_err(|error| chain(&error))
     }
 
-    /// None for one that does not fit the message; that is counted.
+    /// None for one that does not fit the schema; that is counted.
     fn body(&self, result: &Sent) -> Option<Vec<u8>> {
-        let Some(message) = &self.message else {
+        let Some(schema) = &self.schema else {
             let mut body = Vec::with_capacity(128);
             self.encoder.row(result.positive, Some(result.id), &result.data, &mut body);
             if self.lines {
@@ -460,9 +461,9 @@ impl End {
             }
             return Some(body);
         };
-        let encoded = self.encoder.message(message, result.positive, Some(result.id), &result.data);
-        let not_fitting = |error: &ProtobufError| {
-            let reason = format!("a result does not fit {}: {error}", message.full_name());
+        let encoded = self.encoder.record(schema, result.positive, Some(result.id), &result.data);
+        let not_fitting = |problem: &String| {
+            let reason = format!("a result does not fit {}: {problem}", schema.name);
             tracing::warn!("{reason}; it is not delivered");
             self.delivery.counters().not_encoded(1, &reason);
         };

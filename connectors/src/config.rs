@@ -1,11 +1,12 @@
 //! Definitions as they are typed: from JSON to a connector's struct, with errors that name the option, and the option
 //! fragments that several connectors share. It does not know any connector.
 
+use std::cell::Cell;
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value as Json;
 
 use crate::error::ConnectorError;
@@ -154,16 +155,29 @@ pub fn line_bytes_max() -> u32 {
 /// What is shown instead of a secret.
 pub const MASKED: &str = "Secret(****)";
 
-/// A value that is used and stored, and never shown.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// A value that is used and stored, and never shown: wherever a definition is written down it is masked, but within `with_secrets`.
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline, extend("format" = "password"))]
 pub struct Secret(pub String);
 
-impl Secret {
-    /// What stands in its place where a definition is shown.
-    pub fn masked() -> Secret {
-        Secret(MASKED.to_owned())
+thread_local! {
+    static WITH_SECRETS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What is written down within has its secrets.
+pub fn with_secrets<T>(write: impl FnOnce() -> T) -> T {
+    WITH_SECRETS.with(|with| {
+        let before = with.replace(true);
+        let written = write();
+        with.set(before);
+        written
+    })
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(if WITH_SECRETS.get() { &self.0 } else { MASKED })
     }
 }
 

@@ -3,10 +3,12 @@
 use tokio::runtime::Handle;
 use weir_model::Position;
 
+use crate::config;
 use crate::delivery::{Outgoing, RetryPolicy};
-use crate::encode::{Envelope, Generation, OutputFormat};
+use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
+use crate::output_format::OutputFormat;
 
 /// One running instance, driven by the one thread of its `Delivery`.
 ///
@@ -75,7 +77,7 @@ pub trait DestinationConfig: Send + Sync {
 
     /// The same with its secrets, to be stored and parsed again.
     fn stored(&self) -> serde_json::Value {
-        self.settings()
+        config::with_secrets(|| self.settings())
     }
 
     /// What is around the data of a result.
@@ -85,6 +87,11 @@ pub trait DestinationConfig: Send + Sync {
 
     /// What a result is, where that can be chosen; JSON otherwise.
     fn format(&self) -> Option<&OutputFormat> {
+        None
+    }
+
+    /// What the schema of results is registered for in a registry, where nothing else is said.
+    fn subject(&self) -> Option<String> {
         None
     }
 

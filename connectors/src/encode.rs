@@ -4,17 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value as Json;
-use weir_model::protobuf::{MessageType, ProtobufError};
+use serde::{Deserialize, Serialize};
 use weir_model::temporal::DateTime;
 use weir_model::{IdScheme, Map, Match, NodeId, Value, json};
 
-use crate::config;
-use crate::error::ConnectorError;
-use crate::file_policy::FilePolicy;
-use crate::host_policy::HostPolicy;
-use crate::schema;
+use crate::output_format::RecordSchema;
 
 /// What is around the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -25,48 +19,6 @@ pub enum Envelope {
     WithMetadata,
     /// The data alone.
     Bare,
-}
-
-/// What a record that leaves for a message service is.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
-#[serde(tag = "type")]
-pub enum OutputFormat {
-    /// The text of the result.
-    #[default]
-    #[serde(rename = "JSON")]
-    Json,
-    /// A message of Protobuf, whose fields are filled by their names. A result that does not fit is not delivered.
-    Protobuf(ProtobufOutput),
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProtobufOutput {
-    /// Where the compiled descriptor set is found, as protoc writes it with `--descriptor_set_out --include_imports`: a URL with
-    /// http, https or file, or the path of a file.
-    pub schema_url: String,
-    /// The message a result becomes: its full name, or the end of it where no other message of the set ends so.
-    pub type_name: String,
-}
-
-impl<'de> Deserialize<'de> for OutputFormat {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<OutputFormat, D::Error> {
-        let given = Json::deserialize(input)?;
-        let format = config::kind(&given).and_then(|kind| match kind {
-            "JSON" => Ok(OutputFormat::Json),
-            "Protobuf" => config::from_json(&given).map(OutputFormat::Protobuf),
-            other => Err(config::unknown_kind(other)),
-        });
-        format.map_err(config::nested)
-    }
-}
-
-impl OutputFormat {
-    /// The message that results become, if they do: fetched from where the definition says.
-    pub fn message(&self, files: &FilePolicy, hosts: &HostPolicy) -> Result<Option<MessageType>, ConnectorError> {
-        let OutputFormat::Protobuf(ProtobufOutput { schema_url, type_name }) = self else { return Ok(None) };
-        schema::message(schema_url, type_name, files, hosts).map(Some).map_err(|error| error.within("format"))
-    }
 }
 
 /// Whose notation values are written in.
@@ -108,26 +60,17 @@ impl Encoder {
         out.push(b'}');
     }
 
-    /// A row as a message of Protobuf: what its JSON has, by the names of fields.
-    pub fn message(
-        &self,
-        message: &MessageType,
-        positive: bool,
-        id: Option<NodeId>,
-        data: &Arc<Map>,
-    ) -> Result<Vec<u8>, ProtobufError> {
-        let mut out = Vec::with_capacity(128);
+    /// A row as a record by a schema: what its JSON has, by the names of fields. An error says what does not fit.
+    pub fn record(&self, schema: &RecordSchema, positive: bool, id: Option<NodeId>, data: &Arc<Map>) -> Result<Vec<u8>, String> {
         if self.envelope == Envelope::Bare {
-            message.encode(data, self.ids, &mut out)?;
-            return Ok(out);
+            return schema.write(data, self.ids);
         }
         let mut meta = Map::from_iter([("isPositiveMatch".into(), Value::Boolean(positive))]);
         if let Some(id) = id {
             meta.insert("resultId".into(), Value::Text(id.to_string().into()));
         }
         let whole = Map::from_iter([("meta".into(), Value::Map(meta.into())), ("data".into(), Value::Map(data.clone()))]);
-        message.encode(&whole, self.ids, &mut out)?;
-        Ok(out)
+        schema.write(&whole, self.ids)
     }
 
     fn data(&self, data: &Map, out: &mut Vec<u8>) {

@@ -14,6 +14,8 @@ use crate::container::ContainerReader;
 use crate::decode::{AvroDecoder, CsvCharacters, CsvDecoder, Decoder, JsonDecoder, LineDecoder, ProtobufDecoder, RawDecoder};
 use crate::error::ConnectorError;
 use crate::framing::{ByteStream, FrameReader, Framing};
+use crate::recoding::{RecordDecoder, recoded};
+use crate::registry::{Kind, Registered, Registry, SchemaRegistry};
 use crate::schema;
 use crate::source::{RecordQuery, Source, SourceContext};
 
@@ -43,7 +45,7 @@ pub enum StreamFormat {
     CypherRaw(CypherRaw),
     /// Every record is a message of Protobuf.
     CypherProtobuf(CypherProtobuf),
-    /// Every record is a datum of Avro, without a header.
+    /// Every record is a datum of Avro, without a header or behind the number of its schema in a registry.
     CypherAvro(CypherAvro),
     /// Records are read, counted and forgotten.
     Drop,
@@ -66,8 +68,13 @@ pub struct CypherAvro {
     /// The parameter that carries the record, `that` when not given.
     #[serde(default = "that")]
     pub parameter: String,
-    /// Where the schema the records were written with is found: a URL with http, https or file, or the path of a file.
-    pub schema_url: String,
+    /// Where the schema the records were written with is found: a URL with http, https or file, or the path of a file. Not with
+    /// `schemaRegistry`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_url: Option<String>,
+    /// The registry whose schemas the records name, each by five bytes at its beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_registry: Option<SchemaRegistry>,
     /// Whether dates, times, decimals and the like become values of their own; when not, as by default, they are the
     /// numbers and bytes they are written as.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -100,10 +107,15 @@ pub struct CypherProtobuf {
     #[serde(default = "that")]
     pub parameter: String,
     /// Where the compiled descriptor set is found, as protoc writes it with `--descriptor_set_out --include_imports`: a URL with
-    /// http, https or file, or the path of a file.
-    pub schema_url: String,
-    /// The message the records are: its full name, or the end of it where no other message of the set ends so.
-    pub type_name: String,
+    /// http, https or file, or the path of a file. Not with `schemaRegistry`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_url: Option<String>,
+    /// The message the records are: its full name, or the end of it where no other message of the set ends so. Goes with `schemaUrl`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub type_name: Option<String>,
+    /// The registry whose schemas the records name; they say themselves which message of it they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_registry: Option<SchemaRegistry>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -347,24 +359,87 @@ impl StreamFormat {
         Ok(match self {
             StreamFormat::CypherJson(_) => Arc::new(json(context)),
             StreamFormat::CypherRaw(_) | StreamFormat::Drop => Arc::new(RawDecoder),
-            StreamFormat::CypherProtobuf(protobuf) => {
-                let CypherProtobuf { schema_url, type_name, .. } = protobuf;
-                let message = schema::message(schema_url, type_name, &context.files, &context.hosts);
-                let message = message.map_err(|error| error.within("format"))?;
-                let wanted = match &context.wanted {
-                    None => Wanted::All,
-                    Some(keys) => message.wanted(keys.iter().map(Text::as_str)),
-                };
-                Arc::new(ProtobufDecoder { message, wanted })
-            }
-            StreamFormat::CypherAvro(avro) => {
-                let schema = schema::text(&avro.schema_url, context)?;
-                let decoder = AvroDecoder::new(&schema, avro.logical_types);
-                let wrong = |problem| ConnectorError::config("format.schemaUrl", format!("{}: {problem}", avro.schema_url));
-                Arc::new(decoder.map_err(wrong)?)
-            }
+            StreamFormat::CypherProtobuf(protobuf) => return protobuf.decoder(context).map_err(|error| error.within("format")),
+            StreamFormat::CypherAvro(avro) => return avro.decoder(context).map_err(|error| error.within("format")),
         })
     }
+
+    /// The same behind what is undone to each record.
+    pub fn recoded(&self, decoders: &[RecordDecoder], context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        if self.registry().is_some() && !decoders.is_empty() {
+            let problem = "records that name a schema of a registry are read as they are; leave it out";
+            return Err(ConnectorError::config("recordDecoders", problem));
+        }
+        Ok(recoded(decoders, self.decoder(context)?))
+    }
+
+    fn registry(&self) -> Option<&SchemaRegistry> {
+        match self {
+            StreamFormat::CypherAvro(avro) => avro.schema_registry.as_ref(),
+            StreamFormat::CypherProtobuf(protobuf) => protobuf.schema_registry.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The source with the schemas that its records name, where they name any.
+    pub fn around(&self, source: Box<dyn Source>, context: &SourceContext) -> Result<Box<dyn Source>, ConnectorError> {
+        let Some(registry) = self.registry() else { return Ok(source) };
+        let kind = match self {
+            StreamFormat::CypherAvro(avro) => Kind::Avro { logical: avro.logical_types },
+            _ => Kind::Protobuf { wanted: context.wanted.clone() },
+        };
+        let registry = Registry::open(registry, &context.hosts)?;
+        Ok(Box::new(Registered::new(source, kind, registry, &context.runtime)))
+    }
+}
+
+impl CypherProtobuf {
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        let (url, name) = match (&self.schema_url, &self.type_name, &self.schema_registry) {
+            (Some(url), Some(name), None) => (url, name),
+            (Some(_), None, None) => return Err(ConnectorError::config("typeName", "Missing required field")),
+            (None, None, Some(registry)) => return by_its_number(registry, context),
+            (None, Some(_), Some(_)) => {
+                return Err(ConnectorError::config(
+                    "typeName",
+                    "records say which message of a registry's schema they are; leave it out",
+                ));
+            }
+            (url, ..) => return Err(one_place(url.is_some())),
+        };
+        let message = schema::message(url, name, &context.files, &context.hosts)?;
+        let wanted = match &context.wanted {
+            None => Wanted::All,
+            Some(keys) => message.wanted(keys.iter().map(Text::as_str)),
+        };
+        Ok(Arc::new(ProtobufDecoder { message, wanted }))
+    }
+}
+
+impl CypherAvro {
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        let url = match (&self.schema_url, &self.schema_registry) {
+            (Some(url), None) => url,
+            (None, Some(registry)) => return by_its_number(registry, context),
+            (url, _) => return Err(one_place(url.is_some())),
+        };
+        let schema = schema::text(url, &context.files, &context.hosts)?;
+        let decoder = AvroDecoder::new(&schema, self.logical_types);
+        let wrong = |problem| ConnectorError::config("schemaUrl", format!("{url}: {problem}"));
+        Ok(Arc::new(decoder.map_err(wrong)?))
+    }
+}
+
+/// The stream brings another one with each batch.
+fn by_its_number(registry: &SchemaRegistry, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+    registry.check(&context.hosts).map_err(|error| error.within("schemaRegistry"))?;
+    Ok(Arc::new(RawDecoder))
+}
+
+fn one_place(both: bool) -> ConnectorError {
+    let problem =
+        if both { "goes not with schemaRegistry; give one of the two" } else { "is missing: give it, or schemaRegistry" };
+    ConnectorError::config("schemaUrl", problem)
 }
 
 /// Decodes what the query of a stream looks at.

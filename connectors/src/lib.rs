@@ -8,6 +8,7 @@
 
 #[cfg(feature = "aws")]
 pub mod aws;
+mod avro;
 pub mod charset;
 pub mod config;
 mod container;
@@ -31,9 +32,11 @@ pub mod javascript;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 mod length_prefix;
+pub mod output_format;
 pub mod rate;
 mod recoded_stream;
 pub mod recoding;
+pub mod registry;
 pub mod schema;
 pub mod source;
 pub mod sources;
@@ -52,11 +55,12 @@ use serde_json::{Value as Json, json};
 
 pub use delivery::{Delivery, DeliveryCounters, Outgoing};
 pub use destination::{Destination, DestinationConfig, DestinationContext};
-pub use encode::{Encoder, Envelope, Generation, OutputFormat};
+pub use encode::{Encoder, Envelope, Generation};
 pub use error::{ConnectorError, Fault};
 pub use file_policy::{FilePolicy, FileResolution};
 pub use frames::{Frames, Limits, Progress};
 pub use host_policy::HostPolicy;
+pub use output_format::{OutputFormat, RecordSchema};
 pub use source::{Delivery as SourceDelivery, RecordQuery, Source, SourceConfig, SourceContext};
 pub use stream::RecordStream;
 pub use upload::{Upload, Uploader};
@@ -300,7 +304,12 @@ fn destination<C: DestinationConfig + DeserializeOwned + 'static>(
     Ok(Box::new(config::from_json::<C>(definition)?))
 }
 
-/// A definition as JSON, defaults filled in, its kind first.
+/// A definition as JSON, with its secrets, to be stored.
+fn stored(kind: &str, config: &impl Serialize) -> Json {
+    config::with_secrets(|| settings(kind, config))
+}
+
+/// A definition as JSON, defaults filled in, secrets masked, its kind first.
 fn settings(kind: &str, config: &impl Serialize) -> Json {
     let mut all = serde_json::Map::new();
     all.insert("type".to_owned(), Json::from(kind));

@@ -12,7 +12,6 @@ use crate::error::ConnectorError;
 use crate::fetch;
 use crate::file_policy::FilePolicy;
 use crate::host_policy::HostPolicy;
-use crate::source::SourceContext;
 
 /// A longer one is none.
 const SCHEMA_BYTES_MAX: usize = 4 << 20;
@@ -35,13 +34,13 @@ struct Kept<T> {
 type Cache<T> = Mutex<VecDeque<Kept<T>>>;
 
 /// The text behind a URL or path, which has to be allowed.
-pub fn text(location: &str, context: &SourceContext) -> Result<Arc<String>, ConnectorError> {
+pub fn text(location: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<Arc<String>, ConnectorError> {
     static KEPT: Cache<String> = Mutex::new(VecDeque::new());
     let read = |bytes| {
         let problem = "the schema is no text in UTF-8";
-        String::from_utf8(bytes).map_err(|_| ConnectorError::config("format.schemaUrl", format!("{location}: {problem}")))
+        String::from_utf8(bytes).map_err(|_| ConnectorError::config("schemaUrl", format!("{location}: {problem}")))
     };
-    known_or(&KEPT, location, &context.files, &context.hosts, read)
+    known_or(&KEPT, location, files, hosts, read)
 }
 
 /// A message of the descriptor set behind a URL or path, which has to be allowed.

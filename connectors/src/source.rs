@@ -7,9 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::runtime::Handle;
 use weir_model::{Position, Text};
 
+use crate::config;
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::file_policy::FilePolicy;
+use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
 use crate::host_policy::HostPolicy;
 use crate::stream::{Bounds, RecordStream};
@@ -69,7 +71,7 @@ pub trait SourceConfig: Send + Sync {
 
     /// The same with its secrets, to be stored and parsed again.
     fn stored(&self) -> serde_json::Value {
-        self.settings()
+        config::with_secrets(|| self.settings())
     }
 
     /// The query that runs on each record, where the notation keeps it with the source. Without one records are only counted.
@@ -80,6 +82,11 @@ pub trait SourceConfig: Send + Sync {
 
     /// What reads a record. It may have to be told by somebody else how, as by a file with a schema.
     fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError>;
+
+    /// What records are that come one by one.
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        None
+    }
 
     fn bounds(&self) -> Bounds;
 
@@ -102,7 +109,13 @@ pub trait SourceConfig: Send + Sync {
     /// Starts the stream: the source with its bounds and its rate limit around it.
     fn open(&self, context: &SourceContext, from: Option<&Position>) -> Result<RecordStream, ConnectorError> {
         self.check(context)?;
-        RecordStream::open(self.bounds(), from, |from| self.open_source(context, from))
+        RecordStream::open(self.bounds(), from, |from| {
+            let source = self.open_source(context, from)?;
+            match self.stream_format() {
+                Some(format) => format.around(source, context),
+                None => Ok(source),
+            }
+        })
     }
 }
 

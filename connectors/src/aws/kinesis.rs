@@ -20,7 +20,7 @@ use crate::config;
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
-use crate::recoding::{RecordDecoder, recoded};
+use crate::recoding::RecordDecoder;
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
@@ -87,11 +87,6 @@ impl KinesisIngest {
 
 impl SourceConfig for KinesisIngest {
     fn settings(&self) -> Json {
-        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
-        crate::settings("KinesisIngest", &KinesisIngest { credentials, ..self.clone() })
-    }
-
-    fn stored(&self) -> Json {
         crate::settings("KinesisIngest", self)
     }
 
@@ -104,7 +99,11 @@ impl SourceConfig for KinesisIngest {
     }
 
     fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(recoded(&self.record_decoders, self.format.decoder(context)?))
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
     }
 
     fn bounds(&self) -> Bounds {
@@ -122,7 +121,7 @@ impl SourceConfig for KinesisIngest {
             return Err(ConnectorError::config("iteratorType", problem));
         }
         self.access(context).check()?;
-        self.format.decoder(context).map(|_| ())
+        self.decoder(context).map(|_| ())
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

@@ -88,11 +88,6 @@ impl S3Ingest {
 
 impl SourceConfig for S3Ingest {
     fn settings(&self) -> Json {
-        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
-        crate::settings("S3Ingest", &S3Ingest { credentials, ..self.clone() })
-    }
-
-    fn stored(&self) -> Json {
         crate::settings("S3Ingest", self)
     }
 

@@ -61,11 +61,6 @@ impl WriteToSns {
 
 impl DestinationConfig for WriteToSns {
     fn settings(&self) -> Json {
-        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
-        crate::settings("WriteToSNS", &WriteToSns { credentials, ..self.clone() })
-    }
-
-    fn stored(&self) -> Json {
         crate::settings("WriteToSNS", self)
     }
 

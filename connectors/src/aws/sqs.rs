@@ -26,7 +26,7 @@ use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
 use crate::http;
-use crate::recoding::{RecordDecoder, recoded};
+use crate::recoding::RecordDecoder;
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
@@ -94,13 +94,12 @@ pub fn service_of(queue_url: &str) -> Result<Url, ConnectorError> {
 
 impl SourceConfig for SqsIngest {
     fn settings(&self) -> Json {
-        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
         let queue_url = http::without_password(&self.queue_url);
-        crate::settings("SQSIngest", &SqsIngest { credentials, queue_url, ..self.clone() })
+        crate::settings("SQSIngest", &SqsIngest { queue_url, ..self.clone() })
     }
 
     fn stored(&self) -> Json {
-        crate::settings("SQSIngest", self)
+        crate::stored("SQSIngest", self)
     }
 
     fn query(&self) -> Option<RecordQuery<'_>> {
@@ -112,7 +111,11 @@ impl SourceConfig for SqsIngest {
     }
 
     fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(recoded(&self.record_decoders, self.format.decoder(context)?))
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
     }
 
     fn bounds(&self) -> Bounds {
@@ -128,7 +131,7 @@ impl SourceConfig for SqsIngest {
         if self.read_parallelism > 100 {
             return Err(ConnectorError::config("readParallelism", "100 requests at a time are the most"));
         }
-        self.format.decoder(context).map(|_| ())
+        self.decoder(context).map(|_| ())
     }
 
     fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

@@ -25,8 +25,9 @@ use super::reader::KINESIS;
 use crate::config;
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext};
-use crate::encode::{Envelope, Generation, OutputFormat};
+use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
+use crate::output_format::OutputFormat;
 use crate::rate::RateLimiter;
 
 /// What Kinesis takes in one request.
@@ -76,16 +77,15 @@ pub struct WriteToKinesis {
 
 impl DestinationConfig for WriteToKinesis {
     fn settings(&self) -> Json {
-        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
-        crate::settings("WriteToKinesis", &WriteToKinesis { credentials, ..self.clone() })
-    }
-
-    fn stored(&self) -> Json {
         crate::settings("WriteToKinesis", self)
     }
 
     fn envelope(&self, _generation: Generation) -> Envelope {
         self.structure
+    }
+
+    fn format(&self) -> Option<&OutputFormat> {
+        Some(&self.format)
     }
 
     fn is_line(&self, generation: Generation) -> bool {

@@ -61,13 +61,12 @@ pub fn check_group(group: &str) -> Result<(), ConnectorError> {
 
 impl DestinationConfig for WriteToSqs {
     fn settings(&self) -> Json {
-        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
         let queue_url = http::without_password(&self.queue_url);
-        crate::settings("WriteToSQS", &WriteToSqs { credentials, queue_url, ..self.clone() })
+        crate::settings("WriteToSQS", &WriteToSqs { queue_url, ..self.clone() })
     }
 
     fn stored(&self) -> Json {
-        crate::settings("WriteToSQS", self)
+        crate::stored("WriteToSQS", self)
     }
 
     fn envelope(&self, _generation: Generation) -> Envelope {

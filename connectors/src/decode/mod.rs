@@ -3,7 +3,6 @@
 //! A record that does not decode is kept aside with its reason; the records around it are not touched. Any bytes are an
 //! answer or a failure, never a panic.
 
-mod avro;
 mod csv;
 mod json;
 mod line;
@@ -14,7 +13,7 @@ use std::fmt;
 
 use weir_model::Value;
 
-pub use avro::AvroDecoder;
+pub use crate::avro::AvroDecoder;
 pub use csv::{CsvCharacters, CsvDecoder, CsvFraming, split_row};
 pub use json::{JsonDecoder, ObjectFraming, Part};
 pub use line::LineDecoder;

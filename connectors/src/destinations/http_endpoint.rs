@@ -76,7 +76,7 @@ impl DestinationConfig for PostToEndpoint {
     }
 
     fn stored(&self) -> serde_json::Value {
-        crate::settings("PostToEndpoint", self)
+        crate::stored("PostToEndpoint", self)
     }
 
     fn envelope(&self, _generation: Generation) -> Envelope {

@@ -21,9 +21,9 @@ use weir_model::Position;
 use crate::config;
 use crate::delivery::{Outgoing, RetryPolicy};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
-use crate::encode::OutputFormat;
 use crate::error::{ConnectorError, Fault};
 use crate::length_prefix::framed;
+use crate::output_format::OutputFormat;
 use crate::tcp;
 
 /// Results that wait for one client.

@@ -13,13 +13,13 @@ use weir_model::Position;
 use super::commits::{ExplicitCommit, Policy};
 use super::login::SaslLogin;
 use super::offsets::Offsets;
-use super::properties::{Access, KafkaProperties, SecurityProtocol, Settings, mask};
+use super::properties::{Access, KafkaProperties, SecurityProtocol, Settings};
 use super::records::{Records, Subscription};
 use crate::config::{self, Secret};
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
-use crate::recoding::{RecordDecoder, recoded};
+use crate::recoding::RecordDecoder;
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
@@ -222,22 +222,15 @@ impl KafkaIngest {
         ];
         access.settings(&usual, &needed)
     }
-
-    fn masked(&self) -> KafkaIngest {
-        let mut shown = self.clone();
-        let passwords = [&mut shown.ssl_keystore_password, &mut shown.ssl_truststore_password, &mut shown.ssl_key_password];
-        mask(&mut shown.kafka_properties, passwords, &mut shown.sasl_jaas_config);
-        shown
-    }
 }
 
 impl SourceConfig for KafkaIngest {
     fn settings(&self) -> Json {
-        crate::settings("KafkaIngest", &self.masked())
+        crate::settings("KafkaIngest", &KafkaIngest { kafka_properties: self.kafka_properties.masked(), ..self.clone() })
     }
 
     fn stored(&self) -> Json {
-        crate::settings("KafkaIngest", self)
+        crate::stored("KafkaIngest", self)
     }
 
     fn query(&self) -> Option<RecordQuery<'_>> {
@@ -249,7 +242,11 @@ impl SourceConfig for KafkaIngest {
     }
 
     fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(recoded(&self.record_decoders, self.format.decoder(context)?))
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
     }
 
     fn bounds(&self) -> Bounds {
@@ -266,7 +263,7 @@ impl SourceConfig for KafkaIngest {
             return Err(ConnectorError::config("endingOffset", "offsets are at least 0"));
         }
         self.client(&context.stream)?;
-        self.format.decoder(context).map(|_| ())
+        self.decoder(context).map(|_| ())
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

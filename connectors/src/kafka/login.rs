@@ -61,24 +61,6 @@ impl<'de> Deserialize<'de> for SaslLogin {
     }
 }
 
-impl SaslLogin {
-    pub fn masked(&self) -> SaslLogin {
-        match self {
-            SaslLogin::PlainLogin(login) => SaslLogin::PlainLogin(login.masked()),
-            SaslLogin::ScramLogin(login) => SaslLogin::ScramLogin(login.masked()),
-            SaslLogin::OAuthBearerLogin(login) => {
-                SaslLogin::OAuthBearerLogin(OAuthBearer { client_secret: Secret::masked(), ..login.clone() })
-            }
-        }
-    }
-}
-
-impl Login {
-    fn masked(&self) -> Login {
-        Login { username: self.username.clone(), password: Secret::masked() }
-    }
-}
-
 /// Reads the line of Java clients: `…PlainLoginModule required username="u" password="p";`.
 pub fn parse_jaas(line: &str) -> Result<SaslLogin, &'static str> {
     let value = |name: &str| {

@@ -43,13 +43,6 @@ impl SecurityProtocol {
     }
 }
 
-/// Takes what is secret out of the options of a definition that is to be shown.
-pub fn mask(properties: &mut KafkaProperties, passwords: [&mut Option<Secret>; 3], login: &mut Option<SaslLogin>) {
-    *properties = properties.masked();
-    passwords.into_iter().flatten().for_each(|password| *password = Secret::masked());
-    *login = login.as_ref().map(SaslLogin::masked);
-}
-
 /// How the broker is reached, as a definition says it.
 pub struct Access<'a> {
     pub bootstrap_servers: &'a str,

@@ -17,13 +17,14 @@ use weir_model::Position;
 use super::client::{Voice, by_its_voice};
 use super::failed;
 use super::login::SaslLogin;
-use super::properties::{Access, KafkaProperties, Settings, mask};
+use super::properties::{Access, KafkaProperties, Settings};
 use super::transactions::Transactions;
 use crate::config::Secret;
 use crate::delivery::{Outgoing, RetryPolicy};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
-use crate::encode::{Envelope, Generation, OutputFormat};
+use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
+use crate::output_format::OutputFormat;
 
 /// How long one call waits for the broker before it says that it does.
 pub(super) const WRITE_TIME_MAX: Duration = Duration::from_secs(2);
@@ -105,22 +106,15 @@ impl WriteToKafka {
             None => access.settings(&usual, &[]),
         }
     }
-
-    fn masked(&self) -> WriteToKafka {
-        let mut shown = self.clone();
-        let passwords = [&mut shown.ssl_keystore_password, &mut shown.ssl_truststore_password, &mut shown.ssl_key_password];
-        mask(&mut shown.kafka_properties, passwords, &mut shown.sasl_jaas_config);
-        shown
-    }
 }
 
 impl DestinationConfig for WriteToKafka {
     fn settings(&self) -> Json {
-        crate::settings("WriteToKafka", &self.masked())
+        crate::settings("WriteToKafka", &WriteToKafka { kafka_properties: self.kafka_properties.masked(), ..self.clone() })
     }
 
     fn stored(&self) -> Json {
-        crate::settings("WriteToKafka", self)
+        crate::stored("WriteToKafka", self)
     }
 
     fn envelope(&self, _generation: Generation) -> Envelope {
@@ -129,6 +123,10 @@ impl DestinationConfig for WriteToKafka {
 
     fn format(&self) -> Option<&OutputFormat> {
         Some(&self.format)
+    }
+
+    fn subject(&self) -> Option<String> {
+        Some(format!("{}-value", self.topic))
     }
 
     fn is_line(&self, generation: Generation) -> bool {

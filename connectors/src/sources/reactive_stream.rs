@@ -63,6 +63,10 @@ impl SourceConfig for ReactiveStream {
         self.format.decoder(context)
     }
 
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
+    }
+
     fn bounds(&self) -> Bounds {
         Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
     }
@@ -75,7 +79,7 @@ impl SourceConfig for ReactiveStream {
             return Err(problem());
         }
         context.hosts.check(&url)?;
-        self.format.decoder(context).map(|_| ())
+        self.decoder(context).map(|_| ())
     }
 
     fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

@@ -20,7 +20,7 @@ use crate::event_stream::EventParser;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::http::{self, Asked};
-use crate::recoding::{RecordDecoder, recoded};
+use crate::recoding::RecordDecoder;
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
@@ -53,7 +53,7 @@ impl SourceConfig for ServerSentEventsIngest {
     }
 
     fn stored(&self) -> serde_json::Value {
-        crate::settings("ServerSentEventsIngest", self)
+        crate::stored("ServerSentEventsIngest", self)
     }
 
     fn query(&self) -> Option<RecordQuery<'_>> {
@@ -65,7 +65,11 @@ impl SourceConfig for ServerSentEventsIngest {
     }
 
     fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(recoded(&self.record_decoders, self.format.decoder(context)?))
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
     }
 
     fn bounds(&self) -> Bounds {
@@ -78,7 +82,7 @@ impl SourceConfig for ServerSentEventsIngest {
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         context.hosts.check(&http::url("url", &self.url)?)?;
-        self.format.decoder(context).map(|_| ())
+        self.decoder(context).map(|_| ())
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

@@ -158,7 +158,7 @@ impl SourceConfig for WebsocketSimpleStartupIngest {
     }
 
     fn stored(&self) -> Json {
-        crate::settings("WebsocketSimpleStartupIngest", self)
+        crate::stored("WebsocketSimpleStartupIngest", self)
     }
 
     fn query(&self) -> Option<RecordQuery<'_>> {
@@ -173,6 +173,10 @@ impl SourceConfig for WebsocketSimpleStartupIngest {
         self.format.decoder(context)
     }
 
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
+    }
+
     fn bounds(&self) -> Bounds {
         Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
     }
@@ -180,7 +184,7 @@ impl SourceConfig for WebsocketSimpleStartupIngest {
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         Charset::named(&self.encoding)?;
         context.hosts.check(&self.address()?)?;
-        self.format.decoder(context).map(|_| ())
+        self.decoder(context).map(|_| ())
     }
 
     fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {

@@ -25,6 +25,11 @@ pub fn value(text: &str, of: Type, enums: &[Enum]) -> Result<Value, String> {
     })
 }
 
+/// The text of a string as a declaration writes it.
+pub fn text(literal: &str) -> Option<String> {
+    String::from_utf8(unescaped(literal)?).ok()
+}
+
 /// Bytes are written as a string of C is.
 fn unescaped(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,16 +1,20 @@
 //! Protobuf: bytes on the wire to values and back, by a schema that is only known at run time.
 //!
-//!     descriptor set ─ read ─> Schema ─ message ─> MessageType ─┬─ decode: bytes ─> map
-//!                                                               └─ encode: map ─> bytes
+//!     .proto files ─ declaration ─┐
+//!                descriptor set ─┴─ read ─> Schema ─ message ─> MessageType ─┬─ decode: bytes ─> map
+//!                                                                            └─ encode: map ─> bytes
 //!
 //! It is written here because the libraries there are build a tree of messages first, of which values are made in a second step, and bring
 //! dependencies that make RocksDB compile again. Whoever calls finds the descriptors and knows which of them may be read.
 
+mod declaration;
 mod decode;
 mod descriptor;
+mod descriptor_bytes;
 mod encode;
 mod literal;
 mod schema;
+mod tokens;
 mod wire;
 
 #[cfg(test)]
@@ -20,6 +24,7 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
+pub use declaration::Declared;
 pub use decode::Wanted;
 pub use schema::{MessageType, Schema};
 

@@ -396,3 +396,75 @@ fn times_and_ids_take_the_forms_there_are_for_them() {
         "{decoded}"
     );
 }
+
+#[test]
+fn declarations_say_what_their_descriptors_say() {
+    let files = [include_str!("vectors/shapes.proto"), include_str!("vectors/old.proto"), include_str!("vectors/new.proto")];
+    let declared = files.map(|file| Declared::read(file, &[]).expect("declarations"));
+    let mut seen = 0;
+    for (name, _, bytes, _) in vectors() {
+        let message = declared.iter().find_map(|file| file.named(Some(name)).ok()).expect("it is declared").0;
+        let told = message.decode(&bytes, &Wanted::All).map(|map| shown(&map)).map_err(|error| error.to_string());
+        assert_eq!(told, decode(name, &bytes), "{name}");
+        seen += 1;
+    }
+    assert!(seen > 20);
+    // Places are those of descriptors: maps have messages, too.
+    let at = |file: usize, path: &[usize]| declared[file].at(path).map(|message| message.full_name().to_owned());
+    assert_eq!(at(0, &[1, 0]).as_deref(), Ok("shapes.Tree.Inner"));
+    assert_eq!(at(1, &[0, 0, 0]).as_deref(), Ok("old.Part.Box.Slot"));
+    assert!(at(1, &[0, 1]).is_err_and(|error| error.to_string().contains("no message")));
+    let (tree, place) = declared[0].named(Some("Tree.Inner")).expect("it is declared");
+    assert_eq!((tree.full_name(), place), ("shapes.Tree.Inner", vec![1, 0]));
+    assert_eq!(declared[1].named(None).expect("the first").0.full_name(), "old.Part");
+}
+
+#[test]
+fn what_is_imported_is_brought_or_well_known() {
+    let file = "syntax = 'proto3'; import \"people/base.proto\"; import 'google/type/datetime.proto'; import 'confluent/meta.proto';\n\
+        option (mine) = { a: [1, 2] b { c: \"}\" } };\n/* a\n comment */ message Person { // another\n\
+        option (confluent.message_meta).doc = \"x;y\"; reserved 4, 9 to max; reserved 'old';\n\
+        base.Name name = 1 [(confluent.field_meta) = { doc: 'x' }, json_name = 'n'];\n\
+        google.type.DateTime at = 2; optional message.Deep message = 3; enum Kind { A = 0; B = 0x10 [deprecated = true]; } Kind kind = 5; }\n\
+        message message { message Deep { int32 x = 1; } }\n\
+        service S { rpc Do (Person) returns (stream Person) { option idempotency_level = NO_SIDE_EFFECTS; } }";
+    let base = ("people/base.proto".to_owned(), "package people.base; message Name { required string text = 1; }".to_owned());
+    let refused = Declared::read(file, &[]).expect_err("a file is missing").to_string();
+    assert!(refused.contains("\"base.Name\" is not in the descriptor set"), "{refused}");
+    let refused = Declared::read(file, std::slice::from_ref(&base)).expect_err("another package").to_string();
+    assert!(refused.contains("base.Name"), "{refused}");
+    let file =
+        format!("package people;\n{file}").replace("package people;\nsyntax = 'proto3';", "syntax = 'proto3'; package people;");
+    let declared = Declared::read(&file, &[base]).expect("all is there");
+    let (person, _) = declared.named(Some("Person")).expect("it is declared");
+    let bytes = [0x0a, 3, 0x0a, 1, b'x', 0x12, 2, 0x08, 7, 0x1a, 2, 0x08, 1, 0x28, 16];
+    let map = shown(&person.decode(&bytes, &Wanted::All).expect("a message"));
+    assert!(
+        map.starts_with(r#"{"name":{"text":"x"},"at":{"year":7,"#) && map.ends_with(r#""message":{"x":1},"kind":"B"}"#),
+        "{map}"
+    );
+}
+
+#[test]
+fn what_is_no_declaration_is_refused_with_its_line() {
+    let refused = |text: &str| Declared::read(text, &[]).expect_err("refused").to_string();
+    assert!(refused("message A {\n int32 x = ;\n}").contains("line 2, at \";\": a number was expected"));
+    assert!(refused("message A { int32 x = 1 }").contains("`;` was expected"));
+    assert!(refused("message A { string x = 1;").contains("it ends too early"));
+    assert!(refused("message A { string x = 1 [default = \"a\n").contains("a string has no end"));
+    assert!(refused("/* never").contains("a comment has no end"));
+    assert!(refused("mess A {}").contains("this begins no declaration"));
+    assert!(refused(&"message A {".repeat(500)).contains("deeper than"));
+    assert!(refused("").contains("no message"));
+    let whole = include_str!("vectors/old.proto");
+    (0..whole.len()).filter(|end| whole.is_char_boundary(*end)).for_each(|end| drop(Declared::read(&whole[..end], &[])));
+    let mut random = Random(7);
+    for _ in 0..20_000 {
+        let mut bytes = whole.as_bytes().to_vec();
+        for _ in 0..1 + random.below(4) {
+            let at = random.below(bytes.len());
+            bytes[at] = b"{}[]=;<>,.\"'/a0\n"[random.below(16)];
+        }
+        let _ = Declared::read(std::str::from_utf8(&bytes).expect("ASCII"), &[]);
+    }
+}

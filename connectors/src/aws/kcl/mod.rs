@@ -34,7 +34,7 @@ use crate::config;
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
-use crate::recoding::{RecordDecoder, recoded};
+use crate::recoding::RecordDecoder;
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
@@ -149,11 +149,6 @@ fn worker_name() -> String {
 
 impl SourceConfig for KinesisKclIngest {
     fn settings(&self) -> Json {
-        let credentials = self.credentials.as_ref().map(AwsCredentials::masked);
-        without_nulls(crate::settings("KinesisKCLIngest", &KinesisKclIngest { credentials, ..self.clone() }))
-    }
-
-    fn stored(&self) -> Json {
         without_nulls(crate::settings("KinesisKCLIngest", self))
     }
 
@@ -166,7 +161,11 @@ impl SourceConfig for KinesisKclIngest {
     }
 
     fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(recoded(&self.record_decoders, self.format.decoder(context)?))
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
     }
 
     fn bounds(&self) -> Bounds {
@@ -202,7 +201,7 @@ impl SourceConfig for KinesisKclIngest {
         }
         self.initial_position.iterator()?;
         self.access(context).check()?;
-        self.format.decoder(context).map(|_| ())
+        self.decoder(context).map(|_| ())
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
