@@ -24,7 +24,7 @@ const AVRO_SCHEMA: &str = r#"{"type": "record", "name": "Event", "fields": [
     {"name": "note", "type": "string"}]}"#;
 
 /// What a query may ask for.
-const WANTED: [&str; 3] = ["id", "kind", "amount"];
+pub const WANTED: [&str; 3] = ["id", "kind", "amount"];
 
 /// Different records that come again and again.
 const DISTINCT: usize = 1_000;
@@ -116,7 +116,7 @@ fn run(
     Ok(run)
 }
 
-fn event(number: usize) -> Map {
+pub fn event(number: usize) -> Map {
     let text = |text: String| Value::Text(text.into());
     let address = Map::from_iter([
         ("street".into(), text(format!("{} Long Street, Stairway {}", number % 200, number % 7))),

@@ -9,6 +9,7 @@
 pub mod passes;
 pub mod data;
 pub mod decode;
+pub mod decode_parquet;
 pub mod weir;
 pub mod procs;
 pub mod parse;

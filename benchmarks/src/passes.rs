@@ -13,7 +13,9 @@ use crate::data::Processes;
 #[cfg(feature = "kafka")]
 use crate::kafka;
 use crate::measure::Run;
-use crate::{backfill, churn, decode, floor, http, latency, parse, past, procs, reads, restart, rings, service, stages, watch};
+use crate::{
+    backfill, churn, decode, decode_parquet, floor, http, latency, parse, past, procs, reads, restart, rings, service, stages, watch,
+};
 
 pub struct Pass {
     pub name: &'static str,
@@ -31,6 +33,11 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "decode-protobuf", about: "the same of Protobuf", run: decode::protobuf },
     Pass { name: "decode-protobuf-3", about: "the same, three fields of thirteen", run: decode::protobuf_wanted },
     Pass { name: "decode-avro", about: "the same of Avro", run: decode::avro },
+    Pass {
+        name: "decode-parquet",
+        about: "rows of a file of Parquet to values, three columns of seven",
+        run: decode_parquet::run,
+    },
     Pass { name: "evaluate", about: "the ingest query over decoded events", run: stages::evaluate },
     Pass { name: "log", about: "mutations to durable entries, no graph", run: stages::log },
     Pass { name: "commit", about: "mutations to the graph in memory: look up, build, merge", run: stages::commit },

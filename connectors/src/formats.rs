@@ -33,6 +33,8 @@ pub enum FileFormat {
     CypherCsv(CypherCsv),
     /// An object container file of Avro, which says itself how its records are read.
     CypherAvroContainer(CypherAvroContainer),
+    /// A file of Parquet: each row is a map. Only files are read, and of them only the columns that the query names.
+    CypherParquet(CypherParquet),
 }
 
 /// The format of sources whose records come one by one.
@@ -96,6 +98,15 @@ pub struct CypherAvroContainer {
     /// numbers and bytes they are written as.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub logical_types: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct CypherParquet {
+    /// Cypher that runs on each record.
+    pub query: String,
+    /// The parameter that carries the record.
+    #[serde(default = "that")]
+    pub parameter: String,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -238,6 +249,7 @@ impl<'de> Deserialize<'de> for FileFormat {
             "CypherJsonObjects" => config::from_json(&given).map(FileFormat::CypherJsonObjects),
             "CypherCsv" => config::from_json(&given).map(FileFormat::CypherCsv),
             "CypherAvroContainer" => config::from_json(&given).map(FileFormat::CypherAvroContainer),
+            "CypherParquet" => config::from_json(&given).map(FileFormat::CypherParquet),
             other => Err(config::unknown_kind(other)),
         });
         format.map_err(config::nested)
@@ -256,11 +268,21 @@ impl FileFormat {
             FileFormat::CypherJson(format) | FileFormat::CypherJsonObjects(format) => (&format.query, &format.parameter),
             FileFormat::CypherCsv(format) => (&format.query, &format.parameter),
             FileFormat::CypherAvroContainer(format) => (&format.query, &format.parameter),
+            FileFormat::CypherParquet(format) => (&format.query, &format.parameter),
         };
         RecordQuery { text, parameter }
     }
 
+    /// Of bytes that come one after the other.
     pub fn check(&self) -> Result<(), ConnectorError> {
+        match self {
+            FileFormat::CypherParquet(_) => Err(parquet_elsewhere()),
+            _ => self.check_of_file(),
+        }
+    }
+
+    /// Of a file, which can be read at any place.
+    pub fn check_of_file(&self) -> Result<(), ConnectorError> {
         if let FileFormat::CypherAvroContainer(CypherAvroContainer { schema_url: Some(_), .. }) = self {
             let problem = "records are read by the schema of the file itself in this version of weir; leave it out";
             return Err(ConnectorError::config("format.schemaUrl", problem));
@@ -291,6 +313,7 @@ impl FileFormat {
                 let reader = ContainerReader::new(place, open(0)?, format.logical_types, record_bytes_max, from)?;
                 return Ok(Box::new(reader));
             }
+            FileFormat::CypherParquet(_) => return Err(parquet_elsewhere()),
         };
         let offset = from.map_or(Ok(0), |position| FrameReader::offset(place, position))?;
         Ok(Box::new(FrameReader::new(place, open(offset)?, framing, record_bytes_max, offset)))
@@ -307,7 +330,7 @@ impl FileFormat {
     pub fn decoder(&self, context: &SourceContext) -> Arc<dyn Decoder> {
         match self {
             // The stream brings another one.
-            FileFormat::CypherAvroContainer(_) => Arc::new(RawDecoder),
+            FileFormat::CypherAvroContainer(_) | FileFormat::CypherParquet(_) => Arc::new(RawDecoder),
             FileFormat::CypherLine(_) => Arc::new(LineDecoder),
             FileFormat::CypherJson(_) | FileFormat::CypherJsonObjects(_) => Arc::new(json(context)),
             FileFormat::CypherCsv(csv) => {
@@ -319,6 +342,11 @@ impl FileFormat {
             }
         }
     }
+}
+
+fn parquet_elsewhere() -> ConnectorError {
+    let problem = "Parquet is read from its end and at many places: only files of this machine are, by the source for files";
+    ConnectorError::config("format", problem)
 }
 
 impl<'de> Deserialize<'de> for StreamFormat {

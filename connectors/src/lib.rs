@@ -33,6 +33,7 @@ pub mod javascript;
 pub mod kafka;
 mod length_prefix;
 pub mod output_format;
+pub mod parquet;
 pub mod rate;
 mod recoded_stream;
 pub mod recoding;

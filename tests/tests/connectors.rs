@@ -438,3 +438,27 @@ fn avro_is_read_by_a_schema_from_a_web_server() {
     assert!(weir.post(STREAMS, &wrong).expect(400).text().contains("allowed-directories"));
     weir.stop();
 }
+
+#[test]
+fn a_file_of_parquet_is_read_once_across_kills() {
+    let home = Home::new();
+    home.write("rows.parquet", include_bytes!("../../connectors/src/parquet_vectors/snappy.parquet"));
+    let mut weir = home.start(RESUME);
+    let source = json!({"type": "File", "path": "rows.parquet", "format": {"type": "Parquet"}, "startOffset": 0, "characterEncoding": "UTF-8"});
+    let query = format!("{COUNT}, n.tags = $that.tags, n.street = $that.where.street");
+    let created =
+        weir.post(STREAMS, &json!({"name": "rows", "source": source, "query": query, "maxPerSecond": 40})).expect(201).json();
+    assert_eq!(created["settings"]["source"]["format"], source["format"]);
+    for _ in 0..2 {
+        let before = counted(&weir).0;
+        wait_until("some more rows are read", PATIENCE, || counted(&weir).0 > before);
+        weir.kill();
+        weir = home.start(RESUME);
+    }
+    weir.wait_ingest("rows", "Completed", PATIENCE);
+    assert_eq!(counted(&weir), (150, 1));
+    assert_eq!(weir.rows("MATCH (n) WHERE id(n) = idFrom(7) RETURN n.tags, n.street"), [json!([[null, "t1", "t2"], "s7"])]);
+    let wrong = json!({"name": "in", "source": {"type": "StdInput", "format": {"type": "Parquet"}}, "query": COUNT});
+    assert!(weir.post(STREAMS, &wrong).expect(400).text().contains("only files of this machine"));
+    weir.stop();
+}

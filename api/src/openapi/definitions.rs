@@ -180,7 +180,7 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
         formats.insert(union.to_owned(), one_of(kinds));
     }
     // The formats of v1 are not those of v2, and their names may be the same.
-    let of_v1 = ["FileFormat", "StreamFormat", "CypherLine", "CypherJson", "CypherCsv", "CypherRaw"];
+    let of_v1 = ["FileFormat", "StreamFormat", "CypherLine", "CypherJson", "CypherCsv", "CypherRaw", "CypherParquet"];
     definitions.retain(|name, _| !of_v1.contains(&name.as_str()));
     take(all, definitions, &words, family);
     (one_of(kinds), formats)

@@ -21,6 +21,7 @@ use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::FileFormat;
 use crate::framing::{ByteStream, Chunk, Skipped};
+use crate::parquet::ParquetReader;
 use crate::recoded_stream::{self, recoded_stream};
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
@@ -100,9 +101,12 @@ impl SourceConfig for FileIngest {
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
-        self.format.check()?;
-        Charset::named(&self.encoding)?;
+        self.format.check_of_file()?;
+        let charset = Charset::named(&self.encoding)?;
         recoded_stream::check(&self.record_decoders)?;
+        if matches!(self.format, FileFormat::CypherParquet(_)) {
+            self.check_parquet(charset)?;
+        }
         let path = context.files.check(&self.path)?;
         if path.is_dir() {
             let problem = "is a directory; give the path of a file".to_owned();
@@ -115,12 +119,34 @@ impl SourceConfig for FileIngest {
         let charset = Charset::named(&self.encoding)?;
         let path = context.files.check(&self.path)?;
         let place = self.path.display().to_string();
+        if matches!(self.format, FileFormat::CypherParquet(_)) {
+            return Ok(Box::new(ParquetReader::open(&path, &place, context.wanted.as_deref(), from)?));
+        }
         let as_it_is = charset == Charset::Utf8 && self.record_decoders.is_empty();
         self.format.reader(&place, self.line_bytes_max as usize, from, |offset| {
             let stream = FileStream::open(&path, &place, self.file_ingest_mode, if as_it_is { offset } else { 0 })?;
             let stream = charset.decoded(recoded_stream(&place, &self.record_decoders, Box::new(stream))?);
             Ok(if as_it_is { stream } else { Box::new(Skipped::new(stream, offset)) })
         })
+    }
+}
+
+impl FileIngest {
+    /// What would have to be done to the file as a whole cannot be where it is read at many places.
+    fn check_parquet(&self, charset: Charset) -> Result<(), ConnectorError> {
+        let refused = |field: &str| {
+            Err(ConnectorError::config(field, "goes not with Parquet, which says itself how it is written; leave it out"))
+        };
+        if charset != Charset::Utf8 {
+            return refused("encoding");
+        }
+        if !self.record_decoders.is_empty() {
+            return refused("recordDecoders");
+        }
+        if self.file_ingest_mode == Some(FileIngestMode::NamedPipe) {
+            return refused("fileIngestMode");
+        }
+        Ok(())
     }
 }
 

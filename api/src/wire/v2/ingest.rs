@@ -37,14 +37,13 @@ pub const FORMATS: &[(&str, &str, bool)] = &[
     ("Json", "CypherJsonObjects", true),
     ("CSV", "CypherCsv", true),
     ("AvroContainer", "CypherAvroContainer", true),
+    ("Parquet", "CypherParquet", true),
     ("Json", "CypherJson", false),
     ("Raw", "CypherRaw", false),
     ("Protobuf", "CypherProtobuf", false),
     ("Avro", "CypherAvro", false),
     ("Drop", "Drop", false),
 ];
-
-const FORMATS_ELSEWHERE: &[&str] = &["Parquet"];
 
 /// Sources that undo nothing to what they read.
 const AS_IT_IS: [&str; 3] = ["StdInput", "WebSocketFileUpload", NUMBERS];
@@ -126,11 +125,7 @@ fn format(source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) -> Option<Js
     let known = FORMATS.iter().filter(|(_, _, files)| *files == of_files);
     let Some((_, v1, _)) = known.clone().find(|(v2, ..)| *v2 == name) else {
         let known = known.map(|(v2, ..)| *v2).collect::<Vec<_>>().join(", ");
-        let problem = if FORMATS_ELSEWHERE.contains(&name) {
-            format!("the format '{name}' of the source '{kind}' is not in this version of weir; there are {known}")
-        } else {
-            format!("type '{name}' names no format of the source '{kind}'; there are {known}")
-        };
+        let problem = format!("type '{name}' names no format of the source '{kind}'; there are {known}");
         mistakes.at(".source.format", problem);
         return None;
     };
@@ -261,10 +256,6 @@ mod tests {
         refused(json!({"name": "n"}), "DecodingFailure at .source: Missing required field");
         refused(with(json!({"type": "DeltaSharingCdf"})), "the source 'DeltaSharingCdf' is not in this version");
         refused(with(json!({"type": "Nope"})), "type 'Nope' names no known source");
-        refused(
-            with(json!({"type": "File", "path": "x", "format": {"type": "Parquet"}})),
-            "the format 'Parquet' of the source 'File'",
-        );
         refused(with(json!({"type": "File", "path": "x", "format": {"type": "Nope"}})), "names no format");
         refused(with(json!({"type": "File", "path": "x"})), ".format: Missing required field");
         refused(
