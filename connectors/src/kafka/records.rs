@@ -327,7 +327,10 @@ impl Source for Records {
             if !batch.is_empty() && member.voice.trouble().is_some_and(|trouble| !elsewhere(trouble.code)) {
                 member.voice.clear();
             }
-            self.commits.look(consumer, |topic, number| self.reading.reads(topic, number));
+            // A partition on its way to another member waits for what is sent here, and its last commit goes after that.
+            if member.changes().is_empty() {
+                self.commits.look(consumer, |topic, number| self.reading.reads(topic, number));
+            }
             if finishes && self.reading.is_finished() && member.changes().is_empty() {
                 return Ok(Progress::Finished);
             }
