@@ -16,6 +16,7 @@ pub mod decode;
 pub mod delivery;
 pub mod destination;
 pub mod destinations;
+mod dial;
 pub mod encode;
 pub mod error;
 mod event_stream;
@@ -37,6 +38,7 @@ pub mod parquet;
 pub mod rate;
 mod recoded_stream;
 pub mod recoding;
+pub mod redis;
 pub mod registry;
 pub mod schema;
 pub mod source;
@@ -153,6 +155,14 @@ pub static SOURCES: &[SourceRow] = &[
         sample: || json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": 9001}),
         schema: SchemaGenerator::subschema_for::<sources::ReactiveStream>,
     },
+    SourceRow {
+        name: "Redis",
+        name_v1: "RedisIngest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<redis::RedisIngest>,
+        sample: || json!({"type": "RedisIngest", "url": "redis://127.0.0.1:6379", "key": "events", "field": "value"}),
+        schema: SchemaGenerator::subschema_for::<redis::RedisIngest>,
+    },
     #[cfg(feature = "kafka")]
     SourceRow {
         name: "Kafka",
@@ -239,6 +249,13 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         parse_v1: destination::<destinations::ReactiveStream>,
         sample: || json!({"type": "ReactiveStream", "port": 19_001}),
         schema: SchemaGenerator::subschema_for::<destinations::ReactiveStream>,
+    },
+    DestinationRow {
+        name: "Redis",
+        name_v1: "WriteToRedis",
+        parse_v1: destination::<redis::WriteToRedis>,
+        sample: || json!({"type": "WriteToRedis", "url": "redis://127.0.0.1:6379", "key": "results"}),
+        schema: SchemaGenerator::subschema_for::<redis::WriteToRedis>,
     },
     #[cfg(feature = "kafka")]
     DestinationRow {

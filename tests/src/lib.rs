@@ -15,6 +15,7 @@ pub mod kafka;
 pub mod page;
 pub mod queries;
 pub mod random;
+pub mod redis;
 pub mod registry;
 pub mod service;
 pub mod socket;

@@ -1,0 +1,70 @@
+//! Where a Redis is and who asks it: what both ends have in their definitions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::connection::Connection;
+use crate::config::Secret;
+use crate::dial::Server;
+use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RedisAccess {
+    /// The server, as `redis://host:6379/0`, or with `rediss` for TLS. The number is that of the database, 0 when not given.
+    pub url: String,
+    /// Who logs in; with a password alone, the user that Redis calls `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// Certificates in PEM that are trusted in the place of the machine's authorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authorities: Option<String>,
+}
+
+/// How a connection is made.
+#[derive(Clone)]
+pub struct Login {
+    server: Server,
+    username: Option<String>,
+    password: Option<Secret>,
+    database: u32,
+    pub place: String,
+}
+
+impl RedisAccess {
+    pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
+        let (server, url) =
+            Server::of("url", &self.url, ("redis", "rediss"), 6379, self.certificate_authorities.as_deref(), hosts)?;
+        let database = match url.path().trim_start_matches('/') {
+            "" => 0,
+            number => {
+                number.parse().map_err(|_| ConnectorError::config("url", format!("{number} is not the number of a database")))?
+            }
+        };
+        if self.username.is_some() && self.password.is_none() {
+            return Err(ConnectorError::config("password", "is missing: a name alone is not enough"));
+        }
+        let place = format!("Redis at {}", server.address());
+        Ok(Login { server, username: self.username.clone(), password: self.password.clone(), database, place })
+    }
+}
+
+impl Login {
+    /// A connection that is logged in.
+    pub async fn connect(&self) -> Result<Connection, String> {
+        let mut connection = Connection::over(self.server.connect().await?);
+        if let Some(password) = &self.password {
+            let mut command = vec![&b"AUTH"[..]];
+            command.extend(self.username.as_ref().map(|name| name.as_bytes()));
+            command.push(password.0.as_bytes());
+            connection.ask(&command).await?.ok().map_err(|error| format!("the login is refused: {error}"))?;
+        }
+        if self.database != 0 {
+            connection.ask(&[b"SELECT", self.database.to_string().as_bytes()]).await?.ok()?;
+        }
+        Ok(connection)
+    }
+}

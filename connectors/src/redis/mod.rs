@@ -1,0 +1,12 @@
+//! Redis: streams in and out. The protocol is simple enough to be spoken here.
+//!
+//!     RedisIngest ─ XREAD from the position ─> entries ─> Frames
+//!     results ─ XADD, all of a batch before the first answer ─> WriteToRedis
+
+mod access;
+mod connection;
+mod ingest;
+mod write;
+
+pub use ingest::RedisIngest;
+pub use write::WriteToRedis;

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Redis, with what it is told written to disk. PORT plain, PORT+1 TLS with an authority of its own (ca.pem in DIR).
+# redis.sh install | start DIR PORT | stop DIR | status DIR
+. "$(dirname "$0")/common.sh"
+
+install() {
+  PATH=$PATH:/usr/sbin command -v redis-server >/dev/null && return
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server openssl >/dev/null
+}
+
+certificates() {
+  [ -e "$dir/ca.pem" ] && return
+  openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=weir-test-authority -keyout "$dir/ca.key" -out "$dir/ca.pem"
+  openssl req -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -keyout "$dir/server.key" -out "$dir/server.csr"
+  openssl x509 -req -in "$dir/server.csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 30 \
+    -extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost") -out "$dir/server.pem"
+}
+
+answers() { [ "$(redis-cli -p "$port" ping 2>/dev/null)" = PONG ]; }
+
+start() {
+  certificates >>"$dir/log" 2>&1
+  PATH=$PATH:/usr/sbin spawn redis-server --bind 127.0.0.1 --port "$port" --dir "$dir" --appendonly yes --appendfsync always --save '' \
+    --tls-port $((port + 1)) --tls-cert-file "$dir/server.pem" --tls-key-file "$dir/server.key" --tls-ca-cert-file "$dir/ca.pem" --tls-auth-clients no
+  await 20 answers
+  say "REDIS_URL=redis://127.0.0.1:$port"
+  say "REDIS_TLS_URL=rediss://127.0.0.1:$((port + 1))"
+}
+
+main "$@"

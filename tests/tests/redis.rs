@@ -1,0 +1,147 @@
+//! Streams of Redis, in and out, with the real binary and a real server, across kills of both.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use weir_tests::redis::Redis;
+use weir_tests::service::{Home, Weir, wait_until};
+
+/// Generous: machines under load are slow.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
+
+const STREAMS: &str = "/api/v2/graph/quine/ingests";
+
+/// Each record counts itself, so that one that is lost or comes twice is seen.
+const COUNT: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.count = coalesce(n.count, 0) + 1";
+
+fn counted(weir: &Weir) -> (u64, u64) {
+    let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(max(n.count), 0)");
+    (rows[0][0].as_u64().expect("a count"), rows[0][1].as_u64().expect("a count"))
+}
+
+fn message(weir: &Weir, stream: &str) -> String {
+    weir.get(&format!("{STREAMS}/{stream}")).expect(200).json()["message"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn entries_are_read_once_across_kills_of_either_side() {
+    let Some(redis) = Redis::start("streams of Redis, read") else { return };
+    redis.add("events", 0..4_000);
+    let home = Home::new();
+    let mut weir = home.start(RESUME);
+    let format = json!({"type": "CypherJson", "query": COUNT});
+    let definition = json!({"type": "RedisIngest", "url": redis.url(), "key": "events", "field": "value", "startFrom": "Earliest",
+        "format": format, "maximumPerSecond": 1500});
+    weir.post("/api/v1/ingest/events", &definition).expect(200);
+    for round in 0..4 {
+        let before = counted(&weir).0;
+        wait_until("some more entries are read", PATIENCE, || counted(&weir).0 > before);
+        if round % 2 == 0 {
+            weir.kill();
+            weir = home.start(RESUME);
+        } else {
+            redis.kill();
+            redis.run().expect("it starts again");
+        }
+    }
+    // One that is no record, one without the field, and then more.
+    redis.say(&["XADD", "events", "*", "value", "nonsense"]);
+    redis.say(&["XADD", "events", "*", "other", "{}"]);
+    redis.add("events", 4_000..5_000);
+    wait_until("all entries are read", PATIENCE, || counted(&weir).0 >= 5_000);
+    assert_eq!(counted(&weir), (5_000, 1));
+    assert_eq!(weir.get(&format!("{STREAMS}/events")).expect(200).json()["failedRecords"]["count"], 1);
+
+    // While the server is away the stream says so, and ends at once.
+    redis.kill();
+    wait_until("the stream says what it waits for", PATIENCE, || message(&weir, "events").contains("cannot connect"));
+    let shown = weir.delete("/api/v1/ingest/events").expect(200).json();
+    assert_eq!(shown["status"], "Terminated");
+    redis.run().expect("it starts again");
+
+    // What has another kind cannot become a stream by waiting.
+    redis.say(&["SET", "plain", "x"]);
+    let wrong = json!({"type": "RedisIngest", "url": redis.url(), "key": "plain", "startFrom": "Earliest"});
+    weir.post("/api/v1/ingest/wrong", &wrong).expect(200);
+    weir.wait_ingest("wrong", "Failed", PATIENCE);
+    assert!(message(&weir, "wrong").contains("something else than a stream"), "{}", message(&weir, "wrong"));
+    weir.stop();
+}
+
+#[test]
+fn a_stream_begins_with_what_comes_and_a_record_may_be_all_fields() {
+    let Some(redis) = Redis::start("streams of Redis, from their end on") else { return };
+    redis.say(&["XADD", "late", "*", "id", "old"]);
+    let home = Home::new();
+    let mut weir = home.start(RESUME);
+    let source = json!({"type": "Redis", "format": {"type": "Json"}, "url": redis.url(), "key": "late", "startFrom": "Latest", "recordDecoders": []});
+    let query = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.count = coalesce(n.count, 0) + 1, n.name = $that.name";
+    let created = weir.post(STREAMS, &json!({"name": "late", "source": source, "query": query})).expect(201).json();
+    assert_eq!(created["settings"]["source"], source);
+    // Until the stream has found out where the end is.
+    wait_until("something new is read", PATIENCE, || {
+        redis.say(&["XADD", "late", "*", "id", "first", "name", "é"]);
+        counted(&weir).0 == 1
+    });
+    weir.kill();
+    redis.say(&["XADD", "late", "*", "id", "meanwhile", "name", "x"]);
+    weir = home.start(RESUME);
+    wait_until("what came meanwhile is read", PATIENCE, || counted(&weir).0 == 2);
+    assert_eq!(weir.rows("MATCH (n) WHERE n.name = 'x' RETURN n.count"), [json!([1])]);
+    assert!(weir.rows("MATCH (n) WHERE id(n) = idFrom('old') RETURN n.count")[0][0].is_null());
+    weir.stop();
+}
+
+#[test]
+fn results_go_out_with_tls_and_a_password_and_come_in_again() {
+    let Some(redis) = Redis::start("results to streams of Redis") else { return };
+    redis.say(&["CONFIG", "SET", "requirepass", "geheim"]);
+    let weir = Home::new().start(&[]);
+    let access = |more: Json| {
+        let mut all = json!({"type": "Redis", "url": redis.tls_url(), "certificateAuthorities": redis.authority(), "password": "geheim", "key": "results"});
+        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        all
+    };
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"});
+    let enrichment = json!({"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.value AS id"});
+    let query = json!({"name": "numbers", "pattern": pattern, "outputs": [{"name": "redis", "resultEnrichment": enrichment,
+        "destinations": [access(json!({"lengthMax": 100_000}))]}]});
+    let created = weir.post("/api/v2/graph/quine/standingQueries", &query).expect(201).text();
+    assert!(created.contains("Secret(****)") && !created.contains("geheim"), "{created}");
+    let source = access(json!({"field": "value", "startFrom": "Earliest", "format": {"type": "Json"}}));
+    weir.post(STREAMS, &json!({"name": "back", "source": source, "query": COUNT})).expect(201);
+    let set = |values: std::ops::Range<u64>| {
+        values.for_each(|value| {
+            weir.query(&format!("MATCH (n) WHERE id(n) = idFrom('number', {value}) SET n:Number, n.value = {value}")).expect(200);
+        });
+    };
+    set(0..100);
+    wait_until("all results have come back", PATIENCE, || counted(&weir).0 == 100);
+    // What comes while the server is away is delivered when it is back; a result whose answer was lost may come twice.
+    redis.kill();
+    set(100..150);
+    redis.run().expect("it starts again");
+    redis.say(&["CONFIG", "SET", "requirepass", "geheim"]);
+    wait_until("the others have come back, too", PATIENCE, || counted(&weir).0 == 150);
+
+    let mut wrong = source.clone();
+    wrong["password"] = json!("wrong");
+    weir.post(STREAMS, &json!({"name": "wrong", "source": wrong, "query": COUNT})).expect(201);
+    wait_until("the login is refused", PATIENCE, || message(&weir, "wrong").contains("the login is refused"));
+    let mut wrong = source.clone();
+    wrong["certificateAuthorities"] = json!("x");
+    let refused = weir.post(STREAMS, &json!({"name": "w", "source": wrong, "query": COUNT})).expect(400).text();
+    assert!(refused.contains("holds no certificate"), "{refused}");
+    weir.stop();
+}
+
+#[test]
+fn only_allowed_hosts_are_connected_to() {
+    let weir = Home::new().start(&["-Dweir.outgoing-http.allowed-hosts=[\"example.com\"]"]);
+    let source = json!({"type": "RedisIngest", "url": "redis://127.0.0.1:1", "key": "k"});
+    let refused = weir.post("/api/v1/ingest/refused", &source).expect(400).text();
+    assert!(refused.contains("outgoing-http.allowed-hosts"), "{refused}");
+    weir.stop();
+}
