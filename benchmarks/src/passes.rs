@@ -14,7 +14,8 @@ use crate::data::Processes;
 use crate::kafka;
 use crate::measure::Run;
 use crate::{
-    backfill, churn, decode, decode_parquet, floor, http, latency, parse, past, procs, reads, restart, rings, service, stages, watch,
+    backfill, churn, decode, decode_parquet, floor, http, latency, parse, past, procs, reads, restart, rings, service, stages,
+    watch,
 };
 
 pub struct Pass {

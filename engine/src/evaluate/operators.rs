@@ -297,17 +297,46 @@ impl Run<'_> {
     }
 
     fn unwind(&self, list: &Expr, into: Slot, row: &mut [Value], next: Next) -> Flow {
+        if let Some((start, step, length)) = self.as_range(list, row)? {
+            let numbers = (0..length).map(|i| Value::Integer(start.wrapping_add(i.wrapping_mul(step))));
+            return self.each_element(numbers, into, row, next);
+        }
         let elements = match list.evaluate(row, self)? {
             Value::Null => return GO_ON,
             Value::List(items) => items,
             Value::Path(path) => path_elements(&path).into(),
             other => [other].into(),
         };
+        self.each_element(elements.iter().cloned(), into, row, next)
+    }
+
+    /// The first number of `range(…)`, the distance between two, and how many there are: so long a list is not made. None where the
+    /// function itself has something to say.
+    fn as_range(&self, list: &Expr, row: &mut [Value]) -> Result<Option<(i64, i64, i64)>, Failure> {
+        let Expr::Call { function, arguments } = list else { return Ok(None) };
+        if function.name != "range" {
+            return Ok(None);
+        }
+        let mut numbers = [0, 0, 1];
+        for (number, argument) in numbers.iter_mut().zip(arguments) {
+            let Value::Integer(given) = argument.evaluate(row, self)? else { return Ok(None) };
+            *number = given;
+        }
+        let [start, end, step] = numbers;
+        let distance = i128::from(end) - i128::from(start);
+        if step == 0 || distance != 0 && (distance > 0) != (step > 0) {
+            return Ok(None);
+        }
+        let length = i64::try_from(distance / i128::from(step) + 1).ok();
+        Ok(length.map(|length| (start, step, length)))
+    }
+
+    fn each_element(&self, elements: impl Iterator<Item = Value>, into: Slot, row: &mut [Value], next: Next) -> Flow {
         let into = into.0 as usize;
         let before = std::mem::take(&mut row[into]);
-        for element in elements.iter() {
+        for element in elements {
             self.budget.step()?;
-            row[into] = element.clone();
+            row[into] = element;
             if next(row)?.is_break() {
                 row[into] = before;
                 return STOP;

@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard};
 pub const PAGE: usize = 4096;
 
 /// Addresses that are kept free for the file; it takes memory and disk only where it is used.
-const RESERVED_MAX: usize = 1 << 42;
+const RESERVED_MAX: usize = 1 << 40;
 const RESERVED_MIN: usize = 1 << 32;
 
 /// How much the file grows by.

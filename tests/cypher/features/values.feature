@@ -270,3 +270,19 @@ Feature: Values - functions and projections
       | btrim('xyaxy', 'xy')                           | 'a'                      |
       | size(randomUUID())                             | 36                       |
       | [sinh(0), cosh(0), tanh(0)]                    | [0.0, 1.0, 0.0]          |
+
+  Scenario: [14] Rows of a range as its list would have them, and of one that no list could hold
+    Given any graph
+    When executing query:
+      """
+      UNWIND [[1, 3, 1], [3, 1, -2], [1, 3, -1], [5, 5, -7], [-9223372036854775808, 9223372036854775807, 9223372036854775807]] AS r
+      UNWIND range(r[0], r[1], r[2]) AS n
+      WITH r, collect(n) AS rows
+      WITH collect(rows = range(r[0], r[1], r[2])) AS same, collect(rows) AS all
+      CALL { UNWIND range(1, 9000000000000000000) AS n RETURN n SKIP 2 LIMIT 1 }
+      RETURN same, all, n
+      """
+    Then the result should be, in any order:
+      | same                     | all                                                                             | n |
+      | [true, true, true, true] | [[1, 2, 3], [3, 1], [5], [-9223372036854775808, -1, 9223372036854775806]] | 3 |
+    And no side effects
