@@ -31,6 +31,9 @@ use crate::wire::family::Family;
 const HOST_NAME: &str = "<getHostName>";
 const HOST_ADDRESS: &str = "<getHostAddress>";
 
+/// A connection that came while weir started and has asked nothing by then is closed.
+const LATE_REQUEST_MAX: Duration = Duration::from_secs(1);
+
 /// How long requests under way may take when the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -154,7 +157,11 @@ pub async fn serve(
     drop(listener);
     // Whoever comes next has the port to itself; what is under way here ends beside it.
     match answers {
-        Answers::Starting(_) => drop(tokio::spawn(drain(graceful))),
+        Answers::Starting(_) => drop(tokio::spawn(async {
+            // What came last has not said yet what it wants, and would be cut off.
+            tokio::time::sleep(LATE_REQUEST_MAX).await;
+            drain(graceful).await;
+        })),
         _ => drain(graceful).await,
     }
 }
