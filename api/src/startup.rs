@@ -7,7 +7,7 @@ use std::time::Instant;
 use hyper::Request;
 use hyper::body::Incoming;
 use warp::http::{HeaderValue, StatusCode, Version, header};
-use warp::reply::Response;
+use warp::reply::{Reply, Response};
 
 use crate::error::ApiError;
 use crate::routes;
@@ -41,11 +41,10 @@ impl Startup {
     pub fn answer(&self, request: &Request<Incoming>) -> Response {
         let path = request.uri().path();
         let lives = routes::find(request.method(), path, false).is_some_and(|(route, _)| route.name == "admin::liveness");
-        let mut response =
-            if lives { Response::default() } else { ApiError::NotReady(self.reason()).into_response(Family::of(path)) };
-        if lives {
-            *response.status_mut() = StatusCode::NO_CONTENT;
-        }
+        let mut response = match lives {
+            true => StatusCode::NO_CONTENT.into_response(),
+            false => ApiError::NotReady(self.reason()).into_response(Family::of(path)),
+        };
         // The next request may find weir ready, and this connection does not lead there. HTTP/2 has another way to say so.
         if request.version() <= Version::HTTP_11 {
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -78,8 +78,12 @@ fn blank(c: char) -> bool {
 }
 
 /// Everything up to the space counts as white, control characters included.
+fn white(c: char) -> bool {
+    c <= ' '
+}
+
 fn trim(text: &str) -> Cow<'_, str> {
-    text.trim_matches(|c| c <= ' ').into()
+    text.trim_matches(white).into()
 }
 
 fn lower(text: &str) -> Cow<'_, str> {
@@ -105,26 +109,28 @@ fn length(name: &str, arguments: &[Value]) -> Result<Value, Failure> {
 }
 
 fn btrim(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    match arguments {
-        [Value::Text(text)] => Ok(Value::text(&trim(text))),
-        [Value::Text(text), Value::Text(characters)] => Ok(Value::text(text.trim_matches(|c| characters.contains(c)))),
-        _ => Err(wrong_signature(BTRIM, arguments)),
-    }
+    without(BTRIM, arguments, white, |text, is_cut| text.trim_matches(is_cut))
 }
 
 fn ltrim(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
-    match arguments {
-        [Value::Text(text)] => Ok(Value::text(text.trim_start_matches(blank))),
-        [Value::Text(text), Value::Text(characters)] => Ok(Value::text(text.trim_start_matches(|c| characters.contains(c)))),
-        _ => Err(wrong_signature(LTRIM, arguments)),
-    }
+    without(LTRIM, arguments, blank, |text, is_cut| text.trim_start_matches(is_cut))
 }
 
 fn rtrim(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
+    without(RTRIM, arguments, blank, |text, is_cut| text.trim_end_matches(is_cut))
+}
+
+/// A text cut at some of its ends: without white space, or without the characters that are given.
+fn without(
+    signature: &str,
+    arguments: &[Value],
+    space: fn(char) -> bool,
+    cut: for<'t> fn(&'t str, &dyn Fn(char) -> bool) -> &'t str,
+) -> Result<Value, Failure> {
     match arguments {
-        [Value::Text(text)] => Ok(Value::text(text.trim_end_matches(blank))),
-        [Value::Text(text), Value::Text(characters)] => Ok(Value::text(text.trim_end_matches(|c| characters.contains(c)))),
-        _ => Err(wrong_signature(RTRIM, arguments)),
+        [Value::Text(text)] => Ok(Value::text(cut(text, &space))),
+        [Value::Text(text), Value::Text(characters)] => Ok(Value::text(cut(text, &|c| characters.contains(c)))),
+        _ => Err(wrong_signature(signature, arguments)),
     }
 }
 
@@ -264,6 +270,7 @@ mod tests {
         check("trim", &[Value::text("\u{1} a \n")], "a");
         check("ltrim", &[Value::text(" \ta ")], "a ");
         check("rtrim", &[Value::text(" a\u{1}")], " a\u{1}");
+        check("btrim", &[Value::text("\u{1} a \n")], "a");
         check("ltrim", &[Value::text("xyax"), Value::text("xy")], "ax");
         check("rtrim", &[Value::text("xayx"), Value::text("xy")], "xa");
         check("toUpper", &[Value::text("straße")], "STRASSE");
