@@ -3,6 +3,9 @@
 //! `WEIR_QUERIES` says how many queries, `WEIR_QUERIES_SEED` where to begin: `make campaign-queries` asks many. What differs is
 //! made small and printed with its seed.
 
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
 use weir_tests::queries::minimize::minimize;
 use weir_tests::queries::{Tally, run};
 
@@ -11,6 +14,32 @@ const QUERIES: usize = 400;
 const SEED: u64 = 1;
 /// How often the long form says where it is.
 const QUERIES_BETWEEN_WORDS: usize = 5_000;
+/// A seed is mostly through in a second.
+const LONG: Duration = Duration::from_secs(30);
+const TOO_LONG: Duration = Duration::from_secs(600);
+
+/// Says which seed takes long, and that it is one that never ends.
+fn watch() -> Arc<Mutex<(u64, Instant)>> {
+    let current = Arc::new(Mutex::new((0, Instant::now())));
+    let watched = Arc::downgrade(&current);
+    std::thread::spawn(move || {
+        let mut told = None;
+        while let Some(current) = watched.upgrade() {
+            let (seed, since) = *current.lock().unwrap();
+            if since.elapsed() > LONG && told != Some(seed) {
+                told = Some(seed);
+                eprintln!("seed {seed} takes more than {LONG:?}");
+            }
+            if since.elapsed() > TOO_LONG {
+                eprintln!("seed {seed} does not end");
+                std::process::exit(1);
+            }
+            drop(current);
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    });
+    current
+}
 
 fn number(variable: &str, otherwise: u64) -> u64 {
     let Ok(text) = std::env::var(variable) else { return otherwise };
@@ -22,11 +51,13 @@ fn all_ways_to_answer_a_query_agree() {
     let (wanted, mut seed) = (number("WEIR_QUERIES", QUERIES as u64) as usize, number("WEIR_QUERIES_SEED", SEED));
     let mut tally = Tally::default();
     let (mut differing, mut told) = (0, 0);
+    let watched = watch();
     while tally.queries < wanted {
         if tally.queries - told >= QUERIES_BETWEEN_WORDS {
             told = tally.queries;
             eprintln!("before seed {seed}: {tally:?}");
         }
+        *watched.lock().unwrap() = (seed, Instant::now());
         match run(seed) {
             Ok(one) => tally.add(one),
             Err(difference) => {
