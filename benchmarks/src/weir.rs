@@ -155,7 +155,7 @@ pub fn evaluate_one(
         view: &Empty,
         parameters: std::slice::from_ref(record),
         ids: graph.ids(),
-        now_millis: 0,
+        now: weir_model::Clock::at(0),
         fresh_id: &|| graph.fresh_id(),
         limits: Limits::default(),
         open_cypher: graph.open_cypher(),

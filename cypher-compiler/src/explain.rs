@@ -412,6 +412,7 @@ impl<'a> Printer<'a> {
             Expr::Xor(a, b) => format!("({} XOR {})", self.expr(a), self.expr(b)),
             Expr::IsNull { of, negated } => format!("{} IS {}NULL", self.expr(of), if *negated { "NOT " } else { "" }),
             Expr::Negate(of) => format!("-{}", self.expr(of)),
+            Expr::Clocked(condition) => self.expr(condition),
             Expr::Binary { operator, left, right } => format!("({} {} {})", self.expr(left), symbol(*operator), self.expr(right)),
             Expr::List(items) => format!("[{}]", all(items, ", ")),
             Expr::Map(entries) => {

@@ -7,6 +7,7 @@
 mod any;
 mod asked;
 mod classify;
+mod clock;
 mod delta;
 mod refuse;
 mod split;
@@ -52,6 +53,7 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
         refuse::clauses(text, &tree, options)?;
         let mut draft = bind::bind(text, &tree, options)?;
         rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
+        clock::mark(&mut draft);
         refuse::expressions(text, &draft)?;
         any::maintainable(&mut draft);
         let slots = names_of_slots(&draft);
@@ -368,7 +370,8 @@ impl Standing<'_> {
         rewrite::fold(&mut expr, self.options.ids);
         if walk::any(&expr, &classify::changes_by_itself) {
             let message = "A standing query's results follow from the graph: chance and the current time cannot stand in them";
-            return Err(self.error(expression.span, Code::NotMaintainable, message));
+            let hint = "mode AnyQuery takes conditions on the current time, as in `timestamp() - n.seen > 60000`";
+            return Err(Box::new(self.error(expression.span, Code::NotMaintainable, message).with_hint(Some(hint.to_owned()))));
         }
         Ok(expr)
     }

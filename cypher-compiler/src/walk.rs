@@ -14,7 +14,7 @@ pub fn children_mut(expr: &mut Expr) -> Vec<&mut Expr> {
     use Expr::*;
     match expr {
         Literal(_) | Slot(_) | Parameter(_) => Vec::new(),
-        Property { of, .. } | HasLabels { of, .. } | IsNull { of, .. } | Not(of) | Negate(of) => vec![of],
+        Property { of, .. } | HasLabels { of, .. } | IsNull { of, .. } | Not(of) | Negate(of) | Clocked(of) => vec![of],
         Index { of, index } => vec![of, index],
         Slice { of, from, to } => [Some(of), from.as_mut(), to.as_mut()].into_iter().flatten().map(|e| &mut **e).collect(),
         And(all) | Or(all) | List(all) | Call { arguments: all, .. } => all.iter_mut().collect(),

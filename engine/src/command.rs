@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use crossbeam_channel::Sender;
 use weir_model::{QueryId, Tick};
 
+use crate::alarm::Alarms;
 use crate::arrangement::{Published, SharedBatch};
 use crate::index::{Began, Definition};
 use crate::render::results::{Backfill, Baseline};
@@ -85,4 +86,6 @@ pub struct Install {
     pub results: Sender<ResultBatch>,
     pub waiting: Arc<AtomicUsize>,
     pub backfill: Arc<Backfill>,
+    /// Where it says that it waits for the clock.
+    pub alarms: Arc<Alarms>,
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use weir_model::{IdScheme, NodeId, Plan, Position, QueryId, Text, Tick};
 
+use crate::alarm::Alarms;
 use crate::arrangement::{Published, Snapshot};
 use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
 use crate::command::{Base, Command};
@@ -123,6 +124,7 @@ pub struct Parts {
     /// Pages that were read lately.
     pub chunks: Arc<ChunkCache>,
     pub together: Arc<Together>,
+    pub alarms: Arc<Alarms>,
     /// Nobody waits for room any more.
     pub closing: Arc<AtomicBool>,
 }
@@ -153,6 +155,7 @@ impl Engine {
             nothing_ends: options.nothing_ends,
             chunks: Arc::default(),
             together: Arc::new(Together::start()?),
+            alarms: Arc::default(),
             closing: Arc::default(),
         };
         let mut graphs = BTreeMap::new();
@@ -189,7 +192,8 @@ impl Engine {
         let delivery = self.housekeeper("delivery", scheduling::prompt, |graph| graph.committer().log_delivered())?;
         let checkpoints = self.housekeeper("checkpoints", scheduling::polite, |graph| checkpoint::consider(graph, false))?;
         let pages = self.housekeeper("pages", scheduling::polite, history::tend)?;
-        lock(&self.shared.housekeepers).extend([delivery, checkpoints, pages]);
+        let clock = self.watch_clock()?;
+        lock(&self.shared.housekeepers).extend([delivery, checkpoints, pages, clock]);
         if !indexes.is_empty() {
             // Reads do without until they are there.
             let build = move || {
@@ -203,6 +207,24 @@ impl Engine {
             lock(&self.shared.housekeepers).push(builder.map_err(|error| EngineError::Workers(error.to_string()))?);
         }
         Ok(())
+    }
+
+    /// A thread that gives ticks to graphs whose standing queries wait for the clock.
+    fn watch_clock(&self) -> Result<JoinHandle<()>, EngineError> {
+        let (engine, alarms) = (Arc::downgrade(&self.shared), self.shared.parts.alarms.clone());
+        let pass = move |id, moment| {
+            let graph = engine.upgrade().and_then(|shared| (Engine { shared }).all().into_iter().find(|graph| graph.id() == id));
+            if let Some(graph) = graph
+                && let Err(error) = graph.committer().pass(moment)
+            {
+                tracing::error!(graph = graph.name(), "standing queries that wait for the clock wait on: {error}");
+            }
+        };
+        let run = move || {
+            scheduling::prompt();
+            alarms.watch(pass);
+        };
+        std::thread::Builder::new().name("clock".to_owned()).spawn(run).map_err(|error| EngineError::Workers(error.to_string()))
     }
 
     /// A thread that does something for every graph, now and then, until the engine ends.
@@ -326,6 +348,7 @@ impl Engine {
             return Ok(());
         }
         self.close_ingest();
+        self.shared.parts.alarms.stop();
         for keeper in std::mem::take(&mut *lock(&self.shared.housekeepers)) {
             let _ = keeper.join();
         }
@@ -346,6 +369,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.parts.closing.store(true, Ordering::Relaxed);
+        self.parts.alarms.stop();
         for keeper in std::mem::take(&mut *lock(&self.housekeepers)) {
             // The last handle may have been the housekeeper's own.
             if keeper.thread().id() != std::thread::current().id() {

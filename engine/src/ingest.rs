@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weir_model::{Failure, Mutations, Position, Text, Tick, Value};
+use weir_model::{Clock, Failure, Mutations, Position, Text, Tick, Value};
 
 use crate::commit::Change;
 use crate::engine::Graph;
@@ -106,7 +106,7 @@ impl Ingester {
                 view,
                 parameters: std::slice::from_ref(record),
                 ids: graph.ids(),
-                now_millis,
+                now: Clock::at(now_millis),
                 fresh_id: &fresh_id,
                 limits: graph.limits(),
                 open_cypher: graph.open_cypher(),

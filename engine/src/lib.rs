@@ -26,6 +26,7 @@ pub mod worker;
 pub mod graph;
 pub mod arrangement;
 pub mod index;
+mod alarm;
 pub mod expiry;
 pub mod render;
 pub mod latency;

@@ -288,6 +288,10 @@ impl View for Overlay<'_> {
         self.merged(&|each| self.base.labelled(label, each), &|node| self.has_label(node, label), each);
     }
 
+    fn expect(&self, nodes: &[NodeId]) {
+        self.base.expect(nodes);
+    }
+
     fn count_labelled(&self, label: Symbol) -> Option<u64> {
         if self.changes.borrow().is_empty() { self.base.count_labelled(label) } else { None }
     }

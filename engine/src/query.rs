@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use weir_model::expression::FailureKind;
 use weir_model::extent::weight;
 use weir_model::plan::Operator;
-use weir_model::{Failure, Mutations, Tick, Value};
+use weir_model::{Clock, Failure, Mutations, Tick, Value};
 
 use crate::commit::Change;
 use crate::engine::Graph;
@@ -26,6 +26,8 @@ const TRIES: usize = 3;
 pub struct QueryOptions<'a> {
     /// The moment to read; none is the present.
     pub at: Option<Tick>,
+    /// The current time to the query, where it is not that of the clock.
+    pub now_millis: Option<u64>,
     pub deadline: Option<Instant>,
     /// Set by whoever no longer wants the answer.
     pub cancelled: Option<&'a AtomicBool>,
@@ -171,7 +173,7 @@ impl Graph {
             recall: None,
             parameters,
             ids: self.ids(),
-            now_millis: crate::commit::wall_clock_millis() as i64,
+            now: Clock::at(crate::commit::wall_clock_millis() as i64),
             fresh_id: &fresh_id,
             limits: Limits::NONE,
             open_cypher: self.open_cypher(),
@@ -230,14 +232,15 @@ impl Graph {
     ) -> Result<Change, EngineError> {
         let mut change = Change { records: 1, received: Some(Instant::now()), ..Change::default() };
         let fresh_id = || self.fresh_id();
-        let QueryOptions { deadline, cancelled, steps_max, .. } = options;
+        let QueryOptions { now_millis, deadline, cancelled, steps_max, .. } = options;
+        let now = now_millis.unwrap_or_else(crate::commit::wall_clock_millis);
         let recall = Recall::new(self, at);
         let environment = Environment {
             view,
             recall: Some(&recall),
             parameters,
             ids: self.ids(),
-            now_millis: crate::commit::wall_clock_millis() as i64,
+            now: Clock::at(now as i64),
             fresh_id: &fresh_id,
             limits: Limits { deadline, cancelled, steps_max, ..self.query_limits() },
             open_cypher: self.open_cypher(),

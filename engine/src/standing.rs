@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use rustc_hash::FxHashMap;
-use weir_model::{Plan, Position, QueryId, Text, Tick};
+use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
 
 use crate::command::{Command, Install};
 use crate::engine::Graph;
@@ -124,6 +124,10 @@ impl Graph {
             return Err(EngineError::StandingExists);
         }
         let columns = maintained.columns.clone();
+        if maintained.clocked && standing.start != Start::Resume {
+            // What turned since the last commit had turned before the query was there.
+            self.apply(Mutations::default(), 1)?;
+        }
         let (number, installed) = self.committer().between(|installed| {
             let number = self.next_query();
             let mut known = FxHashMap::default();
@@ -156,6 +160,7 @@ impl Graph {
                 results: sender,
                 waiting: state.waiting.clone(),
                 backfill: state.backfill.clone(),
+                alarms: self.parts().alarms.clone(),
             })));
             (number, installed)
         });

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_model::expression::FailureKind;
-use weir_model::{Mutations, Tick, Value};
+use weir_model::{Clock, Mutations, Tick, Value};
 
 use crate::commit::Change;
 use crate::engine::Graph;
@@ -158,7 +158,7 @@ fn evaluate(graph: &Graph, writes: &[Write], view: &dyn View, outcomes: &mut Vec
             view: &overlay,
             parameters: &write.parameters,
             ids: graph.ids(),
-            now_millis,
+            now: Clock::at(now_millis),
             fresh_id: &fresh_id,
             limits,
             open_cypher: graph.open_cypher(),

@@ -97,6 +97,10 @@ impl View for Tracked<'_> {
         self.base.labelled(label, each)
     }
 
+    fn expect(&self, nodes: &[NodeId]) {
+        self.base.expect(nodes);
+    }
+
     fn count_labelled(&self, label: Symbol) -> Option<u64> {
         self.scanned.set(true);
         self.base.count_labelled(label)

@@ -186,7 +186,7 @@ impl Graph {
         each: &mut dyn FnMut(&Made) -> ControlFlow<()>,
     ) -> Result<Looked, EngineError> {
         let look = |view: &dyn View, at: Tick, each: &mut dyn FnMut(&Made) -> ControlFlow<()>| {
-            let mut search = Search::new(self, origin, view, given, each);
+            let mut search = Search::new((self, at), origin, view, given, each);
             let _ = search.go_on();
             Looked { at, reached: if search.matched { Vec::new() } else { search.reached }, gave_up: search.tries > TRIES_MAX }
         };
@@ -287,7 +287,7 @@ struct Search<'a, 'e> {
 
 impl<'a, 'e> Search<'a, 'e> {
     fn new(
-        graph: &'a Graph,
+        (graph, at): (&'a Graph, Tick),
         origin: &'a Origin<'a>,
         view: &'a dyn View,
         given: &'a [(usize, NodeId)],
@@ -300,7 +300,7 @@ impl<'a, 'e> Search<'a, 'e> {
             view,
             given,
             each,
-            context: GraphFree::rows(graph.ids(), &plan.names),
+            context: GraphFree::rows(graph.ids(), &plan.names).at(at.millis() as i64),
             symbols: plan.names.iter().map(|name| graph.symbols().intern(name)).collect(),
             row: vec![Value::Null; plan.width.max(1)],
             nodes: vec![None; origin.pattern.nodes.len()],

@@ -12,6 +12,7 @@ use timely::dataflow::operators::CapabilitySet;
 use timely::worker::Worker;
 use weir_model::QueryId;
 
+use crate::alarm::Alarm;
 use crate::arrangement::build::Shard;
 use crate::command::{Command, Install};
 use crate::graph::ShardOfGraph;
@@ -229,8 +230,12 @@ impl State {
         let shard = Shard { index: worker.index(), count: worker.peers() };
         let Install { number, maintained, .. } = install;
         let is_home = home(*number) % shard.count as u64 == shard.index as u64;
-        let outside =
-            Outside { published: graph.published.clone(), symbols: install.symbols.clone(), open_cypher: install.open_cypher };
+        let outside = Outside {
+            published: graph.published.clone(),
+            symbols: install.symbols.clone(),
+            open_cypher: install.open_cypher,
+            alarm: Alarm::new(install.alarms.clone(), install.graph, *number),
+        };
         let staged = maintained.staged.as_ref().filter(|_| is_home);
         let stages = staged.and_then(|staged| staged.start(outside, graph.upper).ok());
         let outlet = Outlet {

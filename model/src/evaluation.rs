@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use crate::arithmetic::{self, mismatch};
+use crate::clock;
 use crate::expression::{Binary, Context, Expr, Failure, FailureKind, Quantifier};
 use crate::extent;
 use crate::java_regex;
@@ -108,6 +109,7 @@ impl Expr {
                 std::mem::take(&mut inner[total.0 as usize])
             }
             Expr::Subquery(subquery) => context.subquery(subquery, row)?,
+            Expr::Clocked(condition) => clock::clocked(condition, row, context)?,
         };
         Ok(Cow::Owned(owned))
     }

@@ -1,5 +1,6 @@
 //! Expressions: their shape, and their value over a row.
 
+use std::cell::Cell;
 use std::fmt;
 
 use thiserror::Error;
@@ -83,6 +84,8 @@ pub enum Expr {
     },
     /// What the graph answers to a query that begins at this row.
     Subquery(Box<Subquery>),
+    /// A condition that the passing of time alone can turn, once: see `clock`. Only in what is maintained.
+    Clocked(Box<Expr>),
 }
 
 /// A query inside an expression: EXISTS, COUNT, COLLECT, patterns as predicates, pattern comprehensions.
@@ -218,6 +221,10 @@ pub trait Context {
     fn room(&self) -> usize {
         extent::ROOM
     }
+    /// Who waits for conditions to turn as time passes; mostly nobody.
+    fn turns(&self) -> Option<&Cell<i64>> {
+        None
+    }
     /// Milliseconds since 1970 at the moment of asking.
     fn clock_millis(&self) -> i64 {
         self.now_millis()
@@ -278,17 +285,23 @@ pub struct GraphFree {
     ids: IdScheme,
     names: Vec<Text>,
     room: usize,
+    now_millis: i64,
 }
 
 impl GraphFree {
     /// For constants, which are kept for as long as their plan.
     pub fn constants(ids: IdScheme) -> GraphFree {
-        GraphFree { ids, names: Vec::new(), room: 64 << 10 }
+        GraphFree { ids, names: Vec::new(), room: 64 << 10, now_millis: 0 }
     }
 
     /// For rows of a plan with these names.
     pub fn rows(ids: IdScheme, names: &[Text]) -> GraphFree {
-        GraphFree { ids, names: names.to_vec(), room: extent::ROOM }
+        GraphFree { ids, names: names.to_vec(), room: extent::ROOM, now_millis: 0 }
+    }
+
+    /// The same at a moment, in milliseconds since 1970.
+    pub fn at(self, now_millis: i64) -> GraphFree {
+        GraphFree { now_millis, ..self }
     }
 }
 
@@ -324,7 +337,7 @@ impl Context for GraphFree {
         self.ids
     }
     fn now_millis(&self) -> i64 {
-        0
+        self.now_millis
     }
     fn room(&self) -> usize {
         self.room

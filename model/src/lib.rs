@@ -7,6 +7,7 @@
 pub mod aggregate;
 pub mod arithmetic;
 pub mod asked;
+pub mod clock;
 pub mod codec;
 pub mod evaluation;
 pub mod expression;
@@ -27,6 +28,7 @@ pub mod text_form;
 pub mod tick;
 pub mod value;
 
+pub use clock::Clock;
 pub use expression::{Aggregate, AggregateKind, Context, Expr, Failure, Function, GraphFree};
 pub use id::{EdgeKey, IdScheme, NodeId, QueryId, Symbol};
 pub use mutation::Mutations;

@@ -11,7 +11,7 @@ impl Expr {
         use Expr::*;
         match self {
             Literal(_) | Slot(_) | Parameter(_) => Vec::new(),
-            Property { of, .. } | HasLabels { of, .. } | IsNull { of, .. } | Not(of) | Negate(of) => vec![of],
+            Property { of, .. } | HasLabels { of, .. } | IsNull { of, .. } | Not(of) | Negate(of) | Clocked(of) => vec![of],
             Index { of, index } => vec![of, index],
             Slice { of, from, to } => [Some(of), from.as_ref(), to.as_ref()].into_iter().flatten().map(|e| &**e).collect(),
             And(all) | Or(all) | List(all) | Call { arguments: all, .. } => all.iter().collect(),

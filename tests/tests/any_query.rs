@@ -91,6 +91,49 @@ fn what_matches_already_comes_when_it_is_asked_for() {
 }
 
 #[test]
+fn time_alone_brings_results_and_takes_them_back_also_while_weir_is_down() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let query =
+        "MATCH (h:Host) WHERE timestamp() - h.seen > 400 AND timestamp() - h.seen <= 1400 RETURN h.name AS host, h.seen AS seen";
+    weir.post(&at("silent"), &body(query, None, json!({"file": {"type": "WriteToFile", "path": "out.jsonl"}}))).expect(201);
+    assert_eq!(weir.get(&at("silent")).json()["pattern"]["mode"], "AnyQuery");
+    let seen = |weir: &Weir| {
+        let rows =
+            weir.rows("MATCH (h) WHERE id(h) = idFrom('host') SET h:Host, h.name = 'a', h.seen = timestamp() RETURN h.seen");
+        rows[0][0].clone()
+    };
+    let first = json!({"host": "a", "seen": seen(&weir)});
+    assert_eq!(results(&home.wait_lines("out.jsonl", 2)), [(true, first.clone()), (false, first)]);
+    // It is seen again, and weir ends before anything comes of that.
+    let second = json!({"host": "a", "seen": seen(&weir)});
+    weir.kill();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let weir = home.start(&[]);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 4)[2..]), [(true, second.clone()), (false, second)]);
+    weir.stop();
+    assert_eq!(home.lines("out.jsonl").len(), 4);
+}
+
+#[test]
+fn the_time_conditions_of_the_manual_can_be_maintained() {
+    let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/standing-queries.md"));
+    let manual = manual.expect("the manual is there");
+    let (_, section) = manual.split_once("## Conditions on the current time").expect("the section is there");
+    let (section, _) = section.split_once("\n## ").expect("and ends");
+    let texts = section.split('`').skip(1).step_by(2).filter(|text| text.starts_with("MATCH"));
+    let mut count = 0;
+    for text in texts {
+        count += 1;
+        let mode = weir_cypher_compiler::StandingMode::AnyQuery;
+        if let Err(problems) = weir_cypher_compiler::compile_standing(text, mode, &Default::default()) {
+            panic!("{text}: {}", problems[0]);
+        }
+    }
+    assert!(count >= 7, "{count} queries are shown");
+}
+
+#[test]
 fn what_cannot_be_maintained_is_refused_with_its_place() {
     let weir = Home::new().start(IN_MEMORY);
     for (query, begins) in [

@@ -16,7 +16,8 @@ impl StandingQueries {
         let StartFrom::Moment(millis) = settings.start else { return Ok(Vec::new()) };
         let PatternSettings { query, mode, .. } = &settings.pattern;
         let plan = compile_asked(query, mode.of_compiler(), &Options { ids: graph.ids(), ..Options::default() })?;
-        let options = QueryOptions { at: Some(Tick::end_of_millis(millis)), ..QueryOptions::default() };
+        let at = Some(Tick::end_of_millis(millis));
+        let options = QueryOptions { at, now_millis: Some(millis), ..QueryOptions::default() };
         let mut rows = Vec::new();
         graph.query(&graph.prepare(plan), &[], options, &mut |row| {
             rows.push((Row::from_slice(row), 1));

@@ -91,7 +91,7 @@ impl Draft {
             Expr::Slot(slot) => self.holds(*slot),
             Expr::Literal(_) | Expr::Parameter(_) => Holds::Plain,
             Expr::HasLabels { .. } | Expr::Not(_) | Expr::And(_) | Expr::Or(_) | Expr::Xor(..) => Holds::Plain,
-            Expr::IsNull { .. } | Expr::Negate(_) | Expr::Quantifier { .. } => Holds::Plain,
+            Expr::IsNull { .. } | Expr::Negate(_) | Expr::Quantifier { .. } | Expr::Clocked(_) => Holds::Plain,
             // A stored value is never a node; only a map made in the query can hold one.
             Expr::Property { of, .. } | Expr::Index { of, .. } => match self.value_holds(of) {
                 Holds::Anything => Holds::Anything,

@@ -43,7 +43,7 @@ pub fn type_of(draft: &Draft, expr: &Expr) -> Option<&'static str> {
             _ => return draft.slots[slot.0 as usize].type_name,
         },
         Expr::Not(_) | Expr::And(_) | Expr::Or(_) | Expr::Xor(..) | Expr::IsNull { .. } | Expr::Quantifier { .. } => BOOLEAN,
-        Expr::HasLabels { .. } => BOOLEAN,
+        Expr::HasLabels { .. } | Expr::Clocked(_) => BOOLEAN,
         Expr::Binary { operator, left, right } => match operator {
             Binary::Power => FLOAT,
             Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Modulo => {

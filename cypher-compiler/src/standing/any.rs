@@ -15,6 +15,7 @@ use weir_model::expression::Binary;
 use weir_model::plan::{Name, Operator, Pattern, Slot, SortKey};
 use weir_model::{AggregateKind, Expr};
 
+use super::clock::is_clocked;
 use super::split;
 use crate::bind::{Draft, Holds};
 use crate::lower::facts;
@@ -173,12 +174,13 @@ impl Maintain<'_> {
         facts::asks(self.draft, expr)
     }
 
-    /// Expressions of an operator that looks at its rows alone: those that ask the graph are worked out below it.
+    /// Expressions of an operator that looks at its rows alone: those that ask the graph or the clock are worked out below it.
     fn compute_first(&mut self, mut input: Operator, expressions: Vec<&mut Expr>) -> Operator {
-        let mut items = Vec::new();
+        let (mut items, mut asks) = (Vec::new(), false);
         for expr in expressions {
             self.copy_reads(&mut input, expr);
-            if self.asks(expr) {
+            if self.asks(expr) || is_clocked(expr) {
+                asks |= self.asks(expr);
                 let slot = self.draft.new_slot_for("", expr);
                 items.push((slot, std::mem::replace(expr, Expr::Slot(slot))));
             }
@@ -186,7 +188,11 @@ impl Maintain<'_> {
         if items.is_empty() {
             return input;
         }
-        each(input, |argument| Operator::Project { input: Box::new(argument), items })
+        let project = |input| Operator::Project { input: Box::new(input), items };
+        match asks {
+            true => each(input, project),
+            false => project(input),
+        }
     }
 
     /// `collect` puts its list in the order of an ORDER BY below it: its keys are carried up to there.
@@ -294,7 +300,7 @@ impl Maintain<'_> {
         };
         let (mut keys, mut rest) = (Vec::new(), Vec::new());
         for condition in across {
-            if self.asks(&condition) {
+            if self.asks(&condition) || is_clocked(&condition) {
                 rest.push(condition);
                 continue;
             }

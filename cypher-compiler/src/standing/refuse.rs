@@ -5,6 +5,7 @@ use weir_model::procedure::Body;
 use weir_model::{Expr, Procedure};
 
 use super::classify::changes_by_itself;
+use super::clock::HINT;
 use crate::ast::{Clause, ClauseKind, Query};
 use crate::bind::Draft;
 use crate::error::{Code, Diagnostic, Span};
@@ -61,13 +62,17 @@ pub fn expressions(text: &str, draft: &Draft) -> Result<(), Vec<Diagnostic>> {
     match found {
         Some((name, bare)) => {
             let message = "A standing query's results follow from the graph: chance and the current time cannot stand in them";
-            Err(vec![Diagnostic::compile(text, place(text, name, bare), CODE, message)])
+            let hint = (name != "rand").then(|| HINT.to_owned());
+            Err(vec![Diagnostic::compile(text, place(text, name, bare), CODE, message).with_hint(hint)])
         }
         None => Ok(()),
     }
 }
 
 fn of_expression(expr: &Expr, found: &mut Option<(&'static str, bool)>) {
+    if let Expr::Clocked(_) = expr {
+        return;
+    }
     if let Expr::Call { function, arguments } = expr
         && changes_by_itself(expr)
     {

@@ -7,6 +7,7 @@ use weir_model::plan::{Operator, Pattern, PatternPath, Slot};
 use weir_model::{Expr, plan};
 
 use super::any::{Maintain, each};
+use super::clock::is_clocked;
 use crate::bind::{Holds, is_shortest, is_true};
 use crate::lower::orders::anchored;
 
@@ -195,15 +196,19 @@ impl Maintain<'_> {
         pattern.nodes.iter_mut().for_each(|node| conditions.append(&mut node.conditions));
         pattern.edges.iter_mut().for_each(|edge| conditions.append(&mut edge.conditions));
         let mut operator = Operator::Match { input: Box::new(Operator::Unit), pattern };
-        let (mut free, mut asking) = (Vec::new(), Vec::new());
+        let (mut free, mut above) = (Vec::new(), Vec::new());
         for mut condition in conditions.into_iter().filter(|condition| !is_true(condition)) {
             self.copy_reads(&mut operator, &mut condition);
-            if crate::lower::facts::asks(self.draft, &condition) { asking.push(condition) } else { free.push(condition) }
+            if crate::lower::facts::asks(self.draft, &condition) || is_clocked(&condition) {
+                above.push(condition);
+            } else {
+                free.push(condition);
+            }
         }
         if let Operator::Match { pattern, .. } = &mut operator {
             free.into_iter().for_each(|condition| place(pattern, condition));
         }
-        self.filter(operator, asking)
+        self.filter(operator, above)
     }
 
     /// A pattern with chains or named paths: a piece of single edges, and from its matches the rest.

@@ -350,13 +350,37 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
             "NotMaintainable",
             "A standing query's results follow from the graph: procedure `recentNodes` does more than look at the graph, and cannot stand in it",
         ),
-        ("MATCH (n) WHERE n.at < timestamp() RETURN n.x AS x", "1.24", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) RETURN timestamp() - n.at AS age", "1.18", "NotMaintainable", BY_ITSELF),
+        // What turns more than once, or cannot be foreseen.
+        ("MATCH (n) WHERE n.at = timestamp() RETURN n", "1.24", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) WHERE timestamp() % 60000 < n.x RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) WHERE datetime() - duration('P1M') > n.at RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) WHERE datetime().hour > 8 RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) WHERE timestamp() < n.x + rand() RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) WHERE datetime.realtime() > n.at RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
         ("RETURN [rand()] AS r", "1.9", "NotMaintainable", BY_ITSELF),
         ("MATCH (n) WITH date('2020-01-01') AS d, date() AS e RETURN d, e", "1.41", "NotMaintainable", BY_ITSELF),
         ("MATCH (n) WHERE EXISTS { MATCH (n)-->(m) WHERE m.x > rand() } RETURN n", "1.54", "NotMaintainable", BY_ITSELF),
         ("RETURN $p AS p", "1.8", "MissingParameter", "Unknown parameter `p`"),
     ] {
         assert_eq!(compiled(AnyQuery, text), format!("{place} {code}: {message}\n"), "{text}");
+    }
+}
+
+#[test]
+fn conditions_that_time_turns_once_are_maintained_above_the_pattern() {
+    for condition in [
+        "n.at < timestamp()",
+        "timestamp() - n.at > 60000",
+        "n.at + 5 >= timestamp() / 1000",
+        "-timestamp() < n.at",
+        "n.at > datetime() - duration('PT5M')",
+        "datetime().epochMillis > n.at",
+        "n.day < date()",
+        "NOT n.at < timestamp() OR n.x = 1",
+    ] {
+        let plan = compiled(AnyQuery, &format!("MATCH (n) WHERE {condition} RETURN n.x AS x"));
+        assert!(plan.contains("Filter"), "{condition}\n{plan}");
     }
 }
 

@@ -12,6 +12,9 @@ use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 use crate::view::{Direction, HalfEdge};
 
+/// Of the facts of a node with many, those that are looked at first: properties stand behind edges.
+pub const LOOKED_AT_LAST: usize = 8;
+
 pub const LAST_SYMBOL: Symbol = Symbol((1 << Tag::SYMBOL_BITS) - 1);
 
 /// The facts of one node in each batch that knows it, newest first.
@@ -331,12 +334,11 @@ fn ranges_of_several(direction: Direction, kinds: &[Symbol]) -> SmallVec<[(Tag, 
 /// beats jumping about; of those with many edges, what is asked for most are properties, which stand at the end.
 fn first_of(facts: &[Fact], tag: Tag) -> usize {
     const FEW: usize = 16;
-    const LAST: usize = 8;
     let in_order = |from: usize| facts[from..].iter().position(|fact| fact.tag >= tag).map_or(facts.len(), |at| from + at);
     if facts.len() <= FEW {
         in_order(0)
-    } else if facts[facts.len() - LAST].tag < tag {
-        in_order(facts.len() - LAST)
+    } else if facts[facts.len() - LOOKED_AT_LAST].tag < tag {
+        in_order(facts.len() - LOOKED_AT_LAST)
     } else {
         facts.partition_point(|fact| fact.tag < tag)
     }

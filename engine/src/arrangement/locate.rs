@@ -3,7 +3,8 @@
 
 use weir_model::NodeId;
 
-use super::facts::Part;
+use super::facts::{LOOKED_AT_LAST, Part};
+use super::prefetch::prefetch_all;
 use super::trace::SharedBatch;
 
 /// A node in one batch.
@@ -35,6 +36,19 @@ impl Locator {
         }
         all.sort_by_key(|found| found.node);
         all
+    }
+
+    /// Fetches what will be read to find these nodes and, of their facts, the last: those of nodes with many edges lie before their
+    /// properties.
+    pub fn fetch(&mut self, nodes: &[NodeId], batches: &[SharedBatch]) {
+        self.open.clear();
+        self.open.extend(0..nodes.len() as u32);
+        for batch in batches.iter().rev() {
+            batch.locate(nodes, &mut self.open, &mut self.scratch, |_, position| {
+                let (_, facts) = batch.node(position as usize);
+                prefetch_all(&facts[facts.len().saturating_sub(LOOKED_AT_LAST)..]);
+            });
+        }
     }
 }
 

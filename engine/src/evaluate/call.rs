@@ -245,7 +245,7 @@ impl Run<'_> {
             recall: self.environment.recall,
             parameters: &parameters,
             ids: self.environment.ids,
-            now_millis: self.environment.now_millis,
+            now: self.environment.now,
             fresh_id: self.environment.fresh_id,
             limits: self.environment.limits,
             open_cypher: self.environment.open_cypher,
@@ -315,7 +315,7 @@ impl Caller for Run<'_> {
     }
 
     fn now_millis(&self) -> i64 {
-        self.environment.now_millis
+        self.environment.now.millis
     }
 }
 

@@ -271,7 +271,11 @@ impl Context for Reader<'_> {
     }
 
     fn now_millis(&self) -> i64 {
-        self.environment.now_millis
+        self.environment.now.millis
+    }
+
+    fn turns(&self) -> Option<&Cell<i64>> {
+        self.environment.now.turns()
     }
 
     fn clock_millis(&self) -> i64 {

@@ -45,10 +45,10 @@ use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::expression::FailureKind;
-use weir_model::plan::{Name, Operator, Write};
-use weir_model::{Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
+use weir_model::plan::{Name, Operator, Slot, Write};
+use weir_model::{Clock, Context, Expr, Failure, IdScheme, Mutations, NodeId, Plan, Symbol, Value};
 
 pub use self::choice::IndexName;
 pub use self::context::{Deleted, Names, Reader, path_elements};
@@ -72,6 +72,8 @@ pub struct Prepared {
     writes: bool,
     reads: bool,
     creates_edges: bool,
+    /// Slots of which more is asked of the graph than which node is in them, once a pattern has put one there.
+    asked: FxHashSet<Slot>,
 }
 
 impl Prepared {
@@ -87,8 +89,9 @@ impl Prepared {
         let hydrates = writes && !plan.columns.is_empty();
         let reads = plan.facts.reads || hydrates || contains_write(&plan.root, &looks);
         let creates_edges = contains_write(&plan.root, &|write| matches!(write, Write::CreateEdge { .. }));
+        let asked = asked(&plan);
         let names = plan.names.iter().map(|name| symbols.intern(name)).collect();
-        Prepared { symbols: names, existence: symbols.intern(""), plan, writes, reads, creates_edges }
+        Prepared { symbols: names, existence: symbols.intern(""), plan, writes, reads, creates_edges, asked }
     }
 
     pub fn symbol(&self, name: Name) -> Symbol {
@@ -106,14 +109,48 @@ impl Prepared {
     }
 }
 
+/// See `Prepared::asked`.
+fn asked(plan: &Plan) -> FxHashSet<Slot> {
+    fn of_expression(expr: &Expr, asked: &mut FxHashSet<Slot>) {
+        match expr {
+            Expr::Property { of, .. } | Expr::HasLabels { of, .. } | Expr::Index { of, .. } => asked.extend(slot(of)),
+            Expr::Call { function, arguments } if matches!(function.name, "labels" | "properties" | "keys" | "degree") => {
+                asked.extend(arguments.iter().filter_map(slot));
+            }
+            _ => {}
+        }
+        expr.children().into_iter().for_each(|child| of_expression(child, asked));
+    }
+    fn slot(expr: &Expr) -> Option<Slot> {
+        if let Expr::Slot(slot) = expr { Some(*slot) } else { None }
+    }
+    let mut asked: FxHashSet<Slot> = plan.columns.iter().map(|(_, slot)| *slot).collect();
+    let mut expressions = Vec::new();
+    plan.root.all_expressions(&mut expressions);
+    expressions.into_iter().for_each(|expr| of_expression(expr, &mut asked));
+    // What only changes its name; the last comes first, as names do.
+    let mut renamed = Vec::new();
+    plan.root.each_below(&mut |operator| {
+        if let Operator::Project { items, .. } = operator {
+            renamed.extend(items.iter().filter_map(|(into, expr)| Some((*into, slot(expr)?))));
+        }
+    });
+    for (into, from) in renamed.into_iter().rev() {
+        if asked.contains(&into) {
+            asked.insert(from);
+        }
+    }
+    asked
+}
+
 /// What a run depends on besides its plan.
 pub struct Environment<'a> {
     pub view: &'a dyn View,
     /// By `Plan::parameters`; one that is missing is null.
     pub parameters: &'a [Value],
     pub ids: IdScheme,
-    /// Milliseconds since 1970, the same for the whole query.
-    pub now_millis: i64,
+    /// The same for the whole query.
+    pub now: Clock<'a>,
     pub fresh_id: &'a dyn Fn() -> NodeId,
     pub limits: Limits<'a>,
     /// What came before what the view shows, where that may be asked for.

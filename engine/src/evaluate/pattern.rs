@@ -3,6 +3,7 @@
 //! A step binds a node or crosses an edge, tests what is known of it, and goes on to the next step; when that returns, the
 //! binding is undone. Labels, conditions and reads of a node belong to the moment it is bound.
 
+use smallvec::SmallVec;
 use weir_model::plan::{Name, Pattern, PatternEdge, PatternNode, Slot, Step};
 use weir_model::{EdgeKey, Failure, NodeId, Path, Symbol, Value};
 
@@ -10,6 +11,10 @@ use super::chain::Ends;
 use super::operators::{Flow, GO_ON, Next, Run, STOP};
 use super::{holds, mismatch, node_of};
 use crate::view::{Direction, EdgeRef, HalfEdge};
+
+/// So many nodes that an edge leads to are fetched together, if there are more than a few.
+const EXPECTED: usize = 32;
+const FEW: usize = 4;
 
 /// What of a pattern is bound at the moment.
 #[derive(Default)]
@@ -188,8 +193,15 @@ impl Walk<'_, '_> {
             };
         }
         let halves = self.halves(near, frame.nodes[to], direction, &edge.kinds);
+        let asked = halves.len() > FEW && frame.nodes[to].is_none() && self.asks(to, at + 1);
         for i in halves.clone() {
             run.budget.step()?;
+            if asked && (i - halves.start).is_multiple_of(EXPECTED) {
+                let next = i..halves.end.min(i + EXPECTED);
+                let nodes: SmallVec<[NodeId; EXPECTED]> =
+                    run.scratch.halves.borrow()[next].iter().map(|half| half.other).collect();
+                run.reader.view.expect(&nodes);
+            }
             let half = run.scratch.halves.borrow()[i];
             if self.cross(index, to, crossing(near, half), at, row)?.is_break() {
                 run.scratch.halves.borrow_mut().truncate(halves.start);
@@ -198,6 +210,16 @@ impl Walk<'_, '_> {
         }
         run.scratch.halves.borrow_mut().truncate(halves.start);
         GO_ON
+    }
+
+    /// Whether, once a node is bound, something of it is read at once, by a step from number `at` on, or later.
+    fn asks(&self, node: usize, at: usize) -> bool {
+        let PatternNode { slot, labels, reads, reads_all, .. } = &self.pattern.nodes[node];
+        !labels.is_empty()
+            || !reads.is_empty()
+            || reads_all.is_some()
+            || self.run.prepared.asked.contains(slot)
+            || self.steps[at..].iter().any(|step| matches!(step, Step::Expand { from, .. } if *from == node))
     }
 
     /// The half edges at `near` that may match, put on the stack of half edges; answers where. They are listed before any

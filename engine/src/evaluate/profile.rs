@@ -153,6 +153,10 @@ impl View for Counting<'_> {
         });
     }
 
+    fn expect(&self, nodes: &[NodeId]) {
+        self.base.expect(nodes);
+    }
+
     fn count_labelled(&self, label: Symbol) -> Option<u64> {
         self.base.count_labelled(label)
     }

@@ -1,5 +1,7 @@
 //! The Context of a running plan: what its reader answers, and subqueries, which only the run itself can answer.
 
+use std::cell::Cell;
+
 use weir_model::expression::{Subquery, SubqueryKind};
 use weir_model::extent::weight;
 use weir_model::plan::Name;
@@ -50,6 +52,10 @@ impl Context for Run<'_> {
 
     fn now_millis(&self) -> i64 {
         self.reader.now_millis()
+    }
+
+    fn turns(&self) -> Option<&Cell<i64>> {
+        self.reader.turns()
     }
 
     fn spend(&self, steps: usize) -> Result<(), Failure> {

@@ -47,6 +47,8 @@ pub struct Family {
     admitted: Vec<FxHashMap<Key, u32>>,
     /// The ranges of all members.
     ranges: Intervals<(u32, u32)>,
+    /// The numbers of the sieves that `dense` may keep, by edge.
+    pub sieves: Vec<Option<u32>>,
     count: usize,
 }
 
@@ -77,10 +79,10 @@ impl Group {
 }
 
 impl Family {
-    pub fn new(program: Arc<Program>) -> Family {
+    pub fn new(program: Arc<Program>, sieves: Vec<Option<u32>>) -> Family {
         let admitted = program.compared.equal.iter().map(|_| FxHashMap::default()).collect();
         let (members, alike) = (FxHashMap::default(), Group::default());
-        Family { program, members, alike, admitted, ranges: Intervals::default(), count: 0 }
+        Family { program, members, alike, admitted, ranges: Intervals::default(), sieves, count: 0 }
     }
 
     pub fn insert(&mut self, member: Member) {

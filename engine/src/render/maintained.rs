@@ -55,6 +55,8 @@ pub struct Maintained {
     pub columns: Arc<[Text]>,
     /// Each distinct row counts once.
     pub distinct: bool,
+    /// Time alone changes its answer.
+    pub clocked: bool,
     /// What stands above the patterns.
     pub staged: Option<Arc<Staged>>,
     /// Which changes of nodes the stages must hear of; None where they do not look at the graph.
@@ -64,12 +66,13 @@ pub struct Maintained {
 impl Maintained {
     pub fn new(plan: &Plan, symbols: &Symbols, ids: IdScheme) -> Result<Maintained, RenderError> {
         let columns: Arc<[Text]> = plan.columns.iter().map(|(name, _)| name.clone()).collect();
-        if let Some(simple) = Simple::of(plan) {
+        if let Some(simple) = Simple::of(plan).filter(|_| !asks_clock(&plan.root)) {
             let item =
                 |slot: &Slot| simple.items.iter().find(|(into, _)| into == slot).map_or(Expr::Slot(*slot), |(_, e)| e.clone());
             let made = plan.columns.iter().map(|(name, slot)| (name.clone(), item(slot))).collect();
             let source = Source::new(simple.pattern, plan, simple.filters, made, symbols, ids)?;
-            return Ok(Maintained { sources: vec![source], columns, distinct: simple.distinct, staged: None, interest: None });
+            let sources = vec![source];
+            return Ok(Maintained { sources, columns, distinct: simple.distinct, clocked: false, staged: None, interest: None });
         }
         let mut patterns = Vec::new();
         let prepared = Arc::new(Prepared::new(plan.clone(), symbols));
@@ -80,7 +83,14 @@ impl Maintained {
         };
         let sources = patterns.into_iter().map(source).collect::<Result<_, _>>()?;
         let interest = Interest::of(plan, &prepared).map(Arc::new);
-        Ok(Maintained { sources, columns, distinct: false, staged: Some(Arc::new(staged)), interest })
+        Ok(Maintained {
+            sources,
+            columns,
+            distinct: false,
+            clocked: asks_clock(&plan.root),
+            staged: Some(Arc::new(staged)),
+            interest,
+        })
     }
 }
 
@@ -120,6 +130,17 @@ impl<'p> Simple<'p> {
             _ => None,
         }
     }
+}
+
+/// Whether a condition in there turns for time alone.
+pub fn is_clocked(expr: &Expr) -> bool {
+    matches!(expr, Expr::Clocked(_)) || expr.children().into_iter().any(is_clocked)
+}
+
+fn asks_clock(operator: &Operator) -> bool {
+    let mut expressions = Vec::new();
+    operator.all_expressions(&mut expressions);
+    expressions.into_iter().any(is_clocked)
 }
 
 /// The facts whose changes can change what a query looks up row by row.

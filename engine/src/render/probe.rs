@@ -30,9 +30,10 @@ use weir_model::mutation::Kind;
 use weir_model::plan::Atom;
 use weir_model::{EdgeKey, NodeId, Symbol, Value};
 
+use super::dense::Dense;
 use super::family::Family;
 use super::maintained::{Interest, TOUCHED};
-use super::program::{Path, Version};
+use super::program::{EdgeView, Path, Version};
 use super::queries::{Origin, Queries, Route};
 use super::results::{Row, RowChange};
 use super::walk::{Change, Parcel, Waiting, Walk, is_true, look};
@@ -119,6 +120,7 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
         let mut leaving: Vec<Parcel> = Vec::new();
         let mut waiting = Waiting::default();
         let mut view: Vec<SharedBatch> = Vec::new();
+        let mut dense = Dense::default();
         // As many as there were the last time.
         let mut expected = 0;
         move |frontiers| {
@@ -129,12 +131,18 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
                 found.reserve(expected);
                 for batch in data.drain(..) {
                     // Batches that were there when the first query was installed come without.
-                    let Some(located) = batch.located() else { continue };
+                    let Some(located) = batch.located() else {
+                        dense.forget();
+                        continue;
+                    };
                     view.clear();
                     view.extend_from_slice(&located.existing);
                     view.push(batch.clone());
-                    let offered = Offered { queries: &queries, common: &common, view: &view, batch: &batch, located };
+                    dense.take_in(&batch, located);
+                    let offered =
+                        Offered { queries: &queries, common: &common, view: &view, batch: &batch, located, dense: &dense };
                     offered.walk(&mut found, &mut leaving, &mut waiting);
+                    dense.settle(&queries, &view, before(batch.upper.elements()));
                     for (query, since, interest) in &queries.interests {
                         touches(&batch, (*query, *since), interest, &mut found);
                     }
@@ -224,6 +232,7 @@ fn hop<'scope>(
                                 results: &mut found,
                                 parcels: &mut leaving,
                                 waiting: None,
+                                dense: None,
                             };
                             let change = Change { path: parcel.path as usize, time: parcel.time, diff: parcel.diff };
                             walk.run(change, parcel.at as usize, &mut parcel.row.0, None);
@@ -262,6 +271,7 @@ struct Offered<'a> {
     view: &'a [SharedBatch],
     batch: &'a Batch,
     located: &'a Located,
+    dense: &'a Dense,
 }
 
 impl<'a> Offered<'a> {
@@ -293,6 +303,7 @@ impl<'a> Offered<'a> {
             views.sort_unstable();
             views.dedup();
             let facts = self.located.facts(self.batch, index);
+            let mut seen = SeenEdges::default();
             let offers = edges.iter().map(|(route, place)| (*route, *place, 0));
             for (route, place, time) in offers.chain(views.iter().map(|(route, time)| (*route, 0, *time))) {
                 let family = match current {
@@ -316,7 +327,7 @@ impl<'a> Offered<'a> {
                 match (family.program.paths[path].atom, route.from) {
                     (Atom::Node(node), _) => change_of_view(&mut walk, path, node, *id, &facts, time, &mut row),
                     (Atom::Edge(edge), Origin::EdgeView) => {
-                        change_of_edges(&mut walk, (path, edge), *id, (segment, updates), &facts, &mut row);
+                        change_of_edges(&mut walk, (path, edge), *id, (segment, updates), &facts, &mut seen, &mut row);
                     }
                     (Atom::Edge(edge), _) => {
                         let fact = &updates[place];
@@ -352,6 +363,7 @@ impl<'a> Offered<'a> {
             results,
             parcels,
             waiting: Some(waiting),
+            dense: Some(self.dense),
         }
     }
 }
@@ -401,11 +413,62 @@ fn change_of_edges<'a>(
     walk: &mut Walk<'a, '_>,
     (path, edge): (usize, usize),
     id: NodeId,
-    (segment, updates): (&Segment, &[Fact]),
+    updates: (&Segment, &[Fact]),
     facts: &Facts<'a>,
+    seen: &mut SeenEdges,
     row: &mut [Value],
 ) {
     let view = &walk.program.edges[edge];
+    if !seen.is_of(view) {
+        *seen = SeenEdges::new(view, updates, facts);
+    }
+    for SeenEdge { half, time, was, is } in &seen.edges {
+        for (values, diff) in [(was, -1), (is, 1)] {
+            let Some(values) = values else { continue };
+            view.reads.iter().zip(values).for_each(|((_, slot), value)| row[*slot].clone_from(value));
+            change_of_edge(walk, Change { path, time: *time, diff }, edge, (id, facts), *half, row);
+        }
+    }
+}
+
+/// The edges of a node that a batch changes, as edges of a pattern see them. Most edges of a pattern see the same.
+#[derive(Default)]
+struct SeenEdges {
+    kinds: Vec<Symbol>,
+    keys: Vec<Symbol>,
+    edges: Vec<SeenEdge>,
+}
+
+struct SeenEdge {
+    half: HalfEdge,
+    time: Time,
+    /// Its properties; none where it is not there.
+    was: Option<Vec<Value>>,
+    is: Option<Vec<Value>>,
+}
+
+impl SeenEdges {
+    fn new(view: &EdgeView, updates: (&Segment, &[Fact]), facts: &Facts<'_>) -> SeenEdges {
+        let keys: Vec<Symbol> = view.reads.iter().map(|(key, _)| *key).collect();
+        let seen = |(half, time): (HalfEdge, Time)| {
+            let mut read = |at: Time| -> Option<Vec<Value>> {
+                let property = |key: &Symbol| facts.edge_property(half.kind, half.other, half.ordinal, *key, at);
+                facts.has_half(half, at).then(|| keys.iter().map(property).collect())
+            };
+            let (was, is) = (time.checked_sub(1).and_then(&mut read), read(time));
+            (was != is).then_some(SeenEdge { half, time, was, is })
+        };
+        let edges = touched_edges(view, updates).into_iter().filter_map(seen).collect();
+        SeenEdges { kinds: view.kinds.clone(), keys, edges }
+    }
+
+    fn is_of(&self, view: &EdgeView) -> bool {
+        !self.keys.is_empty() && self.kinds == view.kinds && self.keys.iter().eq(view.reads.iter().map(|(key, _)| key))
+    }
+}
+
+/// The edges that lead away from a node which an update is about that can concern an edge of the pattern, and when.
+pub fn touched_edges(view: &EdgeView, (segment, updates): (&Segment, &[Fact])) -> Vec<(HalfEdge, Time)> {
     let mut touched: Vec<(HalfEdge, Time)> = Vec::new();
     for fact in updates {
         let kind = fact.tag.symbol();
@@ -427,21 +490,7 @@ fn change_of_edges<'a>(
     }
     touched.sort_unstable();
     touched.dedup();
-    for (half, time) in touched {
-        let mut read = |at: Time| -> Option<Vec<Value>> {
-            let property = |(key, _): &(Symbol, usize)| facts.edge_property(half.kind, half.other, half.ordinal, *key, at);
-            facts.has_half(half, at).then(|| view.reads.iter().map(property).collect())
-        };
-        let (was, is) = (time.checked_sub(1).and_then(&mut read), read(time));
-        if was == is {
-            continue;
-        }
-        for (values, diff) in [(was, -1), (is, 1)] {
-            let Some(values) = values else { continue };
-            view.reads.iter().zip(values).for_each(|((_, slot), value)| row[*slot] = value);
-            change_of_edge(walk, Change { path, time, diff }, edge, (id, facts), half, row);
-        }
-    }
+    touched
 }
 
 fn other_end(fact: &Fact, segment: &Segment) -> (NodeId, u32) {

@@ -7,6 +7,8 @@
 //! Constants that a node is compared with are no part of a program (see `constants`), so that queries which differ in nothing
 //! else share it.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use thiserror::Error;
@@ -65,6 +67,10 @@ pub struct Sieve {
     pub key: Symbol,
     pub slot: usize,
     pub conditions: Vec<Expr>,
+    /// Nothing else is asked of the edge, and the property is not asked for elsewhere.
+    pub whole: bool,
+    /// Sieves with the same name let the same edges through.
+    pub name: Arc<str>,
 }
 
 impl Sieve {
@@ -77,7 +83,10 @@ impl Sieve {
             };
             let conditions: Vec<Expr> = view.conditions.iter().filter(alone).cloned().collect();
             let holds_for_nothing = conditions.iter().all(|condition| is_true(condition, &nothing, context));
-            (!holds_for_nothing).then_some(Sieve { key: *key, slot: *slot, conditions })
+            let own = format!("{:?}", Expr::Slot(Slot(*slot as u32)));
+            let name = format!("{:?} {key:?} {}", view.kinds, format!("{conditions:?}").replace(&own, "it")).into();
+            let whole = view.directed && view.reads.len() == 1 && conditions.len() == view.conditions.len();
+            (!holds_for_nothing).then_some(Sieve { key: *key, slot: *slot, conditions, whole, name })
         };
         if view.kinds.is_empty() { None } else { view.reads.iter().find_map(of_read) }
     }
@@ -209,6 +218,14 @@ impl Program {
                 sieve: None,
             };
             view.sieve = Sieve::of(&view, width, &context);
+            if let Some(sieve) = &mut view.sieve {
+                let others = pattern.edges.iter().enumerate().filter(|(other, _)| *other != edges.len());
+                let conditions = others.flat_map(|(_, other)| &other.conditions).chain(&pattern.conditions);
+                let mut conditions = conditions.chain(pattern.nodes.iter().flat_map(|node| &node.conditions));
+                let asked = asked.contains(&sieve.slot)
+                    || conditions.any(|condition| condition.slots().iter().any(|of| place(*of) == sieve.slot));
+                sieve.whole &= !asked;
+            }
             let told_apart = pattern.distinct_edges.iter().any(|(a, b)| [*a, *b].contains(&edges.len()));
             if view.slot.is_none() && (told_apart || !view.reads.is_empty() || !view.conditions.is_empty()) {
                 return refuse("something is asked of an edge that is put nowhere");

@@ -14,7 +14,7 @@ use weir_model::plan::Atom;
 
 use super::Time;
 use super::family::{Ending, Family, Member};
-use super::maintained::{Interest, Maintained};
+use super::maintained::{Interest, Maintained, Source};
 use super::program::Program;
 use super::results::{Gather, RowChange};
 use crate::arrangement::{Layers, Published};
@@ -25,6 +25,9 @@ pub struct Queries {
     /// By the name of the program.
     numbers: FxHashMap<Arc<str>, u32>,
     families_ever: u32,
+    /// Numbers of sieves, by their names.
+    sieves: FxHashMap<Arc<str>, u32>,
+    sieves_ever: u32,
     pub routes: Routes,
     /// Queries whose stages hear of nodes that change: their numbers, since when, of which changes.
     pub interests: Vec<(u32, Time, Arc<Interest>)>,
@@ -35,6 +38,8 @@ pub struct Queries {
     early: Vec<RowChange>,
     /// Queries with changes that have not been answered.
     changed: Vec<u32>,
+    /// Queries whose answer passes with time.
+    clocked: Vec<u32>,
     /// Everything before this has been answered.
     upper: Time,
     /// Keeps apart the ticks at which the graph may still be looked at. There while any query looks at it.
@@ -52,12 +57,10 @@ impl Queries {
     pub fn install(&mut self, query: u32, since: Time, maintained: &Maintained, gather: Gather) {
         let mut members = Vec::new();
         for (source, pattern) in (0..).zip(&maintained.sources) {
-            let number = *self.numbers.entry(pattern.name.clone()).or_insert_with(|| {
-                self.families_ever += 1;
-                self.families.insert(self.families_ever, Family::new(pattern.program.clone()));
-                self.routes.add(self.families_ever, &pattern.program);
-                self.families_ever
-            });
+            let number = match self.numbers.get(&pattern.name) {
+                Some(number) => *number,
+                None => self.begin_family(pattern),
+            };
             if let Some(family) = self.families.get_mut(&number) {
                 family.insert(Member { query, source, since, ending: pattern.ending.clone() });
             }
@@ -66,10 +69,36 @@ impl Queries {
         if let Some(interest) = &maintained.interest {
             self.interests.push((query, since, interest.clone()));
         }
+        if maintained.clocked {
+            self.clocked.push(query);
+        }
         self.installed.insert(query, Installed { gather, members });
         self.next = query + 1;
         let mut early = std::mem::take(&mut self.early);
         self.push(&mut early);
+    }
+
+    fn begin_family(&mut self, pattern: &Source) -> u32 {
+        let program = &pattern.program;
+        let sieves = program.edges.iter().map(|edge| {
+            let sieve = edge.sieve.as_ref().filter(|sieve| sieve.whole)?;
+            Some(*self.sieves.entry(sieve.name.clone()).or_insert_with(|| {
+                self.sieves_ever += 1;
+                self.sieves_ever
+            }))
+        });
+        let sieves = sieves.collect();
+        self.families_ever += 1;
+        let number = self.families_ever;
+        self.families.insert(number, Family::new(program.clone(), sieves));
+        self.numbers.insert(pattern.name.clone(), number);
+        self.routes.add(number, program);
+        number
+    }
+
+    /// Whether a family has edges that go through this sieve.
+    pub fn has_sieve(&self, number: u32) -> bool {
+        self.sieves.values().any(|known| *known == number)
     }
 
     pub fn remove(&mut self, query: u32) {
@@ -82,6 +111,8 @@ impl Queries {
                 self.families.remove(&number);
                 self.numbers.remove(&name);
                 self.routes.remove(number);
+                let used = |sieve: &u32| self.families.values().any(|family| family.sieves.contains(&Some(*sieve)));
+                self.sieves.retain(|_, sieve| used(sieve));
             }
         }
         self.interests.retain(|(of, ..)| *of != query);
@@ -89,6 +120,7 @@ impl Queries {
             self.held = None;
         }
         self.changed.retain(|changed| *changed != query);
+        self.clocked.retain(|clocked| *clocked != query);
     }
 
     pub fn is_installed(&self, query: u32) -> bool {
@@ -143,7 +175,11 @@ impl Queries {
             return;
         }
         self.upper = frontier;
-        let Queries { installed, changed, .. } = self;
+        let Queries { installed, changed, clocked, .. } = self;
+        let turns =
+            |query: &&u32| installed.get(query).and_then(|query| query.gather.next_turn()).is_some_and(|turn| turn < frontier);
+        let turned: Vec<u32> = clocked.iter().filter(turns).filter(|query| !changed.contains(query)).copied().collect();
+        changed.extend(turned);
         changed.retain(|query| {
             let Some(Installed { gather, .. }) = installed.get_mut(query) else { return false };
             gather.advance(frontier);
@@ -326,15 +362,17 @@ mod tests {
 
     /// Only what is nothing: no family, no route, no row.
     fn holds_nothing(queries: &Queries) -> bool {
-        let Queries { families, numbers, routes, interests, installed, early, changed, held, .. } = queries;
+        let Queries { families, numbers, sieves, routes, interests, installed, early, changed, clocked, held, .. } = queries;
         families.is_empty()
             && numbers.is_empty()
+            && sieves.is_empty()
             && routes.by_tag.is_empty()
             && routes.by_kind.is_empty()
             && interests.is_empty()
             && installed.is_empty()
             && early.is_empty()
             && changed.is_empty()
+            && clocked.is_empty()
             && held.is_none()
     }
 

@@ -55,8 +55,9 @@ pub type Turns = Rc<RefCell<BTreeMap<u64, Activator>>>;
 
 impl Installation {
     pub fn families(members: impl Iterator<Item = (Arc<super::Program>, Member)>) -> Vec<Family> {
-        let alone = |(program, member)| {
-            let mut family = Family::new(program);
+        let alone = |(program, member): (Arc<super::Program>, Member)| {
+            let sieves = vec![None; program.edges.len()];
+            let mut family = Family::new(program, sieves);
             family.insert(member);
             family
         };
@@ -160,6 +161,7 @@ impl Rest {
                 results: found,
                 parcels: &mut Vec::new(),
                 waiting: None,
+                dense: None,
             };
             let mut positions: Vec<usize> = match self.after {
                 Some(after) => batches.iter().map(|batch| batch.ids.partition_point(|id| *id <= after)).collect(),

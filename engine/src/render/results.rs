@@ -250,6 +250,11 @@ impl Gather {
         }
     }
 
+    /// The first tick at which time alone changes the answer.
+    pub fn next_turn(&self) -> Option<Time> {
+        self.stages.as_ref().filter(|_| self.rested).and_then(Stages::next_turn)
+    }
+
     /// Nothing waits for its tick to be complete.
     pub fn is_idle(&self) -> bool {
         self.pending.is_empty()

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Text, Value};
 
 use super::Time;
+use super::dense::{Dense, MANY, Near};
 use super::family::{Ending, Family};
 use super::program::{EdgeView, Expansion, Move, Program, Version, Way};
 use super::results::{Row, RowChange};
@@ -40,6 +41,8 @@ pub struct Walk<'a, 'w> {
     pub parcels: &'w mut Vec<Parcel>,
     /// Where rows wait for the node they go on at, if they are many and may.
     pub waiting: Option<&'w mut Waiting>,
+    /// What is kept of nodes with many edges, if the ticks of the walk are among those of its batch.
+    pub dense: Option<&'a Dense>,
 }
 
 /// Rows that go on at nodes that are not found yet: they are found together.
@@ -101,6 +104,11 @@ impl<'a> Walk<'a, '_> {
             },
             _ => return,
         };
+        if let Move::Expand(expansion) = next
+            && self.cross_kept(change, at, expansion, row, (id, here))
+        {
+            return;
+        }
         if let Some((known, facts)) = here
             && known == id
         {
@@ -196,23 +204,112 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
+    /// What is kept of a side of a node for an edge of the pattern.
+    fn kept(&self, edge: usize, node: NodeId, direction: Direction) -> Option<&'a Near> {
+        let dense = self.dense?;
+        let sieve = self.family.sieves[edge]?;
+        dense.near(sieve, node, direction == Direction::Outgoing)
+    }
+
+    /// Of a node with many edges, those that count may be kept from the next batch on. With several shards it is not known here what is written
+    /// at the other ends.
+    fn want(&self, edge: usize, (node, direction): (NodeId, Direction), count: usize) {
+        let outgoing = direction == Direction::Outgoing;
+        if let (Some(dense), Some(sieve)) = (self.dense, self.family.sieves[edge])
+            && count >= MANY
+            && (outgoing || self.shard.count == 1)
+        {
+            dense.want((sieve, node, outgoing), &self.family.program, edge);
+        }
+    }
+
+    /// Crosses the edges that are kept of one of the ends. False where none is.
+    fn cross_kept(
+        &mut self,
+        change: Change,
+        at: usize,
+        expansion: &Expansion,
+        row: &mut [Value],
+        (id, here): (NodeId, Option<(NodeId, &Facts<'a>)>),
+    ) -> bool {
+        let Expansion { edge, to, direction, .. } = *expansion;
+        let expected = match (expansion.bound, &row[to]) {
+            (true, Value::Node(expected)) => Some(*expected),
+            (true, _) => return true,
+            (false, _) => None,
+        };
+        let other_side = if direction == Direction::Outgoing { Direction::Incoming } else { Direction::Outgoing };
+        let (near, of, outgoing) = match (self.kept(edge, id, direction), expected) {
+            (Some(near), _) => (near, expected, direction == Direction::Outgoing),
+            // Asked of the other end, it is the same edge.
+            (None, Some(expected)) => match self.kept(edge, expected, other_side) {
+                Some(near) => (near, Some(id), direction != Direction::Outgoing),
+                None => return false,
+            },
+            (None, None) => return false,
+        };
+        let tick = match expansion.version {
+            Version::After => change.time,
+            Version::Before => change.time.wrapping_sub(1),
+        };
+        near.each(of, outgoing, tick, |half| {
+            let half = match expected {
+                Some(expected) => HalfEdge { outgoing: direction == Direction::Outgoing, other: expected, ..half },
+                None => half,
+            };
+            if self.bind(expansion, half, id, row) {
+                // What would be asked of the edge holds.
+                self.run(change, at + 2, row, here);
+            }
+        });
+        true
+    }
+
+    /// Puts an edge into the row that was found from a node. False where the pattern has another place for it.
+    fn bind(&self, expansion: &Expansion, half: HalfEdge, id: NodeId, row: &mut [Value]) -> bool {
+        let second_half_of_loop = expansion.direction == Direction::Both && half.other == id && !half.outgoing;
+        let taken = expansion.other_nodes.iter().any(|slot| matches!(row[*slot], Value::Node(other) if other == half.other));
+        if second_half_of_loop || taken {
+            return false;
+        }
+        if let Some(slot) = self.program.edges[expansion.edge].slot {
+            let (source, target) = if half.outgoing { (id, half.other) } else { (half.other, id) };
+            let key = EdgeKey { source, kind: self.symbols.name(half.kind), target, ordinal: half.ordinal };
+            let is_it = |slot: &usize| matches!(&row[*slot], Value::Edge(other) if **other == key);
+            if expansion.other_edges.iter().any(is_it) {
+                return false;
+            }
+            row[slot] = Value::Edge(key.into());
+        }
+        row[expansion.to] = Value::Node(half.other);
+        true
+    }
+
     /// The way that begins at the node with the fewest edges to cross.
     fn choose(&self, ways: &[Way], row: &[Value], here: Option<(NodeId, &Facts<'a>)>) -> usize {
         let [_, _, ..] = ways else { return ways.first().map_or(0, |way| way.at) };
-        let mut best = (usize::MAX, 0);
-        let mut offer = |way: &Way, facts: Option<&Facts<'_>>| {
-            let view = &self.program.edges[way.edge];
-            let here = view.reads.is_empty() || way.direction == Direction::Outgoing;
-            let price = if here { 1 } else { EDGE_INSPECTED_ELSEWHERE };
-            let count = facts.map_or(EDGES_ELSEWHERE, |facts| facts.about_edges(way.direction, &view.kinds) * price);
-            best = best.min((count, way.at));
-            best
-        };
         let node = |way: &Way| match row[way.from] {
             Value::Node(id) => id,
             _ => NodeId::default(),
         };
-        for way in ways {
+        let is_kept = |way: &Way| self.kept(way.edge, node(way), way.direction);
+        let kept = ways.iter().filter_map(|way| is_kept(way).map(|near| (near.len(), way.at)));
+        let mut best = kept.min().unwrap_or((usize::MAX, 0));
+        if best.0 <= EDGES_FEW {
+            return best.1;
+        }
+        let mut offer = |way: &Way, facts: Option<&Facts<'_>>| {
+            let view = &self.program.edges[way.edge];
+            let here = view.reads.is_empty() || way.direction == Direction::Outgoing;
+            let price = if here { 1 } else { EDGE_INSPECTED_ELSEWHERE };
+            let count = facts.map_or(EDGES_ELSEWHERE, |facts| facts.about_edges(way.direction, &view.kinds));
+            if facts.is_some() {
+                self.want(way.edge, (node(way), way.direction), count);
+            }
+            best = best.min((count * price, way.at));
+            best
+        };
+        for way in ways.iter().filter(|way| is_kept(way).is_none()) {
             if let Some((id, facts)) = here
                 && id == node(way)
                 && offer(way, Some(facts)).0 <= EDGES_FEW
@@ -220,7 +317,7 @@ impl<'a> Walk<'a, '_> {
                 return best.1;
             }
         }
-        for way in ways.iter().filter(|way| here.is_none_or(|(id, _)| id != node(way))) {
+        for way in ways.iter().filter(|way| is_kept(way).is_none() && here.is_none_or(|(id, _)| id != node(way))) {
             let id = node(way);
             match self.everywhere {
                 Some(snapshot) => offer(way, Some(&snapshot.facts(id))),
@@ -242,6 +339,9 @@ impl<'a> Walk<'a, '_> {
     ) {
         let program = self.program;
         let view = &program.edges[expansion.edge];
+        if !expansion.bound && self.family.sieves[expansion.edge].is_some() {
+            self.want(expansion.edge, (id, expansion.direction), facts.about_edges(expansion.direction, &view.kinds));
+        }
         let expected = match (expansion.bound, &row[expansion.to]) {
             (true, Value::Node(expected)) => Some(*expected),
             (true, _) => return,
@@ -255,21 +355,9 @@ impl<'a> Walk<'a, '_> {
                     return;
                 }
             }
-            let second_half_of_loop = expansion.direction == Direction::Both && half.other == id && !half.outgoing;
-            let taken = expansion.other_nodes.iter().any(|slot| matches!(row[*slot], Value::Node(other) if other == half.other));
-            if second_half_of_loop || taken || expected.is_some_and(|expected| expected != half.other) {
+            if expected.is_some_and(|expected| expected != half.other) || !self.bind(expansion, half, id, row) {
                 return;
             }
-            if let Some(slot) = view.slot {
-                let (source, target) = if half.outgoing { (id, half.other) } else { (half.other, id) };
-                let key = EdgeKey { source, kind: self.symbols.name(half.kind), target, ordinal: half.ordinal };
-                let is_it = |slot: &usize| matches!(&row[*slot], Value::Edge(other) if **other == key);
-                if expansion.other_edges.iter().any(is_it) {
-                    return;
-                }
-                row[slot] = Value::Edge(key.into());
-            }
-            row[expansion.to] = Value::Node(half.other);
             // With reads, the conditions are tested where those are made.
             if view.reads.is_empty() && !view.conditions.iter().all(|condition| is_true(condition, row, &program.context)) {
                 return;

@@ -133,11 +133,16 @@ pub fn ad_hoc(text: &str) -> Plan {
 
 /// What an ad-hoc query answers.
 pub fn answer(prepared: &Prepared, reference: &ReferenceGraph, graph: &Graph) -> Rows {
+    answer_at(prepared, reference, graph, 0)
+}
+
+/// What it answers at a millisecond.
+pub fn answer_at(prepared: &Prepared, reference: &ReferenceGraph, graph: &Graph, now: i64) -> Rows {
     let environment = Environment {
         view: reference,
         parameters: &[],
         ids: graph.ids(),
-        now_millis: 0,
+        now: weir_model::Clock::at(now),
         fresh_id: &NodeId::default,
         limits: Limits::NONE,
         open_cypher: false,

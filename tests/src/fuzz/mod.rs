@@ -131,7 +131,7 @@ fn evaluated(input: &str) {
         view: &Empty,
         parameters: &parameters,
         ids: IdScheme::Uuid,
-        now_millis: 0,
+        now: weir_model::Clock::at(0),
         fresh_id: &NodeId::default,
         limits: Limits { deadline, buffer_bytes_max: 16 << 20, ..Limits::NONE },
         open_cypher: true,

@@ -392,7 +392,7 @@ impl World {
             view: &self.reference,
             parameters,
             ids: self.graph().ids(),
-            now_millis: 0,
+            now: weir_model::Clock::at(0),
             fresh_id: &fresh_id,
             limits,
             open_cypher: self.history.open_cypher,

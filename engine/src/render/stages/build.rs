@@ -9,8 +9,10 @@ use weir_model::{Expr, IdScheme, Value};
 use super::each::Each;
 use super::group::Group;
 use super::join::Join;
+use super::timed::Timed;
 use super::top::Top;
 use super::{Layout, Stage, constant};
+use crate::render::maintained::is_clocked;
 use crate::render::program::{RenderError, refuse};
 
 type Slots = BTreeSet<Slot>;
@@ -34,7 +36,7 @@ pub fn stages(plan: &Plan, ids: IdScheme, patterns: &mut Patterns) -> Result<Sta
     if out.0 == layout.0 {
         return Ok(stage);
     }
-    Ok(Stage::Project { input: Box::new(stage), layout, items: Vec::new(), out })
+    Ok(Stage::Project { input: Box::new(stage), layout, items: Vec::new(), out, timed: None })
 }
 
 struct Build<'b> {
@@ -50,6 +52,11 @@ fn slots_of<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Slots {
     exprs.into_iter().flat_map(Expr::slots).collect()
 }
 
+/// What is kept of rows if their answer passes with time.
+fn timed<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> Option<Timed> {
+    exprs.into_iter().any(is_clocked).then(Timed::default)
+}
+
 impl Build<'_> {
     /// The stage of an operator, and where the values of its rows belong: `needed`, in order.
     fn stage(&mut self, operator: &Operator, needed: Slots) -> Result<(Stage, Layout), RenderError> {
@@ -62,21 +69,22 @@ impl Build<'_> {
             }
             Operator::Filter { input, condition } => {
                 let (input, layout) = self.input(input, &needed | &slots_of([condition]))?;
-                Stage::Filter { input, layout, condition: condition.clone(), out: out.clone() }
+                Stage::Filter { input, layout, condition: condition.clone(), out: out.clone(), timed: timed([condition]) }
             }
             Operator::Project { input, items } => {
                 let items: Vec<&(Slot, Expr)> = items.iter().filter(|(slot, _)| needed.contains(slot)).collect();
                 let made: Slots = items.iter().map(|(slot, _)| *slot).collect();
                 let below = &(&needed - &made) | &slots_of(items.iter().map(|(_, expr)| expr));
                 let (input, layout) = self.input(input, below)?;
+                let timed = timed(items.iter().map(|(_, expr)| expr));
                 let items = items.into_iter().map(|(slot, expr)| (slot.0 as usize, expr.clone())).collect();
-                Stage::Project { input, layout, items, out: out.clone() }
+                Stage::Project { input, layout, items, out: out.clone(), timed }
             }
             Operator::Unwind { input, list, into } => {
                 let mut below = needed.clone();
                 below.remove(into);
                 let (input, layout) = self.input(input, &below | &slots_of([list]))?;
-                Stage::Unwind { input, layout, list: list.clone(), into: into.0 as usize, out: out.clone() }
+                Stage::Unwind { input, layout, list: list.clone(), into: into.0 as usize, out: out.clone(), timed: timed([list]) }
             }
             Operator::Distinct { input, slots } => {
                 let (input, layout) = self.input(input, slots.iter().copied().collect())?;

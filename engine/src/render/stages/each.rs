@@ -4,12 +4,14 @@
 //! that are new and those that looked at a node which changed run through `evaluate` over the graph as it is then. A
 //! row for which nothing was looked at is not kept: it always gives the same.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::expression::FailureKind;
 use weir_model::plan::Operator;
-use weir_model::{IdScheme, Mutations, NodeId, Symbol, Value};
+use weir_model::{Clock, IdScheme, Mutations, NodeId, Symbol, Value};
 
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
 use crate::arrangement::Snapshot;
@@ -22,7 +24,7 @@ use crate::view::{Direction, EdgeRef, HalfEdge, View};
 const STEPS_MAX: u32 = 20_000_000;
 
 pub struct Each {
-    input: Box<Stage>,
+    pub input: Box<Stage>,
     layout: Layout,
     /// Starts at `Argument`.
     inner: Operator,
@@ -37,6 +39,8 @@ pub struct Each {
     lookers: FxHashMap<NodeId, FxHashSet<u32>>,
     /// Rows that looked at all nodes.
     scanners: FxHashSet<u32>,
+    /// When rows turn for time alone.
+    turns: BTreeSet<(i64, u32)>,
 }
 
 #[derive(Default)]
@@ -46,6 +50,7 @@ struct Kept {
     found: Vec<Row>,
     nodes: Vec<NodeId>,
     scanned: bool,
+    turn: Option<i64>,
 }
 
 /// How the graph is looked at during one tick.
@@ -62,6 +67,15 @@ struct Seen {
     found: Vec<Row>,
     nodes: Vec<NodeId>,
     scanned: bool,
+    /// When time alone changes it.
+    turn: Option<i64>,
+}
+
+impl Seen {
+    /// Whether it may be different another time.
+    fn may_change(&self) -> bool {
+        self.scanned || !self.nodes.is_empty() || self.turn.is_some()
+    }
 }
 
 impl Each {
@@ -77,7 +91,13 @@ impl Each {
             free: Vec::new(),
             lookers: FxHashMap::default(),
             scanners: FxHashSet::default(),
+            turns: BTreeSet::new(),
         }
+    }
+
+    /// When the first of the rows turns for time alone.
+    pub fn next_turn(&self) -> i64 {
+        self.turns.first().map_or(Clock::NEVER, |(turn, _)| *turn)
     }
 
     pub fn step(&mut self, turn: &mut Turn) -> Changes {
@@ -87,6 +107,7 @@ impl Each {
         if !turn.touched.is_empty() {
             again.extend(&self.scanners);
         }
+        again.extend(self.turns.iter().take_while(|(at, _)| *at <= turn.now).map(|(_, number)| number));
         for node in &turn.touched {
             again.extend(self.lookers.get(node).into_iter().flatten());
         }
@@ -95,7 +116,7 @@ impl Each {
             let Some(number) = self.numbers.get(&row).copied() else {
                 let seen = self.look(&row, turn);
                 out.extend(seen.found.iter().map(|found| (found.clone(), diff)));
-                if seen.scanned || !seen.nodes.is_empty() {
+                if seen.may_change() {
                     self.keep(row, diff, seen);
                 }
                 continue;
@@ -119,7 +140,7 @@ impl Each {
             out.extend(kept.found.drain(..).map(|found| (found, -count)));
             let seen = self.look(&row, turn);
             out.extend(seen.found.iter().map(|found| (found.clone(), count)));
-            if seen.scanned || !seen.nodes.is_empty() {
+            if seen.may_change() {
                 self.remember(number, seen);
             } else {
                 self.let_go(number);
@@ -130,6 +151,7 @@ impl Each {
 
     fn look(&self, row: &Row, turn: &mut Turn) -> Seen {
         self.layout.spread(row, &mut turn.row);
+        let turn_at = Cell::new(Clock::NEVER);
         let Looking { snapshot, evaluator, ids, open_cypher } = &mut turn.looking;
         let ordered = Ordered(snapshot);
         let tracked = Tracked::new(&ordered);
@@ -137,7 +159,7 @@ impl Each {
             view: &tracked,
             parameters: &[],
             ids: *ids,
-            now_millis: 0,
+            now: Clock::watched(turn.now, &turn_at),
             fresh_id: &NodeId::default,
             limits: Limits { steps_max: Some(STEPS_MAX), time_max: None, ..Limits::default() },
             open_cypher: *open_cypher,
@@ -163,7 +185,8 @@ impl Each {
         }
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.
         let ReadSet { nodes, scanned, questions } = tracked.into_reads();
-        Seen { found, nodes: nodes.into_iter().collect(), scanned: scanned || !questions.is_empty() }
+        let turn = Some(turn_at.get()).filter(|turn| *turn < Clock::NEVER);
+        Seen { found, nodes: nodes.into_iter().collect(), scanned: scanned || !questions.is_empty(), turn }
     }
 
     fn keep(&mut self, row: Row, count: i64, seen: Seen) {
@@ -184,8 +207,9 @@ impl Each {
         if seen.scanned {
             self.scanners.insert(number);
         }
+        self.turns.extend(seen.turn.map(|turn| (turn, number)));
         let kept = &mut self.kept[number as usize];
-        (kept.found, kept.nodes, kept.scanned) = (seen.found, seen.nodes, seen.scanned);
+        (kept.found, kept.nodes, kept.scanned, kept.turn) = (seen.found, seen.nodes, seen.scanned, seen.turn);
     }
 
     /// What was looked at for a row.
@@ -201,6 +225,9 @@ impl Each {
         }
         if std::mem::take(&mut kept.scanned) {
             self.scanners.remove(&number);
+        }
+        if let Some(turn) = kept.turn.take() {
+            self.turns.remove(&(turn, number));
         }
     }
 

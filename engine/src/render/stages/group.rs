@@ -16,7 +16,7 @@ use super::top::{Placed, add};
 use super::{Changes, Layout, Row, Stage, Turn};
 
 pub struct Group {
-    input: Box<Stage>,
+    pub input: Box<Stage>,
     layout: Layout,
     keys: Vec<Expr>,
     aggregates: Vec<Aggregate>,

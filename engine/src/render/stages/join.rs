@@ -9,13 +9,13 @@ use weir_model::{Expr, Value};
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
 
 pub struct Join {
-    left: Side,
-    right: Side,
+    pub left: Side,
+    pub right: Side,
     out: Layout,
 }
 
-struct Side {
-    input: Box<Stage>,
+pub struct Side {
+    pub input: Box<Stage>,
     layout: Layout,
     keys: Vec<Expr>,
     rows: FxHashMap<Vec<Value>, FxHashMap<Keyed, i64>>,

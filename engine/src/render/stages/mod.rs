@@ -11,17 +11,21 @@ mod build;
 mod each;
 mod group;
 mod join;
+mod timed;
 mod top;
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use weir_model::{Expr, GraphFree, IdScheme, NodeId, Value};
+use weir_model::clock::At;
+use weir_model::{Clock, Context, Expr, GraphFree, IdScheme, NodeId, Tick, Value};
 
+use self::timed::Timed;
 use super::Time;
-use super::maintained::TOUCHED;
+use super::maintained::{TOUCHED, is_clocked};
 use super::program::RenderError;
 use super::results::{Row, RowChange};
+use crate::alarm::Alarm;
 use crate::arrangement::Published;
 use crate::evaluate::{Evaluator, Prepared};
 use crate::symbols::Symbols;
@@ -40,6 +44,7 @@ pub struct Outside {
     pub published: Arc<Published>,
     pub symbols: Arc<Symbols>,
     pub open_cypher: bool,
+    pub alarm: Alarm,
 }
 
 /// The stages at work.
@@ -78,12 +83,14 @@ pub enum Stage {
         layout: Layout,
         condition: Expr,
         out: Layout,
+        timed: Option<Timed>,
     },
     Project {
         input: Box<Stage>,
         layout: Layout,
         items: Vec<(usize, Expr)>,
         out: Layout,
+        timed: Option<Timed>,
     },
     Unwind {
         input: Box<Stage>,
@@ -91,6 +98,7 @@ pub enum Stage {
         list: Expr,
         into: usize,
         out: Layout,
+        timed: Option<Timed>,
     },
     Distinct {
         input: Box<Stage>,
@@ -108,6 +116,8 @@ pub enum Stage {
 /// What there is to know at one tick.
 pub struct Turn<'t, 'p> {
     pub first: bool,
+    /// The millisecond of the tick.
+    pub now: i64,
     pub sources: Vec<Changes>,
     pub touched: Vec<NodeId>,
     pub looking: each::Looking<'t, 'p>,
@@ -139,6 +149,12 @@ impl Staged {
 }
 
 impl Stages {
+    /// The first tick at which time alone changes the answer.
+    pub fn next_turn(&self) -> Option<Time> {
+        let turn = self.root.next_turn();
+        (turn < Clock::NEVER).then(|| Tick::at_millis(turn.max(0) as u64).0)
+    }
+
     /// The changes of the answer that follow from the changes of complete ticks, in their order.
     pub fn turn(&mut self, changes: Vec<RowChange>, frontier: Time) -> Vec<RowChange> {
         let mut out = Vec::new();
@@ -147,13 +163,15 @@ impl Stages {
         let mut evaluator = Evaluator::new(&prepared, &symbols);
         let mut changes = changes.into_iter().peekable();
         loop {
-            let time = match (self.first, changes.peek()) {
-                (Some(first), next) if first < frontier && next.is_none_or(|next| first <= next.time) => first,
-                (_, Some(next)) => next.time,
-                (_, None) => return out,
+            let turn = self.next_turn();
+            let next = changes.peek().map(|next| next.time).into_iter().chain(self.first).chain(turn).min();
+            let Some(time) = next.filter(|time| *time < frontier) else {
+                self.outside.alarm.set(turn.map(|turn| Tick(turn).millis()));
+                return out;
             };
             let mut turn = Turn {
                 first: self.first.take_if(|first| *first == time).is_some(),
+                now: Tick(time).millis() as i64,
                 sources: vec![Vec::new(); self.sources],
                 touched: Vec::new(),
                 looking: each::Looking {
@@ -191,23 +209,40 @@ impl Stages {
 }
 
 impl Stage {
+    /// The first millisecond at which time alone changes something.
+    fn next_turn(&self) -> i64 {
+        let (own, inputs): (i64, &[&Stage]) = match self {
+            Stage::Source(_) | Stage::Unit(_) => return Clock::NEVER,
+            Stage::Filter { input, timed, .. } | Stage::Project { input, timed, .. } | Stage::Unwind { input, timed, .. } => {
+                (timed.as_ref().map_or(Clock::NEVER, Timed::next_turn), &[input])
+            }
+            Stage::Distinct { input, .. } => (Clock::NEVER, &[input]),
+            Stage::Union(left, right) => (Clock::NEVER, &[left, right]),
+            Stage::Each(stage) => (stage.next_turn(), &[&stage.input]),
+            Stage::Group(stage) => (Clock::NEVER, &[&stage.input]),
+            Stage::Top(stage) => (Clock::NEVER, &[&stage.input]),
+            Stage::Join(stage) => (Clock::NEVER, &[&stage.left.input, &stage.right.input]),
+        };
+        inputs.iter().map(|input| input.next_turn()).fold(own, i64::min)
+    }
+
     fn step(&mut self, turn: &mut Turn) -> Changes {
         match self {
             Stage::Source(number) => std::mem::take(&mut turn.sources[*number]),
             Stage::Unit(width) if turn.first => vec![(Row((0..*width).map(|_| Value::Null).collect()), 1)],
             Stage::Unit(_) => Vec::new(),
-            Stage::Filter { input, layout, condition, out } => {
+            Stage::Filter { input, layout, condition, out, timed } => {
                 let changes = input.step(turn);
-                each_row(changes, layout, turn, |row, context, each| {
+                each_row(changes, layout, turn, timed, |row, context, each| {
                     if holds(condition, row, context) {
                         each(out.collect(row));
                     }
                 })
             }
-            Stage::Project { input, layout, items, out } => {
+            Stage::Project { input, layout, items, out, timed } => {
                 let changes = input.step(turn);
                 let mut values: Vec<Value> = Vec::new();
-                each_row(changes, layout, turn, |row, context, each| {
+                each_row(changes, layout, turn, timed, |row, context, each| {
                     values.clear();
                     for (_, expr) in items.iter() {
                         let Ok(value) = expr.evaluate(row, context) else { return };
@@ -219,9 +254,9 @@ impl Stage {
                     each(out.collect(row));
                 })
             }
-            Stage::Unwind { input, layout, list, into, out } => {
+            Stage::Unwind { input, layout, list, into, out, timed } => {
                 let changes = input.step(turn);
-                each_row(changes, layout, turn, |row, context, each| {
+                each_row(changes, layout, turn, timed, |row, context, each| {
                     let Ok(value) = list.evaluate(row, context) else { return };
                     let elements = match value {
                         Value::Null => return,
@@ -254,7 +289,7 @@ impl Stage {
                 if layout.0 == out.0 {
                     return flips;
                 }
-                each_row(flips, layout, turn, |row, _, each| each(out.collect(row)))
+                each_row(flips, layout, turn, &mut None, |row, _, each| each(out.collect(row)))
             }
             Stage::Union(left, right) => {
                 let mut changes = left.step(turn);
@@ -274,8 +309,18 @@ fn each_row(
     changes: Changes,
     layout: &Layout,
     turn: &mut Turn,
-    mut make: impl FnMut(&mut [Value], &GraphFree, &mut dyn FnMut(Row)),
+    timed: &mut Option<Timed>,
+    mut make: impl FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row)),
 ) -> Changes {
+    if let Some(timed) = timed {
+        let (row, context) = (&mut turn.row, turn.context);
+        return timed.step(changes, turn.now, |of, clock| {
+            let mut found = Vec::new();
+            layout.spread(of, row);
+            make(row, &At { context, clock }, &mut |row| found.push(row));
+            found
+        });
+    }
     let mut out = Vec::with_capacity(changes.len());
     for (row, diff) in changes {
         layout.spread(&row, &mut turn.row);
@@ -300,7 +345,7 @@ pub fn consolidate(changes: &mut Changes) {
 }
 
 /// Null is no, and so is what has no value. A list holds when it is not empty.
-fn holds(condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
+fn holds(condition: &Expr, row: &[Value], context: &dyn Context) -> bool {
     match condition.evaluate(row, context) {
         Ok(Value::Boolean(answer)) => answer,
         Ok(Value::List(items)) => !items.is_empty(),
@@ -310,5 +355,8 @@ fn holds(condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
 
 /// The value of an expression over nothing.
 fn constant(expr: &Expr, ids: IdScheme) -> Option<Value> {
+    if is_clocked(expr) {
+        return None;
+    }
     expr.evaluate(&[], &GraphFree::constants(ids)).ok()
 }

@@ -44,7 +44,7 @@ impl PartialEq for Placed {
 impl Eq for Placed {}
 
 pub struct Top {
-    input: Box<Stage>,
+    pub input: Box<Stage>,
     layout: Layout,
     keys: Vec<Expr>,
     descending: Arc<[bool]>,

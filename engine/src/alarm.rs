@@ -1,0 +1,114 @@
+//! Alarm: what standing queries wait for the clock for, and the tick that brings it when nothing else happens.
+//!
+//!     stages ─ next moment at which a condition turns ─> Alarms ─ it has come ─> a commit of nothing, if there was none since
+//!
+//! What turns at a moment belongs to the first tick of that millisecond, whichever commit lets the workers get past it. So the
+//! results are the same in a stream and at rest, and again in a replay.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use weir_model::Tick;
+
+use crate::commit::wall_clock_millis;
+use crate::store::GraphId;
+
+/// The longest sleep while something waits: the clock of the machine may be set forward meanwhile.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// Between two looks at what has come, so that what is due at every millisecond is no commit at every millisecond.
+const BETWEEN: Duration = Duration::from_millis(2);
+
+/// Of an engine.
+#[derive(Default)]
+pub struct Alarms {
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// In milliseconds, by graph and number of the query.
+    moments: BTreeMap<(GraphId, u32), u64>,
+    stopping: bool,
+}
+
+/// Of one standing query; gone with it.
+pub struct Alarm {
+    alarms: Arc<Alarms>,
+    query: (GraphId, u32),
+    set: Option<u64>,
+}
+
+impl Alarm {
+    pub fn new(alarms: Arc<Alarms>, graph: GraphId, number: u32) -> Alarm {
+        Alarm { alarms, query: (graph, number), set: None }
+    }
+
+    pub fn set(&mut self, moment: Option<u64>) {
+        if self.set == moment {
+            return;
+        }
+        self.set = moment;
+        let mut state = self.alarms.lock();
+        match moment {
+            Some(moment) => state.moments.insert(self.query, moment),
+            None => state.moments.remove(&self.query),
+        };
+        self.alarms.wake.notify_all();
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.set(None);
+    }
+}
+
+impl Alarms {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of it is one step.
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Waits for moments that have come, and lets the workers of each graph get `pass` its earliest; then they say what they wait for next.
+    /// Returns when the alarms are stopped.
+    pub fn watch(&self, mut pass: impl FnMut(GraphId, Tick)) {
+        let mut passed: BTreeMap<GraphId, u64> = BTreeMap::new();
+        let mut state = self.lock();
+        while !state.stopping {
+            let now = wall_clock_millis();
+            let mut first: BTreeMap<GraphId, u64> = BTreeMap::new();
+            for ((graph, _), moment) in &state.moments {
+                first.entry(*graph).and_modify(|first| *first = (*first).min(*moment)).or_insert(*moment);
+            }
+            // Those that were let past are only waited for.
+            passed.retain(|graph, moment| first.get(graph) == Some(moment));
+            let news = first.into_iter().filter(|(graph, _)| !passed.contains_key(graph));
+            let (come, later): (Vec<_>, Vec<_>) = news.partition(|(_, moment)| *moment <= now);
+            if !come.is_empty() {
+                drop(state);
+                for (graph, moment) in come {
+                    pass(graph, Tick::at_millis(moment));
+                    passed.insert(graph, moment);
+                }
+                std::thread::sleep(BETWEEN);
+                state = self.lock();
+                continue;
+            }
+            state = match later.iter().map(|(_, moment)| moment - now).min() {
+                Some(left) => {
+                    let left = Duration::from_millis(left).min(SLEEP_MAX);
+                    self.wake.wait_timeout(state, left).unwrap_or_else(|e| e.into_inner()).0
+                }
+                None => self.wake.wait(state).unwrap_or_else(|e| e.into_inner()),
+            };
+        }
+    }
+
+    pub fn stop(&self) {
+        self.lock().stopping = true;
+        self.wake.notify_all();
+    }
+}

@@ -1,0 +1,217 @@
+//! Clock: conditions on the current time, and the moment at which they turn for time alone.
+//!
+//! `timestamp() - s.seen > 60000` is false, and a minute after `s.seen` it is true. A condition that looks at the clock on one
+//! side, where time only runs forward, turns once at most: so whoever keeps an answer up to date need only be told when.
+
+use std::cell::Cell;
+
+use crate::expression::{Binary, Context, Expr, Failure, Subquery};
+use crate::id::{EdgeKey, IdScheme, NodeId};
+use crate::plan::Name;
+use crate::value::{FullEdge, FullNode, Value};
+
+/// The last moment that a tick can be of.
+const LAST: i64 = (1 << 44) - 1;
+
+/// The time of a query, in milliseconds since 1970, and who waits for conditions to turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock<'a> {
+    pub millis: i64,
+    turns: Option<&'a Cell<i64>>,
+}
+
+impl<'a> Clock<'a> {
+    /// No moment at all: nothing turns.
+    pub const NEVER: i64 = i64::MAX;
+
+    pub fn at(millis: i64) -> Clock<'a> {
+        Clock { millis, turns: None }
+    }
+
+    /// As `at`; the first moment after it at which a condition turns that was looked at is put into the cell, if it is before what is there.
+    pub fn watched(millis: i64, turns: &'a Cell<i64>) -> Clock<'a> {
+        Clock { millis, turns: Some(turns) }
+    }
+
+    pub fn turns(&self) -> Option<&Cell<i64>> {
+        self.turns
+    }
+}
+
+/// A context at another time.
+pub struct At<'c> {
+    pub context: &'c dyn Context,
+    pub clock: Clock<'c>,
+}
+
+/// The value of a condition that turns once at most.
+pub fn clocked(condition: &Expr, row: &[Value], context: &dyn Context) -> Result<Value, Failure> {
+    let now = context.now_millis();
+    let value = condition.evaluate(row, context)?;
+    if let Some(turns) = context.turns() {
+        let at = |millis| condition.evaluate(row, &At { context, clock: Clock::at(millis) });
+        let differs = |millis: i64| millis > now && at(millis).as_ref() != Ok(&value);
+        if let Some(turn) = turn(condition, row, context, now, &differs) {
+            turns.set(turns.get().min(turn));
+        }
+    }
+    Ok(value)
+}
+
+/// The first moment from which on it differs.
+fn turn(condition: &Expr, row: &[Value], context: &dyn Context, now: i64, differs: &dyn Fn(i64) -> bool) -> Option<i64> {
+    // Milliseconds against milliseconds, nearly always: as far away as the two are.
+    if let Expr::Binary { operator, left, right } = condition
+        && is_order(*operator)
+        && let (Ok(Value::Integer(left)), Ok(Value::Integer(right))) = (left.evaluate(row, context), right.evaluate(row, context))
+    {
+        let near = now.saturating_add(left.saturating_sub(right).saturating_abs());
+        let first = (near.saturating_sub(1)..=near.saturating_add(1)).find(|millis| differs(*millis));
+        if let Some(first) = first
+            && first <= LAST
+            && !differs(first - 1)
+        {
+            return Some(first);
+        }
+    }
+    if !differs(LAST) {
+        return None;
+    }
+    let (mut before, mut from) = (now, LAST);
+    while from - before > 1 {
+        let middle = before + (from - before) / 2;
+        if differs(middle) {
+            from = middle;
+        } else {
+            before = middle;
+        }
+    }
+    Some(from)
+}
+
+pub fn is_order(operator: Binary) -> bool {
+    matches!(operator, Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual)
+}
+
+impl Context for At<'_> {
+    fn now_millis(&self) -> i64 {
+        self.clock.millis
+    }
+    fn turns(&self) -> Option<&Cell<i64>> {
+        self.clock.turns()
+    }
+    fn clock_millis(&self) -> i64 {
+        self.clock.millis
+    }
+    fn parameter(&self, index: u32) -> &Value {
+        self.context.parameter(index)
+    }
+    fn name(&self, name: Name) -> &str {
+        self.context.name(name)
+    }
+    fn property(&self, node: NodeId, key: Name) -> Value {
+        self.context.property(node, key)
+    }
+    fn property_by_text(&self, node: NodeId, key: &str) -> Value {
+        self.context.property_by_text(node, key)
+    }
+    fn has_label(&self, node: NodeId, label: Name) -> bool {
+        self.context.has_label(node, label)
+    }
+    fn edge_property(&self, edge: &EdgeKey, key: &str) -> Value {
+        self.context.edge_property(edge, key)
+    }
+    fn full_node(&self, node: NodeId) -> FullNode {
+        self.context.full_node(node)
+    }
+    fn full_edge(&self, edge: &EdgeKey) -> FullEdge {
+        self.context.full_edge(edge)
+    }
+    fn degree(&self, node: NodeId) -> usize {
+        self.context.degree(node)
+    }
+    fn ids(&self) -> IdScheme {
+        self.context.ids()
+    }
+    fn subquery(&self, subquery: &Subquery, row: &[Value]) -> Result<Value, Failure> {
+        self.context.subquery(subquery, row)
+    }
+    fn spend(&self, steps: usize) -> Result<(), Failure> {
+        self.context.spend(steps)
+    }
+    fn room(&self) -> usize {
+        self.context.room()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::{Function, GraphFree};
+    use crate::plan::Slot;
+
+    static NOW: Function = Function {
+        name: "now",
+        arguments_min: 0,
+        arguments_max: 0,
+        signature: "",
+        description: "",
+        example: "",
+        null_in_null_out: false,
+        pure: false,
+        run: |context, _| Ok(Value::Integer(context.now_millis())),
+    };
+
+    fn binary(operator: Binary, left: Expr, right: Expr) -> Expr {
+        Expr::Binary { operator, left: Box::new(left), right: Box::new(right) }
+    }
+
+    /// The value at a moment, and when it turns.
+    fn looked_at(condition: &Expr, row: &[Value], now: i64) -> (Value, i64) {
+        let (context, turns) = (GraphFree::rows(IdScheme::Uuid, &[]), Cell::new(Clock::NEVER));
+        let value = clocked(condition, row, &At { context: &context, clock: Clock::watched(now, &turns) });
+        (value.unwrap_or_default(), turns.get())
+    }
+
+    #[test]
+    fn a_condition_turns_when_it_first_differs_and_only_then() {
+        let now = || Expr::Call { function: &NOW, arguments: Vec::new() };
+        let slot = || Expr::Slot(Slot(0));
+        let number = |n: i64| Expr::Literal(Value::Integer(n));
+        let ways: [fn(Expr, Expr, Expr) -> (Expr, Expr); 4] = [
+            |now, slot, number| (binary(Binary::Subtract, now, slot), number),
+            |now, slot, number| (slot, binary(Binary::Subtract, now, number)),
+            |now, slot, number| (binary(Binary::Divide, now, number), slot),
+            |now, slot, number| {
+                (binary(Binary::Multiply, now, number), binary(Binary::Add, slot, Expr::Literal(Value::Float(0.5))))
+            },
+        ];
+        for operator in [Binary::Less, Binary::LessOrEqual, Binary::Greater, Binary::GreaterOrEqual] {
+            for way in ways {
+                for flipped in [false, true] {
+                    let (left, right) = way(now(), slot(), number(7));
+                    let condition = if flipped { binary(operator, right, left) } else { binary(operator, left, right) };
+                    for at in [0, 3, 20, 1_000] {
+                        let row = [Value::Integer(at)];
+                        let values: Vec<Value> = (0..9_000).map(|now| looked_at(&condition, &row, now).0).collect();
+                        for now in [0, 1, 5, 26, 27, 28, 999, 1_000, 1_007, 8_000] {
+                            let expected = (now + 1..values.len()).find(|then| values[*then] != values[now]);
+                            let (_, turn) = looked_at(&condition, &row, now as i64);
+                            let turn = Some(turn).filter(|turn| *turn < values.len() as i64).map(|turn| turn as usize);
+                            assert_eq!(turn, expected, "{condition:?} of {at} at {now}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_time_never_turns() {
+        let now = Expr::Call { function: &NOW, arguments: Vec::new() };
+        let condition = binary(Binary::Less, now, Expr::Slot(Slot(0)));
+        for value in [Value::Null, Value::text("tomorrow"), Value::Integer(i64::MIN), Value::Integer(i64::MAX)] {
+            assert_eq!(looked_at(&condition, &[value], 1_700_000_000_000).1, Clock::NEVER);
+        }
+    }
+}
