@@ -6,7 +6,7 @@
 
 use serde_json::{Value as Json, json};
 use thiserror::Error;
-use warp::http::header::{ALLOW, CONTENT_TYPE, LOCATION};
+use warp::http::header::{ALLOW, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply, Response};
 use weir_cypher_compiler::Diagnostic;
@@ -53,6 +53,9 @@ pub enum ApiError {
     TimeLimit(u128),
     #[error("weir is not ready: {0}")]
     NotReady(String),
+    /// Not now; the same request may be taken in so many seconds.
+    #[error("{reason}")]
+    Busy { reason: String, seconds: u32 },
     /// The world or weir failed; the text says what.
     #[error("{0}")]
     Failed(String),
@@ -118,6 +121,11 @@ impl ApiError {
             ApiError::NotReady(_) if family == Family::V1 => response(StatusCode::SERVICE_UNAVAILABLE, None, String::new()),
             ApiError::NotReady(reason) => {
                 texts(family, StatusCode::SERVICE_UNAVAILABLE, Kind::Api, &[format!("weir is not ready: {reason}")])
+            }
+            ApiError::Busy { reason, seconds } => {
+                let mut reply = texts(family, StatusCode::SERVICE_UNAVAILABLE, Kind::Api, &[reason]);
+                reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+                reply
             }
             ApiError::Failed(reason) => {
                 let request = uuid();

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value as Json, json};
-use weir_connectors::{ConnectorError, RecordQuery, SOURCES, SourceConfig, SourceContext, Upload};
+use weir_connectors::{ConnectorError, Intake, RecordQuery, SOURCES, SourceConfig, SourceContext, Upload};
 use weir_cypher_compiler::compile;
 use weir_engine::{Engine, Graph, Prepared};
 use weir_model::Text;
@@ -317,6 +317,16 @@ impl Stream {
     /// Where its file is uploaded, if it reads one so.
     pub fn upload(&self) -> Option<&Upload> {
         self.config.upload()
+    }
+
+    /// Waits until reads show what it has committed.
+    pub fn wait_visible(&self) -> Result<(), ApiError> {
+        Ok(self.graph.wait_visible()?)
+    }
+
+    /// Where clients hand in records, if it takes them so.
+    pub fn intake(&self) -> Option<&Intake> {
+        self.config.intake()
     }
 
     /// Why it has ended.

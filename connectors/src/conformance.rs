@@ -431,6 +431,28 @@ fn the_rate_limit_holds_and_does_not_delay_stopping() {
 
 // Destinations.
 
+#[test]
+fn a_format_that_can_be_given_is_that_of_results() {
+    let mut taken = Vec::new();
+    for row in DESTINATIONS {
+        let mut generator = schemars::SchemaGenerator::default();
+        let reference = (row.schema)(&mut generator).to_value();
+        let name = reference["$ref"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+        if generator.definitions()[&name]["properties"].get("format").is_none() {
+            continue;
+        }
+        let mut definition = (row.sample)();
+        definition["format"] = json!({"type": "Protobuf", "schemaUrl": "all.desc", "typeName": "Result"});
+        let config = parse_destination_v1(&definition).unwrap();
+        let told = config.format().map(|format| serde_json::to_value(format).unwrap());
+        assert_eq!(told.unwrap_or_default()["typeName"], "Result", "the format of {} has no effect", row.name);
+        taken.push(row.name);
+    }
+    #[cfg(feature = "aws")]
+    assert!(taken.contains(&"Kinesis"), "{taken:?}");
+    assert!(taken.contains(&"Redis"), "{taken:?}");
+}
+
 pub(crate) fn bodies(texts: &[&str]) -> Vec<Outgoing> {
     texts.iter().map(|text| Outgoing { body: text.as_bytes().to_vec(), positive: true, mark: 0 }).collect()
 }

@@ -29,7 +29,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 struct Item {
-    bytes: Vec<u8>,
+    /// None where there is only a position.
+    bytes: Option<Vec<u8>>,
     /// Where the source stands after the record.
     position: Vec<u8>,
     _room: Option<OwnedSemaphorePermit>,
@@ -58,7 +59,12 @@ impl Inlet {
         let size = bytes.len().min(BYTES_WAITING_MAX) as u32;
         let room = self.room.clone().acquire_many_owned(size).await.ok();
         // Nobody takes it any more: the task is about to end, too.
-        let _ = self.items.send(Item { bytes, position, _room: room }).await;
+        let _ = self.items.send(Item { bytes: Some(bytes), position, _room: room }).await;
+    }
+
+    /// Says where the source stands when no record does.
+    pub async fn stands(&self, position: Vec<u8>) {
+        let _ = self.items.send(Item { bytes: None, position, _room: None }).await;
     }
 
     /// What keeps records from coming.
@@ -121,7 +127,9 @@ impl Source for Feed {
                 ended = true;
                 break;
             };
-            batch.push(&item.bytes);
+            if let Some(bytes) = &item.bytes {
+                batch.push(bytes);
+            }
             self.position = item.position;
         }
         batch.position.0.clear();

@@ -9,6 +9,7 @@
 #[cfg(feature = "aws")]
 pub mod aws;
 mod avro;
+pub mod body;
 pub mod charset;
 pub mod config;
 mod container;
@@ -28,6 +29,7 @@ pub mod frames;
 pub mod framing;
 pub mod host_policy;
 pub mod http;
+pub mod intake;
 #[cfg(feature = "javascript")]
 pub mod javascript;
 #[cfg(feature = "kafka")]
@@ -63,6 +65,7 @@ pub use error::{ConnectorError, Fault};
 pub use file_policy::{FilePolicy, FileResolution};
 pub use frames::{Frames, Limits, Progress};
 pub use host_policy::HostPolicy;
+pub use intake::{Intake, NotTaken, Taken};
 pub use output_format::{OutputFormat, RecordSchema};
 pub use source::{Delivery as SourceDelivery, RecordQuery, Source, SourceConfig, SourceContext};
 pub use stream::RecordStream;
@@ -70,8 +73,8 @@ pub use upload::{Upload, Uploader};
 
 use destinations::{Drop, PostToEndpoint, PostToSlack, PrintToStandardOut, WriteToFile};
 use sources::{
-    FileIngest, NumberIteratorIngest, ServerSentEventsIngest, StandardInputIngest, WebSocketFileUpload,
-    WebsocketSimpleStartupIngest,
+    FileIngest, HttpPollIngest, HttpPushIngest, NumberIteratorIngest, ServerSentEventsIngest, StandardInputIngest,
+    WebSocketFileUpload, WebsocketSimpleStartupIngest,
 };
 
 /// One kind of source.
@@ -122,6 +125,22 @@ pub static SOURCES: &[SourceRow] = &[
         parse_v1: source::<StandardInputIngest>,
         sample: || json!({"type": "StandardInputIngest"}),
         schema: SchemaGenerator::subschema_for::<StandardInputIngest>,
+    },
+    SourceRow {
+        name: "HttpPush",
+        name_v1: "HttpPushIngest",
+        delivery: SourceDelivery::AtLeastOnce,
+        parse_v1: source::<HttpPushIngest>,
+        sample: || json!({"type": "HttpPushIngest", "keysRemembered": 100}),
+        schema: SchemaGenerator::subschema_for::<HttpPushIngest>,
+    },
+    SourceRow {
+        name: "HttpPoll",
+        name_v1: "HttpPollIngest",
+        delivery: SourceDelivery::AtLeastOnce,
+        parse_v1: source::<HttpPollIngest>,
+        sample: || json!({"type": "HttpPollIngest", "url": "https://127.0.0.1:9000/items", "intervalSeconds": 30, "recordsAt": "/items"}),
+        schema: SchemaGenerator::subschema_for::<HttpPollIngest>,
     },
     SourceRow {
         name: "ServerSentEvent",

@@ -14,6 +14,7 @@ use crate::file_policy::FilePolicy;
 use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
 use crate::host_policy::HostPolicy;
+use crate::intake::Intake;
 use crate::stream::{Bounds, RecordStream};
 use crate::upload::Upload;
 
@@ -97,6 +98,11 @@ pub trait SourceConfig: Send + Sync {
 
     /// Where a client brings what it reads.
     fn upload(&self) -> Option<&Upload> {
+        None
+    }
+
+    /// Where clients hand in records by requests.
+    fn intake(&self) -> Option<&Intake> {
         None
     }
 

@@ -13,6 +13,7 @@ pub mod feeds;
 pub mod fuzz;
 pub mod kafka;
 pub mod page;
+pub mod polled;
 pub mod queries;
 pub mod random;
 pub mod redis;

@@ -73,6 +73,7 @@ fn body(route: &Route) -> (Vec<(&'static str, &'static str)>, &'static [u8]) {
         Takes::Nothing => (Vec::new(), b""),
         Takes::Data => (vec![("Content-Type", JSON)], b"{}"),
         Takes::Query => (vec![("Content-Type", TEXT)], b"RETURN 1"),
+        Takes::Records => (vec![("Content-Type", JSON)], b"[{}]"),
     }
 }
 

@@ -121,6 +121,15 @@ pub struct FailedRecords {
     pub first: Vec<FailedRecord>,
 }
 
+/// What became of records that were handed in.
+#[derive(JsonSchema)]
+pub struct PushedRecords {
+    /// So many were in the request.
+    pub records: u64,
+    /// They have had their effect before, by a request with the same key.
+    pub repeated: bool,
+}
+
 /// An ingest stream, without its name.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -13,6 +13,7 @@ mod schemas;
 use std::collections::HashSet;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_connectors::body::{CONTENT_TYPES, Cut};
 
 use self::bodies::{Accepted, Failure};
 use self::operations::{GROUPS, Operation, Shape, of_handler};
@@ -103,6 +104,9 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
             let example = if operation.deprecated { "g.V().limit(10)" } else { "MATCH (n) RETURN n LIMIT 10" };
             content["text/plain"] = json!({"schema": {"type": "string"}, "example": example});
         }
+        if route.takes == Takes::Records {
+            content = records();
+        }
         shown["requestBody"] = json!({"required": true, "content": content});
     }
     let mut answers = JsonMap::new();
@@ -120,6 +124,18 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
     shown["responses"] = answers.into();
     shown["x-weir-capability"] = format!("{:?}", route.capability).into();
     shown
+}
+
+/// Records as they may come.
+fn records() -> Json {
+    let described = |name: &str, cut: Cut| match cut {
+        Cut::Json => json!({"schema": {"description": "A list of records, or one record."}, "example": [{"id": 1}, {"id": 2}]}),
+        Cut::Lines => {
+            json!({"schema": {"type": "string", "description": "Records, each a line."}, "example": "{\"id\": 1}\n{\"id\": 2}\n"})
+        }
+        Cut::Whole => json!({"schema": {"type": "string", "format": "binary", "description": format!("One record, as {name}.")}}),
+    };
+    CONTENT_TYPES.iter().map(|(name, cut)| ((*name).to_owned(), described(name, *cut))).collect::<JsonMap<_, _>>().into()
 }
 
 /// What the body of an error is.
@@ -160,6 +176,13 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
         all.push((415, "The content type is not one that is taken.", Wrong::Text));
     }
     all.push((500, "Something failed, or took longer than it may.", Wrong::Family));
+    if route.takes == Takes::Records {
+        all.push((
+            503,
+            "Not now: the graph is behind, or the stream is paused. `Retry-After` says when to come again.",
+            Wrong::Family,
+        ));
+    }
     if readiness {
         all.push((503, "weir is not ready.", Wrong::Absent));
     }

@@ -196,6 +196,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "ingest::create_named" => op("create-ingest", INGEST, "Create a stream", &[(201, Created(of::<Stream>))]).takes(&[p::MEMBER]).graph().body(|_| named("IngestBody")),
         "ingest::get" => op("get-ingest-status", INGEST, "A stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph()
             .about("In v2 a handshake of a web socket on the same path sends records to a stream whose source is `WebSocketFileUpload`."),
+        "ingest::push" => op("push-records", INGEST, "Hand in records to a stream whose source is HttpPush", &[(200, Value(of::<PushedRecords>))]).takes(&[p::IDEMPOTENCY_KEY]).graph()
+            .body(of::<serde_json::Value>).about("Answered when the records are durable. A list of JSON is its elements, `application/x-ndjson` and `text/plain` are cut into lines, `application/octet-stream` is one record; `Content-Encoding` may be gzip, deflate or zstd. While the graph is behind or the stream is paused the answer is 503 with `Retry-After`."),
         "ingest::delete" => op("delete-ingest", INGEST, "Stop and forget a stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph().about("Answers with the stream as it ended."),
         "ingest::pause" => op("pause-ingest", INGEST, "Pause a stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph(),
         "ingest::start" => op("resume-ingest", INGEST, "Let a stream go on", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph(),

@@ -18,6 +18,8 @@ pub enum Kind {
     Moment,
     Duration,
     OneOf(&'static [&'static str]),
+    /// A text in a header of the request.
+    Header,
 }
 
 #[derive(Clone, Copy)]
@@ -99,6 +101,12 @@ pub const WALK_SEED: Parameter = same("seed", Kind::Text, "", "Walks of the same
 pub const PARALLELISM: Parameter = same("parallelism", Kind::Integer { from: Some(1) }, "16", "Walks at a time.");
 
 pub const SINCE: Parameter = same("since", Kind::Text, "", "Where the backup ended that this one goes on from.");
+pub const IDEMPOTENCY_KEY: Parameter = same(
+    "Idempotency-Key",
+    Kind::Header,
+    "",
+    "What the request is known by: records that come again with the same key have no effect.",
+);
 pub const FORMAT: Parameter = same("format", Kind::OneOf(&["jsonl", "cypher"]), "\"jsonl\"", "What the text is.");
 pub const PLAN_FORMAT: Parameter =
     same("format", Kind::OneOf(&["json", "text", "mermaid"]), "\"json\"", "How the dataflow is shown.");
@@ -119,6 +127,7 @@ impl Parameter {
         }
         let mut schema = match self.kind {
             Kind::Text => json!({"type": "string"}),
+            Kind::Header => json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}),
             Kind::Integer { from: None } => json!({"type": "integer", "format": "int64"}),
             Kind::Integer { from: Some(from) } => json!({"type": "integer", "format": "int32", "minimum": from}),
             Kind::Number { from } => json!({"type": "number", "format": "double", "minimum": from}),
@@ -132,7 +141,8 @@ impl Parameter {
         if let Ok(default) = serde_json::from_str::<Json>(self.default) {
             schema["default"] = default;
         }
-        Some(json!({"name": name, "in": "query", "required": self.required, "description": self.about, "schema": schema}))
+        let place = if self.kind == Kind::Header { "header" } else { "query" };
+        Some(json!({"name": name, "in": place, "required": self.required, "description": self.about, "schema": schema}))
     }
 }
 

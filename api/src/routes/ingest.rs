@@ -2,18 +2,28 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map as JsonMap, Value as Json};
+use serde_json::{Map as JsonMap, Value as Json, json};
 use warp::http::StatusCode;
+use warp::http::header::CONTENT_ENCODING;
+use weir_connectors::NotTaken;
+use weir_connectors::body::{Records, uncompressed};
 
 use super::reply::{Reply, blocking};
-use super::request::Request;
+use super::request::{Content, Request};
 use crate::app::App;
-use crate::error::ApiError;
-use crate::ingest::Stream;
+use crate::error::{ApiError, INVALID};
+use crate::ingest::{Status, Stream};
 use crate::wire::family::Family;
 use crate::wire::v2;
 
 const WHAT: &str = "ingest stream";
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const KEY_BYTES_MAX: usize = 255;
+
+/// When a client may come again: to a graph that is behind, and to a stream that somebody has to start.
+const BEHIND_SECONDS: u32 = 1;
+const PAUSED_SECONDS: u32 = 5;
 
 /// v1: an object from name to stream, and a namespace that is not there has no streams.
 pub async fn list(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
@@ -70,6 +80,60 @@ pub async fn pause(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
 pub async fn start(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let stream = find(&app, &request)?;
     blocking(move || app.ingests.start(&stream).map(|()| shown(&stream, request.family))).await
+}
+
+/// Records for a stream that takes them by requests. Answered when they are durable and can be read.
+pub async fn push(app: Arc<App>, mut request: Request) -> Result<Reply, ApiError> {
+    let stream = find(&app, &request)?;
+    let name = stream.name.clone();
+    let intake =
+        stream.intake().ok_or_else(|| ApiError::bad(format!("the ingest stream `{name}` takes no records over HTTP")))?;
+    match stream.status() {
+        Status::Running => {}
+        Status::Paused | Status::Restored => {
+            return Err(ApiError::Busy { reason: format!("the ingest stream `{name}` is paused"), seconds: PAUSED_SECONDS });
+        }
+        status => return Err(ApiError::bad(format!("the ingest stream `{name}` has ended ({})", status.name()))),
+    }
+    let key = key(&request)?;
+    let records = records(&mut request, app.settings.webserver.body_bytes_max)?;
+    let busy = |reason: &str, seconds| ApiError::Busy { reason: format!("{reason} (ingest stream `{name}`)"), seconds };
+    let taken = intake.hand_in(records, key.as_deref()).await.map_err(|not_taken| match not_taken {
+        NotTaken::Full => busy("the graph is behind, and nothing was taken; send it again later", BEHIND_SECONDS),
+        NotTaken::Late => {
+            busy("the records are not durable in time; send them again with the same Idempotency-Key", BEHIND_SECONDS)
+        }
+        NotTaken::Ended => busy("the stream was stopped before the records were durable", PAUSED_SECONDS),
+    })?;
+    // Whoever has the answer may count on reading what was changed.
+    blocking(move || stream.wait_visible()).await?;
+    Ok(Reply::Value(json!({"records": taken.records, "repeated": taken.repeated})))
+}
+
+/// What the request is known by when it comes again.
+fn key(request: &Request) -> Result<Option<String>, ApiError> {
+    let Some(key) = request.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let key = key.to_str().ok().filter(|key| matches!(key.len(), 1..=KEY_BYTES_MAX));
+    let wrong =
+        || ApiError::Decode(vec![format!("{INVALID}header {IDEMPOTENCY_KEY} (give 1 to {KEY_BYTES_MAX} characters of ASCII)")]);
+    key.map(|key| Some(key.to_owned())).ok_or_else(wrong)
+}
+
+fn records(request: &mut Request, bytes_max: u64) -> Result<Records, ApiError> {
+    let encoding = request.headers.get(CONTENT_ENCODING).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
+    let encoding = encoding.trim().to_ascii_lowercase();
+    let body = std::mem::take(&mut request.body);
+    let Content::Records(cut) = request.content else { return Err(ApiError::Failed("the route takes no records".to_owned())) };
+    let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+    let read = || {
+        let unknown =
+            || ApiError::ContentType { given: encoding.clone(), expected: "no Content-Encoding, or gzip, deflate or zstd" };
+        let body = uncompressed(&encoding, body, bytes_max).ok_or_else(unknown)?;
+        let wrong = |problem| ApiError::Decode(vec![format!("ParsingFailure: {problem}")]);
+        Records::cut(body.map_err(wrong)?, cut).map_err(wrong)
+    };
+    // Large ones take their time, which other connections must not wait for.
+    tokio::task::block_in_place(read)
 }
 
 fn shown(stream: &Stream, family: Family) -> Reply {

@@ -34,6 +34,7 @@ use hyper::body::Incoming;
 use warp::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, UPGRADE};
 use warp::http::{self, HeaderMap};
 use warp::reply::Response;
+use weir_connectors::body::Cut;
 
 use self::matching::{matches, parse_query};
 use self::reply::Reply;
@@ -77,6 +78,8 @@ pub enum Takes {
     Data,
     /// YAML, JSON, or the bare text of a query.
     Query,
+    /// Records, cut as the content type says.
+    Records,
 }
 
 impl Takes {
@@ -85,6 +88,9 @@ impl Takes {
             Takes::Nothing => "",
             Takes::Data => "application/yaml or application/json",
             Takes::Query => "application/yaml or application/json or text/plain",
+            Takes::Records => {
+                "application/json or application/x-ndjson or application/jsonl or text/plain or application/octet-stream"
+            }
         }
     }
 }
@@ -224,15 +230,25 @@ fn no_route(request: &http::Request<Incoming>, family: Family) -> ApiError {
 
 fn content(takes: Takes, family: Family, headers: &HeaderMap) -> Result<Content, ApiError> {
     let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    if takes == Takes::Records {
+        let given = given.unwrap_or("application/octet-stream");
+        let cut = Cut::of(&essence(given));
+        let unknown = || ApiError::ContentType { given: given.to_owned(), expected: takes.expected() };
+        return cut.map(Content::Records).ok_or_else(unknown);
+    }
     // As the reference has it: without a type, a body of v1 is a stream of bytes, which nothing takes; one of v2 is data.
     let given = given.unwrap_or(if family.is_v2() { "application/yaml" } else { "application/octet-stream" });
-    let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match essence.as_str() {
+    match essence(given).as_str() {
         "application/json" => Ok(Content::Json),
         "application/yaml" => Ok(Content::Yaml),
         "text/plain" if takes == Takes::Query => Ok(Content::Text),
         _ => Err(ApiError::ContentType { given: given.to_owned(), expected: takes.expected() }),
     }
+}
+
+/// A content type without its parameters.
+fn essence(given: &str) -> String {
+    given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 fn accepts(headers: &HeaderMap, gives: &str) -> bool {
@@ -301,6 +317,12 @@ mod tests {
         assert!(content(Takes::Query, v1, &with("text/yaml")).is_err());
         assert!(content(Takes::Data, v1, &HeaderMap::new()).is_err());
         assert_eq!(content(Takes::Data, Family::Preview, &HeaderMap::new()).ok(), Some(Content::Yaml));
+        let lines = content(Takes::Records, v1, &with("Application/X-NDJSON; charset=utf-8")).ok();
+        assert_eq!(lines, Some(Content::Records(Cut::Lines)));
+        assert_eq!(content(Takes::Records, v1, &HeaderMap::new()).ok(), Some(Content::Records(Cut::Whole)));
+        for (name, _) in weir_connectors::body::CONTENT_TYPES {
+            assert!(Takes::Records.expected().contains(name), "{name}");
+        }
     }
 
     #[test]

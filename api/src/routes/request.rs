@@ -8,6 +8,7 @@ use hyper::upgrade::OnUpgrade;
 use serde_json::Value as Json;
 use warp::http::HeaderMap;
 use warp::http::header::USER_AGENT;
+use weir_connectors::body::Cut;
 use weir_engine::Graph;
 use weir_model::{NodeId, Tick};
 
@@ -41,6 +42,7 @@ pub enum Content {
     Json,
     Yaml,
     Text,
+    Records(Cut),
 }
 
 pub struct Request {

@@ -83,6 +83,7 @@ pub static ROUTES: &[Route] = &[
     // v1: ingest streams.
     route!(GET "/api/v1/ingest", Nothing, IngestRead, JSON, ingest::list),
     route!(POST "/api/v1/ingest/{name}", Data, IngestWrite, ANY, ingest::create),
+    route!(POST "/api/v1/ingest/{name}/records", Records, IngestWrite, JSON, ingest::push),
     route!(GET "/api/v1/ingest/{name}", Nothing, IngestRead, JSON, ingest::get),
     route!(DELETE "/api/v1/ingest/{name}", Nothing, IngestWrite, JSON, ingest::delete),
     route!(PUT "/api/v1/ingest/{name}/pause", Nothing, IngestWrite, JSON, ingest::pause),
@@ -160,6 +161,7 @@ pub static ROUTES: &[Route] = &[
     // v2, preview: ingest streams and standing queries.
     route!(GET "/api/v2/ingests", Nothing, IngestRead, JSON, ingest::list),
     route!(POST "/api/v2/ingests", Data, IngestWrite, JSON, ingest::create_named),
+    route!(POST "/api/v2/ingests/{name}/records", Records, IngestWrite, JSON, ingest::push),
     route!(GET "/api/v2/ingests/{name}", Nothing, IngestWrite, SOCKET, sockets::upload),
     route!(GET "/api/v2/ingests/{name}", Nothing, IngestRead, JSON, ingest::get),
     route!(DELETE "/api/v2/ingests/{name}", Nothing, IngestWrite, JSON, ingest::delete),
@@ -232,6 +234,7 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v2/graph/{graphName}/query/ws", Nothing, GraphQuery, SOCKET, sockets::query),
     route!(GET "/api/v2/graph/{graphName}/ingests", Nothing, IngestRead, JSON, ingest::list),
     route!(POST "/api/v2/graph/{graphName}/ingests", Data, IngestWrite, JSON, ingest::create_named),
+    route!(POST "/api/v2/graph/{graphName}/ingests/{ingestName}/records", Records, IngestWrite, JSON, ingest::push),
     route!(GET "/api/v2/graph/{graphName}/ingests/{ingestName}", Nothing, IngestWrite, SOCKET, sockets::upload),
     route!(GET "/api/v2/graph/{graphName}/ingests/{ingestName}", Nothing, IngestRead, JSON, ingest::get),
     route!(DELETE "/api/v2/graph/{graphName}/ingests/{ingestName}", Nothing, IngestWrite, JSON, ingest::delete),

@@ -1,6 +1,8 @@
 //! The sources, one file each. A file holds only what is peculiar to its service.
 
 mod file;
+mod http_poll;
+mod http_push;
 mod number_iterator;
 mod reactive_stream;
 mod server_sent_events;
@@ -10,6 +12,8 @@ mod websocket;
 
 pub(crate) use file::FileStream;
 pub use file::{FileIngest, FileIngestMode};
+pub use http_poll::HttpPollIngest;
+pub use http_push::HttpPushIngest;
 pub use number_iterator::NumberIteratorIngest;
 pub use reactive_stream::ReactiveStream;
 pub use server_sent_events::ServerSentEventsIngest;

@@ -1,0 +1,383 @@
+//! A web server that is asked again and again: each answer brings records, those that are new since the last one.
+//!
+//!     GET url?cursor=… ─> answer, unless it is what it was ─ cut ─> Feed
+//!
+//! The server says that nothing is new by 304, to the `ETag` or the date of its last answer; one that knows neither is known
+//! by the digest of what it says. With a cursor each answer says where the next one begins. The position holds all of that, so
+//! that weir goes on in the middle of an answer, too, if the server gives the same one again.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER,
+};
+use reqwest::{Client, Response, StatusCode, Url};
+use schemars::JsonSchema;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+use weir_model::Position;
+
+use crate::body::{Cut, Records};
+use crate::config::{self, Secret};
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::feed::{Feed, Inlet, Pauses};
+use crate::formats::StreamFormat;
+use crate::http;
+use crate::recoding::RecordDecoder;
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// From a request to the end of its answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// A longer answer is refused.
+const ANSWER_BYTES_MAX: usize = 128 << 20;
+
+/// The longest a server may tell weir to stay away.
+const AWAY_TIME_MAX: Duration = Duration::from_secs(3600);
+
+/// Asks a web server for records, every so often.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpPollIngest {
+    /// What a record is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    /// What is asked for, with http or https.
+    pub url: String,
+    /// Between two requests; a minute when not given.
+    #[serde(default = "interval_seconds", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub interval_seconds: u32,
+    /// Sent with each request. The values are secret.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, Secret>,
+    /// Where in an answer of JSON the records are, as a JSON Pointer (`/items`). Without it a list is its elements, and anything else one record;
+    /// an answer of JSON lines is cut into these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub records_at: Option<String>,
+    /// Where in an answer of JSON the cursor is that the next request is made with, as a JSON Pointer (`/next`). An answer with records and another cursor
+    /// is followed by the next request at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor_at: Option<String>,
+    /// The parameter of the query that carries the cursor; `cursor` when not given.
+    #[serde(default = "cursor_parameter")]
+    pub cursor_parameter: String,
+    /// The cursor of the first request; none when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor_start: Option<String>,
+    /// Queries at a time, 16 when not given; 1 keeps the order of the records.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Records a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to a record before it is read, in this order; nothing when not given.
+    #[serde(default)]
+    pub record_decoders: Vec<RecordDecoder>,
+}
+
+fn interval_seconds() -> u32 {
+    60
+}
+
+fn cursor_parameter() -> String {
+    "cursor".to_owned()
+}
+
+impl HttpPollIngest {
+    fn headers(&self) -> Result<HeaderMap, ConnectorError> {
+        let mut headers = HeaderMap::new();
+        for (name, Secret(value)) in &self.headers {
+            let field = format!("headers.{name}");
+            let name = HeaderName::from_bytes(name.as_bytes());
+            let name = name.map_err(|_| ConnectorError::config(&field, "is no name of an HTTP header"))?;
+            let mut value = HeaderValue::from_str(value)
+                .map_err(|_| ConnectorError::config(&field, "the value holds characters that a header cannot carry"))?;
+            value.set_sensitive(true);
+            headers.append(name, value);
+        }
+        Ok(headers)
+    }
+}
+
+impl SourceConfig for HttpPollIngest {
+    fn settings(&self) -> Json {
+        let url = http::without_password(&self.url);
+        crate::settings("HttpPollIngest", &HttpPollIngest { url, ..self.clone() })
+    }
+
+    fn stored(&self) -> Json {
+        crate::stored("HttpPollIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        context.hosts.check(&http::url("url", &self.url)?)?;
+        for (field, pointer) in [("recordsAt", &self.records_at), ("cursorAt", &self.cursor_at)] {
+            if pointer.as_ref().is_some_and(|pointer| !pointer.is_empty() && !pointer.starts_with('/')) {
+                return Err(ConnectorError::config(field, "is no JSON Pointer: it begins with a slash, as /items"));
+            }
+        }
+        if self.cursor_parameter.is_empty() {
+            return Err(ConnectorError::config("cursorParameter", "is empty"));
+        }
+        self.headers()?;
+        self.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let url = http::url("url", &self.url)?;
+        let place = http::shown(&url);
+        let headers = self.headers()?;
+        let stood = match from.filter(|position| !position.0.is_empty()) {
+            None => Stood { cursor: self.cursor_start.clone(), ..Stood::default() },
+            Some(position) => serde_json::from_slice(&position.0).map_err(|_| ConnectorError::Position {
+                place: place.clone(),
+                problem: "the stored position is not one of this kind of source".to_owned(),
+            })?,
+        };
+        // A redirect could lead headers to where they are not meant to be.
+        let client = if headers.is_empty() { http::fetching_client(&context.hosts)? } else { http::download_client()? };
+        let position = stood.position();
+        let poller = Poller { client, url, headers, place: place.clone(), definition: self.clone(), stood };
+        Ok(Box::new(Feed::start(&context.runtime, &place, position, |inlet| poller.poll(inlet))))
+    }
+}
+
+/// Where the source stands.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+struct Stood {
+    /// Of the next request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+    /// What the server calls its last answer, if that was handed on as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
+    /// Of the last answer to this request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    /// So many of its records are handed on; all where none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    part: Option<usize>,
+}
+
+impl Stood {
+    fn position(&self) -> Vec<u8> {
+        // Of the beginning there is none.
+        if *self == Stood::default() { Vec::new() } else { serde_json::to_vec(self).unwrap_or_default() }
+    }
+}
+
+struct Poller {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    place: String,
+    definition: HttpPollIngest,
+    stood: Stood,
+}
+
+/// How a request went.
+enum Asked {
+    /// There is more to be asked for at once.
+    More,
+    Done,
+    /// It may work later, so much later at least.
+    Failed(String, Duration),
+}
+
+struct Answer {
+    etag: Option<String>,
+    modified: Option<String>,
+    cut: Cut,
+    body: Vec<u8>,
+}
+
+impl Poller {
+    async fn poll(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
+        let interval = Duration::from_secs(self.definition.interval_seconds.into());
+        let mut pauses = Pauses::new();
+        loop {
+            match self.ask(&inlet).await? {
+                Asked::Failed(reason, least) => {
+                    inlet.trouble(&reason);
+                    pauses.wait(least).await;
+                    continue;
+                }
+                Asked::More => {}
+                Asked::Done => tokio::time::sleep(interval).await,
+            }
+            pauses.reset();
+        }
+    }
+
+    async fn ask(&mut self, inlet: &Inlet) -> Result<Asked, ConnectorError> {
+        let mut url = self.url.clone();
+        if let Some(cursor) = &self.stood.cursor {
+            url.query_pairs_mut().append_pair(&self.definition.cursor_parameter, cursor);
+        }
+        let mut request = self.client.get(url).header(ACCEPT, "application/json, application/x-ndjson;q=0.9, */*;q=0.8");
+        if let Some(etag) = &self.stood.etag {
+            request = request.header(IF_NONE_MATCH, etag);
+        }
+        if let Some(modified) = &self.stood.modified {
+            request = request.header(IF_MODIFIED_SINCE, modified);
+        }
+        let asking = async {
+            match request.headers(self.headers.clone()).send().await {
+                Ok(answer) => self.answer(answer).await,
+                // What a policy or a broken redirect refused stays refused.
+                Err(error) if error.is_redirect() || error.is_builder() => {
+                    Err(Failed::Refused(http::chain(&error.without_url())))
+                }
+                Err(error) => Err(Failed::Passing(http::chain(&error.without_url()), Duration::ZERO)),
+            }
+        };
+        let answered = tokio::time::timeout(ANSWER_TIME_MAX, asking).await;
+        let late = || Failed::Passing(format!("the answer took longer than {} s", ANSWER_TIME_MAX.as_secs()), Duration::ZERO);
+        match answered.unwrap_or_else(|_| Err(late())) {
+            Ok(None) => {
+                inlet.works();
+                Ok(Asked::Done)
+            }
+            Ok(Some(answer)) => match self.take(answer, inlet).await {
+                Ok(asked) => Ok(asked),
+                // The next answer may be a sound one.
+                Err(problem) => Ok(Asked::Failed(problem, Duration::from_secs(self.definition.interval_seconds.into()))),
+            },
+            Err(Failed::Passing(reason, least)) => Ok(Asked::Failed(reason, least)),
+            Err(Failed::Refused(problem)) => Err(http::refusal(&self.place, problem)),
+        }
+    }
+
+    /// None where nothing is new.
+    async fn answer(&self, answer: Response) -> Result<Option<Answer>, Failed> {
+        let status = answer.status();
+        let text = |name: HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        match status {
+            StatusCode::NOT_MODIFIED | StatusCode::NO_CONTENT => return Ok(None),
+            _ if status.is_success() => {}
+            _ if http::may_pass(status) => {
+                let least =
+                    text(RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok()).map_or(Duration::ZERO, Duration::from_secs);
+                return Err(Failed::Passing(format!("the server answered {status}"), least.min(AWAY_TIME_MAX)));
+            }
+            _ => return Err(Failed::Refused(format!("the server answered {status}"))),
+        }
+        let given = text(CONTENT_TYPE).unwrap_or_default();
+        let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let json = matches!(self.definition.format, StreamFormat::CypherJson(_)) || self.definition.records_at.is_some();
+        // Plain text is what servers call anything.
+        let cut = match Cut::of(&essence).filter(|_| essence != "text/plain") {
+            Some(Cut::Lines) => Cut::Lines,
+            Some(Cut::Json) => Cut::Json,
+            _ if json => Cut::Json,
+            _ => Cut::Whole,
+        };
+        let (etag, modified) = (text(ETAG), text(LAST_MODIFIED));
+        let body = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(|problem| Failed::Passing(problem, Duration::ZERO))?;
+        Ok(Some(Answer { etag, modified, cut, body }))
+    }
+
+    async fn take(&mut self, answer: Answer, inlet: &Inlet) -> Result<Asked, String> {
+        let digest = digest(&answer.body);
+        let same = self.stood.digest.as_ref() == Some(&digest);
+        let Answer { etag, modified, cut, body } = answer;
+        let (records, cursor) = self.records(body, cut)?;
+        inlet.works();
+        let done = match self.stood.part {
+            Some(part) if same => part,
+            None if same => records.len(),
+            _ => 0,
+        };
+        // The answer to another request is another one, whatever it says.
+        let next = match cursor.filter(|cursor| self.stood.cursor.as_ref() != Some(cursor)) {
+            Some(cursor) => Stood { cursor: Some(cursor), ..Stood::default() },
+            None => Stood { cursor: self.stood.cursor.clone(), etag, modified, digest: Some(digest.clone()), part: None },
+        };
+        let followed = next.cursor != self.stood.cursor && !records.is_empty();
+        for index in done..records.len() {
+            let position = if index + 1 == records.len() {
+                next.position()
+            } else {
+                let cursor = self.stood.cursor.clone();
+                Stood { cursor, digest: Some(digest.clone()), part: Some(index + 1), ..Stood::default() }.position()
+            };
+            inlet.record(records.get(index).to_vec(), position).await;
+        }
+        if done >= records.len() && next != self.stood {
+            inlet.stands(next.position()).await;
+        }
+        self.stood = next;
+        Ok(if followed { Asked::More } else { Asked::Done })
+    }
+
+    /// The records of an answer, and its cursor.
+    fn records(&self, body: Vec<u8>, cut: Cut) -> Result<(Records, Option<String>), String> {
+        let (records_at, cursor_at) = (&self.definition.records_at, &self.definition.cursor_at);
+        if records_at.is_none() && cursor_at.is_none() {
+            // What is broken as a whole is no record: the next answer may be a sound one.
+            if cut == Cut::Json && !body.trim_ascii().is_empty() {
+                serde_json::from_slice::<IgnoredAny>(&body).map_err(|error| format!("the answer is no JSON: {error}"))?;
+            }
+            return Ok((Records::cut(body, cut).map_err(|problem| format!("the answer: {problem}"))?, None));
+        }
+        let whole: Json = serde_json::from_slice(&body).map_err(|error| format!("the answer is no JSON: {error}"))?;
+        let cursor = cursor_at.as_ref().and_then(|at| match whole.pointer(at)? {
+            Json::String(text) if !text.is_empty() => Some(text.clone()),
+            number @ Json::Number(_) => Some(number.to_string()),
+            _ => None,
+        });
+        let Some(at) = records_at else {
+            return Ok((Records::cut(body, cut).map_err(|problem| format!("the answer: {problem}"))?, cursor));
+        };
+        let records = match whole.pointer(at) {
+            None | Some(Json::Null) => Vec::new(),
+            Some(Json::Array(items)) => items.iter().map(|item| item.to_string().into_bytes()).collect(),
+            Some(one) => vec![one.to_string().into_bytes()],
+        };
+        Ok((Records::of(records), cursor))
+    }
+}
+
+enum Failed {
+    Passing(String, Duration),
+    Refused(String),
+}
+
+fn digest(body: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in &Sha256::digest(body)[..16] {
+        // Writing to a text does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

@@ -1,0 +1,89 @@
+//! Records that clients post to weir itself, `…/ingest/{name}/records`. How requests become records and when they are
+//! answered is in `intake`.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_model::Position;
+
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::formats::StreamFormat;
+use crate::intake::Intake;
+use crate::recoding::RecordDecoder;
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Keys that may be remembered: with more of them, what is stored beside each batch would outweigh it.
+const KEYS_MAX: u64 = 10_000;
+
+/// Takes records that clients post to the stream.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpPushIngest {
+    /// What a record is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    /// Requests whose `Idempotency-Key` is remembered, the newest; one that comes again has no effect. 1000 when not given, 10000 at most.
+    #[serde(default = "keys_remembered", deserialize_with = "config::count")]
+    pub keys_remembered: u64,
+    /// Queries at a time, 16 when not given; 1 keeps the order of the records.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Records a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to a record before it is read, in this order; nothing when not given.
+    #[serde(default)]
+    pub record_decoders: Vec<RecordDecoder>,
+    #[serde(skip)]
+    intake: Intake,
+}
+
+fn keys_remembered() -> u64 {
+    1_000
+}
+
+impl SourceConfig for HttpPushIngest {
+    fn settings(&self) -> serde_json::Value {
+        crate::settings("HttpPushIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn intake(&self) -> Option<&Intake> {
+        Some(&self.intake)
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        if self.keys_remembered > KEYS_MAX {
+            return Err(ConnectorError::config("keysRemembered", format!("{KEYS_MAX} keys are the most")));
+        }
+        self.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let place = format!("the records that clients post to {}", context.stream);
+        self.intake.open(&place, self.keys_remembered as usize, &context.runtime, from)
+    }
+}
