@@ -71,19 +71,42 @@ impl Server {
         format!("{}:{}", self.host, self.port)
     }
 
+    /// Whether the URL asks for TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls.is_some()
+    }
+
     pub async fn connect(&self) -> Result<Box<dyn Wire>, String> {
-        let connecting = async {
+        let plain = self.connect_plain().await?;
+        if self.is_encrypted() { self.encrypt(plain).await } else { Ok(plain) }
+    }
+
+    /// Without TLS; of a protocol in which that comes later.
+    pub async fn connect_plain(&self) -> Result<Box<dyn Wire>, String> {
+        in_time(async {
             let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(|error| error.to_string())?;
             stream.set_nodelay(true).and_then(|()| ask_for_life(&stream)).map_err(|error| error.to_string())?;
-            let Some(tls) = &self.tls else { return Ok(Box::new(stream) as Box<dyn Wire>) };
-            let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
-            let encrypted = TlsConnector::from(tls.clone()).connect(name, stream).await.map_err(|error| error.to_string())?;
-            Ok(Box::new(encrypted) as Box<dyn Wire>)
-        };
-        let connected = tokio::time::timeout(CONNECT_TIME_MAX, connecting).await;
-        let connected = connected.unwrap_or_else(|_| Err(format!("no connection within {} s", CONNECT_TIME_MAX.as_secs())));
-        connected.map_err(|problem| format!("cannot connect: {problem}"))
+            Ok(Box::new(stream) as Box<dyn Wire>)
+        })
+        .await
     }
+
+    /// TLS from now on.
+    pub async fn encrypt(&self, wire: Box<dyn Wire>) -> Result<Box<dyn Wire>, String> {
+        let Some(tls) = &self.tls else { return Ok(wire) };
+        in_time(async {
+            let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
+            let encrypted = TlsConnector::from(tls.clone()).connect(name, wire).await.map_err(|error| error.to_string())?;
+            Ok(Box::new(encrypted) as Box<dyn Wire>)
+        })
+        .await
+    }
+}
+
+async fn in_time<T>(connecting: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let connected = tokio::time::timeout(CONNECT_TIME_MAX, connecting).await;
+    let connected = connected.unwrap_or_else(|_| Err(format!("no connection within {} s", CONNECT_TIME_MAX.as_secs())));
+    connected.map_err(|problem| format!("cannot connect: {problem}"))
 }
 
 fn trusting(authorities: Option<&str>) -> Result<ClientConfig, ConnectorError> {

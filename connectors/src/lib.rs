@@ -35,6 +35,7 @@ pub mod javascript;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 mod length_prefix;
+pub mod nats;
 pub mod output_format;
 pub mod parquet;
 pub mod rate;
@@ -42,6 +43,7 @@ mod recoded_stream;
 pub mod recoding;
 pub mod redis;
 pub mod registry;
+mod result_ids;
 pub mod schema;
 pub mod source;
 pub mod sources;
@@ -182,6 +184,14 @@ pub static SOURCES: &[SourceRow] = &[
         sample: || json!({"type": "RedisIngest", "url": "redis://127.0.0.1:6379", "key": "events", "field": "value"}),
         schema: SchemaGenerator::subschema_for::<redis::RedisIngest>,
     },
+    SourceRow {
+        name: "Nats",
+        name_v1: "NatsIngest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<nats::NatsIngest>,
+        sample: || json!({"type": "NatsIngest", "servers": ["nats://127.0.0.1:4222"], "stream": "events", "subjects": ["events.>"]}),
+        schema: SchemaGenerator::subschema_for::<nats::NatsIngest>,
+    },
     #[cfg(feature = "kafka")]
     SourceRow {
         name: "Kafka",
@@ -275,6 +285,13 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         parse_v1: destination::<redis::WriteToRedis>,
         sample: || json!({"type": "WriteToRedis", "url": "redis://127.0.0.1:6379", "key": "results"}),
         schema: SchemaGenerator::subschema_for::<redis::WriteToRedis>,
+    },
+    DestinationRow {
+        name: "Nats",
+        name_v1: "WriteToNats",
+        parse_v1: destination::<nats::WriteToNats>,
+        sample: || json!({"type": "WriteToNats", "servers": ["nats://127.0.0.1:4222"], "subject": "results.numbers"}),
+        schema: SchemaGenerator::subschema_for::<nats::WriteToNats>,
     },
     #[cfg(feature = "kafka")]
     DestinationRow {

@@ -40,6 +40,15 @@ venv() {
   python3 -m venv "$at" && "$at/bin/pip" -q --disable-pip-version-check install "$@" && echo "$*" >"$at/.has"
 }
 
+# An authority for this run (ca.pem) and a certificate of it for loopback (server.pem, server.key).
+certificates() {
+  [ -e "$dir/ca.pem" ] && return
+  openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=weir-test-authority -keyout "$dir/ca.key" -out "$dir/ca.pem"
+  openssl req -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -keyout "$dir/server.key" -out "$dir/server.csr"
+  openssl x509 -req -in "$dir/server.csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 30 \
+    -extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost") -out "$dir/server.pem"
+}
+
 # The commands of every script of a server.
 main() {
   case ${1-} in
@@ -51,7 +60,7 @@ main() {
       once install
       rm -f "$dir/env"
       start ;;
-    stop) [ $# -eq 2 ] || die "stop DIR"; dir=$2; stop ;;
+    stop) [ $# -eq 2 ] || die "stop DIR"; dir=$2; stop; ! declare -F stopped >/dev/null || stopped ;;
     status) [ $# -eq 2 ] || die "status DIR"; dir=$2; alive ;;
     *) die "install | start DIR PORT | stop DIR | status DIR" ;;
   esac

@@ -8,14 +8,6 @@ install() {
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server openssl >/dev/null
 }
 
-certificates() {
-  [ -e "$dir/ca.pem" ] && return
-  openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=weir-test-authority -keyout "$dir/ca.key" -out "$dir/ca.pem"
-  openssl req -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -keyout "$dir/server.key" -out "$dir/server.csr"
-  openssl x509 -req -in "$dir/server.csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 30 \
-    -extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost") -out "$dir/server.pem"
-}
-
 answers() { [ "$(redis-cli -p "$port" ping 2>/dev/null)" = PONG ]; }
 
 start() {

@@ -1,0 +1,437 @@
+//! The definition of a stream from JetStream, and what reads it.
+//!
+//!     stream ─ consumer ─ pulled, some hundred at a time ─> messages ─> Feed ─> graph
+//!
+//! Without the name of a consumer weir keeps the position itself, the place of the last message in its stream, and makes a consumer behind it
+//! for each connection: each message has its effect once, in order. With a name the server keeps what is done, so that several can share a stream,
+//! and streams can be read that give up their messages: then a message is acknowledged when what it changed is durable, at least once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use tokio::time::Instant;
+use weir_model::Position;
+
+use super::access::{Login, NatsAccess, is_name, is_subject};
+use super::connection::{Connection, put, unlikely};
+use super::jetstream::{CONSUMER_NOT_FOUND, EXPLICIT_ACKNOWLEDGEMENT, Failed, Place, STREAM_NOT_FOUND, ask, pull};
+use super::keeper::Kept;
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::feed::{Feed, Inlet, Pauses};
+use crate::formats::StreamFormat;
+use crate::frames::{Frames, Limits, Progress};
+use crate::http::refusal;
+use crate::recoding::RecordDecoder;
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Messages asked for at once. So many more are asked for when half of them have come.
+const PULL_COUNT: usize = 500;
+
+/// Bytes of them, if no message can be longer than that.
+const PULL_BYTES: usize = 4 << 20;
+
+/// The server says every five seconds that it is there; when it has not for so long, it is not.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// A consumer of a connection that is gone goes after so long.
+const CONSUMER_SECONDS: u64 = 300;
+
+/// What a consumer that weir makes waits for acknowledgements, and for how many.
+const ACKNOWLEDGE_SECONDS: u64 = 30;
+const UNACKNOWLEDGED_MAX: u64 = 2_000;
+
+/// Reads the messages of a stream of JetStream.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NatsIngest {
+    /// What a message holds, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    #[serde(flatten)]
+    pub access: NatsAccess,
+    /// The stream.
+    pub stream: String,
+    /// Only messages of these subjects, which may have stars; all when not given.
+    #[serde(default)]
+    pub subjects: Vec<String>,
+    /// A durable consumer of the stream that keeps what is done, made where there is none. Without it weir keeps that itself, exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer: Option<String>,
+    /// Where the stream begins: with what comes from now on, or with the oldest message that is there.
+    #[serde(default)]
+    pub start_from: NatsStart,
+    /// Queries at a time, 16 when not given; 1 keeps the order of the messages.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Messages a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to a message before it is read, in this order; nothing when not given.
+    #[serde(default)]
+    pub record_decoders: Vec<RecordDecoder>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum NatsStart {
+    #[default]
+    Latest,
+    Earliest,
+}
+
+impl SourceConfig for NatsIngest {
+    fn settings(&self) -> Json {
+        crate::settings("NatsIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        for (field, name) in [("stream", Some(&self.stream)), ("consumer", self.consumer.as_ref())] {
+            if name.is_some_and(|name| !is_name(name)) {
+                return Err(ConnectorError::config(field, "is no name: no dots, stars, slashes or white space"));
+            }
+        }
+        if let Some(subject) = self.subjects.iter().find(|subject| !is_subject(subject)) {
+            return Err(ConnectorError::config("subjects", format!("{subject:?} is no subject")));
+        }
+        self.access.login(&context.hosts)?;
+        self.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let login = self.access.login(&context.hosts)?;
+        let place = format!("stream {} of {}", self.stream, login.place);
+        let kept = self.consumer.is_some().then(Kept::default);
+        let stood = match from.filter(|position| kept.is_none() && !position.0.is_empty()) {
+            None => None,
+            Some(position) => Some(Stood::read(&position.0).ok_or_else(|| ConnectorError::Position {
+                place: place.clone(),
+                problem: "the stored position is not one of this kind of source".to_owned(),
+            })?),
+        };
+        let position = stood.as_ref().map(Stood::position).unwrap_or_default();
+        let told = kept.clone();
+        let reader = Reader { login, place: place.clone(), definition: self.clone(), stood, kept };
+        let feed = Feed::start(&context.runtime, &place, position, |inlet| reader.read(inlet));
+        Ok(Box::new(Messages { feed, kept: told }))
+    }
+}
+
+/// The end of the source.
+struct Messages {
+    feed: Feed,
+    kept: Option<Kept>,
+}
+
+impl Source for Messages {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        self.feed.next(limits, batch)
+    }
+
+    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
+        // An empty one is that of before the first message.
+        if let (Some(kept), Some(number)) = (&self.kept, position.0.first_chunk::<8>()) {
+            kept.durable(u64::from_le_bytes(*number));
+        }
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.feed.trouble()
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        if let Some(kept) = &self.kept {
+            kept.end();
+        }
+    }
+}
+
+/// Where the source stands, if it keeps that itself.
+#[derive(Clone, PartialEq, Debug)]
+struct Stood {
+    /// The place of the last message in its stream.
+    sequence: u64,
+    /// When the stream was made: another one of its name counts anew.
+    created: String,
+}
+
+impl Stood {
+    fn position(&self) -> Vec<u8> {
+        [&self.sequence.to_le_bytes(), self.created.as_bytes()].concat()
+    }
+
+    fn read(bytes: &[u8]) -> Option<Stood> {
+        let (sequence, created) = bytes.split_first_chunk::<8>()?;
+        let created = std::str::from_utf8(created).ok().filter(|created| !created.is_empty())?.to_owned();
+        Some(Stood { sequence: u64::from_le_bytes(*sequence), created })
+    }
+}
+
+struct Reader {
+    login: Login,
+    place: String,
+    definition: NatsIngest,
+    stood: Option<Stood>,
+    kept: Option<Kept>,
+}
+
+/// What ended a connection.
+enum Ended {
+    /// With a new one it may work.
+    Broken(String),
+    ForGood(ConnectorError),
+}
+
+impl From<String> for Ended {
+    fn from(problem: String) -> Ended {
+        Ended::Broken(problem)
+    }
+}
+
+impl From<Failed> for Ended {
+    fn from(failed: Failed) -> Ended {
+        Ended::Broken(failed.text())
+    }
+}
+
+impl Reader {
+    async fn read(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
+        if let Some(kept) = &self.kept {
+            tokio::spawn(kept.clone().keep(Duration::from_secs(ACKNOWLEDGE_SECONDS / 3)));
+        }
+        let mut pauses = Pauses::new();
+        loop {
+            match self.connection(&inlet, &mut pauses).await {
+                Ended::ForGood(error) => return Err(error),
+                Ended::Broken(problem) => inlet.trouble(&problem),
+            }
+            pauses.wait(Duration::ZERO).await;
+        }
+    }
+
+    /// Reads from one connection until it ends.
+    async fn connection(&mut self, inlet: &Inlet, pauses: &mut Pauses) -> Ended {
+        let consumer = async {
+            let mut connection = self.login.connect().await?;
+            let consumer = match &self.kept {
+                Some(kept) => {
+                    kept.connected(connection.writer.clone());
+                    self.durable_consumer(&mut connection).await?
+                }
+                None => self.own_consumer(&mut connection, inlet).await?,
+            };
+            Ok((connection, consumer))
+        };
+        match consumer.await {
+            Ok((connection, consumer)) => match self.messages(connection, &consumer, inlet, pauses).await {
+                Ok(never) => match never {},
+                Err(ended) => ended,
+            },
+            Err(ended) => ended,
+        }
+    }
+
+    fn refused(&self, problem: String) -> Ended {
+        Ended::ForGood(refusal(&self.place, problem))
+    }
+
+    async fn stream_info(&self, connection: &mut Connection) -> Result<Json, Ended> {
+        let asked = ask(connection, &self.login.prefix, &format!("STREAM.INFO.{}", self.definition.stream), None).await;
+        asked.map_err(|failed| match failed {
+            Failed::Refused { number: STREAM_NOT_FOUND, .. } => Ended::Broken(format!("there is no {}", self.place)),
+            other => other.into(),
+        })
+    }
+
+    /// What a new consumer is to give.
+    fn config(&self, name: &str, more: Json) -> Json {
+        let mut config = json!({"name": name});
+        match self.definition.subjects.as_slice() {
+            [] => {}
+            [one] => config["filter_subject"] = one.as_str().into(),
+            several => config["filter_subjects"] = json!(several),
+        }
+        if let (Json::Object(config), Json::Object(more)) = (&mut config, more) {
+            config.extend(more);
+        }
+        json!({"stream_name": self.definition.stream, "action": "create", "config": config})
+    }
+
+    /// One for this connection, behind the position.
+    async fn own_consumer(&mut self, connection: &mut Connection, inlet: &Inlet) -> Result<String, Ended> {
+        let info = self.stream_info(connection).await?;
+        let created = info["created"].as_str().unwrap_or_default().to_owned();
+        if let Some(stood) = self.stood.as_ref().filter(|stood| stood.created != created) {
+            return Err(Ended::ForGood(ConnectorError::Position {
+                place: self.place.clone(),
+                problem: format!(
+                    "the stream was made on {created}, and the one that was read on {}; delete this ingest stream and create it anew",
+                    stood.created
+                ),
+            }));
+        }
+        let stood = match (&self.stood, self.definition.start_from) {
+            (Some(stood), _) => stood.clone(),
+            (None, NatsStart::Earliest) => Stood { sequence: 0, created },
+            (None, NatsStart::Latest) => {
+                let stood = Stood { sequence: info["state"]["last_seq"].as_u64().unwrap_or_default(), created };
+                // The beginning stays where it is now, also when nothing comes before a restart.
+                inlet.stands(stood.position()).await;
+                stood
+            }
+        };
+        let name = format!("weir-{}", unlikely());
+        let config = self.config(
+            &name,
+            json!({
+                "deliver_policy": "by_start_sequence", "opt_start_seq": stood.sequence + 1, "ack_policy": "none",
+                "mem_storage": true, "num_replicas": 1, "inactive_threshold": CONSUMER_SECONDS * 1_000_000_000,
+            }),
+        );
+        self.stood = Some(stood);
+        let what = format!("CONSUMER.CREATE.{}.{name}", self.definition.stream);
+        match ask(connection, &self.login.prefix, &what, Some(&config)).await {
+            Ok(_) => Ok(name),
+            Err(Failed::Refused { number, words }) => {
+                let hint = if EXPLICIT_ACKNOWLEDGEMENT.contains(&number) {
+                    "; give the name of a consumer for such a stream"
+                } else {
+                    ""
+                };
+                Err(self.refused(format!("no consumer can be made: {words}{hint}")))
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    /// The one that is named, which is made where there is none.
+    async fn durable_consumer(&self, connection: &mut Connection) -> Result<String, Ended> {
+        let name = self.definition.consumer.clone().unwrap_or_default();
+        let of_it = format!("{}.{name}", self.definition.stream);
+        let config = match ask(connection, &self.login.prefix, &format!("CONSUMER.INFO.{of_it}"), None).await {
+            Ok(info) => info["config"].clone(),
+            Err(Failed::Refused { number: CONSUMER_NOT_FOUND, .. }) => {
+                let policy = if self.definition.start_from == NatsStart::Latest { "new" } else { "all" };
+                let config = self.config(
+                    &name,
+                    json!({
+                        "durable_name": name, "deliver_policy": policy, "ack_policy": "explicit",
+                        "ack_wait": ACKNOWLEDGE_SECONDS * 1_000_000_000, "max_ack_pending": UNACKNOWLEDGED_MAX,
+                    }),
+                );
+                let what = format!("CONSUMER.CREATE.{of_it}");
+                let made = ask(connection, &self.login.prefix, &what, Some(&config)).await.map_err(|failed| match failed {
+                    Failed::Refused { words, .. } => self.refused(format!("the consumer {name} cannot be made: {words}")),
+                    other => other.into(),
+                })?;
+                made["config"].clone()
+            }
+            Err(Failed::Refused { number: STREAM_NOT_FOUND, .. }) => {
+                return Err(Ended::Broken(format!("there is no {}", self.place)));
+            }
+            Err(other) => return Err(other.into()),
+        };
+        if config["ack_policy"] != "explicit" || config.get("deliver_subject").is_some_and(|subject| subject != "") {
+            return Err(
+                self.refused(format!("the consumer {name} is not one that is pulled and acknowledged message by message"))
+            );
+        }
+        Ok(name)
+    }
+
+    async fn messages(
+        &mut self,
+        mut connection: Connection,
+        consumer: &str,
+        inlet: &Inlet,
+        pauses: &mut Pauses,
+    ) -> Result<std::convert::Infallible, Ended> {
+        let subject = format!("{}.CONSUMER.MSG.NEXT.{}.{consumer}", self.login.prefix, self.definition.stream);
+        // No message may be longer than what is asked for, or none would come.
+        let bytes_max = PULL_BYTES.max(connection.greeting.max_payload.saturating_add(64 << 10));
+        // What is asked for and has not come, by the inbox of the question, in order.
+        let mut pulls: VecDeque<(String, usize)> = VecDeque::new();
+        let mut delivered = 0;
+        loop {
+            let open: usize = pulls.iter().map(|(_, left)| left).sum();
+            if open <= PULL_COUNT / 2 {
+                let inbox = connection.next_inbox();
+                let mut bytes = Vec::new();
+                put(&subject, Some(&inbox), "", &pull(PULL_COUNT - open, bytes_max), &mut bytes);
+                connection.writer.send(&bytes).await?;
+                pulls.push_back((inbox, PULL_COUNT - open));
+            }
+            let message = connection.message(Instant::now() + SILENCE_MAX).await?;
+            let Some(message) = message else { return Err(Ended::Broken("the server says nothing any more".to_owned())) };
+            inlet.works();
+            pauses.reset();
+            let Some(place) = message.reply.as_deref().and_then(Place::of) else {
+                match message.status() {
+                    // It is there.
+                    Some((100, _)) => {}
+                    // What was asked for is over: after its time, or because the one who served it has gone.
+                    Some((404 | 408, _)) => pulls.retain(|(inbox, _)| *inbox != message.subject),
+                    Some((409, "Batch Completed" | "Leadership Change" | "Message Size Exceeds MaxBytes")) => {
+                        pulls.retain(|(inbox, _)| *inbox != message.subject);
+                    }
+                    Some((code, words)) => return Err(Ended::Broken(format!("the consumer ended: {code} {words}"))),
+                    None => {}
+                }
+                continue;
+            };
+            if let Some((_, left)) = pulls.front_mut() {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    pulls.pop_front();
+                }
+            }
+            match &self.kept {
+                Some(kept) => {
+                    let number = kept.took(place.in_stream, message.reply.as_deref().unwrap_or_default());
+                    if let Some(number) = number {
+                        inlet.record(message.payload, number.to_le_bytes().to_vec()).await;
+                    }
+                }
+                None => {
+                    delivered += 1;
+                    // A message was lost on its way: all behind it is read again.
+                    if place.in_consumer != delivered {
+                        return Err(Ended::Broken(format!("message {delivered} of the consumer did not come")));
+                    }
+                    let Some(stood) = &mut self.stood else { continue };
+                    stood.sequence = place.in_stream;
+                    let position = stood.position();
+                    inlet.record(message.payload, position).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! NATS with JetStream: streams in and out. The protocol is a dozen words of text, JetStream is JSON on top of it; both are
+//! spoken here (docs/decisions/0025).
+//!
+//!     NatsIngest ─ consumer behind the position, pulled ─> messages ─> Feed
+//!     results ─ published with their ids, all of a batch before the first answer ─> WriteToNats
+
+mod access;
+mod connection;
+mod credentials;
+mod ingest;
+mod jetstream;
+mod keeper;
+mod write;
+
+pub use ingest::NatsIngest;
+pub use write::WriteToNats;

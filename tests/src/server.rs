@@ -1,0 +1,87 @@
+//! A real server for tests: started by a script of `services/` in a temporary directory on loopback, and ended with the test.
+//! Where it cannot be had, the test says loudly what it leaves out.
+
+use std::fs;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::kafka::free_ports;
+
+pub struct Server {
+    script: &'static str,
+    directory: TempDir,
+    pub port: u16,
+}
+
+impl Server {
+    /// `script` as `nats.sh`; it may take so many ports.
+    pub fn start(script: &'static str, ports: u16, left_out: &str) -> Option<Server> {
+        let directory = tempfile::Builder::new().prefix("weir-server-").tempdir().expect("a temporary directory");
+        let server = Server { script, directory, port: free_ports(ports) };
+        match server.run() {
+            Ok(()) => Some(server),
+            Err(reason) => {
+                eprintln!("**** LEFT OUT: {left_out}. tests/services/{script} start: {reason}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("services").join(self.script)
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Of the port that is so many behind the first.
+    pub fn address(&self, index: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port + index))
+    }
+
+    /// Starts it, on the data it has.
+    pub fn run(&self) -> Result<(), String> {
+        let mut command = Command::new("bash");
+        command.arg(self.path()).arg("start").arg(self.directory()).arg(self.port.to_string()).stdin(Stdio::null());
+        let started = command.output().expect("bash");
+        if started.status.success() {
+            return Ok(());
+        }
+        Err(String::from_utf8_lossy(&started.stderr).trim().lines().last().unwrap_or_default().to_owned())
+    }
+
+    /// SIGKILL, to all of its processes: what was started may be a script that waits for the server.
+    pub fn kill(&self) {
+        let pid = fs::read_to_string(self.directory().join("pid")).expect("it runs");
+        let pid = pid.split_whitespace().next().expect("a number");
+        let killed = Command::new("kill").args(["-9", "--", &format!("-{pid}")]).status().expect("kill runs");
+        assert!(killed.success(), "the group {pid} is killed");
+        while TcpStream::connect(self.address(0)).is_ok() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What the script has said under that name.
+    pub fn said(&self, name: &str) -> String {
+        let all = fs::read_to_string(self.directory().join("env")).expect("the script has said something");
+        let value = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_else(|| panic!("{name} is not in {all}")).to_owned()
+    }
+
+    /// Whom to trust for TLS.
+    pub fn authority(&self) -> String {
+        fs::read_to_string(self.directory().join("ca.pem")).expect("the script has made one")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // What is left of it is of no use to anybody.
+        let _ = Command::new("bash").arg(self.path()).arg("stop").arg(self.directory()).output();
+    }
+}
