@@ -35,6 +35,7 @@ pub mod javascript;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 mod length_prefix;
+pub mod mqtt;
 pub mod nats;
 pub mod output_format;
 pub mod parquet;
@@ -185,6 +186,17 @@ pub static SOURCES: &[SourceRow] = &[
         schema: SchemaGenerator::subschema_for::<redis::RedisIngest>,
     },
     SourceRow {
+        name: "Mqtt",
+        name_v1: "MqttIngest",
+        delivery: SourceDelivery::AtLeastOnce,
+        parse_v1: source::<mqtt::MqttIngest>,
+        sample: || {
+            json!({"type": "MqttIngest", "url": "mqtt://127.0.0.1:1883", "clientId": "weir-devices", "topicFilters": ["devices/+/state"],
+                "withTopic": true})
+        },
+        schema: SchemaGenerator::subschema_for::<mqtt::MqttIngest>,
+    },
+    SourceRow {
         name: "Nats",
         name_v1: "NatsIngest",
         delivery: SourceDelivery::Replayable,
@@ -285,6 +297,13 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         parse_v1: destination::<redis::WriteToRedis>,
         sample: || json!({"type": "WriteToRedis", "url": "redis://127.0.0.1:6379", "key": "results"}),
         schema: SchemaGenerator::subschema_for::<redis::WriteToRedis>,
+    },
+    DestinationRow {
+        name: "Mqtt",
+        name_v1: "WriteToMqtt",
+        parse_v1: destination::<mqtt::WriteToMqtt>,
+        sample: || json!({"type": "WriteToMqtt", "url": "mqtt://127.0.0.1:1883", "topic": "results/numbers"}),
+        schema: SchemaGenerator::subschema_for::<mqtt::WriteToMqtt>,
     },
     DestinationRow {
         name: "Nats",

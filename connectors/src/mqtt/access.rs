@@ -1,0 +1,79 @@
+//! Where a broker of MQTT is and who asks it: what both ends have in their definitions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::connection::{Connection, Refused};
+use super::packet::Hello;
+use crate::config::Secret;
+use crate::dial::Server;
+use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
+
+/// The broker hears something at least so often, or it takes weir for gone.
+pub const ALIVE_SECONDS: u16 = 30;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MqttAccess {
+    /// The broker, as `mqtt://host:1883`, or with `mqtts` for TLS.
+    pub url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// Certificates in PEM that are trusted in the place of the machine's authorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authorities: Option<String>,
+}
+
+/// How a connection is made.
+#[derive(Clone)]
+pub struct Login {
+    server: Server,
+    username: Option<String>,
+    password: Option<Secret>,
+    pub place: String,
+}
+
+impl MqttAccess {
+    pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
+        let (plain, encrypted) = ("mqtt", "mqtts");
+        let usual_port = if self.url.starts_with("mqtts:") { 8883 } else { 1883 };
+        let authorities = self.certificate_authorities.as_deref();
+        let (server, _) = Server::of("url", &self.url, (plain, encrypted), usual_port, authorities, hosts)?;
+        if self.password.is_some() && self.username.is_none() {
+            return Err(ConnectorError::config("username", "is missing: a password alone is not enough"));
+        }
+        let long = |text: &str| text.len() > u16::MAX.into();
+        for (field, text) in
+            [("username", self.username.as_deref()), ("password", self.password.as_ref().map(|Secret(text)| text.as_str()))]
+        {
+            if text.is_some_and(long) {
+                return Err(ConnectorError::config(field, "is longer than 65535 bytes"));
+            }
+        }
+        let place = format!("the broker at {}", server.address());
+        Ok(Login { server, username: self.username.clone(), password: self.password.clone(), place })
+    }
+}
+
+/// Whether a text can be a topic, or with stars a filter of topics.
+pub fn is_topic(text: &str, filter: bool) -> bool {
+    !text.is_empty() && text.len() <= u16::MAX.into() && !text.contains('\0') && (filter || !text.contains(['#', '+']))
+}
+
+impl Login {
+    /// A connection that is logged in, and whether the broker has kept its session.
+    pub async fn connect(&self, client: &str, forget: bool) -> Result<(Connection, bool), Refused> {
+        let hello = Hello {
+            client,
+            forget,
+            username: self.username.as_deref(),
+            password: self.password.as_ref().map(|Secret(text)| text.as_str()),
+            alive_seconds: ALIVE_SECONDS,
+        };
+        let wire = self.server.connect().await.map_err(Refused::Passing)?;
+        Connection::over(wire, &hello).await
+    }
+}

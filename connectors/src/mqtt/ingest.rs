@@ -1,0 +1,222 @@
+//! The definition of a stream from topics of MQTT, and what reads it: in a session that the broker keeps while weir is away, at
+//! least once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use tokio::time::Instant;
+use weir_model::Position;
+
+use super::access::{ALIVE_SECONDS, Login, MqttAccess, is_topic};
+use super::connection::{ANSWER_TIME_MAX, Connection, Refused};
+use super::kept::Kept;
+use super::packet::{Packet, Publish, subscribe};
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::feed::{Feed, Inlet, Pauses};
+use crate::formats::StreamFormat;
+use crate::frames::{Frames, Limits, Progress};
+use crate::http::refusal;
+use crate::recoding::RecordDecoder;
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Weir says this often that it is there.
+const ALIVE: Duration = Duration::from_secs(ALIVE_SECONDS as u64 / 3);
+
+/// The broker answers that; when nothing has come for so long, it is not there.
+const SILENCE_MAX: Duration = Duration::from_secs(ALIVE_SECONDS as u64);
+
+/// What the broker says of a topic that is not for us.
+const NOT_SUBSCRIBED: u8 = 0x80;
+
+/// Reads the messages of topics of MQTT.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MqttIngest {
+    /// What a message holds, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    #[serde(flatten)]
+    pub access: MqttAccess,
+    /// What the broker keeps the session by. No other client may have it.
+    pub client_id: String,
+    /// The topics; `+` and `#` may be in them.
+    pub topic_filters: Vec<String>,
+    /// Whether the record is an object in JSON of `topic`, `payload` (what its JSON says, or a text) and `retained`; the payload alone when not.
+    #[serde(default)]
+    pub with_topic: bool,
+    /// Queries at a time, 16 when not given; 1 keeps the order of the messages.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Messages a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to a payload before it is read, in this order; nothing when not given. Not with `withTopic`.
+    #[serde(default)]
+    pub record_decoders: Vec<RecordDecoder>,
+}
+
+impl SourceConfig for MqttIngest {
+    fn settings(&self) -> Json {
+        crate::settings("MqttIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        if self.client_id.is_empty() || self.client_id.len() > u16::MAX.into() {
+            return Err(ConnectorError::config("clientId", "is empty, or longer than 65535 bytes"));
+        }
+        if self.topic_filters.is_empty() {
+            return Err(ConnectorError::config("topicFilters", "is empty"));
+        }
+        if let Some(topic) = self.topic_filters.iter().find(|topic| !is_topic(topic, true)) {
+            return Err(ConnectorError::config("topicFilters", format!("{topic:?} is no topic")));
+        }
+        if self.with_topic
+            && (!self.record_decoders.is_empty() || !matches!(self.format, StreamFormat::CypherJson(_) | StreamFormat::Drop))
+        {
+            return Err(ConnectorError::config("withTopic", "goes with records of JSON and without recordDecoders only"));
+        }
+        self.access.login(&context.hosts)?;
+        self.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let login = self.access.login(&context.hosts)?;
+        let place = format!("topics {} of {}", self.topic_filters.join(", "), login.place);
+        let kept = Kept::default();
+        let told = kept.clone();
+        let reader = Reader { login, place: place.clone(), definition: self.clone(), kept };
+        Ok(Box::new(Messages { feed: Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet)), kept: told }))
+    }
+}
+
+/// The end of the source.
+struct Messages {
+    feed: Feed,
+    kept: Kept,
+}
+
+impl Source for Messages {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        self.feed.next(limits, batch)
+    }
+
+    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
+        // An empty one is that of before the first message.
+        if let Some(place) = position.0.first_chunk::<8>() {
+            self.kept.durable(u64::from_le_bytes(*place));
+        }
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.feed.trouble()
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        self.kept.end();
+    }
+}
+
+struct Reader {
+    login: Login,
+    place: String,
+    definition: MqttIngest,
+    kept: Kept,
+}
+
+impl Reader {
+    async fn read(self, inlet: Inlet) -> Result<(), ConnectorError> {
+        tokio::spawn(self.kept.clone().keep(ALIVE));
+        let mut pauses = Pauses::new();
+        loop {
+            match self.connection(&inlet, &mut pauses).await {
+                Refused::ForGood(problem) => return Err(refusal(&self.place, problem)),
+                Refused::Passing(problem) => inlet.trouble(&problem),
+            }
+            pauses.wait(Duration::ZERO).await;
+        }
+    }
+
+    /// Reads from one connection until it ends.
+    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Refused {
+        let connected = self.login.connect(&self.definition.client_id, false).await;
+        let (mut connection, kept) = match connected {
+            Ok(connected) => connected,
+            Err(refused) => return refused,
+        };
+        self.kept.connected(connection.writer.clone(), kept);
+        match self.messages(&mut connection, inlet, pauses).await {
+            Ok(refused) => refused,
+            Err(problem) => Refused::Passing(problem),
+        }
+    }
+
+    async fn messages(&self, connection: &mut Connection, inlet: &Inlet, pauses: &mut Pauses) -> Result<Refused, String> {
+        // Again on each connection: a broker that was told before changes nothing by it.
+        connection.writer.send(&subscribe(&self.definition.topic_filters, 1)).await?;
+        let mut subscribed = false;
+        let asked = Instant::now();
+        loop {
+            let packet = connection.packet(Instant::now() + SILENCE_MAX).await?;
+            match packet {
+                None => return Err("the broker says nothing any more".to_owned()),
+                Some(Packet::Subscribed(levels)) => {
+                    if let Some(at) = levels.iter().position(|level| *level == NOT_SUBSCRIBED) {
+                        let topic = self.definition.topic_filters.get(at).map_or("", String::as_str);
+                        return Ok(Refused::Passing(format!("the broker does not let us read the topic {topic}")));
+                    }
+                    subscribed = true;
+                    inlet.works();
+                    pauses.reset();
+                }
+                Some(Packet::Publish(message)) => {
+                    if let Some(place) = self.kept.took(&message) {
+                        inlet.record(self.record(message), place.to_le_bytes().to_vec()).await;
+                    }
+                }
+                Some(_) => {}
+            }
+            // Messages of the session may come before the answer.
+            if !subscribed && asked.elapsed() > ANSWER_TIME_MAX.max(SILENCE_MAX) {
+                return Err("the broker does not answer any more".to_owned());
+            }
+        }
+    }
+
+    fn record(&self, message: Publish) -> Vec<u8> {
+        if !self.definition.with_topic {
+            return message.payload;
+        }
+        let text = || Json::from(String::from_utf8_lossy(&message.payload).into_owned());
+        let payload = serde_json::from_slice::<Json>(&message.payload).unwrap_or_else(|_| text());
+        json!({"topic": message.topic, "payload": payload, "retained": message.retained}).to_string().into_bytes()
+    }
+}
