@@ -6,6 +6,7 @@
 //! is here once: bounds and rate limit (`stream`), framing, decoding, encoding, and delivery with its queue, retries and
 //! counters.
 
+pub mod amqp;
 #[cfg(feature = "aws")]
 pub mod aws;
 mod avro;
@@ -186,6 +187,14 @@ pub static SOURCES: &[SourceRow] = &[
         schema: SchemaGenerator::subschema_for::<redis::RedisIngest>,
     },
     SourceRow {
+        name: "Amqp",
+        name_v1: "AmqpIngest",
+        delivery: SourceDelivery::AtLeastOnce,
+        parse_v1: source::<amqp::AmqpIngest>,
+        sample: || json!({"type": "AmqpIngest", "url": "amqp://127.0.0.1:5672", "queue": "events", "prefetch": 500}),
+        schema: SchemaGenerator::subschema_for::<amqp::AmqpIngest>,
+    },
+    SourceRow {
         name: "Mqtt",
         name_v1: "MqttIngest",
         delivery: SourceDelivery::AtLeastOnce,
@@ -297,6 +306,13 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         parse_v1: destination::<redis::WriteToRedis>,
         sample: || json!({"type": "WriteToRedis", "url": "redis://127.0.0.1:6379", "key": "results"}),
         schema: SchemaGenerator::subschema_for::<redis::WriteToRedis>,
+    },
+    DestinationRow {
+        name: "Amqp",
+        name_v1: "WriteToAmqp",
+        parse_v1: destination::<amqp::WriteToAmqp>,
+        sample: || json!({"type": "WriteToAmqp", "url": "amqp://127.0.0.1:5672", "exchange": "results", "routingKey": "numbers"}),
+        schema: SchemaGenerator::subschema_for::<amqp::WriteToAmqp>,
     },
     DestinationRow {
         name: "Mqtt",

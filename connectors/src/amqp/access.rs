@@ -1,0 +1,105 @@
+//! Where a server of AMQP is and who asks it: what both ends have in their definitions.
+
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::connection::{Connection, Refused};
+use crate::config::Secret;
+use crate::dial::Server;
+use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AmqpAccess {
+    /// The server and the virtual host, as `amqp://host:5672/name`, or with `amqps` for TLS. Without a name it is the one that is called `/`.
+    pub url: String,
+    /// Who logs in; `guest` when not given.
+    #[serde(default = "guest")]
+    pub username: String,
+    /// `guest` when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// Certificates in PEM that are trusted in the place of the machine's authorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authorities: Option<String>,
+}
+
+fn guest() -> String {
+    "guest".to_owned()
+}
+
+/// How a connection is made.
+#[derive(Clone)]
+pub struct Login {
+    server: Server,
+    username: String,
+    password: Secret,
+    host: String,
+    pub place: String,
+}
+
+impl AmqpAccess {
+    pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
+        let usual_port = if self.url.starts_with("amqps:") { 5671 } else { 5672 };
+        let authorities = self.certificate_authorities.as_deref();
+        let (server, url) = Server::of("url", &self.url, ("amqp", "amqps"), usual_port, authorities, hosts)?;
+        let host = host_of(&url)?;
+        let password = self.password.clone().unwrap_or_else(|| Secret(guest()));
+        let place = format!("AMQP at {}", server.address());
+        Ok(Login { server, username: self.username.clone(), password, host, place })
+    }
+}
+
+fn host_of(url: &Url) -> Result<String, ConnectorError> {
+    let path = url.path().strip_prefix('/').unwrap_or_default();
+    if path.is_empty() {
+        return Ok("/".to_owned());
+    }
+    // A slash in the name is written `%2f`, as everywhere in this kind of URL.
+    let mut bytes = Vec::new();
+    let mut rest = path.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        let hex = behind.first_chunk::<2>().and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
+        match (byte, hex) {
+            (b'%', Some(value)) => {
+                bytes.push(value);
+                rest = &behind[2..];
+            }
+            _ => bytes.push(*byte),
+        }
+    }
+    let wrong = |problem: &str| ConnectorError::config("url", format!("the name of the virtual host {problem}"));
+    let host = String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8"))?;
+    if host.len() > 255 { Err(wrong("is longer than 255 bytes")) } else { Ok(host) }
+}
+
+/// Whether a text can be the name of something.
+pub fn is_name(name: &str) -> bool {
+    name.len() <= 255 && !name.contains('\0')
+}
+
+impl Login {
+    /// A connection that is logged in, with its channel.
+    pub async fn connect(&self) -> Result<Connection, Refused> {
+        let wire = self.server.connect().await.map_err(Refused::Passing)?;
+        Connection::over(wire, &self.username, &self.password.0, &self.host).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_names_the_virtual_host() {
+        let host = |url: &str| host_of(&Url::parse(url).unwrap()).unwrap();
+        assert_eq!(host("amqp://h"), "/");
+        assert_eq!(host("amqp://h/"), "/");
+        assert_eq!(host("amqp://h/%2f"), "/");
+        assert_eq!(host("amqp://h/a%20b"), "a b");
+        assert_eq!(host("amqp://h/a%2"), "a%2");
+    }
+}

@@ -1,0 +1,232 @@
+//! A connection to a server of AMQP, with one channel: methods and messages one behind the other, and an end that writes for all who do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use super::frame::{self, Fields, Frame, Method, Name, parse};
+use crate::dial::Wire;
+
+/// For an answer that needs no waiting for anything else.
+pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Each side says so often that it is there; twice as long without a word it is not.
+pub const HEARTBEAT_SECONDS: u16 = 20;
+
+/// No message that comes is longer.
+const MESSAGE_BYTES_MAX: u64 = 128 << 20;
+
+/// Received bytes that are taken apart lie before those that are not, up to so many.
+const SPENT_BYTES_MAX: usize = 1 << 20;
+
+/// What a server closes with that will not be otherwise the next time: what was asked for is not allowed, or not known there.
+const FOR_GOOD: [u16; 3] = [503, 530, 540];
+
+/// Why there is no connection any more.
+pub enum Refused {
+    /// It may work later.
+    Passing(String),
+    /// It will not.
+    ForGood(String),
+}
+
+impl From<String> for Refused {
+    fn from(problem: String) -> Refused {
+        Refused::Passing(problem)
+    }
+}
+
+#[derive(Clone)]
+pub struct Writer(Arc<Mutex<WriteHalf<Box<dyn Wire>>>>);
+
+impl Writer {
+    pub async fn send(&self, bytes: &[u8]) -> Result<(), String> {
+        let sending = async {
+            let mut half = self.0.lock().await;
+            half.write_all(bytes).await?;
+            half.flush().await
+        };
+        let sent = timeout_at(Instant::now() + ANSWER_TIME_MAX, sending).await;
+        sent.map_err(|_| "the server takes nothing any more".to_owned())?
+            .map_err(|error: std::io::Error| format!("the connection is broken: {error}"))
+    }
+}
+
+/// What comes on the channel.
+#[derive(Debug)]
+pub enum Event {
+    /// A message for the consumer, with the number it is acknowledged by.
+    Message(u64, Vec<u8>),
+    /// Messages that were published are safe, or not: up to this one, or it alone.
+    Confirmed {
+        number: u64,
+        several: bool,
+        safe: bool,
+    },
+    /// One that was published leads nowhere: why, and its id. What the server says of it next is that it is done with it.
+    Returned(String, String),
+    Answer(Name, Vec<u8>),
+}
+
+pub struct Connection {
+    reader: ReadHalf<Box<dyn Wire>>,
+    pub writer: Writer,
+    /// Received, and so much of it taken apart.
+    received: Vec<u8>,
+    spent: usize,
+    pub frame_bytes_max: usize,
+    /// When the server said something.
+    pub heard: Instant,
+    /// A message whose parts are coming.
+    coming: Option<Coming>,
+}
+
+struct Coming {
+    event: Event,
+    /// None before its header.
+    left: Option<u64>,
+    body: Vec<u8>,
+}
+
+impl Connection {
+    pub async fn over(wire: Box<dyn Wire>, username: &str, password: &str, host: &str) -> Result<Connection, Refused> {
+        let (reader, writer) = tokio::io::split(wire);
+        let mut connection = Connection {
+            reader,
+            writer: Writer(Arc::new(Mutex::new(writer))),
+            received: Vec::new(),
+            spent: 0,
+            frame_bytes_max: frame::FRAME_BYTES_MAX,
+            heard: Instant::now(),
+            coming: None,
+        };
+        connection.writer.send(b"AMQP\x00\x00\x09\x01").await?;
+        connection.expect(frame::START).await?;
+        let abilities =
+            frame::abilities(&["publisher_confirms", "consumer_cancel_notify", "basic.nack", "authentication_failure_close"]);
+        let proof = format!("\0{username}\0{password}");
+        let login = Method::default().long(&abilities).word("PLAIN").long(proof.as_bytes()).word("en_US");
+        connection.writer.send(&login.frame(frame::START_OK)).await?;
+        let tune = connection.expect(frame::TUNE).await?;
+        let mut fields = Fields(&tune);
+        let (_, bytes_max, _) = (fields.u16(), fields.u32().unwrap_or_default(), fields.u16());
+        // None is as much as anybody likes.
+        if bytes_max > 0 {
+            connection.frame_bytes_max = connection.frame_bytes_max.min(bytes_max as usize).max(4096);
+        }
+        let mut bytes =
+            Method::default().u16(1).u32(connection.frame_bytes_max as u32).u16(HEARTBEAT_SECONDS).frame(frame::TUNE_OK);
+        Method::default().word(host).word("").u8(0).put(frame::OPEN, &mut bytes);
+        connection.writer.send(&bytes).await?;
+        connection.expect(frame::OPEN_OK).await?;
+        connection.ask(frame::CHANNEL_OPEN, Method::default().word(""), frame::CHANNEL_OPEN_OK).await?;
+        Ok(connection)
+    }
+
+    /// Asks, and waits for the answer.
+    pub async fn ask(&mut self, name: Name, method: Method, answer: Name) -> Result<Vec<u8>, Refused> {
+        self.writer.send(&method.frame(name)).await?;
+        self.expect(answer).await
+    }
+
+    async fn expect(&mut self, expected: Name) -> Result<Vec<u8>, Refused> {
+        match self.event(Instant::now() + ANSWER_TIME_MAX).await? {
+            Some(Event::Answer(name, fields)) if name == expected => Ok(fields),
+            Some(other) => Err(Refused::Passing(format!("the server answers something else than {expected:?}: {other:?}"))),
+            None => Err(Refused::Passing(format!("there was no answer within {} s", ANSWER_TIME_MAX.as_secs()))),
+        }
+    }
+
+    /// What comes next. None when the time is over, and then what has come of it stays.
+    pub async fn event(&mut self, deadline: Instant) -> Result<Option<Event>, Refused> {
+        let broken = || Refused::Passing("the server does not speak the protocol of AMQP 0.9.1".to_owned());
+        loop {
+            let Some(frame) = self.frame(deadline).await? else { return Ok(None) };
+            self.heard = Instant::now();
+            match (frame, &mut self.coming) {
+                (Frame::Heartbeat, _) => {}
+                (Frame::Header(length, id), Some(coming)) if coming.left.is_none() => {
+                    if let (Event::Returned(_, told), Some(id)) = (&mut coming.event, id) {
+                        *told = id;
+                    }
+                    if length > MESSAGE_BYTES_MAX {
+                        return Err(Refused::ForGood(format!("a message has {length} bytes, more than {MESSAGE_BYTES_MAX}")));
+                    }
+                    coming.left = Some(length);
+                }
+                (Frame::Body(part), Some(Coming { left: Some(left), body, .. })) => {
+                    *left = left.checked_sub(part.len() as u64).ok_or_else(broken)?;
+                    body.extend_from_slice(&part);
+                }
+                (Frame::Method(name, fields), None) => match self.method(name, fields).await? {
+                    Some(event @ (Event::Message(..) | Event::Returned(..))) => {
+                        self.coming = Some(Coming { event, left: None, body: Vec::new() });
+                    }
+                    Some(event) => return Ok(Some(event)),
+                    None => {}
+                },
+                _ => return Err(broken()),
+            }
+            if let Some(Coming { event, body, .. }) = self.coming.take_if(|coming| coming.left == Some(0)) {
+                return Ok(Some(match event {
+                    Event::Message(number, _) => Event::Message(number, body),
+                    other => other,
+                }));
+            }
+        }
+    }
+
+    async fn method(&mut self, name: Name, payload: Vec<u8>) -> Result<Option<Event>, Refused> {
+        let broken = || Refused::Passing("the server does not speak the protocol of AMQP 0.9.1".to_owned());
+        let mut fields = Fields(&payload);
+        match name {
+            frame::DELIVER => {
+                fields.word().ok_or_else(broken)?;
+                Ok(Some(Event::Message(fields.u64().ok_or_else(broken)?, Vec::new())))
+            }
+            frame::RETURN => {
+                let (code, text) = (fields.u16().ok_or_else(broken)?, fields.word().ok_or_else(broken)?);
+                let (exchange, key) = (fields.word().unwrap_or_default(), fields.word().unwrap_or_default());
+                Ok(Some(Event::Returned(format!("{code} {text}: exchange {exchange:?}, routing key {key:?}"), String::new())))
+            }
+            frame::ACK | frame::NACK => {
+                let (number, flags) = (fields.u64().ok_or_else(broken)?, fields.u8().ok_or_else(broken)?);
+                Ok(Some(Event::Confirmed { number, several: flags & 1 == 1, safe: name == frame::ACK }))
+            }
+            frame::CANCEL => Err(Refused::Passing("the queue was deleted, or has moved".to_owned())),
+            frame::CLOSE | frame::CHANNEL_CLOSE => {
+                let (code, text) = (fields.u16().ok_or_else(broken)?, fields.word().ok_or_else(broken)?);
+                if name == frame::CLOSE {
+                    // It may be gone by now.
+                    let _ = self.writer.send(&Method::default().frame(frame::CLOSE_OK)).await;
+                }
+                let problem = format!("the server says: {code} {text}");
+                Err(if FOR_GOOD.contains(&code) { Refused::ForGood(problem) } else { Refused::Passing(problem) })
+            }
+            _ => Ok(Some(Event::Answer(name, payload))),
+        }
+    }
+
+    async fn frame(&mut self, deadline: Instant) -> Result<Option<Frame>, String> {
+        loop {
+            if let Some((frame, length)) = parse(&self.received[self.spent..])? {
+                self.spent += length;
+                return Ok(Some(frame));
+            }
+            if self.spent > SPENT_BYTES_MAX || self.spent == self.received.len() {
+                self.received.drain(..self.spent);
+                self.spent = 0;
+            }
+            self.received.reserve(1 << 16);
+            match timeout_at(deadline, self.reader.read_buf(&mut self.received)).await {
+                Err(_) => return Ok(None),
+                Ok(Ok(0)) => return Err("the server has closed the connection".to_owned()),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(format!("the connection is broken: {error}")),
+            }
+        }
+    }
+}

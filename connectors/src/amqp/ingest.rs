@@ -1,0 +1,182 @@
+//! The definition of a stream from a queue of AMQP, and what reads it: at least once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tokio::time::Instant;
+use weir_model::Position;
+
+use super::access::{AmqpAccess, Login, is_name};
+use super::connection::{Event, HEARTBEAT_SECONDS, Refused};
+use super::frame::{self, Method};
+use super::kept::Kept;
+use crate::config;
+use crate::decode::Decoder;
+use crate::error::ConnectorError;
+use crate::feed::{Feed, Inlet, Pauses};
+use crate::formats::StreamFormat;
+use crate::frames::{Frames, Limits, Progress};
+use crate::http::refusal;
+use crate::recoding::RecordDecoder;
+use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::stream::Bounds;
+
+/// Weir says this often that it is there.
+const ALIVE: Duration = Duration::from_secs(HEARTBEAT_SECONDS as u64 / 2);
+
+/// The server says it twice in that time, or it is not there.
+const SILENCE_MAX: Duration = Duration::from_secs(HEARTBEAT_SECONDS as u64 * 2);
+
+/// Reads the messages of a queue of AMQP 0.9.1, as RabbitMQ has them.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AmqpIngest {
+    /// What a message holds, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    #[serde(flatten)]
+    pub access: AmqpAccess,
+    /// The queue, which has to be there.
+    pub queue: String,
+    /// Messages that may be unacknowledged, 1000 when not given; 65535 at most.
+    #[serde(default = "prefetch", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub prefetch: u32,
+    /// Queries at a time, 16 when not given; 1 keeps the order of the messages.
+    #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Messages a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+    /// What is undone to a message before it is read, in this order; nothing when not given.
+    #[serde(default)]
+    pub record_decoders: Vec<RecordDecoder>,
+}
+
+fn prefetch() -> u32 {
+    1_000
+}
+
+impl SourceConfig for AmqpIngest {
+    fn settings(&self) -> Json {
+        crate::settings("AmqpIngest", self)
+    }
+
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        self.format.query()
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        self.format.recoded(&self.record_decoders, context)
+    }
+
+    fn stream_format(&self) -> Option<&StreamFormat> {
+        Some(&self.format)
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        if self.queue.is_empty() || !is_name(&self.queue) {
+            return Err(ConnectorError::config("queue", "is no name of a queue: 1 to 255 bytes"));
+        }
+        if self.prefetch > u16::MAX.into() {
+            return Err(ConnectorError::config("prefetch", "65535 messages are the most"));
+        }
+        self.access.login(&context.hosts)?;
+        self.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let login = self.access.login(&context.hosts)?;
+        let place = format!("queue {} of {}", self.queue, login.place);
+        let kept = Kept::default();
+        let told = kept.clone();
+        let reader = Reader { login, place: place.clone(), queue: self.queue.clone(), prefetch: self.prefetch as u16, kept };
+        Ok(Box::new(Messages { feed: Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet)), kept: told }))
+    }
+}
+
+/// The end of the source.
+struct Messages {
+    feed: Feed,
+    kept: Kept,
+}
+
+impl Source for Messages {
+    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        self.feed.next(limits, batch)
+    }
+
+    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
+        // An empty one is that of before the first message.
+        if let Some(place) = position.0.first_chunk::<8>() {
+            self.kept.durable(u64::from_le_bytes(*place));
+        }
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.feed.trouble()
+    }
+}
+
+impl Drop for Messages {
+    fn drop(&mut self) {
+        self.kept.end();
+    }
+}
+
+struct Reader {
+    login: Login,
+    place: String,
+    queue: String,
+    prefetch: u16,
+    kept: Kept,
+}
+
+impl Reader {
+    async fn read(self, inlet: Inlet) -> Result<(), ConnectorError> {
+        tokio::spawn(self.kept.clone().keep(ALIVE));
+        let mut pauses = Pauses::new();
+        loop {
+            match self.connection(&inlet, &mut pauses).await {
+                Ok(never) => match never {},
+                Err(Refused::ForGood(problem)) => return Err(refusal(&self.place, problem)),
+                Err(Refused::Passing(problem)) => inlet.trouble(&problem),
+            }
+            pauses.wait(Duration::ZERO).await;
+        }
+    }
+
+    /// Reads from one connection until it ends.
+    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Result<std::convert::Infallible, Refused> {
+        let mut connection = self.login.connect().await?;
+        self.kept.connected(connection.writer.clone());
+        connection.ask(frame::QOS, Method::default().u32(0).u16(self.prefetch).u8(0), frame::QOS_OK).await?;
+        let consume = Method::default().u16(0).word(&self.queue).word("").u8(0).long(&[]);
+        connection.ask(frame::CONSUME, consume, frame::CONSUME_OK).await?;
+        inlet.works();
+        pauses.reset();
+        loop {
+            match connection.event(Instant::now() + SILENCE_MAX).await? {
+                Some(Event::Message(number, body)) => {
+                    let place = self.kept.took(number);
+                    inlet.record(body, place.to_le_bytes().to_vec()).await;
+                }
+                Some(_) => {}
+                None if connection.heard.elapsed() < SILENCE_MAX => {}
+                None => return Err(Refused::Passing("the server says nothing any more".to_owned())),
+            }
+        }
+    }
+}
