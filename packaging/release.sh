@@ -3,6 +3,7 @@
 #
 #   packaging/release.sh [INTO]      builds what is committed and prints the file with its SHA-256; INTO is a directory, `.` by default
 #   packaging/release.sh check       does so twice, from clones in two directories, and compares
+#   packaging/release.sh check FILE  does so once, and compares with a weir that was handed out (check out the commit it names first)
 #
 # RELEASE_TARGET=DIRECTORY keeps the build output there, and takes what others are built from out of it. Without it all is built anew.
 #
@@ -48,15 +49,31 @@ build() {
   (cd "$into" && sha256sum weir | sed "s|  weir|  $into/weir|")
 }
 
-if [ "${1:-}" = check ]; then
+# Says what differs; the sizes and commits tell most mistakes apart.
+same() {
+  cmp "$1" "$2" && return
+  for file in "$1" "$2"; do echo "release: $file: $(stat -c %s "$file") bytes, $("$file" --version | head -1)" >&2; done
+  die "they differ"
+}
+
+if [ "${1:-}" = check ] && [ -n "${2:-}" ]; then
+  [ -f "$2" ] || die "there is no file $2"
+  fresh=$(mktemp -d)
+  trap 'rm -rf "$fresh"' EXIT
+  build "$here" "$fresh/out"
+  same "$2" "$fresh/out/weir"
+  echo "the same bytes as $2"
+elif [ "${1:-}" = check ]; then
   both=$(mktemp -d)
   trap 'rm -rf "$both"' EXIT
+  # Both at once: who commits while the first is built must not be told that builds differ.
   for name in one a/quite/different/one; do
     mkdir -p "$both/$name"
     git clone --quiet "$here" "$both/$name/clone"
-    build "$both/$name/clone" "$both/$name/out"
   done
-  cmp "$both/one/out/weir" "$both/a/quite/different/one/out/weir" && echo "the same bytes, both times"
+  for name in one a/quite/different/one; do build "$both/$name/clone" "$both/$name/out"; done
+  same "$both/one/out/weir" "$both/a/quite/different/one/out/weir"
+  echo "the same bytes, both times"
 else
   build "$here" "$(mkdir -p "${1:-.}" && cd "${1:-.}" && pwd)"
 fi
