@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use weir_tests::cases::{Case, Is, case, content, cypher, run, v2_error, weir, with};
+use weir_tests::contract::{Sent, breach};
 use weir_tests::service::Home;
 
 /// As text, in every family.
@@ -55,6 +56,16 @@ fn v2_system() {
             case("GET /api/v2/admin/metadata", 200, content(json!({}))),
             case("GET /api/v2/system/metadata", 200, Is::Json(json!({}))),
             case("GET /api/v2/admin/metrics?memberIdx=0", 200, content(json!({"counters": "…"}))),
+            case(
+                "GET /api/v2/admin/shards/size-limits?member-idx=first",
+                400,
+                v2_error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    "DecodeError",
+                    "Invalid value for: query parameter member-idx ('first' is no integer)",
+                ),
+            ),
             case("GET /api/v2/system/metrics", 200, Is::Json(json!({"gauges": "…"}))),
             case("POST /api/v2/admin/nodes/{id}/request-sleep", 202, accepted()),
             case("POST /api/v2/system/nodes/{id}:requestSleep?graphName=quine", 202, Is::Empty),
@@ -111,6 +122,45 @@ fn v2_system() {
             },
         ],
     );
+}
+
+/// There is one, so any number will do; what is none is refused. The header is the strongest.
+#[test]
+fn the_member_of_a_cluster_is_named_in_three_ways() {
+    let weir = weir();
+    let paths = [
+        "/api/v2/system/metrics",
+        "/api/v2/system/shardSizeLimits",
+        "/api/v2/graph/quine/ingests",
+        "/api/v2/admin/metrics",
+        "/api/v2/admin/shards/size-limits",
+        "/api/v2/ingests",
+    ];
+    let tried = [
+        ("memberIdx=0", None, Ok(())),
+        ("member-idx=7", None, Ok(())),
+        ("", Some("0"), Ok(())),
+        ("memberIdx=one", Some("0"), Ok(())),
+        ("memberIdx=one", None, Err("Invalid value for: query parameter memberIdx ('one' is no integer)")),
+        ("member-idx=one", None, Err("Invalid value for: query parameter member-idx ('one' is no integer)")),
+        ("memberIdx=0", Some("one"), Err("Invalid value for: header Quine-Member-Idx ('one' is no integer)")),
+        ("", Some(""), Err("Invalid value for: header Quine-Member-Idx ('' is no integer)")),
+    ];
+    for path in paths {
+        for (query, header, expected) in tried {
+            let headers: Vec<(&str, &str)> = header.map(|value| ("quine-member-idx", value)).into_iter().collect();
+            let target = format!("{path}?{query}");
+            let answer = weir.send("GET", &target, &headers, b"");
+            let sent = Sent { method: "GET", target: &target, content_type: None, body: b"" };
+            assert_eq!(breach(&sent, &answer), None, "{target} {headers:?}");
+            match expected {
+                Ok(()) => assert_eq!(answer.status, 200, "{target} {headers:?}: {}", answer.shown()),
+                Err(reason) => assert_eq!(answer.expect(400).json()["error"]["message"], reason, "{target} {headers:?}"),
+            }
+        }
+    }
+    // v1 knows nothing of members.
+    weir.send("GET", "/api/v1/ingest?memberIdx=one", &[("Quine-Member-Idx", "one")], b"").expect(200);
 }
 
 #[test]

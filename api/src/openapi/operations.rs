@@ -156,7 +156,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "logs::level" => op("get-log-level", SYSTEM, "What is logged", &[(200, Value(of::<Logging>))]),
         "logs::set_level" => op("set-log-level", SYSTEM, "Log more or less from now on", &[(200, Value(of::<Logging>))]).body(of::<Logging>)
             .about("Until weir ends; `log.level` says it for good."),
-        "admin::metrics" => op("get-metrics", SYSTEM, "Counters, timers and gauges", &[(200, Value(of::<Figures>))]),
+        "admin::metrics" => op("get-metrics", SYSTEM, "Counters, timers and gauges", &[(200, Value(of::<Figures>))]).takes(&[p::MEMBER]),
         "admin::request_sleep" => op("sleep-node", SYSTEM, "Ask a node to sleep", &[(202, Accepted)]).about("Nodes do not sleep here; the id is looked at.").graph(),
         "admin::shutdown" => op("initiate-shutdown", SYSTEM, "Stop weir", &[(202, Accepted)]).about("What was read is written and what was found is delivered before it ends."),
         "admin::status" => op("get-status", SYSTEM, "The members of the cluster", &[(200, Value(of::<ClusterStatus>))]),
@@ -168,7 +168,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .about("JSON Lines, or Cypher as `text/plain`."),
         "transfer::import" => op("import-graph", SYSTEM, "Add what was exported to a graph", &[(200, Value(of::<Moved>))]).takes(&[p::FORMAT, p::LINE]).graph().body(text)
             .about("The body is JSON Lines, or Cypher."),
-        "shards::get" => op("get-shard-sizes", SYSTEM, "Limits of nodes in memory", &[(200, Value(map::<ShardLimit>))]).about("Kept and told; nothing follows from them."),
+        "shards::get" => op("get-shard-sizes", SYSTEM, "Limits of nodes in memory", &[(200, Value(map::<ShardLimit>))]).takes(&[p::MEMBER]).about("Kept and told; nothing follows from them."),
         "shards::set" => op("update-shard-sizes", SYSTEM, "Set limits of nodes in memory", &[(200, Value(map::<ShardLimit>))])
             .about("Shards that are not named keep their limits. Nothing follows from them.").body(map::<ShardLimit>),
 

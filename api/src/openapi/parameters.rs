@@ -1,7 +1,8 @@
-//! What routes take in the path and behind the question mark, in the names of each family.
+//! What routes take in the path, behind the question mark and in a header, in the names of each family.
 
 use serde_json::{Value as Json, json};
 
+use crate::routes::MEMBER_HEADER;
 use crate::wire::family::Family;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -51,8 +52,13 @@ pub const TIMEOUT: Parameter =
     same("timeout", Kind::Duration, "", "How long a query that only reads may take; in v2 20 seconds when not given.");
 pub const MEMBER: Parameter = Parameter {
     v1: "",
-    current: "",
-    ..same("memberIdx", Kind::Integer { from: None }, "", "The member of a cluster; there is one.")
+    current: MEMBER_HEADER,
+    ..same(
+        "memberIdx",
+        Kind::Integer { from: None },
+        "",
+        "The member of a cluster. There is one, which answers whatever the number is.",
+    )
 };
 
 pub const KEY: Parameter = Parameter { required: true, ..same("key", Kind::Text, "", "The name of the property.") };
@@ -141,7 +147,8 @@ impl Parameter {
         if let Ok(default) = serde_json::from_str::<Json>(self.default) {
             schema["default"] = default;
         }
-        let place = if self.kind == Kind::Header { "header" } else { "query" };
+        let is_header = self.kind == Kind::Header || name == MEMBER_HEADER;
+        let place = if is_header { "header" } else { "query" };
         Some(json!({"name": name, "in": place, "required": self.required, "description": self.about, "schema": schema}))
     }
 }

@@ -106,7 +106,8 @@ pub async fn metadata(app: Arc<App>, request: Request) -> Result<Reply, ApiError
     Ok(Reply::Value(Json::Object(entries.collect::<JsonMap<_, _>>())))
 }
 
-pub async fn metrics(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
+pub async fn metrics(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    request.check_member()?;
     Ok(Reply::Value(blocking(move || Ok(metrics::to_json(&app))).await?))
 }
 

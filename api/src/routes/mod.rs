@@ -44,6 +44,7 @@ use crate::error::ApiError;
 use crate::traces::{Context, Span};
 use crate::wire::family::Family;
 
+pub use self::request::MEMBER_HEADER;
 pub use self::shards::ShardLimits;
 pub use self::table::ROUTES;
 pub use warp::http::Method;

@@ -35,6 +35,8 @@ pub type Names = &'static [&'static str];
 pub const AT_TIME: Names = &["at-time", "atTime"];
 const TIMEOUT: Names = &["timeout"];
 const MEMBER: Names = &["memberIdx", "member-idx"];
+/// The same as clients of today say it.
+pub const MEMBER_HEADER: &str = "Quine-Member-Idx";
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Content {
@@ -205,15 +207,28 @@ impl Request {
         })
     }
 
+    /// Which member of the cluster shall answer, in v2. There is one, and it answers whatever the number is; what is none is refused. The
+    /// header is stronger than the parameters.
+    pub fn check_member(&self) -> Result<(), ApiError> {
+        if !self.family.is_v2() {
+            return Ok(());
+        }
+        let mut mistakes = Vec::new();
+        match self.headers.get(MEMBER_HEADER).map(|value| String::from_utf8_lossy(value.as_bytes())) {
+            Some(text) if text.trim().parse::<i64>().is_err() => {
+                mistakes.push(format!("{INVALID}header {MEMBER_HEADER} ('{text}' is no integer)"));
+            }
+            Some(_) => {}
+            None => {
+                self.integer(MEMBER, &mut mistakes);
+            }
+        }
+        if mistakes.is_empty() { Ok(()) } else { Err(ApiError::Decode(mistakes)) }
+    }
+
     /// The graph that the path or `namespace` names, of the one member that there is.
     pub fn graph(&self, app: &App) -> Result<Graph, ApiError> {
-        let mut mistakes = Vec::new();
-        if self.family.is_v2() {
-            self.integer(MEMBER, &mut mistakes);
-        }
-        if !mistakes.is_empty() {
-            return Err(ApiError::Decode(mistakes));
-        }
+        self.check_member()?;
         app.graph(self.graph_name.as_deref().or_else(|| self.any(&["namespace", "graphName"])))
     }
 }

@@ -30,8 +30,13 @@ impl ShardLimits {
     }
 }
 
-pub async fn get(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    let all = app.shard_limits.all(&app);
+pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    request.check_member()?;
+    shown(&app)
+}
+
+fn shown(app: &App) -> Result<Reply, ApiError> {
+    let all = app.shard_limits.all(app);
     let shown = all.iter().map(|(shard, (soft, hard))| (shard.to_string(), json!({"softLimit": soft, "hardLimit": hard})));
     Ok(Reply::Value(Json::Object(shown.collect::<JsonMap<_, _>>())))
 }
@@ -46,7 +51,7 @@ pub async fn set(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
         return Err(if request.family == Family::V1 { ApiError::Failed(reason) } else { ApiError::bad(reason) });
     }
     app.shard_limits.set.lock().unwrap_or_else(|e| e.into_inner()).extend(wanted);
-    get(app, request).await
+    shown(&app)
 }
 
 fn decode(body: &Json) -> Result<BTreeMap<u64, (i64, i64)>, Vec<String>> {
