@@ -63,18 +63,19 @@ pub fn run(weir: &Weir, cases: Vec<Case>) {
         let answer = weir.send(method, path, headers, body.as_bytes());
         let content_type = (!case.content_type.is_empty()).then_some(case.content_type);
         let sent = Sent { method, target: path, content_type, body: body.as_bytes() };
-        if let Some(how) = check(&case, &answer).err().or_else(|| breach(&sent, &answer)) {
+        if let Some(how) = check(case.status, &case.is, &answer).err().or_else(|| breach(&sent, &answer)) {
             wrong.push(format!("{request}\n  {how}\n  answered {}", answer.shown()));
         }
     }
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn check(case: &Case, answer: &Answer) -> Result<(), String> {
-    if answer.status != case.status {
-        return Err(format!("status {} for {}", answer.status, case.status));
+/// How an answer is not what it must be.
+pub fn check(status: u16, is: &Is, answer: &Answer) -> Result<(), String> {
+    if answer.status != status {
+        return Err(format!("status {} for {status}", answer.status));
     }
-    match &case.is {
+    match is {
         Is::Empty if answer.body.is_empty() => Ok(()),
         Is::Empty => Err("a body".to_owned()),
         Is::Text(begin) if answer.text().starts_with(begin) => Ok(()),
@@ -107,8 +108,11 @@ fn fits(expected: &Json, found: &Json, at: &str) -> Result<(), String> {
     }
 }
 
+/// Ann, at `idFrom('r')`, who knows Bo.
+pub const TWO: &str = "MATCH (a), (b) WHERE id(a) = idFrom('r') AND id(b) = idFrom('s') SET a:Person, a.name = 'Ann', b.name = 'Bo' CREATE (a)-[:KNOWS]->(b)";
+
 pub fn weir() -> Weir {
     let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1"]);
-    weir.rows("MATCH (a), (b) WHERE id(a) = idFrom('r') AND id(b) = idFrom('s') SET a:Person, a.name = 'Ann', b.name = 'Bo' CREATE (a)-[:KNOWS]->(b)");
+    weir.rows(TWO);
     weir
 }

@@ -214,6 +214,7 @@ fn now() -> StartFrom {
 /// A standing query of v1; its name stands in the path.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("examples" = [{"pattern": {"type": "Cypher", "query": "MATCH (n) WHERE n.age > 17 RETURN DISTINCT id(n) AS id"}, "outputs": {"log": {"type": "PrintToStandardOut"}}}]))]
 pub struct StandingBody {
     pub pattern: Pattern,
     pub outputs: Assembled<OUTPUTS>,
@@ -234,6 +235,7 @@ pub struct StandingBody {
 /// What a standing query is replaced by. Its outputs stay.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("examples" = [{"pattern": {"type": "Cypher", "query": "MATCH (n) WHERE n.age > 20 RETURN DISTINCT id(n) AS id"}}]))]
 pub struct StandingReplacement {
     pub pattern: Pattern,
     /// Whether matches that are no more are told; without it, as it was.
@@ -243,6 +245,7 @@ pub struct StandingReplacement {
 /// A standing query.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("examples" = [{"name": "adults", "pattern": {"type": "Cypher", "query": "MATCH (n) WHERE n.age > 17 RETURN DISTINCT id(n) AS id"}, "outputs": [{"name": "log", "destinations": [{"type": "StandardOut"}]}]}]))]
 pub struct NamedStandingBody {
     #[schemars(length(min = 1))]
     pub name: String,
@@ -325,7 +328,7 @@ pub struct WhyRecord {
     pub ingest: Option<String>,
     pub place_in_batch: u64,
     /// Where the source stood after the batch, as the source writes it.
-    pub position_after_batch: Json,
+    pub position_after_batch: Option<Json>,
 }
 
 /// A fact that a match rests on: a label or a property of a node, an edge, a property of an edge.
@@ -335,7 +338,8 @@ pub struct WhyFact {
     pub id: Option<String>,
     pub label: Option<String>,
     pub property: Option<String>,
-    pub value: Json,
+    /// Of a property.
+    pub value: Option<Json>,
     pub edge: Option<String>,
     pub from: Option<String>,
     #[serde(rename = "type")]
@@ -579,6 +583,7 @@ pub struct Usage {
 
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("examples" = [{"softLimit": 10000, "hardLimit": 75000}]))]
 pub struct ShardLimit {
     pub soft_limit: i32,
     pub hard_limit: i32,
@@ -725,6 +730,7 @@ pub struct NewNamespace {
 
 /// What is known of a node.
 #[derive(JsonSchema)]
+#[schemars(extend("examples" = [{"properties": {"name": "Ann"}, "edges": []}]))]
 pub struct DebugNode {
     pub properties: BTreeMap<String, Json>,
     pub edges: Vec<crate::wire::half_edge::HalfEdge>,

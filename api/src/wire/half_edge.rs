@@ -10,6 +10,7 @@ use super::decode::{Fields, Mistakes};
 /// An edge as seen from one of its nodes.
 #[derive(Clone, Debug, PartialEq, JsonSchema)]
 #[schemars(rename_all = "camelCase")]
+#[schemars(extend("examples" = [{"edgeType": "KNOWS", "direction": "Outgoing", "other": "00000000-0000-0000-0000-000000000001"}]))]
 pub struct HalfEdge {
     pub edge_type: String,
     pub direction: EdgeDirection,

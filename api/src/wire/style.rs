@@ -11,6 +11,7 @@ use super::icons::glyph;
 
 /// A query that can be chosen from a list.
 #[derive(Serialize, JsonSchema)]
+#[schemars(extend("examples" = [{"name": "Recent nodes", "query": "CALL recentNodes(10)"}]))]
 pub struct SampleQuery {
     /// What the list says.
     pub name: String,
@@ -46,6 +47,7 @@ pub struct QuickQuery {
     pub name: String,
     /// What follows `MATCH (n) WHERE id(n) = …`.
     pub query_suffix: String,
+    #[serde(default)]
     #[schemars(extend("x-only-v1" = true))]
     pub query_language: QueryLanguage,
     pub sort: QuerySort,
@@ -54,8 +56,9 @@ pub struct QuickQuery {
     pub edge_label: Option<String>,
 }
 
-#[derive(Clone, Copy, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Default, Serialize, JsonSchema)]
 pub enum QueryLanguage {
+    #[default]
     Cypher,
     Gremlin,
 }
@@ -70,6 +73,7 @@ pub enum QuerySort {
 
 /// How the nodes that fit are drawn; the first that fits counts.
 #[derive(Serialize, JsonSchema)]
+#[schemars(extend("examples" = [{"predicate": {"propertyKeys": ["name"], "knownValues": {}, "dbLabel": "Person"}, "size": 30.0, "icon": "ion-person", "color": "#d11"}]))]
 pub struct NodeAppearance {
     pub predicate: Predicate,
     /// In pixels.
@@ -102,6 +106,7 @@ pub enum NodeLabel {
 /// A query that runs for each result of a standing query while somebody watches.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("examples" = [{"name": "who", "standingQueryName": "adults", "query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n"}]))]
 pub struct TapQuery {
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
