@@ -22,6 +22,29 @@ pub enum Kind {
     Free,
 }
 
+impl Kind {
+    /// What a value should be, in words.
+    pub fn expected(self) -> String {
+        match self {
+            Kind::Text => "a text".to_owned(),
+            Kind::Texts => "a list of texts".to_owned(),
+            Kind::Boolean => "true or false".to_owned(),
+            Kind::Integer(i64::MIN, i64::MAX) => "a whole number".to_owned(),
+            Kind::Integer(low, i64::MAX) => format!("a whole number of at least {low}"),
+            Kind::Integer(low, high) => format!("a whole number from {low} to {high}"),
+            Kind::Size(low, i64::MAX) => format!("a size such as '64 MiB', of at least {low} bytes"),
+            Kind::Size(low, high) => format!("a size such as '64 MiB', from {low} to {high} bytes"),
+            Kind::Memory(low) => {
+                format!("a size such as '4 GiB', of at least {} MiB, a part of the memory such as '70%', or 'none'", low >> 20)
+            }
+            Kind::Duration => "a duration such as '10 s', '100 ms' or '2 minutes'".to_owned(),
+            Kind::Share => "a number from 0 to 1".to_owned(),
+            Kind::OneOf(words) => format!("one of {}", words.join(", ")),
+            Kind::Free => "a list or an object".to_owned(),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
     Used,
@@ -37,13 +60,22 @@ pub struct Key {
     /// As it would be written; empty when the key is absent by default.
     pub default: &'static str,
     pub effect: Effect,
+    /// What it decides, for the page of all keys; empty when it decides nothing.
+    pub about: &'static str,
 }
 
-use Effect::{Ignored, Refused, Used};
 use Kind::{Boolean, Duration, Free, Integer, Memory, OneOf, Share, Size, Text, Texts};
 
-const fn key(path: &'static str, kind: Kind, default: &'static str, effect: Effect) -> Key {
-    Key { path, kind, default, effect }
+const fn key(path: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Key {
+    Key { path, kind, default, effect: Effect::Used, about }
+}
+
+const fn ignored(path: &'static str, kind: Kind, default: &'static str) -> Key {
+    Key { path, kind, default, effect: Effect::Ignored, about: "" }
+}
+
+const fn refused(path: &'static str, kind: Kind, default: &'static str, reason: &'static str) -> Key {
+    Key { path, kind, default, effect: Effect::Refused(reason), about: "" }
 }
 
 const COUNT: Kind = Integer(0, i64::MAX);
@@ -51,84 +83,85 @@ const PORT: Kind = Integer(0, 65535);
 const SCHEDULES: Kind = OneOf(&["on-node-sleep", "on-node-update", "never"]);
 
 /// In the order in which `GET admin/config` shows them.
+#[rustfmt::skip]
 pub const KEYS: &[Key] = &[
-    key("webserver.address", Text, "0.0.0.0", Used),
-    key("webserver.port", PORT, "8080", Used),
-    key("webserver.enabled", Boolean, "true", Used),
-    key("webserver.use-tls", Boolean, "", Used),
-    key("webserver.tls.certificate", Text, "", Used),
-    key("webserver.tls.private-key", Text, "", Used),
-    key("webserver.use-mtls.enabled", Boolean, "false", Used),
-    key("webserver.use-mtls.trust-store.path", Text, "", Used),
-    key("webserver.use-mtls.trust-store.password", Text, "", Ignored),
-    key("webserver.use-mtls.health-endpoints.enabled", Boolean, "false", Used),
-    key("webserver.use-mtls.health-endpoints.port", PORT, "8081", Used),
-    key("webserver.body-bytes-max", Size(1, i64::MAX), "67108864", Used),
-    key("webserver.connections-max", Integer(1, 1_000_000), "4096", Used),
-    key("webserver.header-timeout", Duration, "30 s", Used),
-    key("webserver.body-timeout", Duration, "60 s", Used),
-    key("webserver.request-timeout", Duration, "300 s", Used),
-    key("webserver-advertise.address", Text, "", Used),
-    key("webserver-advertise.port", PORT, "", Used),
-    key("webserver-advertise.path", Text, "", Used),
-    key("webserver-advertise.use-tls", Boolean, "", Used),
-    key("store.type", Text, "rocks-db", Used),
-    key("store.filepath", Text, "", Used),
-    key("store.path", Text, "", Used),
-    key("store.write-ahead-log", Boolean, "true", Refused("the log is what makes weir's commits durable: it cannot be left out")),
-    key("store.sync-all-writes", Boolean, "false", Used),
-    key("store.create-parent-dir", Boolean, "false", Used),
-    key("store.bloom-filter-size", COUNT, "", Ignored),
-    key("store.number-partitions", Integer(1, i64::MAX), "1", Ignored),
-    key("store.commit-interval", Duration, "10 s", Ignored),
-    key("id.type", OneOf(&["uuid", "uuid-3", "uuid-4", "uuid-5", "long", "byte-array"]), "uuid", Used),
-    key("id.partitioned", Boolean, "false", Refused("weir's ids have 128 bits and no room for a position: leave it off")),
-    key("id.namespace", Text, "", Used),
-    key("id.consecutive-start", Integer(i64::MIN, i64::MAX), "", Used),
-    key("graph-model", OneOf(&["streaming", "open-cypher"]), "", Used),
-    key("history", Duration, "", Used),
-    key("workers", Integer(0, 1024), "0", Used),
-    key("memory.limit", Memory(256 << 20), "70%", Used),
-    key("memory.directory", Text, "", Used),
-    key("timeout", Duration, "2 minutes", Used),
-    key("query.timeout", Duration, "2 minutes", Used),
-    key("query.memory-bytes-max", Size(1 << 20, i64::MAX), "536870912", Used),
-    key("query.all-memory-bytes-max", Size(1 << 20, i64::MAX), "2147483648", Used),
-    key("query.text-bytes-max", Size(1, 64 << 20), "1048576", Used),
-    key("query.running-max", Integer(1, 512), "64", Used),
-    key("query.slow-after", Duration, "1 s", Used),
-    key("query.client-patience", Duration, "30 s", Used),
-    key("should-resume-ingest", Boolean, "false", Used),
-    key("file-ingest.allowed-directories", Texts, "[\".\"]", Used),
-    key("file-ingest.resolution-mode", OneOf(&["dynamic", "static"]), "dynamic", Used),
-    key("outgoing-http.allowed-hosts", Texts, "[\"*\"]", Used),
-    key("dump-config", Boolean, "false", Used),
-    key("default-api-version", OneOf(&["v1", "v2"]), "v1", Used),
-    key("log.level", Text, "info", Used),
-    key("log.format", OneOf(&["text", "json"]), "text", Used),
-    key("log-config.show-unsafe", Boolean, "true", Ignored),
-    key("log-config.show-exceptions", Boolean, "true", Ignored),
-    key("log-config.redactor.type", Text, "redact-hide", Ignored),
-    key("labels-property", Text, "__LABEL", Ignored),
-    key("edge-iteration", OneOf(&["reverse-insertion", "unordered"]), "reverse-insertion", Ignored),
-    key("shard-count", Integer(1, i64::MAX), "4", Ignored),
-    key("in-memory-soft-node-limit", COUNT, "10000", Ignored),
-    key("in-memory-hard-node-limit", COUNT, "75000", Ignored),
-    key("decline-sleep-when-write-within", Duration, "100 ms", Ignored),
-    key("decline-sleep-when-access-within", Duration, "0 s", Ignored),
-    key("max-catch-up-sleep", Duration, "2 s", Ignored),
-    key("persistence.journal-enabled", Boolean, "true", Used),
-    key("persistence.effect-order", OneOf(&["persistor-first", "memory-first"]), "persistor-first", Ignored),
-    key("persistence.snapshot-schedule", SCHEDULES, "on-node-sleep", Ignored),
-    key("persistence.snapshot-singleton", Boolean, "false", Ignored),
-    key("persistence.standing-query-schedule", SCHEDULES, "on-node-sleep", Ignored),
-    key("metrics.enable-debug-metrics", Boolean, "false", Ignored),
-    key("metrics-reporters", Free, "[]", Used),
-    key("traces.endpoint", Text, "", Used),
-    key("traces.headers", Free, "{}", Used),
-    key("traces.service-name", Text, "weir", Used),
-    key("traces.ratio", Share, "1", Used),
-    key("help-make-quine-better", Boolean, "false", Ignored),
+    key("webserver.address", Text, "0.0.0.0", "where it listens; `<getHostName>` and `<getHostAddress>` stand for this machine's"),
+    key("webserver.port", PORT, "8080", "its port; 0 is any free one"),
+    key("webserver.enabled", Boolean, "true", "whether there is one"),
+    key("webserver.use-tls", Boolean, "", "whether it speaks TLS; when `SSL_KEYSTORE_PATH` and `SSL_KEYSTORE_PASSWORD` are set it does"),
+    key("webserver.tls.certificate", Text, "", "a PEM file: the certificate, and those that lead to one that clients know"),
+    key("webserver.tls.private-key", Text, "", "a PEM file, unless the key is in that of the certificate"),
+    key("webserver.use-mtls.enabled", Boolean, "false", "whether clients must show a certificate"),
+    key("webserver.use-mtls.trust-store.path", Text, "", "a PEM file of those that may have signed it"),
+    ignored("webserver.use-mtls.trust-store.password", Text, ""),
+    key("webserver.use-mtls.health-endpoints.enabled", Boolean, "false", "whether liveness and readiness are answered without TLS, on 127.0.0.1 and a port of their own"),
+    key("webserver.use-mtls.health-endpoints.port", PORT, "8081", "that port"),
+    key("webserver.body-bytes-max", Size(1, i64::MAX), "67108864", "a longer body is refused with 413"),
+    key("webserver.connections-max", Integer(1, 1_000_000), "4096", "connections at a time; more wait"),
+    key("webserver.header-timeout", Duration, "30 s", "how long the head of a request may take to arrive"),
+    key("webserver.body-timeout", Duration, "60 s", "how long its body may take"),
+    key("webserver.request-timeout", Duration, "300 s", "how long an answer may take to begin"),
+    key("webserver-advertise.address", Text, "", "where clients find weir, if not there: printed at the start and told in the OpenAPI documents"),
+    key("webserver-advertise.port", PORT, "", "the port of that"),
+    key("webserver-advertise.path", Text, "", "what its paths begin with there"),
+    key("webserver-advertise.use-tls", Boolean, "", "whether it is `https` there"),
+    key("store.type", Text, "rocks-db", "`rocks-db`, `map-db`, `in-memory` or `empty`: see [storage.md](storage.md)"),
+    key("store.filepath", Text, "", "where the data lie; without it `WEIR_DATA`, then `QUINE_DATA`, then `graph.weir-data`"),
+    key("store.path", Text, "", "the same"),
+    refused("store.write-ahead-log", Boolean, "true", "the log is what makes weir's commits durable: it cannot be left out"),
+    key("store.sync-all-writes", Boolean, "false", "whether every commit waits for the disk"),
+    key("store.create-parent-dir", Boolean, "false", "whether directories above the data are made"),
+    ignored("store.bloom-filter-size", COUNT, ""),
+    ignored("store.number-partitions", Integer(1, i64::MAX), "1"),
+    ignored("store.commit-interval", Duration, "10 s"),
+    key("id.type", OneOf(&["uuid", "uuid-3", "uuid-4", "uuid-5", "long", "byte-array"]), "uuid", "what ids of nodes look like"),
+    refused("id.partitioned", Boolean, "false", "weir's ids have 128 bits and no room for a position: leave it off"),
+    key("id.namespace", Text, "", "the UUID that ids of `uuid-3` and `uuid-5` are made in"),
+    key("id.consecutive-start", Integer(i64::MIN, i64::MAX), "", "where fresh ids of `long` count from"),
+    key("graph-model", OneOf(&["streaming", "open-cypher"]), "", "whether edges have properties and may be there twice, as openCypher has it; a store that is there says for itself"),
+    key("history", Duration, "", "how much of the past can be asked; all of it without"),
+    key("workers", Integer(0, 1024), "0", "threads of the dataflow; 0 is one for each processor"),
+    key("memory.limit", Memory(256 << 20), "70%", "what the process may have: [storage.md](storage.md#memory)"),
+    key("memory.directory", Text, "", "where what does not find room lies; beside the store without"),
+    ignored("timeout", Duration, "2 minutes"),
+    key("query.timeout", Duration, "2 minutes", "how long a query may take"),
+    key("query.memory-bytes-max", Size(1 << 20, i64::MAX), "536870912", "what a query may hold"),
+    key("query.all-memory-bytes-max", Size(1 << 20, i64::MAX), "2147483648", "what all queries together may hold"),
+    key("query.text-bytes-max", Size(1, 64 << 20), "1048576", "how long the text of a query may be"),
+    key("query.running-max", Integer(1, 512), "64", "queries that run at a time; more wait"),
+    key("query.slow-after", Duration, "1 s", "queries that take longer are logged"),
+    key("query.client-patience", Duration, "30 s", "how long a query waits for a client that takes none of its rows"),
+    key("should-resume-ingest", Boolean, "false", "whether streams go on after a restart by themselves"),
+    key("file-ingest.allowed-directories", Texts, "[\".\"]", "files are read that lie in these, not below them"),
+    key("file-ingest.resolution-mode", OneOf(&["dynamic", "static"]), "dynamic", "`static`: only files that are there at the start"),
+    key("outgoing-http.allowed-hosts", Texts, "[\"*\"]", "web servers that may be asked: `*`, `host`, `host:port`, `*.domain`"),
+    key("dump-config", Boolean, "false", "whether the configuration in force is printed at the start"),
+    key("default-api-version", OneOf(&["v1", "v2"]), "v1", "told to clients that show both: which they should begin with"),
+    key("log.level", Text, "info", "a level, or levels by module: `info,weir_engine=debug`"),
+    key("log.format", OneOf(&["text", "json"]), "text", "lines of text, or an object of JSON a line"),
+    ignored("log-config.show-unsafe", Boolean, "true"),
+    ignored("log-config.show-exceptions", Boolean, "true"),
+    ignored("log-config.redactor.type", Text, "redact-hide"),
+    ignored("labels-property", Text, "__LABEL"),
+    ignored("edge-iteration", OneOf(&["reverse-insertion", "unordered"]), "reverse-insertion"),
+    ignored("shard-count", Integer(1, i64::MAX), "4"),
+    ignored("in-memory-soft-node-limit", COUNT, "10000"),
+    ignored("in-memory-hard-node-limit", COUNT, "75000"),
+    ignored("decline-sleep-when-write-within", Duration, "100 ms"),
+    ignored("decline-sleep-when-access-within", Duration, "0 s"),
+    ignored("max-catch-up-sleep", Duration, "2 s"),
+    key("persistence.journal-enabled", Boolean, "true", "whether the past is kept at all"),
+    ignored("persistence.effect-order", OneOf(&["persistor-first", "memory-first"]), "persistor-first"),
+    ignored("persistence.snapshot-schedule", SCHEDULES, "on-node-sleep"),
+    ignored("persistence.snapshot-singleton", Boolean, "false"),
+    ignored("persistence.standing-query-schedule", SCHEDULES, "on-node-sleep"),
+    ignored("metrics.enable-debug-metrics", Boolean, "false"),
+    key("metrics-reporters", Free, "[]", "where figures go from time to time: [operations.md](operations.md#figures)"),
+    key("traces.endpoint", Text, "", "where traces go, OTLP over HTTP: [operations.md](operations.md#traces)"),
+    key("traces.headers", Free, "{}", "sent with them, and never shown"),
+    key("traces.service-name", Text, "weir", "what weir is called in them"),
+    key("traces.ratio", Share, "1", "which part of the traces that begin here is told"),
+    ignored("help-make-quine-better", Boolean, "false"),
 ];
 
 /// Stores the reference service knows and this version is built without.

@@ -43,7 +43,6 @@ impl Reading<'_> {
                 kept: self.text("history").and_then(|text| duration(&text)),
             },
             workers: self.integer("workers") as usize,
-            timeout: self.duration("timeout"),
             memory,
             query: QuerySettings {
                 time_max: self.duration("query.timeout"),

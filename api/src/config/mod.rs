@@ -299,7 +299,7 @@ mod tests {
         let settings = load(&Sources::default(), &|_| None).expect("loads");
         assert_eq!(settings.webserver.port, 8080);
         assert_eq!(settings.webserver.address, "0.0.0.0");
-        assert_eq!(settings.timeout, Duration::from_secs(120));
+        assert_eq!(settings.query.time_max, Duration::from_secs(120));
         assert_eq!(settings.ids, IdScheme::Uuid);
         assert_eq!(settings.file_ingest.allowed_directories, [PathBuf::from(".")]);
         assert_eq!(settings.effective["webserver"]["port"], 8080);

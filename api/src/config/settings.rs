@@ -23,8 +23,6 @@ pub struct Settings {
     pub retention: Retention,
     /// 0 is one per core.
     pub workers: usize,
-    /// How long starting and stopping may take.
-    pub timeout: Duration,
     pub memory: MemorySettings,
     pub query: QuerySettings,
     pub should_resume_ingest: bool,

@@ -14,56 +14,39 @@ pub fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
         Written::Boolean(flag) => Some(flag.to_string()),
         _ => None,
     };
-    match kind {
-        Kind::Free => Ok(to_json(value)),
+    let found = match kind {
+        Kind::Free => Some(to_json(value)),
         Kind::Texts => match &value.kind {
             Written::Array(items) => {
-                items.iter().map(|item| convert(item, Kind::Text)).collect::<Result<Vec<_>, _>>().map(Json::Array)
+                items.iter().map(|item| convert(item, Kind::Text).ok()).collect::<Option<Vec<_>>>().map(Json::Array)
             }
-            _ => Err("a list of texts".to_owned()),
+            _ => None,
         },
-        Kind::Text => text.map(Json::String).ok_or_else(|| "a text".to_owned()),
+        Kind::Text => text.map(Json::String),
         Kind::Boolean => match text.as_deref() {
-            Some("true" | "yes" | "on") => Ok(Json::Bool(true)),
-            Some("false" | "no" | "off") => Ok(Json::Bool(false)),
-            _ => Err("true or false".to_owned()),
+            Some("true" | "yes" | "on") => Some(Json::Bool(true)),
+            Some("false" | "no" | "off") => Some(Json::Bool(false)),
+            _ => None,
         },
         Kind::Integer(low, high) => {
-            text.and_then(|text| text.parse::<i64>().ok()).filter(|n| (low..=high).contains(n)).map(Json::from).ok_or_else(|| {
-                match high {
-                    i64::MAX if low == i64::MIN => "a whole number".to_owned(),
-                    i64::MAX => format!("a whole number of at least {low}"),
-                    _ => format!("a whole number from {low} to {high}"),
-                }
-            })
+            text.and_then(|text| text.parse::<i64>().ok()).filter(|n| (low..=high).contains(n)).map(Json::from)
         }
         Kind::Size(low, high) => {
             let bytes = text.and_then(|text| size(&text)).and_then(|bytes| i64::try_from(bytes).ok());
-            bytes.filter(|bytes| (low..=high).contains(bytes)).map(Json::from).ok_or_else(|| match high {
-                i64::MAX => format!("a size such as '64 MiB', of at least {low} bytes"),
-                _ => format!("a size such as '64 MiB', from {low} to {high} bytes"),
-            })
+            bytes.filter(|bytes| (low..=high).contains(bytes)).map(Json::from)
         }
         Kind::Memory(low) => {
             let known = |text: &String| memory(text, u64::MAX).is_some_and(|bytes| bytes.is_none_or(|bytes| bytes >= low));
-            let expected = || {
-                format!("a size such as '4 GiB', of at least {} MiB, a part of the memory such as '70%', or 'none'", low >> 20)
-            };
-            text.filter(known).map(Json::String).ok_or_else(expected)
+            text.filter(known).map(Json::String)
         }
         Kind::Share => {
             let share = text.and_then(|text| text.parse::<f64>().ok()).filter(|share| (0.0..=1.0).contains(share));
-            share.map(Json::from).ok_or_else(|| "a number from 0 to 1".to_owned())
+            share.map(Json::from)
         }
-        Kind::Duration => match text {
-            Some(text) if duration(&text).is_some() => Ok(Json::String(text)),
-            _ => Err("a duration such as '10 s', '100 ms' or '2 minutes'".to_owned()),
-        },
-        Kind::OneOf(words) => match text {
-            Some(text) if words.contains(&text.as_str()) => Ok(Json::String(text)),
-            _ => Err(format!("one of {}", words.join(", "))),
-        },
-    }
+        Kind::Duration => text.filter(|text| duration(text).is_some()).map(Json::String),
+        Kind::OneOf(words) => text.filter(|text| words.contains(&text.as_str())).map(Json::String),
+    };
+    found.ok_or_else(|| kind.expected())
 }
 
 /// The key whose values are all secrets.
