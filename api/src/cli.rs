@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Configuration file (HOCON); -Dconfig.file=<FILE> says the same
     pub config: Option<PathBuf>,
 
-    /// Run a recipe: a YAML or JSON file of ingest streams and standing queries, or the name of one that comes with weir
+    /// Run a recipe: a YAML or JSON file of ingest streams and standing queries, its URL, or the name of one that comes with weir
     #[arg(short, long, value_name = "RECIPE", global = true)]
     pub recipe: Option<String>,
 

@@ -1,6 +1,6 @@
 //! The recipes that come with weir, each started as a user would start it, and what it finds in its data.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -122,6 +122,35 @@ fn internet_of_things() {
 fn outages() {
     let reached = || json!({"service": "shop", "because": "database"});
     finds("outages", &[(true, reached()), (false, reached())]);
+}
+
+/// A recipe may lie behind a URL, of a web server or of a file.
+#[test]
+fn a_recipe_is_read_from_a_url() {
+    let recipe = json!({"version": 2, "title": "t", "ingestStreams": [
+        {"name": "numbers", "source": {"type": "NumberIterator", "limit": 3}, "query": "MATCH (n) WHERE id(n) = idFrom($that) SET n.x = 1"}]});
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/some/recipe", listener.local_addr().expect("an address"));
+    let text = recipe.to_string();
+    let body = text.clone();
+    let serving = std::thread::spawn(move || {
+        for (status, body) in [("200 OK", body.as_str()), ("404 Not Found", "")] {
+            let (mut stream, _) = listener.accept().expect("weir asks");
+            let _ = stream.read(&mut [0; 4096]);
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all((head + body).as_bytes());
+        }
+    });
+    let home = Home::new();
+    home.write("recipe.yaml", &text);
+    for place in [url.clone(), format!("file://{}", home.file("recipe.yaml").display())] {
+        let weir = home.start(&["-r", &place, "-Dweir.workers=1"]);
+        wait_until("its stream has run", SOON, || weir.rows("MATCH (n) RETURN sum(n.x)") == [json!([3])]);
+        weir.stop();
+    }
+    let (status, said) = home.spawn(&["-r", &url]).wait_end(SOON);
+    assert!(status.code() == Some(1) && said.contains(&url) && said.contains("404"), "{said}");
+    serving.join().expect("it was asked twice");
 }
 
 /// A program that ends with whoever holds it.

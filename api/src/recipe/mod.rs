@@ -13,13 +13,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
+use weir_connectors::{FilePolicy, HostPolicy, fetch};
 
 use self::progress::{Watched, watch};
 use self::status::status;
 use crate::app::App;
+use crate::error::chain;
 use crate::temporary::Temporary;
 use crate::wire::standing::StandingSettings;
 use crate::wire::style::List;
+
+/// What a server may send as a recipe.
+const RECIPE_BYTES_MAX: usize = 4 << 20;
 
 pub struct Recipe {
     pub title: String,
@@ -32,16 +37,20 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Reads a recipe, a file or one that came with weir, and fills in its values. Everything that is wrong is reported at
-    /// once. Beside the recipe, where its data are, which must stay as long as it runs.
+    /// Reads a recipe, a file, one behind a URL or one that came with weir, and fills in its values. Everything that is wrong is reported
+    /// at once. Beside the recipe, where its data are, which must stay as long as it runs.
     pub fn load(argument: &str, values: &[(String, String)]) -> Result<(Recipe, Option<Temporary>), Vec<String>> {
         let lower = argument.to_lowercase();
-        if lower.contains("://") {
-            return Err(vec![format!("'{argument}' is an address; download the recipe and give its path")]);
-        }
+        let unread = |error: &dyn std::fmt::Display| vec![format!("the recipe {argument} cannot be read: {error}")];
         let named = |errors: Vec<String>| errors.into_iter().map(|error| format!("{argument}: {error}")).collect::<Vec<_>>();
+        if lower.contains("://") || lower.starts_with("file:") {
+            // Whoever types a place may read there: the limits of the configuration are for what others send.
+            let text = fetch::whole(argument, &FilePolicy::allow_all(), &HostPolicy::default(), RECIPE_BYTES_MAX);
+            let text = text.map_err(|error| unread(&chain(&error)))?;
+            return Ok((read::read(&text, values).map_err(named)?, None));
+        }
         if ["json", "yaml", "yml"].iter().any(|ending| lower.ends_with(&format!(".{ending}"))) {
-            let text = std::fs::read(argument).map_err(|error| vec![format!("the recipe {argument} cannot be read: {error}")])?;
+            let text = std::fs::read(argument).map_err(|error| unread(&error))?;
             return Ok((read::read(&text, values).map_err(named)?, None));
         }
         let Some(shipped) = gallery::find(argument) else {

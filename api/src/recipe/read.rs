@@ -289,7 +289,8 @@ statusQuery: {cypherQuery: 'MATCH (p:Person) RETURN count(p) AS people'}
         assert!(error("- 1").contains("an object"));
         let load = |argument: &str| Recipe::load(argument, &[]).err().expect("wrong").join("");
         assert!(load("wikipedia").contains("with weir come"));
-        assert!(load("http://x/y.yaml").contains("an address"));
+        assert!(load("http://127.0.0.1:1/y.yaml").contains("the recipe http://127.0.0.1:1/y.yaml cannot be read"));
+        assert!(load("ftp://x/y.yaml").contains("`ftp:` URLs are not read"));
         assert!(load("/nowhere/x.yaml").contains("cannot be read"));
     }
 
