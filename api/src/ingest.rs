@@ -143,6 +143,7 @@ impl Ingests {
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
         let stream = Stream::new(graph, name, source, definition, Status::Running, &self.procedures)?;
         stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
+        stream.errors.check(&stream.source, &self.context).map_err(refused)?;
         self.store(&stream)?;
         self.keep(stream.clone());
         stream.run(&self.engine, &self.context);

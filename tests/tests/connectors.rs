@@ -246,11 +246,21 @@ fn records_that_fail_go_to_every_dead_letter_destination() {
     weir = home.start(RESUME);
     let shown = stream(&weir, "records")["settings"]["onRecordError"].clone();
     assert_eq!(shown, created["settings"]["onRecordError"]);
-    // A destination that cannot be had ends the stream with the reason.
+    // A destination that cannot be had is a mistake of who creates the stream, or ends one that is there with the reason.
     let mut nowhere = body.clone();
     nowhere["name"] = json!("nowhere");
+    nowhere["source"] = json!({"type": "NumberIterator"});
+    nowhere["maxPerSecond"] = json!(1);
     nowhere["onRecordError"]["deadLetterQueueSettings"]["destinations"] = json!([{"type": "File", "path": "no/where.jsonl"}]);
+    assert!(weir.post(STREAMS, &nowhere).expect(400).text().contains("no/where.jsonl"));
+    weir.get(&format!("{STREAMS}/nowhere")).expect(404);
+    std::fs::create_dir(home.file("no")).expect("a directory");
     weir.post(STREAMS, &nowhere).expect(201);
+    weir.post(&format!("{STREAMS}/nowhere:pause"), &Json::Null).expect(200);
+    std::fs::remove_dir_all(home.file("no")).expect("it can be removed");
+    weir.kill();
+    weir = home.start(RESUME);
+    weir.post(&format!("{STREAMS}/nowhere:resume"), &Json::Null).expect(200);
     let failed = weir.wait_ingest("nowhere", "Failed", PATIENCE);
     assert!(failed["message"].as_str().is_some_and(|message| message.contains("no/where.jsonl")), "{failed}");
     nowhere["onRecordError"]["deadLetterQueueSettings"]["destinations"] = json!([{"type": "Slack", "hookUrl": "http://h/"}]);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value as Json, json};
 use weir_tests::client;
 use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::socket::Socket;
 
 const IN_MEMORY: &str = "-Dweir.store.type=in-memory";
 const SOON: Duration = Duration::from_secs(20);
@@ -266,13 +267,47 @@ fn only_so_many_run_at_a_time_and_the_others_wait() {
     drop(second);
 }
 
+/// One line each, of what took long: over HTTP, over a web socket, or until somebody ended it. Parameters are not told.
 #[test]
 fn slow_queries_are_logged() {
-    let weir = start(&["-Dweir.query.slow-after=20 ms"]);
-    weir.rows("CALL util.sleep(40)");
-    wait_until("it is in the log", SOON, || weir.log().contains("CALL util.sleep(40)"));
-    weir.rows("CALL util.sleep(1)");
-    assert!(!weir.log().contains("CALL util.sleep(1)"));
+    let weir = start(&["-Dweir.query.slow-after=300 ms", "-Dweir.log.format=json"]);
+    let lines = || -> Vec<Json> {
+        let all = weir.log().lines().filter_map(|line| serde_json::from_str::<Json>(line).ok()).collect::<Vec<_>>();
+        all.into_iter().filter(|line| line["target"] == "weir::slow_query").collect()
+    };
+    let wait_line = |number: usize| -> Json {
+        wait_until("the line is in the log", SOON, || lines().len() >= number);
+        let line = lines().remove(number - 1);
+        assert_eq!(line["level"], "WARN", "{line}");
+        line["fields"].clone()
+    };
+    weir.put("/api/v1/namespace/other").expect(201);
+    let slow = "CALL util.sleep(400) UNWIND [$p, 2] AS x RETURN x";
+    let body = json!({"text": slow, "parameters": {"p": "hush"}});
+    weir.post(&format!("{CYPHER}?namespace=other"), &body).expect(200);
+    let line = wait_line(1);
+    assert_eq!(line["message"], format!("a query took long: {slow}"));
+    assert_eq!((&line["namespace"], &line["rows"], &line["cancelled"]), (&json!("other"), &json!(2), &json!(false)));
+    assert!(line["millis"].as_u64().is_some_and(|millis| (400..20_000).contains(&millis)), "{line}");
+    weir.rows("RETURN 'quick'");
+    let mut socket = Socket::open(&weir, "/api/v1/query").expect("a socket");
+    let asked = json!({"type": "RunQuery", "queryId": 1, "query": "CALL util.sleep(401)", "sort": "TextSort", "parameters": {}, "language": "Cypher"});
+    socket.send(&asked.to_string());
+    assert_eq!(wait_line(2)["message"], "a query took long: CALL util.sleep(401)");
+    let waiting = open(&weir, SILENT);
+    wait_until("it runs long enough", SOON, || {
+        running(&weir)
+            .iter()
+            .any(|query| query["query"] == SILENT && query["runningMillis"].as_u64().is_some_and(|so_far| so_far > 300))
+    });
+    let id = running(&weir)[0]["id"].as_str().expect("an id").to_owned();
+    weir.delete(&format!("{RUNNING}/{id}")).expect(200);
+    let line = wait_line(3);
+    assert_eq!((&line["message"], &line["cancelled"]), (&json!(format!("a query took long: {SILENT}")), &json!(true)));
+    assert_eq!(line["id"].to_string(), id);
+    drop(waiting);
+    assert!(!weir.log().contains("'quick'") && !weir.log().contains("hush"), "{}", weir.log());
+    assert_eq!(lines().len(), 3);
 }
 
 // ---- streaming
@@ -362,8 +397,29 @@ fn only_allowed_hosts_are_asked() {
     assert!(!error_of(&weir, "LOAD CSV FROM 'http://localhost:9/x' AS row RETURN row", 400).contains("allowed-hosts"));
     let standing = json!({"pattern": {"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n)"},
         "outputs": {"hook": {"type": "PostToEndpoint", "url": "http://127.0.0.1:9/"}}});
-    let refused = weir.post("/api/v1/query/standing/x", &standing).expect(400).text();
-    assert!(refused.contains("outgoing-http.allowed-hosts"), "{refused}");
+    let refused = |path: &str, body: Json| {
+        let refused = weir.post(path, &body).expect(400).text();
+        assert!(refused.contains("outgoing-http.allowed-hosts"), "{body}: {refused}");
+    };
+    refused("/api/v1/query/standing/x", standing);
+    let cypher = json!({"type": "CypherJson", "query": "RETURN $that"});
+    let url = "http://127.0.0.1:9/";
+    for source in [
+        json!({"type": "ServerSentEventsIngest", "url": url, "format": cypher}),
+        json!({"type": "WebsocketSimpleStartupIngest", "url": "ws://127.0.0.1:9/", "initMessages": [], "format": cypher}),
+    ] {
+        refused("/api/v1/ingest/x", source);
+    }
+    let numbers = json!({"type": "NumberIterator", "limit": 1});
+    let dead = json!({"deadLetterQueueSettings": {"destinations": [{"type": "HttpEndpoint", "url": url}]}});
+    let stream = json!({"name": "x", "source": numbers, "query": "RETURN $that", "onRecordError": dead});
+    refused("/api/v2/graph/quine/ingests", stream);
+    for destination in [json!({"type": "Slack", "hookUrl": url}), json!({"type": "HttpEndpoint", "url": url})] {
+        let output = json!({"name": "o", "destinations": [destination]});
+        let pattern = json!({"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n)"});
+        refused("/api/v2/standing-queries", json!({"name": "x", "pattern": pattern, "outputs": [output]}));
+    }
+    assert_eq!((weir.get("/api/v1/ingest").json(), weir.get("/api/v1/query/standing").json()), (json!({}), json!([])));
 }
 
 // ---- bad input

@@ -128,6 +128,14 @@ impl ErrorHandling {
         !self.boxes.is_empty()
     }
 
+    /// Whether failed records could go there: who creates a stream is told, and not only the stream when it begins.
+    pub fn check(&self, stream: &str, context: &SourceContext) -> Result<(), weir_connectors::ConnectorError> {
+        let open = |(index, letters): (usize, &LetterBox)| {
+            letters.config.open(&destination_context(stream, index, context), None).map(drop)
+        };
+        self.boxes.iter().enumerate().try_for_each(open)
+    }
+
     /// Where failed records go, if anywhere.
     pub fn open(
         &self,
@@ -139,11 +147,8 @@ impl ErrorHandling {
             return Ok(None);
         }
         let open = |(index, letters): (usize, &LetterBox)| {
-            let output = format!("failed records of {stream}");
-            let identity = format!("failed-{stream}-{index}");
-            let (runtime, hosts) = (context.runtime.clone(), context.hosts.clone());
-            let context = DestinationContext { output: output.clone(), identity, runtime, hosts };
-            let destination = letters.config.open(&context, None)?;
+            let at = destination_context(stream, index, context);
+            let destination = letters.config.open(&at, None)?;
             let reached = Arc::new((AtomicU64::new(0), Mutex::new(()), Condvar::new()));
             let telling = reached.clone();
             let delivered = Box::new(move |mark, _| {
@@ -151,7 +156,7 @@ impl ErrorHandling {
                 let _told = lock(&telling.1);
                 telling.2.notify_all();
             });
-            Ok(Running { delivery: Delivery::start(&output, destination, delivered)?, form: letters.form, reached })
+            Ok(Running { delivery: Delivery::start(&at.output, destination, delivered)?, form: letters.form, reached })
         };
         let running = self.boxes.iter().enumerate().map(open).collect::<Result<_, _>>()?;
         Ok(Some(DeadLetters { running, mark: 0, ids }))
@@ -160,6 +165,15 @@ impl ErrorHandling {
     /// How often the stream begins again by itself.
     pub fn restarts(&self) -> Restarts {
         Restarts { settings: self.restarts, done: 0, last: None }
+    }
+}
+
+fn destination_context(stream: &str, index: usize, context: &SourceContext) -> DestinationContext {
+    DestinationContext {
+        output: format!("failed records of {stream}"),
+        identity: format!("failed-{stream}-{index}"),
+        runtime: context.runtime.clone(),
+        hosts: context.hosts.clone(),
     }
 }
 
