@@ -1,12 +1,14 @@
 //! What operators rely on: levels of the log that change while weir runs, the audit log, reporters of figures.
 
 use std::net::TcpListener;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use weir_tests::client;
 use weir_tests::endpoint::Endpoint;
-use weir_tests::service::{Home, Weir};
+use weir_tests::service::{Home, Weir, binary};
+use weir_tests::terminal::Terminal;
 
 /// How long a line or a report may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -158,4 +160,41 @@ fn a_start_that_takes_time_is_told() {
     assert!(lived > 0 && reasons.iter().any(|reason| reason.contains("the graph is being read")), "{reasons:?}");
     weir.wait_ready();
     assert_eq!(weir.rows("MATCH (n:Number) RETURN count(n)"), [json!([300_000])]);
+}
+
+/// Who starts weir by hand is told where it is, what it works with, and what to do next.
+#[test]
+fn a_start_on_a_terminal_says_what_there_is_and_what_to_do_next() {
+    let home = Home::new();
+    let mut command = Command::new(binary());
+    command.args(["-p", "0", "-Dweir.workers=2", "-Dweir.store.type=in-memory", "-Dweir.webserver.address=127.0.0.1"]);
+    let mut terminal = Terminal::start(command.current_dir(home.path()).env_remove("WEIR_LOG").env_remove("RUST_LOG"), 100);
+    terminal.wait("is ready at http://127.0.0.1:");
+    terminal.wait("\n  store     in memory, gone when weir stops\n  workers   2\n");
+    terminal.wait("  the API   http://127.0.0.1:");
+    let port = terminal.wait("/docs\n");
+    let next = terminal.wait("\n  stop with Ctrl-C\n");
+    assert_eq!(next, format!("  ask it    weir shell --url http://127.0.0.1:{port}"));
+    terminal.interrupt();
+    terminal.wait("Stopped.");
+    assert!(terminal.wait_end().success());
+}
+
+/// One file that says what is in it, and brings its own manual and completions.
+#[test]
+fn the_binary_says_what_it_is() {
+    let say = |arguments: &[&str]| {
+        let output = Command::new(binary()).args(arguments).output().expect("weir runs");
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let version = say(&["--version"]);
+    let (first, rest) = version.split_once('\n').expect("more than a line");
+    assert!(first.starts_with(&format!("weir {} (stores: rocks-db, ", weir_api::VERSION)), "{version}");
+    for part in ["sources: File, ", "destinations: ", "API: v1, v2", &format!("built for: {}", std::env::consts::OS)] {
+        assert!(rest.lines().any(|line| line.starts_with(part)), "{part} is missing: {version}");
+    }
+    let manual = say(&["manual"]);
+    assert!(manual.contains(".TH weir 1") && manual.contains(".SH \"WEIR QUERY\"") && manual.contains("Exit codes"), "{manual}");
+    assert!(say(&["completions", "bash"]).contains("--recipe-value") && say(&["completions", "fish"]).contains("recipe-value"));
 }
