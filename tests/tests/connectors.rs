@@ -166,6 +166,42 @@ fn there_and_back(home: &Home, out: Json, back: Json) {
     weir.stop();
 }
 
+/// What comes within the interval is one message: how many results, and the newest of them.
+#[test]
+fn results_are_told_to_a_channel_of_slack() {
+    let endpoint = Endpoint::start("/never");
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
+    let url = format!("http://{}/services/secret", endpoint.address());
+    let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.age > 17 RETURN n.age AS age"});
+    let outputs = json!({"slack": {"type": "PostToSlack", "hookUrl": url, "intervalSeconds": 4}});
+    let body = json!({"pattern": pattern, "outputs": outputs, "includeCancellations": true});
+    weir.post("/api/v1/query/standing/adults", &body).expect(201);
+    let mut messages = Vec::new();
+    let mut wait = |count: usize| {
+        wait_until("a message comes", PATIENCE, || {
+            messages.extend(endpoint.take());
+            messages.len() >= count
+        });
+        let (path, message) = messages[count - 1].clone();
+        assert_eq!((path.as_str(), messages.len()), ("/services/secret", count));
+        message
+    };
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('first') SET n.age = 18");
+    let first = wait(1);
+    assert_eq!(first["text"], "New Standing Query Result");
+    assert_eq!(first["blocks"][1]["text"], json!({"type": "mrkdwn", "text": "```{\n  \"age\": 18\n}```"}));
+    weir.rows("MATCH (f) WHERE id(f) = idFrom('first') SET f.age = 3 WITH 1 AS one UNWIND [20, 21, 22] AS age MATCH (n) WHERE id(n) = idFrom(age) SET n.age = age");
+    let second = wait(2);
+    assert_eq!(second["text"], "New Standing Query Updates");
+    let texts: Vec<&str> =
+        second["blocks"].as_array().into_iter().flatten().filter_map(|block| block["text"]["text"].as_str()).collect();
+    assert_eq!((texts[0], texts[1]), ("New Standing Query Results", "Latest result of 2:"), "{second}");
+    assert_eq!(texts[3], "Standing Query Result Cancelled", "{second}");
+    assert!(texts[4].contains("\"age\": 18"), "{second}");
+    assert!(!weir.log().contains("/services/secret"), "{}", weir.log());
+    weir.stop();
+}
+
 #[test]
 fn a_file_is_uploaded_over_a_web_socket() {
     let weir = Home::new().start(&[]);

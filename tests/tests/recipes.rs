@@ -163,6 +163,34 @@ impl Drop for Ends {
     }
 }
 
+/// The lines of a pipe are records, in the character set that is said; its end is that of the stream, and weir goes on.
+#[test]
+fn records_come_in_over_standard_input() {
+    let home = Home::new();
+    let source = json!({"type": "StdInput", "format": {"type": "Line"}, "characterEncoding": "ISO-8859-1"});
+    let query = "MATCH (n) WHERE id(n) = idFrom($that) SET n.word = $that";
+    let pattern =
+        json!({"type": "Cypher", "mode": "MULTIPLE_VALUES", "query": "MATCH (n) WHERE n.word IS NOT NULL RETURN n.word AS word"});
+    let outputs = json!([{"preEnrichmentTransformation": {"type": "InlineData"}, "destinations": [{"type": "File", "path": "words.jsonl"}]}]);
+    let recipe = json!({"version": 2, "title": "t", "ingestStreams": [{"name": "in", "source": source, "query": query, "parallelism": 1}],
+        "standingQueries": [{"pattern": pattern, "outputs": outputs}]});
+    home.write("recipe.json", recipe.to_string());
+    let mut command = Command::new(binary());
+    command.args(["-r", "recipe.json", "-W", "-Dweir.workers=1"]).current_dir(home.path());
+    let log = std::fs::File::create(home.file("log")).expect("a file");
+    let mut weir = Ends(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log).spawn().expect("weir starts"));
+    let mut pipe = weir.0.stdin.take().expect("its input");
+    pipe.write_all(b"eins\nzw\xf6lf\n").expect("weir reads");
+    home.wait_lines("words.jsonl", 2);
+    pipe.write_all(b"drei").expect("weir reads on");
+    drop(pipe);
+    let mut words: Vec<Json> = home.wait_lines("words.jsonl", 3).into_iter().map(|mut line| line["word"].take()).collect();
+    words.sort_by_key(Json::to_string);
+    assert_eq!(words, [json!("drei"), json!("eins"), json!("zwölf")]);
+    wait_until("the end is told", SOON, || home.read("log").contains("in status is completed and ingested 3"));
+    assert!(weir.0.try_wait().expect("a child can be waited for").is_none(), "weir goes on: {}", home.read("log"));
+}
+
 #[test]
 fn factors_come_back_from_a_service() {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
