@@ -67,6 +67,57 @@ fn content(check: &Check<'_>, response: &Json, answer: &Answer) -> Option<String
     check.fits(&described["schema"], &answer.json(), "").err()
 }
 
+/// Examples that do not fit their schemas, and bodies without one but for those operations; and how many examples there are.
+pub fn wrong_examples(without: &[&str]) -> (usize, Vec<String>) {
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (family, document) in DOCUMENTS.iter() {
+        let mut found = Vec::new();
+        examples(&document["components"], &mut found);
+        count += found.len();
+        for (schema, example) in found {
+            let fits = Check { document, strict: true }.fits(schema, example, "");
+            wrong.extend(fits.err().map(|problem| format!("{family:?}: {example}: {problem}")));
+        }
+        let operations = document["paths"].as_object().into_iter().flat_map(|paths| paths.values()).filter_map(Json::as_object);
+        for (_, operation) in operations.flatten().filter(|(_, operation)| operation.get("requestBody").is_some()) {
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            let id = operation["operationId"].as_str().unwrap_or_default();
+            if !has_example(document, schema) && !without.iter().any(|other| id.starts_with(other)) {
+                wrong.push(format!("{family:?}: {id} has no example"));
+            }
+        }
+    }
+    (count, wrong)
+}
+
+/// Every example, each with its schema.
+fn examples<'d>(schema: &'d Json, found: &mut Vec<(&'d Json, &'d Json)>) {
+    match schema {
+        Json::Object(fields) => {
+            let many = fields.get("examples").and_then(Json::as_array).into_iter().flatten();
+            found.extend(many.chain(fields.get("example")).map(|example| (schema, example)));
+            let data = ["default", "examples", "example", "const", "enum"];
+            fields.iter().filter(|(name, _)| !data.contains(&name.as_str())).for_each(|(_, inside)| examples(inside, found));
+        }
+        Json::Array(items) => items.iter().for_each(|item| examples(item, found)),
+        _ => {}
+    }
+}
+
+/// Whether there is an example of it, of what it is a list of, or of what it may be.
+fn has_example(document: &Json, schema: &Json) -> bool {
+    let follow = |reference: &Json| {
+        let place = reference.as_str().and_then(|place| document.pointer(&place[1..]));
+        place.is_some_and(|schema| has_example(document, schema))
+    };
+    let some = |key: &str| schema[key].as_array().into_iter().flatten().any(|schema| has_example(document, schema));
+    let inside = |key: &str| schema.get(key).is_some_and(|schema| has_example(document, schema));
+    schema.get("examples").or(schema.get("example")).is_some()
+        || schema.get("$ref").is_some_and(follow)
+        || ["allOf", "oneOf", "anyOf"].into_iter().any(some)
+        || ["items", "additionalProperties"].into_iter().any(inside)
+}
+
 struct Check<'d> {
     document: &'d Json,
     /// Fields that no schema names are wrong.
@@ -195,58 +246,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    /// Every example, each with its schema.
-    fn examples<'d>(schema: &'d Json, found: &mut Vec<(&'d Json, &'d Json)>) {
-        match schema {
-            Json::Object(fields) => {
-                let many = fields.get("examples").and_then(Json::as_array).into_iter().flatten();
-                found.extend(many.chain(fields.get("example")).map(|example| (schema, example)));
-                let data = ["default", "examples", "example", "const", "enum"];
-                fields.iter().filter(|(name, _)| !data.contains(&name.as_str())).for_each(|(_, inside)| examples(inside, found));
-            }
-            Json::Array(items) => items.iter().for_each(|item| examples(item, found)),
-            _ => {}
-        }
-    }
-
-    /// Whether there is an example of it, of what it is a list of, or of what it may be.
-    fn has_example(document: &Json, schema: &Json) -> bool {
-        let follow = |reference: &Json| {
-            let place = reference.as_str().and_then(|place| document.pointer(&place[1..]));
-            place.is_some_and(|schema| has_example(document, schema))
-        };
-        let some = |key: &str| schema[key].as_array().into_iter().flatten().any(|schema| has_example(document, schema));
-        let inside = |key: &str| schema.get(key).is_some_and(|schema| has_example(document, schema));
-        schema.get("examples").or(schema.get("example")).is_some()
-            || schema.get("$ref").is_some_and(follow)
-            || ["allOf", "oneOf", "anyOf"].into_iter().any(some)
-            || ["items", "additionalProperties"].into_iter().any(inside)
-    }
-
-    #[test]
-    fn examples_fit_their_schemas_and_bodies_have_one() {
-        // Anything at all, an empty list, and one whose words differ from family to family.
-        let without = ["put-node-property", "load-user-defined", "replace-quick-queries", "import-graph"];
-        for (family, document) in DOCUMENTS.iter() {
-            let mut found = Vec::new();
-            examples(&document["components"], &mut found);
-            assert!(found.len() > 30, "{family:?}: only {} examples", found.len());
-            for (schema, example) in found {
-                let fits = Check { document, strict: true }.fits(schema, example, "");
-                assert_eq!(fits, Ok(()), "{family:?}: {example}");
-            }
-            let operations = document["paths"].as_object().expect("paths").values().filter_map(Json::as_object).flatten();
-            for (_, operation) in operations.filter(|(_, operation)| operation.get("requestBody").is_some()) {
-                let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
-                let id = operation["operationId"].as_str().expect("an id");
-                assert!(
-                    has_example(document, schema) || without.iter().any(|other| id.starts_with(other)),
-                    "{family:?}: {id} has no example"
-                );
-            }
-        }
-    }
 
     #[test]
     fn what_does_not_fit_is_found() {

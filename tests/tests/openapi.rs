@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_api::client::encoded;
+use weir_tests::contract;
 use weir_tests::service::{Home, Weir};
 
 const DOCUMENTS: [(&str, &str, &str); 4] = [
@@ -80,6 +81,15 @@ fn documents_are_valid() {
 }
 
 /// Requests made from the documents: none makes weir fail, and each answer is one that is described.
+#[test]
+fn examples_fit_their_schemas_and_bodies_have_one() {
+    // Anything at all, an empty list, and one whose words differ from family to family.
+    let without = ["put-node-property", "load-user-defined", "replace-quick-queries", "import-graph"];
+    let (count, wrong) = contract::wrong_examples(&without);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count > 90, "only {count} examples");
+}
+
 #[test]
 fn generated_requests_get_described_answers() {
     let Some(tools) = tools() else { return };

@@ -419,6 +419,9 @@ fn letter_box() -> Json {
                 },
             },
         },
+        // Each type has its own.
+        "additionalProperties": true,
+        "description": "A destination, with the fields of its type; `outputFormat` stands for `format`.",
         "examples": [{"type": "File", "path": "failed.jsonl", "outputFormat": {"type": "JSON", "withInfoEnvelope": true}}],
     })
 }
