@@ -162,6 +162,9 @@ mod tests {
         run: |context, _| Ok(Value::Integer(context.now_millis())),
     };
 
+    /// The sides of a comparison, of the current time, a slot and a number.
+    type Way = fn(Expr, Expr, Expr) -> (Expr, Expr);
+
     fn binary(operator: Binary, left: Expr, right: Expr) -> Expr {
         Expr::Binary { operator, left: Box::new(left), right: Box::new(right) }
     }
@@ -178,7 +181,7 @@ mod tests {
         let now = || Expr::Call { function: &NOW, arguments: Vec::new() };
         let slot = || Expr::Slot(Slot(0));
         let number = |n: i64| Expr::Literal(Value::Integer(n));
-        let ways: [fn(Expr, Expr, Expr) -> (Expr, Expr); 4] = [
+        let ways: [Way; 4] = [
             |now, slot, number| (binary(Binary::Subtract, now, slot), number),
             |now, slot, number| (slot, binary(Binary::Subtract, now, number)),
             |now, slot, number| (binary(Binary::Divide, now, number), slot),
