@@ -143,7 +143,7 @@ pub static SOURCES: &[SourceRow] = &[
         name_v1: "HttpPollIngest",
         delivery: SourceDelivery::AtLeastOnce,
         parse_v1: source::<HttpPollIngest>,
-        sample: || json!({"type": "HttpPollIngest", "url": "https://127.0.0.1:9000/items", "intervalSeconds": 30, "recordsAt": "/items"}),
+        sample: || json!({"type": "HttpPollIngest", "url": "https://127.0.0.1:9000/items", "recordsAt": "/items"}),
         schema: SchemaGenerator::subschema_for::<HttpPollIngest>,
     },
     SourceRow {

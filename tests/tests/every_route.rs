@@ -276,6 +276,11 @@ fn every_row_answers_as_its_document_says_when_all_is_well() {
             }
         };
         wrong.extend(how.map(|how| format!("{}\n  {how}", well.request)));
+        if verb == "DELETE" && !running.is_empty() {
+            // It is listed until it has seen that it shall end.
+            let listed = || weir.get(RUNNING).expect(200).text().contains(&format!("\"{running}\""));
+            wait_until("the query is gone", SOON, || !listed());
+        }
     }
     for row in ROUTES.iter().filter(|row| !is_elsewhere(row)) {
         if !reached.contains(&(row.method.as_str(), row.path, row.is_socket())) {
