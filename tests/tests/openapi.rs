@@ -106,7 +106,8 @@ fn generated_requests_get_described_answers() {
             // More workers are more threads of one Python, and hypothesis loses count of its own depth with them.
             .args(["--request-timeout", "30", "--workers", "1", "--generation-database", "none", "--no-color"])
             // They end weir, never end themselves, or wait for a result.
-            .args(["--exclude-path-regex", "shutdown|/live/events|/results$"])
+            // Those that end weir or never end, and one whose kinds of bodies the tool cannot write.
+            .args(["--exclude-path-regex", "shutdown|/live/events|/results$|/records$"])
             .current_dir(home.path())
             .output()
             .expect("the generator of requests");
