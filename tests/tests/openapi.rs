@@ -105,8 +105,7 @@ fn generated_requests_get_described_answers() {
             .args(["--seed", &std::env::var("WEIR_API_SEED").unwrap_or_else(|_| "1".to_owned())])
             // More workers are more threads of one Python, and hypothesis loses count of its own depth with them.
             .args(["--request-timeout", "30", "--workers", "1", "--generation-database", "none", "--no-color"])
-            // They end weir, never end themselves, or wait for a result.
-            // Those that end weir or never end, and one whose kinds of bodies the tool cannot write.
+            // They end weir, never end themselves, or wait for a result; and of one the tool cannot write the bodies.
             .args(["--exclude-path-regex", "shutdown|/live/events|/results$|/records$"])
             .current_dir(home.path())
             .output()
