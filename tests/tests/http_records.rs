@@ -241,8 +241,9 @@ fn an_answer_that_is_what_it_was_brings_nothing() {
     poll(&weir, "lines", &server.url("/lines"), json!({}));
     wait_until("both are read", PATIENCE, || counted(&weir) == (10, 2));
     server.asked();
+    let mut asked = Vec::new();
     wait_until("both are asked again", PATIENCE, || {
-        let asked = server.asked();
+        asked.extend(server.asked());
         asked.contains(&"/all \"10\"".to_owned()) && asked.contains(&"/lines".to_owned())
     });
     // A restart knows what it had.
