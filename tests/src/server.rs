@@ -55,6 +55,17 @@ impl Server {
         Err(String::from_utf8_lossy(&started.stderr).trim().lines().last().unwrap_or_default().to_owned())
     }
 
+    /// In order, so that it has written all it was given, and once more.
+    pub fn restart(&self) {
+        self.stop();
+        self.run().expect("it starts again");
+    }
+
+    fn stop(&self) {
+        // Where that fails, starting it says why.
+        let _ = Command::new("bash").arg(self.path()).arg("stop").arg(self.directory()).output();
+    }
+
     /// SIGKILL, to all of its processes: what was started may be a script that waits for the server.
     pub fn kill(&self) {
         let pid = fs::read_to_string(self.directory().join("pid")).expect("it runs");
@@ -81,7 +92,6 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What is left of it is of no use to anybody.
-        let _ = Command::new("bash").arg(self.path()).arg("stop").arg(self.directory()).output();
+        self.stop();
     }
 }
