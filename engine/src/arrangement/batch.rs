@@ -236,7 +236,6 @@ impl Batch {
             found.is_some()
         });
         for (index, position) in &*scratch {
-            self.node(*position as usize).1.first().inspect(|fact| prefetch(*fact));
             found(*index, *position);
         }
         let mut closed = scratch.iter().filter(|(_, position)| self.places[*position as usize].is_first()).peekable();

@@ -4,7 +4,7 @@
 use weir_model::NodeId;
 
 use super::facts::{LOOKED_AT_LAST, Part};
-use super::prefetch::prefetch_all;
+use super::prefetch::{prefetch, prefetch_all};
 use super::trace::SharedBatch;
 
 /// A node in one batch.
@@ -27,11 +27,15 @@ pub struct Locator {
 impl Locator {
     /// By node, newest first. The batches are given oldest first.
     pub fn locate(&mut self, nodes: &[NodeId], batches: &[SharedBatch]) -> Vec<Found> {
+        crate::memory::attend();
         let mut all = Vec::with_capacity(nodes.len());
         self.open.clear();
         self.open.extend(0..nodes.len() as u32);
         for (number, batch) in batches.iter().enumerate().rev() {
-            let found = |node, position| all.push(Found { node, batch: number as u32, position });
+            let found = |node, position| {
+                batch.node(position as usize).1.first().inspect(|fact| prefetch(*fact));
+                all.push(Found { node, batch: number as u32, position });
+            };
             batch.locate(nodes, &mut self.open, &mut self.scratch, found);
         }
         all.sort_by_key(|found| found.node);

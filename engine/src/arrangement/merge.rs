@@ -118,6 +118,7 @@ impl Merge {
     /// Merges nodes until the fuel is used up or all is done; a unit of fuel is a fact. True when all is done.
     pub fn work(&mut self, fuel: &mut isize) -> bool {
         while *fuel > 0 {
+            crate::memory::attend();
             // The smallest id, where it is, and the smallest id anywhere else.
             let (mut least, mut other, mut holder) = (u128::MAX, u128::MAX, 0);
             // Chosen without branches: which source it is cannot be guessed.

@@ -13,6 +13,7 @@ use super::facts::Facts;
 use super::locate::Locator;
 use super::trace::SharedBatch;
 use crate::index::{Definition, Question, ShownIndex};
+use crate::memory;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 /// What a worker shows of its shard after each tick.
@@ -132,6 +133,7 @@ impl Snapshot {
     }
 
     pub fn facts(&self, node: NodeId) -> Facts<'_> {
+        memory::attend();
         Facts::find(self.shard(self.shard_of(node)), node)
     }
 
@@ -271,6 +273,7 @@ pub fn walk<'a>(batches: impl Iterator<Item = &'a SharedBatch>, each: &mut dyn F
     let mut places = vec![0; batches.len()];
     let mut next: Vec<Option<NodeId>> = batches.iter().map(|batch| batch.ids.first().copied()).collect();
     while let Some(id) = next.iter().flatten().min().copied() {
+        memory::attend();
         // Newest first.
         let hits = (0..batches.len()).rev().filter(|index| next[*index] == Some(id));
         let facts = Facts::known(hits.map(|index| batches[index].part(places[index])));

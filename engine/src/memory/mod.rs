@@ -2,7 +2,8 @@
 //!
 //! The limit is one of the process. Long before it is reached, large pieces of the graph are put into a file that lies in memory
 //! (`space`) instead of on the heap; near it, what of that file was not touched lately leaves memory, and comes back when a read
-//! touches it. What else there is cannot leave: where that alone fills the limit, ingest waits.
+//! touches it. What else there is cannot leave: where that alone fills the limit, ingest waits. A thread of its own looks after that,
+//! and where it does not get its turn, whoever reads.
 //!
 //!     resident, of the limit    below 50 %      all on the heap
 //!                               from 50 %       large new pieces go into the file
@@ -12,9 +13,10 @@
 mod allocator;
 mod space;
 
+use std::cell::Cell;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 pub use allocator::{Allocator, holds_graph};
@@ -34,6 +36,13 @@ const LEAVE_FROM: u64 = 85;
 const LEAVE_UNTIL: u64 = 70;
 const TIGHT_FROM: u64 = 95;
 
+/// Who reads looks after memory, too, where nobody has for so long: the thread that does waits for its turn on a busy machine. A read
+/// of what has left brings back a few times 64 KiB.
+const LATE: Duration = Duration::from_millis(1);
+
+/// The clock is asked once for so many nodes.
+const ATTENDED: u32 = 16;
+
 /// How much leaves memory between two looks at what is resident.
 const LEAVE_BYTES: usize = 16 << 20;
 
@@ -43,6 +52,9 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Whether large new pieces of the graph go into the file.
 static INTO_FILE: AtomicBool = AtomicBool::new(false);
 static TIGHT: AtomicBool = AtomicBool::new(false);
+static NEAR_NOW: AtomicBool = AtomicBool::new(false);
+/// When somebody looked last, in nanoseconds of this process.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
 static LIMIT: AtomicU64 = AtomicU64::new(0);
 static RESIDENT: AtomicU64 = AtomicU64::new(0);
 static SPACE: OnceLock<Space> = OnceLock::new();
@@ -103,27 +115,72 @@ pub fn wait_for_room() {
     }
 }
 
+/// To be called by who reads much of the graph, for each node.
+#[inline]
+pub fn attend() {
+    if NEAR_NOW.load(Ordering::Relaxed) {
+        attend_near();
+    }
+}
+
+fn attend_near() {
+    thread_local!(static READ: Cell<u32> = const { Cell::new(0) });
+    let read = READ.get().wrapping_add(1);
+    READ.set(read);
+    if read.is_multiple_of(ATTENDED) && is_late() {
+        // Whoever is at it and was interrupted is waited for: reading on is what must not be.
+        let mut hand = hand();
+        if is_late() {
+            look(LIMIT.load(Ordering::Relaxed), &mut hand);
+        }
+    }
+}
+
+fn is_late() -> bool {
+    since_began() > LOOKED.load(Ordering::Relaxed) + LATE.as_nanos() as u64
+}
+
+fn since_began() -> u64 {
+    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    BEGAN.elapsed().as_nanos() as u64
+}
+
 fn watch(limit: u64) {
-    let mut hand = 0;
+    crate::scheduling::prompt();
     let part = |hundredths: u64| limit / 100 * hundredths;
     loop {
-        let Some(resident) = resident() else {
+        if !look(limit, &mut hand()) {
             tracing::warn!("/proc/self/statm cannot be read: memory is not bounded");
             return;
-        };
-        RESIDENT.store(resident, Ordering::Relaxed);
-        INTO_FILE.store(resident > part(INTO_FILE_FROM), Ordering::Relaxed);
-        let left = if resident > part(LEAVE_FROM) { leave(&mut hand, part(LEAVE_UNTIL)) } else { resident };
-        let tight = left > part(TIGHT_FROM);
-        if tight != TIGHT.swap(tight, Ordering::Relaxed) {
-            tell(tight, left, limit);
         }
-        std::thread::sleep(match resident {
-            _ if resident < part(NEAR_FROM) => FAR,
-            _ if resident < part(AT_IT_FROM) => NEAR,
+        std::thread::sleep(match RESIDENT.load(Ordering::Relaxed) {
+            resident if resident < part(NEAR_FROM) => FAR,
+            resident if resident < part(AT_IT_FROM) => NEAR,
             _ => AT_IT,
         });
     }
+}
+
+/// Where in the file the last piece left memory; held by the one thread that looks.
+fn hand() -> MutexGuard<'static, usize> {
+    static HAND: Mutex<usize> = Mutex::new(0);
+    HAND.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Looks how much is resident, and does what that asks for. False if that cannot be seen.
+fn look(limit: u64, hand: &mut usize) -> bool {
+    let part = |hundredths: u64| limit / 100 * hundredths;
+    let Some(resident) = resident() else { return false };
+    RESIDENT.store(resident, Ordering::Relaxed);
+    NEAR_NOW.store(resident > part(NEAR_FROM), Ordering::Relaxed);
+    INTO_FILE.store(resident > part(INTO_FILE_FROM), Ordering::Relaxed);
+    let left = if resident > part(LEAVE_FROM) { leave(hand, part(LEAVE_UNTIL)) } else { resident };
+    let tight = left > part(TIGHT_FROM);
+    if tight != TIGHT.swap(tight, Ordering::Relaxed) {
+        tell(tight, left, limit);
+    }
+    LOOKED.store(since_began(), Ordering::Relaxed);
+    true
 }
 
 /// Lets pieces of the file leave memory, in turn, until so much is resident or all had their turn. Answers what is resident then.
