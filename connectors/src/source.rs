@@ -11,10 +11,11 @@ use crate::config;
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::file_policy::FilePolicy;
-use crate::formats::StreamFormat;
+use crate::formats::{FileFormat, StreamFormat};
 use crate::frames::{Frames, Limits, Progress};
 use crate::host_policy::HostPolicy;
 use crate::intake::Intake;
+use crate::recoding::RecordDecoder;
 use crate::stream::{Bounds, RecordStream};
 use crate::upload::Upload;
 
@@ -75,21 +76,29 @@ pub trait SourceConfig: Send + Sync {
         config::with_secrets(|| self.settings())
     }
 
+    /// What it says of its records.
+    fn records(&self) -> RecordOptions<'_>;
+
     /// The query that runs on each record, where the notation keeps it with the source. Without one records are only counted.
-    fn query(&self) -> Option<RecordQuery<'_>>;
-
-    /// Queries at a time. With 1, records take effect in the order of the source.
-    fn parallelism(&self) -> u32;
-
-    /// What reads a record. It may have to be told by somebody else how, as by a file with a schema.
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError>;
-
-    /// What records are that come one by one.
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        None
+    fn query(&self) -> Option<RecordQuery<'_>> {
+        match self.records().format {
+            Format::File(format) => Some(format.query()),
+            Format::Single(format, _) => format.query(),
+        }
     }
 
-    fn bounds(&self) -> Bounds;
+    /// Queries at a time. With 1, records take effect in the order of the source.
+    fn parallelism(&self) -> u32 {
+        self.records().parallelism
+    }
+
+    /// What reads a record. It may have to be told by somebody else how, as by a file with a schema.
+    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
+        match self.records().format {
+            Format::File(format) => Ok(format.decoder(context)),
+            Format::Single(format, decoders) => format.recoded(decoders, context),
+        }
+    }
 
     /// A record that failed as it is told to others, in JSON.
     fn frame(&self, bytes: &[u8]) -> serde_json::Value {
@@ -115,13 +124,50 @@ pub trait SourceConfig: Send + Sync {
     /// Starts the stream: the source with its bounds and its rate limit around it.
     fn open(&self, context: &SourceContext, from: Option<&Position>) -> Result<RecordStream, ConnectorError> {
         self.check(context)?;
-        RecordStream::open(self.bounds(), from, |from| {
+        let RecordOptions { format, bounds, .. } = self.records();
+        RecordStream::open(bounds, from, |from| {
             let source = self.open_source(context, from)?;
-            match self.stream_format() {
-                Some(format) => format.around(source, context),
-                None => Ok(source),
+            match format {
+                Format::File(_) => Ok(source),
+                Format::Single(format, _) => format.around(source, context),
             }
         })
+    }
+}
+
+/// What a definition of any kind says of its records.
+pub struct RecordOptions<'a> {
+    format: Format<'a>,
+    parallelism: u32,
+    bounds: Bounds,
+}
+
+/// What records are.
+enum Format<'a> {
+    /// Parts of a file, or of another long stream of bytes.
+    File(&'a FileFormat),
+    /// They come one by one, and this is undone to each before it is read.
+    Single(&'a StreamFormat, &'a [RecordDecoder]),
+}
+
+impl<'a> RecordOptions<'a> {
+    /// Of a source that is cut into records. The header of the bounds is what the format says.
+    pub fn file(format: &'a FileFormat, parallelism: u32, bounds: Bounds) -> RecordOptions<'a> {
+        RecordOptions { format: Format::File(format), parallelism, bounds: Bounds { header: format.header(), ..bounds } }
+    }
+
+    /// Of a source whose records come one by one.
+    pub fn single(
+        format: &'a StreamFormat,
+        decoders: &'a [RecordDecoder],
+        parallelism: u32,
+        per_second: Option<u32>,
+    ) -> RecordOptions<'a> {
+        RecordOptions {
+            format: Format::Single(format, decoders),
+            parallelism,
+            bounds: Bounds { per_second, ..Bounds::default() },
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 //! Its position says where each shard stands, so a stream goes on where it was: what the reference forgets at a restart is kept.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,12 +16,10 @@ use super::iterator::IteratorType;
 use super::reader::Pace;
 use super::shards::{Places, Reading, Stream};
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// Reads the data of records from the shards of a stream of Kinesis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -90,24 +87,8 @@ impl SourceConfig for KinesisIngest {
         crate::settings("KinesisIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.recoded(&self.record_decoders, context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> Json {

@@ -16,7 +16,6 @@ use super::access::{Access, AwsCredentials, AwsRegion};
 use super::object::{self, ObjectStream, Wanted};
 use crate::charset::Charset;
 use crate::config::{self, that};
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::feed::Trouble;
 use crate::formats::{CypherLine, FileFormat};
@@ -24,7 +23,7 @@ use crate::frames::{Frames, Limits, Progress};
 use crate::framing::Skipped;
 use crate::recoded_stream::{self, recoded_stream};
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
 /// Reads records from an object of S3, once to its end.
@@ -91,25 +90,14 @@ impl SourceConfig for S3Ingest {
         crate::settings("S3Ingest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        Some(self.format.query())
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(self.format.decoder(context))
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds {
+    fn records(&self) -> RecordOptions<'_> {
+        let bounds = Bounds {
             skip: self.start_at_offset,
             limit: self.ingest_limit,
             per_second: self.maximum_per_second,
-            header: self.format.header(),
-        }
+            ..Bounds::default()
+        };
+        RecordOptions::file(&self.format, self.parallelism, bounds)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -20,15 +20,13 @@ use super::access::{Access, AwsCredentials, AwsRegion};
 use super::client::{Client, Service};
 use super::keeper::{Keeper, Kept};
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
 use crate::http;
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 pub static SQS: Service = Service { name: "sqs", target: "AmazonSQS", content_type: "application/x-amz-json-1.0" };
 
@@ -102,24 +100,8 @@ impl SourceConfig for SqsIngest {
         crate::stored("SQSIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.write_parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.recoded(&self.record_decoders, context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &self.record_decoders, self.write_parallelism, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> Json {

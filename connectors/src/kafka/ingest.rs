@@ -1,7 +1,6 @@
 //! The definition of a stream from Kafka.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,12 +15,10 @@ use super::offsets::Offsets;
 use super::properties::{Access, KafkaProperties, SecurityProtocol, Settings};
 use super::records::{Records, Subscription};
 use crate::config::{self, Secret};
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// Reads the values of records from topics of Kafka.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -233,24 +230,8 @@ impl SourceConfig for KafkaIngest {
         crate::stored("KafkaIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.recoded(&self.record_decoders, context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> Json {

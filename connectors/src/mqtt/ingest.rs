@@ -1,7 +1,6 @@
 //! The definition of a stream from topics of MQTT, and what reads it: in a session that the broker keeps while weir is away, at
 //! least once.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -15,15 +14,13 @@ use super::connection::{ANSWER_TIME_MAX, Connection, Refused};
 use super::kept::Kept;
 use super::packet::{Packet, Publish, subscribe};
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
 use crate::http::refusal;
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// Weir says this often that it is there.
 const ALIVE: Duration = Duration::from_secs(ALIVE_SECONDS as u64 / 3);
@@ -66,24 +63,8 @@ impl SourceConfig for MqttIngest {
         crate::settings("MqttIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.recoded(&self.record_decoders, context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

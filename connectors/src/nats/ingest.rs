@@ -7,7 +7,6 @@
 //! and streams can be read that give up their messages: then a message is acknowledged when what it changed is durable, at least once.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -21,15 +20,13 @@ use super::connection::{Connection, put, unlikely};
 use super::jetstream::{CONSUMER_NOT_FOUND, EXPLICIT_ACKNOWLEDGEMENT, Failed, Place, STREAM_NOT_FOUND, ask, pull};
 use super::keeper::Kept;
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
 use crate::http::refusal;
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// Messages asked for at once. So many more are asked for when half of them have come.
 const PULL_COUNT: usize = 500;
@@ -90,24 +87,8 @@ impl SourceConfig for NatsIngest {
         crate::settings("NatsIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.recoded(&self.record_decoders, context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -4,7 +4,6 @@
 //! back until there is one. Entries that did not fit into a batch wait for the next.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
@@ -16,7 +15,6 @@ use weir_model::Position;
 use super::access::{Login, RedisAccess};
 use super::connection::{Connection, Reply, put_command};
 use crate::config;
-use crate::decode::Decoder;
 use crate::delivery::jittered;
 use crate::error::ConnectorError;
 use crate::feed::Trouble;
@@ -24,8 +22,7 @@ use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
 use crate::http::refusal;
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// For so long the server holds back an answer while there is nothing new.
 const HELD_BACK: Duration = Duration::from_secs(5);
@@ -84,24 +81,8 @@ impl SourceConfig for RedisIngest {
         crate::settings("RedisIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.recoded(&self.record_decoders, context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -7,7 +7,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -17,14 +16,13 @@ use weir_model::Position;
 
 use crate::charset::Charset;
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::FileFormat;
 use crate::framing::{ByteStream, Chunk, Skipped};
 use crate::parquet::ParquetReader;
 use crate::recoded_stream::{self, recoded_stream};
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
 /// Reads records from a file or a named pipe on this machine.
@@ -79,25 +77,14 @@ impl SourceConfig for FileIngest {
         crate::settings("FileIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        Some(self.format.query())
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(self.format.decoder(context))
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds {
+    fn records(&self) -> RecordOptions<'_> {
+        let bounds = Bounds {
             skip: self.start_at_offset,
             limit: self.ingest_limit,
             per_second: self.maximum_per_second,
-            header: self.format.header(),
-        }
+            ..Bounds::default()
+        };
+        RecordOptions::file(&self.format, self.parallelism, bounds)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

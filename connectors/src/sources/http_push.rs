@@ -1,20 +1,16 @@
 //! Records that clients post to weir itself, `…/ingest/{name}/records`. How requests become records and when they are
 //! answered is in `intake`.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
 use crate::intake::Intake;
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// Keys that may be remembered: with more of them, what is stored beside each batch would outweigh it.
 const KEYS_MAX: u64 = 10_000;
@@ -51,24 +47,8 @@ impl SourceConfig for HttpPushIngest {
         crate::settings("HttpPushIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.recoded(&self.record_decoders, context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
     }
 
     fn intake(&self) -> Option<&Intake> {

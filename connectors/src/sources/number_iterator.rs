@@ -3,18 +3,16 @@
 //! A frame is the decimal text of the number, so that a line format gives strings and JSON gives integers.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
 use crate::config::{self, that};
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::{CypherLine, FileFormat};
 use crate::frames::{Frames, Limits, Progress};
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
 /// Counts upwards from a number; past the largest it goes on with the smallest.
@@ -55,21 +53,9 @@ impl SourceConfig for NumberIteratorIngest {
         crate::settings("NumberIteratorIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        Some(self.format.query())
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(self.format.decoder(context))
-    }
-
-    fn bounds(&self) -> Bounds {
-        let (limit, per_second) = (self.ingest_limit, self.maximum_per_second);
-        Bounds { skip: 0, limit, per_second, header: self.format.header() }
+    fn records(&self) -> RecordOptions<'_> {
+        let bounds = Bounds { limit: self.ingest_limit, per_second: self.maximum_per_second, ..Bounds::default() };
+        RecordOptions::file(&self.format, self.parallelism, bounds)
     }
 
     fn check(&self, _context: &SourceContext) -> Result<(), ConnectorError> {

@@ -4,7 +4,6 @@
 //! When the other side closes behind a whole record the stream is complete. A connection that breaks is made anew; nothing
 //! is kept meanwhile, so what was sent then is lost.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
@@ -15,13 +14,11 @@ use tokio::net::TcpStream;
 use weir_model::Position;
 
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::length_prefix::{self, Next, RECORD_BYTES_MAX};
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::tcp;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
@@ -51,24 +48,8 @@ impl SourceConfig for ReactiveStream {
         crate::settings("ReactiveStream", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.decoder(context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &[], self.parallelism, self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

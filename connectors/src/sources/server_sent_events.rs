@@ -4,7 +4,6 @@
 //! position: also after a restart weir goes on behind the newest event that had its effect, as far as the server can. A
 //! server that ignores ids keeps nothing: what it said meanwhile is lost.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
@@ -14,15 +13,13 @@ use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::event_stream::EventParser;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::http::{self, Asked};
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -56,24 +53,8 @@ impl SourceConfig for ServerSentEventsIngest {
         crate::stored("ServerSentEventsIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.recoded(&self.record_decoders, context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> serde_json::Value {

@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,11 +13,10 @@ use weir_model::Position;
 
 use crate::charset::Charset;
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::FileFormat;
 use crate::framing::{ByteStream, Chunk};
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 
 /// Reads records from the standard input of the service.
@@ -52,20 +50,9 @@ impl SourceConfig for StandardInputIngest {
         crate::settings("StandardInputIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        Some(self.format.query())
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(self.format.decoder(context))
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, header: self.format.header(), ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        let bounds = Bounds { per_second: self.maximum_per_second, ..Bounds::default() };
+        RecordOptions::file(&self.format, self.parallelism, bounds)
     }
 
     fn check(&self, _context: &SourceContext) -> Result<(), ConnectorError> {

@@ -2,17 +2,14 @@
 //!
 //! Nothing is kept: what was uploaded and not committed when the process died is lost, and the stream fails.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::{ConnectorError, Fault};
 use crate::formats::FileFormat;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
 use crate::upload::Upload;
 
@@ -40,20 +37,9 @@ impl SourceConfig for WebSocketFileUpload {
         crate::settings("WebSocketFileUpload", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        Some(self.format.query())
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        Ok(self.format.decoder(context))
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, header: self.format.header(), ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        let bounds = Bounds { per_second: self.maximum_per_second, ..Bounds::default() };
+        RecordOptions::file(&self.format, self.parallelism, bounds)
     }
 
     fn upload(&self) -> Option<&Upload> {

@@ -4,7 +4,6 @@
 //! one that shows only in missing answers to pings, is followed by a new connection with the init messages again. A web
 //! socket keeps nothing: what was said meanwhile is lost.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -24,13 +23,11 @@ use weir_model::Position;
 
 use crate::charset::Charset;
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::http::{self, Asked};
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// A longer message ends the stream.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -161,24 +158,8 @@ impl SourceConfig for WebsocketSimpleStartupIngest {
         crate::stored("WebsocketSimpleStartupIngest", self)
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.decoder(context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &[], self.parallelism, self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

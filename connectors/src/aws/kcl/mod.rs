@@ -12,7 +12,6 @@ mod sharing;
 mod tests;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
@@ -31,12 +30,10 @@ use super::kinesis::{check_stream, retries};
 use super::reader::Pace;
 use super::shards::{Places, Reading, Stream};
 use crate::config;
-use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
 use crate::recoding::RecordDecoder;
-use crate::source::{RecordQuery, Source, SourceConfig, SourceContext};
-use crate::stream::Bounds;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
 /// Reads the data of records from those shards of a stream of Kinesis that fall to it: several that have the same
 /// `applicationName` share them by a table of DynamoDB, and take them over from one another.
@@ -152,24 +149,8 @@ impl SourceConfig for KinesisKclIngest {
         without_nulls(crate::settings("KinesisKCLIngest", self))
     }
 
-    fn query(&self) -> Option<RecordQuery<'_>> {
-        self.format.query()
-    }
-
-    fn parallelism(&self) -> u32 {
-        self.parallelism
-    }
-
-    fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
-        self.format.recoded(&self.record_decoders, context)
-    }
-
-    fn stream_format(&self) -> Option<&StreamFormat> {
-        Some(&self.format)
-    }
-
-    fn bounds(&self) -> Bounds {
-        Bounds { per_second: self.maximum_per_second, ..Bounds::default() }
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> Json {
