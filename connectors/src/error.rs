@@ -39,6 +39,11 @@ impl ConnectorError {
         ConnectorError::Config { field: field.to_owned(), problem: problem.into() }
     }
 
+    /// The world failed, and may do otherwise the next time.
+    pub fn passing(place: &str, problem: String) -> ConnectorError {
+        ConnectorError::World { place: place.to_owned(), problem, fault: Fault::World, retryable: true, source: None }
+    }
+
     /// The same of a definition that is part of another one.
     pub fn within(self, outer: &str) -> ConnectorError {
         match self {

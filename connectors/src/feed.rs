@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
+use crate::ends::Refused;
 use crate::error::{ConnectorError, Fault};
 use crate::frames::{Frames, Limits, Progress};
 use crate::source::Source;
@@ -74,6 +75,14 @@ impl Inlet {
 
     pub fn works(&self) {
         self.trouble.clear();
+    }
+
+    /// After a connection has ended: says why and waits, or gives the error where another one cannot help.
+    pub async fn again(&self, refused: Refused, pauses: &mut Pauses) -> Result<(), ConnectorError> {
+        let Refused::Passing(problem) = refused else { return Err(refused.error(&self.trouble.place)) };
+        self.trouble(&problem);
+        pauses.wait(Duration::ZERO).await;
+        Ok(())
     }
 }
 

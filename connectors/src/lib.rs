@@ -20,6 +20,7 @@ pub mod destination;
 pub mod destinations;
 mod dial;
 pub mod encode;
+mod ends;
 pub mod error;
 mod event_stream;
 mod feed;

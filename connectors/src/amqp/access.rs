@@ -4,9 +4,10 @@ use reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::connection::{Connection, Refused};
+use super::connection::Connection;
 use crate::config::Secret;
 use crate::dial::Server;
+use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 
@@ -84,7 +85,7 @@ pub fn is_name(name: &str) -> bool {
 impl Login {
     /// A connection that is logged in, with its channel.
     pub async fn connect(&self) -> Result<Connection, Refused> {
-        let wire = self.server.connect().await.map_err(Refused::Passing)?;
+        let wire = self.server.connect().await?;
         Connection::over(wire, &self.username, &self.password.0, &self.host).await
     }
 }

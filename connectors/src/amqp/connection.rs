@@ -1,17 +1,10 @@
 //! A connection to a server of AMQP, with one channel: methods and messages one behind the other, and an end that writes for all who do.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::frame::{self, Fields, Frame, Method, Name, parse};
 use crate::dial::Wire;
-
-/// For an answer that needs no waiting for anything else.
-pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+use crate::ends::{ANSWER_TIME_MAX, Incoming, Refused, Writer, ends, unanswered};
 
 /// Each side says so often that it is there; twice as long without a word it is not.
 pub const HEARTBEAT_SECONDS: u16 = 20;
@@ -19,41 +12,8 @@ pub const HEARTBEAT_SECONDS: u16 = 20;
 /// No message that comes is longer.
 const MESSAGE_BYTES_MAX: u64 = 128 << 20;
 
-/// Received bytes that are taken apart lie before those that are not, up to so many.
-const SPENT_BYTES_MAX: usize = 1 << 20;
-
 /// What a server closes with that will not be otherwise the next time: what was asked for is not allowed, or not known there.
 const FOR_GOOD: [u16; 3] = [503, 530, 540];
-
-/// Why there is no connection any more.
-pub enum Refused {
-    /// It may work later.
-    Passing(String),
-    /// It will not.
-    ForGood(String),
-}
-
-impl From<String> for Refused {
-    fn from(problem: String) -> Refused {
-        Refused::Passing(problem)
-    }
-}
-
-#[derive(Clone)]
-pub struct Writer(Arc<Mutex<WriteHalf<Box<dyn Wire>>>>);
-
-impl Writer {
-    pub async fn send(&self, bytes: &[u8]) -> Result<(), String> {
-        let sending = async {
-            let mut half = self.0.lock().await;
-            half.write_all(bytes).await?;
-            half.flush().await
-        };
-        let sent = timeout_at(Instant::now() + ANSWER_TIME_MAX, sending).await;
-        sent.map_err(|_| "the server takes nothing any more".to_owned())?
-            .map_err(|error: std::io::Error| format!("the connection is broken: {error}"))
-    }
-}
 
 /// What comes on the channel.
 #[derive(Debug)]
@@ -72,11 +32,8 @@ pub enum Event {
 }
 
 pub struct Connection {
-    reader: ReadHalf<Box<dyn Wire>>,
+    incoming: Incoming,
     pub writer: Writer,
-    /// Received, and so much of it taken apart.
-    received: Vec<u8>,
-    spent: usize,
     pub frame_bytes_max: usize,
     /// When the server said something.
     pub heard: Instant,
@@ -93,16 +50,9 @@ struct Coming {
 
 impl Connection {
     pub async fn over(wire: Box<dyn Wire>, username: &str, password: &str, host: &str) -> Result<Connection, Refused> {
-        let (reader, writer) = tokio::io::split(wire);
-        let mut connection = Connection {
-            reader,
-            writer: Writer(Arc::new(Mutex::new(writer))),
-            received: Vec::new(),
-            spent: 0,
-            frame_bytes_max: frame::FRAME_BYTES_MAX,
-            heard: Instant::now(),
-            coming: None,
-        };
+        let (incoming, writer) = ends(wire, "the server");
+        let mut connection =
+            Connection { incoming, writer, frame_bytes_max: frame::FRAME_BYTES_MAX, heard: Instant::now(), coming: None };
         connection.writer.send(b"AMQP\x00\x00\x09\x01").await?;
         connection.expect(frame::START).await?;
         let abilities =
@@ -136,7 +86,7 @@ impl Connection {
         match self.event(Instant::now() + ANSWER_TIME_MAX).await? {
             Some(Event::Answer(name, fields)) if name == expected => Ok(fields),
             Some(other) => Err(Refused::Passing(format!("the server answers something else than {expected:?}: {other:?}"))),
-            None => Err(Refused::Passing(format!("there was no answer within {} s", ANSWER_TIME_MAX.as_secs()))),
+            None => Err(Refused::Passing(unanswered())),
         }
     }
 
@@ -144,7 +94,7 @@ impl Connection {
     pub async fn event(&mut self, deadline: Instant) -> Result<Option<Event>, Refused> {
         let broken = || Refused::Passing("the server does not speak the protocol of AMQP 0.9.1".to_owned());
         loop {
-            let Some(frame) = self.frame(deadline).await? else { return Ok(None) };
+            let Some(frame) = self.incoming.next(deadline, parse).await? else { return Ok(None) };
             self.heard = Instant::now();
             match (frame, &mut self.coming) {
                 (Frame::Heartbeat, _) => {}
@@ -207,26 +157,6 @@ impl Connection {
                 Err(if FOR_GOOD.contains(&code) { Refused::ForGood(problem) } else { Refused::Passing(problem) })
             }
             _ => Ok(Some(Event::Answer(name, payload))),
-        }
-    }
-
-    async fn frame(&mut self, deadline: Instant) -> Result<Option<Frame>, String> {
-        loop {
-            if let Some((frame, length)) = parse(&self.received[self.spent..])? {
-                self.spent += length;
-                return Ok(Some(frame));
-            }
-            if self.spent > SPENT_BYTES_MAX || self.spent == self.received.len() {
-                self.received.drain(..self.spent);
-                self.spent = 0;
-            }
-            self.received.reserve(1 << 16);
-            match timeout_at(deadline, self.reader.read_buf(&mut self.received)).await {
-                Err(_) => return Ok(None),
-                Ok(Ok(0)) => return Err("the server has closed the connection".to_owned()),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(format!("the connection is broken: {error}")),
-            }
         }
     }
 }

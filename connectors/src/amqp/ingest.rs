@@ -1,5 +1,6 @@
 //! The definition of a stream from a queue of AMQP, and what reads it: at least once.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -9,15 +10,15 @@ use tokio::time::Instant;
 use weir_model::Position;
 
 use super::access::{AmqpAccess, Login, is_name};
-use super::connection::{Event, HEARTBEAT_SECONDS, Refused};
+use super::connection::{Event, HEARTBEAT_SECONDS};
 use super::frame::{self, Method};
 use super::kept::Kept;
 use crate::config;
+use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
-use crate::http::refusal;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -82,7 +83,7 @@ impl SourceConfig for AmqpIngest {
         let place = format!("queue {} of {}", self.queue, login.place);
         let kept = Kept::default();
         let told = kept.clone();
-        let reader = Reader { login, place: place.clone(), queue: self.queue.clone(), prefetch: self.prefetch as u16, kept };
+        let reader = Reader { login, queue: self.queue.clone(), prefetch: self.prefetch as u16, kept };
         Ok(Box::new(Messages { feed: Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet)), kept: told }))
     }
 }
@@ -119,7 +120,6 @@ impl Drop for Messages {
 
 struct Reader {
     login: Login,
-    place: String,
     queue: String,
     prefetch: u16,
     kept: Kept,
@@ -130,17 +130,13 @@ impl Reader {
         tokio::spawn(self.kept.clone().keep(ALIVE));
         let mut pauses = Pauses::new();
         loop {
-            match self.connection(&inlet, &mut pauses).await {
-                Ok(never) => match never {},
-                Err(Refused::ForGood(problem)) => return Err(refusal(&self.place, problem)),
-                Err(Refused::Passing(problem)) => inlet.trouble(&problem),
-            }
-            pauses.wait(Duration::ZERO).await;
+            let Err(refused) = self.connection(&inlet, &mut pauses).await;
+            inlet.again(refused, &mut pauses).await?;
         }
     }
 
     /// Reads from one connection until it ends.
-    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Result<std::convert::Infallible, Refused> {
+    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
         let mut connection = self.login.connect().await?;
         self.kept.connected(connection.writer.clone());
         connection.ask(frame::QOS, Method::default().u32(0).u16(self.prefetch).u8(0), frame::QOS_OK).await?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::connection::Writer;
 use super::frame::{ACK, CLOSE, HEARTBEAT, Method};
+use crate::ends::Writer;
 
 /// For the last words.
 const END_TIME_MAX: Duration = Duration::from_secs(3);

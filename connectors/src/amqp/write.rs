@@ -10,14 +10,14 @@ use tokio::time::Instant;
 use weir_model::Position;
 
 use super::access::{AmqpAccess, Login, is_name};
-use super::connection::{Connection, Event, HEARTBEAT_SECONDS, Refused};
+use super::connection::{Connection, Event, HEARTBEAT_SECONDS};
 use super::frame::{self, HEARTBEAT, Method};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
-use crate::error::{ConnectorError, Fault};
+use crate::ends::Refused;
+use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
-use crate::http::refusal;
 use crate::output_format::OutputFormat;
 use crate::result_ids::Ids;
 
@@ -176,16 +176,7 @@ impl Destination for Publisher {
             }
             Err(refused) => {
                 self.ids.again(ids);
-                Err(match refused {
-                    Refused::ForGood(problem) => refusal(&self.login.place, problem),
-                    Refused::Passing(problem) => ConnectorError::World {
-                        place: self.login.place.clone(),
-                        problem,
-                        fault: Fault::World,
-                        retryable: true,
-                        source: None,
-                    },
-                })
+                Err(refused.error(&self.login.place))
             }
         }
     }

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::connection::{Connection, Refused};
+use super::connection::Connection;
 use super::packet::Hello;
 use crate::config::Secret;
 use crate::dial::Server;
+use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 
@@ -73,7 +74,7 @@ impl Login {
             password: self.password.as_ref().map(|Secret(text)| text.as_str()),
             alive_seconds: ALIVE_SECONDS,
         };
-        let wire = self.server.connect().await.map_err(Refused::Passing)?;
+        let wire = self.server.connect().await?;
         Connection::over(wire, &hello).await
     }
 }

@@ -1,6 +1,7 @@
 //! The definition of a stream from topics of MQTT, and what reads it: in a session that the broker keeps while weir is away, at
 //! least once.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -10,15 +11,14 @@ use tokio::time::Instant;
 use weir_model::Position;
 
 use super::access::{ALIVE_SECONDS, Login, MqttAccess, is_topic};
-use super::connection::{ANSWER_TIME_MAX, Connection, Refused};
 use super::kept::Kept;
 use super::packet::{Packet, Publish, subscribe};
 use crate::config;
+use crate::ends::{ANSWER_TIME_MAX, Refused};
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
-use crate::http::refusal;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -91,7 +91,7 @@ impl SourceConfig for MqttIngest {
         let place = format!("topics {} of {}", self.topic_filters.join(", "), login.place);
         let kept = Kept::default();
         let told = kept.clone();
-        let reader = Reader { login, place: place.clone(), definition: self.clone(), kept };
+        let reader = Reader { login, definition: self.clone(), kept };
         Ok(Box::new(Messages { feed: Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet)), kept: told }))
     }
 }
@@ -128,7 +128,6 @@ impl Drop for Messages {
 
 struct Reader {
     login: Login,
-    place: String,
     definition: MqttIngest,
     kept: Kept,
 }
@@ -138,41 +137,26 @@ impl Reader {
         tokio::spawn(self.kept.clone().keep(ALIVE));
         let mut pauses = Pauses::new();
         loop {
-            match self.connection(&inlet, &mut pauses).await {
-                Refused::ForGood(problem) => return Err(refusal(&self.place, problem)),
-                Refused::Passing(problem) => inlet.trouble(&problem),
-            }
-            pauses.wait(Duration::ZERO).await;
+            let Err(refused) = self.connection(&inlet, &mut pauses).await;
+            inlet.again(refused, &mut pauses).await?;
         }
     }
 
     /// Reads from one connection until it ends.
-    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Refused {
-        let connected = self.login.connect(&self.definition.client_id, false).await;
-        let (mut connection, kept) = match connected {
-            Ok(connected) => connected,
-            Err(refused) => return refused,
-        };
+    async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
+        let (mut connection, kept) = self.login.connect(&self.definition.client_id, false).await?;
         self.kept.connected(connection.writer.clone(), kept);
-        match self.messages(&mut connection, inlet, pauses).await {
-            Ok(refused) => refused,
-            Err(problem) => Refused::Passing(problem),
-        }
-    }
-
-    async fn messages(&self, connection: &mut Connection, inlet: &Inlet, pauses: &mut Pauses) -> Result<Refused, String> {
         // Again on each connection: a broker that was told before changes nothing by it.
         connection.writer.send(&subscribe(&self.definition.topic_filters, 1)).await?;
         let mut subscribed = false;
         let asked = Instant::now();
         loop {
-            let packet = connection.packet(Instant::now() + SILENCE_MAX).await?;
-            match packet {
-                None => return Err("the broker says nothing any more".to_owned()),
+            match connection.packet(Instant::now() + SILENCE_MAX).await? {
+                None => return Err(Refused::Passing("the broker says nothing any more".to_owned())),
                 Some(Packet::Subscribed(levels)) => {
                     if let Some(at) = levels.iter().position(|level| *level == NOT_SUBSCRIBED) {
                         let topic = self.definition.topic_filters.get(at).map_or("", String::as_str);
-                        return Ok(Refused::Passing(format!("the broker does not let us read the topic {topic}")));
+                        return Err(Refused::Passing(format!("the broker does not let us read the topic {topic}")));
                     }
                     subscribed = true;
                     inlet.works();
@@ -187,7 +171,7 @@ impl Reader {
             }
             // Messages of the session may come before the answer.
             if !subscribed && asked.elapsed() > ANSWER_TIME_MAX.max(SILENCE_MAX) {
-                return Err("the broker does not answer any more".to_owned());
+                return Err(Refused::Passing("the broker does not answer any more".to_owned()));
             }
         }
     }

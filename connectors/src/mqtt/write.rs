@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use weir_model::Position;
 
 use super::access::{ALIVE_SECONDS, Login, MqttAccess, is_topic};
-use super::connection::{Connection, Refused};
+use super::connection::Connection;
 use super::packet::{BYE, PACKET_BYTES_MAX, PING, Packet, publish};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
-use crate::error::{ConnectorError, Fault};
+use crate::ends::Refused;
+use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
-use crate::http::refusal;
 use crate::output_format::OutputFormat;
 
 /// Messages sent before the first answer is waited for: brokers let a client have so many.
@@ -123,10 +123,10 @@ impl Publisher {
                 }
                 end += 1;
             }
-            connection.writer.send(&bytes).await.map_err(Refused::Passing)?;
+            connection.writer.send(&bytes).await?;
             let deadline = Instant::now() + ANSWERS_TIME_MAX;
             while waiting > 0 {
-                match connection.packet(deadline).await.map_err(Refused::Passing)? {
+                match connection.packet(deadline).await? {
                     Some(Packet::Acknowledged(_)) => waiting -= 1,
                     Some(_) => {}
                     None => return Err(Refused::Passing("the broker does not answer any more".to_owned())),
@@ -142,16 +142,7 @@ impl Publisher {
 impl Destination for Publisher {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let runtime = self.runtime.clone();
-        runtime.block_on(self.publish(results)).map_err(|refused| match refused {
-            Refused::ForGood(problem) => refusal(&self.login.place, problem),
-            Refused::Passing(problem) => ConnectorError::World {
-                place: self.login.place.clone(),
-                problem,
-                fault: Fault::World,
-                retryable: true,
-                source: None,
-            },
-        })
+        runtime.block_on(self.publish(results)).map_err(|refused| refused.error(&self.login.place))
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {

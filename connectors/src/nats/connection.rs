@@ -1,27 +1,20 @@
 //! The protocol of NATS: lines of words, and payloads behind some of them. Knows nothing of JetStream.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use serde::Deserialize;
 use serde_json::Value as Json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::dial::{Server, Wire};
+use crate::ends::{ANSWER_TIME_MAX, Incoming, Writer, ends, unanswered};
 
-/// For an answer that needs no waiting for anything else.
-pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// How it is called in what is told.
+const OTHER: &str = "the server";
 
 /// No line is longer; the longest is what a server tells of itself.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// No message is longer: the most that a server can be told to take.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
-
-/// Received bytes that are taken apart lie before those that are not, up to so many.
-const SPENT_BYTES_MAX: usize = 1 << 20;
 
 /// What a server says of itself.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -64,30 +57,10 @@ impl Message {
     }
 }
 
-/// The end that writes, for all who do.
-#[derive(Clone)]
-pub struct Writer(Arc<Mutex<WriteHalf<Box<dyn Wire>>>>);
-
-impl Writer {
-    pub async fn send(&self, bytes: &[u8]) -> Result<(), String> {
-        let sending = async {
-            let mut half = self.0.lock().await;
-            half.write_all(bytes).await?;
-            half.flush().await
-        };
-        let sent = timeout_at(Instant::now() + ANSWER_TIME_MAX, sending).await;
-        sent.map_err(|_| "the server takes nothing any more".to_owned())?
-            .map_err(|error: std::io::Error| format!("the connection is broken: {error}"))
-    }
-}
-
 pub struct Connection {
-    reader: ReadHalf<Box<dyn Wire>>,
+    incoming: Incoming,
     pub writer: Writer,
     pub greeting: Greeting,
-    /// Received, and so much of it taken apart.
-    received: Vec<u8>,
-    spent: usize,
     /// Where answers come: what begins with it.
     pub inbox: String,
     /// Questions so far.
@@ -108,13 +81,11 @@ enum Word {
 impl Connection {
     /// A connection that has heard what the server says of itself.
     pub async fn greeted(wire: Box<dyn Wire>) -> Result<Connection, String> {
-        let (reader, writer) = tokio::io::split(wire);
+        let (incoming, writer) = ends(wire, OTHER);
         let mut connection = Connection {
-            reader,
-            writer: Writer(Arc::new(Mutex::new(writer))),
+            incoming,
+            writer,
             greeting: Greeting::default(),
-            received: Vec::new(),
-            spent: 0,
             inbox: format!("_INBOX.weir.{}", unlikely()),
             asked: 0,
         };
@@ -124,7 +95,7 @@ impl Connection {
                     .map_err(|error| format!("what the server says of itself cannot be read: {error}"))?;
             }
             Some(Word::Problem(problem)) => return Err(problem),
-            None => return Err(format!("there was no answer within {} s", ANSWER_TIME_MAX.as_secs())),
+            None => return Err(unanswered()),
             Some(_) => return Err("the server does not speak the protocol of NATS".to_owned()),
         }
         if !connection.greeting.headers {
@@ -135,12 +106,9 @@ impl Connection {
 
     /// The same with TLS. Nothing but the greeting has been said.
     pub async fn encrypted(self, server: &Server) -> Result<Connection, String> {
-        if self.received.len() > self.spent {
-            return Err("the server does not wait for TLS".to_owned());
-        }
-        let writer = Arc::into_inner(self.writer.0).ok_or("the connection is in use")?.into_inner();
-        let (reader, writer) = tokio::io::split(server.encrypt(self.reader.unsplit(writer)).await?);
-        Ok(Connection { reader, writer: Writer(Arc::new(Mutex::new(writer))), ..self })
+        let plain = self.incoming.whole(self.writer).ok_or("the server does not wait for TLS")?;
+        let (incoming, writer) = ends(server.encrypt(plain).await?, OTHER);
+        Ok(Connection { incoming, writer, ..self })
     }
 
     /// Says who asks, and where answers are expected.
@@ -152,7 +120,7 @@ impl Connection {
                 Some(Word::Problem(problem)) => return Err(format!("the login is refused: {problem}")),
                 Some(Word::Ping) => self.writer.send(b"PONG\r\n").await?,
                 Some(_) => {}
-                None => return Err(format!("there was no answer within {} s", ANSWER_TIME_MAX.as_secs())),
+                None => return Err(unanswered()),
             }
         }
     }
@@ -174,7 +142,7 @@ impl Connection {
             match self.message(deadline).await? {
                 Some(message) if message.subject == inbox => return Ok(message),
                 Some(_) => {}
-                None => return Err(format!("there was no answer within {} s", ANSWER_TIME_MAX.as_secs())),
+                None => return Err(unanswered()),
             }
         }
     }
@@ -193,23 +161,7 @@ impl Connection {
     }
 
     async fn word(&mut self, deadline: Instant) -> Result<Option<Word>, String> {
-        loop {
-            if let Some((word, length)) = parse(&self.received[self.spent..])? {
-                self.spent += length;
-                return Ok(Some(word));
-            }
-            if self.spent > SPENT_BYTES_MAX || self.spent == self.received.len() {
-                self.received.drain(..self.spent);
-                self.spent = 0;
-            }
-            self.received.reserve(1 << 16);
-            match timeout_at(deadline, self.reader.read_buf(&mut self.received)).await {
-                Err(_) => return Ok(None),
-                Ok(Ok(0)) => return Err("the server has closed the connection".to_owned()),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(format!("the connection is broken: {error}")),
-            }
-        }
+        self.incoming.next(deadline, parse).await
     }
 }
 

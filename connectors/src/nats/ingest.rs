@@ -7,6 +7,7 @@
 //! and streams can be read that give up their messages: then a message is acknowledged when what it changed is durable, at least once.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -20,11 +21,11 @@ use super::connection::{Connection, put, unlikely};
 use super::jetstream::{CONSUMER_NOT_FOUND, EXPLICIT_ACKNOWLEDGEMENT, Failed, Place, STREAM_NOT_FOUND, ask, pull};
 use super::keeper::Kept;
 use crate::config;
+use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
-use crate::http::refusal;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -184,25 +185,6 @@ struct Reader {
     kept: Option<Kept>,
 }
 
-/// What ended a connection.
-enum Ended {
-    /// With a new one it may work.
-    Broken(String),
-    ForGood(ConnectorError),
-}
-
-impl From<String> for Ended {
-    fn from(problem: String) -> Ended {
-        Ended::Broken(problem)
-    }
-}
-
-impl From<Failed> for Ended {
-    fn from(failed: Failed) -> Ended {
-        Ended::Broken(failed.text())
-    }
-}
-
 impl Reader {
     async fn read(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
         if let Some(kept) = &self.kept {
@@ -210,44 +192,28 @@ impl Reader {
         }
         let mut pauses = Pauses::new();
         loop {
-            match self.connection(&inlet, &mut pauses).await {
-                Ended::ForGood(error) => return Err(error),
-                Ended::Broken(problem) => inlet.trouble(&problem),
-            }
-            pauses.wait(Duration::ZERO).await;
+            let Err(refused) = self.connection(&inlet, &mut pauses).await;
+            inlet.again(refused, &mut pauses).await?;
         }
     }
 
     /// Reads from one connection until it ends.
-    async fn connection(&mut self, inlet: &Inlet, pauses: &mut Pauses) -> Ended {
-        let consumer = async {
-            let mut connection = self.login.connect().await?;
-            let consumer = match &self.kept {
-                Some(kept) => {
-                    kept.connected(connection.writer.clone());
-                    self.durable_consumer(&mut connection).await?
-                }
-                None => self.own_consumer(&mut connection, inlet).await?,
-            };
-            Ok((connection, consumer))
+    async fn connection(&mut self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
+        let mut connection = self.login.connect().await?;
+        let consumer = match &self.kept {
+            Some(kept) => {
+                kept.connected(connection.writer.clone());
+                self.durable_consumer(&mut connection).await?
+            }
+            None => self.own_consumer(&mut connection, inlet).await?,
         };
-        match consumer.await {
-            Ok((connection, consumer)) => match self.messages(connection, &consumer, inlet, pauses).await {
-                Ok(never) => match never {},
-                Err(ended) => ended,
-            },
-            Err(ended) => ended,
-        }
+        self.messages(connection, &consumer, inlet, pauses).await
     }
 
-    fn refused(&self, problem: String) -> Ended {
-        Ended::ForGood(refusal(&self.place, problem))
-    }
-
-    async fn stream_info(&self, connection: &mut Connection) -> Result<Json, Ended> {
+    async fn stream_info(&self, connection: &mut Connection) -> Result<Json, Refused> {
         let asked = ask(connection, &self.login.prefix, &format!("STREAM.INFO.{}", self.definition.stream), None).await;
         asked.map_err(|failed| match failed {
-            Failed::Refused { number: STREAM_NOT_FOUND, .. } => Ended::Broken(format!("there is no {}", self.place)),
+            Failed::Refused { number: STREAM_NOT_FOUND, .. } => Refused::Passing(format!("there is no {}", self.place)),
             other => other.into(),
         })
     }
@@ -267,17 +233,14 @@ impl Reader {
     }
 
     /// One for this connection, behind the position.
-    async fn own_consumer(&mut self, connection: &mut Connection, inlet: &Inlet) -> Result<String, Ended> {
+    async fn own_consumer(&mut self, connection: &mut Connection, inlet: &Inlet) -> Result<String, Refused> {
         let info = self.stream_info(connection).await?;
         let created = info["created"].as_str().unwrap_or_default().to_owned();
         if let Some(stood) = self.stood.as_ref().filter(|stood| stood.created != created) {
-            return Err(Ended::ForGood(ConnectorError::Position {
-                place: self.place.clone(),
-                problem: format!(
-                    "the stream was made on {created}, and the one that was read on {}; delete this ingest stream and create it anew",
-                    stood.created
-                ),
-            }));
+            return Err(Refused::Position(format!(
+                "the stream was made on {created}, and the one that was read on {}; delete this ingest stream and create it anew",
+                stood.created
+            )));
         }
         let stood = match (&self.stood, self.definition.start_from) {
             (Some(stood), _) => stood.clone(),
@@ -307,14 +270,14 @@ impl Reader {
                 } else {
                     ""
                 };
-                Err(self.refused(format!("no consumer can be made: {words}{hint}")))
+                Err(Refused::ForGood(format!("no consumer can be made: {words}{hint}")))
             }
             Err(other) => Err(other.into()),
         }
     }
 
     /// The one that is named, which is made where there is none.
-    async fn durable_consumer(&self, connection: &mut Connection) -> Result<String, Ended> {
+    async fn durable_consumer(&self, connection: &mut Connection) -> Result<String, Refused> {
         let name = self.definition.consumer.clone().unwrap_or_default();
         let of_it = format!("{}.{name}", self.definition.stream);
         let config = match ask(connection, &self.login.prefix, &format!("CONSUMER.INFO.{of_it}"), None).await {
@@ -330,20 +293,20 @@ impl Reader {
                 );
                 let what = format!("CONSUMER.CREATE.{of_it}");
                 let made = ask(connection, &self.login.prefix, &what, Some(&config)).await.map_err(|failed| match failed {
-                    Failed::Refused { words, .. } => self.refused(format!("the consumer {name} cannot be made: {words}")),
+                    Failed::Refused { words, .. } => Refused::ForGood(format!("the consumer {name} cannot be made: {words}")),
                     other => other.into(),
                 })?;
                 made["config"].clone()
             }
             Err(Failed::Refused { number: STREAM_NOT_FOUND, .. }) => {
-                return Err(Ended::Broken(format!("there is no {}", self.place)));
+                return Err(Refused::Passing(format!("there is no {}", self.place)));
             }
             Err(other) => return Err(other.into()),
         };
         if config["ack_policy"] != "explicit" || config.get("deliver_subject").is_some_and(|subject| subject != "") {
-            return Err(
-                self.refused(format!("the consumer {name} is not one that is pulled and acknowledged message by message"))
-            );
+            return Err(Refused::ForGood(format!(
+                "the consumer {name} is not one that is pulled and acknowledged message by message"
+            )));
         }
         Ok(name)
     }
@@ -354,7 +317,7 @@ impl Reader {
         consumer: &str,
         inlet: &Inlet,
         pauses: &mut Pauses,
-    ) -> Result<std::convert::Infallible, Ended> {
+    ) -> Result<Infallible, Refused> {
         let subject = format!("{}.CONSUMER.MSG.NEXT.{}.{consumer}", self.login.prefix, self.definition.stream);
         // No message may be longer than what is asked for, or none would come.
         let bytes_max = PULL_BYTES.max(connection.greeting.max_payload.saturating_add(64 << 10));
@@ -371,7 +334,7 @@ impl Reader {
                 pulls.push_back((inbox, PULL_COUNT - open));
             }
             let message = connection.message(Instant::now() + SILENCE_MAX).await?;
-            let Some(message) = message else { return Err(Ended::Broken("the server says nothing any more".to_owned())) };
+            let Some(message) = message else { return Err(Refused::Passing("the server says nothing any more".to_owned())) };
             inlet.works();
             pauses.reset();
             let Some(place) = message.reply.as_deref().and_then(Place::of) else {
@@ -383,7 +346,7 @@ impl Reader {
                     Some((409, "Batch Completed" | "Leadership Change" | "Message Size Exceeds MaxBytes")) => {
                         pulls.retain(|(inbox, _)| *inbox != message.subject);
                     }
-                    Some((code, words)) => return Err(Ended::Broken(format!("the consumer ended: {code} {words}"))),
+                    Some((code, words)) => return Err(Refused::Passing(format!("the consumer ended: {code} {words}"))),
                     None => {}
                 }
                 continue;
@@ -405,7 +368,7 @@ impl Reader {
                     delivered += 1;
                     // A message was lost on its way: all behind it is read again.
                     if place.in_consumer != delivered {
-                        return Err(Ended::Broken(format!("message {delivered} of the consumer did not come")));
+                        return Err(Refused::Passing(format!("message {delivered} of the consumer did not come")));
                     }
                     let Some(stood) = &mut self.stood else { continue };
                     stood.sequence = place.in_stream;

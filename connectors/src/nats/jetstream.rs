@@ -3,6 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use super::connection::{Connection, Message};
+use crate::ends::Refused;
 
 /// Numbers of errors that mean something here.
 pub const STREAM_NOT_FOUND: u64 = 10_059;
@@ -22,6 +23,12 @@ pub enum Failed {
 impl From<String> for Failed {
     fn from(problem: String) -> Failed {
         Failed::Broken(problem)
+    }
+}
+
+impl From<Failed> for Refused {
+    fn from(failed: Failed) -> Refused {
+        Refused::Passing(failed.text())
     }
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::connection::{Writer, put};
+use super::connection::put;
+use crate::ends::Writer;
 
 /// Messages that are done and known, so that they are not taken once more.
 const KNOWN_MAX: usize = 20_000;

@@ -16,7 +16,7 @@ use super::jetstream::{Failed, MESSAGE_TOO_LARGE, read};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
-use crate::error::{ConnectorError, Fault};
+use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 use crate::result_ids::Ids;
@@ -144,13 +144,7 @@ impl Destination for Publisher {
             }
             Err(problem) => {
                 self.ids.again(ids);
-                Err(ConnectorError::World {
-                    place: self.login.place.clone(),
-                    problem,
-                    fault: Fault::World,
-                    retryable: true,
-                    source: None,
-                })
+                Err(ConnectorError::passing(&self.login.place, problem))
             }
         }
     }

@@ -1,14 +1,9 @@
 //! The protocol of Redis (RESP2): commands are lists of byte strings, and answers come in their order.
 
-use std::time::Duration;
-
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::dial::Wire;
-
-/// For an answer that needs no waiting for anything else.
-const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+use crate::ends::{ANSWER_TIME_MAX, Incoming, Writer, ends, unanswered};
 
 /// A longer answer is refused: nothing that is asked for here needs it.
 const ANSWER_BYTES_MAX: usize = 600 << 20;
@@ -37,60 +32,46 @@ impl Reply {
 }
 
 pub struct Connection {
-    wire: Box<dyn Wire>,
-    /// Received and not taken apart.
-    received: Vec<u8>,
-    /// So much of it may be needed for the next answer, as far as is known.
+    incoming: Incoming,
+    pub writer: Writer,
+    /// So many bytes may be needed for the next answer, as far as is known.
     needed: usize,
 }
 
 impl Connection {
     pub fn over(wire: Box<dyn Wire>) -> Connection {
-        Connection { wire, received: Vec::new(), needed: 1 }
-    }
-
-    pub async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let sending = async {
-            self.wire.write_all(bytes).await?;
-            self.wire.flush().await
-        };
-        let sent = timeout_at(Instant::now() + ANSWER_TIME_MAX, sending).await;
-        sent.map_err(|_| "the server takes nothing any more".to_owned())?
-            .map_err(|error| format!("the connection is broken: {error}"))
+        let (incoming, writer) = ends(wire, "the server");
+        Connection { incoming, writer, needed: 1 }
     }
 
     pub async fn ask(&mut self, command: &[&[u8]]) -> Result<Reply, String> {
         let mut bytes = Vec::new();
         put_command(command, &mut bytes);
-        self.send(&bytes).await?;
-        let answer = self.answer(Instant::now() + ANSWER_TIME_MAX).await?;
-        answer.ok_or_else(|| format!("there was no answer within {} s", ANSWER_TIME_MAX.as_secs()))
+        self.writer.send(&bytes).await?;
+        self.answer(Instant::now() + ANSWER_TIME_MAX).await?.ok_or_else(unanswered)
     }
 
     /// The next answer; none when the time is over, and then what has come of it stays.
     pub async fn answer(&mut self, deadline: Instant) -> Result<Option<Reply>, String> {
-        loop {
-            if self.received.len() >= self.needed {
-                match parse(&self.received, 0, 0)? {
-                    Parsed::Whole(reply, length) => {
-                        self.received.drain(..length);
-                        self.needed = 1;
-                        return Ok(Some(reply));
-                    }
-                    Parsed::Needs(length) => self.needed = length.max(self.received.len() + 1),
+        let needed = &mut self.needed;
+        let parse = |bytes: &[u8]| {
+            // A long list would be taken apart from its beginning again and again.
+            if bytes.len() < *needed {
+                return Ok(None);
+            }
+            match parse(bytes, 0, 0)? {
+                Parsed::Whole(reply, length) => {
+                    *needed = 1;
+                    Ok(Some((reply, length)))
+                }
+                Parsed::Needs(length) => {
+                    *needed = length.max(bytes.len() + 1);
+                    let too_long = || Err(format!("an answer has more than {ANSWER_BYTES_MAX} bytes"));
+                    if *needed > ANSWER_BYTES_MAX { too_long() } else { Ok(None) }
                 }
             }
-            if self.needed > ANSWER_BYTES_MAX {
-                return Err(format!("an answer has more than {ANSWER_BYTES_MAX} bytes"));
-            }
-            self.received.reserve((self.needed - self.received.len().min(self.needed)).clamp(1 << 16, 1 << 24));
-            match timeout_at(deadline, self.wire.read_buf(&mut self.received)).await {
-                Err(_) => return Ok(None),
-                Ok(Ok(0)) => return Err("the server has closed the connection".to_owned()),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return Err(format!("the connection is broken: {error}")),
-            }
-        }
+        };
+        self.incoming.next(deadline, parse).await
     }
 }
 

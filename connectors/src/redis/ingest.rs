@@ -16,11 +16,11 @@ use super::access::{Login, RedisAccess};
 use super::connection::{Connection, Reply, put_command};
 use crate::config;
 use crate::delivery::jittered;
+use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::feed::Trouble;
 use crate::formats::StreamFormat;
 use crate::frames::{Frames, Limits, Progress};
-use crate::http::refusal;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -147,23 +147,9 @@ struct Entries {
     pause: Duration,
 }
 
-/// What went wrong.
-enum Failed {
-    /// With a new connection it may work.
-    Broken(String),
-    /// The stream cannot be read as it is defined.
-    Refused(String),
-}
-
-impl From<String> for Failed {
-    fn from(problem: String) -> Failed {
-        Failed::Broken(problem)
-    }
-}
-
 impl Entries {
     /// Receives entries, if any come until then.
-    async fn receive(&mut self, deadline: Instant) -> Result<(), Failed> {
+    async fn receive(&mut self, deadline: Instant) -> Result<(), Refused> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.login.connect().await?,
@@ -184,7 +170,7 @@ impl Entries {
                 let parts: [&[u8]; 8] =
                     [b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", wait.as_bytes(), b"STREAMS", &self.key, &after];
                 put_command(&parts, &mut command);
-                connection.send(&command).await?;
+                connection.writer.send(&command).await?;
                 *self.asked.insert(Instant::now())
             }
         };
@@ -194,7 +180,7 @@ impl Entries {
                 self.take(reply)?;
             }
             None if asked.elapsed() > ANSWER_TIME_MAX => {
-                return Err(Failed::Broken("the server does not answer any more".to_owned()));
+                return Err(Refused::Passing("the server does not answer any more".to_owned()));
             }
             None => {}
         }
@@ -204,8 +190,8 @@ impl Entries {
         Ok(())
     }
 
-    fn take(&mut self, reply: Reply) -> Result<(), Failed> {
-        let odd = || Failed::Broken("the answer is not that of XREAD".to_owned());
+    fn take(&mut self, reply: Reply) -> Result<(), Refused> {
+        let odd = || Refused::Passing("the answer is not that of XREAD".to_owned());
         let streams = match refused(reply)? {
             // There was nothing in time.
             Reply::Null => return Ok(()),
@@ -261,13 +247,13 @@ impl Source for Entries {
             let runtime = self.runtime.clone();
             match runtime.block_on(self.receive(deadline)) {
                 Ok(()) => {}
-                Err(Failed::Refused(problem)) => return Err(refusal(&self.place, problem)),
-                Err(Failed::Broken(problem)) => {
+                Err(Refused::Passing(problem)) => {
                     (self.connection, self.asked) = (None, None);
                     self.trouble.note(&problem);
                     self.again = Instant::now() + jittered(self.pause);
                     self.pause = (self.pause * 2).min(PAUSE_MAX);
                 }
+                Err(refused) => return Err(refused.error(&self.place)),
             }
         }
         self.hand_on(limits, batch);
@@ -280,26 +266,26 @@ impl Source for Entries {
 }
 
 /// An error of Redis that stays what it is.
-fn refused(reply: Reply) -> Result<Reply, Failed> {
+fn refused(reply: Reply) -> Result<Reply, Refused> {
     reply.ok().map_err(|error| match error.split(' ').next() {
-        Some("WRONGTYPE") => Failed::Refused("the key holds something else than a stream".to_owned()),
-        Some("MOVED") => Failed::Refused(format!("{error}: give the server of the cluster that has the key")),
-        _ => Failed::Broken(error),
+        Some("WRONGTYPE") => Refused::ForGood("the key holds something else than a stream".to_owned()),
+        Some("MOVED") => Refused::ForGood(format!("{error}: give the server of the cluster that has the key")),
+        _ => Refused::Passing(error),
     })
 }
 
 /// The id of the newest entry, or what is before all of them.
-fn newest(reply: Reply) -> Result<Vec<u8>, Failed> {
+fn newest(reply: Reply) -> Result<Vec<u8>, Refused> {
     let Reply::List(entries) = refused(reply)? else {
-        return Err(Failed::Broken("the answer is not that of XREVRANGE".to_owned()));
+        return Err(Refused::Passing("the answer is not that of XREVRANGE".to_owned()));
     };
     match entries.into_iter().next() {
         None => Ok(b"0-0".to_vec()),
         Some(Reply::List(parts)) => match parts.into_iter().next() {
             Some(Reply::Bytes(id)) => Ok(id),
-            _ => Err(Failed::Broken("an entry has no id".to_owned())),
+            _ => Err(Refused::Passing("an entry has no id".to_owned())),
         },
-        Some(_) => Err(Failed::Broken("an entry has no id".to_owned())),
+        Some(_) => Err(Refused::Passing("an entry has no id".to_owned())),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::config;
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
-use crate::error::{ConnectorError, Fault};
+use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 
@@ -104,7 +104,7 @@ impl Adder {
                 put_command(&command, &mut bytes);
                 end += 1;
             }
-            connection.send(&bytes).await?;
+            connection.writer.send(&bytes).await?;
             let deadline = Instant::now() + ANSWERS_TIME_MAX;
             for index in first..end {
                 match connection.answer(deadline).await? {
@@ -134,12 +134,6 @@ impl Adder {
 impl Destination for Adder {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let runtime = self.runtime.clone();
-        runtime.block_on(self.add(results)).map_err(|problem| ConnectorError::World {
-            place: self.login.place.clone(),
-            problem,
-            fault: Fault::World,
-            retryable: true,
-            source: None,
-        })
+        runtime.block_on(self.add(results)).map_err(|problem| ConnectorError::passing(&self.login.place, problem))
     }
 }

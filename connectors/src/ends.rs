@@ -1,0 +1,121 @@
+//! Both ends of a connection in a protocol that is spoken here: what comes, put together until something is whole, and what is said.
+//! Knows no protocol.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
+
+use crate::dial::Wire;
+use crate::error::ConnectorError;
+use crate::http::refusal;
+
+/// For an answer that needs no waiting for anything else.
+pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Received bytes that are taken apart lie before those that are not, up to so many.
+const SPENT_BYTES_MAX: usize = 1 << 20;
+
+/// Why there is no connection any more.
+#[derive(Debug)]
+pub enum Refused {
+    /// It may work later.
+    Passing(String),
+    /// It will not.
+    ForGood(String),
+    /// What the position is of is not there any more.
+    Position(String),
+}
+
+impl From<String> for Refused {
+    fn from(problem: String) -> Refused {
+        Refused::Passing(problem)
+    }
+}
+
+impl Refused {
+    pub fn error(self, place: &str) -> ConnectorError {
+        match self {
+            Refused::Passing(problem) => ConnectorError::passing(place, problem),
+            Refused::ForGood(problem) => refusal(place, problem),
+            Refused::Position(problem) => ConnectorError::Position { place: place.to_owned(), problem },
+        }
+    }
+}
+
+/// What is said of an answer that did not come.
+pub fn unanswered() -> String {
+    format!("there was no answer within {} s", ANSWER_TIME_MAX.as_secs())
+}
+
+/// The ends of a connection to somebody, who is called `other` in what is told.
+pub fn ends(wire: Box<dyn Wire>, other: &'static str) -> (Incoming, Writer) {
+    let (reader, writer) = tokio::io::split(wire);
+    (Incoming { reader, other, received: Vec::new(), spent: 0 }, Writer { half: Arc::new(Mutex::new(writer)), other })
+}
+
+/// The end that reads.
+pub struct Incoming {
+    reader: ReadHalf<Box<dyn Wire>>,
+    other: &'static str,
+    /// Received, and so much of it taken apart.
+    received: Vec<u8>,
+    spent: usize,
+}
+
+/// The end that writes, for all who do.
+#[derive(Clone)]
+pub struct Writer {
+    half: Arc<Mutex<WriteHalf<Box<dyn Wire>>>>,
+    other: &'static str,
+}
+
+impl Incoming {
+    /// What comes next; none when the time is over, and then what has come of it stays.
+    ///
+    /// `parse` says what stands at the beginning, and how long it is; none while it is not whole. It refuses what would be too long.
+    pub async fn next<T>(
+        &mut self,
+        deadline: Instant,
+        mut parse: impl FnMut(&[u8]) -> Result<Option<(T, usize)>, String>,
+    ) -> Result<Option<T>, String> {
+        loop {
+            if let Some((next, length)) = parse(&self.received[self.spent..])? {
+                self.spent += length;
+                return Ok(Some(next));
+            }
+            if self.spent > SPENT_BYTES_MAX || self.spent == self.received.len() {
+                self.received.drain(..self.spent);
+                self.spent = 0;
+            }
+            self.received.reserve(1 << 16);
+            match timeout_at(deadline, self.reader.read_buf(&mut self.received)).await {
+                Err(_) => return Ok(None),
+                Ok(Ok(0)) => return Err(format!("{} has closed the connection", self.other)),
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return Err(format!("the connection is broken: {error}")),
+            }
+        }
+    }
+
+    /// The connection as it was; none if something has come that nobody has taken, or somebody else writes.
+    pub fn whole(self, writer: Writer) -> Option<Box<dyn Wire>> {
+        let writer = Arc::into_inner(writer.half).filter(|_| self.spent == self.received.len())?;
+        Some(self.reader.unsplit(writer.into_inner()))
+    }
+}
+
+impl Writer {
+    pub async fn send(&self, bytes: &[u8]) -> Result<(), String> {
+        let sending = async {
+            let mut half = self.half.lock().await;
+            half.write_all(bytes).await?;
+            half.flush().await
+        };
+        let sent = timeout_at(Instant::now() + ANSWER_TIME_MAX, sending).await;
+        sent.map_err(|_| format!("{} takes nothing any more", self.other))?
+            .map_err(|error: std::io::Error| format!("the connection is broken: {error}"))
+    }
+}
