@@ -1,6 +1,7 @@
 //! Both ends of a connection in a protocol that is spoken here: what comes, put together until something is whole, and what is said.
 //! Knows no protocol.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ pub fn unanswered() -> String {
 /// The ends of a connection to somebody, who is called `other` in what is told.
 pub fn ends(wire: Box<dyn Wire>, other: &'static str) -> (Incoming, Writer) {
     let (reader, writer) = tokio::io::split(wire);
-    (Incoming { reader, other, received: Vec::new(), spent: 0 }, Writer { half: Arc::new(Mutex::new(writer)), other })
+    (Incoming { reader, other, received: Vec::new(), spent: 0 }, Writer { half: Arc::new(Mutex::new(Some(writer))), other })
 }
 
 /// The end that reads.
@@ -65,10 +66,13 @@ pub struct Incoming {
     spent: usize,
 }
 
+type Half = WriteHalf<Box<dyn Wire>>;
+
 /// The end that writes, for all who do.
 #[derive(Clone)]
 pub struct Writer {
-    half: Arc<Mutex<WriteHalf<Box<dyn Wire>>>>,
+    /// None after an error.
+    half: Arc<Mutex<Option<Half>>>,
     other: &'static str,
 }
 
@@ -103,19 +107,48 @@ impl Incoming {
     /// The connection as it was; none if something has come that nobody has taken, or somebody else writes.
     pub fn whole(self, writer: Writer) -> Option<Box<dyn Wire>> {
         let writer = Arc::into_inner(writer.half).filter(|_| self.spent == self.received.len())?;
-        Some(self.reader.unsplit(writer.into_inner()))
+        Some(self.reader.unsplit(writer.into_inner()?))
     }
 }
 
 impl Writer {
     pub async fn send(&self, bytes: &[u8]) -> Result<(), String> {
         let sending = async {
-            let mut half = self.half.lock().await;
+            let mut slot = self.half.lock().await;
+            // Words that were cut off, by an error or the end of the time, must not be followed by others: together they could mean something else.
+            let mut half = slot.take().ok_or(io::ErrorKind::BrokenPipe)?;
             half.write_all(bytes).await?;
-            half.flush().await
+            half.flush().await?;
+            *slot = Some(half);
+            Ok(())
         };
         let sent = timeout_at(Instant::now() + ANSWER_TIME_MAX, sending).await;
         sent.map_err(|_| format!("{} takes nothing any more", self.other))?
-            .map_err(|error: std::io::Error| format!("the connection is broken: {error}"))
+            .map_err(|error: io::Error| format!("the connection is broken: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::conformance::runtime;
+
+    #[test]
+    fn nothing_follows_words_that_were_cut_off() {
+        runtime().block_on(async {
+            let (wire, mut other) = tokio::io::duplex(6);
+            let (incoming, writer) = ends(Box::new(wire), "the server");
+            writer.send(b"one ").await.unwrap();
+            assert!(timeout(Duration::from_millis(50), writer.send(b"two ")).await.is_err(), "there is room for half of it");
+            let mut said = [0; 6];
+            other.read_exact(&mut said).await.unwrap();
+            assert!(writer.send(b"three ").await.is_err_and(|problem| problem.contains("broken")));
+            drop((incoming, writer));
+            let mut rest = Vec::new();
+            other.read_to_end(&mut rest).await.unwrap();
+            assert_eq!((&said, rest.as_slice()), (b"one tw", &b""[..]));
+        });
     }
 }
