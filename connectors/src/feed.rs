@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+use weir_model::Position;
 
 use crate::ends::Refused;
 use crate::error::{ConnectorError, Fault};
@@ -44,6 +45,15 @@ pub struct Inlet {
     trouble: Trouble,
 }
 
+/// Who tells the other side what is done. The positions of its records are their numbers.
+pub trait Acknowledge: Send + Sync {
+    /// Everything up to this record is durable.
+    fn durable(&self, number: u64);
+
+    /// The stream has ended.
+    fn end(&self) {}
+}
+
 /// The end of the source.
 pub struct Feed {
     place: String,
@@ -52,6 +62,7 @@ pub struct Feed {
     task: JoinHandle<Result<(), ConnectorError>>,
     trouble: Trouble,
     position: Vec<u8>,
+    acknowledges: Option<Arc<dyn Acknowledge>>,
 }
 
 impl Inlet {
@@ -61,6 +72,11 @@ impl Inlet {
         let room = self.room.clone().acquire_many_owned(size).await.ok();
         // Nobody takes it any more: the task is about to end, too.
         let _ = self.items.send(Item { bytes: Some(bytes), position, _room: room }).await;
+    }
+
+    /// The same of a record that is acknowledged by its number.
+    pub async fn numbered(&self, bytes: Vec<u8>, number: u64) {
+        self.record(bytes, number.to_le_bytes().to_vec()).await;
     }
 
     /// Says where the source stands when no record does.
@@ -97,7 +113,12 @@ impl Feed {
         let room = Arc::new(Semaphore::new(BYTES_WAITING_MAX));
         let inlet = Inlet { items: sender, room, trouble: trouble.clone() };
         let task = runtime.spawn(run(inlet));
-        Feed { place: place.to_owned(), runtime: runtime.clone(), items, task, trouble, position }
+        Feed { place: place.to_owned(), runtime: runtime.clone(), items, task, trouble, position, acknowledges: None }
+    }
+
+    pub fn acknowledged_by(mut self, keeper: Arc<dyn Acknowledge>) -> Feed {
+        self.acknowledges = Some(keeper);
+        self
     }
 
     /// How the task has ended.
@@ -146,6 +167,14 @@ impl Source for Feed {
         if ended { self.end() } else { Ok(Progress::More) }
     }
 
+    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
+        // An empty one is that of before the first record. Those of an earlier life do not come here: nothing is read at them.
+        if let (Some(keeper), Some(number)) = (&self.acknowledges, position.0.first_chunk::<8>()) {
+            keeper.durable(u64::from_le_bytes(*number));
+        }
+        Ok(())
+    }
+
     fn trouble(&self) -> Option<String> {
         self.trouble.get()
     }
@@ -153,6 +182,9 @@ impl Source for Feed {
 
 impl Drop for Feed {
     fn drop(&mut self) {
+        if let Some(keeper) = &self.acknowledges {
+            keeper.end();
+        }
         self.task.abort();
     }
 }

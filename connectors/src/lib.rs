@@ -36,6 +36,7 @@ pub mod intake;
 pub mod javascript;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+mod keeper;
 mod length_prefix;
 pub mod mqtt;
 pub mod nats;

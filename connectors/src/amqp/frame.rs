@@ -190,6 +190,11 @@ impl Method {
     }
 }
 
+/// The last words on a connection.
+pub fn bye() -> Vec<u8> {
+    Method::default().u16(200).word("").u16(0).u16(0).frame(CLOSE)
+}
+
 /// A table of what a client can do, each of it true.
 pub fn abilities(names: &[&str]) -> Vec<u8> {
     let mut inner = Vec::new();

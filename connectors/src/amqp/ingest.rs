@@ -1,6 +1,7 @@
 //! The definition of a stream from a queue of AMQP, and what reads it: at least once.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -12,18 +13,15 @@ use weir_model::Position;
 use super::access::{AmqpAccess, Login, is_name};
 use super::connection::{Event, HEARTBEAT_SECONDS};
 use super::frame::{self, Method};
-use super::kept::Kept;
+use super::kept::Waiting;
 use crate::config;
 use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
-use crate::frames::{Frames, Limits, Progress};
+use crate::keeper::Keeper;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
-
-/// Weir says this often that it is there.
-const ALIVE: Duration = Duration::from_secs(HEARTBEAT_SECONDS as u64 / 2);
 
 /// The server says it twice in that time, or it is not there.
 const SILENCE_MAX: Duration = Duration::from_secs(HEARTBEAT_SECONDS as u64 * 2);
@@ -81,40 +79,11 @@ impl SourceConfig for AmqpIngest {
     fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = format!("queue {} of {}", self.queue, login.place);
-        let kept = Kept::default();
-        let told = kept.clone();
-        let reader = Reader { login, queue: self.queue.clone(), prefetch: self.prefetch as u16, kept };
-        Ok(Box::new(Messages { feed: Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet)), kept: told }))
-    }
-}
-
-/// The end of the source.
-struct Messages {
-    feed: Feed,
-    kept: Kept,
-}
-
-impl Source for Messages {
-    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
-        self.feed.next(limits, batch)
-    }
-
-    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
-        // An empty one is that of before the first message.
-        if let Some(place) = position.0.first_chunk::<8>() {
-            self.kept.durable(u64::from_le_bytes(*place));
-        }
-        Ok(())
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.feed.trouble()
-    }
-}
-
-impl Drop for Messages {
-    fn drop(&mut self) {
-        self.kept.end();
+        let keeper = Arc::new(Keeper::default());
+        let told = keeper.clone();
+        let reader = Reader { login, queue: self.queue.clone(), prefetch: self.prefetch as u16, keeper };
+        let feed = Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet));
+        Ok(Box::new(feed.acknowledged_by(told)))
     }
 }
 
@@ -122,12 +91,12 @@ struct Reader {
     login: Login,
     queue: String,
     prefetch: u16,
-    kept: Kept,
+    keeper: Arc<Keeper<Waiting>>,
 }
 
 impl Reader {
     async fn read(self, inlet: Inlet) -> Result<(), ConnectorError> {
-        tokio::spawn(self.kept.clone().keep(ALIVE));
+        tokio::spawn(self.keeper.clone().keep());
         let mut pauses = Pauses::new();
         loop {
             let Err(refused) = self.connection(&inlet, &mut pauses).await;
@@ -138,7 +107,7 @@ impl Reader {
     /// Reads from one connection until it ends.
     async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
         let mut connection = self.login.connect().await?;
-        self.kept.connected(connection.writer.clone());
+        self.keeper.connected(connection.writer.clone(), Waiting::connected);
         connection.ask(frame::QOS, Method::default().u32(0).u16(self.prefetch).u8(0), frame::QOS_OK).await?;
         let consume = Method::default().u16(0).word(&self.queue).word("").u8(0).long(&[]);
         connection.ask(frame::CONSUME, consume, frame::CONSUME_OK).await?;
@@ -147,8 +116,9 @@ impl Reader {
         loop {
             match connection.event(Instant::now() + SILENCE_MAX).await? {
                 Some(Event::Message(number, body)) => {
-                    let place = self.kept.took(number);
-                    inlet.record(body, place.to_le_bytes().to_vec()).await;
+                    if let Some(record) = self.keeper.took(|waiting, record| waiting.took(record, number)) {
+                        inlet.numbered(body, record).await;
+                    }
                 }
                 Some(_) => {}
                 None if connection.heard.elapsed() < SILENCE_MAX => {}

@@ -1,110 +1,44 @@
-//! Messages that the server keeps until they are acknowledged, which they are when what they changed is durable.
+//! Messages that the server keeps until they are acknowledged, and the words for that.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use super::connection::HEARTBEAT_SECONDS;
+use super::frame::{self, ACK, HEARTBEAT, Method};
+use crate::keeper::Unacknowledged;
 
-use super::frame::{ACK, CLOSE, HEARTBEAT, Method};
-use crate::ends::Writer;
-
-/// For the last words.
-const END_TIME_MAX: Duration = Duration::from_secs(3);
-
+/// Of this connection: the numbers of the record and of the message. As many as were asked for.
 #[derive(Default)]
-struct State {
-    writer: Option<Writer>,
-    /// Of this connection: the place of the record, and the number of the message. As many as were asked for.
-    waiting: VecDeque<(u64, u64)>,
-    durable: u64,
-    count: u64,
-    ended: bool,
-}
+pub struct Waiting(VecDeque<(u64, u64)>);
 
-#[derive(Clone, Default)]
-pub struct Kept {
-    state: Arc<Mutex<State>>,
-    changed: Arc<Notify>,
-}
-
-impl Kept {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Waiting {
     /// What came before on another connection cannot be acknowledged any more, and comes again.
-    pub fn connected(&self, writer: Writer) {
-        let mut state = self.lock();
-        state.writer = Some(writer);
-        state.waiting.clear();
+    pub fn connected(&mut self) {
+        self.0.clear();
     }
 
-    /// A message; the place of its record.
-    pub fn took(&self, number: u64) -> u64 {
-        let mut state = self.lock();
-        state.count += 1;
-        let place = state.count;
-        state.waiting.push_back((place, number));
-        place
+    pub fn took(&mut self, record: u64, message: u64) -> bool {
+        self.0.push_back((record, message));
+        true
+    }
+}
+
+impl Unacknowledged for Waiting {
+    const ALIVE: Duration = Duration::from_secs(HEARTBEAT_SECONDS as u64 / 2);
+
+    /// One word for all of them: they are in order.
+    fn acknowledge(&mut self, durable: u64) -> Vec<u8> {
+        let count = self.0.partition_point(|(record, _)| *record <= durable);
+        let last = self.0.drain(..count).next_back();
+        last.map_or_else(Vec::new, |(_, message)| Method::default().u64(message).u8(1).frame(ACK))
     }
 
-    pub fn durable(&self, place: u64) {
-        let mut state = self.lock();
-        state.durable = state.durable.max(place);
-        drop(state);
-        self.changed.notify_one();
+    fn alive(&self) -> Vec<u8> {
+        HEARTBEAT.to_vec()
     }
 
-    pub fn end(&self) {
-        self.lock().ended = true;
-        self.changed.notify_one();
-    }
-
-    /// Says what is to be said, until the end; and that somebody is there, every so often.
-    pub async fn keep(self, alive: Duration) {
-        let mut said = Instant::now();
-        loop {
-            // An error says that nothing has changed for so long.
-            let _ = timeout(alive.saturating_sub(said.elapsed()), self.changed.notified()).await;
-            if self.lock().ended {
-                break;
-            }
-            self.acknowledge().await;
-            if said.elapsed() >= alive {
-                said = Instant::now();
-                self.say(&HEARTBEAT).await;
-            }
-        }
-        let end = async {
-            self.acknowledge().await;
-            // What is left goes to others at once.
-            self.say(&Method::default().u16(200).word("").u16(0).u16(0).frame(CLOSE)).await;
-        };
-        let _ = timeout(END_TIME_MAX, end).await;
-    }
-
-    async fn say(&self, bytes: &[u8]) {
-        let writer = self.lock().writer.clone();
-        if let Some(writer) = writer {
-            // That it does not work is seen by who reads.
-            let _ = writer.send(bytes).await;
-        }
-    }
-
-    /// One word for all that are durable: they are in order.
-    async fn acknowledge(&self) {
-        let acknowledged = {
-            let mut state = self.lock();
-            let (durable, mut last) = (state.durable, None);
-            while state.waiting.front().is_some_and(|(place, _)| *place <= durable) {
-                last = state.waiting.pop_front().map(|(_, number)| number);
-            }
-            last.zip(state.writer.clone())
-        };
-        if let Some((number, writer)) = acknowledged {
-            let _ = writer.send(&Method::default().u64(number).u8(1).frame(ACK)).await;
-        }
+    /// What is left goes to others at once.
+    fn bye(&self) -> Vec<u8> {
+        frame::bye()
     }
 }

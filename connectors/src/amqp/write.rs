@@ -196,9 +196,8 @@ impl Destination for Publisher {
 
     fn close(&mut self) -> Result<(), ConnectorError> {
         if let Some(connection) = self.connection.take() {
-            let bye = Method::default().u16(200).word("").u16(0).u16(0).frame(frame::CLOSE);
             // It is over anyway.
-            let _ = self.runtime.block_on(connection.writer.send(&bye));
+            let _ = self.runtime.block_on(connection.writer.send(&frame::bye()));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use super::client::Client;
+use crate::feed::Acknowledge;
 
 /// Messages that have been received and are not deleted; then no more are asked for.
 const WAITING_MAX: usize = 2_000;
@@ -46,9 +47,10 @@ impl Kept {
         self.waiting.send_modify(|waiting| *waiting += 1);
         let _ = self.told.send(Told::Took(number, receipt.to_owned()));
     }
+}
 
-    /// Everything up to this message.
-    pub fn durable(&self, number: u64) {
+impl Acknowledge for Kept {
+    fn durable(&self, number: u64) {
         let _ = self.told.send(Told::Durable(number));
     }
 }

@@ -23,7 +23,6 @@ use crate::config;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
-use crate::frames::{Frames, Limits, Progress};
 use crate::http;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
@@ -130,7 +129,7 @@ impl SourceConfig for SqsIngest {
             let receiver = Receiver { client, queue, place, kept, inlet, count: Mutex::new(0) };
             try_join_all((0..readers).map(|_| receiver.receive())).await.map(|_| ())
         });
-        Ok(Box::new(Queue { feed, kept: told }))
+        Ok(Box::new(feed.acknowledged_by(Arc::new(told))))
     }
 }
 
@@ -168,32 +167,8 @@ impl Receiver {
                 let mut count = self.count.lock().await;
                 *count += 1;
                 self.kept.took(*count, receipt);
-                self.inlet.record(body.as_bytes().to_vec(), count.to_le_bytes().to_vec()).await;
+                self.inlet.numbered(body.as_bytes().to_vec(), *count).await;
             }
         }
-    }
-}
-
-/// The end of the source.
-struct Queue {
-    feed: Feed,
-    kept: Kept,
-}
-
-impl Source for Queue {
-    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
-        self.feed.next(limits, batch)
-    }
-
-    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
-        // An empty one is that of before the first message. Those of an earlier life do not come here: nothing is read at them.
-        if let Some(count) = position.0.first_chunk::<8>() {
-            self.kept.durable(u64::from_le_bytes(*count));
-        }
-        Ok(())
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.feed.trouble()
     }
 }

@@ -2,6 +2,7 @@
 //! least once.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -11,21 +12,18 @@ use tokio::time::Instant;
 use weir_model::Position;
 
 use super::access::{ALIVE_SECONDS, Login, MqttAccess, is_topic};
-use super::kept::Kept;
+use super::kept::Waiting;
 use super::packet::{Packet, Publish, subscribe};
 use crate::config;
 use crate::ends::{ANSWER_TIME_MAX, Refused};
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
-use crate::frames::{Frames, Limits, Progress};
+use crate::keeper::Keeper;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
-/// Weir says this often that it is there.
-const ALIVE: Duration = Duration::from_secs(ALIVE_SECONDS as u64 / 3);
-
-/// The broker answers that; when nothing has come for so long, it is not there.
+/// The broker answers when weir says that it is there; when nothing has come for so long, it is not there.
 const SILENCE_MAX: Duration = Duration::from_secs(ALIVE_SECONDS as u64);
 
 /// What the broker says of a topic that is not for us.
@@ -89,52 +87,23 @@ impl SourceConfig for MqttIngest {
     fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = format!("topics {} of {}", self.topic_filters.join(", "), login.place);
-        let kept = Kept::default();
-        let told = kept.clone();
-        let reader = Reader { login, definition: self.clone(), kept };
-        Ok(Box::new(Messages { feed: Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet)), kept: told }))
-    }
-}
-
-/// The end of the source.
-struct Messages {
-    feed: Feed,
-    kept: Kept,
-}
-
-impl Source for Messages {
-    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
-        self.feed.next(limits, batch)
-    }
-
-    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
-        // An empty one is that of before the first message.
-        if let Some(place) = position.0.first_chunk::<8>() {
-            self.kept.durable(u64::from_le_bytes(*place));
-        }
-        Ok(())
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.feed.trouble()
-    }
-}
-
-impl Drop for Messages {
-    fn drop(&mut self) {
-        self.kept.end();
+        let keeper = Arc::new(Keeper::default());
+        let told = keeper.clone();
+        let reader = Reader { login, definition: self.clone(), keeper };
+        let feed = Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet));
+        Ok(Box::new(feed.acknowledged_by(told)))
     }
 }
 
 struct Reader {
     login: Login,
     definition: MqttIngest,
-    kept: Kept,
+    keeper: Arc<Keeper<Waiting>>,
 }
 
 impl Reader {
     async fn read(self, inlet: Inlet) -> Result<(), ConnectorError> {
-        tokio::spawn(self.kept.clone().keep(ALIVE));
+        tokio::spawn(self.keeper.clone().keep());
         let mut pauses = Pauses::new();
         loop {
             let Err(refused) = self.connection(&inlet, &mut pauses).await;
@@ -145,7 +114,7 @@ impl Reader {
     /// Reads from one connection until it ends.
     async fn connection(&self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
         let (mut connection, kept) = self.login.connect(&self.definition.client_id, false).await?;
-        self.kept.connected(connection.writer.clone(), kept);
+        self.keeper.connected(connection.writer.clone(), |waiting| waiting.connected(kept));
         // Again on each connection: a broker that was told before changes nothing by it.
         connection.writer.send(&subscribe(&self.definition.topic_filters, 1)).await?;
         let mut subscribed = false;
@@ -163,8 +132,8 @@ impl Reader {
                     pauses.reset();
                 }
                 Some(Packet::Publish(message)) => {
-                    if let Some(place) = self.kept.took(&message) {
-                        inlet.record(self.record(message), place.to_le_bytes().to_vec()).await;
+                    if let Some(record) = self.keeper.took(|waiting, record| waiting.took(record, &message)) {
+                        inlet.numbered(self.record(message), record).await;
                     }
                 }
                 Some(_) => {}

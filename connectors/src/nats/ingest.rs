@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -25,7 +26,6 @@ use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
-use crate::frames::{Frames, Limits, Progress};
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -120,39 +120,10 @@ impl SourceConfig for NatsIngest {
         let told = kept.clone();
         let reader = Reader { login, place: place.clone(), definition: self.clone(), stood, kept };
         let feed = Feed::start(&context.runtime, &place, position, |inlet| reader.read(inlet));
-        Ok(Box::new(Messages { feed, kept: told }))
-    }
-}
-
-/// The end of the source.
-struct Messages {
-    feed: Feed,
-    kept: Option<Kept>,
-}
-
-impl Source for Messages {
-    fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
-        self.feed.next(limits, batch)
-    }
-
-    fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
-        // An empty one is that of before the first message.
-        if let (Some(kept), Some(number)) = (&self.kept, position.0.first_chunk::<8>()) {
-            kept.durable(u64::from_le_bytes(*number));
-        }
-        Ok(())
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.feed.trouble()
-    }
-}
-
-impl Drop for Messages {
-    fn drop(&mut self) {
-        if let Some(kept) = &self.kept {
-            kept.end();
-        }
+        Ok(Box::new(match told {
+            Some(kept) => feed.acknowledged_by(Arc::new(kept)),
+            None => feed,
+        }))
     }
 }
 
@@ -361,7 +332,7 @@ impl Reader {
                 Some(kept) => {
                     let number = kept.took(place.in_stream, message.reply.as_deref().unwrap_or_default());
                     if let Some(number) = number {
-                        inlet.record(message.payload, number.to_le_bytes().to_vec()).await;
+                        inlet.numbered(message.payload, number).await;
                     }
                 }
                 None => {

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::connection::put;
 use crate::ends::Writer;
+use crate::feed::Acknowledge;
 
 /// Messages that are done and known, so that they are not taken once more.
 const KNOWN_MAX: usize = 20_000;
@@ -71,28 +72,6 @@ impl Kept {
         None
     }
 
-    /// Everything up to this message is.
-    pub fn durable(&self, number: u64) {
-        let mut state = self.lock();
-        while state.waiting.front().is_some_and(|(first, ..)| *first <= number) {
-            let Some((_, place, reply)) = state.waiting.pop_front() else { break };
-            state.done.push_back(reply);
-            state.order.push_back(place);
-            if state.order.len() > KNOWN_MAX
-                && let Some(oldest) = state.order.pop_front()
-            {
-                state.known.remove(&oldest);
-            }
-        }
-        drop(state);
-        self.changed.notify_one();
-    }
-
-    pub fn end(&self) {
-        self.lock().ended = true;
-        self.changed.notify_one();
-    }
-
     /// Says what is to be said, until the end. `look`: how often the server hears that messages are worked on.
     pub async fn keep(self, look: Duration) {
         loop {
@@ -143,6 +122,29 @@ impl Kept {
                 return;
             }
         }
+    }
+}
+
+impl Acknowledge for Kept {
+    fn durable(&self, number: u64) {
+        let mut state = self.lock();
+        while state.waiting.front().is_some_and(|(first, ..)| *first <= number) {
+            let Some((_, place, reply)) = state.waiting.pop_front() else { break };
+            state.done.push_back(reply);
+            state.order.push_back(place);
+            if state.order.len() > KNOWN_MAX
+                && let Some(oldest) = state.order.pop_front()
+            {
+                state.known.remove(&oldest);
+            }
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_one();
     }
 }
 
