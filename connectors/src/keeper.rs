@@ -22,8 +22,11 @@ pub trait Unacknowledged: Default + Send + 'static {
     /// That somebody is there is said so often.
     const ALIVE: Duration;
 
-    /// The words that acknowledge messages whose records are durable, which all are up to this number. None where there are none.
+    /// The words that acknowledge some messages whose records are durable, which all are up to this number. None where there are none left.
     fn acknowledge(&mut self, durable: u64) -> Vec<u8>;
+
+    /// Those words were sent.
+    fn acknowledged(&mut self) {}
 
     fn alive(&self) -> Vec<u8>;
 
@@ -99,14 +102,21 @@ impl<M: Unacknowledged> Keeper<M> {
     }
 
     async fn acknowledge(&self) {
-        let (writer, words) = {
-            let mut state = self.lock();
-            let Some(writer) = state.writer.clone() else { return };
-            let durable = state.durable;
-            (writer, state.messages.acknowledge(durable))
-        };
-        if !words.is_empty() && writer.send(&words).await.is_err() {
-            self.lock().writer = None;
+        loop {
+            let (writer, words) = {
+                let mut state = self.lock();
+                let Some(writer) = state.writer.clone() else { return };
+                let durable = state.durable;
+                (writer, state.messages.acknowledge(durable))
+            };
+            if words.is_empty() {
+                return;
+            }
+            if writer.send(&words).await.is_err() {
+                self.lock().writer = None;
+                return;
+            }
+            self.lock().messages.acknowledged();
         }
     }
 
@@ -134,5 +144,75 @@ impl<M: Unacknowledged> Acknowledge for Keeper<M> {
     fn end(&self) {
         self.lock().ended = true;
         self.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use tokio::io::{AsyncReadExt, DuplexStream};
+
+    use super::*;
+    use crate::conformance::runtime;
+    use crate::ends::ends;
+
+    /// Acknowledged by their numbers, a byte each.
+    #[derive(Default)]
+    struct Numbers(VecDeque<u64>);
+
+    impl Unacknowledged for Numbers {
+        const ALIVE: Duration = Duration::from_millis(100);
+
+        fn acknowledge(&mut self, durable: u64) -> Vec<u8> {
+            self.0.pop_front_if(|number| *number <= durable).map(|number| vec![number as u8]).unwrap_or_default()
+        }
+
+        fn alive(&self) -> Vec<u8> {
+            b"!".to_vec()
+        }
+
+        fn bye(&self) -> Vec<u8> {
+            b".".to_vec()
+        }
+    }
+
+    impl Keeper<Numbers> {
+        fn take(&self) {
+            self.took(|messages, number| {
+                messages.0.push_back(number);
+                true
+            });
+        }
+    }
+
+    /// A new connection that holds so many bytes; its other end.
+    fn connected(keeper: &Keeper<Numbers>, bytes: usize) -> DuplexStream {
+        let (wire, other) = tokio::io::duplex(bytes);
+        keeper.connected(ends(Box::new(wire), "the server").1, |_| {});
+        other
+    }
+
+    #[test]
+    fn signs_of_life_are_given_also_while_there_is_something_to_acknowledge() {
+        runtime().block_on(async {
+            let keeper = Arc::new(Keeper::default());
+            let mut other = connected(&keeper, 1 << 10);
+            let keeping = tokio::spawn(keeper.clone().keep());
+            for number in 1..=25 {
+                keeper.take();
+                keeper.durable(number);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            keeper.end();
+            keeping.await.unwrap();
+            drop(keeper);
+            let mut said = Vec::new();
+            other.read_to_end(&mut said).await.unwrap();
+            let signs = said.iter().filter(|byte| **byte == b'!').count();
+            assert!((2..=5).contains(&signs), "{signs} signs of life in half a second");
+            let numbers: Vec<u8> = said.iter().copied().filter(|byte| *byte != b'!').collect();
+            assert_eq!(numbers, [(1..=25).collect(), b".".to_vec()].concat());
+        });
     }
 }

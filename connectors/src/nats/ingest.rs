@@ -20,12 +20,13 @@ use weir_model::Position;
 use super::access::{Login, NatsAccess, is_name, is_subject};
 use super::connection::{Connection, put, unlikely};
 use super::jetstream::{CONSUMER_NOT_FOUND, EXPLICIT_ACKNOWLEDGEMENT, Failed, Place, STREAM_NOT_FOUND, ask, pull};
-use super::keeper::Kept;
+use super::kept::{ACKNOWLEDGE_SECONDS, Waiting};
 use crate::config;
 use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
+use crate::keeper::Keeper;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -41,8 +42,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// A consumer of a connection that is gone goes after so long.
 const CONSUMER_SECONDS: u64 = 300;
 
-/// What a consumer that weir makes waits for acknowledgements, and for how many.
-const ACKNOWLEDGE_SECONDS: u64 = 30;
+/// For so many acknowledgements a consumer that weir makes waits.
 const UNACKNOWLEDGED_MAX: u64 = 2_000;
 
 /// Reads the messages of a stream of JetStream.
@@ -108,8 +108,8 @@ impl SourceConfig for NatsIngest {
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = format!("stream {} of {}", self.stream, login.place);
-        let kept = self.consumer.is_some().then(Kept::default);
-        let stood = match from.filter(|position| kept.is_none() && !position.0.is_empty()) {
+        let keeper = self.consumer.is_some().then(Arc::<Keeper<Waiting>>::default);
+        let stood = match from.filter(|position| keeper.is_none() && !position.0.is_empty()) {
             None => None,
             Some(position) => Some(Stood::read(&position.0).ok_or_else(|| ConnectorError::Position {
                 place: place.clone(),
@@ -117,11 +117,11 @@ impl SourceConfig for NatsIngest {
             })?),
         };
         let position = stood.as_ref().map(Stood::position).unwrap_or_default();
-        let told = kept.clone();
-        let reader = Reader { login, place: place.clone(), definition: self.clone(), stood, kept };
+        let told = keeper.clone();
+        let reader = Reader { login, place: place.clone(), definition: self.clone(), stood, keeper };
         let feed = Feed::start(&context.runtime, &place, position, |inlet| reader.read(inlet));
         Ok(Box::new(match told {
-            Some(kept) => feed.acknowledged_by(Arc::new(kept)),
+            Some(keeper) => feed.acknowledged_by(keeper),
             None => feed,
         }))
     }
@@ -153,13 +153,13 @@ struct Reader {
     place: String,
     definition: NatsIngest,
     stood: Option<Stood>,
-    kept: Option<Kept>,
+    keeper: Option<Arc<Keeper<Waiting>>>,
 }
 
 impl Reader {
     async fn read(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
-        if let Some(kept) = &self.kept {
-            tokio::spawn(kept.clone().keep(Duration::from_secs(ACKNOWLEDGE_SECONDS / 3)));
+        if let Some(keeper) = &self.keeper {
+            tokio::spawn(keeper.clone().keep());
         }
         let mut pauses = Pauses::new();
         loop {
@@ -171,9 +171,9 @@ impl Reader {
     /// Reads from one connection until it ends.
     async fn connection(&mut self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
         let mut connection = self.login.connect().await?;
-        let consumer = match &self.kept {
-            Some(kept) => {
-                kept.connected(connection.writer.clone());
+        let consumer = match &self.keeper {
+            Some(keeper) => {
+                keeper.connected(connection.writer.clone(), |_| {});
                 self.durable_consumer(&mut connection).await?
             }
             None => self.own_consumer(&mut connection, inlet).await?,
@@ -328,11 +328,11 @@ impl Reader {
                     pulls.pop_front();
                 }
             }
-            match &self.kept {
-                Some(kept) => {
-                    let number = kept.took(place.in_stream, message.reply.as_deref().unwrap_or_default());
-                    if let Some(number) = number {
-                        inlet.numbered(message.payload, number).await;
+            match &self.keeper {
+                Some(keeper) => {
+                    let reply = message.reply.as_deref().unwrap_or_default();
+                    if let Some(record) = keeper.took(|waiting, record| waiting.took(record, place.in_stream, reply)) {
+                        inlet.numbered(message.payload, record).await;
                     }
                 }
                 None => {

@@ -9,7 +9,7 @@ mod connection;
 mod credentials;
 mod ingest;
 mod jetstream;
-mod keeper;
+mod kept;
 mod write;
 
 pub use ingest::NatsIngest;
