@@ -112,8 +112,8 @@ impl<M: Unacknowledged> Keeper<M> {
             if words.is_empty() {
                 return;
             }
+            // The writer stays: by now it may be that of the next connection.
             if writer.send(&words).await.is_err() {
-                self.lock().writer = None;
                 return;
             }
             self.lock().messages.acknowledged();
@@ -213,6 +213,30 @@ mod tests {
             assert!((2..=5).contains(&signs), "{signs} signs of life in half a second");
             let numbers: Vec<u8> = said.iter().copied().filter(|byte| *byte != b'!').collect();
             assert_eq!(numbers, [(1..=25).collect(), b".".to_vec()].concat());
+        });
+    }
+
+    #[test]
+    fn an_acknowledgement_that_fails_on_the_last_connection_does_not_touch_the_next_one() {
+        runtime().block_on(async {
+            let keeper = Arc::new(Keeper::default());
+            let first = connected(&keeper, 1);
+            let keeping = tokio::spawn(keeper.clone().keep());
+            (0..3).for_each(|_| keeper.take());
+            // One byte fits, and the second is being written.
+            keeper.durable(2);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let mut second = connected(&keeper, 1 << 10);
+            drop(first);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            keeper.durable(3);
+            let mut said = [0; 1];
+            while said != [3] {
+                let reading = timeout(Duration::from_secs(5), second.read_exact(&mut said));
+                reading.await.expect("the third is acknowledged on the second connection").unwrap();
+            }
+            keeper.end();
+            keeping.await.unwrap();
         });
     }
 }
