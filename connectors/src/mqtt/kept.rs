@@ -61,10 +61,15 @@ impl Unacknowledged for Waiting {
 
     fn acknowledge(&mut self, durable: u64) -> Vec<u8> {
         let mut words = Vec::new();
-        // In the order in which they came; one that the broker has yet to send again is waited for.
-        while let Some(first) = self.messages.pop_front_if(|first| first.here && first.record <= durable) {
-            acknowledge(first.number, &mut words);
-        }
+        // In the order in which they came. One that has not come on this connection is not waited for: a broker that was restored from an
+        // older state has forgotten it, and sends nothing new before what it knows is acknowledged.
+        self.messages.retain(|message| {
+            let done = message.here && message.record <= durable;
+            if done {
+                acknowledge(message.number, &mut words);
+            }
+            !done
+        });
         words
     }
 
@@ -97,5 +102,19 @@ mod tests {
         assert!(waiting.took(5, &message(2, false, "b")));
         assert!(waiting.messages.iter().all(|message| message.here), "the first `b` does not come again");
         assert!(waiting.took(6, &Publish { number: None, ..message(0, false, "q") }));
+    }
+
+    #[test]
+    fn what_a_broker_has_forgotten_holds_up_no_acknowledgement() {
+        let mut waiting = Waiting::default();
+        assert!(waiting.took(1, &message(21, false, "a")) && waiting.took(2, &message(22, false, "b")));
+        // It was restored from a state in which it had not heard of those before.
+        waiting.connected(true);
+        assert!(waiting.took(3, &message(1, true, "x")) && waiting.took(4, &message(2, true, "y")));
+        assert_eq!(waiting.acknowledge(2), b"");
+        assert_eq!(waiting.acknowledge(3), b"\x40\x02\x00\x01");
+        // What it sends again nevertheless is done, and not handed on.
+        assert!(!waiting.took(5, &message(22, true, "b")));
+        assert_eq!(waiting.acknowledge(4), b"\x40\x02\x00\x16\x40\x02\x00\x02");
     }
 }
