@@ -140,6 +140,11 @@ fn a_consumer_keeps_what_is_not_durable_and_streams_may_share_it() {
         let read = weir.get(&format!("{STREAMS}/{name}")).expect(200).json()["stats"]["ingestedCount"].as_u64().expect("a count");
         assert!(read > 0, "{name} has read nothing");
     }
+    // Another stream of the name counts anew: its messages are not those that were known.
+    client.ask("STREAM.DELETE.work", &json!({}));
+    client.add_stream("work", "work", json!({"retention": "workqueue"}));
+    client.add("work", 3_000..6_000);
+    wait_until("all messages of the new stream are read", PATIENCE, || counted(&weir).0 == 6_000);
     weir.stop();
 }
 

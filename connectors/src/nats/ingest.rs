@@ -173,8 +173,9 @@ impl Reader {
         let mut connection = self.login.connect().await?;
         let consumer = match &self.keeper {
             Some(keeper) => {
-                keeper.connected(connection.writer.clone(), |_| {});
-                self.durable_consumer(&mut connection).await?
+                let (name, created) = self.durable_consumer(&mut connection).await?;
+                keeper.connected(connection.writer.clone(), |waiting| waiting.connected(&created));
+                name
             }
             None => self.own_consumer(&mut connection, inlet).await?,
         };
@@ -247,12 +248,12 @@ impl Reader {
         }
     }
 
-    /// The one that is named, which is made where there is none.
-    async fn durable_consumer(&self, connection: &mut Connection) -> Result<String, Refused> {
+    /// The one that is named, which is made where there is none; and when it was made.
+    async fn durable_consumer(&self, connection: &mut Connection) -> Result<(String, String), Refused> {
         let name = self.definition.consumer.clone().unwrap_or_default();
         let of_it = format!("{}.{name}", self.definition.stream);
-        let config = match ask(connection, &self.login.prefix, &format!("CONSUMER.INFO.{of_it}"), None).await {
-            Ok(info) => info["config"].clone(),
+        let info = match ask(connection, &self.login.prefix, &format!("CONSUMER.INFO.{of_it}"), None).await {
+            Ok(info) => info,
             Err(Failed::Refused { number: CONSUMER_NOT_FOUND, .. }) => {
                 let policy = if self.definition.start_from == NatsStart::Latest { "new" } else { "all" };
                 let config = self.config(
@@ -263,23 +264,23 @@ impl Reader {
                     }),
                 );
                 let what = format!("CONSUMER.CREATE.{of_it}");
-                let made = ask(connection, &self.login.prefix, &what, Some(&config)).await.map_err(|failed| match failed {
+                ask(connection, &self.login.prefix, &what, Some(&config)).await.map_err(|failed| match failed {
                     Failed::Refused { words, .. } => Refused::ForGood(format!("the consumer {name} cannot be made: {words}")),
                     other => other.into(),
-                })?;
-                made["config"].clone()
+                })?
             }
             Err(Failed::Refused { number: STREAM_NOT_FOUND, .. }) => {
                 return Err(Refused::Passing(format!("there is no {}", self.place)));
             }
             Err(other) => return Err(other.into()),
         };
+        let config = &info["config"];
         if config["ack_policy"] != "explicit" || config.get("deliver_subject").is_some_and(|subject| subject != "") {
             return Err(Refused::ForGood(format!(
                 "the consumer {name} is not one that is pulled and acknowledged message by message"
             )));
         }
-        Ok(name)
+        Ok((name, info["created"].as_str().unwrap_or_default().to_owned()))
     }
 
     async fn messages(

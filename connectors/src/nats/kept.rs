@@ -23,15 +23,24 @@ const WORDS_MAX: usize = 1_000;
 pub struct Waiting {
     /// Messages handed on: number of the record, place in the stream, where an answer is wanted. As many as the consumer lets be.
     messages: VecDeque<(u64, u64, String)>,
-    /// Where it is to be said that one is done. The server may have heard it of so many.
+    /// Where it is to be said that one is done, which is being said of so many.
     done: VecDeque<String>,
     said: usize,
+    /// When the consumer was made whose messages they are.
+    consumer: String,
     /// By place in the stream: those that wait, and the newest that are done, which stand in `order`.
     known: HashSet<u64>,
     order: VecDeque<u64>,
 }
 
 impl Waiting {
+    /// Another consumer of the name, perhaps of another stream of its name, knows nothing of what was before: its messages are others, in the same places.
+    pub fn connected(&mut self, consumer: &str) {
+        if self.consumer != consumer {
+            *self = Waiting { consumer: consumer.to_owned(), ..Waiting::default() };
+        }
+    }
+
     /// Whether a message is to be handed on.
     pub fn took(&mut self, record: u64, in_stream: u64, reply: &str) -> bool {
         if self.known.insert(in_stream) {
@@ -68,7 +77,7 @@ impl Unacknowledged for Waiting {
     }
 
     fn acknowledged(&mut self) {
-        self.done.drain(..self.said);
+        self.done.drain(..std::mem::take(&mut self.said));
     }
 
     fn alive(&self) -> Vec<u8> {
@@ -105,5 +114,19 @@ mod tests {
         waiting.acknowledged();
         assert!(waiting.took(3, 12, "c"));
         assert_eq!((waiting.acknowledge(1), waiting.acknowledge(2)), (Vec::new(), acknowledged(&["b"])));
+    }
+
+    #[test]
+    fn messages_of_another_consumer_are_not_those_that_were_known() {
+        let mut waiting = Waiting::default();
+        waiting.connected("then");
+        assert!(waiting.took(1, 10, "a") && waiting.took(2, 11, "b"));
+        assert!(!waiting.acknowledge(1).is_empty());
+        waiting.connected("then");
+        assert!(!waiting.took(3, 10, "a2") && !waiting.took(3, 11, "b2"));
+        waiting.connected("now");
+        waiting.acknowledged();
+        assert_eq!(waiting.acknowledge(2), b"", "it would be of other messages");
+        assert!(waiting.took(3, 10, "a") && waiting.took(4, 11, "b"));
     }
 }
