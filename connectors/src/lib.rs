@@ -42,6 +42,7 @@ pub mod mqtt;
 pub mod nats;
 pub mod output_format;
 pub mod parquet;
+mod publisher;
 pub mod rate;
 mod recoded_stream;
 pub mod recoding;

@@ -1,11 +1,11 @@
 //! The definition of an output to AMQP, and what writes it: confirmed by the server, at least once, in order.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use weir_model::Position;
 
@@ -15,20 +15,11 @@ use super::frame::{self, HEARTBEAT, Method};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
-use crate::ends::Refused;
+use crate::ends::{Refused, Writer};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
-use crate::result_ids::Ids;
-
-/// Bytes sent before the first confirmation is waited for.
-const BYTES_MAX: usize = 4 << 20;
-
-/// For the confirmations of them.
-const ANSWERS_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(20);
-
-/// While there is nothing to write, the server hears this often that weir is there.
-const ALIVE: std::time::Duration = std::time::Duration::from_secs(HEARTBEAT_SECONDS as u64 / 2);
+use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 
 /// Publishes each result to an exchange of AMQP 0.9.1, as RabbitMQ has them.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -73,26 +64,25 @@ impl DestinationConfig for WriteToAmqp {
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
-        let (definition, runtime) = (self.clone(), context.runtime.clone());
-        let ids = Ids::new(&context.identity);
-        Ok(Box::new(Publisher { login, definition, runtime, connection: None, published: 0, said: Instant::now(), ids }))
+        let place = login.place.clone();
+        Ok(Box::new(Publisher::new(context, &place, Publishing { login, definition: self.clone(), published: 0 })))
     }
 }
 
-struct Publisher {
+struct Publishing {
     login: Login,
     definition: WriteToAmqp,
-    runtime: Handle,
-    /// None after an error.
-    connection: Option<Connection>,
     /// Messages on this connection.
     published: u64,
-    /// When the server has heard something.
-    said: Instant,
-    ids: Ids,
 }
 
-impl Publisher {
+impl Publish for Publishing {
+    type Connection = Connection;
+
+    const IDS: bool = true;
+
+    const ALIVE: Option<(Duration, &[u8])> = Some((Duration::from_secs(HEARTBEAT_SECONDS as u64 / 2), &HEARTBEAT));
+
     async fn connect(&mut self) -> Result<Connection, Refused> {
         let mut connection = self.login.connect().await?;
         connection.ask(frame::CONFIRM, Method::default().u8(0), frame::CONFIRM_OK).await?;
@@ -100,105 +90,64 @@ impl Publisher {
         Ok(connection)
     }
 
-    async fn publish(&mut self, results: &[Outgoing], ids: &[String]) -> Result<Written, Refused> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.connect().await?,
-        };
-        self.said = Instant::now();
+    async fn publish(
+        &mut self,
+        connection: &mut Connection,
+        results: &[Outgoing],
+        ids: &[String],
+        first: usize,
+        written: &mut Written,
+    ) -> Result<usize, Refused> {
         let exchange = self.definition.exchange.as_deref().unwrap_or_default();
         let content_type =
             if self.definition.format == OutputFormat::Json { "application/json" } else { "application/octet-stream" };
-        let mut written = Written::default();
-        let mut first = 0;
-        while first < results.len() {
-            let (mut bytes, mut end) = (Vec::new(), first);
-            // By the number of the message, which counts on along the connection.
-            let before = self.published;
-            while end < results.len() && bytes.len() < BYTES_MAX {
-                // Mandatory: one that leads nowhere comes back.
-                let publish = Method::default().u16(0).word(exchange).word(&self.definition.routing_key).u8(1);
-                publish.put(frame::PUBLISH, &mut bytes);
-                frame::message(content_type, &ids[end], &results[end].body, connection.frame_bytes_max, &mut bytes);
-                self.published += 1;
-                end += 1;
-            }
-            connection.writer.send(&bytes).await?;
-            let deadline = Instant::now() + ANSWERS_TIME_MAX;
-            let mut unsure: std::collections::BTreeSet<u64> = (before + 1..=self.published).collect();
-            let by_id: HashMap<&str, usize> = (first..end).map(|index| (ids[index].as_str(), index)).collect();
-            while !unsure.is_empty() {
-                let event = connection.event(deadline).await?;
-                match event {
-                    Some(Event::Confirmed { number, several, safe }) => {
-                        let done: Vec<u64> = match several {
-                            true => unsure.range(..=number).copied().collect(),
-                            false => unsure.get(&number).copied().into_iter().collect(),
-                        };
-                        for number in done {
-                            unsure.remove(&number);
-                            if !safe {
-                                written.left.push(first + (number - before - 1) as usize);
-                                written.left_reason.get_or_insert_with(|| "the server could not keep a message".to_owned());
-                            }
+        let (mut bytes, mut end) = (Vec::new(), first);
+        // By the number of the message, which counts on along the connection.
+        let before = self.published;
+        while end < results.len() && bytes.len() < BYTES_MAX {
+            // Mandatory: one that leads nowhere comes back.
+            let publish = Method::default().u16(0).word(exchange).word(&self.definition.routing_key).u8(1);
+            publish.put(frame::PUBLISH, &mut bytes);
+            frame::message(content_type, &ids[end], &results[end].body, connection.frame_bytes_max, &mut bytes);
+            self.published += 1;
+            end += 1;
+        }
+        connection.writer.send(&bytes).await?;
+        let deadline = Instant::now() + ANSWERS_TIME_MAX;
+        let mut unsure: BTreeSet<u64> = (before + 1..=self.published).collect();
+        let by_id: HashMap<&str, usize> = (first..end).map(|index| (ids[index].as_str(), index)).collect();
+        while !unsure.is_empty() {
+            let event = connection.event(deadline).await?;
+            match event {
+                Some(Event::Confirmed { number, several, safe }) => {
+                    let done: Vec<u64> = match several {
+                        true => unsure.range(..=number).copied().collect(),
+                        false => unsure.get(&number).copied().into_iter().collect(),
+                    };
+                    for number in done {
+                        unsure.remove(&number);
+                        if !safe {
+                            written.left.push(first + (number - before - 1) as usize);
+                            written.left_reason.get_or_insert_with(|| "the server could not keep a message".to_owned());
                         }
                     }
-                    Some(Event::Returned(reason, id)) => {
-                        written.left.extend(by_id.get(id.as_str()));
-                        written.left_reason.get_or_insert(format!("a message leads to no queue: {reason}"));
-                    }
-                    Some(_) => {}
-                    None => return Err(Refused::Passing("the server does not answer any more".to_owned())),
                 }
-            }
-            first = end;
-            // What comes later must not overtake what is tried again.
-            if !written.left.is_empty() {
-                written.left.extend(first..results.len());
-                break;
-            }
-        }
-        written.left.sort_unstable();
-        written.left.dedup();
-        self.connection = Some(connection);
-        Ok(written)
-    }
-}
-
-impl Destination for Publisher {
-    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
-        let ids = self.ids.of(results);
-        let runtime = self.runtime.clone();
-        match runtime.block_on(self.publish(results, &ids)) {
-            Ok(written) => {
-                self.ids.again(written.left.iter().filter_map(|index| ids.get(*index).cloned()).collect());
-                Ok(written)
-            }
-            Err(refused) => {
-                self.ids.again(ids);
-                Err(refused.error(&self.login.place))
+                Some(Event::Returned(reason, id)) => {
+                    written.left.extend(by_id.get(id.as_str()));
+                    written.left_reason.get_or_insert(format!("a message leads to no queue: {reason}"));
+                }
+                Some(_) => {}
+                None => return Err(Refused::Passing("the server does not answer any more".to_owned())),
             }
         }
+        Ok(end)
     }
 
-    fn idle(&mut self) -> Result<(), ConnectorError> {
-        if self.said.elapsed() < ALIVE {
-            return Ok(());
-        }
-        self.said = Instant::now();
-        if let Some(connection) = &self.connection
-            && self.runtime.block_on(connection.writer.send(&HEARTBEAT)).is_err()
-        {
-            self.connection = None;
-        }
-        Ok(())
+    fn writer(connection: &Connection) -> &Writer {
+        &connection.writer
     }
 
-    fn close(&mut self) -> Result<(), ConnectorError> {
-        if let Some(connection) = self.connection.take() {
-            // It is over anyway.
-            let _ = self.runtime.block_on(connection.writer.send(&frame::bye()));
-        }
-        Ok(())
+    fn bye() -> Vec<u8> {
+        frame::bye()
     }
 }

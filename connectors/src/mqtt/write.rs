@@ -1,9 +1,10 @@
 //! The definition of an output to a topic of MQTT, and what writes it: at least once, in order.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use weir_model::Position;
 
@@ -13,22 +14,14 @@ use super::packet::{BYE, PACKET_BYTES_MAX, PING, Packet, publish};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
-use crate::ends::Refused;
+use crate::ends::{Refused, Writer};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
+use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 
 /// Messages sent before the first answer is waited for: brokers let a client have so many.
 const MESSAGES_MAX: usize = 100;
-
-/// Bytes of them, about.
-const BYTES_MAX: usize = 4 << 20;
-
-/// For the answers to them.
-const ANSWERS_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(20);
-
-/// While there is nothing to write, the broker hears this often that weir is there.
-const ALIVE: std::time::Duration = std::time::Duration::from_secs(ALIVE_SECONDS as u64 / 2);
 
 /// Publishes each result to a topic of MQTT.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -78,8 +71,8 @@ impl DestinationConfig for WriteToMqtt {
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let client = self.client_id.clone().unwrap_or_else(|| client_of(&context.identity));
-        let (topic, retained, runtime) = (self.topic.clone(), self.retained, context.runtime.clone());
-        Ok(Box::new(Publisher { login, client, topic, retained, runtime, connection: None, said: Instant::now() }))
+        let (place, topic, retained) = (login.place.clone(), self.topic.clone(), self.retained);
+        Ok(Box::new(Publisher::new(context, &place, Publishing { login, client, topic, retained })))
     }
 }
 
@@ -90,79 +83,58 @@ fn client_of(identity: &str) -> String {
     digest.iter().take(9).fold("weir-".to_owned(), |name, byte| format!("{name}{byte:02x}"))
 }
 
-struct Publisher {
+struct Publishing {
     login: Login,
     client: String,
     topic: String,
     retained: bool,
-    runtime: Handle,
-    /// None after an error.
-    connection: Option<Connection>,
-    /// When the broker has heard something.
-    said: Instant,
 }
 
-impl Publisher {
-    async fn publish(&mut self, results: &[Outgoing]) -> Result<Written, Refused> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.login.connect(&self.client, true).await?.0,
-        };
-        self.said = Instant::now();
-        let mut written = Written::default();
-        let mut first = 0;
-        while first < results.len() {
-            let (mut bytes, mut end, mut waiting) = (Vec::new(), first, 0_usize);
-            while end < results.len() && waiting < MESSAGES_MAX && bytes.len() < BYTES_MAX {
-                let body = &results[end].body;
-                if body.len() + self.topic.len() + 4 > PACKET_BYTES_MAX {
-                    written.refused.push((end, format!("the result has {} bytes, more than MQTT can carry", body.len())));
-                } else {
-                    waiting += 1;
-                    publish(&self.topic, waiting as u16, self.retained, body, &mut bytes);
-                }
-                end += 1;
+impl Publish for Publishing {
+    type Connection = Connection;
+
+    const ALIVE: Option<(Duration, &[u8])> = Some((Duration::from_secs(ALIVE_SECONDS as u64 / 2), &PING));
+
+    async fn connect(&mut self) -> Result<Connection, Refused> {
+        Ok(self.login.connect(&self.client, true).await?.0)
+    }
+
+    async fn publish(
+        &mut self,
+        connection: &mut Connection,
+        results: &[Outgoing],
+        _ids: &[String],
+        first: usize,
+        written: &mut Written,
+    ) -> Result<usize, Refused> {
+        let (mut bytes, mut end, mut waiting) = (Vec::new(), first, 0_usize);
+        while end < results.len() && waiting < MESSAGES_MAX && bytes.len() < BYTES_MAX {
+            let body = &results[end].body;
+            if body.len() + self.topic.len() + 4 > PACKET_BYTES_MAX {
+                written.refused.push((end, format!("the result has {} bytes, more than MQTT can carry", body.len())));
+            } else {
+                waiting += 1;
+                publish(&self.topic, waiting as u16, self.retained, body, &mut bytes);
             }
-            connection.writer.send(&bytes).await?;
-            let deadline = Instant::now() + ANSWERS_TIME_MAX;
-            while waiting > 0 {
-                match connection.packet(deadline).await? {
-                    Some(Packet::Acknowledged(_)) => waiting -= 1,
-                    Some(_) => {}
-                    None => return Err(Refused::Passing("the broker does not answer any more".to_owned())),
-                }
+            end += 1;
+        }
+        connection.writer.send(&bytes).await?;
+        let deadline = Instant::now() + ANSWERS_TIME_MAX;
+        while waiting > 0 {
+            match connection.packet(deadline).await? {
+                Some(Packet::Acknowledged(_)) => waiting -= 1,
+                Some(_) => {}
+                None => return Err(Refused::Passing("the broker does not answer any more".to_owned())),
             }
-            first = end;
         }
-        self.connection = Some(connection);
-        Ok(written)
-    }
-}
-
-impl Destination for Publisher {
-    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
-        let runtime = self.runtime.clone();
-        runtime.block_on(self.publish(results)).map_err(|refused| refused.error(&self.login.place))
+        Ok(end)
     }
 
-    fn idle(&mut self) -> Result<(), ConnectorError> {
-        if self.said.elapsed() < ALIVE {
-            return Ok(());
-        }
-        self.said = Instant::now();
-        if let Some(connection) = &self.connection
-            && self.runtime.block_on(connection.writer.send(&PING)).is_err()
-        {
-            self.connection = None;
-        }
-        Ok(())
+    fn writer(connection: &Connection) -> &Writer {
+        &connection.writer
     }
 
-    fn close(&mut self) -> Result<(), ConnectorError> {
-        if let Some(connection) = self.connection.take() {
-            // It is over anyway.
-            let _ = self.runtime.block_on(connection.writer.send(&BYE));
-        }
-        Ok(())
+    fn bye() -> Vec<u8> {
+        BYE.to_vec()
     }
 }

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use weir_model::Position;
 
@@ -16,16 +15,11 @@ use super::jetstream::{Failed, MESSAGE_TOO_LARGE, read};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
+use crate::ends::{Refused, Writer};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
-use crate::result_ids::Ids;
-
-/// Bytes sent before the first answer is waited for.
-const BYTES_MAX: usize = 4 << 20;
-
-/// For the answers to them.
-const ANSWERS_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(20);
+use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 
 /// Publishes each result to a stream of JetStream.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -65,87 +59,71 @@ impl DestinationConfig for WriteToNats {
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
-        let (subject, runtime) = (self.subject.clone(), context.runtime.clone());
-        Ok(Box::new(Publisher { login, subject, runtime, connection: None, ids: Ids::new(&context.identity) }))
+        let (place, subject) = (login.place.clone(), self.subject.clone());
+        Ok(Box::new(Publisher::new(context, &place, Publishing { login, subject })))
     }
 }
 
-struct Publisher {
+struct Publishing {
     login: Login,
     subject: String,
-    runtime: Handle,
-    /// None after an error.
-    connection: Option<Connection>,
-    ids: Ids,
 }
 
-impl Publisher {
-    async fn publish(&mut self, results: &[Outgoing], ids: &[String]) -> Result<Written, String> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.login.connect().await?,
-        };
-        let payload_max = connection.greeting.max_payload;
-        let mut written = Written::default();
-        let mut first = 0;
-        while first < results.len() {
-            let (mut bytes, mut end) = (Vec::new(), first);
-            let mut asked = HashMap::new();
-            while end < results.len() && bytes.len() < BYTES_MAX {
-                let headers = format!("Nats-Msg-Id: {}\r\n", ids[end]);
-                let body = &results[end].body;
-                // The server would close the connection. Its limit is for headers, too.
-                if body.len() + headers.len() + 12 > payload_max {
-                    let problem = format!("the result has {} bytes, and the server takes messages of {payload_max}", body.len());
-                    written.refused.push((end, problem));
-                } else {
-                    let inbox = connection.next_inbox();
-                    put(&self.subject, Some(&inbox), &headers, body, &mut bytes);
-                    asked.insert(inbox, end);
-                }
-                end += 1;
-            }
-            connection.writer.send(&bytes).await?;
-            let deadline = Instant::now() + ANSWERS_TIME_MAX;
-            while !asked.is_empty() {
-                let answer = connection.message(deadline).await?.ok_or("the server does not answer any more")?;
-                let Some(index) = asked.remove(&answer.subject) else { continue };
-                match read(&answer) {
-                    Ok(_) => {}
-                    Err(Failed::Refused { number: MESSAGE_TOO_LARGE, words }) => written.refused.push((index, words)),
-                    Err(failed) => {
-                        written.left.push(index);
-                        written.left_reason.get_or_insert(failed.text());
-                    }
-                }
-            }
-            first = end;
-            // What comes later must not overtake what is tried again.
-            if !written.left.is_empty() {
-                written.left.extend(first..results.len());
-                break;
-            }
-        }
-        written.left.sort_unstable();
-        written.refused.sort_unstable();
-        self.connection = Some(connection);
-        Ok(written)
+impl Publish for Publishing {
+    type Connection = Connection;
+
+    const IDS: bool = true;
+
+    async fn connect(&mut self) -> Result<Connection, Refused> {
+        Ok(self.login.connect().await?)
     }
-}
 
-impl Destination for Publisher {
-    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
-        let ids = self.ids.of(results);
-        let runtime = self.runtime.clone();
-        match runtime.block_on(self.publish(results, &ids)) {
-            Ok(written) => {
-                self.ids.again(written.left.iter().filter_map(|index| ids.get(*index).cloned()).collect());
-                Ok(written)
+    async fn publish(
+        &mut self,
+        connection: &mut Connection,
+        results: &[Outgoing],
+        ids: &[String],
+        first: usize,
+        written: &mut Written,
+    ) -> Result<usize, Refused> {
+        let payload_max = connection.greeting.max_payload;
+        let (mut bytes, mut end) = (Vec::new(), first);
+        let mut asked = HashMap::new();
+        while end < results.len() && bytes.len() < BYTES_MAX {
+            let headers = format!("Nats-Msg-Id: {}\r\n", ids[end]);
+            let body = &results[end].body;
+            // The server would close the connection. Its limit is for headers, too.
+            if body.len() + headers.len() + 12 > payload_max {
+                let problem = format!("the result has {} bytes, and the server takes messages of {payload_max}", body.len());
+                written.refused.push((end, problem));
+            } else {
+                let inbox = connection.next_inbox();
+                put(&self.subject, Some(&inbox), &headers, body, &mut bytes);
+                asked.insert(inbox, end);
             }
-            Err(problem) => {
-                self.ids.again(ids);
-                Err(ConnectorError::passing(&self.login.place, problem))
+            end += 1;
+        }
+        connection.writer.send(&bytes).await?;
+        let deadline = Instant::now() + ANSWERS_TIME_MAX;
+        while !asked.is_empty() {
+            let answer = connection
+                .message(deadline)
+                .await?
+                .ok_or_else(|| Refused::Passing("the server does not answer any more".to_owned()))?;
+            let Some(index) = asked.remove(&answer.subject) else { continue };
+            match read(&answer) {
+                Ok(_) => {}
+                Err(Failed::Refused { number: MESSAGE_TOO_LARGE, words }) => written.refused.push((index, words)),
+                Err(failed) => {
+                    written.left.push(index);
+                    written.left_reason.get_or_insert(failed.text());
+                }
             }
         }
+        Ok(end)
+    }
+
+    fn writer(connection: &Connection) -> &Writer {
+        &connection.writer
     }
 }

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use weir_model::Position;
 
@@ -13,15 +12,11 @@ use crate::config;
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
+use crate::ends::{Refused, Writer};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
-
-/// Bytes sent before the first answer is waited for.
-const BYTES_MAX: usize = 4 << 20;
-
-/// For the answers to them.
-const ANSWERS_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(20);
+use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 
 /// Adds each result to a stream of Redis.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -71,69 +66,62 @@ impl DestinationConfig for WriteToRedis {
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
-        Ok(Box::new(Adder { login, definition: self.clone(), runtime: context.runtime.clone(), connection: None }))
+        let place = login.place.clone();
+        Ok(Box::new(Publisher::new(context, &place, Adder { login, definition: self.clone() })))
     }
 }
 
 struct Adder {
     login: Login,
     definition: WriteToRedis,
-    runtime: Handle,
-    /// None after an error.
-    connection: Option<Connection>,
 }
 
-impl Adder {
-    async fn add(&mut self, results: &[Outgoing]) -> Result<Written, String> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.login.connect().await?,
-        };
+impl Publish for Adder {
+    type Connection = Connection;
+
+    async fn connect(&mut self) -> Result<Connection, Refused> {
+        Ok(self.login.connect().await?)
+    }
+
+    async fn publish(
+        &mut self,
+        connection: &mut Connection,
+        results: &[Outgoing],
+        _ids: &[String],
+        first: usize,
+        written: &mut Written,
+    ) -> Result<usize, Refused> {
         let WriteToRedis { key, field, length_max, .. } = &self.definition;
         let length = length_max.map(|length| length.to_string());
-        let mut written = Written::default();
-        let mut first = 0;
-        while first < results.len() {
-            let (mut bytes, mut end) = (Vec::new(), first);
-            while end < results.len() && bytes.len() < BYTES_MAX {
-                let mut command: Vec<&[u8]> = vec![b"XADD", key.as_bytes()];
-                if let Some(length) = &length {
-                    command.extend([b"MAXLEN", &b"~"[..], length.as_bytes()]);
-                }
-                command.extend([b"*", field.as_bytes(), &results[end].body]);
-                put_command(&command, &mut bytes);
-                end += 1;
+        let (mut bytes, mut end) = (Vec::new(), first);
+        while end < results.len() && bytes.len() < BYTES_MAX {
+            let mut command: Vec<&[u8]> = vec![b"XADD", key.as_bytes()];
+            if let Some(length) = &length {
+                command.extend([b"MAXLEN", &b"~"[..], length.as_bytes()]);
             }
-            connection.writer.send(&bytes).await?;
-            let deadline = Instant::now() + ANSWERS_TIME_MAX;
-            for index in first..end {
-                match connection.answer(deadline).await? {
-                    Some(Reply::Error(error)) if error.starts_with("WRONGTYPE") => {
-                        written.refused.push((index, format!("{key} holds something else than a stream")));
-                    }
-                    Some(Reply::Error(error)) => {
-                        written.left.push(index);
-                        written.left_reason.get_or_insert(error);
-                    }
-                    Some(_) => {}
-                    None => return Err("the server does not answer any more".to_owned()),
+            command.extend([b"*", field.as_bytes(), &results[end].body]);
+            put_command(&command, &mut bytes);
+            end += 1;
+        }
+        connection.writer.send(&bytes).await?;
+        let deadline = Instant::now() + ANSWERS_TIME_MAX;
+        for index in first..end {
+            match connection.answer(deadline).await? {
+                Some(Reply::Error(error)) if error.starts_with("WRONGTYPE") => {
+                    written.refused.push((index, format!("{key} holds something else than a stream")));
                 }
-            }
-            first = end;
-            // What comes later must not overtake what is tried again.
-            if !written.left.is_empty() {
-                written.left.extend(first..results.len());
-                break;
+                Some(Reply::Error(error)) => {
+                    written.left.push(index);
+                    written.left_reason.get_or_insert(error);
+                }
+                Some(_) => {}
+                None => return Err(Refused::Passing("the server does not answer any more".to_owned())),
             }
         }
-        self.connection = Some(connection);
-        Ok(written)
+        Ok(end)
     }
-}
 
-impl Destination for Adder {
-    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
-        let runtime = self.runtime.clone();
-        runtime.block_on(self.add(results)).map_err(|problem| ConnectorError::passing(&self.login.place, problem))
+    fn writer(connection: &Connection) -> &Writer {
+        &connection.writer
     }
 }

@@ -1,0 +1,124 @@
+//! Destinations that publish results over a connection of their own: in order, some before the first answer is waited for. The connection stays
+//! until something goes wrong; then the next write makes another one.
+//!
+//! What a result is made into, and what is answered, is for the protocol.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::delivery::Outgoing;
+use crate::destination::{Destination, DestinationContext, Written};
+use crate::ends::{Refused, Writer};
+use crate::error::ConnectorError;
+use crate::result_ids::Ids;
+
+/// Bytes sent before the first answer is waited for, about.
+pub const BYTES_MAX: usize = 4 << 20;
+
+/// For the answers to them.
+pub const ANSWERS_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// How a protocol publishes.
+pub trait Publish: Send {
+    type Connection: Send;
+
+    /// Whether results have ids, by which the other side drops what it has had.
+    const IDS: bool = false;
+
+    /// What the other side wants to hear while there is nothing to write, and how often.
+    const ALIVE: Option<(Duration, &'static [u8])> = None;
+
+    async fn connect(&mut self) -> Result<Self::Connection, Refused>;
+
+    /// Publishes results from `first` on, as many as go out together, and waits for the answers. Says which result comes next.
+    async fn publish(
+        &mut self,
+        connection: &mut Self::Connection,
+        results: &[Outgoing],
+        ids: &[String],
+        first: usize,
+        written: &mut Written,
+    ) -> Result<usize, Refused>;
+
+    fn writer(connection: &Self::Connection) -> &Writer;
+
+    /// The last words, where there are any.
+    fn bye() -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+pub struct Publisher<P: Publish> {
+    place: String,
+    runtime: Handle,
+    protocol: P,
+    ids: Ids,
+    /// None after an error.
+    connection: Option<P::Connection>,
+    /// When the other side has heard something.
+    said: Instant,
+}
+
+impl<P: Publish> Publisher<P> {
+    pub fn new(context: &DestinationContext, place: &str, protocol: P) -> Publisher<P> {
+        let (runtime, ids) = (context.runtime.clone(), Ids::new(&context.identity));
+        Publisher { place: place.to_owned(), runtime, protocol, ids, connection: None, said: Instant::now() }
+    }
+
+    async fn publish(&mut self, results: &[Outgoing], ids: &[String]) -> Result<Written, Refused> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.protocol.connect().await?,
+        };
+        self.said = Instant::now();
+        let mut written = Written::default();
+        let mut first = 0;
+        while first < results.len() {
+            first = self.protocol.publish(&mut connection, results, ids, first, &mut written).await?;
+            // What comes later must not overtake what is tried again.
+            if !written.left.is_empty() {
+                written.left.extend(first..results.len());
+                break;
+            }
+        }
+        written.left.sort_unstable();
+        written.left.dedup();
+        written.refused.sort_unstable();
+        self.connection = Some(connection);
+        Ok(written)
+    }
+}
+
+impl<P: Publish> Destination for Publisher<P> {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        let ids = if P::IDS { self.ids.of(results) } else { Vec::new() };
+        let published = self.runtime.clone().block_on(self.publish(results, &ids));
+        let again = match &published {
+            Ok(written) => written.left.iter().filter_map(|index| ids.get(*index).cloned()).collect(),
+            Err(_) => ids,
+        };
+        self.ids.again(again);
+        published.map_err(|refused| refused.error(&self.place))
+    }
+
+    fn idle(&mut self) -> Result<(), ConnectorError> {
+        let Some((_, words)) = P::ALIVE.filter(|(alive, _)| self.said.elapsed() >= *alive) else { return Ok(()) };
+        self.said = Instant::now();
+        if let Some(connection) = &self.connection
+            && self.runtime.block_on(P::writer(connection).send(words)).is_err()
+        {
+            self.connection = None;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), ConnectorError> {
+        if let Some(connection) = self.connection.take() {
+            // It is over anyway.
+            let _ = self.runtime.block_on(P::writer(&connection).send(&P::bye()));
+        }
+        Ok(())
+    }
+}
