@@ -22,6 +22,7 @@ pub mod registry;
 pub mod server;
 pub mod service;
 pub mod socket;
+pub mod streams;
 pub mod tck;
 pub mod terminal;
 pub mod toxiproxy;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use crate::streams::with;
+
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct Client {
@@ -75,8 +77,7 @@ impl Client {
     }
 
     pub fn add_stream(&mut self, name: &str, subject: &str, more: Json) {
-        let mut config = json!({"name": name, "subjects": [subject], "storage": "file", "retention": "limits"});
-        config.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        let config = with(json!({"name": name, "subjects": [subject], "storage": "file", "retention": "limits"}), more);
         self.ask(&format!("STREAM.CREATE.{name}"), &config);
     }
 

@@ -8,18 +8,14 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use weir_tests::kafka::free_ports;
 use weir_tests::server::Server;
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, wait_until};
+use weir_tests::streams::{
+    COUNT, RESUME, STREAMS, counted, counted_together, message, numbers_to, refused_v1, set_numbers, troubled, with,
+};
 use weir_tests::toxiproxy::Toxiproxy;
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
-
-const STREAMS: &str = "/api/v2/graph/quine/ingests";
-
-/// Each record counts itself, so that one that is lost or comes twice is seen.
-const COUNT: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.count = coalesce(n.count, 0) + 1";
 
 /// A tool of somebody else, asking the server for something.
 fn tool(server: &Server, name: &str, arguments: &[&str], input: &str) -> String {
@@ -41,16 +37,6 @@ fn declare(server: &Server, queue: &str) {
 fn add(server: &Server, queue: &str, ids: Range<u64>) {
     let lines: String = ids.map(|id| format!("{}\n", json!({"id": id}))).collect();
     tool(server, "amqp-publish", &["-r", queue, "-p", "-l"], &lines);
-}
-
-/// How many records, and how often all together.
-fn counted(weir: &Weir) -> (u64, u64) {
-    let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(sum(n.count), 0)");
-    (rows[0][0].as_u64().expect("a count"), rows[0][1].as_u64().expect("a sum"))
-}
-
-fn message(weir: &Weir, stream: &str) -> String {
-    weir.get(&format!("{STREAMS}/{stream}")).expect(200).json()["message"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -77,7 +63,7 @@ fn messages_go_out_and_come_in_across_kills_of_either_side() {
         }
     }
     wait_until("all are read", PATIENCE, || counted(&weir).0 == 3_000);
-    let repeated = counted(&weir).1 - 3_000;
+    let repeated = counted_together(&weir) - 3_000;
     eprintln!("{repeated} of 3000 records have come again after three kills");
     // No bound holds for that: a server that is killed has forgotten the acknowledgements that it had not written yet.
     // All of it is acknowledged, so that nothing is left when the stream ends.
@@ -86,22 +72,14 @@ fn messages_go_out_and_come_in_across_kills_of_either_side() {
 
     // Results: to a queue that is not there yet, over TLS.
     let access = |more: Json| {
-        let mut all = json!({"type": "Amqp", "url": server.said("AMQP_TLS_URL"), "certificateAuthorities": server.authority(), "password": "guest"});
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        all
+        with(
+            json!({"type": "Amqp", "url": server.said("AMQP_TLS_URL"), "certificateAuthorities": server.authority(), "password": "guest"}),
+            more,
+        )
     };
-    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"});
-    let enrichment = json!({"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.value AS id"});
-    let query = json!({"name": "numbers", "pattern": pattern, "outputs": [{"name": "amqp", "resultEnrichment": enrichment,
-        "destinations": [access(json!({"routingKey": "results"}))]}]});
-    let created = weir.post("/api/v2/graph/quine/standingQueries", &query).expect(201).text();
+    let created = numbers_to(&weir, access(json!({"routingKey": "results"})));
     assert!(created.contains("Secret(****)"), "{created}");
-    let set = |values: Range<u64>| {
-        values.for_each(|value| {
-            weir.query(&format!("MATCH (n) WHERE id(n) = idFrom('number', {value}) SET n:Number, n.value = {value}")).expect(200);
-        });
-    };
-    set(10_000..10_100);
+    set_numbers(&weir, 10_000..10_100);
     wait_until("it is said that they lead nowhere", PATIENCE, || {
         weir.log().contains("a message leads to no queue: 312 NO_ROUTE")
     });
@@ -115,17 +93,12 @@ fn messages_go_out_and_come_in_across_kills_of_either_side() {
     assert_eq!(created["settings"]["source"], expected);
     wait_until("all results have come back", PATIENCE, || counted(&weir).0 == 3_100);
     server.kill();
-    set(10_100..10_150);
+    set_numbers(&weir, 10_100..10_150);
     wait_until("the stream says what it waits for", PATIENCE, || message(&weir, "back").contains("cannot connect"));
     server.run().expect("it starts again");
     wait_until("the others have come back, too", PATIENCE, || counted(&weir).0 == 3_150);
 
-    let said = |name: &str, more: Json, problem: &str| {
-        let mut all = source.clone();
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        weir.post(STREAMS, &json!({"name": name, "source": all, "query": COUNT})).expect(201);
-        wait_until(problem, PATIENCE, || message(&weir, name).contains(problem));
-    };
+    let said = |name: &str, more: Json, problem: &str| troubled(&weir, name, &with(source.clone(), more), problem);
     said("password", json!({"password": "wrong"}), "403 ACCESS_REFUSED");
     said("queue", json!({"queue": "nowhere"}), "404 NOT_FOUND");
     said("host", json!({"url": format!("{}/nowhere", server.said("AMQP_TLS_URL"))}), "530 NOT_ALLOWED");
@@ -168,7 +141,7 @@ fn a_connection_that_is_cut_or_stalls_loses_nothing() {
     });
     proxy.cure("amqp", "timeout", "downstream");
     wait_until("all are read", PATIENCE, || counted(&weir).0 == 2_000);
-    let repeated = counted(&weir).1 - 2_000;
+    let repeated = counted_together(&weir) - 2_000;
     eprintln!("{repeated} of 2000 records have come again after four cuts");
     assert!(repeated <= 4 * PREFETCH, "{repeated}");
     // Every node has its result in the queue, once or more often.
@@ -187,10 +160,7 @@ fn a_connection_that_is_cut_or_stalls_loses_nothing() {
 fn definitions_that_cannot_work_are_refused() {
     let weir = Home::new().start(&["-Dweir.outgoing-http.allowed-hosts=[\"example.com\"]"]);
     let refused = |more: Json, problem: &str| {
-        let mut all = json!({"type": "AmqpIngest", "url": "amqp://example.com", "queue": "q"});
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        let told = weir.post("/api/v1/ingest/refused", &all).expect(400).text();
-        assert!(told.contains(problem), "{told}");
+        refused_v1(&weir, &with(json!({"type": "AmqpIngest", "url": "amqp://example.com", "queue": "q"}), more), problem);
     };
     refused(json!({"url": "amqp://127.0.0.1:1"}), "outgoing-http.allowed-hosts");
     refused(json!({"url": "http://example.com"}), "amqp:// or amqps://");

@@ -11,36 +11,20 @@ use serde_json::{Value as Json, json};
 use weir_tests::client;
 use weir_tests::polled::Polled;
 use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::streams::{COUNT, RESUME, STREAMS, counted, message, refused, with};
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
-
-const STREAMS: &str = "/api/v2/graph/quine/ingests";
-
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 const LINES: (&str, &str) = ("Content-Type", "application/x-ndjson");
-
-/// Each record counts itself, so that one that is lost or comes twice is seen.
-const COUNT: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.count = coalesce(n.count, 0) + 1";
-
-fn counted(weir: &Weir) -> (u64, u64) {
-    let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(max(n.count), 0)");
-    (rows[0][0].as_u64().expect("a count"), rows[0][1].as_u64().expect("a count"))
-}
-
-fn message(weir: &Weir, stream: &str) -> String {
-    weir.get(&format!("{STREAMS}/{stream}")).expect(200).json()["message"].as_str().unwrap_or_default().to_owned()
-}
 
 fn items(ids: std::ops::Range<u64>) -> String {
     Json::from_iter(ids.map(|id| json!({"id": id}))).to_string()
 }
 
 fn push_stream(weir: &Weir, name: &str, more: Json) {
-    let mut definition = json!({"type": "HttpPushIngest", "format": {"type": "CypherJson", "query": COUNT}});
-    definition.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    let definition = with(json!({"type": "HttpPushIngest", "format": {"type": "CypherJson", "query": COUNT}}), more);
     weir.post(&format!("/api/v1/ingest/{name}"), &definition).expect(200);
 }
 
@@ -197,8 +181,7 @@ fn a_graph_that_is_behind_says_so_and_so_does_a_stream_that_is_paused() {
 }
 
 fn poll(weir: &Weir, name: &str, url: &str, more: Json) {
-    let mut source = json!({"type": "HttpPoll", "url": url, "interval": "1s", "format": {"type": "Json"}});
-    source.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    let source = with(json!({"type": "HttpPoll", "url": url, "interval": "1s", "format": {"type": "Json"}}), more);
     weir.post(STREAMS, &json!({"name": name, "source": source, "query": COUNT, "maxPerSecond": 1000})).expect(201);
 }
 
@@ -270,10 +253,8 @@ fn an_answer_that_is_what_it_was_brings_nothing() {
     server.count.store(12, Ordering::Relaxed);
     wait_until("it goes on", PATIENCE, || counted(&weir) == (12, 5));
     let refused = |more: Json, problem: &str| {
-        let mut source = json!({"type": "HttpPoll", "url": server.url("/all"), "format": {"type": "Json"}});
-        source.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        let told = weir.post(STREAMS, &json!({"name": "refused", "source": source, "query": COUNT})).expect(400).text();
-        assert!(told.contains(problem), "{told}");
+        let source = json!({"type": "HttpPoll", "url": server.url("/all"), "format": {"type": "Json"}});
+        refused(&weir, &with(source, more), problem);
     };
     refused(json!({"recordsAt": "items"}), "is no JSON Pointer");
     refused(json!({"url": "ftp://x"}), "must begin with http");

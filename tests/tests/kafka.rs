@@ -11,21 +11,15 @@ use weir_connectors::{FilePolicy, Frames, HostPolicy, Limits, RecordStream, Sour
 use weir_model::Position;
 use weir_tests::kafka::{Broker, free_ports, shared};
 use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::streams::{COUNT, RESUME, counted, with};
 use weir_tests::toxiproxy::Toxiproxy;
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
-
-/// Each record counts itself, so that one that is lost or comes twice is seen.
-const COUNT: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.count = coalesce(n.count, 0) + 1";
-
 fn ingest(broker: &str, topics: Json, query: &str, more: Json) -> Json {
     let format = json!({"type": "CypherJson", "query": query});
-    let mut definition = json!({"type": "KafkaIngest", "topics": topics, "bootstrapServers": broker, "format": format});
-    definition.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-    definition
+    with(json!({"type": "KafkaIngest", "topics": topics, "bootstrapServers": broker, "format": format}), more)
 }
 
 fn values(ids: std::ops::Range<u64>) -> Vec<Vec<u8>> {
@@ -34,12 +28,6 @@ fn values(ids: std::ops::Range<u64>) -> Vec<Vec<u8>> {
 
 fn produce(broker: &Broker, topic: &str, partition: i32, ids: std::ops::Range<u64>) {
     broker.produce(topic, partition, values(ids).iter().map(|value| Some(value.as_slice())));
-}
-
-/// How many records have had their effect, and whether any had it twice.
-fn counted(weir: &Weir) -> (u64, u64) {
-    let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(max(n.count), 0)");
-    (rows[0][0].as_u64().expect("a count"), rows[0][1].as_u64().expect("a count"))
 }
 
 fn wait_counted(weir: &Weir, count: u64) {
@@ -164,11 +152,7 @@ fn records_are_unpacked_counted_and_bounded() {
     broker.produce("packed", 0, [Some(gzip.as_slice()), None, Some(b"broken"), Some(gzip.as_slice()), Some(b"after")]);
     broker.produce("packed", 1, [None, None, None, Some(gzip.as_slice()), Some(gzip.as_slice())]);
     let weir = Home::new().start(&[]);
-    let earliest = |more: Json| {
-        let mut all = json!({"autoOffsetReset": "earliest", "endingOffset": 3});
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        all
-    };
+    let earliest = |more: Json| with(json!({"autoOffsetReset": "earliest", "endingOffset": 3}), more);
     let every = "CREATE (:Seen {id: $that.id})";
     let topics = json!({"packed": [0, 1]});
     let definition = ingest(&broker.bootstrap(), topics.clone(), every, earliest(json!({"recordDecoders": ["Gzip"]})));
@@ -312,11 +296,7 @@ fn logins_and_encryption_work_and_wrong_ones_are_told() {
     let login = |kind: &str, password: &str| json!({"type": kind, "username": broker.said("KAFKA_USER"), "password": password});
     let secret = broker.said("KAFKA_PASSWORD");
     let trust = json!({"ssl.truststore.location": broker.said("KAFKA_CA"), "ssl.truststore.type": "PEM"});
-    let with = |more: Json| {
-        let mut properties = trust.clone();
-        properties.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        properties
-    };
+    let with = |more: Json| with(trust.clone(), more);
     let scram = json!({"sasl.mechanism": "SCRAM-SHA-256"});
     let jaas = format!(
         "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"{}\" password=\"{secret}\";",

@@ -8,18 +8,14 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use weir_tests::kafka::free_ports;
 use weir_tests::server::Server;
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, wait_until};
+use weir_tests::streams::{
+    COUNT, RESUME, STREAMS, counted, counted_together, message, numbers_to, refused, refused_v1, set_numbers, troubled, with,
+};
 use weir_tests::toxiproxy::Toxiproxy;
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
-
-const STREAMS: &str = "/api/v2/graph/quine/ingests";
-
-/// Each record counts itself, so that one that is lost or comes twice is seen.
-const COUNT: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.count = coalesce(n.count, 0) + 1";
 
 /// Those that a broker repeats: what mosquitto has under way at once.
 const UNDER_WAY: u64 = 20;
@@ -36,18 +32,6 @@ fn add(server: &Server, topic: &str, ids: Range<u64>) {
     let lines: String = ids.map(|id| format!("{}\n", json!({"id": id}))).collect();
     client.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("it listens");
     assert!(client.wait().expect("it ends").success());
-}
-
-/// How many records, how often the one that came most often, and how often all together.
-fn counted(weir: &Weir) -> (u64, u64, u64) {
-    let rows =
-        weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(max(n.count), 0), coalesce(sum(n.count), 0)");
-    let number = |at: usize| rows[0][at].as_u64().expect("a count");
-    (number(0), number(1), number(2))
-}
-
-fn message(weir: &Weir, stream: &str) -> String {
-    weir.get(&format!("{STREAMS}/{stream}")).expect(200).json()["message"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -81,7 +65,7 @@ fn messages_that_are_not_durable_come_again_across_kills_of_either_side() {
     add(&server, "a/c", 2_000..2_500);
     weir = home.start(RESUME);
     wait_until("all are read", PATIENCE, || counted(&weir).0 == 2_500);
-    let (_, most, all) = counted(&weir);
+    let (most, all) = (counted(&weir).1, counted_together(&weir));
     eprintln!("{} of 2500 records have come more than once, {most} times at most", all - 2_500);
     // The first message was sent until it was there.
     server.kill();
@@ -109,7 +93,7 @@ fn a_connection_that_is_cut_repeats_nothing_that_is_under_way() {
         add(&server, "in", 0..1);
         counted(&weir).0 == 1
     });
-    let before = counted(&weir).2;
+    let before = counted_together(&weir);
     add(&server, "in", 1..2_001);
     const CUTS: u64 = 5;
     for round in 1..=CUTS {
@@ -126,7 +110,7 @@ fn a_connection_that_is_cut_repeats_nothing_that_is_under_way() {
     proxy.cure("mqtt", "timeout", "downstream");
     wait_until("all are read", PATIENCE, || counted(&weir).0 == 2_001);
     // Those whose acknowledgements were under way may come again, no others.
-    let repeated = counted(&weir).2 - before - 2_000;
+    let repeated = counted_together(&weir) - before - 2_000;
     eprintln!("{repeated} of 2000 records have come again after {} cuts", CUTS + 1);
     assert!(repeated <= (CUTS + 1) * UNDER_WAY, "{repeated}");
     weir.stop();
@@ -137,10 +121,11 @@ fn results_go_out_with_tls_and_a_password_and_come_in_again_with_their_topic() {
     let Some(server) = start("results to topics of MQTT") else { return };
     let weir = Home::new().start(&[]);
     let access = |more: Json| {
-        let mut all = json!({"type": "Mqtt", "url": server.said("MQTT_TLS_URL"), "certificateAuthorities": server.authority(),
-            "username": "weir", "password": "geheim"});
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        all
+        with(
+            json!({"type": "Mqtt", "url": server.said("MQTT_TLS_URL"), "certificateAuthorities": server.authority(),
+            "username": "weir", "password": "geheim"}),
+            more,
+        )
     };
     let source =
         access(json!({"clientId": "back", "topicFilters": ["results/#"], "withTopic": true, "format": {"type": "Json"}}));
@@ -151,36 +136,21 @@ fn results_go_out_with_tls_and_a_password_and_come_in_again_with_their_topic() {
         counted(&weir).0 == 1
     });
     assert_eq!(weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN n.topic"), [json!(["results/first"])]);
-    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"});
-    let enrichment = json!({"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.value AS id"});
-    let query = json!({"name": "numbers", "pattern": pattern, "outputs": [{"name": "mqtt", "resultEnrichment": enrichment,
-        "destinations": [access(json!({"topic": "results/numbers"}))]}]});
-    let created = weir.post("/api/v2/graph/quine/standingQueries", &query).expect(201).text();
+    let created = numbers_to(&weir, access(json!({"topic": "results/numbers"})));
     assert!(created.contains("Secret(****)") && !created.contains("geheim"), "{created}");
-    let set = |values: Range<u64>| {
-        values.for_each(|value| {
-            weir.query(&format!("MATCH (n) WHERE id(n) = idFrom('number', {value}) SET n:Number, n.value = {value}")).expect(200);
-        });
-    };
-    set(0..300);
+    set_numbers(&weir, 0..300);
     wait_until("all results have come back", PATIENCE, || counted(&weir).0 == 301);
     std::thread::sleep(Duration::from_secs(1));
     // What comes while the broker is away is delivered when it is back; a result whose answer was lost may come twice.
     server.kill();
-    set(300..350);
+    set_numbers(&weir, 300..350);
     server.run().expect("it starts again");
     wait_until("the others have come back, too", PATIENCE, || counted(&weir).0 == 351);
 
     let mut wrong = source.clone();
     (wrong["password"], wrong["clientId"]) = (json!("wrong"), json!("other"));
-    weir.post(STREAMS, &json!({"name": "wrong", "source": wrong, "query": COUNT})).expect(201);
-    wait_until("the login is refused", PATIENCE, || message(&weir, "wrong").contains("the login is refused"));
-    let refused = |more: Json, problem: &str| {
-        let mut all = source.clone();
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        let told = weir.post(STREAMS, &json!({"name": "refused", "source": all, "query": COUNT})).expect(400).text();
-        assert!(told.contains(problem), "{told}");
-    };
+    troubled(&weir, "wrong", &wrong, "the login is refused");
+    let refused = |more: Json, problem: &str| refused(&weir, &with(source.clone(), more), problem);
     refused(json!({"certificateAuthorities": "x"}), "holds no certificate");
     refused(json!({"topicFilters": []}), "topicFilters");
     refused(json!({"clientId": ""}), "clientId");
@@ -193,7 +163,6 @@ fn results_go_out_with_tls_and_a_password_and_come_in_again_with_their_topic() {
 fn only_allowed_hosts_are_connected_to() {
     let weir = Home::new().start(&["-Dweir.outgoing-http.allowed-hosts=[\"example.com\"]"]);
     let source = json!({"type": "MqttIngest", "url": "mqtt://127.0.0.1:1", "clientId": "c", "topicFilters": ["t"]});
-    let refused = weir.post("/api/v1/ingest/refused", &source).expect(400).text();
-    assert!(refused.contains("outgoing-http.allowed-hosts"), "{refused}");
+    refused_v1(&weir, &source, "outgoing-http.allowed-hosts");
     weir.stop();
 }

@@ -6,18 +6,14 @@ use serde_json::{Value as Json, json};
 use weir_tests::kafka::free_ports;
 use weir_tests::nats::Client;
 use weir_tests::server::Server;
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, wait_until};
+use weir_tests::streams::{
+    COUNT, RESUME, STREAMS, counted, message, numbers_to, refused, refused_v1, set_numbers, troubled, with,
+};
 use weir_tests::toxiproxy::Toxiproxy;
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
-
-const STREAMS: &str = "/api/v2/graph/quine/ingests";
-
-/// Each record counts itself, so that one that is lost or comes twice is seen.
-const COUNT: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.count = coalesce(n.count, 0) + 1";
 
 fn start(left_out: &str) -> Option<(Server, Client)> {
     let server = Server::start("nats.sh", 2, left_out)?;
@@ -27,15 +23,6 @@ fn start(left_out: &str) -> Option<(Server, Client)> {
 
 fn url(server: &Server) -> String {
     server.said("NATS_URL")
-}
-
-fn counted(weir: &Weir) -> (u64, u64) {
-    let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(max(n.count), 0)");
-    (rows[0][0].as_u64().expect("a count"), rows[0][1].as_u64().expect("a count"))
-}
-
-fn message(weir: &Weir, stream: &str) -> String {
-    weir.get(&format!("{STREAMS}/{stream}")).expect(200).json()["message"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -114,10 +101,11 @@ fn a_consumer_keeps_what_is_not_durable_and_streams_may_share_it() {
     let home = Home::new();
     let mut weir = home.start(RESUME);
     let definition = |more: Json| {
-        let mut all = json!({"type": "NatsIngest", "servers": [url(&server)], "stream": "work", "startFrom": "Earliest",
-            "format": {"type": "CypherJson", "query": COUNT}, "maximumPerSecond": 800});
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        all
+        with(
+            json!({"type": "NatsIngest", "servers": [url(&server)], "stream": "work", "startFrom": "Earliest",
+            "format": {"type": "CypherJson", "query": COUNT}, "maximumPerSecond": 800}),
+            more,
+        )
     };
     // Such a stream wants to be told what is done.
     weir.post("/api/v1/ingest/wrong", &definition(json!({}))).expect(200);
@@ -155,51 +143,38 @@ fn results_go_out_with_tls_and_logins_and_come_in_again() {
     let weir = Home::new().start(&[]);
     let tls_url = url(&server).replace("nats://", "tls://");
     let access = |more: Json| {
-        let mut all =
-            json!({"type": "Nats", "servers": ["nats://127.0.0.1:1", tls_url], "certificateAuthorities": server.authority()});
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        all
+        with(
+            json!({"type": "Nats", "servers": ["nats://127.0.0.1:1", tls_url], "certificateAuthorities": server.authority()}),
+            more,
+        )
     };
-    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"});
-    let enrichment = json!({"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.value AS id"});
     let output = access(json!({"subject": "results.numbers", "username": "weir", "password": "geheim"}));
-    let query = json!({"name": "numbers", "pattern": pattern, "outputs": [{"name": "nats", "resultEnrichment": enrichment, "destinations": [output]}]});
-    let created = weir.post("/api/v2/graph/quine/standingQueries", &query).expect(201).text();
+    let created = numbers_to(&weir, output);
     assert!(created.contains("Secret(****)") && !created.contains("geheim"), "{created}");
     let source = access(
         json!({"stream": "results", "startFrom": "Earliest", "format": {"type": "Json"}, "credentials": server.said("NATS_SEED")}),
     );
     let created = weir.post(STREAMS, &json!({"name": "back", "source": source, "query": COUNT})).expect(201).text();
     assert!(!created.contains(&server.said("NATS_SEED")), "{created}");
-    let set = |values: std::ops::Range<u64>| {
-        values.for_each(|value| {
-            weir.query(&format!("MATCH (n) WHERE id(n) = idFrom('number', {value}) SET n:Number, n.value = {value}")).expect(200);
-        });
-    };
-    set(0..100);
+    set_numbers(&weir, 0..100);
     wait_until("all results have come back", PATIENCE, || counted(&weir).0 == 100);
     // What comes while the server is away is delivered when it is back, and what it has got already is dropped there.
     server.kill();
-    set(100..150);
+    set_numbers(&weir, 100..150);
     server.run().expect("it starts again");
     wait_until("the others have come back, too", PATIENCE, || counted(&weir).0 == 150);
     assert_eq!(counted(&weir), (150, 1));
     client = Client::connect(server.address(0));
     assert_eq!(client.count("results"), 150);
 
-    let refused = |name: &str, source: Json, problem: &str| {
-        weir.post(STREAMS, &json!({"name": name, "source": source, "query": COUNT})).expect(201);
-        wait_until(problem, PATIENCE, || message(&weir, name).contains(problem));
-    };
     let mut wrong = source.clone();
     wrong.as_object_mut().expect("an object").remove("credentials");
     (wrong["username"], wrong["password"]) = (json!("weir"), json!("wrong"));
-    refused("password", wrong.clone(), "the login is refused");
+    troubled(&weir, "password", &wrong, "the login is refused");
     wrong["certificateAuthorities"] = json!(null);
-    refused("stranger", wrong.clone(), "cannot connect");
+    troubled(&weir, "stranger", &wrong, "cannot connect");
     wrong["certificateAuthorities"] = json!("x");
-    let problem = weir.post(STREAMS, &json!({"name": "w", "source": wrong, "query": COUNT})).expect(400).text();
-    assert!(problem.contains("holds no certificate"), "{problem}");
+    refused(&weir, &wrong, "holds no certificate");
     weir.stop();
 }
 
@@ -251,10 +226,7 @@ fn a_server_that_stalls_or_is_cut_off_is_left_and_nothing_is_lost() {
 fn definitions_that_cannot_work_are_refused() {
     let weir = Home::new().start(&["-Dweir.outgoing-http.allowed-hosts=[\"example.com\"]"]);
     let refused = |more: Json, problem: &str| {
-        let mut all = json!({"type": "NatsIngest", "servers": ["nats://example.com"], "stream": "s"});
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        let told = weir.post("/api/v1/ingest/refused", &all).expect(400).text();
-        assert!(told.contains(problem), "{told}");
+        refused_v1(&weir, &with(json!({"type": "NatsIngest", "servers": ["nats://example.com"], "stream": "s"}), more), problem);
     };
     refused(json!({"servers": ["nats://127.0.0.1:1"]}), "outgoing-http.allowed-hosts");
     refused(json!({"servers": []}), "servers");

@@ -4,26 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use weir_tests::redis::Redis;
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, wait_until};
+use weir_tests::streams::{
+    COUNT, RESUME, STREAMS, counted, message, numbers_to, refused, refused_v1, set_numbers, troubled, with,
+};
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(90);
-
-const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
-
-const STREAMS: &str = "/api/v2/graph/quine/ingests";
-
-/// Each record counts itself, so that one that is lost or comes twice is seen.
-const COUNT: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.count = coalesce(n.count, 0) + 1";
-
-fn counted(weir: &Weir) -> (u64, u64) {
-    let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(max(n.count), 0)");
-    (rows[0][0].as_u64().expect("a count"), rows[0][1].as_u64().expect("a count"))
-}
-
-fn message(weir: &Weir, stream: &str) -> String {
-    weir.get(&format!("{STREAMS}/{stream}")).expect(200).json()["message"].as_str().unwrap_or_default().to_owned()
-}
 
 #[test]
 fn entries_are_read_once_across_kills_of_either_side() {
@@ -100,40 +87,27 @@ fn results_go_out_with_tls_and_a_password_and_come_in_again() {
     redis.say(&["CONFIG", "SET", "requirepass", "geheim"]);
     let weir = Home::new().start(&[]);
     let access = |more: Json| {
-        let mut all = json!({"type": "Redis", "url": redis.tls_url(), "certificateAuthorities": redis.authority(), "password": "geheim", "key": "results"});
-        all.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        all
+        with(
+            json!({"type": "Redis", "url": redis.tls_url(), "certificateAuthorities": redis.authority(), "password": "geheim", "key": "results"}),
+            more,
+        )
     };
-    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"});
-    let enrichment = json!({"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.value AS id"});
-    let query = json!({"name": "numbers", "pattern": pattern, "outputs": [{"name": "redis", "resultEnrichment": enrichment,
-        "destinations": [access(json!({"lengthMax": 100_000}))]}]});
-    let created = weir.post("/api/v2/graph/quine/standingQueries", &query).expect(201).text();
+    let created = numbers_to(&weir, access(json!({"lengthMax": 100_000})));
     assert!(created.contains("Secret(****)") && !created.contains("geheim"), "{created}");
     let source = access(json!({"field": "value", "startFrom": "Earliest", "format": {"type": "Json"}}));
     weir.post(STREAMS, &json!({"name": "back", "source": source, "query": COUNT})).expect(201);
-    let set = |values: std::ops::Range<u64>| {
-        values.for_each(|value| {
-            weir.query(&format!("MATCH (n) WHERE id(n) = idFrom('number', {value}) SET n:Number, n.value = {value}")).expect(200);
-        });
-    };
-    set(0..100);
+    set_numbers(&weir, 0..100);
     wait_until("all results have come back", PATIENCE, || counted(&weir).0 == 100);
     // What comes while the server is away is delivered when it is back; a result whose answer was lost may come twice.
     redis.kill();
-    set(100..150);
+    set_numbers(&weir, 100..150);
     redis.run().expect("it starts again");
     redis.say(&["CONFIG", "SET", "requirepass", "geheim"]);
     wait_until("the others have come back, too", PATIENCE, || counted(&weir).0 == 150);
 
-    let mut wrong = source.clone();
-    wrong["password"] = json!("wrong");
-    weir.post(STREAMS, &json!({"name": "wrong", "source": wrong, "query": COUNT})).expect(201);
-    wait_until("the login is refused", PATIENCE, || message(&weir, "wrong").contains("the login is refused"));
-    let mut wrong = source.clone();
-    wrong["certificateAuthorities"] = json!("x");
-    let refused = weir.post(STREAMS, &json!({"name": "w", "source": wrong, "query": COUNT})).expect(400).text();
-    assert!(refused.contains("holds no certificate"), "{refused}");
+    let wrong = with(source.clone(), json!({"password": "wrong"}));
+    troubled(&weir, "wrong", &wrong, "the login is refused");
+    refused(&weir, &with(source, json!({"certificateAuthorities": "x"})), "holds no certificate");
     weir.stop();
 }
 
@@ -141,7 +115,6 @@ fn results_go_out_with_tls_and_a_password_and_come_in_again() {
 fn only_allowed_hosts_are_connected_to() {
     let weir = Home::new().start(&["-Dweir.outgoing-http.allowed-hosts=[\"example.com\"]"]);
     let source = json!({"type": "RedisIngest", "url": "redis://127.0.0.1:1", "key": "k"});
-    let refused = weir.post("/api/v1/ingest/refused", &source).expect(400).text();
-    assert!(refused.contains("outgoing-http.allowed-hosts"), "{refused}");
+    refused_v1(&weir, &source, "outgoing-http.allowed-hosts");
     weir.stop();
 }

@@ -7,22 +7,14 @@ use serde_json::{Value as Json, json};
 use weir_tests::kafka::shared;
 use weir_tests::registry::Registry;
 use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::streams::{RESUME, STREAMS, counted};
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const RESUME: &[&str] = &["-Dweir.should-resume-ingest=true"];
-
-const STREAMS: &str = "/api/v2/graph/quine/ingests";
-
 /// Each record counts itself, so that one that is lost or comes twice is seen.
 const COUNT: &str =
     "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.name = $that.name, n.count = coalesce(n.count, 0) + 1";
-
-fn counted(weir: &Weir) -> (u64, u64) {
-    let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN count(n), coalesce(max(n.count), 0)");
-    (rows[0][0].as_u64().expect("a count"), rows[0][1].as_u64().expect("a count"))
-}
 
 fn zigzag(n: u64, out: &mut Vec<u8>) {
     let mut left = n << 1;
