@@ -18,46 +18,55 @@ use crate::weir::{self, Counter};
 pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let engine = weir::filled(settings)?;
     let graph = engine.default_graph();
-    let more = settings.events / 2;
+    let more = settings.events;
     let batches = weir::batches(&graph, &settings.processes(), settings.events..settings.events + more, settings.batch)?;
     let mut batches = batches.into_iter();
     let (mut upper, mut events) = (Tick::ZERO, settings.events);
+    let mut longest = Duration::ZERO;
     let mut apply = |events: &mut u64, upper: &mut Tick| -> Result<bool, Box<dyn Error>> {
         let Some((mutations, records)) = batches.next() else { return Ok(false) };
+        let begun = Instant::now();
         *upper = graph.apply(mutations, records)?;
         *events += records as u64;
         // What waits for the workers is no progress.
         graph.wait_visible()?;
+        longest = longest.max(begun.elapsed());
         Ok(true)
     };
     let rate = |events: u64, begun: Instant| events as f64 / begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    while events < settings.events + more / 2 && apply(&mut events, &mut upper)? {}
+    while events < settings.events + more / 4 && apply(&mut events, &mut upper)? {}
     let alone = rate(events - settings.events, begun);
 
     let begun = Instant::now();
     let at = events;
     let clock = Clock::start()?;
-    let query = weir::install_chain(&graph, settings.mode, Start::WholeGraph)?;
+    let query = Arc::new(weir::install_chain(&graph, settings.mode, Start::WholeGraph)?);
     let call = begun.elapsed();
+    let counter = Counter::start(query.clone(), |_| ())?;
     let mut beside = None;
     while query.backfill().is_some() {
-        if !apply(&mut events, &mut upper)? {
+        if events >= settings.events + more * 3 / 4 || !apply(&mut events, &mut upper)? {
             beside = beside.or(Some(rate(events - at, begun)));
             std::thread::sleep(Duration::from_millis(1));
         }
     }
     let mut run = clock.stop("backfill", at)?;
     let beside = beside.unwrap_or_else(|| rate(events - at, begun));
-    let counted = Counter::start(query, |_| ())?.finish(graph.next())?;
+    let (begun, from) = (Instant::now(), events);
+    while apply(&mut events, &mut upper)? {}
+    let after = rate(events - from, begun);
+    let counted = counter.finish(graph.next())?;
     engine.shutdown()?;
     run.matches = Some(counted.matches);
     run.expected = Some(Processes { count: events, ..settings.processes() }.expected_chains(4));
     run.settings = format!(
         "the chain of four installed on {at} events until it has looked through them, in memory, {} workers; the call took {:.2} ms; \
-         ingest: {alone:.0} events/s before, {beside:.0} meanwhile",
+         ingest: {alone:.0} events/s before, {beside:.0} meanwhile, {after:.0} afterwards, \
+         {} ms the longest that a batch waited",
         settings.workers,
-        call.as_secs_f64() * 1_000.0
+        call.as_secs_f64() * 1_000.0,
+        longest.as_millis()
     );
     Ok(run)
 }

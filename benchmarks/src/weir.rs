@@ -203,7 +203,11 @@ pub struct Counter {
 
 impl Counter {
     /// `each` sees the results of every batch as it arrives.
-    pub fn start(query: StandingQuery, mut each: impl FnMut(&[ResultRow]) + Send + 'static) -> std::io::Result<Counter> {
+    pub fn start(
+        query: impl Into<Arc<StandingQuery>>,
+        mut each: impl FnMut(&[ResultRow]) + Send + 'static,
+    ) -> std::io::Result<Counter> {
+        let query = query.into();
         let until = Arc::new(AtomicU64::new(u64::MAX));
         let end = until.clone();
         let count = move || {

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use differential_dataflow::operators::arrange::ShutdownButton;
+use differential_dataflow::trace::TraceReader;
 use rustc_hash::FxHashMap;
 use timely::communication::WorkerGuards;
 use timely::dataflow::operators::CapabilitySet;
+use timely::progress::frontier::AntichainRef;
 use timely::worker::Worker;
 use weir_model::QueryId;
 
@@ -273,7 +275,9 @@ impl State {
             (pattern.program.clone(), member)
         });
         let families = Installation::families(members);
-        let (backfill, held) = (install.backfill.clone(), graph.trace.clone());
+        let (backfill, mut held) = (install.backfill.clone(), graph.trace.clone());
+        // It keeps ticks apart, not batches: unmerged, they would become more and more as long as it takes.
+        held.set_physical_compaction(AntichainRef::new(&[]));
         let installation = Installation { query: *number, families, snapshot, backfill, held };
         self.installations += 1;
         let turn = (self.turns.clone(), self.installations);
