@@ -95,6 +95,7 @@ fn generated_requests_get_described_answers() {
     let Some(tools) = tools() else { return };
     let home = Home::new();
     let weir = weir(&home);
+    let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/src/request_bodies.py");
     let run = |path: &str| {
         let long = std::env::var("WEIR_API_EXAMPLES").ok();
         let phases = if long.is_some() { "examples,coverage,fuzzing" } else { "examples,fuzzing" };
@@ -105,8 +106,9 @@ fn generated_requests_get_described_answers() {
             .args(["--seed", &std::env::var("WEIR_API_SEED").unwrap_or_else(|_| "1".to_owned())])
             // More workers are more threads of one Python, and hypothesis loses count of its own depth with them.
             .args(["--request-timeout", "30", "--workers", "1", "--generation-database", "none", "--no-color"])
-            // They end weir, never end themselves, or wait for a result; and of one the tool cannot write the bodies.
-            .args(["--exclude-path-regex", "shutdown|/live/events|/results$|/records$"])
+            // They end weir, never end themselves, or wait for a result.
+            .args(["--exclude-path-regex", "shutdown|/live/events|/results$"])
+            .env("SCHEMATHESIS_HOOKS", hooks)
             .current_dir(home.path())
             .output()
             .expect("the generator of requests");
