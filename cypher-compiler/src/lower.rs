@@ -15,16 +15,9 @@ use crate::walk;
 
 pub fn lower(text: &str, mut draft: Draft) -> Plan {
     // A pattern that is maintained is begun at whatever changes, along the paths it has: all its conditions stay.
-    let apart = std::mem::take(&mut draft.apart);
     let mut order = |pattern: &mut Pattern| {
         if pattern.delta.is_empty() {
             orders::order(pattern);
-            // Who visits it knows the edges by where they lead: a value for each of them would be made for nobody.
-            pattern
-                .edges
-                .iter_mut()
-                .filter(|edge| edge.slot.is_some_and(|slot| apart.contains(&slot)))
-                .for_each(|edge| edge.slot = None);
         }
     };
     walk::operators_mut(&mut draft.root, &mut |operator| walk::patterns_mut(operator, &mut order));

@@ -35,8 +35,6 @@ pub struct Draft {
     pub root: Operator,
     pub columns: Vec<(Text, Slot)>,
     pub slots: Vec<SlotInfo>,
-    /// Those of edges that nothing but a pattern itself mentions, which tells its edges apart.
-    pub apart: Vec<Slot>,
     pub names: Vec<Text>,
     pub parameters: Vec<Text>,
 }
@@ -47,7 +45,6 @@ impl Draft {
             root: Operator::Unit,
             columns: Vec::new(),
             slots: Vec::new(),
-            apart: Vec::new(),
             names: Vec::new(),
             parameters: options.parameters.clone(),
         }

@@ -262,9 +262,7 @@ impl Binder<'_> {
         for (left, right) in pattern.distinct_edges.clone() {
             for edge in [left, right] {
                 if pattern.edges[edge].slot.is_none() && pattern.edges[edge].chain.is_none() {
-                    let slot = self.draft.new_slot("", Holds::Edge);
-                    self.draft.apart.push(slot);
-                    pattern.edges[edge].slot = Some(slot);
+                    pattern.edges[edge].slot = Some(self.draft.new_slot("", Holds::Edge));
                 }
             }
         }
