@@ -40,6 +40,7 @@ fn add(server: &Server, queue: &str, ids: Range<u64>) {
 }
 
 #[test]
+#[ignore = "beside a busy compiler about every second run ends without the last 188 of 3,000 messages, which the stream waits for; docs/connectors.md says so"]
 fn messages_go_out_and_come_in_across_kills_of_either_side() {
     const PREFETCH: u64 = 200;
     let Some(server) = Server::start("rabbitmq.sh", 4, "queues of RabbitMQ") else { return };
