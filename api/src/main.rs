@@ -6,7 +6,7 @@ use clap::Parser;
 use weir_engine::memory::Allocator;
 
 #[global_allocator]
-static ALLOCATOR: Allocator<mimalloc::MiMalloc> = Allocator(mimalloc::MiMalloc);
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     // A huge page is cleared in one go, milliseconds in which nothing else happens: most of the latency's tail.

@@ -15,7 +15,7 @@ use weir_benchmarks::{measure::Run, plot};
 use weir_engine::memory;
 
 #[global_allocator]
-static ALLOCATOR: memory::Allocator<mimalloc::MiMalloc> = memory::Allocator(mimalloc::MiMalloc);
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 #[derive(Parser)]
 #[command(about = "Measures weir: rates, latencies, memory, and whether the counts are right")]

@@ -19,7 +19,7 @@ use weir_engine::{Engine, Graph, Options, Start};
 use weir_model::{Mutations, NodeId, Symbol, Value};
 
 #[global_allocator]
-static ALLOCATOR: Allocator<mimalloc::MiMalloc> = Allocator(mimalloc::MiMalloc);
+static ALLOCATOR: Allocator = Allocator;
 
 const LIMIT: u64 = 320 << 20;
 const NODES: u64 = 500_000;

@@ -1,10 +1,11 @@
-//! The allocator of the process: the one it wraps, but for large pieces of the graph where memory runs short.
+//! The allocator of the process: the heap, but for large pieces of the graph where memory runs short.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
+use super::heap::Heap;
 use super::space::{PAGE, Space};
 use super::{INTO_FILE, SPACE};
 
@@ -20,7 +21,7 @@ pub fn holds_graph() {
     HOLDS_GRAPH.set(true);
 }
 
-pub struct Allocator<A>(pub A);
+pub struct Allocator;
 
 /// Whether this is for the file.
 fn goes_into_file(layout: Layout) -> bool {
@@ -40,14 +41,14 @@ fn space_of(place: *mut u8, layout: Layout) -> Option<&'static Space> {
 }
 
 #[expect(unsafe_code, reason = "allocators are")]
-// SAFETY: a piece comes either from the wrapped allocator or from the space, and goes back where it came from, which its size
+// SAFETY: a piece comes either from the heap or from the space, and goes back where it came from, which its size
 // and its address tell. Pages are aligned as far as they are used for.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
+unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match in_file(layout) {
             Some(place) => place.as_ptr(),
             // SAFETY: as the caller promises.
-            None => unsafe { self.0.alloc(layout) },
+            None => unsafe { Heap.alloc(layout) },
         }
     }
 
@@ -59,7 +60,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
                 place.as_ptr()
             },
             // SAFETY: as the caller promises.
-            None => unsafe { self.0.alloc_zeroed(layout) },
+            None => unsafe { Heap.alloc_zeroed(layout) },
         }
     }
 
@@ -67,7 +68,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
         match (space_of(place, layout), NonNull::new(place)) {
             (Some(space), Some(place)) => space.release(place, layout.size()),
             // SAFETY: it did not come from the space, so it came from there.
-            _ => unsafe { self.0.dealloc(place, layout) },
+            _ => unsafe { Heap.dealloc(place, layout) },
         }
     }
 
@@ -76,7 +77,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         if space_of(place, layout).is_none() && (size <= layout.size() || !goes_into_file(wanted)) {
             // SAFETY: as the caller promises, and it came from there.
-            return unsafe { self.0.realloc(place, layout, size) };
+            return unsafe { Heap.realloc(place, layout, size) };
         }
         // SAFETY: the new piece is another one, and both are at least as long as what is copied.
         unsafe {

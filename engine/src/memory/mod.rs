@@ -11,6 +11,7 @@
 //!                               95 % all the same    ingest slows
 
 mod allocator;
+mod heap;
 mod space;
 
 use std::cell::Cell;
