@@ -48,7 +48,9 @@ pub struct Options {
 pub fn compile(text: &str, options: &Options) -> Result<Plan, Vec<Diagnostic>> {
     let (_, mut draft) = bound(text, options)?;
     rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
-    Ok(lower::lower(text, draft))
+    let mut plan = lower::lower(text, draft);
+    lower::unseen::leave_out_edges(&mut plan);
+    Ok(plan)
 }
 
 /// The first two stages. Where clauses could not be read, what is certain to be wrong with the others is told too.

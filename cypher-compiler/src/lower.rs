@@ -6,6 +6,7 @@ pub mod facts;
 pub mod order;
 mod plain;
 pub mod orders;
+pub mod unseen;
 
 use weir_model::plan::Pattern;
 use weir_model::{Plan, Text};

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use weir_model::{Clock, Failure, Mutations, Position, Text, Tick, Value};
 
+use crate::arrangement::Reading;
 use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
@@ -68,7 +69,8 @@ impl Ingester {
             failures.clear();
             let transaction = committer.begin()?;
             let snapshot = transaction.snapshot();
-            let tracked = Tracked::new(&snapshot);
+            let reading = Reading::new(&snapshot);
+            let tracked = Tracked::new(&reading);
             let overlay = Overlay::new(&tracked);
             let mutations = self.evaluate(records, &overlay, Some((&overlay, &kept)), &mut failures);
             drop(overlay);

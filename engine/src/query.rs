@@ -10,6 +10,7 @@ use weir_model::extent::weight;
 use weir_model::plan::Operator;
 use weir_model::{Clock, Failure, Mutations, Tick, Value};
 
+use crate::arrangement::Reading;
 use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
@@ -110,7 +111,7 @@ impl Graph {
         let reads = query.reads(self.open_cypher());
         if !query.writes() {
             let snapshot = self.snapshot();
-            self.run(query, parameters, (options, snapshot.tick()), None, &snapshot, each)?;
+            self.run(query, parameters, (options, snapshot.tick()), None, &Reading::new(&snapshot), each)?;
             return Ok(Answered { committed: None });
         }
         let committer = self.committer();
@@ -207,7 +208,8 @@ impl Graph {
         for _ in 0..TRIES {
             let transaction = committer.begin()?;
             let snapshot = transaction.snapshot();
-            let tracked = Tracked::new(&snapshot);
+            let reading = Reading::new(&snapshot);
+            let tracked = Tracked::new(&reading);
             let change = attempt(&tracked, snapshot.tick(), rows)?;
             if change.mutations.is_empty() {
                 return Ok(None);

@@ -13,6 +13,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_model::expression::FailureKind;
 use weir_model::{Clock, Mutations, Tick, Value};
 
+use crate::arrangement::Reading;
 use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
@@ -113,7 +114,8 @@ fn commit(graph: &Graph, writes: &[Write]) -> Result<Vec<Written>, EngineError> 
         for _ in 0..TRIES {
             let transaction = committer.begin()?;
             let snapshot = transaction.snapshot();
-            let tracked = Tracked::new(&snapshot);
+            let reading = Reading::new(&snapshot);
+            let tracked = Tracked::new(&reading);
             let mutations = evaluate(graph, writes, &tracked, &mut outcomes);
             if mutations.is_empty() {
                 return Ok(outcomes);

@@ -13,6 +13,7 @@ use crate::arithmetic::{self, mismatch};
 use crate::clock;
 use crate::expression::{Binary, Context, Expr, Failure, FailureKind, Quantifier};
 use crate::extent;
+use crate::id::NodeId;
 use crate::java_regex;
 use crate::plan::Slot;
 use crate::temporal;
@@ -31,6 +32,7 @@ impl Expr {
             Expr::Literal(value) => return Ok(Cow::Borrowed(value)),
             Expr::Slot(slot) => return Ok(Cow::Borrowed(row.get(slot.0 as usize).unwrap_or(&Value::Null))),
             Expr::Parameter(index) => return Ok(Cow::Borrowed(context.parameter(*index))),
+            Expr::Property { of, key } if let Some(node) = node_in(of, row) => context.property(node, *key),
             Expr::Property { of, key } => return property(of.look(row, context)?, context.name(*key), Some(*key), context),
             Expr::HasLabels { of, labels } => match &*of.look(row, context)? {
                 Value::Null => Value::Null,
@@ -200,6 +202,12 @@ fn contained(x: &Value, list: &Value) -> Result<Option<bool>, Failure> {
 }
 
 /// `of.key` and `of['key']`. `name` is given when the key is one of the plan's names, which the graph finds faster.
+/// The node in a slot, which is what is asked for properties most.
+fn node_in(of: &Expr, row: &[Value]) -> Option<NodeId> {
+    let Expr::Slot(slot) = of else { return None };
+    if let Some(Value::Node(node)) = row.get(slot.0 as usize) { Some(*node) } else { None }
+}
+
 fn property<'a>(of: Cow<'a, Value>, key: &str, name: Option<crate::plan::Name>, context: &dyn Context) -> Outcome<'a> {
     let value = match &of {
         // Whatever lives longer than this expression is borrowed from.

@@ -63,6 +63,16 @@ pub struct Place {
     pub count: u32,
 }
 
+/// A node that was looked up in a batch.
+#[derive(Clone, Copy)]
+pub struct Hit {
+    /// Which one it is of those that were looked up.
+    pub index: u32,
+    pub place: u32,
+    /// Until where it had to be looked for.
+    end: u32,
+}
+
 /// Some fact has more than one update.
 const REPEATS: u32 = 1 << 31;
 /// No older batch knows the node.
@@ -215,36 +225,41 @@ impl Batch {
         self.directory.may_contain(id)
     }
 
-    /// Looks up those of the ids that are `open`: says where each lies that is here, and closes it if no older batch knows it.
-    pub fn locate(&self, ids: &[NodeId], open: &mut Vec<u32>, scratch: &mut Vec<(u32, u32)>, mut found: impl FnMut(u32, u32)) {
+    /// Looks up those of the ids that are `open`: which are here, and where.
+    pub fn locate(&self, ids: &[NodeId], open: &[u32], found: &mut Vec<Hit>) {
         // In passes, so that the processor waits for many slots at a time, then for many ids, and so on.
         open.iter().for_each(|index| self.directory.prefetch(ids[*index as usize]));
-        scratch.clear();
-        for index in &*open {
+        found.clear();
+        for index in open {
             let id = ids[*index as usize];
             if self.directory.may_contain(id) {
-                self.ids.get(self.directory.range(id).start).inspect(|id| prefetch(*id));
-                scratch.push((*index, 0));
+                let range = self.directory.range(id);
+                self.ids.get(range.start).inspect(|id| prefetch(*id));
+                found.push(Hit { index: *index, place: range.start as u32, end: range.end as u32 });
             }
         }
-        scratch.retain_mut(|(index, position)| {
-            let found = self.position(ids[*index as usize]);
-            found.inspect(|found| {
-                prefetch(&self.places[*found]);
-                *position = *found as u32;
+        found.retain_mut(|hit| {
+            let place = self.place_in(hit.place as usize..hit.end as usize, ids[hit.index as usize]);
+            place.inspect(|place| {
+                prefetch(&self.places[*place]);
+                hit.place = *place as u32;
             });
-            found.is_some()
+            place.is_some()
         });
-        for (index, position) in &*scratch {
-            found(*index, *position);
-        }
-        let mut closed = scratch.iter().filter(|(_, position)| self.places[*position as usize].is_first()).peekable();
-        open.retain(|index| closed.next_if(|(closed, _)| closed == index).is_none());
+    }
+
+    /// Takes those out of `open` that were found here and that no older batch knows.
+    pub fn close(&self, open: &mut Vec<u32>, found: &[Hit]) {
+        let mut closed = found.iter().filter(|hit| self.places[hit.place as usize].is_first()).peekable();
+        open.retain(|index| closed.next_if(|hit| hit.index == *index).is_none());
     }
 
     /// As `index_of`, for a node that may be here.
     pub fn position(&self, id: NodeId) -> Option<usize> {
-        let range = self.directory.range(id);
+        self.place_in(self.directory.range(id), id)
+    }
+
+    fn place_in(&self, range: Range<usize>, id: NodeId) -> Option<usize> {
         let start = range.start;
         let near = &self.ids[range];
         let at = if near.len() <= 16 { near.iter().position(|other| *other == id) } else { near.binary_search(&id).ok() };
@@ -387,9 +402,9 @@ mod tests {
                 let single: Vec<Option<usize>> = asked.iter().map(|id| batch.index_of(*id)).collect();
                 assert_eq!(single, expected, "{count} nodes");
                 let mut together = vec![None; asked.len()];
-                let mut open = (0..asked.len() as u32).collect();
-                let mut note = |index: u32, position: u32| together[index as usize] = Some(position as usize);
-                batch.locate(&asked, &mut open, &mut Vec::new(), &mut note);
+                let (open, mut hits) = (Vec::from_iter(0..asked.len() as u32), Vec::new());
+                batch.locate(&asked, &open, &mut hits);
+                hits.iter().for_each(|hit| together[hit.index as usize] = Some(hit.place as usize));
                 assert_eq!(together, expected, "{count} nodes");
                 let facts = |id: &NodeId| batch.index_of(*id).map(|index| batch.node(index).1[0].payload.as_node());
                 assert!(ids.iter().all(|id| facts(id) == Some(*id)));

@@ -8,12 +8,16 @@ use weir_model::codec::{FactKey, decode_edge_property, decode_parallel, decode_p
 use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Symbol, Value};
 
+use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 use crate::view::{Direction, HalfEdge};
 
 /// Of the facts of a node with many, those that are looked at first: properties stand behind edges.
-pub const LOOKED_AT_LAST: usize = 8;
+const LOOKED_AT_LAST: usize = 4;
+
+/// So few facts are looked through in order.
+const FEW: usize = 16;
 
 pub const LAST_SYMBOL: Symbol = Symbol((1 << Tag::SYMBOL_BITS) - 1);
 
@@ -32,6 +36,12 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
+    /// Fetches what is looked at first.
+    pub fn prefetch(&self) {
+        let from = if self.facts.len() > FEW { self.facts.len() - LOOKED_AT_LAST } else { 0 };
+        prefetch_all(&self.facts[from..self.facts.len().min(from + LOOKED_AT_LAST)]);
+    }
+
     fn all_until(&self, tick: u64) -> bool {
         self.last <= tick || self.segment.all_until(tick)
     }
@@ -74,36 +84,21 @@ impl<'a> Facts<'a> {
         self.parts.is_empty()
     }
 
-    /// The update that decides a fact without a key (a label, a property) at a tick, if it is an addition.
-    fn single(&self, tag: Tag, at: u64) -> Option<(&'a Segment, Payload)> {
-        for part in &self.parts {
-            let Part { segment, facts, .. } = *part;
-            let updates = facts[first_of(facts, tag)..].iter().take_while(|fact| fact.tag == tag);
-            if let Some(fact) = updates.take_while(|fact| part.last <= at || segment.time(fact) <= at).last() {
-                return fact.adds().then_some((segment, fact.payload));
-            }
-        }
-        None
-    }
-
     pub fn has_label(&self, label: Symbol, at: u64) -> bool {
-        self.single(Tag::new(Kind::Label, label), at).is_some()
+        has_label(&self.parts, label, at)
     }
 
     pub fn has_property(&self, key: Symbol, at: u64) -> bool {
-        self.single(Tag::new(Kind::Property, key), at).is_some()
+        single(&self.parts, Tag::new(Kind::Property, key), at).is_some()
     }
 
     pub fn property(&self, key: Symbol, at: u64) -> Value {
-        match self.single(Tag::new(Kind::Property, key), at) {
-            Some((segment, payload)) => decode_payload(payload, &segment.arena),
-            None => Value::Null,
-        }
+        property(&self.parts, key, at)
     }
 
     /// As `property`, without making a value of it.
     pub fn property_payload(&self, key: Symbol, at: u64) -> Option<(Payload, &'a [u8])> {
-        self.single(Tag::new(Kind::Property, key), at).map(|(segment, payload)| (payload, segment.arena.as_slice()))
+        single(&self.parts, Tag::new(Kind::Property, key), at).map(|(segment, payload)| (payload, segment.arena.as_slice()))
     }
 
     /// Every fact whose tag lies in a range that holds at a tick: newest batch first, so not in order.
@@ -295,6 +290,29 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// The update that decides a fact without a key (a label, a property) at a tick, if it is an addition. Parts are newest first.
+fn single<'a>(parts: &[Part<'a>], tag: Tag, at: u64) -> Option<(&'a Segment, Payload)> {
+    for part in parts {
+        let Part { segment, facts, .. } = *part;
+        let updates = facts[first_of(facts, tag)..].iter().take_while(|fact| fact.tag == tag);
+        if let Some(fact) = updates.take_while(|fact| part.last <= at || segment.time(fact) <= at).last() {
+            return fact.adds().then_some((segment, fact.payload));
+        }
+    }
+    None
+}
+
+pub fn has_label(parts: &[Part<'_>], label: Symbol, at: u64) -> bool {
+    single(parts, Tag::new(Kind::Label, label), at).is_some()
+}
+
+pub fn property(parts: &[Part<'_>], key: Symbol, at: u64) -> Value {
+    match single(parts, Tag::new(Kind::Property, key), at) {
+        Some((segment, payload)) => decode_payload(payload, &segment.arena),
+        None => Value::Null,
+    }
+}
+
 /// Whether two facts of a node are updates of one fact.
 fn same_fact(segment: &Segment, one: &Fact, other: &Fact) -> bool {
     one.tag == other.tag
@@ -333,13 +351,12 @@ fn ranges_of_several(direction: Direction, kinds: &[Symbol]) -> SmallVec<[(Tag, 
 /// Where the facts with this tag, or a greater one, begin. Most nodes have few facts, and looking through them in order
 /// beats jumping about; of those with many edges, what is asked for most are properties, which stand at the end.
 fn first_of(facts: &[Fact], tag: Tag) -> usize {
-    const FEW: usize = 16;
-    let in_order = |from: usize| facts[from..].iter().position(|fact| fact.tag >= tag).map_or(facts.len(), |at| from + at);
     if facts.len() <= FEW {
-        in_order(0)
-    } else if facts[facts.len() - LOOKED_AT_LAST].tag < tag {
-        in_order(facts.len() - LOOKED_AT_LAST)
-    } else {
-        facts.partition_point(|fact| fact.tag < tag)
+        return facts.iter().position(|fact| fact.tag >= tag).unwrap_or(facts.len());
+    }
+    let last = facts.len() - 2 * LOOKED_AT_LAST;
+    match facts[last..].iter().rposition(|fact| fact.tag < tag) {
+        Some(before) => last + before + 1,
+        None => facts[..last].partition_point(|fact| fact.tag < tag),
     }
 }

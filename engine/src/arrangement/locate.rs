@@ -3,12 +3,13 @@
 
 use weir_model::NodeId;
 
-use super::facts::{LOOKED_AT_LAST, Part};
-use super::prefetch::{prefetch, prefetch_all};
+use super::batch::Hit;
+use super::facts::Part;
+use super::prefetch::prefetch;
 use super::trace::SharedBatch;
 
 /// A node in one batch.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Found {
     /// Its place among those that were asked for.
     pub node: u32,
@@ -21,38 +22,53 @@ pub struct Found {
 pub struct Locator {
     /// The nodes that older batches may know.
     open: Vec<u32>,
-    scratch: Vec<(u32, u32)>,
+    hits: Vec<Hit>,
+    /// Batch by batch.
+    all: Vec<Found>,
+    /// By node: where what is found of it goes.
+    next: Vec<u32>,
 }
 
 impl Locator {
-    /// By node, newest first. The batches are given oldest first.
+    /// As `find`, and fetches what each is made of.
     pub fn locate(&mut self, nodes: &[NodeId], batches: &[SharedBatch]) -> Vec<Found> {
-        crate::memory::attend();
-        let mut all = Vec::with_capacity(nodes.len());
-        self.open.clear();
-        self.open.extend(0..nodes.len() as u32);
-        for (number, batch) in batches.iter().enumerate().rev() {
-            let found = |node, position| {
-                batch.node(position as usize).1.first().inspect(|fact| prefetch(*fact));
-                all.push(Found { node, batch: number as u32, position });
-            };
-            batch.locate(nodes, &mut self.open, &mut self.scratch, found);
-        }
-        all.sort_by_key(|found| found.node);
+        let all = self.find(nodes, batches);
+        parts(batches, &all).filter_map(|part| part.facts.first()).for_each(prefetch);
         all
     }
 
-    /// Fetches what will be read to find these nodes and, of their facts, the last: those of nodes with many edges lie before their
-    /// properties.
-    pub fn fetch(&mut self, nodes: &[NodeId], batches: &[SharedBatch]) {
+    /// By node, newest first. The batches are given oldest first.
+    pub fn find(&mut self, nodes: &[NodeId], batches: &[SharedBatch]) -> Vec<Found> {
+        crate::memory::attend();
+        self.all.clear();
         self.open.clear();
         self.open.extend(0..nodes.len() as u32);
-        for batch in batches.iter().rev() {
-            batch.locate(nodes, &mut self.open, &mut self.scratch, |_, position| {
-                let (_, facts) = batch.node(position as usize);
-                prefetch_all(&facts[facts.len().saturating_sub(LOOKED_AT_LAST)..]);
-            });
+        for (number, batch) in batches.iter().enumerate().rev() {
+            batch.locate(nodes, &self.open, &mut self.hits);
+            self.all.extend(self.hits.iter().map(|hit| Found { node: hit.index, batch: number as u32, position: hit.place }));
+            if number > 0 {
+                batch.close(&mut self.open, &self.hits);
+            }
         }
+        self.by_node(nodes.len())
+    }
+
+    /// Each behind those of the nodes before it.
+    fn by_node(&mut self, nodes: usize) -> Vec<Found> {
+        let Locator { all, next, .. } = self;
+        next.clear();
+        next.resize(nodes + 1, 0);
+        all.iter().for_each(|found| next[found.node as usize + 1] += 1);
+        for node in 1..nodes {
+            next[node] += next[node - 1];
+        }
+        let mut sorted = vec![Found::default(); all.len()];
+        for found in all {
+            let next = &mut next[found.node as usize];
+            sorted[*next as usize] = *found;
+            *next += 1;
+        }
+        sorted
     }
 }
 

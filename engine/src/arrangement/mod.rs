@@ -2,7 +2,7 @@
 //!
 //! `segment` holds facts in columns and `batch` is an index of nodes over some; `build` makes one out of the mutations of a
 //! tick, `merge` one out of several. `trace` decides what is merged when. `locate` finds many nodes at a time, `facts` reads one
-//! across the batches, and `snapshot` is all shards at one tick, readable from any thread. `pages` are the form in which the store keeps it all,
+//! across the batches, and `snapshot` is all shards at one tick, readable from any thread, as `reading` by one query. `pages` are the form in which the store keeps it all,
 //! in pieces called `chunk`, and `versions` says what of them holds when.
 
 pub mod batch;
@@ -14,6 +14,7 @@ pub mod locate;
 pub mod merge;
 pub mod pages;
 mod prefetch;
+pub mod reading;
 pub mod segment;
 pub mod snapshot;
 pub mod trace;
@@ -21,6 +22,7 @@ pub mod versions;
 
 pub use batch::Batch;
 pub use facts::{Facts, Part, edge_ranges};
+pub use reading::Reading;
 pub use segment::{Fact, Segment};
 pub use snapshot::{Published, Snapshot, walk};
 pub use trace::{Layers, SharedBatch};

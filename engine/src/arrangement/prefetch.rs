@@ -19,5 +19,5 @@ pub fn prefetch<T>(of: &T) {
 
 /// Fetches all of a few things.
 pub fn prefetch_all<T>(of: &[T]) {
-    of.iter().step_by((LINE / size_of::<T>().max(1)).max(1)).for_each(prefetch);
+    of.iter().step_by((LINE / size_of::<T>().max(1)).max(1)).chain(of.last()).for_each(prefetch);
 }

@@ -10,7 +10,6 @@ use weir_model::mutation::{Kind, Tag};
 use weir_model::{NodeId, Symbol, Tick, Value};
 
 use super::facts::Facts;
-use super::locate::Locator;
 use super::trace::SharedBatch;
 use crate::index::{Definition, Question, ShownIndex};
 use crate::memory;
@@ -137,7 +136,11 @@ impl Snapshot {
         Facts::find(self.shard(self.shard_of(node)), node)
     }
 
-    fn shard_of(&self, node: NodeId) -> usize {
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    pub fn shard_of(&self, node: NodeId) -> usize {
         if self.shards.len() == 1 { 0 } else { node.shard(self.shards.len()) }
     }
 
@@ -214,20 +217,6 @@ impl View for Snapshot {
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
         walk(self.batches(), &mut |node, facts| !facts.has_label(label, self.at) || each(node));
-    }
-
-    fn expect(&self, nodes: &[NodeId]) {
-        let mut locator = Locator::default();
-        match &*self.shards {
-            [only] => locator.fetch(nodes, &only.batches),
-            shards => {
-                for (number, shard) in shards.iter().enumerate() {
-                    let here: SmallVec<[NodeId; 32]> =
-                        nodes.iter().copied().filter(|node| self.shard_of(*node) == number).collect();
-                    locator.fetch(&here, &shard.batches);
-                }
-            }
-        }
     }
 
     fn count_labelled(&self, label: Symbol) -> Option<u64> {

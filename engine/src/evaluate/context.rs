@@ -201,7 +201,7 @@ impl Reader<'_> {
 }
 
 /// Whether anything in the value needs `hydrate`.
-fn refers(value: &Value) -> bool {
+pub fn refers(value: &Value) -> bool {
     match value {
         Value::Node(_) | Value::Edge(_) | Value::Path(_) => true,
         Value::List(items) => items.iter().any(refers),

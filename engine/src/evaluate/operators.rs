@@ -13,7 +13,7 @@ use weir_model::plan::{Operator, Slot, Step};
 use weir_model::{Aggregate, AggregateKind, Expr, Failure, Mutations, Value};
 
 use super::call::contains_effect;
-use super::context::{Reader, path_elements};
+use super::context::{Reader, path_elements, refers};
 use super::kept::Kept;
 use super::limits::{Budget, Held, weight_of};
 use super::pattern::Frame;
@@ -129,7 +129,8 @@ impl Run<'_> {
             answer.clear();
             let mut room = self.budget.room();
             for (_, slot) in columns {
-                answer.push(self.reader.hydrate(&row[slot.0 as usize], &mut room)?);
+                let value = &row[slot.0 as usize];
+                answer.push(if refers(value) { self.reader.hydrate(value, &mut room)? } else { value.clone() });
             }
             Ok(each(&answer))
         })
@@ -262,6 +263,13 @@ impl Run<'_> {
     }
 
     fn project(&self, items: &[(Slot, Expr)], row: &mut [Value], next: Next) -> Flow {
+        if let [(slot, expr)] = items {
+            let value = expr.evaluate(row, self)?;
+            let before = std::mem::replace(&mut row[slot.0 as usize], value);
+            let flow = next(row);
+            row[slot.0 as usize] = before;
+            return flow;
+        }
         let at = self.scratch.values.borrow().len();
         for (_, expr) in items {
             let value = expr.evaluate(row, self)?;
@@ -286,13 +294,16 @@ impl Run<'_> {
         row: &mut [Value],
         next: Next,
     ) -> Flow {
-        let swap = |row: &mut [Value], i: usize, slot: Slot| {
-            std::mem::swap(&mut row[slot.0 as usize], &mut self.scratch.values.borrow_mut()[at + i]);
-        };
-        slots.clone().enumerate().for_each(|(i, slot)| swap(row, i, slot));
+        let swap = |row: &mut [Value], kept: &mut Value, slot: Slot| std::mem::swap(&mut row[slot.0 as usize], kept);
+        let mut kept = self.scratch.values.borrow_mut();
+        slots.clone().zip(&mut kept[at..]).for_each(|(slot, kept)| swap(row, kept, slot));
+        drop(kept);
         let flow = next(row);
-        slots.enumerate().rev().for_each(|(i, slot)| swap(row, i, slot));
-        self.scratch.values.borrow_mut().truncate(at);
+        let mut kept = self.scratch.values.borrow_mut();
+        // The last first: a slot may come twice.
+        let count = slots.len();
+        slots.rev().zip(kept[at..at + count].iter_mut().rev()).for_each(|(slot, kept)| swap(row, kept, slot));
+        kept.truncate(at);
         flow
     }
 

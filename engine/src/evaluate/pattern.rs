@@ -13,7 +13,7 @@ use super::{holds, mismatch, node_of};
 use crate::view::{Direction, EdgeRef, HalfEdge};
 
 /// So many nodes that an edge leads to are fetched together, if there are more than a few.
-const EXPECTED: usize = 32;
+const EXPECTED: usize = 64;
 const FEW: usize = 4;
 
 /// What of a pattern is bound at the moment.
@@ -250,13 +250,16 @@ impl Walk<'_, '_> {
                     }
                 }
             }
-            _ => view.edges(near, direction, kinds, &mut |half| {
-                let wanted = far.is_none_or(|far| far == half.other);
-                let second_half_of_loop = direction == Direction::Both && half.other == near && !half.outgoing;
-                if wanted && !second_half_of_loop {
-                    run.scratch.halves.borrow_mut().push(half);
-                }
-            }),
+            _ => {
+                let mut halves = run.scratch.halves.borrow_mut();
+                view.edges(near, direction, kinds, &mut |half| {
+                    let wanted = far.is_none_or(|far| far == half.other);
+                    let second_half_of_loop = direction == Direction::Both && half.other == near && !half.outgoing;
+                    if wanted && !second_half_of_loop {
+                        halves.push(half);
+                    }
+                });
+            }
         });
         start..run.scratch.halves.borrow().len()
     }
@@ -326,7 +329,8 @@ impl Walk<'_, '_> {
                 (_, true) => *x,
                 _ => return false,
             };
-            frame.edges[other] == Some(edge) || frame.chains[other].edges.contains(&edge)
+            let is_this = |taken: &EdgeRef| taken.target == edge.target && *taken == edge;
+            frame.edges[other].as_ref().is_some_and(is_this) || frame.chains[other].edges.iter().any(is_this)
         })
     }
 
