@@ -46,7 +46,7 @@ pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let counter = Counter::start(query.clone(), |_| ())?;
     let mut beside = None;
     while query.backfill().is_some() {
-        if events >= settings.events + more * 3 / 4 || !apply(&mut events, &mut upper)? {
+        if events >= settings.events + more * 7 / 8 || !apply(&mut events, &mut upper)? {
             beside = beside.or(Some(rate(events - at, begun)));
             std::thread::sleep(Duration::from_millis(1));
         }

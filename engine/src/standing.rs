@@ -249,6 +249,7 @@ impl StandingQuery {
             if let Some(mut batch) = batch {
                 self.graph.wait_durable(batch.upper)?;
                 self.state.waiting.fetch_sub(batch.rows.len(), Ordering::Relaxed);
+                batch.sort();
                 self.pass(&mut batch)?;
                 self.measure(&batch);
                 self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);

@@ -268,7 +268,10 @@ impl State {
         if maintained.interest.is_some() {
             queries.held.get_or_insert_with(|| graph.trace.clone());
         }
-        let Some(snapshot) = at_rest else { return queries.rested(*number) };
+        let Some(snapshot) = at_rest else {
+            while !queries.rested(*number) {}
+            return;
+        };
         drop(queries);
         let members = (0..).zip(&maintained.sources).map(|(source, pattern)| {
             let member = Member { query: *number, source, since: 0, ending: pattern.ending.clone() };

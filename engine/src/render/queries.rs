@@ -196,14 +196,16 @@ impl Queries {
         }
     }
 
-    /// The graph at rest has been looked through for a query: from here on it keeps up.
-    pub fn rested(&mut self, query: u32) {
-        if let Some(Installed { gather, .. }) = self.installed.get_mut(&query) {
-            gather.rested(self.upper);
-            if !gather.is_idle() && !self.changed.contains(&query) {
-                self.changed.push(query);
-            }
+    /// The graph at rest has been looked through for a query: from here on it keeps up. False if it first has to be called again.
+    pub fn rested(&mut self, query: u32) -> bool {
+        let Some(Installed { gather, .. }) = self.installed.get_mut(&query) else { return true };
+        if !gather.rested(self.upper) {
+            return false;
         }
+        if !gather.is_idle() && !self.changed.contains(&query) {
+            self.changed.push(query);
+        }
+        true
     }
 
     pub fn propagate(&mut self, query: u32) {

@@ -70,13 +70,18 @@ impl Installation {
         let found = self.look_through(scope, common.clone(), (turns, turn));
         let queries = common.queries.clone();
         let to_home = Exchange::new(move |_: &RowChange| home(query));
-        let done = found.unary_frontier::<CapacityContainerBuilder<Vec<()>>, _, _, _>(to_home, "rest", |capability, _| {
+        let done = found.unary_frontier::<CapacityContainerBuilder<Vec<()>>, _, _, _>(to_home, "rest", |capability, info| {
             let mut capability = Some(capability);
+            let again = scope.activator_for(info.address);
             move |(input, frontier), _| {
                 let mut queries = queries.borrow_mut();
                 input.for_each(|_, changes| queries.at_rest(query, changes));
-                if frontier.frontier().is_empty() && capability.take().is_some() {
-                    queries.rested(query);
+                if frontier.frontier().is_empty() && capability.is_some() {
+                    if queries.rested(query) {
+                        capability = None;
+                    } else {
+                        again.activate();
+                    }
                 }
             }
         });

@@ -4,6 +4,7 @@
 //! then leave in batches, each with the tick up to which everything is in. Where there are no rows nothing leaves: how far a worker has
 //! answered is said once for all its queries.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
 use std::hint::black_box;
@@ -46,7 +47,7 @@ pub struct ResultBatch {
     pub upper: Tick,
     pub columns: Arc<[Text]>,
     pub rows: Vec<ResultRow>,
-    /// When they were found; None of those that had been there before the query was.
+    /// When they were found; None of those that had been there before the query was, which are in no order yet.
     pub found: Option<Instant>,
 }
 
@@ -58,6 +59,13 @@ pub struct ResultRow {
 }
 
 impl ResultBatch {
+    /// Gives rows that had been there before the query was an order.
+    pub(crate) fn sort(&mut self) {
+        if self.found.is_none() {
+            self.rows.sort_unstable_by(|a, b| a.row.cmp(&b.row));
+        }
+    }
+
     pub fn matches(&self) -> impl Iterator<Item = Match> + '_ {
         self.rows.iter().map(|result| {
             let mut data = Map::with_capacity(self.columns.len());
@@ -92,7 +100,9 @@ pub struct Gather {
     out: Outlet,
     /// What stands above patterns, where it is more than a list of expressions.
     stages: Option<Stages>,
-    /// Whether the graph at rest has been looked through. Before that, nothing is answered.
+    /// Whether the graph at rest has been looked through.
+    looked_through: bool,
+    /// And what has changed meanwhile has been answered. Before that, changes wait.
     rested: bool,
     /// What was held back shall be reported as soon as it is known.
     propagates: bool,
@@ -101,6 +111,8 @@ pub struct Gather {
     counts: Counts,
     held: FxHashMap<Row, Held>,
     pending: Vec<RowChange>,
+    /// Changes of complete ticks, in their order, that are answered a part at a time.
+    behind: VecDeque<RowChange>,
     sorter: Sorter<(Time, u32)>,
 }
 
@@ -146,6 +158,9 @@ struct Parted<K> {
 }
 
 const PARTS: usize = 256;
+
+/// So many changes are answered before other work of the worker gets its turn, about.
+const AT_ONCE: usize = 4096;
 
 impl<K> Default for Parted<K> {
     fn default() -> Parted<K> {
@@ -221,12 +236,14 @@ impl Gather {
             installed,
             out,
             stages,
+            looked_through: false,
             rested: false,
             propagates: false,
             first: Vec::new(),
             counts: Counts::default(),
             held: FxHashMap::default(),
             pending: Vec::new(),
+            behind: VecDeque::new(),
             sorter: Sorter::default(),
         }
     }
@@ -287,30 +304,63 @@ impl Gather {
         }
     }
 
-    /// There are no more of them; everything before `frontier` has arrived.
-    pub fn rested(&mut self, frontier: Time) {
-        self.rested = true;
-        let mut rows = std::mem::take(&mut self.first);
-        rows.sort_unstable_by(|a, b| a.row.cmp(&b.row));
-        self.send(rows, self.installed, None);
-        if std::mem::take(&mut self.propagates) {
-            // As it was asked for: before anything that has changed since.
-            self.advance(self.installed);
-            self.propagate(self.installed);
+    /// There are no more of them; everything before `frontier` has arrived. False if much has changed meanwhile: then this wants to be
+    /// called again, so that others need not wait for all of it.
+    pub fn rested(&mut self, frontier: Time) -> bool {
+        if !std::mem::replace(&mut self.looked_through, true) {
+            let rows = std::mem::take(&mut self.first);
+            self.send(rows, self.installed, None);
+            if std::mem::take(&mut self.propagates) {
+                // As it was asked for: before anything that has changed since.
+                if self.stages.is_some() {
+                    self.turn(self.installed);
+                }
+                self.report_held(self.installed);
+            }
         }
+        if self.stages.is_none() && !self.catch_up(frontier) {
+            return false;
+        }
+        self.rested = true;
         if self.stages.is_some() || !self.pending.is_empty() {
-            self.advance(frontier.max(self.installed));
+            self.turn(frontier.max(self.installed));
+        }
+        if std::mem::take(&mut self.propagates) {
+            self.report_held(frontier);
         }
         if self.out.results.is_some() {
             self.out.backfill.done.store(true, Ordering::SeqCst);
         }
+        true
+    }
+
+    /// Answers a part of what has changed before `frontier`. True when what is left is little.
+    fn catch_up(&mut self, frontier: Time) -> bool {
+        if self.behind.is_empty() {
+            if self.pending.len() <= AT_ONCE {
+                return true;
+            }
+            // Mostly they are in order.
+            self.pending.sort_by_key(|change| change.time);
+            let complete = self.pending.partition_point(|change| change.time < frontier);
+            let later = self.pending.split_off(complete);
+            self.behind = std::mem::replace(&mut self.pending, later).into();
+        }
+        let Some(last) = self.behind.get(AT_ONCE - 1).or(self.behind.back()).map(|change| change.time) else { return true };
+        let count = self.behind.partition_point(|change| change.time <= last);
+        let ready = self.behind.drain(..count).collect();
+        self.answer(ready, last + 1);
+        false
     }
 
     /// Every change before `frontier` has arrived: sends on what is complete.
     pub fn advance(&mut self, frontier: Time) {
-        if !self.rested {
-            return;
+        if self.rested {
+            self.turn(frontier);
         }
+    }
+
+    fn turn(&mut self, frontier: Time) {
         let mut ready: Vec<RowChange> = if self.pending.iter().all(|change| change.time < frontier) {
             std::mem::take(&mut self.pending)
         } else {
@@ -322,6 +372,11 @@ impl Gather {
             ready.sort_by_key(|change| change.time);
             ready = stages.turn(ready, frontier);
         }
+        self.answer(ready, frontier);
+    }
+
+    /// Sends what comes of changes. There are no more of them before `frontier`.
+    fn answer(&mut self, mut ready: Vec<RowChange>, frontier: Time) {
         if self.distinct {
             self.counts.touch(&ready);
         }
@@ -407,10 +462,14 @@ impl Gather {
 
     /// Reports what was held back at installation and still holds. Everything before `upper` has been answered.
     pub fn propagate(&mut self, upper: Time) {
-        if !self.rested {
+        if self.rested {
+            self.report_held(upper);
+        } else {
             self.propagates = true;
-            return;
         }
+    }
+
+    fn report_held(&mut self, upper: Time) {
         // Outputs begin no earlier than the installation, and skip what is older. A worker may not have got that far yet.
         let upper = upper.max(self.installed);
         let tick = Tick(upper);
@@ -420,7 +479,6 @@ impl Gather {
                 rows.push(ResultRow { tick, positive: true, row: row.clone() });
             }
         }
-        rows.sort_by(|a, b| a.row.cmp(&b.row));
         self.send(rows, upper, None);
     }
 
@@ -456,5 +514,74 @@ impl<'de> Deserialize<'de> for Row {
             row.push(codec::decode(&mut rest).ok_or_else(|| D::Error::custom("damaged row"))?);
         }
         Ok(Row(row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::{Receiver, unbounded};
+    use weir_cypher_compiler::{Options, StandingMode, compile_standing};
+    use weir_model::IdScheme;
+
+    use super::*;
+    use crate::symbols::Symbols;
+
+    fn gather() -> (Gather, Receiver<ResultBatch>) {
+        let text = "MATCH (n:A) RETURN DISTINCT id(n) AS id";
+        let plan = compile_standing(text, StandingMode::DistinctId, &Options::default()).expect("it compiles").plan;
+        let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
+        let (sender, results) = unbounded();
+        let out = Outlet { results: Some(sender), waiting: Arc::default(), backfill: Arc::default() };
+        (Gather::new(&maintained, None, (Time::MAX, Baseline::Report), 2, out), results)
+    }
+
+    /// Ids that come and go, some at each tick.
+    fn changes(count: u64) -> impl DoubleEndedIterator<Item = RowChange> {
+        (0..count).map(|n| {
+            let row = Row::from_slice(&[Value::Id(NodeId::new(0, n % 701))]);
+            RowChange { row, time: 2 + n / 7, diff: if n / 701 % 2 == 0 { 1 } else { -1 }, query: 0, source: 0 }
+        })
+    }
+
+    fn told(batches: &[ResultBatch]) -> Vec<(Tick, bool, &Row)> {
+        batches.iter().flat_map(|batch| &batch.rows).map(|row| (row.tick, row.positive, &row.row)).collect()
+    }
+
+    #[test]
+    fn much_that_changed_meanwhile_is_answered_in_parts_and_just_the_same() {
+        const COUNT: u64 = 30_000;
+        let end = 2 + COUNT / 7 + 1;
+        let (mut keeping_up, results) = gather();
+        assert!(keeping_up.rested(2));
+        keeping_up.push(&mut changes(COUNT).collect());
+        keeping_up.advance(end);
+        let expected: Vec<ResultBatch> = results.try_iter().collect();
+        assert_eq!(told(&expected).len(), COUNT as usize);
+
+        for backwards in [false, true] {
+            let (mut late, results) = gather();
+            // What is complete by now, what is not, and what arrives while the others are answered.
+            let (first, second) = (COUNT * 7 / 10, COUNT * 9 / 10);
+            let mut all = changes(COUNT);
+            let mut before: Vec<RowChange> = all.by_ref().take(second as usize).collect();
+            if backwards {
+                before.reverse();
+            }
+            late.push(&mut before);
+            let mut calls = 1;
+            while !late.rested(2 + first / 7) {
+                calls += 1;
+                if calls == 3 {
+                    late.push(&mut all.by_ref().collect());
+                }
+                assert!(!late.out.backfill.done.load(Ordering::SeqCst) && calls < 100);
+            }
+            assert!(calls > 4, "{calls}");
+            late.advance(end);
+            let batches: Vec<ResultBatch> = results.try_iter().collect();
+            assert!(batches.is_sorted_by(|one, next| one.upper < next.upper && next.rows.iter().all(|row| row.tick >= one.upper)));
+            assert!(batches.iter().all(|batch| batch.rows.iter().all(|row| row.tick < batch.upper)));
+            assert!(told(&batches) == told(&expected));
+        }
     }
 }
