@@ -27,6 +27,11 @@ fn by_operators(root: &Operator, seen: &mut BTreeSet<Slot>) {
     let mut expressions = Vec::new();
     root.all_expressions(&mut expressions);
     expressions.into_iter().for_each(|expr| by_expression(expr, seen));
+    by_others(root, seen);
+}
+
+/// What they look at without an expression.
+fn by_others(root: &Operator, seen: &mut BTreeSet<Slot>) {
     root.each_below(&mut |operator| match operator {
         Operator::Match { pattern, .. } => {
             let known = pattern.edges.iter().filter(|edge| edge.bound || edge.chain.is_some());
@@ -43,7 +48,8 @@ fn by_expression(expr: &Expr, seen: &mut BTreeSet<Slot>) {
         Expr::Slot(slot) => {
             seen.insert(*slot);
         }
-        Expr::Subquery(subquery) => by_operators(&subquery.plan, seen),
+        // The expressions in its plan are its children.
+        Expr::Subquery(subquery) => by_others(&subquery.plan, seen),
         _ => {}
     }
     expr.children().into_iter().for_each(|child| by_expression(child, seen));
