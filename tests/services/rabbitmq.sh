@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # RabbitMQ. PORT AMQP, PORT+1 Erlang distribution, PORT+2 its port mapper, PORT+3 AMQP over TLS with an authority of its own (ca.pem in DIR). User and
 # password guest.
-# rabbitmq.sh install | start DIR PORT | stop DIR | status DIR
+# rabbitmq.sh install | start DIR PORT | stop DIR | status DIR | messages DIR QUEUE
 . "$(dirname "$0")/common.sh"
 
 install() {
@@ -35,4 +35,12 @@ stopped() {
   for _ in {1..50}; do ERL_EPMD_PORT=$((at + 2)) epmd -kill 2>/dev/null | grep -q Killed && break; sleep 0.1; done
 }
 
-main "$@"
+# How many messages a queue has: what was handed to it before the question counts.
+messages() {
+  local at; at=$(sed -n 's/^AMQP_URL=.*:\([0-9]*\)$/\1/p' "$dir/env")
+  HOME="$dir" RABBITMQ_NODENAME="weir$at@localhost" ERL_EPMD_ADDRESS=127.0.0.1 ERL_EPMD_PORT=$((at + 2)) \
+    /usr/lib/rabbitmq/bin/rabbitmqctl -q --no-table-headers --erlang-cookie "$(cat "$dir/.erlang.cookie")" list_queues name messages |
+    awk -v queue="$1" '$1 == queue { print $2 }'
+}
+
+if [ "${1-}" = messages ]; then dir=$2; messages "$3"; else main "$@"; fi

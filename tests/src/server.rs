@@ -66,6 +66,13 @@ impl Server {
         let _ = Command::new("bash").arg(self.path()).arg("stop").arg(self.directory()).output();
     }
 
+    /// What the script answers to a question of its own.
+    pub fn ask(&self, question: &str, about: &str) -> String {
+        let mut command = Command::new("bash");
+        command.arg(self.path()).arg(question).arg(self.directory()).arg(about).stdin(Stdio::null());
+        String::from_utf8_lossy(&command.output().expect("bash").stdout).trim().to_owned()
+    }
+
     /// SIGKILL, to all of its processes: what was started may be a script that waits for the server.
     pub fn kill(&self) {
         let pid = fs::read_to_string(self.directory().join("pid")).expect("it runs");
