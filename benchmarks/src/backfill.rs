@@ -21,21 +21,25 @@ pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let more = settings.events;
     let batches = weir::batches(&graph, &settings.processes(), settings.events..settings.events + more, settings.batch)?;
     let mut batches = batches.into_iter();
-    let (mut upper, mut events) = (Tick::ZERO, settings.events);
+    let mut events = settings.events;
     let mut longest = Duration::ZERO;
-    let mut apply = |events: &mut u64, upper: &mut Tick| -> Result<bool, Box<dyn Error>> {
-        let Some((mutations, records)) = batches.next() else { return Ok(false) };
+    let mut upper = Tick::ZERO;
+    let mut commit = |mutations: Mutations, records: usize| -> Result<(), Box<dyn Error>> {
         let begun = Instant::now();
-        *upper = graph.apply(mutations, records)?;
-        *events += records as u64;
+        upper = graph.apply(mutations, records)?;
         // What waits for the workers is no progress.
         graph.wait_visible()?;
         longest = longest.max(begun.elapsed());
-        Ok(true)
+        Ok(())
     };
     let rate = |events: u64, begun: Instant| events as f64 / begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    while events < settings.events + more / 4 && apply(&mut events, &mut upper)? {}
+    while events < settings.events + more / 4
+        && let Some((mutations, records)) = batches.next()
+    {
+        commit(mutations, records)?;
+        events += records as u64;
+    }
     let alone = rate(events - settings.events, begun);
 
     let begun = Instant::now();
@@ -44,19 +48,33 @@ pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let query = Arc::new(weir::install_chain(&graph, settings.mode, Start::WholeGraph)?);
     let call = begun.elapsed();
     let counter = Counter::start(query.clone(), |_| ())?;
-    let mut beside = None;
+    let (mut beside, mut others) = (None, 0);
+    let seen = graph.symbols().intern("seen");
     while query.backfill().is_some() {
-        if events >= settings.events + more * 7 / 8 || !apply(&mut events, &mut upper)? {
-            beside = beside.or(Some(rate(events - at, begun)));
-            std::thread::sleep(Duration::from_millis(1));
+        if events < settings.events + more * 3 / 4
+            && let Some((mutations, records)) = batches.next()
+        {
+            commit(mutations, records)?;
+            events += records as u64;
+            continue;
         }
+        beside = beside.or(Some(rate(events - at, begun)));
+        // The rest is for afterwards; that others do not have to wait shows with changes that do not concern the query.
+        others += 1;
+        let mut mutations = Mutations::default();
+        mutations.set_property(node(u64::MAX - others), seen, &Value::Boolean(true));
+        commit(mutations, 1)?;
+        std::thread::sleep(Duration::from_millis(1));
     }
     let mut run = clock.stop("backfill", at)?;
     let beside = beside.unwrap_or_else(|| rate(events - at, begun));
     let (begun, from) = (Instant::now(), events);
-    while apply(&mut events, &mut upper)? {}
+    for (mutations, records) in batches {
+        commit(mutations, records)?;
+        events += records as u64;
+    }
     let after = rate(events - from, begun);
-    let counted = counter.finish(graph.next())?;
+    let counted = counter.finish(upper)?;
     engine.shutdown()?;
     run.matches = Some(counted.matches);
     run.expected = Some(Processes { count: events, ..settings.processes() }.expected_chains(4));

@@ -111,8 +111,8 @@ pub struct Gather {
     counts: Counts,
     held: FxHashMap<Row, Held>,
     pending: Vec<RowChange>,
-    /// Changes of complete ticks, in their order, that are answered a part at a time.
-    behind: VecDeque<RowChange>,
+    /// Changes of complete ticks, in their order, that are answered a part at a time. None of them shares a tick with the next.
+    behind: VecDeque<Vec<RowChange>>,
     sorter: Sorter<(Time, u32)>,
 }
 
@@ -334,29 +334,37 @@ impl Gather {
         true
     }
 
-    /// Answers a part of what has changed before `frontier`. True when what is left is little.
+    /// Answers a part of what has changed before `frontier`. True when nothing is left.
     fn catch_up(&mut self, frontier: Time) -> bool {
-        if self.behind.is_empty() {
-            if self.pending.len() <= AT_ONCE {
-                return true;
-            }
-            // Mostly they are in order.
-            self.pending.sort_by_key(|change| change.time);
-            let complete = self.pending.partition_point(|change| change.time < frontier);
-            let later = self.pending.split_off(complete);
-            self.behind = std::mem::replace(&mut self.pending, later).into();
+        self.fall_behind(frontier);
+        let mut ready = self.behind.pop_front().unwrap_or_default();
+        while ready.len() < AT_ONCE
+            && let Some(mut next) = self.behind.pop_front()
+        {
+            ready.append(&mut next);
         }
-        let Some(last) = self.behind.get(AT_ONCE - 1).or(self.behind.back()).map(|change| change.time) else { return true };
-        let count = self.behind.partition_point(|change| change.time <= last);
-        let ready = self.behind.drain(..count).collect();
-        self.answer(ready, last + 1);
-        false
+        if let Some(last) = ready.last().map(|change| change.time) {
+            self.answer(ready, last + 1);
+        }
+        self.behind.is_empty()
+    }
+
+    /// Keeps changes of complete ticks for later.
+    fn fall_behind(&mut self, frontier: Time) {
+        self.pending.sort_by_key(|change| change.time);
+        let later = self.pending.split_off(self.pending.partition_point(|change| change.time < frontier));
+        let complete = std::mem::replace(&mut self.pending, later);
+        if !complete.is_empty() {
+            self.behind.push_back(complete);
+        }
     }
 
     /// Every change before `frontier` has arrived: sends on what is complete.
     pub fn advance(&mut self, frontier: Time) {
         if self.rested {
             self.turn(frontier);
+        } else if self.stages.is_none() {
+            self.fall_behind(frontier);
         }
     }
 
@@ -560,26 +568,33 @@ mod tests {
 
         for backwards in [false, true] {
             let (mut late, results) = gather();
-            // What is complete by now, what is not, and what arrives while the others are answered.
-            let (first, second) = (COUNT * 7 / 10, COUNT * 9 / 10);
-            let mut all = changes(COUNT);
-            let mut before: Vec<RowChange> = all.by_ref().take(second as usize).collect();
-            if backwards {
-                before.reverse();
+            let all: Vec<RowChange> = changes(COUNT).collect();
+            let (before, after) = all.split_at(COUNT as usize * 9 / 10);
+            let mut complete = 2;
+            for part in before.chunks(500) {
+                let mut part = part.to_vec();
+                // What has arrived before it is complete, and the tick it begins with may not be.
+                complete = part[0].time;
+                if backwards {
+                    part.reverse();
+                }
+                late.push(&mut part);
+                late.advance(complete);
             }
-            late.push(&mut before);
             let mut calls = 1;
-            while !late.rested(2 + first / 7) {
+            while !late.rested(complete) {
                 calls += 1;
                 if calls == 3 {
-                    late.push(&mut all.by_ref().collect());
+                    late.push(&mut after.to_vec());
                 }
                 assert!(!late.out.backfill.done.load(Ordering::SeqCst) && calls < 100);
             }
             assert!(calls > 4, "{calls}");
             late.advance(end);
             let batches: Vec<ResultBatch> = results.try_iter().collect();
-            assert!(batches.is_sorted_by(|one, next| one.upper < next.upper && next.rows.iter().all(|row| row.tick >= one.upper)));
+            assert!(
+                batches.is_sorted_by(|one, next| one.upper < next.upper && next.rows.iter().all(|row| row.tick >= one.upper))
+            );
             assert!(batches.iter().all(|batch| batch.rows.iter().all(|row| row.tick < batch.upper)));
             assert!(told(&batches) == told(&expected));
         }
