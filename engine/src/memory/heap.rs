@@ -57,11 +57,11 @@ mod tests {
                 // SAFETY: each piece is used within its size, and given back once.
                 unsafe {
                     let (one, other) = (Heap.alloc(layout), Heap.alloc_zeroed(layout));
-                    assert!(one as usize % align == 0 && other as usize % align == 0, "{layout:?}");
+                    assert!([one, other].iter().all(|place| (*place as usize).is_multiple_of(align)), "{layout:?}");
                     assert!(std::slice::from_raw_parts(other, size).iter().all(|byte| *byte == 0), "{layout:?}");
                     one.write_bytes(7, size);
                     let moved = Heap.realloc(one, layout, 2 * size);
-                    assert!(moved as usize % align == 0, "{layout:?}");
+                    assert!((moved as usize).is_multiple_of(align), "{layout:?}");
                     assert!(std::slice::from_raw_parts(moved, size).iter().all(|byte| *byte == 7), "{layout:?}");
                     Heap.dealloc(moved, Layout::from_size_align(2 * size, align).unwrap());
                     Heap.dealloc(other, layout);

@@ -527,7 +527,7 @@ impl<'de> Deserialize<'de> for Row {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::{Receiver, unbounded};
+    use crossbeam_channel::{Receiver, bounded};
     use weir_cypher_compiler::{Options, StandingMode, compile_standing};
     use weir_model::IdScheme;
 
@@ -538,7 +538,7 @@ mod tests {
         let text = "MATCH (n:A) RETURN DISTINCT id(n) AS id";
         let plan = compile_standing(text, StandingMode::DistinctId, &Options::default()).expect("it compiles").plan;
         let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
-        let (sender, results) = unbounded();
+        let (sender, results) = bounded(1000);
         let out = Outlet { results: Some(sender), waiting: Arc::default(), backfill: Arc::default() };
         (Gather::new(&maintained, None, (Time::MAX, Baseline::Report), 2, out), results)
     }
