@@ -241,7 +241,7 @@ pub fn write_graph(graph: &Graph, format: Format, at: Option<Tick>, part: EachPa
 }
 
 /// Takes in whole lines; `first` is the number of the first of them. A portion of JSON Lines with a mistake changes nothing; of
-/// statements, those before it have run. Durable when this returns.
+/// statements, those before it have run. Durable when this returns, and the next read shows it.
 pub fn take_in(graph: &Graph, format: Format, portion: &[u8], first: u64, options: &CompileOptions) -> Result<Moved, String> {
     let lines = portion.split(|byte| *byte == b'\n').zip(first..);
     let mut moved = Moved::default();
@@ -257,6 +257,7 @@ pub fn take_in(graph: &Graph, format: Format, portion: &[u8], first: u64, option
                 let upper = graph.import(items).map_err(|error| chain(&error))?;
                 graph.wait_durable(upper).map_err(|error| chain(&error))?;
             }
+            graph.wait_visible().map_err(|error| chain(&error))?;
         }
         Format::Cypher => {
             for (line, number) in lines.filter(|(line, _)| !line.trim_ascii().is_empty()) {
