@@ -201,13 +201,13 @@ fn contained(x: &Value, list: &Value) -> Result<Option<bool>, Failure> {
     Ok(result)
 }
 
-/// `of.key` and `of['key']`. `name` is given when the key is one of the plan's names, which the graph finds faster.
 /// The node in a slot, which is what is asked for properties most.
 fn node_in(of: &Expr, row: &[Value]) -> Option<NodeId> {
     let Expr::Slot(slot) = of else { return None };
     if let Some(Value::Node(node)) = row.get(slot.0 as usize) { Some(*node) } else { None }
 }
 
+/// `of.key` and `of['key']`. `name` is given when the key is one of the plan's names, which the graph finds faster.
 fn property<'a>(of: Cow<'a, Value>, key: &str, name: Option<crate::plan::Name>, context: &dyn Context) -> Outcome<'a> {
     let value = match &of {
         // Whatever lives longer than this expression is borrowed from.

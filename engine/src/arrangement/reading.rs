@@ -90,6 +90,9 @@ impl<'a> Expected<'a> {
 
     /// A node that is expected, the one that was asked for last or a later one.
     fn find(&mut self, id: NodeId) -> Option<&[Part<'a>]> {
+        if self.nodes.is_empty() {
+            return None;
+        }
         let further = self.nodes[self.at..].iter().position(|node| node.id == id);
         self.missed = if further.is_some() { 0 } else { self.missed + 1 };
         if self.missed == MISSED_MAX {
