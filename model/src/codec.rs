@@ -90,6 +90,7 @@ pub fn encode_parallel(other: NodeId, ordinal: u32, arena: &mut Vec<u8>) -> Payl
     in_arena(FORM_ENCODED, offset, 20)
 }
 
+#[inline]
 pub fn decode_parallel(payload: Payload, arena: &[u8]) -> (NodeId, u32) {
     let bytes = arena_bytes(payload, arena);
     (NodeId::from_bytes(take(bytes, 0)), u32::from_be_bytes(take(bytes, 16)))
@@ -105,12 +106,16 @@ pub fn encode_edge_property(target: NodeId, ordinal: u32, key: Symbol, value: &V
 }
 
 /// What `fact_key` gives for this property of the edge to `target`.
-pub fn edge_property_key(target: NodeId, ordinal: u32, key: Symbol) -> [u8; EDGE_PROPERTY_HEAD] {
-    let mut bytes = [0; EDGE_PROPERTY_HEAD];
-    bytes[..16].copy_from_slice(&target.to_bytes());
-    bytes[16..20].copy_from_slice(&ordinal.to_be_bytes());
-    bytes[20..].copy_from_slice(&key.0.to_be_bytes());
-    bytes
+pub fn edge_property_key(target: NodeId, ordinal: u32, key: Symbol) -> FactKey {
+    FactKey::Further(target.high, target.low, u64::from(ordinal) << 32 | u64::from(key.0))
+}
+
+/// What `fact_key` gives for an edge to or from `other`.
+pub fn half_key(other: NodeId, ordinal: u32) -> FactKey {
+    match ordinal {
+        0 => FactKey::Node(other.high, other.low),
+        ordinal => FactKey::Further(other.high, other.low, u64::from(ordinal)),
+    }
 }
 
 /// Target, ordinal, key and value of an edge property.
@@ -122,20 +127,30 @@ pub fn decode_edge_property(payload: Payload, arena: &[u8]) -> (NodeId, u32, Sym
 
 /// What tells facts with the same tag apart: nothing for labels and properties (a node has one of each), the other end
 /// for edges, the target, ordinal and key for edge properties. Two facts are the same fact iff tag and key agree.
-pub fn fact_key(tag: Tag, payload: Payload, arena: &[u8]) -> FactKey<'_> {
+#[inline]
+pub fn fact_key(tag: Tag, payload: Payload, arena: &[u8]) -> FactKey {
+    let number = |bytes: &[u8], at| u64::from_be_bytes(take(bytes, at));
     match tag.kind() {
         Kind::Label | Kind::Property | Kind::ClearProperties => FactKey::Single,
         Kind::Out | Kind::In => FactKey::Node(payload.a, payload.b),
-        Kind::OutParallel | Kind::InParallel => FactKey::Bytes(arena_bytes(payload, arena)),
-        Kind::EdgeProperty => FactKey::Bytes(&arena_bytes(payload, arena)[..EDGE_PROPERTY_HEAD]),
+        Kind::OutParallel | Kind::InParallel => {
+            let (other, ordinal) = decode_parallel(payload, arena);
+            FactKey::Further(other.high, other.low, u64::from(ordinal))
+        }
+        Kind::EdgeProperty => {
+            let bytes = &arena_bytes(payload, arena)[..EDGE_PROPERTY_HEAD];
+            FactKey::Further(number(bytes, 0), number(bytes, 8), number(bytes, 16))
+        }
     }
 }
 
+/// In the order of the bytes they are made of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub enum FactKey<'a> {
+pub enum FactKey {
     Single,
     Node(u64, u64),
-    Bytes(&'a [u8]),
+    /// The other end, and the ordinal of the edge; of a property with its key behind it.
+    Further(u64, u64, u64),
 }
 
 /// Whether a payload points into an arena.

@@ -233,7 +233,7 @@ fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, segm
     }
 }
 
-fn key<'a>(row: &Row, arena: &'a [u8]) -> FactKey<'a> {
+fn key(row: &Row, arena: &[u8]) -> FactKey {
     // A removal of a property carries no payload, and needs none: properties have no key.
     fact_key(row.tag, row.payload, arena)
 }

@@ -4,7 +4,7 @@
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-use weir_model::codec::{FactKey, decode_edge_property, decode_parallel, decode_payload, edge_property_key};
+use weir_model::codec::{FactKey, decode_edge_property, decode_parallel, decode_payload, edge_property_key, half_key};
 use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Symbol, Value};
 
@@ -110,7 +110,7 @@ impl<'a> Facts<'a> {
     fn each_in(&self, ranges: &[(Tag, Tag)], at: u64, mut each: impl FnMut(&'a Segment, &'a Fact)) {
         // Keys that a newer batch has decided. Only keys with a removal can also stand in an older batch, and removals
         // are rare, so this is nearly always empty.
-        let mut decided: Option<FxHashSet<(Tag, FactKey<'a>)>> = None;
+        let mut decided: Option<FxHashSet<(Tag, FactKey)>> = None;
         for (depth, part) in self.parts.iter().enumerate() {
             let Part { segment, mut facts, .. } = *part;
             let oldest = depth + 1 == self.parts.len();
@@ -208,7 +208,7 @@ impl<'a> Facts<'a> {
         });
         for (single, parallel, outgoing) in wanted {
             for kind in kinds {
-                if self.keyed(Tag::new(single, *kind), FactKey::Node(other.high, other.low), at).is_some() {
+                if self.keyed(Tag::new(single, *kind), half_key(other, 0), at).is_some() {
                     each(HalfEdge { kind: *kind, outgoing, other, ordinal: 0 });
                 }
                 let tag = Tag::new(parallel, *kind);
@@ -230,18 +230,16 @@ impl<'a> Facts<'a> {
             (true, _) => Kind::OutParallel,
             (false, _) => Kind::InParallel,
         };
-        let tag = Tag::new(kind, half.kind);
-        let mut bytes = [0u8; 20];
-        bytes[..16].copy_from_slice(&half.other.to_bytes());
-        bytes[16..].copy_from_slice(&half.ordinal.to_be_bytes());
-        let key = if half.ordinal == 0 { FactKey::Node(half.other.high, half.other.low) } else { FactKey::Bytes(&bytes) };
-        self.keyed(tag, key, at).is_some()
+        self.keyed(Tag::new(kind, half.kind), half_key(half.other, half.ordinal), at).is_some()
     }
 
     /// The update that decides a fact with a key at a tick, if it is an addition.
-    pub fn keyed(&self, tag: Tag, key: FactKey<'_>, at: u64) -> Option<(&'a Segment, &'a Fact)> {
+    pub fn keyed(&self, tag: Tag, key: FactKey, at: u64) -> Option<(&'a Segment, &'a Fact)> {
         for Part { segment, facts, last } in &self.parts {
-            let start = facts.partition_point(|fact| fact.tag < tag || (fact.tag == tag && segment.key(fact) < key));
+            let start = match key {
+                FactKey::Node(a, b) => facts.partition_point(|fact| (fact.tag, fact.payload.a, fact.payload.b) < (tag, a, b)),
+                _ => facts.partition_point(|fact| fact.tag < tag || (fact.tag == tag && segment.key(fact) < key)),
+            };
             let updates = facts[start..].iter().take_while(|fact| fact.tag == tag && segment.key(fact) == key);
             if let Some(fact) = updates.take_while(|fact| *last <= at || segment.time(fact) <= at).last() {
                 return fact.adds().then_some((*segment, fact));
@@ -275,8 +273,7 @@ impl<'a> Facts<'a> {
 
     /// One property of the edge from this node to `target`.
     pub fn edge_property(&self, kind: Symbol, target: NodeId, ordinal: u32, key: Symbol, at: u64) -> Value {
-        let key = edge_property_key(target, ordinal, key);
-        match self.keyed(Tag::new(Kind::EdgeProperty, kind), FactKey::Bytes(&key), at) {
+        match self.keyed(Tag::new(Kind::EdgeProperty, kind), edge_property_key(target, ordinal, key), at) {
             Some((segment, fact)) => decode_edge_property(fact.payload, &segment.arena).3,
             None => Value::Null,
         }

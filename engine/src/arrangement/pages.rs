@@ -95,7 +95,7 @@ struct Versioned<'a> {
 }
 
 impl Versioned<'_> {
-    fn key(&self) -> FactKey<'_> {
+    fn key(&self) -> FactKey {
         fact_key(self.row.tag, self.row.payload, self.arena)
     }
 }

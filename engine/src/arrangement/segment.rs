@@ -60,7 +60,7 @@ impl Segment {
         self.times.first().is_none_or(|first| *first > tick)
     }
 
-    pub fn key(&self, fact: &Fact) -> FactKey<'_> {
+    pub fn key(&self, fact: &Fact) -> FactKey {
         fact_key(fact.tag, fact.payload, &self.arena)
     }
 

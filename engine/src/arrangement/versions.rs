@@ -18,27 +18,27 @@ pub struct Hit<'a> {
 }
 
 /// Which facts are asked for, and when.
-pub struct Asked<'k> {
+pub struct Asked {
     pub from: Tag,
     pub to: Tag,
     /// Of all that have such a tag, only this one.
-    pub key: Option<FactKey<'k>>,
+    pub key: Option<FactKey>,
     /// The last tick that counts.
     pub at: u64,
 }
 
-impl Asked<'_> {
-    pub fn all(at: u64) -> Asked<'static> {
+impl Asked {
+    pub fn all(at: u64) -> Asked {
         Asked { from: Tag(0), to: Tag(u32::MAX), key: None, at }
     }
 
-    pub fn tag(tag: Tag, at: u64) -> Asked<'static> {
+    pub fn tag(tag: Tag, at: u64) -> Asked {
         Asked { from: tag, to: tag, key: None, at }
     }
 }
 
 /// Hands out the version that decides each fact that holds, by tag and key, until `each` says no. The hits come oldest first.
-pub fn holding<'a>(hits: &[Hit<'a>], asked: &Asked<'_>, each: &mut dyn FnMut(&'a Segment, &'a Fact) -> bool) {
+pub fn holding<'a>(hits: &[Hit<'a>], asked: &Asked, each: &mut dyn FnMut(&'a Segment, &'a Fact) -> bool) {
     let cleared = hits.iter().rev().find(|hit| hit.clears().any(|mark| hit.time(mark) <= asked.at)).map(|hit| hit.run);
     let ended = |run: u32, fact: &Fact| fact.tag.kind() == Kind::Property && cleared.is_some_and(|cleared| cleared > run);
     if let [hit] = hits {
@@ -50,7 +50,7 @@ pub fn holding<'a>(hits: &[Hit<'a>], asked: &Asked<'_>, each: &mut dyn FnMut(&'a
         }
         return;
     }
-    let mut found: Vec<(Tag, FactKey<'a>, u32, &'a Segment, &'a Fact)> = Vec::new();
+    let mut found: Vec<(Tag, FactKey, u32, &'a Segment, &'a Fact)> = Vec::new();
     for hit in hits {
         found.extend(hit.deciding(asked).map(|fact| (fact.tag, hit.segment.key(fact), hit.run, hit.segment, fact)));
     }
@@ -75,7 +75,7 @@ impl<'a> Hit<'a> {
     }
 
     /// The last version of each fact at or before the tick. Marks are not facts.
-    fn deciding(&self, asked: &Asked<'_>) -> impl Iterator<Item = &'a Fact> {
+    fn deciding(&self, asked: &Asked) -> impl Iterator<Item = &'a Fact> {
         let Hit { segment, facts, .. } = *self;
         let (at, key) = (asked.at, asked.key);
         let start = facts.partition_point(|fact| fact.tag < asked.from);
@@ -116,7 +116,7 @@ impl Step<'_> {
 ///
 /// `bottom` says that nothing older was left out; otherwise the marks come too, and removals that begin.
 pub fn sequences(hits: &[Hit<'_>], bottom: bool, horizon: u64, each: &mut dyn FnMut(&[Step<'_>])) {
-    let mut found: Vec<(Tag, FactKey<'_>, Step<'_>)> = Vec::new();
+    let mut found: Vec<(Tag, FactKey, Step<'_>)> = Vec::new();
     let mut marks: Vec<u64> = Vec::new();
     for hit in hits {
         let step = |fact| Step { tick: hit.time(fact), adds: fact.adds(), segment: hit.segment, fact };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use weir_model::codec::{FactKey, decode_payload, edge_property_key};
+use weir_model::codec::{FactKey, decode_payload, edge_property_key, half_key};
 use weir_model::mutation::{Kind, Tag};
 use weir_model::{NodeId, Symbol, Tick, Value};
 
@@ -216,7 +216,7 @@ impl Past {
     }
 
     /// The facts of a node that hold and have a tag of this range, and this key if one is given.
-    fn held(&self, node: NodeId, (from, to): (Tag, Tag), key: Option<FactKey<'_>>) -> Segment {
+    fn held(&self, node: NodeId, (from, to): (Tag, Tag), key: Option<FactKey>) -> Segment {
         let mut segment = Segment { times: vec![0], ..Segment::default() };
         let asked = Asked { from, to, key, at: self.at.0 };
         holding(&hits(&self.find(node)), &asked, &mut |from, fact| {
@@ -266,7 +266,7 @@ impl Past {
     }
 
     /// Hands out the nodes that have a fact as asked for.
-    fn nodes_with(&self, asked: &[Asked<'_>], each: &mut dyn FnMut(NodeId) -> bool) {
+    fn nodes_with(&self, asked: &[Asked], each: &mut dyn FnMut(NodeId) -> bool) {
         self.walk(&mut |node, found| {
             let known = hits(&found);
             let holds = asked.iter().any(|asked| {
@@ -351,14 +351,13 @@ impl View for Past {
             let tag = Tag::new(Kind::OutParallel, edge.kind);
             return facts(&self.held(edge.source, (tag, tag), None)).has_half(half, 0);
         }
-        let (tag, key) = (Tag::new(Kind::Out, edge.kind), FactKey::Node(edge.target.high, edge.target.low));
+        let (tag, key) = (Tag::new(Kind::Out, edge.kind), half_key(edge.target, 0));
         !self.held(edge.source, (tag, tag), Some(key)).facts.is_empty()
     }
 
     fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
         let tag = Tag::new(Kind::EdgeProperty, edge.kind);
-        let bytes = edge_property_key(edge.target, edge.ordinal, key);
-        let found = self.held(edge.source, (tag, tag), Some(FactKey::Bytes(&bytes)));
+        let found = self.held(edge.source, (tag, tag), Some(edge_property_key(edge.target, edge.ordinal, key)));
         facts(&found).edge_property(edge.kind, edge.target, edge.ordinal, key, 0)
     }
 

@@ -6,8 +6,11 @@
 //!
 //! Between batches what is kept is the set at the last tick. The changes of a batch are taken in before it is walked, with
 //! their ticks, so that within a batch each tick sees its own; afterwards what ended is forgotten.
+//!
+//! What is found on the way, which edges begin or end to meet the conditions, is where the walks of the batch begin: most changes of
+//! edges are neither, and go no further.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -16,7 +19,7 @@ use weir_model::{NodeId, Symbol, Value};
 
 use super::Time;
 use super::probe::touched_edges;
-use super::program::{EdgeView, Program, Sieve};
+use super::program::{Program, Sieve};
 use super::queries::Queries;
 use super::walk::is_true;
 use crate::arrangement::build::Located;
@@ -43,11 +46,32 @@ pub struct Dense {
     wanted: RefCell<FxHashMap<Side, (Arc<Program>, usize)>>,
     /// Where something has ended during this batch.
     ended: Vec<(Side, NodeId)>,
+    /// What begins or ends to pass in this batch, by sieve and node.
+    turns: FxHashMap<u32, Vec<Turn>>,
+    /// Of each node of the batch, whether it has any.
+    turned: Vec<bool>,
 }
 
+/// Sieves that look at one property of the same edges.
+pub struct Sieves {
+    pub kinds: Vec<Symbol>,
+    pub key: Symbol,
+    /// The number of each, and an edge of a pattern that goes through it.
+    pub each: Vec<(u32, Arc<Program>, usize)>,
+}
+
+/// An edge that begins to pass a sieve, or ends to.
+#[derive(Clone, Copy)]
+pub struct Turn {
+    /// The place of its source in the batch.
+    node: usize,
+    pub half: HalfEdge,
+    pub time: Time,
+    pub begins: bool,
+}
+
+#[derive(Default)]
 struct Sieved {
-    program: Arc<Program>,
-    edge: usize,
     /// Edges that lead away, and those that lead here.
     out: FxHashMap<NodeId, Near>,
     into: FxHashMap<NodeId, Near>,
@@ -90,6 +114,13 @@ impl Near {
         self.0.entry(other).or_default().push(Stretch { kind, ordinal, from, until: Time::MAX });
     }
 
+    /// Whether the edge passes after everything so far.
+    fn has(&self, half: HalfEdge) -> bool {
+        let is_it =
+            |stretch: &Stretch| stretch.until == Time::MAX && (stretch.kind, stretch.ordinal) == (half.kind, half.ordinal);
+        self.0.get(&half.other).is_some_and(|stretches| stretches.iter().any(is_it))
+    }
+
     fn end(&mut self, half: HalfEdge, until: Time) {
         let open =
             |stretch: &&mut Stretch| stretch.until == Time::MAX && (stretch.kind, stretch.ordinal) == (half.kind, half.ordinal);
@@ -109,16 +140,37 @@ impl Near {
 }
 
 impl Sieved {
-    fn view(&self) -> &EdgeView {
-        &self.program.edges[self.edge]
-    }
-
     fn sides(&mut self) -> [(bool, &mut FxHashMap<NodeId, Near>); 2] {
         [(true, &mut self.out), (false, &mut self.into)]
     }
 
+    /// Whether an edge passes, seen from its source. None where neither of its ends is kept.
+    fn has(&self, (id, half): (NodeId, HalfEdge)) -> Option<bool> {
+        let seen_there = HalfEdge { outgoing: false, other: id, ..half };
+        let out = self.out.get(&id).map(|near| near.has(half));
+        out.or_else(|| self.into.get(&half.other).map(|near| near.has(seen_there)))
+    }
+
     fn len(&self) -> usize {
         self.out.values().chain(self.into.values()).map(Near::len).sum()
+    }
+}
+
+/// An edge at a tick: its property, and whether it is there, each looked up when it is first asked for.
+struct Look {
+    at: Time,
+    value: OnceCell<Value>,
+    there: OnceCell<bool>,
+}
+
+impl Look {
+    fn new(at: Time) -> Look {
+        Look { at, value: OnceCell::new(), there: OnceCell::new() }
+    }
+
+    fn passes(&self, (facts, half): (&Facts<'_>, HalfEdge), (program, sieve): (&Program, &Sieve), row: &mut Vec<Value>) -> bool {
+        let value = self.value.get_or_init(|| facts.edge_property(half.kind, half.other, half.ordinal, sieve.key, self.at));
+        passes(program, sieve, row, value.clone()) && *self.there.get_or_init(|| facts.has_half(half, self.at))
     }
 }
 
@@ -144,46 +196,67 @@ impl Dense {
     }
 
     /// Takes in what a batch changes. It is not walked yet.
-    pub fn take_in(&mut self, batch: &Batch, located: &Located) {
-        let Dense { sieves, ended, .. } = self;
-        let mut row = Vec::new();
-        for (number, sieved) in sieves {
-            for (index, id) in batch.ids.iter().enumerate() {
-                let touched = touched_edges(sieved.view(), batch.node(index));
+    pub fn take_in(&mut self, queries: &Queries, batch: &Batch, located: &Located) {
+        self.turns.values_mut().for_each(Vec::clear);
+        self.turned.clear();
+        self.turned.resize(batch.ids.len(), false);
+        let (mut row, mut looks) = (Vec::new(), Vec::new());
+        for sieves in &queries.sieves {
+            for (node, id) in batch.ids.iter().enumerate() {
+                let touched = touched_edges((&sieves.kinds, &[sieves.key]), batch.node(node));
+                if touched.is_empty() {
+                    continue;
+                }
+                let facts = located.facts(batch, node);
                 for times in touched.chunk_by(|a, b| a.0 == b.0) {
                     let half = times[0].0;
-                    if !sieved.out.contains_key(id) && !sieved.into.contains_key(&half.other) {
-                        continue;
-                    }
-                    let program = sieved.program.clone();
-                    let Some(sieve) = &program.edges[sieved.edge].sieve else { continue };
-                    let facts = located.facts(batch, index);
-                    let mut holds = |at: Time| {
-                        let value = facts.edge_property(half.kind, half.other, half.ordinal, sieve.key, at);
-                        passes(&program, sieve, &mut row, value) && facts.has_half(half, at)
-                    };
-                    let mut was = times[0].1.checked_sub(1).is_some_and(&mut holds);
-                    for (_, time) in times {
-                        let is = holds(*time);
-                        if is == was {
-                            continue;
-                        }
-                        was = is;
-                        for (outgoing, side) in sieved.sides() {
-                            let (node, other) = if outgoing { (*id, half.other) } else { (half.other, *id) };
-                            let Some(near) = side.get_mut(&node) else { continue };
-                            let half = HalfEdge { outgoing, other, ..half };
-                            if is {
-                                near.begin(half, *time);
-                            } else {
-                                near.end(half, *time);
-                                ended.push(((*number, node, outgoing), other));
+                    let before = times[0].1.checked_sub(1);
+                    looks.clear();
+                    looks.extend(before.into_iter().chain(times.iter().map(|(_, time)| *time)).map(Look::new));
+                    let (before, looks) = looks.split_at(before.map_or(0, |_| 1));
+                    for (number, program, edge) in &sieves.each {
+                        let Some(sieve) = &program.edges[*edge].sieve else { continue };
+                        let mut passes = |look: &Look| look.passes((&facts, half), (program, sieve), &mut row);
+                        let known = self.sieves.get(number).and_then(|kept| kept.has((*id, half)));
+                        let mut was = known.unwrap_or_else(|| before.first().is_some_and(&mut passes));
+                        for look in looks {
+                            let is = passes(look);
+                            if is != was {
+                                was = is;
+                                self.turn(*number, *id, Turn { node, half, time: look.at, begins: is });
                             }
                         }
                     }
                 }
             }
         }
+    }
+
+    fn turn(&mut self, number: u32, id: NodeId, turn: Turn) {
+        self.turned[turn.node] = true;
+        self.turns.entry(number).or_default().push(turn);
+        let Some(kept) = self.sieves.get_mut(&number) else { return };
+        for (outgoing, side) in kept.sides() {
+            let (node, other) = if outgoing { (id, turn.half.other) } else { (turn.half.other, id) };
+            let Some(near) = side.get_mut(&node) else { continue };
+            let half = HalfEdge { outgoing, other, ..turn.half };
+            if turn.begins {
+                near.begin(half, turn.time);
+            } else {
+                near.end(half, turn.time);
+                self.ended.push(((number, node, outgoing), other));
+            }
+        }
+    }
+
+    /// What begins or ends to pass among the edges that lead away from a node of the batch.
+    pub fn turns(&self, sieve: u32, node: usize) -> &[Turn] {
+        if !self.turned.get(node).is_some_and(|turned| *turned) {
+            return &[];
+        }
+        let turns = self.turns.get(&sieve).map_or(&[][..], Vec::as_slice);
+        let start = turns.partition_point(|turn| turn.node < node);
+        &turns[start..][..turns[start..].iter().take_while(|turn| turn.node == node).count()]
     }
 
     /// A batch has been walked: forgets what ended, and takes in what walks asked for, as of the last tick.
@@ -195,6 +268,7 @@ impl Dense {
             }
         }
         self.sieves.retain(|number, _| queries.has_sieve(*number));
+        self.turns.retain(|number, _| queries.has_sieve(*number));
         let wanted = self.wanted.get_mut();
         if wanted.is_empty() {
             return;
@@ -207,12 +281,7 @@ impl Dense {
                 continue;
             }
             let near = look_through(&program, edge, batches, (node, outgoing), last);
-            let sieved = self.sieves.entry(number).or_insert_with(|| Sieved {
-                program,
-                edge,
-                out: FxHashMap::default(),
-                into: FxHashMap::default(),
-            });
+            let sieved = self.sieves.entry(number).or_default();
             let side = if outgoing { &mut sieved.out } else { &mut sieved.into };
             side.insert(node, near);
         }

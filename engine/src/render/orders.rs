@@ -245,7 +245,7 @@ impl Orders<'_> {
             version,
             bound,
             other_nodes: other_nodes.into_iter().map(|node| self.nodes[node].slot).collect(),
-            other_edges: other_edges.into_iter().filter_map(|edge| self.edges[edge].slot).collect(),
+            other_edges,
         }));
         state.crossed.push(edge);
         if !self.edges[edge].reads.is_empty() {

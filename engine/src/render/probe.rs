@@ -28,7 +28,7 @@ use timely::order::Product;
 use timely::progress::Antichain;
 use weir_model::mutation::Kind;
 use weir_model::plan::Atom;
-use weir_model::{EdgeKey, NodeId, Symbol, Value};
+use weir_model::{Expr, NodeId, Symbol, Value};
 
 use super::dense::Dense;
 use super::family::Family;
@@ -138,7 +138,7 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
                     view.clear();
                     view.extend_from_slice(&located.existing);
                     view.push(batch.clone());
-                    dense.take_in(&batch, located);
+                    dense.take_in(&queries, &batch, located);
                     let offered =
                         Offered { queries: &queries, common: &common, view: &view, batch: &batch, located, dense: &dense };
                     offered.walk(&mut found, &mut leaving, &mut waiting);
@@ -294,6 +294,8 @@ impl<'a> Offered<'a> {
                         Origin::Edge => edges.push((route, place)),
                         Origin::Node => views.push((route, segment.time(fact))),
                         Origin::EdgeView => views.push((route, 0)),
+                        Origin::Turns(sieve) if self.dense.turns(sieve, index).is_empty() => {}
+                        Origin::Turns(_) => views.push((route, 0)),
                     });
                 }
             }
@@ -320,7 +322,8 @@ impl<'a> Offered<'a> {
                 };
                 let path = usize::from(route.path);
                 let time = if route.from == Origin::Edge { segment.time(&updates[place]) } else { time };
-                if !has_needs(&family.program.paths[path], &facts, (route.from != Origin::EdgeView).then_some(time)) {
+                let one_time = matches!(route.from, Origin::Node | Origin::Edge).then_some(time);
+                if !has_needs(&family.program.paths[path], &facts, one_time) {
                     continue;
                 }
                 let mut walk = self.begin((route.family, family), found, leaving, waiting);
@@ -329,12 +332,26 @@ impl<'a> Offered<'a> {
                     (Atom::Edge(edge), Origin::EdgeView) => {
                         change_of_edges(&mut walk, (path, edge), *id, (segment, updates), &facts, &mut seen, &mut row);
                     }
+                    (Atom::Edge(edge), Origin::Turns(sieve)) => {
+                        for turn in self.dense.turns(sieve, index) {
+                            let change = Change { path, time: turn.time, diff: if turn.begins { 1 } else { -1 } };
+                            change_of_edge(&mut walk, change, edge, (*id, &facts), turn.half, &[], &mut row);
+                        }
+                    }
                     (Atom::Edge(edge), _) => {
                         let fact = &updates[place];
                         let change = Change { path, time, diff: if fact.adds() { 1 } else { -1 } };
                         let (other, ordinal) = other_end(fact, segment);
                         let half = HalfEdge { kind: fact.tag.symbol(), outgoing: true, other, ordinal };
-                        change_of_edge(&mut walk, change, edge, (*id, &facts), half, &mut row);
+                        change_of_edge(
+                            &mut walk,
+                            change,
+                            edge,
+                            (*id, &facts),
+                            half,
+                            &family.program.edges[edge].conditions,
+                            &mut row,
+                        );
                     }
                 }
             }
@@ -379,21 +396,19 @@ fn has_needs(path: &Path, facts: &Facts<'_>, time: Option<Time>) -> bool {
     })
 }
 
-/// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does.
+/// An edge, given by its outgoing half, came or went: every way in which it fits the pattern does. The conditions are those that are not known to hold.
 pub fn change_of_edge<'a>(
     walk: &mut Walk<'a, '_>,
     change: Change,
     edge: usize,
     (id, facts): (NodeId, &Facts<'a>),
     half: HalfEdge,
+    conditions: &[Expr],
     row: &mut [Value],
 ) {
     let view = &walk.program.edges[edge];
     let other = half.other;
-    if let Some(slot) = view.slot {
-        let kind = walk.symbols.name(half.kind);
-        row[slot] = Value::Edge(EdgeKey { source: id, kind, target: other, ordinal: half.ordinal }.into());
-    }
+    walk.put(edge, row, (id, other), half);
     let both = [(id, other), (other, id)];
     let ways = if view.directed || id == other { 1 } else { 2 };
     for (source, target) in &both[..ways] {
@@ -402,7 +417,7 @@ pub fn change_of_edge<'a>(
         }
         row[view.source] = Value::Node(*source);
         row[view.target] = Value::Node(*target);
-        if view.conditions.iter().all(|condition| is_true(condition, row, &walk.program.context)) {
+        if conditions.iter().all(|condition| is_true(condition, row, &walk.program.context)) {
             walk.run(change, 0, row, Some((id, facts)));
         }
     }
@@ -426,7 +441,7 @@ fn change_of_edges<'a>(
         for (values, diff) in [(was, -1), (is, 1)] {
             let Some(values) = values else { continue };
             view.reads.iter().zip(values).for_each(|((_, slot), value)| row[*slot].clone_from(value));
-            change_of_edge(walk, Change { path, time: *time, diff }, edge, (id, facts), *half, row);
+            change_of_edge(walk, Change { path, time: *time, diff }, edge, (id, facts), *half, &view.conditions, row);
         }
     }
 }
@@ -458,7 +473,7 @@ impl SeenEdges {
             let (was, is) = (time.checked_sub(1).and_then(&mut read), read(time));
             (was != is).then_some(SeenEdge { half, time, was, is })
         };
-        let edges = touched_edges(view, updates).into_iter().filter_map(seen).collect();
+        let edges = touched_edges((&view.kinds, &keys), updates).into_iter().filter_map(seen).collect();
         SeenEdges { kinds: view.kinds.clone(), keys, edges }
     }
 
@@ -467,19 +482,19 @@ impl SeenEdges {
     }
 }
 
-/// The edges that lead away from a node which an update is about that can concern an edge of the pattern, and when.
-pub fn touched_edges(view: &EdgeView, (segment, updates): (&Segment, &[Fact])) -> Vec<(HalfEdge, Time)> {
+/// The edges of these types, or of any, that lead away from a node which an update is about, of the edge or of one of these properties, and when.
+pub fn touched_edges((kinds, keys): (&[Symbol], &[Symbol]), (segment, updates): (&Segment, &[Fact])) -> Vec<(HalfEdge, Time)> {
     let mut touched: Vec<(HalfEdge, Time)> = Vec::new();
     for fact in updates {
         let kind = fact.tag.symbol();
-        if !view.kinds.is_empty() && !view.kinds.contains(&kind) {
+        if !kinds.is_empty() && !kinds.contains(&kind) {
             continue;
         }
         let (other, ordinal) = match fact.tag.kind() {
             Kind::Out | Kind::OutParallel => other_end(fact, segment),
             Kind::EdgeProperty => {
                 let (target, ordinal, key, _) = weir_model::codec::decode_edge_property(fact.payload, &segment.arena);
-                if !view.reads.iter().any(|(read, _)| *read == key) {
+                if !keys.contains(&key) {
                     continue;
                 }
                 (target, ordinal)

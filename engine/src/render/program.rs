@@ -46,8 +46,10 @@ pub struct NodeView {
 /// An edge of the pattern, and what is asked of it.
 #[derive(Debug)]
 pub struct EdgeView {
-    /// Where the edge itself is put, if anything asks for it.
+    /// Where the edge is put: itself, or its mark.
     pub slot: Option<usize>,
+    /// Of an edge that is only told from others, and whose ends are known, its type and ordinal are put there: a mark costs no allocation.
+    pub marked: bool,
     /// Any of these; empty means any type.
     pub kinds: Vec<Symbol>,
     /// The slots of its ends.
@@ -127,8 +129,9 @@ pub struct Expansion {
     pub version: Version,
     /// The other end is known: this is a look-up.
     pub bound: bool,
-    /// Slots of nodes, and of edges, that are found already and must not be found again.
+    /// Slots of nodes that are found already and must not be found again.
     pub other_nodes: Vec<usize>,
+    /// The same of edges, by their numbers.
     pub other_edges: Vec<usize>,
 }
 
@@ -209,6 +212,7 @@ impl Program {
             kinds.dedup();
             let mut view = EdgeView {
                 slot: edge.slot.map(place),
+                marked: false,
                 kinds,
                 source: nodes[edge.source].slot,
                 target: nodes[edge.target].slot,
@@ -217,14 +221,16 @@ impl Program {
                 conditions: edge.conditions.clone(),
                 sieve: None,
             };
+            let is_asked = |slot: usize, own: &[Expr]| {
+                let others = pattern.edges.iter().enumerate().filter(|(other, _)| *other != edges.len());
+                let conditions = others.flat_map(|(_, other)| &other.conditions).chain(&pattern.conditions).chain(own);
+                let mut conditions = conditions.chain(pattern.nodes.iter().flat_map(|node| &node.conditions));
+                asked.contains(&slot) || conditions.any(|condition| condition.slots().iter().any(|of| place(*of) == slot))
+            };
+            view.marked = view.directed && view.slot.is_some_and(|slot| !is_asked(slot, &view.conditions));
             view.sieve = Sieve::of(&view, width, &context);
             if let Some(sieve) = &mut view.sieve {
-                let others = pattern.edges.iter().enumerate().filter(|(other, _)| *other != edges.len());
-                let conditions = others.flat_map(|(_, other)| &other.conditions).chain(&pattern.conditions);
-                let mut conditions = conditions.chain(pattern.nodes.iter().flat_map(|node| &node.conditions));
-                let asked = asked.contains(&sieve.slot)
-                    || conditions.any(|condition| condition.slots().iter().any(|of| place(*of) == sieve.slot));
-                sieve.whole &= !asked;
+                sieve.whole &= !is_asked(sieve.slot, &[]);
             }
             let told_apart = pattern.distinct_edges.iter().any(|(a, b)| [*a, *b].contains(&edges.len()));
             if view.slot.is_none() && (told_apart || !view.reads.is_empty() || !view.conditions.is_empty()) {

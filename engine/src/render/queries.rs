@@ -13,6 +13,7 @@ use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::Atom;
 
 use super::Time;
+use super::dense::Sieves;
 use super::family::{Ending, Family, Member};
 use super::maintained::{Interest, Maintained, Source};
 use super::program::Program;
@@ -26,8 +27,9 @@ pub struct Queries {
     numbers: FxHashMap<Arc<str>, u32>,
     families_ever: u32,
     /// Numbers of sieves, by their names.
-    sieves: FxHashMap<Arc<str>, u32>,
+    sieve_numbers: FxHashMap<Arc<str>, u32>,
     sieves_ever: u32,
+    pub sieves: Vec<Sieves>,
     pub routes: Routes,
     /// Queries whose stages hear of nodes that change: their numbers, since when, of which changes.
     pub interests: Vec<(u32, Time, Arc<Interest>)>,
@@ -80,25 +82,36 @@ impl Queries {
 
     fn begin_family(&mut self, pattern: &Source) -> u32 {
         let program = &pattern.program;
-        let sieves = program.edges.iter().map(|edge| {
-            let sieve = edge.sieve.as_ref().filter(|sieve| sieve.whole)?;
-            Some(*self.sieves.entry(sieve.name.clone()).or_insert_with(|| {
-                self.sieves_ever += 1;
-                self.sieves_ever
-            }))
-        });
-        let sieves = sieves.collect();
+        let sieves: Vec<Option<u32>> = (0..program.edges.len()).map(|edge| self.sieve(program, edge)).collect();
         self.families_ever += 1;
         let number = self.families_ever;
+        self.routes.add(number, program, &sieves);
         self.families.insert(number, Family::new(program.clone(), sieves));
         self.numbers.insert(pattern.name.clone(), number);
-        self.routes.add(number, program);
         number
+    }
+
+    /// The number of the sieve that an edge of a pattern goes through, if nothing else is asked of it.
+    fn sieve(&mut self, program: &Arc<Program>, edge: usize) -> Option<u32> {
+        let view = &program.edges[edge];
+        let sieve = view.sieve.as_ref().filter(|sieve| sieve.whole)?;
+        if let Some(number) = self.sieve_numbers.get(&sieve.name) {
+            return Some(*number);
+        }
+        self.sieves_ever += 1;
+        let number = self.sieves_ever;
+        self.sieve_numbers.insert(sieve.name.clone(), number);
+        let one = (number, program.clone(), edge);
+        match self.sieves.iter_mut().find(|sieves| sieves.key == sieve.key && sieves.kinds == view.kinds) {
+            Some(sieves) => sieves.each.push(one),
+            None => self.sieves.push(Sieves { kinds: view.kinds.clone(), key: sieve.key, each: vec![one] }),
+        }
+        Some(number)
     }
 
     /// Whether a family has edges that go through this sieve.
     pub fn has_sieve(&self, number: u32) -> bool {
-        self.sieves.values().any(|known| *known == number)
+        self.sieve_numbers.values().any(|known| *known == number)
     }
 
     pub fn remove(&mut self, query: u32) {
@@ -112,7 +125,10 @@ impl Queries {
                 self.numbers.remove(&name);
                 self.routes.remove(number);
                 let used = |sieve: &u32| self.families.values().any(|family| family.sieves.contains(&Some(*sieve)));
-                self.sieves.retain(|_, sieve| used(sieve));
+                self.sieve_numbers.retain(|_, sieve| used(sieve));
+                let there = |number: &u32| self.sieve_numbers.values().any(|known| known == number);
+                self.sieves.iter_mut().for_each(|sieves| sieves.each.retain(|(number, ..)| there(number)));
+                self.sieves.retain(|sieves| !sieves.each.is_empty());
             }
         }
         self.interests.retain(|(of, ..)| *of != query);
@@ -244,6 +260,8 @@ pub enum Origin {
     Edge,
     /// An edge of which properties are read, as it was and as it is.
     EdgeView,
+    /// An edge that begins or ends to pass this sieve.
+    Turns(u32),
 }
 
 /// Which paths a change of a fact can concern.
@@ -283,12 +301,12 @@ impl Routes {
         self.by_kind.iter().filter(|(kind, _)| *kind == tag.kind()).for_each(|(_, route)| visit(*route));
     }
 
-    fn add(&mut self, family: u32, program: &Program) {
+    fn add(&mut self, family: u32, program: &Program, sieves: &[Option<u32>]) {
         for (path, number) in program.paths.iter().zip(0..) {
             let from = match path.atom {
                 Atom::Node(_) => Origin::Node,
                 Atom::Edge(edge) if program.edges[edge].reads.is_empty() => Origin::Edge,
-                Atom::Edge(_) => Origin::EdgeView,
+                Atom::Edge(edge) => sieves[edge].map_or(Origin::EdgeView, Origin::Turns),
             };
             let route = Route { family, path: number, from };
             match path.atom {
@@ -364,9 +382,12 @@ mod tests {
 
     /// Only what is nothing: no family, no route, no row.
     fn holds_nothing(queries: &Queries) -> bool {
-        let Queries { families, numbers, sieves, routes, interests, installed, early, changed, clocked, held, .. } = queries;
+        let Queries {
+            families, numbers, sieve_numbers, sieves, routes, interests, installed, early, changed, clocked, held, ..
+        } = queries;
         families.is_empty()
             && numbers.is_empty()
+            && sieve_numbers.is_empty()
             && sieves.is_empty()
             && routes.by_tag.is_empty()
             && routes.by_kind.is_empty()

@@ -229,7 +229,7 @@ fn walk_from(walk: &mut Walk<'_, '_>, id: NodeId, time: u64) {
                 for (key, slot) in &view.reads {
                     row[*slot] = facts.edge_property(half.kind, half.other, half.ordinal, *key, time);
                 }
-                change_of_edge(walk, change, edge, (id, &facts), half, &mut row);
+                change_of_edge(walk, change, edge, (id, &facts), half, &view.conditions, &mut row);
             });
         }
     }

@@ -1,7 +1,7 @@
 //! Walk: runs the moves of a path depth first over one shard, changing a single row in place.
 
 use smallvec::SmallVec;
-use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Text, Value};
+use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Symbol, Text, Value};
 
 use super::Time;
 use super::dense::{Dense, MANY, Near};
@@ -98,8 +98,8 @@ impl<'a> Walk<'a, '_> {
         };
         let id = match (location.map(|slot| &row[slot]), next) {
             (Some(Value::Node(id)), _) => *id,
-            (None, Move::Inspect { edge, .. }) => match edge_in(&program.edges[*edge], row) {
-                Some(key) => key.source,
+            (None, Move::Inspect { edge, .. }) => match self.edge_in(&program.edges[*edge], row) {
+                Some((source, _)) => source,
                 None => return,
             },
             _ => return,
@@ -191,10 +191,9 @@ impl<'a> Walk<'a, '_> {
             Move::Expand(expansion) => self.expand(change, at, expansion, tick(&expansion.version), row, (id, facts)),
             Move::Inspect { edge, version } => {
                 let view = &self.program.edges[*edge];
-                let Some(key) = edge_in(view, row).cloned() else { return };
-                let kind = self.symbols.intern(&key.kind);
+                let Some((_, half)) = self.edge_in(view, row) else { return };
                 for (property, slot) in &view.reads {
-                    row[*slot] = facts.edge_property(kind, key.target, key.ordinal, *property, tick(version));
+                    row[*slot] = facts.edge_property(half.kind, half.other, half.ordinal, *property, tick(version));
                 }
                 if view.conditions.iter().all(|condition| is_true(condition, row, &self.program.context)) {
                     self.run(change, at + 1, row, Some((id, facts)));
@@ -272,17 +271,54 @@ impl<'a> Walk<'a, '_> {
         if second_half_of_loop || taken {
             return false;
         }
-        if let Some(slot) = self.program.edges[expansion.edge].slot {
-            let (source, target) = if half.outgoing { (id, half.other) } else { (half.other, id) };
-            let key = EdgeKey { source, kind: self.symbols.name(half.kind), target, ordinal: half.ordinal };
-            let is_it = |slot: &usize| matches!(&row[*slot], Value::Edge(other) if **other == key);
-            if expansion.other_edges.iter().any(is_it) {
-                return false;
-            }
-            row[slot] = Value::Edge(key.into());
+        let ends = if half.outgoing { (id, half.other) } else { (half.other, id) };
+        if expansion.other_edges.iter().any(|edge| self.is_in(*edge, row, ends, half)) {
+            return false;
         }
+        self.put(expansion.edge, row, ends, half);
         row[expansion.to] = Value::Node(half.other);
         true
+    }
+
+    /// Puts an edge where the pattern wants it.
+    pub fn put(&self, edge: usize, row: &mut [Value], (source, target): (NodeId, NodeId), half: HalfEdge) {
+        let view = &self.program.edges[edge];
+        let Some(slot) = view.slot else { return };
+        row[slot] = match view.marked {
+            true => mark(half),
+            false => Value::Edge(EdgeKey { source, kind: self.symbols.name(half.kind), target, ordinal: half.ordinal }.into()),
+        };
+    }
+
+    /// Whether this is the edge that the row has there.
+    fn is_in(&self, edge: usize, row: &[Value], (source, target): (NodeId, NodeId), half: HalfEdge) -> bool {
+        let view = &self.program.edges[edge];
+        let is_node = |slot: usize, node: NodeId| matches!(row[slot], Value::Node(id) if id == node);
+        match view.slot.map(|slot| &row[slot]) {
+            Some(there @ Value::Integer(_)) => {
+                is_node(view.source, source) && is_node(view.target, target) && *there == mark(half)
+            }
+            Some(Value::Edge(there)) => {
+                (there.source, there.target, there.ordinal) == (source, target, half.ordinal)
+                    && there.kind == self.symbols.name(half.kind)
+            }
+            _ => false,
+        }
+    }
+
+    /// The edge that the row has there: its source, and how that sees it.
+    fn edge_in(&self, view: &EdgeView, row: &[Value]) -> Option<(NodeId, HalfEdge)> {
+        match (row.get(view.slot?)?, &row[view.source], &row[view.target]) {
+            (Value::Edge(key), ..) => {
+                let kind = self.symbols.intern(&key.kind);
+                Some((key.source, HalfEdge { kind, outgoing: true, other: key.target, ordinal: key.ordinal }))
+            }
+            (Value::Integer(mark), Value::Node(source), Value::Node(target)) => {
+                let (kind, ordinal) = (Symbol((mark >> 32) as u32), *mark as u32);
+                Some((*source, HalfEdge { kind, outgoing: true, other: *target, ordinal }))
+            }
+            _ => None,
+        }
     }
 
     /// The way that begins at the node with the fewest edges to cross.
@@ -427,11 +463,9 @@ pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], walk: &
     walk.family.admits(node, row) && view.conditions.iter().all(|condition| is_true(condition, row, &walk.program.context))
 }
 
-fn edge_in<'r>(view: &EdgeView, row: &'r [Value]) -> Option<&'r EdgeKey> {
-    match row.get(view.slot?)? {
-        Value::Edge(key) => Some(key),
-        _ => None,
-    }
+/// What tells an edge from others between the same nodes.
+fn mark(half: HalfEdge) -> Value {
+    Value::Integer((u64::from(half.kind.0) << 32 | u64::from(half.ordinal)) as i64)
 }
 
 /// A condition that fails counts as not true: the row is no match.
