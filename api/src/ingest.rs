@@ -18,7 +18,7 @@ use weir_cypher_compiler::compile;
 use weir_engine::{Engine, Graph, Prepared};
 use weir_model::Text;
 
-pub use errors::ErrorHandling;
+pub use errors::{ErrorHandling, NO_LETTER_BOXES};
 pub use transformation::Transformation;
 
 use crate::clock;

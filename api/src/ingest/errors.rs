@@ -19,7 +19,7 @@ use crate::wire::standing::Output;
 use crate::wire::v2::standing::{destination_json, read_destination};
 
 /// Destinations of results that are none of failed records.
-const NO_LETTER_BOXES: [&str; 3] = ["Drop", "CypherQuery", "Slack"];
+pub const NO_LETTER_BOXES: [&str; 3] = ["Drop", "CypherQuery", "Slack"];
 
 /// What keeps failed records is given this long to take the last of them when the stream ends.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{DESTINATIONS, SOURCES};
 
 use super::schemas::{PLACE, generator, named};
-use crate::ingest::{ErrorHandling, Transformation};
+use crate::ingest::{ErrorHandling, NO_LETTER_BOXES, Transformation};
 use crate::wire::family::Family;
 use crate::wire::v2;
 use crate::wire::v2::names::{FIELDS, MOMENT, WORDS, to_v2, to_v2_anywhere};
@@ -45,7 +45,8 @@ pub fn all(family: Family) -> JsonMap<String, Json> {
     all.insert("IngestBody".to_owned(), ingest_body(family));
     let settings = if family == Family::Preview { "Source" } else { "IngestBody" };
     all.insert("IngestSettings".to_owned(), named(settings));
-    let outputs = v2_destinations(&mut all, destinations, family);
+    let (outputs, letter_boxes) = v2_destinations(&mut all, destinations, family);
+    all.extend(letter_boxes);
     all.insert("CypherQueryDestination".to_owned(), cypher_output(family));
     let outputs = with_variant(outputs, "CypherQueryDestination");
     all.insert("Output".to_owned(), described(outputs, "Where items go."));
@@ -186,9 +187,10 @@ fn v2_sources(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -
     (one_of(kinds), formats)
 }
 
-fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -> Json {
+/// Where results go, and where records that failed do.
+fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Family) -> (Json, JsonMap<String, Json>) {
     let mut generator = generator();
-    let mut kinds = Vec::new();
+    let (mut kinds, mut boxes, mut letter_boxes) = (Vec::new(), Vec::new(), JsonMap::new());
     let v1: Vec<_> =
         rows.into_iter().map(|(kind, _, schema, sample)| (kind, name_of(&schema(&mut generator).to_value()), sample)).collect();
     let mut definitions = generator.take_definitions(true);
@@ -204,13 +206,19 @@ fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Fami
         let mut example = Json::Object(v2::names::fields_to_v2(&sample, &v2::standing::ONLY_V1, family));
         example["type"] = kind.into();
         definition["examples"] = json!([example]);
+        if !NO_LETTER_BOXES.contains(&kind) {
+            let name = format!("{kind}LetterBox");
+            letter_boxes.insert(name.clone(), letter_box(definition.clone()));
+            boxes.push((kind.to_owned(), name));
+        }
         let name = format!("{kind}Destination");
         all.insert(name.clone(), definition);
         kinds.push((kind.to_owned(), name));
     }
     definitions.retain(|name, _| !["Envelope", "LogLevel", "LogMode"].contains(&name.as_str()));
     take(all, definitions, &words, family);
-    one_of(kinds)
+    letter_boxes.insert("LetterBox".to_owned(), described(one_of(boxes), "Where a record that failed goes."));
+    (one_of(kinds), letter_boxes)
 }
 
 /// What definitions refer to, in the notation of v2.
@@ -380,7 +388,7 @@ fn ingest_body(family: Family) -> Json {
                         "properties": {"destinations": {
                             "type": "array",
                             "description": "Where such a record goes besides: destinations as the outputs of standing queries have them.",
-                            "items": letter_box(),
+                            "items": named("LetterBox"),
                         }},
                     },
                 },
@@ -403,27 +411,25 @@ fn ingest_body(family: Family) -> Json {
     })
 }
 
-/// A destination of records that failed.
-fn letter_box() -> Json {
-    json!({
+/// A destination, as records that failed go to it.
+fn letter_box(mut definition: Json) -> Json {
+    remove(&mut definition, &["format"]);
+    definition["properties"]["outputFormat"] = json!({
         "type": "object",
         "required": ["type"],
+        "description": "How a record is written there: as it came, or as JSON.",
         "properties": {
-            "type": {"type": "string"},
-            "outputFormat": {
-                "type": "object",
-                "required": ["type"],
-                "properties": {
-                    "type": {"type": "string", "enum": ["JSON", "Bytes"]},
-                    "withInfoEnvelope": {"type": "boolean", "default": false, "description": "JSON with the reason beside the record."},
-                },
-            },
+            "type": {"type": "string", "enum": ["JSON", "Bytes"]},
+            "withInfoEnvelope": {"type": "boolean", "default": false, "description": "JSON with the reason beside the record."},
         },
-        // Each type has its own.
-        "additionalProperties": true,
-        "description": "A destination, with the fields of its type; `outputFormat` stands for `format`.",
-        "examples": [{"type": "File", "path": "failed.jsonl", "outputFormat": {"type": "JSON", "withInfoEnvelope": true}}],
-    })
+    });
+    for example in
+        definition.get_mut("examples").and_then(Json::as_array_mut).into_iter().flatten().filter_map(Json::as_object_mut)
+    {
+        example.remove("format");
+        example.insert("outputFormat".to_owned(), json!({"type": "JSON", "withInfoEnvelope": true}));
+    }
+    definition
 }
 
 fn cypher_output(family: Family) -> Json {

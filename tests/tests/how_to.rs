@@ -1,0 +1,68 @@
+//! `docs/how-to.md` as a reader would follow it: the commands of each part, typed into a shell in an empty directory beside a weir that
+//! has just been started there, print what the page says.
+
+use std::path::Path;
+use std::process::Command;
+
+use weir_tests::service::{Home, binary};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to.md");
+
+/// One part of the page: its heading, what is typed, and lines that are printed, in this order.
+struct Part<'p> {
+    heading: &'p str,
+    typed: &'p str,
+    printed: &'p str,
+}
+
+fn parts(page: &str) -> Vec<Part<'_>> {
+    fn part(text: &str) -> Part<'_> {
+        let (heading, text) = text.split_once('\n').expect("a heading ends");
+        let (_, text) = text.split_once("```sh\n").unwrap_or_else(|| panic!("{heading}: nothing is typed"));
+        let (typed, text) = text.split_once("```\n").expect("a block ends");
+        let (_, text) = text.split_once("```\n").unwrap_or_else(|| panic!("{heading}: nothing is printed"));
+        let (printed, _) = text.split_once("```").expect("a block ends");
+        Part { heading, typed, printed }
+    }
+    page.split("\n## ").skip(1).map(part).collect()
+}
+
+#[test]
+fn what_the_page_says_happens() {
+    let page = std::fs::read_to_string(PAGE).expect("the page is there");
+    let parts = parts(&page);
+    assert!(parts.len() > 8, "{} parts", parts.len());
+    for part in parts {
+        // A reader's pauses are short, and the machine of a test may stand still for longer.
+        let tries: Vec<String> = (0..3).map_while(|_| follow(&part).err()).collect();
+        assert!(tries.len() < 3, "{}", tries[0]);
+    }
+}
+
+fn follow(part: &Part<'_>) -> Result<(), String> {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let typed = part.typed.replace("localhost:8080", &weir.address().to_string());
+    let beside = binary().parent().map(Path::to_path_buf).expect("the binary has a directory");
+    let path = format!("{}:{}", beside.display(), std::env::var("PATH").unwrap_or_default());
+    let output = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &typed])
+        .current_dir(home.path())
+        .env("PATH", path)
+        .env("WEIR_URL", format!("http://{}", weir.address()))
+        .output()
+        .expect("there is a bash");
+    weir.stop();
+    let (out, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let answer = std::fs::read_to_string(home.file("answer.json")).unwrap_or_default();
+    let said = format!("{}: it printed\n{out}\nand said\n{error}\nthe last answer was\n{answer}", part.heading);
+    if !output.status.success() {
+        return Err(said);
+    }
+    let mut rest = &*out;
+    for line in part.printed.lines() {
+        let at = rest.find(line).ok_or_else(|| format!("`{line}` is not printed there. {said}"))?;
+        rest = &rest[at + line.len()..];
+    }
+    Ok(())
+}
