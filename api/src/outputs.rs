@@ -122,7 +122,7 @@ impl Link {
         if let Link::Destination(config, _, form) = &mut end {
             *form = Form::of(&**config, Generation::V2, procedures)?;
             // One in the notation of v1 may ask for nothing but the data.
-            if form.envelope != Envelope::Bare {
+            if form.envelope != Envelope::Bare && !config.takes_whole() {
                 form.envelope = workflow.envelope();
             }
             form.positive_only |= workflow.only_positive;

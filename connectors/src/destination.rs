@@ -85,6 +85,11 @@ pub trait DestinationConfig: Send + Sync {
         Envelope::WithMetadata
     }
 
+    /// Whether it chooses itself what it keeps of a result, and so gets all of it, whatever an output leaves out for others.
+    fn takes_whole(&self) -> bool {
+        false
+    }
+
     /// What a result is, where that can be chosen; JSON otherwise.
     fn format(&self) -> Option<&OutputFormat> {
         None

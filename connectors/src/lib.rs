@@ -42,6 +42,7 @@ pub mod mqtt;
 pub mod nats;
 pub mod output_format;
 pub mod parquet;
+pub mod postgres;
 mod publisher;
 pub mod rate;
 mod recoded_stream;
@@ -216,6 +217,17 @@ pub static SOURCES: &[SourceRow] = &[
         sample: || json!({"type": "NatsIngest", "servers": ["nats://127.0.0.1:4222"], "stream": "events", "subjects": ["events.>"]}),
         schema: SchemaGenerator::subschema_for::<nats::NatsIngest>,
     },
+    SourceRow {
+        name: "Postgres",
+        name_v1: "PostgresIngest",
+        delivery: SourceDelivery::Replayable,
+        parse_v1: source::<postgres::PostgresIngest>,
+        sample: || {
+            json!({"type": "PostgresIngest", "url": "postgres://127.0.0.1:5432/shop", "username": "weir", "publication": "weir",
+                "slot": "weir_orders", "snapshot": true})
+        },
+        schema: SchemaGenerator::subschema_for::<postgres::PostgresIngest>,
+    },
     #[cfg(feature = "kafka")]
     SourceRow {
         name: "Kafka",
@@ -330,6 +342,13 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         parse_v1: destination::<nats::WriteToNats>,
         sample: || json!({"type": "WriteToNats", "servers": ["nats://127.0.0.1:4222"], "subject": "results.numbers"}),
         schema: SchemaGenerator::subschema_for::<nats::WriteToNats>,
+    },
+    DestinationRow {
+        name: "Postgres",
+        name_v1: "WriteToPostgres",
+        parse_v1: destination::<postgres::WriteToPostgres>,
+        sample: || json!({"type": "WriteToPostgres", "url": "postgres://127.0.0.1:5432/shop", "username": "weir", "table": "results"}),
+        schema: SchemaGenerator::subschema_for::<postgres::WriteToPostgres>,
     },
     #[cfg(feature = "kafka")]
     DestinationRow {

@@ -1,0 +1,136 @@
+//! Where a PostgreSQL is and who asks it: what both ends have in their definitions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::connection::{Connection, Failed, Hello};
+use crate::config::Secret;
+use crate::dial::Server;
+use crate::ends::Refused;
+use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PostgresAccess {
+    /// The server and the database, as `postgres://host:5432/database`. Without a database it is the one that is called like the user.
+    pub url: String,
+    /// Who logs in.
+    pub username: String,
+    /// Needed unless the server lets the user in without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// Whether the connection is encrypted, and the server's certificate verified.
+    #[serde(default)]
+    pub tls: bool,
+    /// Certificates in PEM that are trusted in the place of the machine's authorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authorities: Option<String>,
+}
+
+/// How a connection is made.
+#[derive(Clone)]
+pub struct Login {
+    server: Server,
+    username: String,
+    password: Option<Secret>,
+    database: String,
+    pub place: String,
+}
+
+/// Names of things in a database have so many bytes at most.
+const NAME_BYTES_MAX: usize = 63;
+
+/// What stands for TLS where a scheme says it; here an option does.
+const ENCRYPTED: &str = "postgres+tls";
+
+impl PostgresAccess {
+    pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
+        let wrong = |problem: &str| ConnectorError::config("url", problem);
+        let rest = self.url.strip_prefix("postgres://").or_else(|| self.url.strip_prefix("postgresql://"));
+        let rest = rest.ok_or_else(|| wrong("the URL must begin with postgres://"))?;
+        let url = format!("{}://{rest}", if self.tls { ENCRYPTED } else { "postgres" });
+        let authorities = self.certificate_authorities.as_deref();
+        let (server, url) = Server::of("url", &url, ("postgres", ENCRYPTED), 5432, authorities, hosts)?;
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("what stands behind a ? or # is not read; give it as options"));
+        }
+        if self.username.is_empty() || !is_name(&self.username) {
+            return Err(ConnectorError::config("username", "is no name of a user: 1 to 63 bytes"));
+        }
+        if self.password.as_ref().is_some_and(|Secret(password)| password.contains('\0')) {
+            return Err(ConnectorError::config("password", "has a character in it that no password can have"));
+        }
+        let database = match url.path().trim_start_matches('/') {
+            "" => self.username.clone(),
+            path => undone(path).filter(|name| is_name(name)).ok_or_else(|| wrong("the name of the database is none"))?,
+        };
+        let place = format!("database {database} of PostgreSQL at {}", server.address());
+        Ok(Login { server, username: self.username.clone(), password: self.password.clone(), database, place })
+    }
+}
+
+/// Whether a text can be the name of something in a database.
+pub fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains('\0')
+}
+
+/// A part of a URL as it is meant: `%20` is a space.
+fn undone(part: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), part.as_bytes());
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        if *byte == b'%' {
+            let (two, behind) = behind.split_first_chunk::<2>()?;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok()?);
+            rest = behind;
+        } else {
+            bytes.push(*byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl Login {
+    /// A connection that is logged in, for SQL or for changes.
+    pub async fn connect(&self, replication: bool) -> Result<Connection, Refused> {
+        let Login { username, database, .. } = self;
+        let password = self.password.as_ref().map(|Secret(password)| password.as_str());
+        let opened = Connection::open(&self.server, &Hello { username, password, database, replication }).await;
+        opened.map_err(|failed| match failed {
+            Failed::Said(said) => Refused::Passing(said.words),
+            Failed::Lost(refused) => refused,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(url: &str) -> PostgresAccess {
+        PostgresAccess {
+            url: url.to_owned(),
+            username: "weir".to_owned(),
+            password: None,
+            tls: false,
+            certificate_authorities: None,
+        }
+    }
+
+    #[test]
+    fn the_url_names_the_database() {
+        let login = |url: &str| access(url).login(&HostPolicy::default());
+        let database = |url: &str| login(url).map(|login| login.database).unwrap();
+        assert_eq!(database("postgres://h"), "weir");
+        assert_eq!(database("postgresql://h/"), "weir");
+        assert_eq!(database("postgres://h:1/my%20data"), "my data");
+        assert!(login("postgres://h/d").unwrap().place.ends_with("h:5432"));
+        for wrong in
+            ["http://h/d", "postgres://u:p@h/d", "postgres://h/d?sslmode=require", "postgres://h/%f", "postgres://h/%ff", "h"]
+        {
+            assert!(login(wrong).is_err(), "{wrong}");
+        }
+        assert!(PostgresAccess { username: String::new(), ..access("postgres://h/d") }.login(&HostPolicy::default()).is_err());
+    }
+}

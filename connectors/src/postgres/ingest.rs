@@ -1,0 +1,487 @@
+//! The definition of a stream of changes from PostgreSQL, and what reads it.
+//!
+//!     slot ─ START_REPLICATION ─> transactions, in the order of their commits ─> changes ─> Feed ─> graph
+//!
+//! The position is the place of a commit in the server's log with the number of changes of it that were taken, so that each change has its effect
+//! once, also when weir is killed in the middle of a transaction. The server keeps what comes after the slot's place, which moves as changes become
+//! durable here; what comes again from there and has been taken is passed over.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tokio::time::Instant;
+use weir_model::Position;
+
+use super::access::{Login, PostgresAccess, is_name};
+use super::changes::{Cell, Change, Column, Event, Table, Tables, Transaction, present};
+use super::connection::{Connection, Failed, literal, name, row};
+use super::kept::Waiting;
+use super::message::{self, Fields, Said, broken};
+use crate::config;
+use crate::ends::{ANSWER_TIME_MAX, Refused};
+use crate::error::ConnectorError;
+use crate::feed::{Feed, Inlet, Pauses};
+use crate::formats::StreamFormat;
+use crate::keeper::Keeper;
+use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
+
+/// A server that has said nothing for so long is gone: it is asked for a sign of life every ten seconds.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// A slot is made when the transactions that run at that moment have ended.
+const SLOT_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Between two rows of a table that is read as a whole.
+const ROW_TIME_MAX: Duration = Duration::from_secs(300);
+
+/// Reads what changes in tables of PostgreSQL.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PostgresIngest {
+    /// What a change is, and the query that runs on each. `CypherJson` with `CREATE ($that)` when not given.
+    #[serde(default = "StreamFormat::create_nodes")]
+    pub format: StreamFormat,
+    #[serde(flatten)]
+    pub access: PostgresAccess,
+    /// The publication, which says which tables and which kinds of changes are meant. It has to be there.
+    pub publication: String,
+    /// The replication slot, by which the server knows what weir has not read yet. No two streams may have the same.
+    pub slot: String,
+    /// Whether the slot is made where there is none.
+    #[serde(default = "yes")]
+    pub create_slot: bool,
+    /// Whether the stream begins with all rows that the tables have then. Otherwise it begins with the first change after the slot was made.
+    #[serde(default)]
+    pub snapshot: bool,
+    /// Queries at a time, 1 when not given, which keeps the order of the changes.
+    #[serde(default = "one", deserialize_with = "config::positive")]
+    pub parallelism: u32,
+    /// Changes a second, at most; all that come when not given.
+    #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
+    pub maximum_per_second: Option<u32>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl SourceConfig for PostgresIngest {
+    fn settings(&self) -> Json {
+        crate::settings("PostgresIngest", self)
+    }
+
+    fn records(&self) -> RecordOptions<'_> {
+        RecordOptions::single(&self.format, &[], self.parallelism, self.maximum_per_second)
+    }
+
+    fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
+        if !is_name(&self.publication) {
+            return Err(ConnectorError::config("publication", "is no name: 1 to 63 bytes"));
+        }
+        if !is_name(&self.slot)
+            || !self.slot.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        {
+            return Err(ConnectorError::config(
+                "slot",
+                "is no name of a slot: 1 to 63 lower-case letters, digits and underscores",
+            ));
+        }
+        self.access.login(&context.hosts)?;
+        self.decoder(context).map(|_| ())
+    }
+
+    fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
+        let login = self.access.login(&context.hosts)?;
+        let place = format!("slot {} of {}", self.slot, login.place);
+        let stood = match from.filter(|position| !position.0.is_empty()) {
+            None => None,
+            Some(position) => Some(Stood::read(&position.0).ok_or_else(|| ConnectorError::Position {
+                place: place.clone(),
+                problem: "the stored position is not one of this kind of source".to_owned(),
+            })?),
+        };
+        let position = stood.as_ref().map(|stood| stood.position(0)).unwrap_or_default();
+        let keeper = Arc::new(Keeper::default());
+        let told = keeper.clone();
+        let reader = Reader { login, definition: self.clone(), stood, keeper, last: 0 };
+        let feed = Feed::start(&context.runtime, &place, position, |inlet| reader.read(inlet));
+        Ok(Box::new(feed.acknowledged_by(told)))
+    }
+}
+
+/// Where the source stands.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Stood {
+    /// Whether rows that were there at the beginning are not all read.
+    beginning: bool,
+    /// The number the server has given itself: another one counts otherwise.
+    system: u64,
+    /// The place of the last commit, and how many changes of it have been taken.
+    lsn: u64,
+    index: u64,
+}
+
+impl Stood {
+    /// Behind the number of the record, which counts in this life alone, and which is what a feed acknowledges by.
+    fn position(&self, number: u64) -> Vec<u8> {
+        let mut bytes = number.to_le_bytes().to_vec();
+        bytes.push(self.beginning.into());
+        for part in [self.system, self.lsn, self.index] {
+            bytes.extend_from_slice(&part.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Stood> {
+        let (_number, rest) = bytes.split_first_chunk::<8>()?;
+        let (beginning, rest) = rest.split_first()?;
+        let (parts, left) = rest.as_chunks::<8>();
+        let [system, lsn, index] = parts else { return None };
+        let stood = Stood {
+            beginning: *beginning == 1,
+            system: u64::from_le_bytes(*system),
+            lsn: u64::from_le_bytes(*lsn),
+            index: u64::from_le_bytes(*index),
+        };
+        (*beginning <= 1 && left.is_empty()).then_some(stood)
+    }
+
+    fn is_behind(&self, lsn: u64, index: u64) -> bool {
+        (self.lsn, self.index) < (lsn, index)
+    }
+}
+
+struct Reader {
+    login: Login,
+    definition: PostgresIngest,
+    /// None before anything is known.
+    stood: Option<Stood>,
+    keeper: Arc<Keeper<Waiting>>,
+    /// The number of the last record.
+    last: u64,
+}
+
+impl Reader {
+    async fn read(mut self, inlet: Inlet) -> Result<(), ConnectorError> {
+        tokio::spawn(self.keeper.clone().keep());
+        let mut pauses = Pauses::new();
+        loop {
+            let Err(refused) = self.connection(&inlet, &mut pauses).await;
+            inlet.again(refused, &mut pauses).await?;
+        }
+    }
+
+    /// Reads from one connection until it ends.
+    async fn connection(&mut self, inlet: &Inlet, pauses: &mut Pauses) -> Result<Infallible, Refused> {
+        let mut connection = self.login.connect(true).await?;
+        let system = self.system(&mut connection).await?;
+        self.publication(&mut connection).await?;
+        let has_slot = self.has_slot(&mut connection).await?;
+        let mut stood = self.stood.clone().unwrap_or(Stood { beginning: self.definition.snapshot, system, lsn: 0, index: 0 });
+        let mut exported = None;
+        if !has_slot {
+            let slot = &self.definition.slot;
+            // Until the rows are all read, a slot can be made once more: what has been read comes again then, and with it what has changed.
+            if self.stood.is_some() && !stood.beginning {
+                let hint = "what has changed since is lost; delete this ingest stream and create it anew, with another snapshot if need be";
+                return Err(Refused::Position(format!("there is no slot {slot} any more: {hint}")));
+            }
+            if !self.definition.create_slot {
+                return Err(Refused::Passing(format!("there is no slot {slot}; make it, or let weir do so with createSlot")));
+            }
+            exported = Some(self.make_slot(&mut connection).await?);
+        }
+        if stood.beginning {
+            self.rows(&stood, exported.as_deref(), inlet, pauses).await?;
+            stood.beginning = false;
+        }
+        if self.stood.as_ref() != Some(&stood) {
+            inlet.stands(stood.position(self.last)).await;
+            self.stood = Some(stood.clone());
+        }
+        self.changes(connection, stood, inlet, pauses).await
+    }
+
+    async fn system(&self, connection: &mut Connection) -> Result<u64, Refused> {
+        let rows = connection.query("IDENTIFY_SYSTEM", ANSWER_TIME_MAX).await?;
+        let number = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok()).ok_or_else(broken)?;
+        match &self.stood {
+            Some(stood) if stood.system != number => Err(Refused::Position(
+                "another server of PostgreSQL is there than the one that was read; delete this ingest stream and create it anew"
+                    .to_owned(),
+            )),
+            _ => Ok(number),
+        }
+    }
+
+    /// One that comes later than the slot would never be seen by it.
+    async fn publication(&self, connection: &mut Connection) -> Result<(), Refused> {
+        let publication = &self.definition.publication;
+        let sql = format!("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = {}", literal(publication));
+        if connection.query(&sql, ANSWER_TIME_MAX).await?.is_empty() {
+            let hint = format!("CREATE PUBLICATION {} FOR TABLE …", name(publication));
+            return Err(Refused::Passing(format!("there is no publication {publication}; make it with {hint}")));
+        }
+        Ok(())
+    }
+
+    /// Whether there is the slot.
+    async fn has_slot(&self, connection: &mut Connection) -> Result<bool, Refused> {
+        let slot = &self.definition.slot;
+        let sql = format!("SELECT to_jsonb(s) FROM pg_catalog.pg_replication_slots s WHERE slot_name = {}", literal(slot));
+        let rows = connection.query(&sql, ANSWER_TIME_MAX).await?;
+        let Some(shown) = rows.first().and_then(|row| row.first()?.as_deref()) else {
+            return Ok(false);
+        };
+        let shown: Json = serde_json::from_str(shown).map_err(|_| broken())?;
+        if shown["plugin"] != "pgoutput" {
+            return Err(Refused::ForGood(format!("the slot {slot} is not one of the plug-in pgoutput")));
+        }
+        if shown["wal_status"] == "lost" {
+            let hint = "drop it, delete this ingest stream and create it anew, with another snapshot if need be";
+            return Err(Refused::Position(format!("the server has given up what the slot {slot} was to keep; {hint}")));
+        }
+        Ok(true)
+    }
+
+    /// Makes the slot, and gives the name of what was to be seen at that moment, which is valid as long as nothing else is asked.
+    async fn make_slot(&self, connection: &mut Connection) -> Result<String, Refused> {
+        let slot = &self.definition.slot;
+        let sql = format!("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput EXPORT_SNAPSHOT", name(slot));
+        let made = connection.query(&sql, SLOT_TIME_MAX).await;
+        let rows = made.map_err(|failed| match Refused::from(failed) {
+            Refused::Passing(problem) => {
+                Refused::Passing(format!("the slot {slot} cannot be made (it waits for transactions that run to end): {problem}"))
+            }
+            other => other,
+        })?;
+        tracing::info!("slot {slot} of {}: made", self.login.place);
+        let exported = rows.into_iter().next().and_then(|row| row.into_iter().nth(2)?);
+        Ok(exported.ok_or_else(broken)?)
+    }
+
+    /// Reads all rows of the tables, as they were when the slot was made, or, if that moment is over, as they are now: then changes that these rows
+    /// have in them already come once more.
+    async fn rows(&mut self, stood: &Stood, exported: Option<&str>, inlet: &Inlet, pauses: &mut Pauses) -> Result<(), Refused> {
+        let mut connection = self.login.connect(false).await?;
+        connection.query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ANSWER_TIME_MAX).await?;
+        if let Some(exported) = exported {
+            connection.query(&format!("SET TRANSACTION SNAPSHOT {}", literal(exported)), ANSWER_TIME_MAX).await?;
+        }
+        let publication = literal(&self.definition.publication);
+        let sql = format!(
+            "SELECT to_jsonb(t) FROM pg_catalog.pg_publication_tables t WHERE pubname = {publication} ORDER BY schemaname, tablename"
+        );
+        for row in connection.query(&sql, ANSWER_TIME_MAX).await? {
+            let shown = row.into_iter().next().flatten().ok_or_else(broken)?;
+            let shown: Json = serde_json::from_str(&shown).map_err(|_| broken())?;
+            let (sql, table) = selection(&shown).ok_or_else(broken)?;
+            self.table(&mut connection, &sql, table, stood, inlet, pauses).await?;
+        }
+        Ok(())
+    }
+
+    async fn table(
+        &mut self,
+        connection: &mut Connection,
+        sql: &str,
+        mut table: Table,
+        stood: &Stood,
+        inlet: &Inlet,
+        pauses: &mut Pauses,
+    ) -> Result<(), Refused> {
+        let mut bytes = Vec::new();
+        message::put_query(sql, &mut bytes);
+        connection.writer.send(&bytes).await?;
+        loop {
+            let message = connection.message(Instant::now() + ROW_TIME_MAX).await?;
+            let Some(message) = message else { return Err(Refused::Passing("the server says nothing any more".to_owned())) };
+            match message.kind {
+                b'T' => {
+                    table.columns = columns(&message.body).ok_or_else(broken)?;
+                    inlet.works();
+                    pauses.reset();
+                }
+                b'D' => {
+                    let cells = row(&message.body).ok_or_else(broken)?.into_iter();
+                    let cells: Vec<Cell> = cells.map(|value| value.map_or(Cell::Null, Cell::Text)).collect();
+                    self.take(present(&table, &cells)?, stood, inlet).await;
+                }
+                b'C' => {}
+                b'Z' => return Ok(()),
+                b'E' => return Err(Failed::Said(Said::read(&message.body)).into()),
+                _ => return Err(broken().into()),
+            }
+        }
+    }
+
+    /// Hands on a record; with it the source stands there.
+    async fn take(&mut self, record: Vec<u8>, stood: &Stood, inlet: &Inlet) {
+        if let Some(number) = self.keeper.took(|_, _| true) {
+            self.last = number;
+            inlet.record(record, stood.position(number)).await;
+        }
+    }
+
+    async fn changes(
+        &mut self,
+        mut connection: Connection,
+        mut stood: Stood,
+        inlet: &Inlet,
+        pauses: &mut Pauses,
+    ) -> Result<Infallible, Refused> {
+        let PostgresIngest { slot, publication, .. } = &self.definition;
+        let names = literal(&name(publication));
+        let sql = format!("START_REPLICATION SLOT {} LOGICAL 0/0 (proto_version '1', publication_names {names})", name(slot));
+        let mut bytes = Vec::new();
+        message::put_query(&sql, &mut bytes);
+        connection.writer.send(&bytes).await?;
+        let answer = connection.answer(Instant::now() + SILENCE_MAX).await?;
+        match answer.kind {
+            b'W' => {}
+            b'E' => return Err(Failed::Said(Said::read(&answer.body)).into()),
+            _ => return Err(broken().into()),
+        }
+        self.keeper.connected(connection.writer.clone(), Waiting::connected);
+        inlet.works();
+        pauses.reset();
+        let mut tables = Tables::default();
+        let mut transaction: Option<(Transaction, u64)> = None;
+        loop {
+            let message = connection.message(Instant::now() + SILENCE_MAX).await?;
+            let Some(message) = message else { return Err(Refused::Passing("the server says nothing any more".to_owned())) };
+            let mut fields = Fields(&message.body);
+            match message.kind {
+                b'd' => {}
+                b'E' => return Err(Failed::Said(Said::read(&message.body)).into()),
+                b'c' | b'C' => return Err(Refused::Passing("the server has ended the stream of changes".to_owned())),
+                _ => return Err(broken().into()),
+            }
+            match fields.u8().ok_or_else(broken)? {
+                // It is there, and has told everything up to this place.
+                b'k' => {
+                    let lsn = fields.u64().ok_or_else(broken)?;
+                    let (_clock, asked) = (fields.u64(), fields.u8().ok_or_else(broken)?);
+                    let (last, between) = (self.last, transaction.is_none());
+                    self.keeper.took(|waiting, _| {
+                        if between {
+                            waiting.ended(last, lsn);
+                        }
+                        waiting.asked |= asked == 1;
+                        false
+                    });
+                    continue;
+                }
+                b'w' => {
+                    fields.bytes(24).ok_or_else(broken)?;
+                }
+                _ => return Err(broken().into()),
+            }
+            match (tables.event(fields.0)?, &mut transaction) {
+                (Event::Other, _) => {}
+                (Event::Begin(begun), None) => transaction = Some((begun, 0)),
+                (Event::Change(change), Some((of, index))) => {
+                    self.change(&tables, &change, of, index, &mut stood, inlet).await?;
+                }
+                (Event::Truncated(changes), Some((of, index))) => {
+                    for change in changes {
+                        self.change(&tables, &change, of, index, &mut stood, inlet).await?;
+                    }
+                }
+                (Event::Commit(lsn), Some(_)) => {
+                    transaction = None;
+                    let last = self.last;
+                    self.keeper.took(|waiting, _| {
+                        waiting.ended(last, lsn);
+                        false
+                    });
+                }
+                _ => return Err(broken().into()),
+            }
+        }
+    }
+
+    async fn change(
+        &mut self,
+        tables: &Tables,
+        change: &Change,
+        transaction: &Transaction,
+        index: &mut u64,
+        stood: &mut Stood,
+        inlet: &Inlet,
+    ) -> Result<(), Refused> {
+        *index += 1;
+        if stood.is_behind(transaction.lsn, *index) {
+            let record = tables.record(change, transaction)?;
+            (stood.lsn, stood.index) = (transaction.lsn, *index);
+            // What is taken stays so, whatever becomes of this connection.
+            self.stood = Some(stood.clone());
+            self.take(record, stood, inlet).await;
+        }
+        Ok(())
+    }
+}
+
+/// How a table is read that a publication has, of which it may have some columns and some rows.
+fn selection(shown: &Json) -> Option<(String, Table)> {
+    let (schema, table) = (shown["schemaname"].as_str()?, shown["tablename"].as_str()?);
+    let columns = match &shown["attnames"] {
+        Json::Array(columns) => columns.iter().map(|column| Some(name(column.as_str()?))).collect::<Option<Vec<_>>>()?.join(", "),
+        _ => "*".to_owned(),
+    };
+    let filter = shown["rowfilter"].as_str().map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
+    let sql = format!("SELECT {columns} FROM {}.{}{filter}", name(schema), name(table));
+    Some((sql, Table { schema: schema.to_owned(), name: table.to_owned(), columns: Vec::new() }))
+}
+
+/// What an answer says of its columns.
+fn columns(body: &[u8]) -> Option<Vec<Column>> {
+    let mut fields = Fields(body);
+    let count = fields.u16()?;
+    let column = |_| {
+        let name = fields.text()?;
+        let _table_and_place = (fields.u32()?, fields.u16()?);
+        let kind = fields.u32()?;
+        let _size_modifier_and_format = (fields.u16()?, fields.u32()?, fields.u16()?);
+        Some(Column { name, key: false, kind })
+    };
+    (0..count).map(column).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_position_is_read_again_and_nothing_else_is() {
+        let stood = Stood { beginning: false, system: 7, lsn: 1 << 40, index: 3 };
+        let bytes = stood.position(12);
+        assert_eq!(bytes.first_chunk::<8>(), Some(&12_u64.to_le_bytes()));
+        assert_eq!(Stood::read(&bytes), Some(stood.clone()));
+        for end in 0..bytes.len() {
+            assert_eq!(Stood::read(&bytes[..end]), None);
+        }
+        assert_eq!(Stood::read(&[&bytes[..], b"x"].concat()), None);
+        assert!(stood.is_behind(1 << 40, 4) && stood.is_behind((1 << 40) + 1, 1));
+        assert!(!stood.is_behind(1 << 40, 3) && !stood.is_behind((1 << 40) - 1, 9));
+    }
+
+    #[test]
+    fn a_table_is_read_as_it_is_published() {
+        let sql = |shown: Json| selection(&shown).map(|(sql, _)| sql);
+        let published = json!({"schemaname": "public", "tablename": "a\"b", "attnames": ["id", "x y"], "rowfilter": "(id > 3)"});
+        assert_eq!(sql(published).unwrap(), "SELECT \"id\", \"x y\" FROM \"public\".\"a\"\"b\" WHERE (id > 3)");
+        assert_eq!(sql(json!({"schemaname": "s", "tablename": "t"})).unwrap(), "SELECT * FROM \"s\".\"t\"");
+        assert_eq!(sql(json!({})), None);
+    }
+}

@@ -1,0 +1,476 @@
+//! The definition of an output to PostgreSQL, and what writes it: in order, many results in one transaction, without waiting for one before the next
+//! is sent. What each result runs is a statement that the server has read before.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use tokio::time::Instant;
+use weir_model::Position;
+
+use super::access::{Login, PostgresAccess, is_name};
+use super::connection::{Connection, Failed, literal, name};
+use super::message::{self, Fields, Said, broken};
+use crate::delivery::Outgoing;
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::ends::{ANSWER_TIME_MAX, Refused, Writer};
+use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
+use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
+
+/// The server gives up sooner than weir does: a statement that waits for a lock would wait on for nobody.
+const LIMITS: &str =
+    "SET lock_timeout TO '15s'; SET statement_timeout TO '15s'; SET idle_in_transaction_session_timeout TO '60s'";
+
+/// Parameters of a statement, as many as the protocol has room for.
+const PARAMETERS_MAX: usize = 65_535;
+
+/// What a server says of a result that it will not take the next time either: values that do not fit, constraints, too much for a row or an index,
+/// words of a trigger.
+const OF_THE_RESULT: [&str; 6] = ["21", "22", "23", "44", "54", "P0"];
+
+/// What it says of a statement that is none, whatever is in the database.
+const OF_THE_STATEMENT: [&str; 3] = ["42601", "42P02", "42P18"];
+
+/// Writes each result to a table of PostgreSQL.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteToPostgres {
+    #[serde(flatten)]
+    pub access: PostgresAccess,
+    /// The table, as `table` or `schema.table`. Either this or `statement`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// What the rows of `table` are.
+    #[serde(default)]
+    pub rows: PostgresRows,
+    /// Whether `table` is made where there is none.
+    #[serde(default = "yes")]
+    pub create_table: bool,
+    /// What each match runs, in the place of writing to `table`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statement: Option<PostgresStatement>,
+    /// What each cancellation runs then; when not given, cancellations are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancellation: Option<PostgresStatement>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What the rows of a table are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum PostgresRows {
+    /// Each match and each cancellation is a row, once: `id`, `tick`, `positive`, `result_id`, `data`.
+    #[default]
+    Changes,
+    /// The matches that hold are the rows: `result_id`, `tick`, `data`. A cancellation deletes its row.
+    Matches,
+}
+
+/// A statement of SQL with parameters.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PostgresStatement {
+    /// One statement, with `$1`, `$2` and so on for its parameters.
+    pub sql: String,
+    /// Each parameter: a JSON pointer into the result, as `/data/name`, or `id` (the same whenever the same result is sent again), or `tick`.
+    #[serde(default)]
+    pub parameters: Vec<String>,
+}
+
+impl DestinationConfig for WriteToPostgres {
+    fn settings(&self) -> Json {
+        crate::settings("WriteToPostgres", self)
+    }
+
+    fn takes_whole(&self) -> bool {
+        true
+    }
+
+    fn positive_only(&self) -> bool {
+        self.statement.is_some() && self.cancellation.is_none()
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        self.plan()?;
+        self.access.login(&HostPolicy::default()).map(|_| ())
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        let login = self.access.login(&context.hosts)?;
+        let place = login.place.clone();
+        Ok(Box::new(Publisher::new(context, &place, Writing { login, plan: self.plan()? })))
+    }
+}
+
+impl WriteToPostgres {
+    fn plan(&self) -> Result<Plan, ConnectorError> {
+        match (&self.table, &self.statement) {
+            (Some(table), None) if self.cancellation.is_none() => Plan::of_table(table, self.rows, self.create_table),
+            (None, Some(statement)) => {
+                let matches = Statement::read("statement", statement)?;
+                let cancellations =
+                    self.cancellation.as_ref().map(|statement| Statement::read("cancellation", statement)).transpose()?;
+                Ok(Plan { table: None, matches, cancellations })
+            }
+            (Some(_), None) => Err(ConnectorError::config("cancellation", "goes with statement, not with table; see rows")),
+            (Some(_), Some(_)) => Err(ConnectorError::config("statement", "goes not with table; give one of the two")),
+            (None, None) => Err(ConnectorError::config("table", "is missing: give it, or statement")),
+        }
+    }
+}
+
+/// What is run.
+struct Plan {
+    table: Option<OwnTable>,
+    matches: Statement,
+    cancellations: Option<Statement>,
+}
+
+/// A table whose columns weir chooses.
+struct OwnTable {
+    /// As SQL names it.
+    name: String,
+    /// What makes it, if weir may.
+    made_by: Option<String>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Statement {
+    sql: String,
+    parameters: Vec<Parameter>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Parameter {
+    Id,
+    Tick,
+    Positive,
+    /// Of the match, the same for its cancellation.
+    ResultId,
+    /// What was returned, without what is around it.
+    Data,
+    Pointer(String),
+}
+
+impl Plan {
+    fn of_table(table: &str, rows: PostgresRows, create: bool) -> Result<Plan, ConnectorError> {
+        let parts: Vec<&str> = table.split('.').collect();
+        if parts.len() > 2 || !parts.iter().all(|part| is_name(part)) {
+            return Err(ConnectorError::config(
+                "table",
+                "is no name of a table: `table` or `schema.table`, as it is, without quotes",
+            ));
+        }
+        let table = parts.into_iter().map(name).collect::<Vec<_>>().join(".");
+        let statement = |sql: String, parameters: &[Parameter]| Statement { sql, parameters: parameters.to_vec() };
+        use Parameter::{Data, Id, Positive, ResultId, Tick};
+        let (columns, matches, cancellations) = match rows {
+            PostgresRows::Changes => {
+                let sql = format!(
+                    "INSERT INTO {table} (id, tick, positive, result_id, data) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING"
+                );
+                let columns =
+                    "id text PRIMARY KEY, tick bigint NOT NULL, positive boolean NOT NULL, result_id text, data jsonb NOT NULL";
+                (columns, statement(sql, &[Id, Tick, Positive, ResultId, Data]), None)
+            }
+            PostgresRows::Matches => {
+                let sql = format!(
+                    "INSERT INTO {table} (result_id, tick, data) VALUES ($1, $2, $3) \
+                     ON CONFLICT (result_id) DO UPDATE SET tick = excluded.tick, data = excluded.data"
+                );
+                let matches = statement(sql, &[ResultId, Tick, Data]);
+                let cancellations = statement(format!("DELETE FROM {table} WHERE result_id = $1"), &[ResultId]);
+                ("result_id text PRIMARY KEY, tick bigint NOT NULL, data jsonb NOT NULL", matches, Some(cancellations))
+            }
+        };
+        let made_by = create.then(|| format!("CREATE TABLE IF NOT EXISTS {table} ({columns})"));
+        Ok(Plan { table: Some(OwnTable { name: table, made_by }), matches, cancellations })
+    }
+
+    /// What a result runs, and what that is called on the connection.
+    fn statement(&self, positive: bool) -> (&'static str, &Statement) {
+        match &self.cancellations {
+            Some(statement) if !positive => ("cancellation", statement),
+            _ => ("match", &self.matches),
+        }
+    }
+}
+
+impl Statement {
+    fn read(field: &str, given: &PostgresStatement) -> Result<Statement, ConnectorError> {
+        if given.sql.trim().is_empty() || given.sql.contains('\0') {
+            return Err(ConnectorError::config(&format!("{field}.sql"), "is no statement"));
+        }
+        let wrong = |problem: String| ConnectorError::config(&format!("{field}.parameters"), problem);
+        if given.parameters.len() > PARAMETERS_MAX {
+            return Err(wrong(format!("{PARAMETERS_MAX} are the most")));
+        }
+        let parameter = |text: &String| match text.as_str() {
+            "id" => Ok(Parameter::Id),
+            "tick" => Ok(Parameter::Tick),
+            pointer if pointer.is_empty() || pointer.starts_with('/') => Ok(Parameter::Pointer(text.clone())),
+            _ => Err(wrong(format!(
+                "{text:?} is none: a JSON pointer begins with a slash, as /data/name; else there are id and tick"
+            ))),
+        };
+        let parameters = given.parameters.iter().map(parameter).collect::<Result<_, _>>()?;
+        Ok(Statement { sql: given.sql.clone(), parameters })
+    }
+
+    /// The values for a result. An error says why there are none.
+    fn values(&self, result: &Outgoing, id: &str) -> Result<Vec<Option<String>>, String> {
+        let body: Json = serde_json::from_slice(&result.body).map_err(|error| format!("the result is not JSON: {error}"))?;
+        let value = |parameter: &Parameter| match parameter {
+            Parameter::Id => Some(id.to_owned()),
+            Parameter::Tick => Some(result.mark.to_string()),
+            Parameter::Positive => Some(result.positive.to_string()),
+            Parameter::ResultId => text(&body["meta"]["resultId"]),
+            // Null is a value of JSON, too.
+            Parameter::Data => Some(body["data"].to_string()),
+            Parameter::Pointer(pointer) => body.pointer(pointer).and_then(text),
+        };
+        Ok(self.parameters.iter().map(value).collect())
+    }
+}
+
+/// A value as the server reads it, whatever type it wants.
+fn text(value: &Json) -> Option<String> {
+    match value {
+        Json::Null => None,
+        Json::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+struct Writing {
+    login: Login,
+    plan: Plan,
+}
+
+impl Writing {
+    async fn make_table(&self, connection: &mut Connection) -> Result<(), Refused> {
+        let Some(table) = &self.plan.table else { return Ok(()) };
+        let sql = format!("SELECT to_regclass({})", literal(&table.name));
+        let rows = connection.query(&sql, ANSWER_TIME_MAX).await?;
+        if rows.first().and_then(|row| row.first()?.as_ref()).is_some() {
+            return Ok(());
+        }
+        // Without the right to make tables it may still be there: so it is looked for first.
+        let Some(made_by) = &table.made_by else {
+            return Err(Refused::Passing(format!(
+                "there is no table {}; make it, or let weir do so with createTable",
+                table.name
+            )));
+        };
+        connection.query(made_by, ANSWERS_TIME_MAX).await?;
+        Ok(())
+    }
+
+    /// Has the statements read, once for all results of the connection.
+    async fn prepare(&self, connection: &mut Connection) -> Result<(), Refused> {
+        for positive in [true, false] {
+            let (called, statement) = self.plan.statement(positive);
+            if !positive && self.plan.cancellations.is_none() {
+                continue;
+            }
+            let mut bytes = Vec::new();
+            message::put_parse(called, &statement.sql, &mut bytes);
+            message::put_sync(&mut bytes);
+            connection.writer.send(&bytes).await?;
+            let deadline = Instant::now() + ANSWERS_TIME_MAX;
+            let mut failed = None;
+            loop {
+                let answer = connection.answer(deadline).await?;
+                match answer.kind {
+                    b't' => {
+                        let wanted = Fields(&answer.body).u16().ok_or_else(broken)?;
+                        let given = statement.parameters.len();
+                        if usize::from(wanted) != given {
+                            let problem =
+                                format!("the statement has {wanted} parameters, and {given} are given: {}", statement.sql);
+                            failed = Some(Refused::ForGood(problem));
+                        }
+                    }
+                    b'E' => failed = Some(of_statement(Said::read(&answer.body))),
+                    b'Z' => break,
+                    _ => {}
+                }
+            }
+            if let Some(failed) = failed {
+                return Err(failed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs some results in one transaction. Which one the server refused for good, if any: then nothing of it was done.
+    async fn transaction(
+        &self,
+        connection: &mut Connection,
+        batch: &[(usize, Vec<u8>)],
+    ) -> Result<Option<(usize, String)>, Refused> {
+        let mut bytes: Vec<u8> = batch.iter().flat_map(|(_, run)| run.iter().copied()).collect();
+        message::put_sync(&mut bytes);
+        connection.writer.send(&bytes).await?;
+        let deadline = Instant::now() + ANSWERS_TIME_MAX;
+        let (mut done, mut failed) = (0, None);
+        loop {
+            let answer = connection.message(deadline).await?;
+            let answer = answer.ok_or_else(|| Refused::Passing("the server does not answer any more".to_owned()))?;
+            match answer.kind {
+                // A statement is over.
+                b'C' | b'I' | b's' => done += 1,
+                b'E' => failed = Some(Said::read(&answer.body)),
+                b'Z' => break,
+                b'2' | b'D' => {}
+                _ => return Err(broken().into()),
+            }
+            if let Some(said) = failed.take_if(|said| said.fatal) {
+                return Err(Failed::Said(said).into());
+            }
+        }
+        match failed {
+            None if done == batch.len() => Ok(None),
+            None => Err(broken().into()),
+            Some(said) if OF_THE_RESULT.iter().any(|class| said.of_class(class)) => Ok(Some((done, said.words))),
+            Some(said) => Err(Failed::Said(said).into()),
+        }
+    }
+}
+
+fn of_statement(said: Said) -> Refused {
+    if OF_THE_STATEMENT.contains(&said.code.as_str()) {
+        Refused::ForGood(format!("the statement cannot be run: {}", said.words))
+    } else {
+        Failed::Said(said).into()
+    }
+}
+
+impl Publish for Writing {
+    type Connection = Connection;
+
+    const IDS: bool = true;
+
+    async fn connect(&mut self) -> Result<Connection, Refused> {
+        let mut connection = self.login.connect(false).await?;
+        connection.query(LIMITS, ANSWER_TIME_MAX).await?;
+        self.make_table(&mut connection).await?;
+        self.prepare(&mut connection).await?;
+        Ok(connection)
+    }
+
+    async fn publish(
+        &mut self,
+        connection: &mut Connection,
+        results: &[Outgoing],
+        ids: &[String],
+        first: usize,
+        written: &mut Written,
+    ) -> Result<usize, Refused> {
+        let (mut batch, mut bytes, mut end) = (Vec::new(), 0, first);
+        while end < results.len() && bytes < BYTES_MAX {
+            let (called, statement) = self.plan.statement(results[end].positive);
+            match statement.values(&results[end], &ids[end]) {
+                Ok(values) => {
+                    let mut run = Vec::new();
+                    message::put_run(called, &values, &mut run);
+                    bytes += run.len();
+                    batch.push((end, run));
+                }
+                Err(problem) => written.refused.push((end, problem)),
+            }
+            end += 1;
+        }
+        // What stands before a result that is refused is run again without it, and then what stands behind it.
+        let mut left: &[(usize, Vec<u8>)] = &batch;
+        while !left.is_empty() {
+            let (mut some, mut refused) = (left, None);
+            while !some.is_empty() {
+                let Some((index, problem)) = self.transaction(connection, some).await? else { break };
+                if index < some.len() {
+                    refused = Some((some[index].0, problem));
+                    some = &some[..index];
+                } else if some.len() == 1 {
+                    // It was refused when all was to be kept, and it is alone.
+                    refused = Some((some[0].0, problem));
+                    some = &[];
+                } else {
+                    (some, refused) = (&some[..some.len() / 2], None);
+                }
+            }
+            left = &left[some.len() + usize::from(refused.is_some())..];
+            written.refused.extend(refused);
+        }
+        Ok(end)
+    }
+
+    fn writer(connection: &Connection) -> &Writer {
+        &connection.writer
+    }
+
+    fn bye() -> Vec<u8> {
+        message::bye()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(more: Json) -> Result<Plan, ConnectorError> {
+        let mut definition = json!({"url": "postgres://127.0.0.1/db", "username": "weir"});
+        definition.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        crate::config::from_json::<WriteToPostgres>(&definition)?.plan()
+    }
+
+    #[test]
+    fn results_become_parameters() {
+        let plan = definition(json!({"statement": {"sql": "INSERT INTO a VALUES ($1, $2, $3, $4, $5, $6)",
+            "parameters": ["id", "tick", "/data/a~1b", "/data/list", "/data/none", "/meta/isPositiveMatch"]}}))
+        .unwrap();
+        let body = br#"{"meta":{"isPositiveMatch":true,"resultId":"r"},"data":{"a/b":"it's","list":[1.5,null]}}"#.to_vec();
+        let result = Outgoing { body, positive: true, mark: 9 };
+        let (called, statement) = plan.statement(true);
+        let expected = [Some("i"), Some("9"), Some("it's"), Some("[1.5,null]"), None, Some("true")];
+        assert_eq!(
+            (called, statement.values(&result, "i").unwrap()),
+            ("match", expected.map(|text| text.map(str::to_owned)).to_vec())
+        );
+
+        let plan = definition(json!({"table": "my schema.t\"", "rows": "Matches"})).unwrap();
+        assert_eq!(plan.table.as_ref().unwrap().name, "\"my schema\".\"t\"\"\"");
+        let (called, statement) = plan.statement(false);
+        assert_eq!((called, statement.values(&result, "i").unwrap()), ("cancellation", vec![Some("r".to_owned())]));
+        let plan = definition(json!({"table": "t"})).unwrap();
+        let values = plan.statement(false).1.values(&result, "i").unwrap();
+        let data = r#"{"a/b":"it's","list":[1.5,null]}"#;
+        assert_eq!(values, ["i", "9", "true", "r", data].map(|text| Some(text.to_owned())));
+        assert!(plan.statement(true).1.values(&Outgoing::default(), "i").is_err_and(|problem| problem.contains("is not JSON")));
+    }
+
+    #[test]
+    fn a_definition_says_one_thing() {
+        let statement = |parameter: &str| json!({"statement": {"sql": "SELECT $1", "parameters": [parameter]}});
+        for (wrong, field) in [
+            (json!({}), "table"),
+            (json!({"table": "a.b.c"}), "table"),
+            (json!({"table": ""}), "table"),
+            (json!({"table": "t", "rows": "Some"}), "rows"),
+            (json!({"table": "t", "statement": {"sql": "SELECT 1"}}), "statement"),
+            (json!({"table": "t", "cancellation": {"sql": "SELECT 1"}}), "cancellation"),
+            (json!({"statement": {"sql": " "}}), "statement.sql"),
+            (statement("name"), "statement.parameters"),
+        ] {
+            let refused = definition(wrong.clone()).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(refused.contains(&format!("`{field}`")), "{wrong}: {refused}");
+        }
+        assert!(definition(statement("")).is_ok(), "all of it");
+        let statement = crate::config::from_json::<WriteToPostgres>(
+            &json!({"url": "postgres://h/d", "username": "u", "statement": {"sql": "SELECT 1"}}),
+        );
+        assert!(statement.unwrap().positive_only());
+    }
+}
