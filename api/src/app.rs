@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use weir_connectors::{FilePolicy, FileResolution, HostPolicy, SourceContext};
+use weir_connectors::{FilePolicy, FileResolution, HostPolicy, SecretPolicy, SourceContext, secret};
 use weir_engine::store::{InMemory, Store};
 use weir_engine::{DEFAULT_GRAPH, Engine, EngineError, Graph, GraphOptions, Options, QueryLimits};
 
@@ -51,6 +51,8 @@ impl App {
     pub fn open(settings: Settings, recipe_directories: &[PathBuf], startup: &Startup) -> Result<Arc<App>, String> {
         let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
         let files = file_policy(&settings, recipe_directories)?;
+        let secrets = SecretPolicy::new(settings.secrets.directories.clone(), settings.secrets.environment.clone());
+        secret::allow(secrets.map_err(|error| chain(&error))?);
         let procedures = Procedures::new(files.clone(), hosts.clone());
         let context = SourceContext { files, hosts, runtime: Handle::current(), stream: String::new(), wanted: None };
         let store_timers = Arc::new(StoreTimers::default());

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value as Json, json};
-use weir_connectors::{ConnectorError, Intake, RecordQuery, SOURCES, SourceConfig, SourceContext, Upload};
+use weir_connectors::{ConnectorError, Intake, RecordQuery, SOURCES, SourceConfig, SourceContext, Upload, secret};
 use weir_cypher_compiler::compile;
 use weir_engine::{Engine, Graph, Prepared};
 use weir_model::Text;
@@ -142,6 +142,7 @@ impl Ingests {
         }
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
         let stream = Stream::new(graph, name, source, definition, Status::Running, &self.procedures)?;
+        secret::check(|| stream.config.stored()).map_err(refused)?;
         stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
         stream.errors.check(&stream.source, &self.context).map_err(refused)?;
         self.store(&stream)?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
 use weir_connectors::delivery::{Delivered, Stopper};
 use weir_connectors::{
-    Delivery, DeliveryCounters, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing, RecordSchema,
+    Delivery, DeliveryCounters, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing, RecordSchema, secret,
 };
 use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
@@ -150,6 +150,15 @@ impl Link {
             Link::Destination(config, hosts, form) => Some((config, hosts, form.clone())),
             Link::Query(query) => query.next.as_ref()?.destination(),
         }
+    }
+}
+
+/// Whether the values are there that an output refers to.
+pub fn check_secrets(output: &Output) -> Result<(), ApiError> {
+    match output {
+        Output::Destination(config) => secret::check(|| config.stored()).map_err(refused),
+        Output::CypherQuery(cypher) => cypher.and_then.as_deref().map_or(Ok(()), check_secrets),
+        Output::Workflow(workflow) => check_secrets(&workflow.destination),
     }
 }
 
@@ -294,7 +303,7 @@ impl Opened {
         let open = |(config, hosts, _): (&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy, Form)| {
             let (output, identity) = (name.to_owned(), format!("{}-{name}", query.0));
             let context = DestinationContext { output, identity, runtime: runtime.clone(), hosts: hosts.clone() };
-            config.open(&context, from)
+            weir_connectors::destination::open(config, &context, from)
         };
         let destination = link.destination().map(open).transpose().map_err(refused)?;
         Ok(Opened { link, destination, ids })

@@ -19,7 +19,7 @@ use crate::error::ApiError;
 use crate::events::Hub;
 use crate::live::LiveState;
 use crate::meter::Meter;
-use crate::outputs::{Lane, Link, Opened, RunningOutput};
+use crate::outputs::{Lane, Link, Opened, RunningOutput, check_secrets};
 use crate::procedures::Procedures;
 use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings, StartFrom};
 
@@ -141,6 +141,7 @@ impl StandingQueries {
             if taken || new[..index].iter().any(|(other, _)| other == name) {
                 return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
             }
+            check_secrets(output)?;
             let link = Link::prepare(output, graph, &self.procedures)?;
             let parts = new.iter().filter(|(_, other)| of(output).is_some() && of(other) == of(output)).count();
             if parts > 1 && link.writes() {

@@ -1,15 +1,12 @@
 //! Definitions as they are typed: from JSON to a connector's struct, with errors that name the option, and the option
 //! fragments that several connectors share. It does not know any connector.
 
-use std::cell::Cell;
-use std::fmt;
-
-use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
 
 use crate::error::ConnectorError;
+pub use crate::secret::{MASKED, Secret, with_secrets};
 
 /// What stands between the field and the problem in the message of a nested definition: `from_json` inside a
 /// `Deserialize` has only a message to hand on.
@@ -150,39 +147,4 @@ pub fn utf_8() -> String {
 /// 128 MiB.
 pub fn line_bytes_max() -> u32 {
     134_217_728
-}
-
-/// What is shown instead of a secret.
-pub const MASKED: &str = "Secret(****)";
-
-/// A value that is used and stored, and never shown: wherever a definition is written down it is masked, but within `with_secrets`.
-#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(transparent)]
-#[schemars(inline, extend("format" = "password"))]
-pub struct Secret(pub String);
-
-thread_local! {
-    static WITH_SECRETS: Cell<bool> = const { Cell::new(false) };
-}
-
-/// What is written down within has its secrets.
-pub fn with_secrets<T>(write: impl FnOnce() -> T) -> T {
-    WITH_SECRETS.with(|with| {
-        let before = with.replace(true);
-        let written = write();
-        with.set(before);
-        written
-    })
-}
-
-impl Serialize for Secret {
-    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_str(if WITH_SECRETS.get() { &self.0 } else { MASKED })
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MASKED)
-    }
 }

@@ -299,7 +299,7 @@ impl Worker {
             if results.is_empty() {
                 return Ok(true);
             }
-            let last = policy.tries_max.is_some_and(|max| tries >= max);
+            let mut last = policy.tries_max.is_some_and(|max| tries >= max);
             let reason = match self.destination.write(&results, upper) {
                 Ok(written) => {
                     let reason = written.left_reason.clone().unwrap_or_else(|| "not written".to_owned());
@@ -307,7 +307,11 @@ impl Worker {
                     results = left;
                     reason
                 }
-                Err(error) if error.retryable() => error.to_string(),
+                Err(error) if error.retryable() => {
+                    // Nobody was asked: what this machine lacks does not speak against the other side.
+                    last &= !matches!(error, ConnectorError::Secret { .. });
+                    error.to_string()
+                }
                 Err(error) => return Err(error),
             };
             if results.is_empty() {

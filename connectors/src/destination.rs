@@ -1,5 +1,7 @@
 //! What a destination is to the rest: something that takes encoded results in order and says how far it has got.
 
+use std::sync::Arc;
+
 use tokio::runtime::Handle;
 use weir_model::Position;
 
@@ -68,6 +70,56 @@ pub struct DestinationContext {
     pub runtime: Handle,
     /// Which web servers may be asked.
     pub hosts: HostPolicy,
+}
+
+/// Opens a destination. One that lacks a value that is kept elsewhere is opened when that is there; results wait until then.
+pub fn open(
+    config: &Arc<dyn DestinationConfig>,
+    context: &DestinationContext,
+    from: Option<&Position>,
+) -> Result<Box<dyn Destination>, ConnectorError> {
+    match config.open(context, from) {
+        Err(ConnectorError::Secret { problem }) => {
+            tracing::warn!("output {} waits for a secret: {problem}", context.output);
+            let from = from.cloned().unwrap_or_default();
+            Ok(Box::new(Waiting { config: config.clone(), context: context.clone(), from, opened: None }))
+        }
+        other => other,
+    }
+}
+
+/// What is not opened yet.
+struct Waiting {
+    config: Arc<dyn DestinationConfig>,
+    context: DestinationContext,
+    from: Position,
+    opened: Option<Box<dyn Destination>>,
+}
+
+impl Destination for Waiting {
+    fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError> {
+        let opened = match self.opened.take() {
+            Some(opened) => opened,
+            None => self.config.open(&self.context, Some(&self.from).filter(|from| !from.0.is_empty()))?,
+        };
+        self.opened.insert(opened).write(results, upper)
+    }
+
+    fn idle(&mut self) -> Result<(), ConnectorError> {
+        self.opened.as_mut().map_or(Ok(()), |opened| opened.idle())
+    }
+
+    fn position(&self) -> Position {
+        self.opened.as_ref().map_or_else(|| self.from.clone(), |opened| opened.position())
+    }
+
+    fn retry(&self) -> RetryPolicy {
+        self.opened.as_ref().map_or_else(RetryPolicy::default, |opened| opened.retry())
+    }
+
+    fn close(&mut self) -> Result<(), ConnectorError> {
+        self.opened.as_mut().map_or(Ok(()), |opened| opened.close())
+    }
 }
 
 /// The definition of one kind of destination: the struct that is parsed, shown and documented.

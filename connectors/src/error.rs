@@ -29,6 +29,9 @@ pub enum ConnectorError {
     /// The bytes cannot be cut into records any more, so that nothing after them can be read.
     #[error("{place}: {problem}")]
     Framing { place: String, problem: String },
+    /// A value that is kept elsewhere is not there, or may not be looked at.
+    #[error("a secret cannot be had: {problem}")]
+    Secret { problem: String },
     /// The world failed.
     #[error("{place}: {problem}")]
     World { place: String, problem: String, fault: Fault, retryable: bool, source: Option<Box<dyn Error + Send + Sync>> },
@@ -70,7 +73,7 @@ impl ConnectorError {
 
     pub fn fault(&self) -> Fault {
         match self {
-            ConnectorError::Config { .. } | ConnectorError::File { .. } => Fault::User,
+            ConnectorError::Config { .. } | ConnectorError::File { .. } | ConnectorError::Secret { .. } => Fault::User,
             ConnectorError::Position { .. } | ConnectorError::Framing { .. } => Fault::World,
             ConnectorError::World { fault, .. } => *fault,
         }
@@ -78,6 +81,6 @@ impl ConnectorError {
 
     /// Whether the same thing may succeed later without anybody changing the definition.
     pub fn retryable(&self) -> bool {
-        matches!(self, ConnectorError::World { retryable: true, .. })
+        matches!(self, ConnectorError::World { retryable: true, .. } | ConnectorError::Secret { .. })
     }
 }

@@ -1,12 +1,15 @@
 //! The one HTTP client of the process, and the one place where TLS is chosen (rustls with ring).
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use reqwest::Client;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode, Url};
 
+use crate::config::Secret;
 use crate::error::{ConnectorError, Fault};
 use crate::host_policy::HostPolicy;
 use crate::tcp::{LIFE_INTERVAL, LIFE_TRIES_MAX};
@@ -80,6 +83,30 @@ pub(crate) fn url(field: &str, text: &str) -> Result<Url, ConnectorError> {
         return Err(ConnectorError::config(field, format!("{text}: the URL must begin with http:// or https://")));
     }
     Ok(url)
+}
+
+/// The headers that a definition gives. Those whose values are kept elsewhere are looked up, unless only what is `known` is looked at.
+pub(crate) fn headers(given: &BTreeMap<String, Secret>, known: bool) -> Result<HeaderMap, ConnectorError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let field = format!("headers.{name}");
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let name = name.map_err(|_| ConnectorError::config(&field, "is no name of an HTTP header"))?;
+        if known && value.known().is_none() {
+            continue;
+        }
+        let text = value.value()?;
+        let mut header = HeaderValue::from_str(&text).map_err(|_| {
+            let problem = "the value holds characters that a header cannot carry";
+            match value.known() {
+                Some(_) => ConnectorError::config(&field, problem),
+                None => ConnectorError::Secret { problem: format!("{field}: {problem}") },
+            }
+        })?;
+        header.set_sensitive(true);
+        headers.append(name, header);
+    }
+    Ok(headers)
 }
 
 /// Without a password and without the query, where tokens are kept.

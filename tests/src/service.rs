@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Of the log, in the message of a failure.
 const LOG_SHOWN_BYTES_MAX: u64 = 6_000;
 
+const USUAL: &[&str] = &["-Dweir.webserver.address=127.0.0.1", "-Dweir.webserver.port=0", "-Dweir.store.filepath=data"];
+
 /// A directory for one weir: its working directory, its data, the files it reads and writes, its log. Goes with the last
 /// that uses it, unless the test fails.
 pub struct Home {
@@ -91,14 +93,24 @@ impl Home {
         weir
     }
 
+    /// The same with more variables in its environment.
+    pub fn start_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Weir {
+        let mut weir = self.spawn_in(variables, &[USUAL, arguments].concat());
+        weir.wait_ready();
+        weir
+    }
+
     /// Starts weir with the durable store, on a port the system chooses; does not wait.
     pub fn spawn(&self, arguments: &[&str]) -> Weir {
-        let usual = ["-Dweir.webserver.address=127.0.0.1", "-Dweir.webserver.port=0", "-Dweir.store.filepath=data"];
-        self.spawn_bare(&[&usual, arguments].concat())
+        self.spawn_bare(&[USUAL, arguments].concat())
     }
 
     /// Starts weir with these arguments and nothing else.
     pub fn spawn_bare(&self, arguments: &[&str]) -> Weir {
+        self.spawn_in(&[], arguments)
+    }
+
+    fn spawn_in(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Weir {
         let log = self.file("weir.log");
         let mut file = OpenOptions::new().create(true).append(true).open(&log).expect("a log in the temporary directory");
         let from = file.seek(SeekFrom::End(0)).expect("a log in the temporary directory");
@@ -106,6 +118,7 @@ impl Home {
         command.args(arguments).current_dir(self.path()).stdin(Stdio::null());
         // What the caller of the tests has set must not change what they see.
         command.env_remove("WEIR_LOG").env_remove("RUST_LOG");
+        command.envs(variables.iter().copied());
         command.stdout(File::create(self.file("stdout")).expect("a file in the temporary directory")).stderr(file);
         let child = command.spawn().unwrap_or_else(|error| panic!("{} cannot be started: {error}", binary().display()));
         Weir { child, log, from, address: None, _directory: self.directory.clone() }

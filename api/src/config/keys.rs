@@ -135,6 +135,8 @@ pub const KEYS: &[Key] = &[
     key("file-ingest.allowed-directories", Texts, "[\".\"]", "files are read that lie in these, not below them"),
     key("file-ingest.resolution-mode", OneOf(&["dynamic", "static"]), "dynamic", "`static`: only files that are there at the start"),
     key("outgoing-http.allowed-hosts", Texts, "[\"*\"]", "web servers that may be asked: `*`, `host`, `host:port`, `*.domain`"),
+    key("secrets.environment", Texts, "[\"WEIR_SECRET_*\"]", "variables that definitions may refer to for a secret: names, or what they begin with and `*`"),
+    key("secrets.directories", Texts, "[\"/run/secrets\"]", "files that lie in these may be referred to for a secret"),
     key("dump-config", Boolean, "false", "whether the configuration in force is printed at the start"),
     key("default-api-version", OneOf(&["v1", "v2"]), "v1", "told to clients that show both: which they should begin with"),
     key("log.level", Text, "info", "a level, or levels by module: `info,weir_engine=debug`"),

@@ -7,7 +7,7 @@ use weir_engine::{GraphOptions, Retention};
 use weir_model::IdScheme;
 
 use super::keys::STORES_ELSEWHERE;
-use super::settings::{FileIngest, LogSettings, MemorySettings, Settings, StoreSettings, Webserver};
+use super::settings::{FileIngest, LogSettings, MemorySettings, SecretSettings, Settings, StoreSettings, Webserver};
 use super::values::{TRACE_HEADERS, duration};
 use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Reading, STORE_PATH};
 use crate::metrics::ReporterSettings;
@@ -59,6 +59,10 @@ impl Reading<'_> {
                 only_present_at_start: self.text("file-ingest.resolution-mode").as_deref() == Some("static"),
             },
             allowed_hosts: self.texts("outgoing-http.allowed-hosts"),
+            secrets: SecretSettings {
+                environment: self.texts("secrets.environment"),
+                directories: self.texts("secrets.directories").into_iter().map(PathBuf::from).collect(),
+            },
             dump: self.boolean("dump-config"),
             log: LogSettings {
                 level: self.text("log.level").unwrap_or_default(),

@@ -29,6 +29,7 @@ pub struct Settings {
     pub file_ingest: FileIngest,
     /// Web servers that queries and outputs may ask.
     pub allowed_hosts: Vec<String>,
+    pub secrets: SecretSettings,
     pub dump: bool,
     pub log: LogSettings,
     /// Where figures are written from time to time.
@@ -41,6 +42,15 @@ pub struct Settings {
     pub without_effect: Vec<String>,
     /// Every key that has a value, with where that came from.
     pub told: Vec<Told>,
+}
+
+/// What definitions may refer to for a secret.
+#[derive(Clone, Debug)]
+pub struct SecretSettings {
+    /// Variables of the environment, or with a star behind it what their names begin with.
+    pub environment: Vec<String>,
+    /// Files that lie directly in these.
+    pub directories: Vec<PathBuf>,
 }
 
 /// What the process may have of memory.

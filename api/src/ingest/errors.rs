@@ -8,7 +8,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_connectors::{Delivery, DestinationConfig, DestinationContext, Outgoing, SourceConfig, SourceContext};
+use weir_connectors::{
+    Delivery, DestinationConfig, DestinationContext, Outgoing, SourceConfig, SourceContext, destination, secret,
+};
 use weir_model::{IdScheme, Value};
 
 use super::{lock, refused};
@@ -131,6 +133,7 @@ impl ErrorHandling {
     /// Whether failed records could go there: who creates a stream is told, and not only the stream when it begins.
     pub fn check(&self, stream: &str, context: &SourceContext) -> Result<(), weir_connectors::ConnectorError> {
         let open = |(index, letters): (usize, &LetterBox)| {
+            secret::check(|| letters.config.stored())?;
             letters.config.open(&destination_context(stream, index, context), None).map(drop)
         };
         self.boxes.iter().enumerate().try_for_each(open)
@@ -148,7 +151,7 @@ impl ErrorHandling {
         }
         let open = |(index, letters): (usize, &LetterBox)| {
             let at = destination_context(stream, index, context);
-            let destination = letters.config.open(&at, None)?;
+            let destination = destination::open(&letters.config, &at, None)?;
             let reached = Arc::new((AtomicU64::new(0), Mutex::new(()), Condvar::new()));
             let telling = reached.clone();
             let delivered = Box::new(move |mark, _| {

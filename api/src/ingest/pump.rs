@@ -30,6 +30,9 @@ const BATCHES_WAITING_MAX: usize = 4;
 /// A source may get on without a record to show for it; how often that is made durable.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Between two looks for a secret that a source cannot be opened without.
+const SECRET_PAUSE: Duration = Duration::from_secs(2);
+
 /// How much of a failed record is shown.
 const SAMPLE_CHARACTERS_MAX: usize = 256;
 
@@ -144,6 +147,20 @@ enum Ended {
     Stopped,
 }
 
+/// Opens the source. None when the stream is to end before it can be.
+fn open(stream: &Stream, context: &SourceContext, from: Option<&Position>) -> Result<Option<RecordStream>, ConnectorError> {
+    loop {
+        match stream.config.open(context, from) {
+            // It is kept elsewhere, and may be there later.
+            Err(error @ ConnectorError::Secret { .. }) => stream.note_trouble(Some(chain(&error))),
+            opened => return opened.map(Some),
+        }
+        if !stream.rest(SECRET_PAUSE) || !stream.may_go_on() {
+            return Ok(None);
+        }
+    }
+}
+
 /// Reads until there is no more or the stream is stopped. Gives the source back, for its last acknowledgement.
 fn read(
     stream: &Stream,
@@ -156,7 +173,7 @@ fn read(
         return Ok((Ended::Stopped, None));
     }
     let from = stream.graph.position(&stream.source).filter(|position| !position.0.is_empty());
-    let mut source = stream.config.open(context, from.as_ref())?;
+    let Some(mut source) = open(stream, context, from.as_ref())? else { return Ok((Ended::Stopped, None)) };
     let decoder = stream.config.decoder(context)?;
     let limits = Limits::default();
     let mut frames = Frames::default();

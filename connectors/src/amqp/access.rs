@@ -47,7 +47,7 @@ impl AmqpAccess {
         let authorities = self.certificate_authorities.as_deref();
         let (server, url) = Server::of("url", &self.url, ("amqp", "amqps"), usual_port, authorities, hosts)?;
         let host = host_of(&url)?;
-        let password = self.password.clone().unwrap_or_else(|| Secret(guest()));
+        let password = self.password.clone().unwrap_or_else(|| Secret::Plain(guest()));
         let place = format!("AMQP at {}", server.address());
         Ok(Login { server, username: self.username.clone(), password, host, place })
     }
@@ -85,8 +85,9 @@ pub fn is_name(name: &str) -> bool {
 impl Login {
     /// A connection that is logged in, with its channel.
     pub async fn connect(&self) -> Result<Connection, Refused> {
+        let password = self.password.get()?;
         let wire = self.server.connect().await?;
-        Connection::over(wire, &self.username, &self.password.0, &self.host).await
+        Connection::over(wire, &self.username, &password, &self.host).await
     }
 }
 

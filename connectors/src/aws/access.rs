@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::future::ProvideCredentials as ProvidedCredentials;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
@@ -27,6 +29,8 @@ use crate::{HostPolicy, http};
 
 /// Credentials are fetched anew so long before they end.
 const BEFORE_EXPIRY: Duration = Duration::from_secs(120);
+/// So are those of a definition that are kept elsewhere.
+const LOOKED_UP_AGAIN: Duration = Duration::from_secs(30);
 /// Of whoever gives out credentials.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
@@ -162,9 +166,7 @@ pub struct Keys {
 
 impl Keys {
     fn given(given: &AwsCredentials) -> Keys {
-        let token = given.session_token.as_ref().map(|token| token.0.clone());
-        let credentials = Credentials::new(&given.access_key_id.0, &given.secret_access_key.0, token, None, "definition");
-        Keys { from: SharedCredentialsProvider::new(credentials), kept: Arc::default() }
+        Keys { from: SharedCredentialsProvider::new(Defined(given.clone())), kept: Arc::default() }
     }
 
     fn found(config: &SdkConfig) -> Result<Keys, ConnectorError> {
@@ -192,6 +194,27 @@ impl Keys {
     /// The service did not take them: the next ones are fetched.
     pub async fn forget(&self) {
         *self.kept.lock().await = None;
+    }
+}
+
+/// Those of a definition. What is kept elsewhere is looked up again after a while, and when the service does not take it.
+#[derive(Debug)]
+struct Defined(AwsCredentials);
+
+impl ProvideCredentials for Defined {
+    fn provide_credentials<'a>(&'a self) -> ProvidedCredentials<'a>
+    where
+        Self: 'a,
+    {
+        let AwsCredentials { access_key_id, secret_access_key, session_token } = &self.0;
+        let all = [Some(access_key_id), Some(secret_access_key), session_token.as_ref()];
+        let elsewhere = all.into_iter().flatten().any(|secret| secret.known().is_none());
+        let expiry = elsewhere.then(|| SystemTime::now() + BEFORE_EXPIRY + LOOKED_UP_AGAIN);
+        let made = || {
+            let token = session_token.as_ref().map(|token| token.get().map(String::from)).transpose()?;
+            Ok(Credentials::new(access_key_id.get()?, secret_access_key.get()?, token, expiry, "definition"))
+        };
+        ProvidedCredentials::ready(made().map_err(|problem: String| CredentialsError::not_loaded(problem)))
     }
 }
 

@@ -58,7 +58,7 @@ impl Server {
     }
 
     pub(super) fn access(&self) -> Access {
-        let secret = || Secret("test".to_owned());
+        let secret = || Secret::plain("test");
         let credentials = AwsCredentials { access_key_id: secret(), secret_access_key: secret(), session_token: None };
         let region = Some(AwsRegion { region: "us-east-1".to_owned() });
         Access { credentials: Some(credentials), region, endpoint: Some(self.url.clone()), hosts: HostPolicy::default() }

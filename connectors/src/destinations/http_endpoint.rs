@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use weir_model::Position;
 
-use crate::config;
+use crate::config::{self, Secret};
 use crate::delivery::{Outgoing, RetryPolicy};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
@@ -42,7 +42,7 @@ pub struct PostToEndpoint {
     pub only_positive_match_data: bool,
     /// Sent with each request. The values are secret.
     #[serde(default)]
-    pub headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, Secret>,
     /// What is around the data of a result.
     #[serde(default)]
     pub structure: Envelope,
@@ -52,31 +52,9 @@ fn parallelism() -> u32 {
     8
 }
 
-impl PostToEndpoint {
-    fn headers(&self) -> Result<HeaderMap, ConnectorError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        for (name, value) in &self.headers {
-            let field = format!("headers.{name}");
-            let name = HeaderName::from_bytes(name.as_bytes());
-            let name = name.map_err(|_| ConnectorError::config(&field, "is no name of an HTTP header"))?;
-            let mut value = HeaderValue::from_str(value)
-                .map_err(|_| ConnectorError::config(&field, "the value holds characters that a header cannot carry"))?;
-            value.set_sensitive(true);
-            headers.append(name, value);
-        }
-        Ok(headers)
-    }
-}
-
 impl DestinationConfig for PostToEndpoint {
     fn settings(&self) -> serde_json::Value {
-        let headers = self.headers.keys().map(|name| (name.clone(), config::MASKED.to_owned())).collect();
-        crate::settings("PostToEndpoint", &PostToEndpoint { headers, ..self.clone() })
-    }
-
-    fn stored(&self) -> serde_json::Value {
-        crate::stored("PostToEndpoint", self)
+        crate::settings("PostToEndpoint", self)
     }
 
     fn envelope(&self, _generation: Generation) -> Envelope {
@@ -85,7 +63,7 @@ impl DestinationConfig for PostToEndpoint {
 
     fn check(&self) -> Result<(), ConnectorError> {
         http::url("url", &self.url)?;
-        self.headers().map(|_| ())
+        http::headers(&self.headers, true).map(|_| ())
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
@@ -95,7 +73,7 @@ impl DestinationConfig for PostToEndpoint {
             client: http::client()?,
             runtime: context.runtime.clone(),
             url,
-            headers: self.headers()?,
+            headers: self.headers.clone(),
             parallelism: self.parallelism as usize,
         }))
     }
@@ -105,7 +83,7 @@ struct Poster {
     client: Client,
     runtime: Handle,
     url: Url,
-    headers: HeaderMap,
+    headers: BTreeMap<String, Secret>,
     parallelism: usize,
 }
 
@@ -141,14 +119,16 @@ pub(super) async fn post(client: &Client, url: &Url, headers: &HeaderMap, body: 
 
 impl Destination for Poster {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        let mut headers = http::headers(&self.headers, false)?;
+        headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
         let outcomes: Vec<Outcome> = self.runtime.block_on(async {
             if self.parallelism > 1 {
-                let requests = results.iter().map(|result| post(&self.client, &self.url, &self.headers, result.body.clone()));
+                let requests = results.iter().map(|result| post(&self.client, &self.url, &headers, result.body.clone()));
                 return stream::iter(requests).buffered(self.parallelism).collect().await;
             }
             let mut outcomes = Vec::with_capacity(results.len());
             for result in results {
-                let outcome = post(&self.client, &self.url, &self.headers, result.body.clone()).await;
+                let outcome = post(&self.client, &self.url, &headers, result.body.clone()).await;
                 let stop = matches!(outcome, Outcome::Failed(_));
                 outcomes.push(outcome);
                 if stop {

@@ -19,14 +19,16 @@ use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
 use crate::http;
+use crate::secret::Open;
 
 /// Sends results to a Slack channel.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostToSlack {
     /// The address of the webhook, as Slack gives it.
-    pub hook_url: String,
+    pub hook_url: Open,
     /// Leaves cancellations out.
     #[serde(default)]
     pub only_positive_match_data: bool,
@@ -56,16 +58,21 @@ impl DestinationConfig for PostToSlack {
     }
 
     fn check(&self) -> Result<(), ConnectorError> {
-        http::url("hookUrl", &self.hook_url).map(|_| ())
+        match self.hook_url.0.known() {
+            Some(known) => http::url("hookUrl", known).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
-        let url = http::url("hookUrl", &self.hook_url)?;
-        context.hosts.check(&url)?;
+        if let Some(known) = self.hook_url.0.known() {
+            context.hosts.check(&http::url("hookUrl", known)?)?;
+        }
         Ok(Box::new(Channel {
             client: http::client()?,
             runtime: context.runtime.clone(),
-            url,
+            hook_url: self.hook_url.clone(),
+            hosts: context.hosts.clone(),
             interval: Duration::from_secs(self.interval_seconds.max(1) as u64),
             posted: None,
             news: News::default(),
@@ -76,7 +83,8 @@ impl DestinationConfig for PostToSlack {
 struct Channel {
     client: Client,
     runtime: Handle,
-    url: Url,
+    hook_url: Open,
+    hosts: HostPolicy,
     interval: Duration,
     posted: Option<Instant>,
     news: News,
@@ -141,15 +149,33 @@ fn data(body: &[u8]) -> Json {
 }
 
 impl Channel {
+    /// Anew each time: it may be kept elsewhere.
+    fn url(&self) -> Result<Url, ConnectorError> {
+        let text = self.hook_url.0.value()?;
+        // What a secret holds is not told.
+        let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.ok_or_else(|| ConnectorError::Secret { problem: "the hookUrl is no URL with http or https".to_owned() })?;
+        self.hosts.check(&url)?;
+        Ok(url)
+    }
+
     fn post(&mut self) -> Result<(), ConnectorError> {
-        let Some(message) = std::mem::take(&mut self.news).message() else { return Ok(()) };
+        let Some(message) = self.news.message() else { return Ok(()) };
         self.posted = Some(Instant::now());
+        let url = match self.url() {
+            Ok(url) => url,
+            Err(error) => {
+                tracing::warn!("what is new waits, since the address of Slack cannot be had: {error}");
+                return Ok(());
+            }
+        };
+        self.news = News::default();
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-        match self.runtime.block_on(post(&self.client, &self.url, &headers, message.to_string().into_bytes())) {
+        match self.runtime.block_on(post(&self.client, &url, &headers, message.to_string().into_bytes())) {
             Outcome::Taken | Outcome::Held => {}
             // The address itself is the secret; it is not shown.
             Outcome::Refused(problem) | Outcome::Failed(problem) => {
-                let problem = problem.replace(self.url.path(), "/…");
+                let problem = problem.replace(url.path(), "/…");
                 tracing::warn!("a message to Slack is dropped: {problem}");
             }
         }

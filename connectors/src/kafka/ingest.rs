@@ -243,7 +243,11 @@ impl SourceConfig for KafkaIngest {
         if self.ending_offset.is_some_and(|offset| offset < 0) {
             return Err(ConnectorError::config("endingOffset", "offsets are at least 0"));
         }
-        self.client(&context.stream)?;
+        // What is kept elsewhere is looked up when it is needed.
+        match self.client(&context.stream) {
+            Ok(_) | Err(ConnectorError::Secret { .. }) => {}
+            Err(error) => return Err(error),
+        }
         self.decoder(context).map(|_| ())
     }
 

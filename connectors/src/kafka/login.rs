@@ -83,7 +83,7 @@ pub fn parse_jaas(line: &str) -> Result<SaslLogin, &'static str> {
         return Err("the JndiLoginModule is refused: it runs what a remote server sends");
     }
     let login = || match (value("username"), value("password")) {
-        (Some(username), Some(password)) => Ok(Login { username, password: Secret(password) }),
+        (Some(username), Some(password)) => Ok(Login { username, password: Secret::Plain(password) }),
         _ => Err("has no username=\"…\" password=\"…\""),
     };
     if line.contains("ScramLoginModule") {
@@ -121,10 +121,11 @@ impl OAuthBearer {
         if let Some(scope) = &self.scope {
             body += &format!("&scope={}", encoded(scope));
         }
+        let secret = self.client_secret.get().map_err(|problem| format!("no token from {url}: {problem}"))?;
         let client = http::patient_client().map_err(|error| error.to_string())?;
         let request = client
             .post(url)
-            .basic_auth(encoded(&self.client_id), Some(encoded(&self.client_secret.0)))
+            .basic_auth(encoded(&self.client_id), Some(encoded(&secret)))
             .header("content-type", "application/x-www-form-urlencoded")
             .timeout(Duration::from_secs(10))
             .body(body);
@@ -164,10 +165,10 @@ mod tests {
     #[test]
     fn the_line_of_java_clients_is_read() {
         let plain = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"u\" password=\"a\\\"b;c\";";
-        let login = Login { username: "u".to_owned(), password: Secret("a\"b;c".to_owned()) };
+        let login = Login { username: "u".to_owned(), password: Secret::plain("a\"b;c") };
         assert_eq!(parse_jaas(plain), Ok(SaslLogin::PlainLogin(login)));
         let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required username=u password='p';";
-        let login = Login { username: "u".to_owned(), password: Secret("p".to_owned()) };
+        let login = Login { username: "u".to_owned(), password: Secret::plain("p") };
         assert_eq!(parse_jaas(scram), Ok(SaslLogin::ScramLogin(login)));
         for refused in
             ["com.sun.security.auth.module.JndiLoginModule required a=\"ldap://x\";", "x.PlainLoginModule required;", ""]

@@ -15,12 +15,13 @@ use serde::{Deserialize, Serialize};
 use super::login::{SaslLogin, parse_jaas};
 use crate::config::{MASKED, Secret};
 use crate::error::ConnectorError;
+use crate::secret::Open;
 
 const FIELD: &str = "kafkaProperties";
 
-/// Settings for the client, by name.
+/// Settings for the client, by name. A value may be kept elsewhere.
 #[derive(Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct KafkaProperties(BTreeMap<String, String>);
+pub struct KafkaProperties(BTreeMap<String, Open>);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -122,13 +123,15 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 impl KafkaProperties {
+    /// One that is not kept elsewhere.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.0.get(name).and_then(|value| value.0.known())
     }
 
     /// With what is secret in them masked.
     pub fn masked(&self) -> KafkaProperties {
-        let shown = |name: &String, value: &String| if is_secret(name) { MASKED.to_owned() } else { value.clone() };
+        let hidden = |name: &str, value: &Open| is_secret(name) && value.0.known().is_some();
+        let shown = |name: &String, value: &Open| if hidden(name, value) { Open(Secret::plain(MASKED)) } else { value.clone() };
         KafkaProperties(self.0.iter().map(|(name, value)| (name.clone(), shown(name, value))).collect())
     }
 }
@@ -136,7 +139,8 @@ impl KafkaProperties {
 // Not derived: values may be secret.
 impl fmt::Debug for KafkaProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(&self.masked().0).finish()
+        let masked = self.masked();
+        f.debug_map().entries(masked.0.iter().map(|(name, value)| (name, value.0.known().unwrap_or(MASKED)))).finish()
     }
 }
 
@@ -160,7 +164,7 @@ impl Access<'_> {
         }
         let mut login = None;
         for (name, value) in &self.properties.0 {
-            self.property(name, value, &mut client, &mut login)?;
+            self.property(name, &value.0.value()?, &mut client, &mut login)?;
         }
         if self.sasl.is_some() {
             login = self.sasl.cloned();
@@ -172,7 +176,7 @@ impl Access<'_> {
         for (name, secret) in [("ssl.keystore.password", self.ssl_keystore_password), ("ssl.key.password", self.ssl_key_password)]
         {
             if let Some(secret) = secret {
-                client.set(name, &secret.0);
+                client.set(name, secret.value()?);
             }
         }
         // A trust store as librdkafka reads it, PEM, has no password.
@@ -303,7 +307,7 @@ fn log_in(login: &SaslLogin, client: &mut ClientConfig) -> Result<(), ConnectorE
             return Err(ConnectorError::config("saslJaasConfig", problem));
         }
     };
-    client.set("sasl.mechanism", mechanism).set("sasl.username", &login.username).set("sasl.password", &login.password.0);
+    client.set("sasl.mechanism", mechanism).set("sasl.username", &login.username).set("sasl.password", login.password.value()?);
     Ok(())
 }
 
@@ -334,7 +338,7 @@ mod tests {
     use super::*;
 
     fn settings(properties: &[(&str, &str)]) -> Result<Settings, ConnectorError> {
-        let of = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let of = |(name, value): &(&str, &str)| ((*name).to_owned(), Open(Secret::plain(value)));
         let properties = KafkaProperties(properties.iter().map(of).collect());
         let access = Access {
             bootstrap_servers: "a:1, b:2",
@@ -394,7 +398,7 @@ mod tests {
 
     #[test]
     fn secrets_are_masked() {
-        let of = |name: &str| KafkaProperties(BTreeMap::from([(name.to_owned(), "hush".to_owned())]));
+        let of = |name: &str| KafkaProperties(BTreeMap::from([(name.to_owned(), Open(Secret::plain("hush")))]));
         for name in ["sasl.password", "ssl.key.pem", "sasl.jaas.config", "ssl.keystore.password", "x.client.secret"] {
             let masked = of(name).masked();
             assert!(masked.get(name) == Some(MASKED) && !format!("{:?}", of(name)).contains("hush"), "{name}");

@@ -48,7 +48,7 @@ impl MqttAccess {
         }
         let long = |text: &str| text.len() > u16::MAX.into();
         for (field, text) in
-            [("username", self.username.as_deref()), ("password", self.password.as_ref().map(|Secret(text)| text.as_str()))]
+            [("username", self.username.as_deref()), ("password", self.password.as_ref().and_then(Secret::known))]
         {
             if text.is_some_and(long) {
                 return Err(ConnectorError::config(field, "is longer than 65535 bytes"));
@@ -67,11 +67,15 @@ pub fn is_topic(text: &str, filter: bool) -> bool {
 impl Login {
     /// A connection that is logged in, and whether the broker has kept its session.
     pub async fn connect(&self, client: &str, forget: bool) -> Result<(Connection, bool), Refused> {
+        let password = self.password.as_ref().map(Secret::get).transpose()?;
+        if password.as_ref().is_some_and(|password| password.len() > u16::MAX.into()) {
+            return Err(Refused::Passing("the password is longer than 65535 bytes".to_owned()));
+        }
         let hello = Hello {
             client,
             forget,
             username: self.username.as_deref(),
-            password: self.password.as_ref().map(|Secret(text)| text.as_str()),
+            password: password.as_deref(),
             alive_seconds: ALIVE_SECONDS,
         };
         let wire = self.server.connect().await?;

@@ -1,7 +1,5 @@
 //! Where a NATS is and who asks it: what both ends have in their definitions.
 
-use std::sync::Arc;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -44,7 +42,7 @@ pub struct Login {
     username: Option<String>,
     password: Option<Secret>,
     token: Option<Secret>,
-    credentials: Option<Arc<Credentials>>,
+    credentials: Option<Secret>,
     /// What subjects of JetStream's own begin with.
     pub prefix: String,
     pub place: String,
@@ -67,15 +65,16 @@ impl NatsAccess {
         if ways.iter().filter(|given| **given).count() > 1 {
             return Err(ConnectorError::config("", "give one of username with password, token, and credentials"));
         }
-        let credentials = self.credentials.as_ref().map(|Secret(text)| Credentials::read(text)).transpose();
-        let credentials = credentials.map_err(|problem| ConnectorError::config("credentials", problem))?.map(Arc::new);
+        if let Some(known) = self.credentials.as_ref().and_then(Secret::known) {
+            Credentials::read(known).map_err(|problem| ConnectorError::config("credentials", problem))?;
+        }
         if self.domain.as_ref().is_some_and(|domain| !is_name(domain)) {
             return Err(ConnectorError::config("domain", "is no name of a domain: no dots, stars or white space"));
         }
         let prefix = self.domain.as_ref().map_or_else(|| "$JS.API".to_owned(), |domain| format!("$JS.{domain}.API"));
         let places: Vec<String> = servers.iter().map(Server::address).collect();
         let place = format!("NATS at {}", places.join(", "));
-        let Self { username, password, token, .. } = self.clone();
+        let Self { username, password, token, credentials, .. } = self.clone();
         Ok(Login { servers, username, password, token, credentials, prefix, place })
     }
 }
@@ -127,16 +126,18 @@ impl Login {
             "verbose": false, "pedantic": false, "protocol": 1, "headers": true, "no_responders": true, "echo": false,
             "name": "weir", "lang": "weir", "version": env!("CARGO_PKG_VERSION"), "tls_required": false,
         });
-        if let (Some(username), Some(Secret(password))) = (&self.username, &self.password) {
+        if let (Some(username), Some(password)) = (&self.username, &self.password) {
             hello["user"] = username.as_str().into();
-            hello["pass"] = password.as_str().into();
+            hello["pass"] = password.get()?.into();
         }
-        if let Some(Secret(token)) = &self.token {
-            hello["auth_token"] = token.as_str().into();
+        if let Some(token) = &self.token {
+            hello["auth_token"] = token.get()?.into();
         }
         if let Some(credentials) = &self.credentials {
             let asked =
                 greeting.nonce.as_deref().ok_or("the server asks for no signature, so credentials do not log in there")?;
+            let credentials =
+                Credentials::read(&credentials.get()?).map_err(|problem| format!("the option `credentials` {problem}"))?;
             hello["sig"] = credentials.signature(asked).into();
             match &credentials.token {
                 Some(token) => hello["jwt"] = token.as_str().into(),

@@ -57,9 +57,10 @@ impl Login {
     pub async fn connect(&self) -> Result<Connection, String> {
         let mut connection = Connection::over(self.server.connect().await?);
         if let Some(password) = &self.password {
+            let password = password.get()?;
             let mut command = vec![&b"AUTH"[..]];
             command.extend(self.username.as_ref().map(|name| name.as_bytes()));
-            command.push(password.0.as_bytes());
+            command.push(password.as_bytes());
             connection.ask(&command).await?.ok().map_err(|error| format!("the login is refused: {error}"))?;
         }
         if self.database != 0 {

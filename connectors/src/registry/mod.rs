@@ -189,12 +189,16 @@ impl Registry {
 
     async fn ask(&self, request: RequestBuilder, what: &str) -> Result<Json, Failed> {
         let SchemaRegistry { username, password, token, .. } = &self.definition;
+        let place = &self.place;
+        let kept = |secret: &Secret| {
+            let value = secret.get().map(|value| value.into_owned());
+            value.map_err(|problem| Failed::Passing(format!("{place} cannot be asked: {problem}")))
+        };
         let request = match (username, token) {
-            (Some(username), _) => request.basic_auth(username, password.as_ref().map(|password| &password.0)),
-            (None, Some(token)) => request.bearer_auth(&token.0),
+            (Some(username), _) => request.basic_auth(username, password.as_ref().map(kept).transpose()?),
+            (None, Some(token)) => request.bearer_auth(kept(token)?),
             (None, None) => request,
         };
-        let place = &self.place;
         let failed =
             |error: reqwest::Error| Failed::Passing(format!("{place} cannot be asked: {}", http::chain(&error.without_url())));
         let answered = request.header(ACCEPT, MEDIA_TYPE).timeout(ANSWER_TIME_MAX).send().await.map_err(failed)?;

@@ -98,7 +98,7 @@ fn a_batch_is_held_until_its_schemas_are_there() {
     ]);
     let records: &[&[u8]] =
         &[&[0, 0, 0, 0, 7, 84], &[0, 0, 0, 1, 0, 2], &[0, 0, 0, 0, 7, 2], &[9, 9], &[1, 0, 0, 0, 7, 2], &[0, 0, 0, 2, 0, 2]];
-    let secret = SchemaRegistry { username: Some("u".to_owned()), password: Some(Secret("p".to_owned())), ..definition(&url) };
+    let secret = SchemaRegistry { username: Some("u".to_owned()), password: Some(Secret::plain("p")), ..definition(&url) };
     let (values, failures, said) = read(AVRO, &secret, records);
     assert_eq!(values, ["{ a: 42 }", "{ a: 1 }"]);
     assert!(said[0].contains("answered 503 Service Unavailable: later"), "{said:?}");

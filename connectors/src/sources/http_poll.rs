@@ -10,9 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use reqwest::header::{
-    ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER,
-};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url};
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
@@ -88,22 +86,6 @@ fn cursor_parameter() -> String {
     "cursor".to_owned()
 }
 
-impl HttpPollIngest {
-    fn headers(&self) -> Result<HeaderMap, ConnectorError> {
-        let mut headers = HeaderMap::new();
-        for (name, Secret(value)) in &self.headers {
-            let field = format!("headers.{name}");
-            let name = HeaderName::from_bytes(name.as_bytes());
-            let name = name.map_err(|_| ConnectorError::config(&field, "is no name of an HTTP header"))?;
-            let mut value = HeaderValue::from_str(value)
-                .map_err(|_| ConnectorError::config(&field, "the value holds characters that a header cannot carry"))?;
-            value.set_sensitive(true);
-            headers.append(name, value);
-        }
-        Ok(headers)
-    }
-}
-
 impl SourceConfig for HttpPollIngest {
     fn settings(&self) -> Json {
         let url = http::without_password(&self.url);
@@ -128,14 +110,13 @@ impl SourceConfig for HttpPollIngest {
         if self.cursor_parameter.is_empty() {
             return Err(ConnectorError::config("cursorParameter", "is empty"));
         }
-        self.headers()?;
+        http::headers(&self.headers, true)?;
         self.decoder(context).map(|_| ())
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let url = http::url("url", &self.url)?;
         let place = http::shown(&url);
-        let headers = self.headers()?;
         let stood = match from.filter(|position| !position.0.is_empty()) {
             None => Stood { cursor: self.cursor_start.clone(), ..Stood::default() },
             Some(position) => serde_json::from_slice(&position.0).map_err(|_| ConnectorError::Position {
@@ -144,9 +125,9 @@ impl SourceConfig for HttpPollIngest {
             })?,
         };
         // A redirect could lead headers to where they are not meant to be.
-        let client = if headers.is_empty() { http::fetching_client(&context.hosts)? } else { http::download_client()? };
+        let client = if self.headers.is_empty() { http::fetching_client(&context.hosts)? } else { http::download_client()? };
         let position = stood.position();
-        let poller = Poller { client, url, headers, place: place.clone(), definition: self.clone(), stood };
+        let poller = Poller { client, url, place: place.clone(), definition: self.clone(), stood };
         Ok(Box::new(Feed::start(&context.runtime, &place, position, |inlet| poller.poll(inlet))))
     }
 }
@@ -180,7 +161,6 @@ impl Stood {
 struct Poller {
     client: Client,
     url: Url,
-    headers: HeaderMap,
     place: String,
     definition: HttpPollIngest,
     stood: Stood,
@@ -221,6 +201,11 @@ impl Poller {
     }
 
     async fn ask(&mut self, inlet: &Inlet) -> Result<Asked, ConnectorError> {
+        let headers = match http::headers(&self.definition.headers, false) {
+            Ok(headers) => headers,
+            Err(error) if error.retryable() => return Ok(Asked::Failed(error.to_string(), Duration::ZERO)),
+            Err(error) => return Err(error),
+        };
         let mut url = self.url.clone();
         if let Some(cursor) = &self.stood.cursor {
             url.query_pairs_mut().append_pair(&self.definition.cursor_parameter, cursor);
@@ -233,7 +218,7 @@ impl Poller {
             request = request.header(IF_MODIFIED_SINCE, modified);
         }
         let asking = async {
-            match request.headers(self.headers.clone()).send().await {
+            match request.headers(headers).send().await {
                 Ok(answer) => self.answer(answer).await,
                 // What a policy or a broken redirect refused stays refused.
                 Err(error) if error.is_redirect() || error.is_builder() => {
