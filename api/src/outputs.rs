@@ -455,7 +455,9 @@ fn hand_over(sender: &Sender<Batch>, mut item: Batch, stop: &AtomicBool) -> Resu
 
 impl End {
     fn send<'a>(&self, results: impl Iterator<Item = &'a Sent>, upper: Tick) -> Result<(), String> {
-        let encode = |result: &Sent| Some(Outgoing { body: self.body(result)?, positive: result.positive, mark: result.tick.0 });
+        let encode = |result: &Sent| {
+            Some(Outgoing { body: self.body(result)?, positive: result.positive, mark: result.tick.0, id: Some(result.id) })
+        };
         let outgoing = results.filter(|result| result.positive || !self.positive_only).filter_map(encode).collect();
         self.delivery.send(outgoing, upper.0).map_err(|error| chain(&error))
     }

@@ -454,7 +454,7 @@ fn a_format_that_can_be_given_is_that_of_results() {
 }
 
 pub(crate) fn bodies(texts: &[&str]) -> Vec<Outgoing> {
-    texts.iter().map(|text| Outgoing { body: text.as_bytes().to_vec(), positive: true, mark: 0 }).collect()
+    texts.iter().map(|text| Outgoing { body: text.as_bytes().to_vec(), positive: true, mark: 0, id: None }).collect()
 }
 
 #[test]

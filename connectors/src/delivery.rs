@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TrySendError};
-use weir_model::Position;
+use weir_model::{NodeId, Position};
 
 use crate::destination::Destination;
 use crate::error::ConnectorError;
@@ -35,6 +35,8 @@ pub struct Outgoing {
     pub positive: bool,
     /// Grows along the results of an output, and is the same for the same result after a restart.
     pub mark: u64,
+    /// The same for a match and its cancellation, where the caller has one.
+    pub id: Option<NodeId>,
 }
 
 /// What to do about failures that may pass.

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub use reqwest::Client;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{Certificate, ClientBuilder, RequestBuilder, Response, StatusCode, Url};
 
 use crate::config::Secret;
 use crate::error::{ConnectorError, Fault};
@@ -178,6 +178,12 @@ pub fn patient_client() -> Result<Client, ConnectorError> {
     install_tls();
     let builder = || bare_builder().redirect(Policy::none());
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
+}
+
+/// The same, of authorities that are trusted in the place of the machine's.
+pub(crate) fn trusting_client(authorities: Vec<Certificate>) -> Result<Client, ConnectorError> {
+    install_tls();
+    builder().tls_certs_only(authorities).build().map_err(unusable)
 }
 
 fn builder() -> ClientBuilder {

@@ -38,6 +38,7 @@ pub mod javascript;
 pub mod kafka;
 mod keeper;
 mod length_prefix;
+mod moment;
 pub mod mqtt;
 pub mod nats;
 pub mod output_format;
@@ -81,7 +82,7 @@ pub use source::{Delivery as SourceDelivery, RecordQuery, Source, SourceConfig, 
 pub use stream::RecordStream;
 pub use upload::{Upload, Uploader};
 
-use destinations::{Drop, PostToEndpoint, PostToSlack, PrintToStandardOut, WriteToFile};
+use destinations::{Drop, PostToEndpoint, PostToSlack, PrintToStandardOut, WriteToElasticsearch, WriteToFile};
 use sources::{
     FileIngest, HttpPollIngest, HttpPushIngest, NumberIteratorIngest, ServerSentEventsIngest, StandardInputIngest,
     WebSocketFileUpload, WebsocketSimpleStartupIngest,
@@ -302,6 +303,13 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         parse_v1: destination::<PostToEndpoint>,
         sample: || json!({"type": "PostToEndpoint", "url": "http://127.0.0.1:9000/results"}),
         schema: SchemaGenerator::subschema_for::<PostToEndpoint>,
+    },
+    DestinationRow {
+        name: "Elasticsearch",
+        name_v1: "WriteToElasticsearch",
+        parse_v1: destination::<WriteToElasticsearch>,
+        sample: || json!({"type": "WriteToElasticsearch", "urls": ["http://127.0.0.1:9200"], "index": "results-{yyyy}.{MM}"}),
+        schema: SchemaGenerator::subschema_for::<WriteToElasticsearch>,
     },
     DestinationRow {
         name: "Slack",

@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_result_has_one_id_whenever_it_is_sent() {
-        let result = |body: &str, mark: u64| Outgoing { body: body.as_bytes().to_vec(), positive: true, mark };
+        let result = |body: &str, mark: u64| Outgoing { body: body.as_bytes().to_vec(), positive: true, mark, id: None };
         let results = [result("a", 1), result("a", 1), result("b", 1), result("a", 2)];
         let mut ids = Ids::new("output");
         let first = ids.of(&results);

@@ -8,6 +8,7 @@ pub mod cases;
 pub mod client;
 pub mod collector;
 pub mod contract;
+pub mod elasticsearch;
 pub mod endpoint;
 pub mod feeds;
 pub mod fuzz;

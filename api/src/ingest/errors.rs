@@ -21,7 +21,7 @@ use crate::wire::standing::Output;
 use crate::wire::v2::standing::{destination_json, read_destination};
 
 /// Destinations of results that are none of failed records.
-pub const NO_LETTER_BOXES: [&str; 3] = ["Drop", "CypherQuery", "Slack"];
+pub const NO_LETTER_BOXES: [&str; 4] = ["Drop", "CypherQuery", "Slack", "Elasticsearch"];
 
 /// What keeps failed records is given this long to take the last of them when the stream ends.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -347,7 +347,7 @@ impl DeadLetters {
         for running in &self.running {
             let outgoing = |letter: &Letter<'_>| {
                 let body = letter.body(running.form, config, self.ids);
-                Outgoing { body, positive: true, mark: self.mark }
+                Outgoing { body, positive: true, mark: self.mark, id: None }
             };
             running.delivery.send(letters.iter().map(outgoing).collect(), self.mark).map_err(|error| chain(&error))?;
         }

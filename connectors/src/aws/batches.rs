@@ -128,7 +128,7 @@ mod tests {
     use crate::conformance::runtime;
 
     fn results(sizes: &[usize]) -> Vec<Outgoing> {
-        sizes.iter().map(|size| Outgoing { body: vec![b'x'; *size], positive: true, mark: 1 }).collect()
+        sizes.iter().map(|size| Outgoing { body: vec![b'x'; *size], positive: true, mark: 1, id: None }).collect()
     }
 
     fn failed(code: &str, retryable: bool) -> Failed {

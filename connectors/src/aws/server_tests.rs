@@ -328,7 +328,7 @@ impl Way {
 
 fn results(count: usize) -> Vec<Outgoing> {
     (0..count)
-        .map(|n| Outgoing { body: json!({"key": 0, "n": n}).to_string().into_bytes(), positive: true, mark: n as u64 })
+        .map(|n| Outgoing { body: json!({"key": 0, "n": n}).to_string().into_bytes(), positive: true, mark: n as u64, id: None })
         .collect()
 }
 

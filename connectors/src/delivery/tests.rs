@@ -81,7 +81,7 @@ fn rig(steps: Vec<Step>, tries_max: Option<u32>, lossy: bool) -> Rig {
 }
 
 fn results(names: &str) -> Vec<Outgoing> {
-    names.chars().map(|name| Outgoing { body: name.to_string().into_bytes(), positive: true, mark: 0 }).collect()
+    names.chars().map(|name| Outgoing { body: name.to_string().into_bytes(), positive: true, mark: 0, id: None }).collect()
 }
 
 fn count(counter: &AtomicU64) -> u64 {

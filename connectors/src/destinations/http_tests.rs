@@ -81,7 +81,8 @@ impl Server {
         };
         let destination = parse_destination_v1(&definition).unwrap().open(&context, None).unwrap();
         let delivery = Delivery::start("out", destination, Box::new(|_, _| {})).unwrap();
-        let results = (0..count).map(|n| Outgoing { body: n.to_string().into_bytes(), positive: true, mark: 0 }).collect();
+        let results =
+            (0..count).map(|n| Outgoing { body: n.to_string().into_bytes(), positive: true, mark: 0, id: None }).collect();
         delivery.send(results, 1).unwrap();
         let begun = Instant::now();
         while delivery.counters().waiting.load(Ordering::Relaxed) > 0 {

@@ -1,6 +1,7 @@
 //! The destinations, one file each. A file holds only what is peculiar to its service.
 
 mod drop;
+mod elasticsearch;
 mod file;
 mod http_endpoint;
 mod reactive_stream;
@@ -8,6 +9,7 @@ mod slack;
 mod standard_out;
 
 pub use drop::Drop;
+pub use elasticsearch::WriteToElasticsearch;
 pub use file::WriteToFile;
 pub use http_endpoint::PostToEndpoint;
 pub use reactive_stream::ReactiveStream;

@@ -206,7 +206,7 @@ mod tests {
     fn message(results: &[(bool, &str)]) -> Json {
         let mut news = News::default();
         for (positive, body) in results {
-            news.add(&Outgoing { body: body.as_bytes().to_vec(), positive: *positive, mark: 0 });
+            news.add(&Outgoing { body: body.as_bytes().to_vec(), positive: *positive, mark: 0, id: None });
         }
         news.message().unwrap()
     }

@@ -1,0 +1,550 @@
+//! An index of Elasticsearch, or of what speaks as it does.
+//!
+//!     results ─ as many as have different ids and fit ─> POST /_bulk, NDJSON ─> an answer for each: taken, later, refused
+//!
+//! A document has the id of its result, so that one that is sent again takes its own place. In one request no id comes twice, and
+//! what comes later waits while something before it is tried again: of an id the newest is what stays.
+
+use std::collections::HashSet;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Certificate, Client, StatusCode, Url};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use tokio::runtime::Handle;
+use weir_model::Position;
+
+use crate::config::{self, Secret};
+use crate::delivery::Outgoing;
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::{Envelope, Generation};
+use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
+use crate::result_ids::Ids;
+use crate::{http, moment};
+
+/// Of an answer: some hundred bytes for each of the documents.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Of what the server says about a document.
+const REASON_CHARACTERS_MAX: usize = 300;
+
+/// Documents are named by what they are in a request, and only this of the answer is asked for.
+const FILTER: &str = "filter_path=items.*._id,items.*.status,items.*.error.type,items.*.error.reason";
+
+/// Writes each result as a document into an index of Elasticsearch or OpenSearch.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteToElasticsearch {
+    /// The servers of a cluster, with http or https; asked in turn when one does not answer.
+    pub urls: Vec<String>,
+    /// The index. `{yyyy}`, `{MM}`, `{dd}` and `{HH}` are the year, month, day and hour at which the result came to be, in UTC: `results-{yyyy}.{MM}`.
+    pub index: String,
+    /// Who logs in, with `password`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub username: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub password: Option<Secret>,
+    /// In their place: a key as the server gives it out, encoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<Secret>,
+    /// Certificates in PEM that are trusted in the place of the machine's authorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authorities: Option<String>,
+    /// What becomes of cancellations; a document of their own when not given.
+    #[serde(default)]
+    pub cancellations: Cancellations,
+    /// Documents in a request, at most; 1000 when not given.
+    #[serde(default = "batch_documents_max", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub batch_documents_max: u32,
+    /// Bytes of a request, about, at most; 5 MiB when not given. One document may be longer.
+    #[serde(default = "batch_bytes_max", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub batch_bytes_max: u32,
+    /// What is around the data of a result.
+    #[serde(default)]
+    pub structure: Envelope,
+}
+
+/// What a cancellation does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub enum Cancellations {
+    /// It is a document like any result: the index tells what has come and gone.
+    #[default]
+    Document,
+    /// It deletes the document of its match: the index has what matches now.
+    Delete,
+}
+
+fn batch_documents_max() -> u32 {
+    1000
+}
+
+fn batch_bytes_max() -> u32 {
+    5 << 20
+}
+
+impl WriteToElasticsearch {
+    fn urls(&self, hosts: &HostPolicy) -> Result<Vec<Url>, ConnectorError> {
+        if self.urls.is_empty() {
+            return Err(ConnectorError::config("urls", "is empty"));
+        }
+        let read = |text: &String| {
+            let mut url = http::url("urls", text)?;
+            if url.password().is_some() || !url.username().is_empty() {
+                let problem = "a name and password belong into `username` and `password`, where they are kept secret";
+                return Err(ConnectorError::config("urls", problem));
+            }
+            hosts.check(&url)?;
+            // An error says that such an address has no path; it begins with http.
+            if let Ok(mut path) = url.path_segments_mut() {
+                path.pop_if_empty().push("_bulk");
+            }
+            url.set_query(Some(FILTER));
+            Ok(url)
+        };
+        self.urls.iter().map(read).collect()
+    }
+
+    fn client(&self) -> Result<Client, ConnectorError> {
+        let Some(authorities) = &self.certificate_authorities else { return http::client() };
+        let wrong = |problem: String| ConnectorError::config("certificateAuthorities", problem);
+        let trusted = Certificate::from_pem_bundle(authorities.as_bytes()).map_err(|error| wrong(http::chain(&error)))?;
+        if trusted.is_empty() {
+            return Err(wrong("holds no certificate in PEM".to_owned()));
+        }
+        http::trusting_client(trusted)
+    }
+}
+
+impl DestinationConfig for WriteToElasticsearch {
+    fn settings(&self) -> Json {
+        crate::settings("WriteToElasticsearch", self)
+    }
+
+    fn envelope(&self, _generation: Generation) -> Envelope {
+        self.structure
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        self.urls(&HostPolicy::default())?;
+        self.client()?;
+        let index = IndexName::read(&self.index)?;
+        if self.cancellations == Cancellations::Delete && index.moves() {
+            let problem =
+                "with `cancellations` as `Delete` the index has one name: a match and its cancellation come at different times";
+            return Err(ConnectorError::config("index", problem));
+        }
+        match (&self.username, &self.password, &self.api_key) {
+            (Some(_), None, _) => Err(ConnectorError::config("password", "is missing: a name alone is not enough")),
+            (None, Some(_), _) => Err(ConnectorError::config("username", "is missing: a password alone is not enough")),
+            (Some(_), _, Some(_)) => {
+                Err(ConnectorError::config("apiKey", "goes in the place of `username` and `password`; give one of the two"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        self.check()?;
+        let urls = self.urls(&context.hosts)?;
+        let hosts: Vec<&str> = urls.iter().filter_map(Url::host_str).collect();
+        Ok(Box::new(Bulk {
+            place: format!("Elasticsearch at {}", hosts.join(", ")),
+            index: IndexName::read(&self.index)?,
+            definition: self.clone(),
+            client: self.client()?,
+            runtime: context.runtime.clone(),
+            ids: Ids::new(&context.identity),
+            urls,
+            next_url: 0,
+        }))
+    }
+}
+
+/// The name of an index, with parts that the time gives.
+#[derive(Clone, PartialEq, Debug)]
+struct IndexName(Vec<Part>);
+
+#[derive(Clone, PartialEq, Debug)]
+enum Part {
+    Text(String),
+    /// Which of the parts of a moment, and in how many digits.
+    Moment(usize, usize),
+}
+
+impl IndexName {
+    fn read(text: &str) -> Result<IndexName, ConnectorError> {
+        let wrong = |problem: String| Err(ConnectorError::config("index", problem));
+        let (mut parts, mut rest) = (Vec::new(), text);
+        while let Some((before, behind)) = rest.split_once('{') {
+            let Some((name, behind)) = behind.split_once('}') else { return wrong("has a { without its }".to_owned()) };
+            let moment = match name {
+                "yyyy" => Part::Moment(0, 4),
+                "MM" => Part::Moment(1, 2),
+                "dd" => Part::Moment(2, 2),
+                "HH" => Part::Moment(3, 2),
+                other => return wrong(format!("has {{{other}}}; there are {{yyyy}}, {{MM}}, {{dd}} and {{HH}}")),
+            };
+            parts.extend([Part::Text(before.to_owned()), moment]);
+            rest = behind;
+        }
+        parts.push(Part::Text(rest.to_owned()));
+        let name = IndexName(parts);
+        // As the servers judge it.
+        let shown = name.at(0);
+        let odd = |c: char| c.is_uppercase() || c.is_control() || c.is_whitespace() || r#"\/*?"<>|,#:}"#.contains(c);
+        if shown.is_empty()
+            || shown.len() > 255
+            || shown.starts_with(['-', '_', '+'])
+            || matches!(shown.as_str(), "." | "..")
+            || shown.contains(odd)
+        {
+            return wrong(format!(
+                "'{text}' cannot be the name of an index: small letters, digits, and - _ . but at its beginning"
+            ));
+        }
+        Ok(name)
+    }
+
+    fn moves(&self) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Moment(..)))
+    }
+
+    fn at(&self, mark: u64) -> String {
+        let moment = moment::parts(mark);
+        let written = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Moment(which, digits) => format!("{:0digits$}", moment[*which]),
+        };
+        self.0.iter().map(written).collect()
+    }
+}
+
+struct Bulk {
+    place: String,
+    definition: WriteToElasticsearch,
+    index: IndexName,
+    client: Client,
+    runtime: Handle,
+    ids: Ids,
+    urls: Vec<Url>,
+    /// The one that is asked next.
+    next_url: usize,
+}
+
+/// What became of a document.
+#[derive(Clone, PartialEq, Debug)]
+enum Fate {
+    Taken,
+    Later(String),
+    Refused(String),
+}
+
+/// What became of a request.
+enum Asked {
+    Answered(Vec<Fate>),
+    /// It is too long, or something in it keeps all of it from being read.
+    TooMuch(String),
+    Failed(ConnectorError),
+}
+
+impl Bulk {
+    /// The id of a document; without one it is not for Elasticsearch to know.
+    fn id_of<'i>(&self, result: &Outgoing, stable: &'i str) -> std::borrow::Cow<'i, str> {
+        match (self.definition.cancellations, result.id) {
+            (Cancellations::Delete, Some(id)) => id.to_string().into(),
+            _ => stable.into(),
+        }
+    }
+
+    /// Results from `first` on that go out together: where they end, and the body.
+    fn request(&self, results: &[Outgoing], ids: &[String], first: usize, count_max: usize) -> (usize, Vec<u8>) {
+        let (bytes_max, mut body, mut end) = (self.definition.batch_bytes_max as usize, Vec::new(), first);
+        let mut seen = HashSet::new();
+        while end < results.len() && end - first < count_max {
+            let (result, id) = (&results[end], self.id_of(&results[end], &ids[end]));
+            if (end > first && body.len() + result.body.len() > bytes_max) || !seen.insert(id.clone()) {
+                break;
+            }
+            let target = json!({"_index": self.index.at(result.mark), "_id": id});
+            if !result.positive && self.definition.cancellations == Cancellations::Delete {
+                body.extend_from_slice(json!({"delete": target}).to_string().as_bytes());
+            } else {
+                body.extend_from_slice(json!({"index": target}).to_string().as_bytes());
+                body.push(b'\n');
+                body.extend_from_slice(&result.body);
+            }
+            body.push(b'\n');
+            end += 1;
+        }
+        (end, body)
+    }
+
+    async fn ask(&mut self, body: Vec<u8>, count: usize) -> Result<Asked, ConnectorError> {
+        let login = match (&self.definition.username, &self.definition.password, &self.definition.api_key) {
+            (Some(username), Some(password), _) => {
+                use base64::Engine;
+                let both = format!("{username}:{}", password.value()?);
+                Some(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both)))
+            }
+            (_, _, Some(key)) => Some(format!("ApiKey {}", key.value()?)),
+            _ => None,
+        };
+        let mut request = self.client.post(self.urls[self.next_url].clone()).header(CONTENT_TYPE, "application/x-ndjson");
+        if let Some(login) = login {
+            let held = HeaderValue::from_str(&login);
+            let mut value = held
+                .map_err(|_| ConnectorError::Secret { problem: "it holds characters that a header cannot carry".to_owned() })?;
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+        let asked = match request.body(body).send().await {
+            Ok(answer) => self.answered(answer, count).await,
+            Err(error) => Asked::Failed(ConnectorError::passing(&self.place, http::chain(&error.without_url()))),
+        };
+        if matches!(asked, Asked::Failed(_)) {
+            self.next_url = (self.next_url + 1) % self.urls.len();
+        }
+        Ok(asked)
+    }
+
+    async fn answered(&self, answer: reqwest::Response, count: usize) -> Asked {
+        let status = answer.status();
+        let body = match http::whole(answer, ANSWER_BYTES_MAX).await {
+            Ok(body) => body,
+            Err(problem) => {
+                return Asked::Failed(ConnectorError::passing(&self.place, format!("the answer breaks off: {problem}")));
+            }
+        };
+        let parsed: Json = serde_json::from_slice(&body).unwrap_or_default();
+        let said = error_of(&parsed["error"]).map(|said| format!(": {said}")).unwrap_or_default();
+        let told = format!("the server answered {status}{said}");
+        match status {
+            StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => Asked::TooMuch(told),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Asked::Failed(ConnectorError::passing(
+                &self.place,
+                format!("{told}; check `username` and `password`, or `apiKey`, and what they may write"),
+            )),
+            _ if http::may_pass(status) || status == StatusCode::NOT_FOUND => {
+                Asked::Failed(ConnectorError::passing(&self.place, told))
+            }
+            _ if !status.is_success() => Asked::Failed(http::refusal(&self.place, told)),
+            _ => match fates(&parsed, count) {
+                Some(fates) => Asked::Answered(fates),
+                None => {
+                    let problem = "the answer does not tell of each document; is it an Elasticsearch that was asked?".to_owned();
+                    Asked::Failed(ConnectorError::passing(&self.place, problem))
+                }
+            },
+        }
+    }
+
+    async fn send(&mut self, results: &[Outgoing], ids: &[String]) -> Result<Written, ConnectorError> {
+        let usual = self.definition.batch_documents_max as usize;
+        let (mut written, mut first, mut count_max) = (Written::default(), 0, usual);
+        while first < results.len() {
+            let (end, body) = self.request(results, ids, first, count_max);
+            let fates = match self.ask(body, end - first).await {
+                Ok(Asked::Answered(fates)) => fates,
+                // Halves until the one is found that is too much.
+                Ok(Asked::TooMuch(_)) if end - first > 1 => {
+                    count_max = (end - first) / 2;
+                    continue;
+                }
+                Ok(Asked::TooMuch(problem)) => vec![Fate::Refused(problem)],
+                Ok(Asked::Failed(error)) | Err(error) if error.retryable() && first > 0 => {
+                    written.left_reason.get_or_insert(error.to_string());
+                    written.left.extend(first..results.len());
+                    break;
+                }
+                Ok(Asked::Failed(error)) | Err(error) => return Err(error),
+            };
+            count_max = usual;
+            for (index, fate) in (first..).zip(fates) {
+                match fate {
+                    Fate::Taken => {}
+                    Fate::Refused(problem) => written.refused.push((index, problem)),
+                    Fate::Later(problem) => {
+                        written.left.push(index);
+                        written.left_reason.get_or_insert(format!("{}: {problem}", self.place));
+                    }
+                }
+            }
+            first = end;
+            // What comes later must not overtake what is tried again.
+            if !written.left.is_empty() {
+                written.left.extend(first..results.len());
+                break;
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// Of each document in the order of the request, if all of them are told.
+fn fates(answer: &Json, count: usize) -> Option<Vec<Fate>> {
+    let items = answer["items"].as_array().filter(|items| items.len() == count)?;
+    let fate = |item: &Json| {
+        let (operation, told) = item.as_object()?.iter().next()?;
+        let status = told["status"].as_u64().and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok())?;
+        let problem = || {
+            let said = error_of(&told["error"]).unwrap_or_else(|| "without a reason".to_owned());
+            format!("a document was answered with {}: {said}", status.as_u16())
+        };
+        Some(match status {
+            _ if status.is_success() => Fate::Taken,
+            // It is not there, which is what was asked for.
+            StatusCode::NOT_FOUND if operation == "delete" => Fate::Taken,
+            // Rights, an index that is not there yet or takes nothing now, and two writers at once.
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::CONFLICT => {
+                Fate::Later(problem())
+            }
+            _ if http::may_pass(status) => Fate::Later(problem()),
+            _ => Fate::Refused(problem()),
+        })
+    };
+    items.iter().map(fate).collect()
+}
+
+/// What a server calls a failure, and its words.
+fn error_of(error: &Json) -> Option<String> {
+    if let Some(text) = error.as_str() {
+        return Some(text.chars().take(REASON_CHARACTERS_MAX).collect());
+    }
+    let kind = error["type"].as_str()?;
+    let reason = error["reason"].as_str().unwrap_or_default();
+    Some(format!("{kind}: {}", reason.chars().take(REASON_CHARACTERS_MAX).collect::<String>()))
+}
+
+impl Destination for Bulk {
+    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        let ids = self.ids.of(results);
+        let sent = self.runtime.clone().block_on(self.send(results, &ids));
+        let again = match &sent {
+            Ok(written) => written.left.iter().filter_map(|index| ids.get(*index).cloned()).collect(),
+            Err(_) => ids,
+        };
+        self.ids.again(again);
+        sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::{NodeId, Tick};
+
+    use super::*;
+    use crate::conformance::{output, runtime};
+
+    fn definition(more: Json) -> Result<WriteToElasticsearch, ConnectorError> {
+        let mut given = json!({"urls": ["http://a:9200/below/", "http://b"], "index": "r-{yyyy}.{MM}.{dd}-{HH}"});
+        given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        config::from_json::<WriteToElasticsearch>(&given).and_then(|read| read.check().map(|()| read))
+    }
+
+    fn bulk(more: Json) -> Bulk {
+        let (definition, runtime) = (definition(more).unwrap(), runtime());
+        Bulk {
+            place: "x".to_owned(),
+            index: IndexName::read(&definition.index).unwrap(),
+            client: definition.client().unwrap(),
+            runtime: output(&runtime).runtime,
+            ids: Ids::new("x"),
+            urls: definition.urls(&HostPolicy::default()).unwrap(),
+            definition,
+            next_url: 0,
+        }
+    }
+
+    fn result(body: &str, positive: bool, id: u64) -> Outgoing {
+        let mark = Tick::at_millis(1_772_323_199_999).0;
+        Outgoing { body: body.as_bytes().to_vec(), positive, mark, id: Some(NodeId::new(0, id)) }
+    }
+
+    #[test]
+    fn a_request_is_lines_of_what_is_done_and_to_what() {
+        let results = [result(r#"{"a":1}"#, true, 1), result(r#"{"a":2}"#, false, 1), result(r#"{"a":3}"#, true, 2)];
+        let ids: Vec<String> = ["i", "j", "k"].map(str::to_owned).to_vec();
+        let documents = bulk(json!({"batchDocumentsMax": 5}));
+        let (end, body) = documents.request(&results, &ids, 0, 5);
+        let expected = concat!(
+            r#"{"index":{"_index":"r-2026.02.28-23","_id":"i"}}"#,
+            "\n",
+            r#"{"a":1}"#,
+            "\n",
+            r#"{"index":{"_index":"r-2026.02.28-23","_id":"j"}}"#,
+            "\n",
+            r#"{"a":2}"#,
+            "\n",
+            r#"{"index":{"_index":"r-2026.02.28-23","_id":"k"}}"#,
+            "\n",
+            r#"{"a":3}"#,
+            "\n",
+        );
+        assert_eq!((end, String::from_utf8(body).unwrap().as_str()), (3, expected));
+        assert_eq!(documents.request(&results, &ids, 1, 1).0, 2);
+        assert_eq!(documents.urls[0].as_str(), format!("http://a:9200/below/_bulk?{FILTER}"));
+        // A cancellation does not go out with its match, which must be there first.
+        let deleting = bulk(json!({"cancellations": "Delete", "index": "now"}));
+        let (end, body) = deleting.request(&results, &ids, 0, 5);
+        let id = NodeId::new(0, 1).to_string();
+        assert_eq!(
+            (end, String::from_utf8(body).unwrap()),
+            (1, format!("{{\"index\":{{\"_index\":\"now\",\"_id\":\"{id}\"}}}}\n{{\"a\":1}}\n"))
+        );
+        let (end, body) = deleting.request(&results, &ids, 1, 1);
+        assert_eq!(
+            (end, String::from_utf8(body).unwrap()),
+            (2, format!("{{\"delete\":{{\"_index\":\"now\",\"_id\":\"{id}\"}}}}\n"))
+        );
+        // One that is longer than all may be goes alone.
+        let short = bulk(json!({"batchBytesMax": 1}));
+        assert_eq!(short.request(&results, &ids, 0, 5).0, 1);
+    }
+
+    #[test]
+    fn each_document_has_its_answer() {
+        let item = |operation: &str, status: u16| json!({operation: {"_id": "x", "status": status, "error": {"type": "t", "reason": "r"}}});
+        let statuses =
+            [("index", 201), ("index", 429), ("index", 400), ("delete", 404), ("index", 404), ("index", 503), ("delete", 409)];
+        let items: Vec<Json> = statuses.iter().map(|(operation, status)| item(operation, *status)).collect();
+        let told = fates(&json!({"items": items}), 7).unwrap();
+        let kinds: String = told
+            .iter()
+            .map(|fate| match fate {
+                Fate::Taken => 't',
+                Fate::Later(_) => 'l',
+                Fate::Refused(_) => 'r',
+            })
+            .collect();
+        assert_eq!(kinds, "tlrtlll");
+        assert_eq!(told[2], Fate::Refused("a document was answered with 400: t: r".to_owned()));
+        for odd in [
+            json!({}),
+            json!({"items": [{}]}),
+            json!({"items": [item("index", 201), item("index", 201)]}),
+            json!({"items": [{"index": {}}]}),
+        ] {
+            assert_eq!(fates(&odd, 1), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        let problem = |more: Json| definition(more).unwrap_err().to_string();
+        for index in ["", "A", "-a", "_a", "a b", "a{", "a{mm}", "a}", "..", "a*", "a/b", &"x".repeat(256)] {
+            assert!(problem(json!({"index": index})).contains("option `index`"), "{index}");
+        }
+        assert!(problem(json!({"urls": []})).contains("is empty"));
+        assert!(problem(json!({"urls": ["http://u:p@h"]})).contains("kept secret"));
+        assert!(problem(json!({"username": "u"})).contains("option `password`"));
+        assert!(problem(json!({"password": "p"})).contains("option `username`"));
+        assert!(problem(json!({"username": "u", "password": "p", "apiKey": "k"})).contains("option `apiKey`"));
+        assert!(problem(json!({"certificateAuthorities": "x"})).contains("certificateAuthorities"));
+        assert!(problem(json!({"cancellations": "Delete"})).contains("the index has one name"));
+        assert!(problem(json!({"batchBytesMax": 0})).contains("batchBytesMax"));
+    }
+}
