@@ -127,7 +127,7 @@ impl Delivery {
             stop: AtomicBool::new(false),
             failure: Mutex::new(None),
         });
-        let worker = Worker { shared: shared.clone(), destination, delivered };
+        let worker = Worker { shared: shared.clone(), destination, delivered, held: 0, upper: 0, told: 0 };
         let thread = crate::thread::named("deliver", output).spawn(move || worker.run(&receiver));
         let thread = thread.map_err(|error| ConnectorError::io(output, "cannot start a thread", error))?;
         Ok(Delivery { sender: Some(sender), lossy, shared, thread: Some(thread) })
@@ -247,6 +247,12 @@ struct Worker {
     shared: Arc<Shared>,
     destination: Box<dyn Destination>,
     delivered: Delivered,
+    /// Results that the destination has taken and that do not count as written yet.
+    held: u64,
+    /// It has taken everything before this mark,
+    upper: u64,
+    /// and everything before this one counts as written.
+    told: u64,
 }
 
 impl Worker {
@@ -256,8 +262,13 @@ impl Worker {
                 Ok(batch) => batch,
                 Err(RecvTimeoutError::Timeout) => {
                     if let Err(error) = self.destination.idle() {
-                        self.shared.counters.note(&error.to_string());
+                        let (reason, counters) = (error.to_string(), &self.shared.counters);
+                        if counters.last_error().as_ref() != Some(&reason) {
+                            tracing::warn!("output {}: {reason}", self.shared.output);
+                        }
+                        counters.note(&reason);
                     }
+                    self.settle();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -274,7 +285,9 @@ impl Worker {
                     // Read before the queue is looked at: what was dropped came behind what the queue held then.
                     let dropped = self.shared.dropped_up_to.load(Ordering::Acquire);
                     let mark = if receiver.is_empty() { mark.max(dropped) } else { mark };
-                    (self.delivered)(mark, self.destination.position());
+                    self.upper = mark;
+                    self.told = self.destination.settled(mark).max(self.told);
+                    (self.delivered)(self.told, self.destination.position());
                 }
                 Ok(false) => break,
                 Err(error) => {
@@ -287,6 +300,26 @@ impl Worker {
             self.shared.counters.note(&error.to_string());
             tracing::warn!("output {}: {error}", self.shared.output);
         }
+        self.settle();
+    }
+
+    /// Tells what counts as written by now that did not when it was taken.
+    fn settle(&mut self) {
+        self.released(0);
+        let settled = self.destination.settled(self.upper);
+        if settled > self.told {
+            self.told = settled;
+            (self.delivered)(settled, self.destination.position());
+        }
+    }
+
+    /// Counts what was taken, without what is held, and with what is held no longer.
+    fn released(&mut self, taken: u64) {
+        let held = self.destination.held();
+        let delivered = (taken + self.held).saturating_sub(held);
+        self.held = held;
+        self.shared.counters.delivered.fetch_add(delivered, Ordering::Relaxed);
+        self.shared.counters.waiting.fetch_sub(delivered, Ordering::Relaxed);
     }
 
     fn stopping(&self) -> bool {
@@ -339,8 +372,7 @@ impl Worker {
     }
 
     /// Counts what is written and refused; returns what is left.
-    fn count(&self, results: Vec<Outgoing>, refused: &[(usize, String)], left: &[usize]) -> Vec<Outgoing> {
-        let counters = &self.shared.counters;
+    fn count(&mut self, results: Vec<Outgoing>, refused: &[(usize, String)], left: &[usize]) -> Vec<Outgoing> {
         if let Some((_, reason)) = refused.first() {
             self.give_up(refused.len() as u64, reason);
         }
@@ -354,9 +386,8 @@ impl Worker {
                 bytes += result.body.len() as u64;
             }
         }
-        counters.delivered.fetch_add(delivered, Ordering::Relaxed);
-        counters.bytes.fetch_add(bytes, Ordering::Relaxed);
-        counters.waiting.fetch_sub(delivered, Ordering::Relaxed);
+        self.shared.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.released(delivered);
         remaining
     }
 

@@ -15,7 +15,7 @@ use crate::output_format::OutputFormat;
 /// One running instance, driven by the one thread of its `Delivery`.
 ///
 /// What the caller may rely on: `position` covers exactly the results of all calls of `write` that returned and are not
-/// named as left; a destination opened at a position continues behind it. What it gives up: after an error that is not
+/// named as left, but for those that it holds; a destination opened at a position continues behind it. What it gives up: after an error that is not
 /// retryable the destination is not asked again.
 pub trait Destination: Send {
     /// Writes results, in order; with them, everything before the mark `upper` is written. An error means that none of them
@@ -30,6 +30,17 @@ pub trait Destination: Send {
     /// How far it has got; empty where the other side cannot tell.
     fn position(&self) -> Position {
         Position::default()
+    }
+
+    /// Everything before this mark counts as written, of what `write` has taken up to `upper`. What is held back until later counts when this, or
+    /// the same after an `idle`, says so.
+    fn settled(&self, upper: u64) -> u64 {
+        upper
+    }
+
+    /// So many results are taken and do not count as written yet.
+    fn held(&self) -> u64 {
+        0
     }
 
     /// How failures that may pass are met.
@@ -111,6 +122,14 @@ impl Destination for Waiting {
 
     fn position(&self) -> Position {
         self.opened.as_ref().map_or_else(|| self.from.clone(), |opened| opened.position())
+    }
+
+    fn settled(&self, upper: u64) -> u64 {
+        self.opened.as_ref().map_or(upper, |opened| opened.settled(upper))
+    }
+
+    fn held(&self) -> u64 {
+        self.opened.as_ref().map_or(0, |opened| opened.held())
     }
 
     fn retry(&self) -> RetryPolicy {

@@ -378,6 +378,14 @@ pub static DESTINATIONS: &[DestinationRow] = &[
     },
     #[cfg(feature = "aws")]
     DestinationRow {
+        name: "S3",
+        name_v1: "WriteToS3",
+        parse_v1: destination::<aws::WriteToS3>,
+        sample: || json!({"type": "WriteToS3", "bucket": "lake", "prefix": "results/", "compression": "Zstd", "region": {"region": "eu-west-1"}}),
+        schema: SchemaGenerator::subschema_for::<aws::WriteToS3>,
+    },
+    #[cfg(feature = "aws")]
+    DestinationRow {
         name: "SNS",
         name_v1: "WriteToSNS",
         parse_v1: destination::<aws::WriteToSns>,

@@ -1,7 +1,7 @@
 //! Amazon's services, and the only place that knows how they are spoken to.
 //!
 //!     access: who, where ─> client: signed requests, JSON or forms ─> kinesis, sqs, sns
-//!                        ├> object: the bytes of an object ─> s3
+//!                        ├> object: the bytes of an object ─> s3; bucket: objects put into one ─> write_to_s3
 //!                        └> leases: who reads which shard ─> kcl
 //!
 //! Credentials and signatures are made by Amazon's own crates; the few operations that are needed go over weir's HTTP client
@@ -9,6 +9,7 @@
 
 mod access;
 mod batches;
+mod bucket;
 mod client;
 mod iterator;
 mod kcl;
@@ -22,6 +23,7 @@ mod signature;
 mod sns;
 mod sqs;
 mod write_to_kinesis;
+mod write_to_s3;
 mod write_to_sqs;
 
 pub use access::{AwsCredentials, AwsRegion};
@@ -32,6 +34,7 @@ pub use s3::S3Ingest;
 pub use sns::WriteToSns;
 pub use sqs::SqsIngest;
 pub use write_to_kinesis::WriteToKinesis;
+pub use write_to_s3::WriteToS3;
 pub use write_to_sqs::WriteToSqs;
 
 #[cfg(test)]

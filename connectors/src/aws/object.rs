@@ -23,7 +23,7 @@ use crate::feed::{Pauses, Trouble};
 use crate::framing::{ByteStream, Chunk};
 use crate::http;
 
-const SERVICE: &str = "s3";
+pub const SERVICE: &str = "s3";
 
 /// Pieces that wait to be read. One is as much as comes from the network at once, 400 KB at most.
 const PIECES_WAITING_MAX: usize = 16;
@@ -68,7 +68,7 @@ pub fn check_name(bucket: &str, key: &str) -> Result<(), ConnectorError> {
 
 /// Where an object is asked for: below the name of its bucket, or, of other servers than Amazon's and of names that cannot be part
 /// of that of a host, below a path.
-fn address(service: &Url, region: &str, bucket: &str, key: &str) -> Result<Url, ConnectorError> {
+pub fn address(service: &Url, region: &str, bucket: &str, key: &str) -> Result<Url, ConnectorError> {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let base = if is_amazons(service, region) && bucket.chars().all(legal) {
         format!("https://{bucket}.{}", host_of(region))
@@ -88,6 +88,20 @@ fn address(service: &Url, region: &str, bucket: &str, key: &str) -> Result<Url, 
 
 fn host_of(region: &str) -> String {
     format!("{SERVICE}.{region}.{}", domain_of(region))
+}
+
+/// Where S3 is in a region.
+pub fn url_of(region: &str) -> Result<Url, ConnectorError> {
+    http::url("region", &format!("https://{}/", host_of(region)))
+}
+
+/// The other region that the bucket is in, if that is what an answer says.
+pub fn elsewhere(answer: &Response, settled: &Settled) -> Option<String> {
+    let status = answer.status();
+    let region = text(answer.headers(), REGION_OF_BUCKET)
+        .filter(|region| *region != settled.region && region.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'));
+    let moved = status.is_redirection() || matches!(status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN);
+    region.filter(|_| moved && is_amazons(&settled.url, &settled.region))
 }
 
 fn is_amazons(service: &Url, region: &str) -> bool {
@@ -198,7 +212,7 @@ impl Fetcher {
                 Answered::End => return Ok(()),
                 Answered::Elsewhere(region) if !moved => {
                     moved = true;
-                    settled.url = http::url("region", &format!("https://{}/", host_of(&region)))?;
+                    settled.url = url_of(&region)?;
                     self.wanted.access.hosts.check(&settled.url)?;
                     settled.region = region;
                     continue;
@@ -229,7 +243,7 @@ impl Fetcher {
             Err(error) => return Ok(Answered::Again(error.to_string())),
         };
         let signer = Signer { credentials, region: &settled.region, service: SERVICE, time: SystemTime::now() };
-        let signed = signer.sign_get(&url, &headers).map_err(|problem| self.fatal(problem))?;
+        let signed = signer.sign("GET", &url, &headers, &[]).map_err(|problem| self.fatal(problem))?;
         let mut request = client.get(url);
         for (name, value) in &headers {
             request = request.header(*name, value);
@@ -275,10 +289,7 @@ impl Fetcher {
                 }
             }
             _ => {
-                let region = header(REGION_OF_BUCKET)
-                    .filter(|region| *region != settled.region && region.chars().all(|c| c.is_ascii_alphanumeric() || c == '-'));
-                let elsewhere = status.is_redirection() || matches!(status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN);
-                if let Some(region) = region.filter(|_| elsewhere && is_amazons(&settled.url, &settled.region)) {
+                if let Some(region) = elsewhere(&answer, settled) {
                     return Answered::Elsewhere(region);
                 }
                 let (code, message) = said("", &beginning(answer).await);

@@ -20,9 +20,15 @@ pub struct Signer<'a> {
 }
 
 impl Signer<'_> {
-    /// The headers that a request to S3 without a body has besides these. S3 takes paths as they are sent, and wants to be told the
+    /// The headers that a request to S3 has besides these. S3 takes paths as they are sent, and wants to be told the
     /// digest of the body.
-    pub fn sign_get(&self, url: &Url, headers: &[(&str, String)]) -> Result<Vec<(String, String)>, String> {
+    pub fn sign(
+        &self,
+        method: &str,
+        url: &Url,
+        headers: &[(&str, String)],
+        body: &[u8],
+    ) -> Result<Vec<(String, String)>, String> {
         let mut settings = SigningSettings::default();
         settings.percent_encoding_mode = PercentEncodingMode::Single;
         settings.uri_path_normalization_mode = UriPathNormalizationMode::Disabled;
@@ -38,7 +44,7 @@ impl Signer<'_> {
             .map_err(|error| http::chain(&error))?
             .into();
         let headers = headers.iter().map(|(name, value)| (*name, value.as_str()));
-        let signable = SignableRequest::new("GET", url.as_str(), headers, SignableBody::Bytes(&[]));
+        let signable = SignableRequest::new(method, url.as_str(), headers, SignableBody::Bytes(body));
         let signed = signable.and_then(|signable| sign(signable, &parameters)).map_err(|error| http::chain(&error))?;
         let headers = signed.into_parts().0.into_parts().0;
         Ok(headers.into_iter().map(|header| (header.name().to_owned(), header.value().to_owned())).collect())
@@ -61,7 +67,7 @@ mod tests {
             time: SystemTime::UNIX_EPOCH + Duration::from_secs(1_369_353_600),
         };
         let url = Url::parse("https://examplebucket.s3.amazonaws.com/test.txt").unwrap();
-        let signed = signer.sign_get(&url, &[("range", "bytes=0-9".to_owned())]).unwrap();
+        let signed = signer.sign("GET", &url, &[("range", "bytes=0-9".to_owned())], &[]).unwrap();
         let header = |name: &str| signed.iter().find(|(known, _)| known == name).unwrap().1.clone();
         assert_eq!(header("x-amz-date"), "20130524T000000Z");
         assert_eq!(header("x-amz-content-sha256"), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

@@ -1,0 +1,356 @@
+//! The definition of an output to objects of S3, and what writes it.
+//!
+//!     results ─ held ─ enough, or long enough ─> compressed ─> PUT prefix/2026-11-23T01-02-03Z-FIRST-UPTO-OUTPUT.jsonl
+//!
+//! What is held counts as written when its object is stored, and no sooner; after a kill it comes again. The name of an object says which
+//! results are stored: all of this output before the mark `UPTO`. So an output that is opened again asks for the names behind the last one it
+//! knows of, and leaves out what comes again of these: each result is in one object.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use flate2::Compression as Level;
+use flate2::write::GzEncoder;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+use weir_model::Position;
+
+use super::access::{Access, AwsCredentials, AwsRegion};
+use super::bucket::Bucket;
+use super::object;
+use crate::config;
+use crate::delivery::Outgoing;
+use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::encode::{Envelope, Generation};
+use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
+use crate::moment;
+
+/// Between two tries to store what is due while nothing comes.
+const AGAIN_MIN: Duration = Duration::from_millis(200);
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Writes results to objects of S3, each of many lines of JSON.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteToS3 {
+    /// The bucket.
+    pub bucket: String,
+    /// What names of objects begin with, as `results/`: letters, digits, and `- _ . = /`.
+    #[serde(default)]
+    pub prefix: String,
+    /// How objects are compressed; not when not given.
+    #[serde(default)]
+    pub compression: Compression,
+    /// So many results make an object; 100,000 when not given. Those that come together stay together.
+    #[serde(default = "object_results_max", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub object_results_max: u32,
+    /// So many bytes do, before they are compressed; 16 MiB when not given. They are held in memory.
+    #[serde(default = "object_bytes_max", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub object_bytes_max: u32,
+    /// After this a result waits no longer for more of them; a minute when not given.
+    #[serde(default = "interval_seconds", deserialize_with = "config::positive")]
+    #[schemars(range(min = 1))]
+    pub interval_seconds: u32,
+    /// Who asks; found as every program of Amazon's does when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<AwsCredentials>,
+    /// Where the bucket is; found in the same way when not given, or told by S3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<AwsRegion>,
+    /// The address of another server that speaks the protocol, instead of Amazon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// What is around the data of a result.
+    #[serde(default)]
+    pub structure: Envelope,
+}
+
+/// What is done to an object before it is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ObjectCompression")]
+pub enum Compression {
+    #[default]
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    /// What names end with, and what is said of the content.
+    fn kind(self) -> (&'static str, &'static str) {
+        match self {
+            Compression::None => (".jsonl", "application/x-ndjson"),
+            Compression::Gzip => (".jsonl.gz", "application/gzip"),
+            Compression::Zstd => (".jsonl.zst", "application/zstd"),
+        }
+    }
+
+    fn done_to(self, text: &[u8]) -> std::io::Result<Vec<u8>> {
+        match self {
+            Compression::None => Ok(text.to_vec()),
+            Compression::Gzip => {
+                let mut encoder = GzEncoder::new(Vec::new(), Level::default());
+                encoder.write_all(text)?;
+                encoder.finish()
+            }
+            Compression::Zstd => zstd::encode_all(text, 0),
+        }
+    }
+}
+
+fn object_results_max() -> u32 {
+    100_000
+}
+
+fn object_bytes_max() -> u32 {
+    16 << 20
+}
+
+fn interval_seconds() -> u32 {
+    60
+}
+
+impl WriteToS3 {
+    fn access(&self, hosts: &HostPolicy) -> Access {
+        let (credentials, region) = (self.credentials.clone(), self.region.clone());
+        Access { credentials, region, endpoint: self.endpoint.clone(), hosts: hosts.clone() }
+    }
+}
+
+impl DestinationConfig for WriteToS3 {
+    fn settings(&self) -> Json {
+        crate::settings("WriteToS3", self)
+    }
+
+    fn envelope(&self, _generation: Generation) -> Envelope {
+        self.structure
+    }
+
+    fn check(&self) -> Result<(), ConnectorError> {
+        let legal = |c: char| c.is_ascii_alphanumeric() || "-_.=/".contains(c);
+        if self.prefix.len() > 512 || !self.prefix.chars().all(legal) {
+            return Err(ConnectorError::config("prefix", "takes up to 512 letters, digits, and - _ . = /"));
+        }
+        object::check_name(&self.bucket, &format!("{}x", self.prefix)).map_err(|error| match error {
+            ConnectorError::Config { field, problem } if field == "key" => ConnectorError::config("prefix", problem),
+            other => other,
+        })?;
+        self.access(&HostPolicy::default()).check()
+    }
+
+    fn open(&self, context: &DestinationContext, from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        self.check()?;
+        let place = format!("s3://{}/{}", self.bucket, self.prefix);
+        let access = self.access(&context.hosts);
+        access.check()?;
+        let from = from.filter(|position| !position.0.is_empty());
+        let stored = from.map(|position| position.0.as_slice().try_into().map(u64::from_le_bytes)).transpose();
+        let stored = stored.map_err(|_| ConnectorError::Position {
+            place: place.clone(),
+            problem: "the stored position is not one of S3; delete the output and create it anew".to_owned(),
+        })?;
+        let digest = Sha256::digest(context.identity.as_bytes());
+        Ok(Box::new(Objects {
+            bucket: Bucket::new(access, &self.bucket, &place),
+            definition: self.clone(),
+            runtime: context.runtime.clone(),
+            output: digest[..4].iter().map(|byte| format!("{byte:02x}")).collect(),
+            looked: stored.is_none(),
+            known: 0,
+            stored: stored.unwrap_or_default(),
+            held: Held::default(),
+            again: None,
+        }))
+    }
+}
+
+struct Objects {
+    bucket: Bucket,
+    definition: WriteToS3,
+    runtime: Handle,
+    /// Of the names of this output.
+    output: String,
+    /// Whether it is known what is stored.
+    looked: bool,
+    /// What comes again before this mark was stored before the restart.
+    known: u64,
+    /// Everything before this mark is stored.
+    stored: u64,
+    held: Held,
+    /// Not before, and how long it is waited then.
+    again: Option<(Instant, Duration)>,
+}
+
+/// What has no object yet.
+#[derive(Default)]
+struct Held {
+    text: Vec<u8>,
+    count: u64,
+    /// The mark of the first.
+    first: u64,
+    /// Everything before this mark is held or stored.
+    upto: u64,
+    since: Option<Instant>,
+}
+
+/// The beginning of a name: what comes later sorts behind it.
+fn begins(prefix: &str, mark: u64) -> String {
+    let [year, month, day, hour, minute, second] = moment::parts(mark);
+    format!("{prefix}{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z-{mark:016x}-")
+}
+
+/// Up to which mark an object of this output holds what came before.
+fn upto(name: &str, output: &str, end: &str) -> Option<u64> {
+    let (before, of) = name.strip_suffix(end)?.rsplit_once('-')?;
+    let digits = before.rsplit_once('-')?.1;
+    (of == output && digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
+impl Objects {
+    /// Finds out what was stored before the restart and is not known of.
+    fn look(&mut self) -> Result<(), ConnectorError> {
+        if self.looked {
+            return Ok(());
+        }
+        let prefix = &self.definition.prefix;
+        let after = if self.stored == 0 { String::new() } else { begins(prefix, self.stored) };
+        let names = self.runtime.clone().block_on(self.bucket.names(prefix, &after))?;
+        let ends = [Compression::None, Compression::Gzip, Compression::Zstd].map(|compression| compression.kind().0);
+        let marks = names.iter().filter_map(|name| ends.iter().find_map(|end| upto(name, &self.output, end)));
+        self.stored = marks.max().unwrap_or_default().max(self.stored);
+        (self.known, self.looked) = (self.stored, true);
+        Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        let Held { text, count, since, .. } = &self.held;
+        let WriteToS3 { object_results_max, object_bytes_max, interval_seconds, .. } = self.definition;
+        *count >= object_results_max.into()
+            || text.len() >= object_bytes_max as usize
+            || since.is_some_and(|since| since.elapsed() >= Duration::from_secs(interval_seconds.into()))
+    }
+
+    fn store(&mut self) -> Result<(), ConnectorError> {
+        if self.held.count == 0 {
+            return Ok(());
+        }
+        let compression = self.definition.compression;
+        let (end, kind) = compression.kind();
+        let Held { first, upto, .. } = self.held;
+        let name = format!("{}{upto:016x}-{}{end}", begins(&self.definition.prefix, first), self.output);
+        let compressed = compression.done_to(&self.held.text);
+        let body = compressed.map_err(|error| ConnectorError::io(&name, "cannot compress results", error))?;
+        self.runtime.clone().block_on(self.bucket.put(&name, kind, &body))?;
+        tracing::debug!("{} results are stored as {name}", self.held.count);
+        self.stored = self.stored.max(upto);
+        self.held = Held::default();
+        Ok(())
+    }
+}
+
+impl Destination for Objects {
+    fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError> {
+        self.look()?;
+        if self.is_due() {
+            self.store()?;
+        }
+        for result in results.iter().filter(|result| result.mark >= self.known) {
+            if self.held.count == 0 {
+                (self.held.first, self.held.since) = (result.mark, Some(Instant::now()));
+            }
+            self.held.first = self.held.first.min(result.mark);
+            self.held.count += 1;
+            self.held.text.extend_from_slice(&result.body);
+            self.held.text.push(b'\n');
+        }
+        self.held.upto = self.held.upto.max(upper);
+        if upper > self.known {
+            // All of that has come again; what is as old and comes now is asked for.
+            self.known = 0;
+        }
+        Ok(Written::default())
+    }
+
+    fn idle(&mut self) -> Result<(), ConnectorError> {
+        if !self.is_due() || self.again.is_some_and(|(at, _)| Instant::now() < at) {
+            return Ok(());
+        }
+        let stored = self.store();
+        self.again = stored.is_err().then(|| {
+            let pause = self.again.map_or(AGAIN_MIN, |(_, pause)| (pause * 2).min(AGAIN_MAX));
+            (Instant::now() + pause, pause)
+        });
+        stored
+    }
+
+    fn position(&self) -> Position {
+        Position(self.stored.to_le_bytes().to_vec())
+    }
+
+    fn settled(&self, upper: u64) -> u64 {
+        if self.held.count == 0 { upper } else { upper.min(self.held.first) }
+    }
+
+    fn held(&self) -> u64 {
+        self.held.count
+    }
+
+    fn close(&mut self) -> Result<(), ConnectorError> {
+        self.store()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weir_model::Tick;
+
+    use super::*;
+
+    fn problem(more: Json) -> String {
+        let mut given = json!({"bucket": "lake"});
+        given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        config::from_json::<WriteToS3>(&given).and_then(|read| read.check()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn names_sort_by_time_and_say_what_is_stored() {
+        let mark = Tick::at_millis(1_772_323_199_999).0;
+        let early = begins("r/", mark);
+        assert_eq!(early, format!("r/2026-02-28T23-59-59Z-{mark:016x}-"));
+        assert!(early < begins("r/", mark + 1) && early < begins("r/", Tick::at_millis(1_772_323_200_000).0));
+        let name = format!("{early}{:016x}-00c0ffee.jsonl.gz", mark + 9);
+        assert_eq!(upto(&name, "00c0ffee", ".jsonl.gz"), Some(mark + 9));
+        assert_eq!(upto(&name, "00c0ffee", ".jsonl"), None);
+        assert_eq!(upto(&name, "deadbeef", ".jsonl.gz"), None);
+        assert_eq!(upto("x-y-00c0ffee.jsonl", "00c0ffee", ".jsonl"), None);
+    }
+
+    #[test]
+    fn what_is_compressed_comes_back() {
+        let text = b"{\"a\":1}\n".repeat(1000);
+        let gzip = Compression::Gzip.done_to(&text).unwrap();
+        let mut read = Vec::new();
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(gzip.as_slice()), &mut read).unwrap();
+        assert!(read == text && gzip.len() < text.len());
+        assert_eq!(zstd::decode_all(Compression::Zstd.done_to(&text).unwrap().as_slice()).unwrap(), text);
+        assert_eq!(Compression::None.done_to(&text).unwrap(), text);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused() {
+        assert!(problem(json!({"bucket": "a/b"})).contains("option `bucket`"));
+        for prefix in ["a b", "a&b", "a/../b/", "é", &"x".repeat(513)] {
+            assert!(problem(json!({"prefix": prefix})).contains("option `prefix`"), "{prefix}");
+        }
+        assert!(problem(json!({"compression": "Rar"})).contains("valid values are: None, Gzip, Zstd"));
+        assert!(problem(json!({"objectBytesMax": 0})).contains("objectBytesMax"));
+        assert!(problem(json!({"endpoint": "ftp://x"})).contains("endpoint"));
+    }
+}
