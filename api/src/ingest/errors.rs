@@ -21,7 +21,7 @@ use crate::wire::standing::Output;
 use crate::wire::v2::standing::{destination_json, read_destination};
 
 /// Destinations of results that are none of failed records.
-pub const NO_LETTER_BOXES: [&str; 5] = ["Drop", "CypherQuery", "Slack", "Elasticsearch", "S3"];
+pub const NO_LETTER_BOXES: [&str; 6] = ["Drop", "CypherQuery", "Slack", "Elasticsearch", "S3", "Postgres"];
 
 /// What keeps failed records is given this long to take the last of them when the stream ends.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);

@@ -58,7 +58,7 @@ impl PostgresAccess {
         if self.username.is_empty() || !is_name(&self.username) {
             return Err(ConnectorError::config("username", "is no name of a user: 1 to 63 bytes"));
         }
-        if self.password.as_ref().is_some_and(|Secret(password)| password.contains('\0')) {
+        if self.password.as_ref().is_some_and(|password| password.known().is_some_and(|password| password.contains('\0'))) {
             return Err(ConnectorError::config("password", "has a character in it that no password can have"));
         }
         let database = match url.path().trim_start_matches('/') {
@@ -95,7 +95,8 @@ impl Login {
     /// A connection that is logged in, for SQL or for changes.
     pub async fn connect(&self, replication: bool) -> Result<Connection, Refused> {
         let Login { username, database, .. } = self;
-        let password = self.password.as_ref().map(|Secret(password)| password.as_str());
+        let password = self.password.as_ref().map(Secret::get).transpose().map_err(Refused::Passing)?;
+        let password = password.as_deref();
         let opened = Connection::open(&self.server, &Hello { username, password, database, replication }).await;
         opened.map_err(|failed| match failed {
             Failed::Said(said) => Refused::Passing(said.words),

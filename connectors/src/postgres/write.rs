@@ -432,7 +432,7 @@ mod tests {
             "parameters": ["id", "tick", "/data/a~1b", "/data/list", "/data/none", "/meta/isPositiveMatch"]}}))
         .unwrap();
         let body = br#"{"meta":{"isPositiveMatch":true,"resultId":"r"},"data":{"a/b":"it's","list":[1.5,null]}}"#.to_vec();
-        let result = Outgoing { body, positive: true, mark: 9 };
+        let result = Outgoing { body, positive: true, mark: 9, id: None };
         let (called, statement) = plan.statement(true);
         let expected = [Some("i"), Some("9"), Some("it's"), Some("[1.5,null]"), None, Some("true")];
         assert_eq!(
