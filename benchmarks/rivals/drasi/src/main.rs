@@ -19,8 +19,12 @@ use drasi_functions_cypher::CypherFunctionSet;
 use drasi_query_cypher::CypherParser;
 use serde_json::{Value, json};
 
+/// The allocator of weir.
+#[path = "../../../../engine/src/memory/heap.rs"]
+mod heap;
+
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: heap::Heap = heap::Heap;
 
 const QUERY: &str = "MATCH (p0:Process)-[:parent]->(p1:Process)-[:parent]->(p2:Process)-[:parent]->(p3:Process) \
                      WHERE p0.filename IS NOT NULL \
