@@ -335,6 +335,7 @@ impl Worker {
                 return Ok(true);
             }
             let mut last = policy.tries_max.is_some_and(|max| tries >= max);
+            let given = results.len();
             let reason = match self.destination.write(&results, upper) {
                 Ok(written) => {
                     let reason = written.left_reason.clone().unwrap_or_else(|| "not written".to_owned());
@@ -356,6 +357,10 @@ impl Worker {
             if last {
                 self.give_up(results.len() as u64, &reason);
                 return Ok(true);
+            }
+            // Where some get through, the rest need not wait for long.
+            if results.len() < given {
+                backoff = policy.backoff_min;
             }
             tracing::warn!("output {}: {reason}; {} results are tried again", self.shared.output, results.len());
             self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);

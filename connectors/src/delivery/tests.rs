@@ -58,7 +58,7 @@ impl Destination for Scripted {
     }
 
     fn retry(&self) -> RetryPolicy {
-        RetryPolicy { tries_max: self.tries_max, backoff_min: Duration::from_millis(1), backoff_max: Duration::from_millis(2) }
+        RetryPolicy { tries_max: self.tries_max, backoff_min: Duration::from_millis(1), backoff_max: Duration::from_secs(10) }
     }
 
     fn lossy(&self) -> bool {
@@ -119,6 +119,16 @@ fn what_fails_and_may_pass_is_tried_again_and_nothing_else() {
     assert_eq!(*rig.marks.lock().unwrap(), [(7, 4)]);
     let counters = rig.delivery.counters();
     assert_eq!((count(&counters.delivered), count(&counters.retries), count(&counters.waiting)), (4, 3, 0));
+}
+
+#[test]
+fn a_destination_that_takes_some_each_time_is_not_waited_for_ever_longer() {
+    let names = "abcdefghijklmno";
+    let rig = rig((1..names.len()).rev().map(|left| Step::Leave((0..left).collect())).collect(), None, false);
+    rig.delivery.send(results(names), 7).unwrap();
+    // Pauses that double would come to 12 seconds.
+    wait_until(|| !rig.marks.lock().unwrap().is_empty());
+    assert_eq!(rig.log.lock().unwrap().concat(), names.chars().rev().collect::<String>());
 }
 
 #[test]
