@@ -327,7 +327,7 @@ mod tests {
             bytes.truncate(1 + random.below(bytes.len()));
             for _ in 0..random.below(4) {
                 let at = random.below(bytes.len());
-                bytes[at] = b"\0\x01\x05\xffBCRIUDTYOMKNtu"[random.below(19)];
+                bytes[at] = b"\0\x01\x05\xffBCRIUDTYOMKNtu"[random.below(18)];
             }
             if let Ok(Event::Change(change)) = tables.event(&bytes)
                 && let Ok(record) = tables.record(&change, &Transaction::default())
