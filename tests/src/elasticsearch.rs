@@ -126,7 +126,8 @@ fn bulk(kept: &mut Kept, body: &[u8], failing: Option<usize>) -> Result<Vec<Json
         let (Some(index), Some(id)) = (target["_index"].as_str(), target["_id"].as_str()) else {
             return Err(format!("{line} lacks something"));
         };
-        if json!({name: {"_index": index, "_id": id}}).to_string() != line {
+        let expected = json!({name: {"_index": index, "_id": id}}).to_string();
+        if expected != line {
             return Err(format!("{line} holds more than was expected"));
         }
         if !ids.insert(id.to_owned()) {

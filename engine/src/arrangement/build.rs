@@ -205,7 +205,7 @@ fn replay(rows: &[Row], order: &mut [u64], arena: &[u8], facts: &Facts<'_>, segm
     }
     for same_tag in order.chunk_by_mut(|a, b| tag_of(*a) == tag_of(*b)) {
         if same_tag.len() > 1 {
-            same_tag.sort_by(|a, b| key(row(a), arena).cmp(&key(row(b), arena)));
+            same_tag.sort_by_key(|place| key(row(place), arena));
         }
         for fact in same_tag.chunk_by(|a, b| key(row(a), arena) == key(row(b), arena)) {
             let tag = row(&fact[0]).tag;

@@ -186,7 +186,7 @@ impl<'a> Writing<'a> {
         }
         for same_tag in order.chunk_by_mut(|a, b| at(a).row.tag == at(b).row.tag) {
             if same_tag.len() > 1 {
-                same_tag.sort_by(|a, b| at(a).key().cmp(&at(b).key()));
+                same_tag.sort_by_key(|index| at(index).key());
             }
             for fact in same_tag.chunk_by(|a, b| at(a).key() == at(b).key()) {
                 for record in fact.chunk_by(|a, b| at(a).record == at(b).record) {
