@@ -206,8 +206,8 @@ impl JsonSchema for Secret {
         true
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schema(json!({"type": "string", "format": "password", "description": "The value; it is never shown."}))
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        schema(generator, json!({"type": "string", "format": "password", "description": "The value; it is never shown."}))
     }
 }
 
@@ -220,24 +220,47 @@ impl JsonSchema for Open {
         true
     }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schema(json!({"type": "string", "description": "The value."}))
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        schema(generator, json!({"type": "string", "description": "The value."}))
     }
 }
 
-fn schema(plain: Json) -> Schema {
-    let reference = |kind: &str, pattern: &str, about: &str| {
-        json!({"type": "object", "properties": {kind: {"type": "string", "pattern": pattern}}, "required": [kind],
-            "additionalProperties": false, "description": about})
-    };
+/// References have names of their own: a generator of clients that knew objects within unions only by where they stand would lose them.
+fn schema(generator: &mut SchemaGenerator, plain: Json) -> Schema {
     json_schema!({
-        "oneOf": [
-            plain,
-            reference("env", "^[^=\\u0000]+$", "A variable of weir's environment that `secrets.environment` allows."),
-            reference("file", "^/[^\\u0000]*$", "A file directly in a directory that `secrets.directories` names; a newline at its end is left out."),
-        ],
+        "oneOf": [plain, generator.subschema_for::<EnvironmentReference>(), generator.subschema_for::<FileReference>()],
         "examples": [{"env": "WEIR_SECRET_ORDERS"}, {"file": "/run/secrets/orders"}],
     })
+}
+
+fn reference(kind: &str, pattern: &str, about: &str) -> Schema {
+    json_schema!({"type": "object", "properties": {kind: {"type": "string", "pattern": pattern}}, "required": [kind],
+        "additionalProperties": false, "description": about})
+}
+
+struct EnvironmentReference;
+
+impl JsonSchema for EnvironmentReference {
+    fn schema_name() -> Cow<'static, str> {
+        "EnvironmentReference".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        reference("env", "^[^=\\u0000]+$", "A variable of weir's environment that `secrets.environment` allows.")
+    }
+}
+
+struct FileReference;
+
+impl JsonSchema for FileReference {
+    fn schema_name() -> Cow<'static, str> {
+        "FileReference".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let about = "A file directly in a directory that `secrets.directories` names; a newline at its end is left out.";
+        reference("file", "^/[^\\u0000]*$", about)
+    }
 }
 
 /// What may be referred to.
