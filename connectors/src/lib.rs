@@ -24,6 +24,7 @@ mod ends;
 pub mod error;
 mod event_stream;
 mod feed;
+mod fields;
 pub mod fetch;
 pub mod file_policy;
 pub mod formats;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
 use crate::config::Secret;
-use crate::dial::Server;
+use crate::dial::{Certificates, Server};
 use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
@@ -22,9 +22,8 @@ pub struct AmqpAccess {
     /// `guest` when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Certificates in PEM that are trusted in the place of the machine's authorities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate_authorities: Option<String>,
+    #[serde(flatten)]
+    pub certificates: Certificates,
 }
 
 fn guest() -> String {
@@ -44,8 +43,7 @@ pub struct Login {
 impl AmqpAccess {
     pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
         let usual_port = if self.url.starts_with("amqps:") { 5671 } else { 5672 };
-        let authorities = self.certificate_authorities.as_deref();
-        let (server, url) = Server::of("url", &self.url, ("amqp", "amqps"), usual_port, authorities, hosts)?;
+        let (server, url) = Server::of("url", &self.url, ("amqp", "amqps"), usual_port, &self.certificates, hosts)?;
         let host = host_of(&url)?;
         let password = self.password.clone().unwrap_or_else(|| Secret::Plain(guest()));
         let place = format!("AMQP at {}", server.address());

@@ -2,9 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::frame::{self, Fields, Frame, Method, Name, parse};
+use super::frame::{self, Frame, Method, Name, parse};
 use crate::dial::Wire;
 use crate::ends::{ANSWER_TIME_MAX, Incoming, Refused, Writer, ends, unanswered};
+use crate::fields::Fields;
 
 /// Each side says so often that it is there; twice as long without a word it is not.
 pub const HEARTBEAT_SECONDS: u16 = 20;

@@ -1,5 +1,7 @@
 //! Frames of AMQP 0.9.1 and the methods in them, as bytes. One channel is all that is used.
 
+use crate::fields::Fields;
+
 /// What ends a frame.
 const END: u8 = 0xce;
 
@@ -95,46 +97,17 @@ fn id(mut fields: Fields<'_>) -> Option<String> {
     None
 }
 
-/// Fields of a method, taken off from the front.
-pub struct Fields<'b>(pub &'b [u8]);
-
 impl<'b> Fields<'b> {
-    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (chunk, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*chunk)
-    }
-
-    pub fn u8(&mut self) -> Option<u8> {
-        self.chunk().map(u8::from_be_bytes)
-    }
-
-    pub fn u16(&mut self) -> Option<u16> {
-        self.chunk().map(u16::from_be_bytes)
-    }
-
-    pub fn u32(&mut self) -> Option<u32> {
-        self.chunk().map(u32::from_be_bytes)
-    }
-
-    pub fn u64(&mut self) -> Option<u64> {
-        self.chunk().map(u64::from_be_bytes)
-    }
-
     /// A text with its length before it, in one byte.
     pub fn word(&mut self) -> Option<String> {
         let length = self.u8()?;
-        let (word, rest) = self.0.split_at_checked(length.into())?;
-        self.0 = rest;
-        Some(String::from_utf8_lossy(word).into_owned())
+        Some(String::from_utf8_lossy(self.bytes(length.into())?).into_owned())
     }
 
     /// The same in four, as texts and tables are.
     pub fn long(&mut self) -> Option<&'b [u8]> {
         let length = self.u32()?;
-        let (long, rest) = self.0.split_at_checked(length as usize)?;
-        self.0 = rest;
-        Some(long)
+        self.bytes(length as usize)
     }
 }
 

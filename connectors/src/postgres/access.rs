@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::connection::{Connection, Failed, Hello};
 use crate::config::Secret;
-use crate::dial::Server;
+use crate::dial::{Certificates, Server};
 use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
@@ -23,9 +23,8 @@ pub struct PostgresAccess {
     /// Whether the connection is encrypted, and the server's certificate verified.
     #[serde(default)]
     pub tls: bool,
-    /// Certificates in PEM that are trusted in the place of the machine's authorities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate_authorities: Option<String>,
+    #[serde(flatten)]
+    pub certificates: Certificates,
 }
 
 /// How a connection is made.
@@ -50,8 +49,7 @@ impl PostgresAccess {
         let rest = self.url.strip_prefix("postgres://").or_else(|| self.url.strip_prefix("postgresql://"));
         let rest = rest.ok_or_else(|| wrong("the URL must begin with postgres://"))?;
         let url = format!("{}://{rest}", if self.tls { ENCRYPTED } else { "postgres" });
-        let authorities = self.certificate_authorities.as_deref();
-        let (server, url) = Server::of("url", &url, ("postgres", ENCRYPTED), 5432, authorities, hosts)?;
+        let (server, url) = Server::of("url", &url, ("postgres", ENCRYPTED), 5432, &self.certificates, hosts)?;
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("what stands behind a ? or # is not read; give it as options"));
         }
@@ -115,7 +113,7 @@ mod tests {
             username: "weir".to_owned(),
             password: None,
             tls: false,
-            certificate_authorities: None,
+            certificates: Certificates::default(),
         }
     }
 

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use weir_model::json::write_string;
 
-use super::message::{Fields, broken};
+use super::message::broken;
 use super::values;
+use crate::fields::Fields;
 
 /// Microseconds from 1970 to 2000, when time begins for PostgreSQL.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::message::{self, Fields, Message, Said, broken};
+use super::message::{self, Message, Said, broken};
 use super::proof::{SCRAM, Scram, md5};
 use crate::dial::{Server, Wire};
 use crate::ends::{ANSWER_TIME_MAX, Incoming, Refused, Writer, ends, unanswered};
+use crate::fields::Fields;
 
 const OTHER: &str = "the server";
 

@@ -1,5 +1,7 @@
 //! Messages of PostgreSQL's protocol 3, as bytes: a letter, a length, fields. Knows nothing of what they are for.
 
+use crate::fields::Fields;
+
 /// A message that came.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message {
@@ -25,41 +27,9 @@ pub fn broken() -> String {
     "the server does not speak the protocol of PostgreSQL".to_owned()
 }
 
-/// The fields of a message, one behind the other. None where there is not enough.
-#[derive(Clone, Debug)]
-pub struct Fields<'a>(pub &'a [u8]);
-
-impl<'a> Fields<'a> {
-    pub fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(bytes)
-    }
-
-    fn chunk<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (bytes, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*bytes)
-    }
-
-    pub fn u8(&mut self) -> Option<u8> {
-        self.chunk::<1>().map(|[byte]| byte)
-    }
-
-    pub fn u16(&mut self) -> Option<u16> {
-        self.chunk().map(u16::from_be_bytes)
-    }
-
-    pub fn u32(&mut self) -> Option<u32> {
-        self.chunk().map(u32::from_be_bytes)
-    }
-
-    pub fn u64(&mut self) -> Option<u64> {
-        self.chunk().map(u64::from_be_bytes)
-    }
-
+impl Fields<'_> {
     pub fn i64(&mut self) -> Option<i64> {
-        self.chunk().map(i64::from_be_bytes)
+        self.u64().map(u64::cast_signed)
     }
 
     /// A text that ends with a zero.

@@ -9,11 +9,12 @@ use weir_model::Position;
 
 use super::access::{Login, PostgresAccess, is_name};
 use super::connection::{Connection, Failed, literal, name};
-use super::message::{self, Fields, Said, broken};
+use super::message::{self, Said, broken};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::ends::{ANSWER_TIME_MAX, Refused, Writer};
 use crate::error::ConnectorError;
+use crate::fields::Fields;
 use crate::host_policy::HostPolicy;
 use crate::publisher::{ANSWERS_TIME_MAX, BYTES_MAX, Publish, Publisher};
 
@@ -225,7 +226,7 @@ impl Statement {
             Parameter::Id => Some(id.to_owned()),
             Parameter::Tick => Some(result.mark.to_string()),
             Parameter::Positive => Some(result.positive.to_string()),
-            Parameter::ResultId => text(&body["meta"]["resultId"]),
+            Parameter::ResultId => result.id.map(|id| id.to_string()),
             // Null is a value of JSON, too.
             Parameter::Data => Some(body["data"].to_string()),
             Parameter::Pointer(pointer) => body.pointer(pointer).and_then(text),
@@ -417,6 +418,7 @@ impl Publish for Writing {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use weir_model::NodeId;
 
     use super::*;
 
@@ -431,8 +433,9 @@ mod tests {
         let plan = definition(json!({"statement": {"sql": "INSERT INTO a VALUES ($1, $2, $3, $4, $5, $6)",
             "parameters": ["id", "tick", "/data/a~1b", "/data/list", "/data/none", "/meta/isPositiveMatch"]}}))
         .unwrap();
-        let body = br#"{"meta":{"isPositiveMatch":true,"resultId":"r"},"data":{"a/b":"it's","list":[1.5,null]}}"#.to_vec();
-        let result = Outgoing { body, positive: true, mark: 9, id: None };
+        let body = br#"{"meta":{"isPositiveMatch":true},"data":{"a/b":"it's","list":[1.5,null]}}"#.to_vec();
+        let match_id = NodeId::new(1, 2);
+        let result = Outgoing { body, positive: true, mark: 9, id: Some(match_id) };
         let (called, statement) = plan.statement(true);
         let expected = [Some("i"), Some("9"), Some("it's"), Some("[1.5,null]"), None, Some("true")];
         assert_eq!(
@@ -443,11 +446,11 @@ mod tests {
         let plan = definition(json!({"table": "my schema.t\"", "rows": "Matches"})).unwrap();
         assert_eq!(plan.table.as_ref().unwrap().name, "\"my schema\".\"t\"\"\"");
         let (called, statement) = plan.statement(false);
-        assert_eq!((called, statement.values(&result, "i").unwrap()), ("cancellation", vec![Some("r".to_owned())]));
+        assert_eq!((called, statement.values(&result, "i").unwrap()), ("cancellation", vec![Some(match_id.to_string())]));
         let plan = definition(json!({"table": "t"})).unwrap();
         let values = plan.statement(false).1.values(&result, "i").unwrap();
         let data = r#"{"a/b":"it's","list":[1.5,null]}"#;
-        assert_eq!(values, ["i", "9", "true", "r", data].map(|text| Some(text.to_owned())));
+        assert_eq!(values, ["i", "9", "true", &match_id.to_string(), data].map(|text| Some(text.to_owned())));
         assert!(plan.statement(true).1.values(&Outgoing::default(), "i").is_err_and(|problem| problem.contains("is not JSON")));
     }
 

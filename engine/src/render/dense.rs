@@ -200,7 +200,7 @@ impl Dense {
         self.turns.values_mut().for_each(Vec::clear);
         self.turned.clear();
         self.turned.resize(batch.ids.len(), false);
-        let (mut row, mut looks) = (Vec::new(), Vec::new());
+        let mut row = Vec::new();
         for sieves in &queries.sieves {
             for (node, id) in batch.ids.iter().enumerate() {
                 let touched = touched_edges((&sieves.kinds, &[sieves.key]), batch.node(node));
@@ -209,24 +209,33 @@ impl Dense {
                 }
                 let facts = located.facts(batch, node);
                 for times in touched.chunk_by(|a, b| a.0 == b.0) {
-                    let half = times[0].0;
-                    let before = times[0].1.checked_sub(1);
-                    looks.clear();
-                    looks.extend(before.into_iter().chain(times.iter().map(|(_, time)| *time)).map(Look::new));
-                    let (before, looks) = looks.split_at(before.map_or(0, |_| 1));
-                    for (number, program, edge) in &sieves.each {
-                        let Some(sieve) = &program.edges[*edge].sieve else { continue };
-                        let mut passes = |look: &Look| look.passes((&facts, half), (program, sieve), &mut row);
-                        let known = self.sieves.get(number).and_then(|kept| kept.has((*id, half)));
-                        let mut was = known.unwrap_or_else(|| before.first().is_some_and(&mut passes));
-                        for look in looks {
-                            let is = passes(look);
-                            if is != was {
-                                was = is;
-                                self.turn(*number, *id, Turn { node, half, time: look.at, begins: is });
-                            }
-                        }
-                    }
+                    self.take_in_edge(sieves, (node, *id, &facts), times, &mut row);
+                }
+            }
+        }
+    }
+
+    /// An edge that leads away from a node of the batch, with the ticks of its changes.
+    fn take_in_edge(
+        &mut self,
+        sieves: &Sieves,
+        (node, id, facts): (usize, NodeId, &Facts<'_>),
+        times: &[(HalfEdge, Time)],
+        row: &mut Vec<Value>,
+    ) {
+        let Some((half, first)) = times.first().copied() else { return };
+        let before = first.checked_sub(1).map(Look::new);
+        let looks: SmallVec<[Look; 2]> = times.iter().map(|(_, time)| Look::new(*time)).collect();
+        for (number, program, edge) in &sieves.each {
+            let Some(sieve) = &program.edges[*edge].sieve else { continue };
+            let mut passes = |look: &Look| look.passes((facts, half), (program, sieve), row);
+            let known = self.sieves.get(number).and_then(|kept| kept.has((id, half)));
+            let mut was = known.unwrap_or_else(|| before.as_ref().is_some_and(&mut passes));
+            for look in &looks {
+                let is = passes(look);
+                if is != was {
+                    was = is;
+                    self.turn(*number, id, Turn { node, half, time: look.at, begins: is });
                 }
             }
         }

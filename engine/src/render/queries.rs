@@ -126,8 +126,7 @@ impl Queries {
                 self.routes.remove(number);
                 let used = |sieve: &u32| self.families.values().any(|family| family.sieves.contains(&Some(*sieve)));
                 self.sieve_numbers.retain(|_, sieve| used(sieve));
-                let there = |number: &u32| self.sieve_numbers.values().any(|known| known == number);
-                self.sieves.iter_mut().for_each(|sieves| sieves.each.retain(|(number, ..)| there(number)));
+                self.sieves.iter_mut().for_each(|sieves| sieves.each.retain(|(number, ..)| used(number)));
                 self.sieves.retain(|sieves| !sieves.each.is_empty());
             }
         }
