@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Url;
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::config::Secret;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::http::install_tls;
@@ -29,17 +33,38 @@ impl<W: AsyncRead + AsyncWrite + Send + Unpin> Wire for W {}
 pub struct Server {
     host: String,
     port: u16,
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<Tls>,
+}
+
+#[derive(Clone)]
+struct Tls {
+    certificates: Certificates,
+    settled: Option<Arc<ClientConfig>>,
+}
+
+/// What both sides of a connection with TLS show and trust.
+#[derive(Clone, Default, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Certificates {
+    /// Certificates in PEM that are trusted in the place of the machine's authorities.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_authorities: Option<String>,
+    /// The certificate in PEM that weir shows, for servers that ask for one, and behind it those between it and its authority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_certificate: Option<String>,
+    /// Its private key in PEM.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_key: Option<Secret>,
 }
 
 impl Server {
-    /// What a URL names whose scheme is `plain` or `encrypted`. `authorities`, in PEM, are trusted in the place of the machine's.
+    /// What a URL names whose scheme is `plain` or `encrypted`.
     pub fn of(
         field: &str,
         url: &str,
         (plain, encrypted): (&str, &str),
         usual_port: u16,
-        authorities: Option<&str>,
+        certificates: &Certificates,
         hosts: &HostPolicy,
     ) -> Result<(Server, Url), ConnectorError> {
         let wrong = |problem: String| ConnectorError::config(field, problem);
@@ -61,7 +86,11 @@ impl Server {
         // The policy compares ports, too, and knows nothing of these schemes. An error says that there is no host.
         let _ = parsed.set_port(Some(port));
         hosts.check(&parsed)?;
-        let tls = if parsed.scheme() == encrypted { Some(Arc::new(trusting(authorities)?)) } else { None };
+        let tls = if parsed.scheme() == encrypted {
+            Some(Tls { certificates: certificates.clone(), settled: certificates.settled()? })
+        } else {
+            None
+        };
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         Ok((Server { host, port, tls }, parsed))
     }
@@ -94,9 +123,13 @@ impl Server {
     /// TLS from now on.
     pub async fn encrypt(&self, wire: Box<dyn Wire>) -> Result<Box<dyn Wire>, String> {
         let Some(tls) = &self.tls else { return Ok(wire) };
+        let config = match &tls.settled {
+            Some(config) => config.clone(),
+            None => Arc::new(tls.certificates.config().map_err(|error| error.to_string())?),
+        };
         in_time(async {
             let name = ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())?;
-            let encrypted = TlsConnector::from(tls.clone()).connect(name, wire).await.map_err(|error| error.to_string())?;
+            let encrypted = TlsConnector::from(config).connect(name, wire).await.map_err(|error| error.to_string())?;
             Ok(Box::new(encrypted) as Box<dyn Wire>)
         })
         .await
@@ -109,22 +142,64 @@ async fn in_time<T>(connecting: impl Future<Output = Result<T, String>>) -> Resu
     connected.map_err(|problem| format!("cannot connect: {problem}"))
 }
 
-fn trusting(authorities: Option<&str>) -> Result<ClientConfig, ConnectorError> {
-    install_tls();
-    let Some(pem) = authorities else {
-        let machine = ClientConfig::builder().with_platform_verifier();
-        let wrong =
-            |error| ConnectorError::config("", format!("the certificate authorities of this machine cannot be used: {error}"));
-        return Ok(machine.map_err(wrong)?.with_no_client_auth());
-    };
-    let wrong = |problem: String| ConnectorError::config("certificateAuthorities", problem);
+impl Certificates {
+    /// An error is that of an option, unless the key is kept elsewhere.
+    pub fn config(&self) -> Result<ClientConfig, ConnectorError> {
+        let (builder, shown) = (self.trusting()?, self.shown()?);
+        let Some((shown, key)) = shown else { return Ok(builder.with_no_client_auth()) };
+        let wrong = |problem: String| ConnectorError::config("clientKey", problem);
+        let key = PrivateKeyDer::from_pem_slice(key.value()?.as_bytes());
+        let key = key.map_err(|_| wrong("is no private key in PEM".to_owned()))?;
+        let config = builder.with_client_auth_cert(shown, key);
+        config.map_err(|error| wrong(format!("is not that of the certificate, or the certificate cannot be used: {error}")))
+    }
+
+    /// None where each connection needs a look at where the key is kept.
+    pub fn settled(&self) -> Result<Option<Arc<ClientConfig>>, ConnectorError> {
+        if self.client_key.as_ref().is_none_or(|key| key.known().is_some()) {
+            return Ok(Some(Arc::new(self.config()?)));
+        }
+        self.trusting()?;
+        self.shown()?;
+        Ok(None)
+    }
+
+    fn trusting(&self) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, ConnectorError> {
+        install_tls();
+        let builder = ClientConfig::builder();
+        match &self.certificate_authorities {
+            Some(pem) => Ok(builder.with_root_certificates(authorities(pem)?)),
+            None => builder.with_platform_verifier().map_err(|error| {
+                ConnectorError::config("", format!("the certificate authorities of this machine cannot be used: {error}"))
+            }),
+        }
+    }
+
+    fn shown(&self) -> Result<Option<(Vec<CertificateDer<'static>>, &Secret)>, ConnectorError> {
+        let missing = |field: &str, problem: &str| Err(ConnectorError::config(field, format!("is missing: {problem}")));
+        match (&self.client_certificate, &self.client_key) {
+            (None, None) => Ok(None),
+            (Some(shown), Some(key)) => Ok(Some((certificates("clientCertificate", shown)?, key))),
+            (Some(_), None) => missing("clientKey", "the certificate has a private key"),
+            (None, Some(_)) => missing("clientCertificate", "the key belongs to one"),
+        }
+    }
+}
+
+fn authorities(pem: &str) -> Result<RootCertStore, ConnectorError> {
+    let field = "certificateAuthorities";
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|error| wrong(format!("is no certificate in PEM: {error}")))?;
-        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+    for certificate in certificates(field, pem)? {
+        roots.add(certificate).map_err(|error| ConnectorError::config(field, error.to_string()))?;
     }
-    if roots.is_empty() {
-        return Err(wrong("holds no certificate in PEM".to_owned()));
-    }
-    Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+    Ok(roots)
+}
+
+/// One at least.
+fn certificates(field: &str, pem: &str) -> Result<Vec<CertificateDer<'static>>, ConnectorError> {
+    let wrong = |problem: String| ConnectorError::config(field, problem);
+    let read: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|error| wrong(format!("is no certificate in PEM: {error}")))?;
+    if read.is_empty() { Err(wrong("holds no certificate in PEM".to_owned())) } else { Ok(read) }
 }

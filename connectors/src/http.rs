@@ -7,7 +7,8 @@ use std::time::Duration;
 pub use reqwest::Client;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, ClientBuilder, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode, Url};
+use rustls::ClientConfig;
 
 use crate::config::Secret;
 use crate::error::{ConnectorError, Fault};
@@ -180,10 +181,10 @@ pub fn patient_client() -> Result<Client, ConnectorError> {
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
 }
 
-/// The same, of authorities that are trusted in the place of the machine's.
-pub(crate) fn trusting_client(authorities: Vec<Certificate>) -> Result<Client, ConnectorError> {
+/// The one of the process, but for what is trusted and shown.
+pub(crate) fn trusting_client(tls: ClientConfig) -> Result<Client, ConnectorError> {
     install_tls();
-    builder().tls_certs_only(authorities).build().map_err(unusable)
+    builder().tls_backend_preconfigured(tls).build().map_err(unusable)
 }
 
 fn builder() -> ClientBuilder {

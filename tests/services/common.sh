@@ -47,6 +47,9 @@ certificates() {
   openssl req -newkey rsa:2048 -nodes -subj /CN=127.0.0.1 -keyout "$dir/server.key" -out "$dir/server.csr"
   openssl x509 -req -in "$dir/server.csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 30 \
     -extfile <(echo "subjectAltName=IP:127.0.0.1,DNS:localhost") -out "$dir/server.pem"
+  openssl req -newkey rsa:2048 -nodes -subj /CN=bearer -keyout "$dir/client.key" -out "$dir/client.csr"
+  openssl x509 -req -in "$dir/client.csr" -CA "$dir/ca.pem" -CAkey "$dir/ca.key" -CAcreateserial -days 30 \
+    -extfile <(echo extendedKeyUsage=clientAuth) -out "$dir/client.pem"
 }
 
 # The commands of every script of a server.

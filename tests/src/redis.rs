@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
@@ -65,7 +65,16 @@ impl Redis {
 
     /// Whom to trust for TLS.
     pub fn authority(&self) -> String {
-        fs::read_to_string(self.directory.path().join("ca.pem")).expect("the script has made one")
+        self.made("ca.pem")
+    }
+
+    /// A file that its script has made.
+    pub fn made(&self, name: &str) -> String {
+        fs::read_to_string(self.directory().join(name)).expect("the script has made it")
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// A command, and what Redis says.

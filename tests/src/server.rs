@@ -93,7 +93,12 @@ impl Server {
 
     /// Whom to trust for TLS.
     pub fn authority(&self) -> String {
-        fs::read_to_string(self.directory().join("ca.pem")).expect("the script has made one")
+        self.made("ca.pem")
+    }
+
+    /// A file that its script has made.
+    pub fn made(&self, name: &str) -> String {
+        fs::read_to_string(self.directory().join(name)).expect("the script has made it")
     }
 }
 

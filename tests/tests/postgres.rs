@@ -271,11 +271,15 @@ fn logins_are_those_of_the_server_and_passwords_stay_secret() {
     troubled(&weir, "md5", &source(json!({"username": "old"})), "replication role");
     troubled(&weir, "clear", &source(tls("clear")), "replication role");
     troubled(&weir, "tls", &source(tls("tls")), "replication role");
+    let bearer =
+        json!({"password": null, "clientCertificate": server.made("client.pem"), "clientKey": server.made("client.key")});
+    troubled(&weir, "bearer", &source(with(tls("bearer"), bearer)), "there is no publication p");
     // They are not.
     troubled(&weir, "open", &source(json!({"username": "clear"})), "set tls");
     troubled(&weir, "wrong", &source(json!({"password": "wrong"})), "the login is refused");
     troubled(&weir, "none", &source(json!({"password": null})), "none is given");
     troubled(&weir, "stranger", &source(json!({"tls": true})), "cannot connect");
+    troubled(&weir, "bare-handed", &source(with(tls("bearer"), json!({"password": null}))), "the login is refused");
     troubled(&weir, "bare", &source(json!({"username": "tls"})), "the login is refused");
     let log = std::fs::read_to_string(server.directory().join("log")).unwrap_or_default();
     assert!(!log.contains("PANIC"), "{log}");

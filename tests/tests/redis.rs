@@ -85,16 +85,19 @@ fn a_stream_begins_with_what_comes_and_a_record_may_be_all_fields() {
 fn results_go_out_with_tls_and_a_password_and_come_in_again() {
     let Some(redis) = Redis::start("results to streams of Redis") else { return };
     redis.say(&["CONFIG", "SET", "requirepass", "geheim"]);
-    let weir = Home::new().start(&[]);
+    let weir = Home::new().start(&[&format!("-Dweir.secrets.directories=[\"{}\"]", redis.directory().display())]);
     let access = |more: Json| {
         with(
-            json!({"type": "Redis", "url": redis.tls_url(), "certificateAuthorities": redis.authority(), "password": "geheim", "key": "results"}),
+            json!({"type": "Redis", "url": redis.tls_url(), "certificateAuthorities": redis.authority(),
+                "clientCertificate": redis.made("client.pem"), "clientKey": redis.made("client.key"), "password": "geheim", "key": "results"}),
             more,
         )
     };
     let created = numbers_to(&weir, access(json!({"lengthMax": 100_000})));
     assert!(created.contains("Secret(****)") && !created.contains("geheim"), "{created}");
-    let source = access(json!({"field": "value", "startFrom": "Earliest", "format": {"type": "Json"}}));
+    assert!(!created.contains("PRIVATE"), "{created}");
+    let key = json!({"file": redis.directory().join("client.key")});
+    let source = access(json!({"clientKey": key, "field": "value", "startFrom": "Earliest", "format": {"type": "Json"}}));
     weir.post(STREAMS, &json!({"name": "back", "source": source, "query": COUNT})).expect(201);
     set_numbers(&weir, 0..100);
     wait_until("all results have come back", PATIENCE, || counted(&weir).0 == 100);
@@ -107,6 +110,15 @@ fn results_go_out_with_tls_and_a_password_and_come_in_again() {
 
     let wrong = with(source.clone(), json!({"password": "wrong"}));
     troubled(&weir, "wrong", &wrong, "the login is refused");
+    troubled(
+        &weir,
+        "unknown",
+        &with(source.clone(), json!({"clientCertificate": null, "clientKey": null})),
+        "CertificateRequired",
+    );
+    refused(&weir, &with(source.clone(), json!({"clientKey": null})), "clientKey: is missing");
+    refused(&weir, &with(source.clone(), json!({"clientCertificate": null})), "clientCertificate: is missing");
+    refused(&weir, &with(source.clone(), json!({"clientKey": "geheim"})), "is no private key in PEM");
     refused(&weir, &with(source, json!({"certificateAuthorities": "x"})), "holds no certificate");
     weir.stop();
 }

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Certificate, Client, StatusCode, Url};
+use reqwest::{Client, StatusCode, Url};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -18,6 +18,7 @@ use weir_model::Position;
 use crate::config::{self, Secret};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
+use crate::dial::Certificates;
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
@@ -49,9 +50,8 @@ pub struct WriteToElasticsearch {
     /// In their place: a key as the server gives it out, encoded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key: Option<Secret>,
-    /// Certificates in PEM that are trusted in the place of the machine's authorities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate_authorities: Option<String>,
+    #[serde(flatten)]
+    pub certificates: Certificates,
     /// What becomes of cancellations; a document of their own when not given.
     #[serde(default)]
     pub cancellations: Cancellations,
@@ -109,13 +109,11 @@ impl WriteToElasticsearch {
     }
 
     fn client(&self) -> Result<Client, ConnectorError> {
-        let Some(authorities) = &self.certificate_authorities else { return http::client() };
-        let wrong = |problem: String| ConnectorError::config("certificateAuthorities", problem);
-        let trusted = Certificate::from_pem_bundle(authorities.as_bytes()).map_err(|error| wrong(http::chain(&error)))?;
-        if trusted.is_empty() {
-            return Err(wrong("holds no certificate in PEM".to_owned()));
+        if self.certificates == Certificates::default() {
+            http::client()
+        } else {
+            http::trusting_client(self.certificates.config()?)
         }
-        http::trusting_client(trusted)
     }
 }
 
@@ -130,7 +128,7 @@ impl DestinationConfig for WriteToElasticsearch {
 
     fn check(&self) -> Result<(), ConnectorError> {
         self.urls(&HostPolicy::default())?;
-        self.client()?;
+        self.certificates.settled()?;
         let index = IndexName::read(&self.index)?;
         if self.cancellations == Cancellations::Delete && index.moves() {
             let problem =

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::connection::Connection;
 use super::packet::Hello;
 use crate::config::Secret;
-use crate::dial::Server;
+use crate::dial::{Certificates, Server};
 use crate::ends::Refused;
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
@@ -23,9 +23,8 @@ pub struct MqttAccess {
     pub username: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Certificates in PEM that are trusted in the place of the machine's authorities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate_authorities: Option<String>,
+    #[serde(flatten)]
+    pub certificates: Certificates,
 }
 
 /// How a connection is made.
@@ -41,8 +40,7 @@ impl MqttAccess {
     pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
         let (plain, encrypted) = ("mqtt", "mqtts");
         let usual_port = if self.url.starts_with("mqtts:") { 8883 } else { 1883 };
-        let authorities = self.certificate_authorities.as_deref();
-        let (server, _) = Server::of("url", &self.url, (plain, encrypted), usual_port, authorities, hosts)?;
+        let (server, _) = Server::of("url", &self.url, (plain, encrypted), usual_port, &self.certificates, hosts)?;
         if self.password.is_some() && self.username.is_none() {
             return Err(ConnectorError::config("username", "is missing: a password alone is not enough"));
         }

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::connection::{Connection, Greeting};
 use super::credentials::Credentials;
 use crate::config::Secret;
-use crate::dial::Server;
+use crate::dial::{Certificates, Server};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 
@@ -27,9 +27,8 @@ pub struct NatsAccess {
     /// In their place: what a file of credentials holds, as `nsc` writes it, or the seed of a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Secret>,
-    /// Certificates in PEM that are trusted in the place of the machine's authorities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate_authorities: Option<String>,
+    #[serde(flatten)]
+    pub certificates: Certificates,
     /// The domain of JetStream, where the servers have several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
@@ -53,8 +52,7 @@ impl NatsAccess {
         if self.servers.is_empty() {
             return Err(ConnectorError::config("servers", "is empty"));
         }
-        let authorities = self.certificate_authorities.as_deref();
-        let server = |url: &String| Ok(Server::of("servers", url, ("nats", "tls"), 4222, authorities, hosts)?.0);
+        let server = |url: &String| Ok(Server::of("servers", url, ("nats", "tls"), 4222, &self.certificates, hosts)?.0);
         let servers: Vec<Server> = self.servers.iter().map(server).collect::<Result<_, ConnectorError>>()?;
         match (&self.username, &self.password) {
             (Some(_), None) => return Err(ConnectorError::config("password", "is missing: a name alone is not enough")),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
 use crate::config::Secret;
-use crate::dial::Server;
+use crate::dial::{Certificates, Server};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 
@@ -19,9 +19,8 @@ pub struct RedisAccess {
     pub username: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<Secret>,
-    /// Certificates in PEM that are trusted in the place of the machine's authorities.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate_authorities: Option<String>,
+    #[serde(flatten)]
+    pub certificates: Certificates,
 }
 
 /// How a connection is made.
@@ -36,8 +35,7 @@ pub struct Login {
 
 impl RedisAccess {
     pub fn login(&self, hosts: &HostPolicy) -> Result<Login, ConnectorError> {
-        let (server, url) =
-            Server::of("url", &self.url, ("redis", "rediss"), 6379, self.certificate_authorities.as_deref(), hosts)?;
+        let (server, url) = Server::of("url", &self.url, ("redis", "rediss"), 6379, &self.certificates, hosts)?;
         let database = match url.path().trim_start_matches('/') {
             "" => 0,
             number => {
