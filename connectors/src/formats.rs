@@ -9,6 +9,7 @@ use weir_model::json::WantedKeys;
 use weir_model::protobuf::Wanted;
 use weir_model::{Position, Text};
 
+use crate::charset::Charset;
 use crate::config::{self, that};
 use crate::container::ContainerReader;
 use crate::decode::{AvroDecoder, CsvCharacters, CsvDecoder, Decoder, JsonDecoder, LineDecoder, ProtobufDecoder, RawDecoder};
@@ -33,7 +34,7 @@ pub enum FileFormat {
     CypherCsv(CypherCsv),
     /// An object container file of Avro, which says itself how its records are read.
     CypherAvroContainer(CypherAvroContainer),
-    /// A file of Parquet: each row is a map. Only files are read, and of them only the columns that the query names.
+    /// A file of Parquet: each row is a map. Files and objects of S3 are read, and of them only the columns that the query names.
     CypherParquet(CypherParquet),
 }
 
@@ -277,12 +278,22 @@ impl FileFormat {
     pub fn check(&self) -> Result<(), ConnectorError> {
         match self {
             FileFormat::CypherParquet(_) => Err(parquet_elsewhere()),
-            _ => self.check_of_file(),
+            _ => self.check_of_file(Charset::Utf8, &[]),
         }
     }
 
-    /// Of a file, which can be read at any place.
-    pub fn check_of_file(&self) -> Result<(), ConnectorError> {
+    /// Of what is read at any place once it is whole. Of Parquet, which says itself how it is written, nothing is undone to the whole.
+    pub fn check_of_file(&self, charset: Charset, decoders: &[RecordDecoder]) -> Result<(), ConnectorError> {
+        if matches!(self, FileFormat::CypherParquet(_)) {
+            let refused = |field: &str| {
+                Err(ConnectorError::config(field, "goes not with Parquet, which says itself how it is written; leave it out"))
+            };
+            return match charset {
+                Charset::Utf8 if decoders.is_empty() => Ok(()),
+                Charset::Utf8 => refused("recordDecoders"),
+                _ => refused("encoding"),
+            };
+        }
         if let FileFormat::CypherAvroContainer(CypherAvroContainer { schema_url: Some(_), .. }) = self {
             let problem = "records are read by the schema of the file itself in this version of weir; leave it out";
             return Err(ConnectorError::config("format.schemaUrl", problem));
@@ -345,7 +356,7 @@ impl FileFormat {
 }
 
 fn parquet_elsewhere() -> ConnectorError {
-    let problem = "Parquet is read from its end and at many places: only files of this machine are, by the source for files";
+    let problem = "Parquet is read from its end and at many places: only files and objects of S3 are";
     ConnectorError::config("format", problem)
 }
 

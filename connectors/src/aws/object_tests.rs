@@ -112,6 +112,16 @@ fn objects_are_decoded_as_files_are() {
     put(&server, "lake/rows.gz", gzip("id,name\n1,\"a\nb\"\n2,c\n3,d\n".as_bytes()));
     put(&server, "lake/wide", "1\n22\n".encode_utf16().flat_map(u16::to_le_bytes).collect());
     put(&server, "lake/empty", Vec::new());
+    let rows_of_parquet = include_str!("../parquet_vectors/rows.jsonl").lines().count();
+    put(&server, "lake/rows.parquet", include_bytes!("../parquet_vectors/zstd.parquet").to_vec());
+    let parquet = json!({"format": {"type": "CypherParquet", "query": "RETURN 1"}});
+    let config = parse_source_v1(&definition(&server, "rows.parquet", parquet)).unwrap();
+    let single = run(&*config, None, &Limits { records_max: 1, ..Limits::default() }).unwrap();
+    assert!(single.finished && single.records.len() == rows_of_parquet, "{}", single.records.len());
+    for (count, position) in single.positions.iter().step_by(29) {
+        let rest = run(&*config, Some(position), &Limits::default()).unwrap();
+        assert!(rest.finished && rest.records == single.records[*count..], "from {count}");
+    }
     let csv = json!({"type": "CypherCsv", "query": "RETURN 1", "headers": true});
     let json_lines = json!({"type": "CypherJson", "query": "RETURN 1"});
     let rows = ["{ id: \"1\", name: \"a\\nb\" }", "{ id: \"2\", name: \"c\" }", "{ id: \"3\", name: \"d\" }"];

@@ -21,6 +21,7 @@ use crate::feed::Trouble;
 use crate::formats::{CypherLine, FileFormat};
 use crate::frames::{Frames, Limits, Progress};
 use crate::framing::Skipped;
+use crate::parquet::Spool;
 use crate::recoded_stream::{self, recoded_stream};
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
@@ -102,8 +103,7 @@ impl SourceConfig for S3Ingest {
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         object::check_name(&self.bucket, &self.key)?;
-        self.format.check()?;
-        Charset::named(&self.encoding)?;
+        self.format.check_of_file(Charset::named(&self.encoding)?, &self.record_decoders)?;
         recoded_stream::check(&self.record_decoders)?;
         self.access(context).check()
     }
@@ -120,20 +120,27 @@ impl SourceConfig for S3Ingest {
         let trouble = Trouble::new(&place);
         let as_it_is = charset == Charset::Utf8 && self.record_decoders.is_empty();
         let position = from.as_ref().map(|(_, position)| position);
-        let inner = self.format.reader(&place, self.line_bytes_max as usize, position, |offset| {
+        let bytes = |at| {
             let wanted = Wanted {
                 access: self.access(context),
                 bucket: self.bucket.clone(),
                 key: self.key.clone(),
-                at: if as_it_is { offset } else { 0 },
+                at,
                 place: place.clone(),
                 version: version.clone(),
                 trouble: trouble.clone(),
             };
-            let stream = Box::new(ObjectStream::start(&context.runtime, wanted));
-            let stream = charset.decoded(recoded_stream(&place, &self.record_decoders, stream)?);
-            Ok(if as_it_is { stream } else { Box::new(Skipped::new(stream, offset)) })
-        })?;
+            Box::new(ObjectStream::start(&context.runtime, wanted))
+        };
+        let inner = if matches!(self.format, FileFormat::CypherParquet(_)) {
+            Box::new(Spool::start(&place, bytes(0), context.wanted.clone(), position)?)
+        } else {
+            self.format.reader(&place, self.line_bytes_max as usize, position, |offset| {
+                let stream = bytes(if as_it_is { offset } else { 0 });
+                let stream = charset.decoded(recoded_stream(&place, &self.record_decoders, stream)?);
+                Ok(if as_it_is { stream } else { Box::new(Skipped::new(stream, offset)) })
+            })?
+        };
         Ok(Box::new(Object { inner, version, trouble }))
     }
 }

@@ -1,4 +1,4 @@
-//! Files of Parquet: columns of row groups to rows, and of the columns only those that anybody looks at.
+//! Files of Parquet: columns of row groups to rows, and of the columns only those that anybody looks at; and rows to columns (`table`).
 //!
 //!     footer ─> schema ─ tree ─> wanted columns ─ columns: some rows at once ─> Rows ─ one row a frame ─> map
 //!
@@ -6,6 +6,8 @@
 //! lists and groups, is here. A position is the number of the next row, and the length of the file it is in.
 
 mod columns;
+mod spool;
+mod table;
 mod tree;
 
 use std::fs::File;
@@ -22,6 +24,8 @@ use crate::error::ConnectorError;
 use crate::frames::{Frame, Frames, Limits, Progress};
 use crate::source::Source;
 use columns::{Column, Leaf};
+pub use spool::Spool;
+pub use table::{Cell, ColumnKind, Field, TableWriter};
 use tree::Root;
 
 /// Taken from the columns at once: so many rows, and about so many bytes.
@@ -60,6 +64,16 @@ impl ParquetReader {
         from: Option<&Position>,
     ) -> Result<ParquetReader, ConnectorError> {
         let file = File::open(path).map_err(|error| ConnectorError::io(place, "cannot open the file", error))?;
+        ParquetReader::of(file, place, wanted, from)
+    }
+
+    /// The same of a file that is open.
+    pub fn of(
+        file: File,
+        place: &str,
+        wanted: Option<&[Text]>,
+        from: Option<&Position>,
+    ) -> Result<ParquetReader, ConnectorError> {
         let file_bytes = file.metadata().map_err(|error| ConnectorError::io(place, "cannot look at the file", error))?.len();
         let wrong = |problem: String| ConnectorError::Framing { place: place.to_owned(), problem };
         let file = guarded(|| SerializedFileReader::new(file).map_err(|error| error.to_string()));
@@ -82,6 +96,10 @@ impl ParquetReader {
             rows: None,
             out: 0,
         })
+    }
+
+    pub fn row_count(&self) -> u64 {
+        self.row_count
     }
 
     /// Opens the group of the next row, and goes there in it.

@@ -109,7 +109,7 @@ fn a_file_that_was_changed_or_is_none_is_refused() {
     assert!(problem(Some(&positions[0].1)).contains("put it back"));
     let check = |definition: Json| crate::parse_source_v1(&definition).unwrap().check(&anything()).unwrap_err().to_string();
     let format = json!({"type": "CypherParquet", "query": "RETURN 1"});
-    assert!(check(json!({"type": "StandardInputIngest", "format": format})).contains("only files of this machine"));
+    assert!(check(json!({"type": "StandardInputIngest", "format": format})).contains("only files and objects of S3"));
     assert!(
         check(json!({"type": "FileIngest", "path": path, "format": format, "recordDecoders": ["Gzip"]}))
             .contains("recordDecoders")
@@ -138,5 +138,69 @@ fn damaged_files_fail_and_do_no_more() {
                 break;
             }
         }
+    }
+}
+
+#[test]
+fn a_table_is_read_as_it_was_written() {
+    let fields = [
+        Field::Column("n".into(), ColumnKind::Integer),
+        Field::Column("words".into(), ColumnKind::Texts),
+        Field::Group(
+            "of".into(),
+            vec![
+                ("Odd. name".into(), ColumnKind::Text),
+                ("x".into(), ColumnKind::Float),
+                ("yes".into(), ColumnKind::Boolean),
+                ("raw".into(), ColumnKind::Bytes),
+                ("never".into(), ColumnKind::Text),
+            ],
+        ),
+        Field::Column("more".into(), ColumnKind::Json),
+    ];
+    let mut table = TableWriter::new(&fields, &[("who", "weir")]).unwrap();
+    let mut random = crate::decode::tests::Random::new(7);
+    let (mut expected, mut parts) = (Vec::new(), Vec::new());
+    // More than a group.
+    for n in 0..70_000 {
+        let mut row = json!({"n": null, "words": null, "of": {"Odd. name": null, "x": null, "yes": null, "raw": null, "never": null}, "more": null});
+        let some = |random: &mut crate::decode::tests::Random| random.below(3) > 0;
+        if some(&mut random) {
+            table.set(0, Cell::Integer(n - 5));
+            row["n"] = json!(n - 5);
+        }
+        if some(&mut random) {
+            let words: Vec<Text> = (0..random.below(4)).map(|word| Text::from(format!("w{word} {n}"))).collect();
+            table.set(1, Cell::Texts(&words));
+            row["words"] = json!(words.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+        }
+        if some(&mut random) {
+            table.set(2, Cell::Bytes("é ü".as_bytes()));
+            row["of"]["Odd. name"] = json!("é ü");
+        }
+        if some(&mut random) {
+            table.set(3, Cell::Float(n as f64 / 8.0));
+            row["of"]["x"] = json!(n as f64 / 8.0);
+        }
+        if some(&mut random) {
+            table.set(4, Cell::Boolean(n % 2 == 0));
+            row["of"]["yes"] = json!(n % 2 == 0);
+        }
+        if some(&mut random) {
+            table.set(7, Cell::Bytes(br#"{"a":[1]}"#));
+            row["more"] = json!({"a": [1]});
+        }
+        expected.push(row);
+        parts.extend(table.end_row().unwrap().unwrap_or_default());
+    }
+    assert!(!parts.is_empty(), "a group leaves when it is full");
+    parts.extend(table.finish().unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.parquet");
+    fs::write(&path, parts).unwrap();
+    let (read, _) = read(&*source(&path, json!({})), &anything(), None, &Limits::default()).unwrap();
+    assert_eq!(read.len(), expected.len());
+    for (read, expected) in read.iter().zip(&expected) {
+        assert_eq!(read, expected);
     }
 }

@@ -88,11 +88,13 @@ impl SourceConfig for FileIngest {
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
-        self.format.check_of_file()?;
-        let charset = Charset::named(&self.encoding)?;
+        self.format.check_of_file(Charset::named(&self.encoding)?, &self.record_decoders)?;
         recoded_stream::check(&self.record_decoders)?;
-        if matches!(self.format, FileFormat::CypherParquet(_)) {
-            self.check_parquet(charset)?;
+        if matches!(self.format, FileFormat::CypherParquet(_)) && self.file_ingest_mode == Some(FileIngestMode::NamedPipe) {
+            return Err(ConnectorError::config(
+                "fileIngestMode",
+                "a file of Parquet is read from its end on, which a pipe has not",
+            ));
         }
         let path = context.files.check(&self.path)?;
         if path.is_dir() {
@@ -115,25 +117,6 @@ impl SourceConfig for FileIngest {
             let stream = charset.decoded(recoded_stream(&place, &self.record_decoders, Box::new(stream))?);
             Ok(if as_it_is { stream } else { Box::new(Skipped::new(stream, offset)) })
         })
-    }
-}
-
-impl FileIngest {
-    /// What would have to be done to the file as a whole cannot be where it is read at many places.
-    fn check_parquet(&self, charset: Charset) -> Result<(), ConnectorError> {
-        let refused = |field: &str| {
-            Err(ConnectorError::config(field, "goes not with Parquet, which says itself how it is written; leave it out"))
-        };
-        if charset != Charset::Utf8 {
-            return refused("encoding");
-        }
-        if !self.record_decoders.is_empty() {
-            return refused("recordDecoders");
-        }
-        if self.file_ingest_mode == Some(FileIngestMode::NamedPipe) {
-            return refused("fileIngestMode");
-        }
-        Ok(())
     }
 }
 
