@@ -2,6 +2,7 @@
 //! is sent again, by which the stream drops repetitions within its window (two minutes, if nobody changed it).
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,9 @@ impl Publish for Publishing {
     type Connection = Connection;
 
     const IDS: bool = true;
+
+    /// What a server asks, which gives up after some minutes, is only read with answers: this answers it beforehand.
+    const ALIVE: Option<(Duration, &[u8])> = Some((Duration::from_secs(30), b"PONG\r\n"));
 
     async fn connect(&mut self) -> Result<Connection, Refused> {
         Ok(self.login.connect().await?)
