@@ -114,7 +114,7 @@ pub enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// Write a graph as text, from the configured store or, with --url, from a weir that runs
+    /// Write a graph as text or as a table, from the configured store or, with --url, from a weir that runs
     Export {
         #[command(flatten)]
         transfer: Transfer,
@@ -123,7 +123,7 @@ pub enum Command {
         #[arg(long, value_name = "MILLIS")]
         at_time: Option<u64>,
     },
-    /// Read a graph from text, into the configured store or, with --url, into a weir that runs
+    /// Read a graph from text or a table, into the configured store or, with --url, into a weir that runs
     Import(Transfer),
 }
 

@@ -91,7 +91,7 @@ fn a_graph_written_as_text_and_read_again_is_the_same() {
     weir.rows(EVERYTHING);
     let code = hash(&weir, "default");
     let url = format!("http://{}", weir.address());
-    for (file, into) in [("graph.jsonl", "lines"), ("graph.cypher", "texts")] {
+    for (file, into) in [("graph.jsonl", "lines"), ("graph.cypher", "texts"), ("graph.parquet", "rows")] {
         let (status, out, error) = run(&home, &["export", file, "--url", &url]);
         assert_eq!(status, Some(0), "{out}{error}");
         weir.put(&format!("/api/v1/namespace/{into}")).expect(201);
@@ -114,15 +114,17 @@ fn a_graph_written_as_text_and_read_again_is_the_same() {
     weir.stop();
 
     // And without a weir that runs, from one type of store into another.
-    let (status, out, error) = run(&home, &["export", "again.jsonl", "-Dweir.store.filepath=one"]);
-    assert_eq!(status, Some(0), "{out}{error}");
-    let two = ["-Dweir.store.type=map-db", "-Dweir.store.filepath=two.weir"];
-    let (status, out, error) = run(&home, &["import", "again.jsonl", two[0], two[1]]);
-    assert_eq!(status, Some(0), "{out}{error}");
-    assert!(out.contains("300 nodes and 600 relationships"), "{out}");
-    let weir = home.start(&two);
-    assert_eq!(hash(&weir, "default"), code);
-    weir.stop();
+    for (file, store) in [("again.jsonl", "two.weir"), ("again.parquet", "three.weir")] {
+        let (status, out, error) = run(&home, &["export", file, "-Dweir.store.filepath=one"]);
+        assert_eq!(status, Some(0), "{out}{error}");
+        let other = ["-Dweir.store.type=map-db".to_owned(), format!("-Dweir.store.filepath={store}")];
+        let (status, out, error) = run(&home, &["import", file, &other[0], &other[1]]);
+        assert_eq!(status, Some(0), "{out}{error}");
+        assert!(out.contains("300 nodes and 600 relationships"), "{out}");
+        let weir = home.start(&[&other[0], &other[1]]);
+        assert_eq!(hash(&weir, "default"), code);
+        weir.stop();
+    }
 }
 
 #[test]
@@ -139,6 +141,12 @@ fn a_graph_of_open_cypher_keeps_its_parallel_edges() {
     let (status, out, error) = run(&home, &["import", "g.jsonl", "--url", &url, "--namespace", "other"]);
     assert_eq!(status, Some(0), "{out}{error}");
     assert_eq!(hash(&weir, "other"), code);
+    let (status, out, error) = run(&home, &["export", "g.parquet", "--url", &url]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    weir.put("/api/v1/namespace/third").expect(201);
+    let (status, out, error) = run(&home, &["import", "g.parquet", "--url", &url, "--namespace", "third"]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    assert_eq!(hash(&weir, "third"), code);
     let (status, _, error) = run(&home, &["export", "g.cypher", "--url", &url]);
     assert_eq!((status, error.contains("Write it as jsonl")), (Some(1), true), "{error}");
     weir.stop();

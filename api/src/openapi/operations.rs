@@ -109,7 +109,7 @@ impl Operation {
 }
 
 const READ: &[Parameter] = &[p::AT_TIME, p::TIMEOUT];
-const EXPORT: &[Parameter] = &[p::FORMAT, p::AT_TIME, p::TIMEOUT];
+const EXPORT: &[Parameter] = &[p::EXPORT_FORMAT, p::AT_TIME, p::TIMEOUT];
 const EDGES: &[Parameter] =
     &[p::EDGE_LIMIT, p::EDGE_DIRECTION, p::EDGE_OTHER, p::EDGE_TYPE, p::ONLY_FULL, p::AT_TIME, p::TIMEOUT];
 const KEYED: &[Parameter] = &[p::KEY, p::AT_TIME, p::TIMEOUT];
@@ -164,7 +164,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "admin::backpressure" => op("get-backpressure", SYSTEM, "Where records, results and writes stand still", &[(200, Value(list::<Pressure>))]),
         "transfer::back_up" => op("back-up", SYSTEM, "A backup of everything, or of what has come since another", &[(200, Text("application/octet-stream"))]).takes(&[p::SINCE])
             .about("What `weir backup --url` asks for and `weir restore` reads."),
-        "transfer::export" => op("export-graph", SYSTEM, "A graph as text", &[(200, Text("application/x-ndjson"))]).takes(EXPORT).graph().or_as(&["text/plain"])
+        "transfer::export" => op("export-graph", SYSTEM, "A graph as text or as a table", &[(200, Text("application/x-ndjson"))]).takes(EXPORT).graph().or_as(&["text/plain", "application/vnd.apache.parquet"])
             .about("JSON Lines, or Cypher as `text/plain`."),
         "transfer::import" => op("import-graph", SYSTEM, "Add what was exported to a graph", &[(200, Value(of::<Moved>))]).takes(&[p::FORMAT, p::LINE]).graph().body(text)
             .about("The body is JSON Lines, or Cypher."),

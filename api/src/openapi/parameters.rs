@@ -114,6 +114,8 @@ pub const IDEMPOTENCY_KEY: Parameter = same(
     "What the request is known by: records that come again with the same key have no effect.",
 );
 pub const FORMAT: Parameter = same("format", Kind::OneOf(&["jsonl", "cypher"]), "\"jsonl\"", "What the text is.");
+pub const EXPORT_FORMAT: Parameter =
+    same("format", Kind::OneOf(&["jsonl", "cypher", "parquet"]), "\"jsonl\"", "What the graph is written as.");
 pub const PLAN_FORMAT: Parameter =
     same("format", Kind::OneOf(&["json", "text", "mermaid"]), "\"json\"", "How the dataflow is shown.");
 pub const LINE: Parameter =

@@ -53,6 +53,7 @@ pub async fn export(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
     let content_type = match format {
         Format::Jsonl => "application/x-ndjson",
         Format::Cypher => "text/plain; charset=utf-8",
+        Format::Parquet => "application/vnd.apache.parquet",
     };
     Ok(Reply::Whole(body(content_type, first_part(parts).await?)))
 }
@@ -74,7 +75,7 @@ pub async fn import(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
 
 fn format(request: &Request) -> Result<Format, ApiError> {
     let Some(name) = request.parameter("format") else { return Ok(Format::default()) };
-    Format::of(name).ok_or_else(|| ApiError::bad(format!("`format` is 'jsonl' or 'cypher', not '{name}'")))
+    Format::of(name).ok_or_else(|| ApiError::bad(format!("`format` is 'jsonl', 'cypher' or 'parquet', not '{name}'")))
 }
 
 type Part = Result<Vec<u8>, String>;

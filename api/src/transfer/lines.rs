@@ -98,14 +98,24 @@ impl Line<'_> {
         self.ids.parse(&text).ok_or_else(|| format!("`{key}`: '{text}' is no id here; the scheme is set by weir.id.type"))
     }
 
+    /// Those of `properties`, and those that a table has no column for.
     fn properties(&self) -> Result<Map, String> {
-        match self.map.get("properties") {
-            None => Ok(Map::default()),
-            Some(Value::Map(map)) => {
-                read_exact_map(map).ok_or_else(|| "`properties` has a map with `$` that means nothing".to_owned())
+        let mut properties = Map::default();
+        for field in ["properties", "other"] {
+            match self.map.get(field) {
+                None => {}
+                Some(Value::Map(map)) => {
+                    let read = read_exact_map(map).ok_or_else(|| format!("`{field}` has a map with `$` that means nothing"))?;
+                    if properties.is_empty() {
+                        properties = read;
+                    } else {
+                        read.iter().for_each(|(key, value)| properties.insert(key.clone(), value.clone()));
+                    }
+                }
+                Some(_) => return Err(format!("`{field}` is an object")),
             }
-            Some(_) => Err("`properties` is an object".to_owned()),
         }
+        Ok(properties)
     }
 }
 

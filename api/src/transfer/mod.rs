@@ -1,11 +1,12 @@
-//! Transfer: a graph as text, out of weir and into it. `weir export` and `weir import` do it to a store that nobody works with,
+//! Transfer: a graph as text or as a table, out of weir and into it. `weir export` and `weir import` do it to a store that nobody works with,
 //! or, with `--url`, over HTTP with a weir that runs; the routes for that are in `routes/transfer.rs`.
 //!
-//!     Graph::export ─ items ─> lines | statements ─> file
-//!     file ─ portions of whole lines ─> lines | statements ─> items ─> Graph::import
+//!     Graph::export ─ items ─> lines | statements | parquet ─> file
+//!     file ─ (parquet: rows as) portions of whole lines ─> lines | statements ─> items ─> Graph::import
 
 pub mod lines;
 mod online;
+mod parquet;
 pub mod progress;
 pub mod statements;
 
@@ -46,6 +47,8 @@ pub enum Format {
     Jsonl,
     /// Statements that make the graph, one a line
     Cypher,
+    /// A table, with a row for each node and each relationship and a column for each property; exact
+    Parquet,
 }
 
 impl Format {
@@ -57,13 +60,18 @@ impl Format {
         match self {
             Format::Jsonl => "jsonl",
             Format::Cypher => "cypher",
+            Format::Parquet => "parquet",
         }
     }
 
     /// As it was asked for, or as the name of the file says.
     fn of_file(given: Option<Format>, file: &Path) -> Format {
-        let by_name = file.extension().is_some_and(|ending| ["cypher", "cql"].iter().any(|known| ending == *known));
-        given.unwrap_or(if by_name { Format::Cypher } else { Format::Jsonl })
+        let by_name = match file.extension().and_then(|ending| ending.to_str()) {
+            Some("cypher" | "cql") => Format::Cypher,
+            Some("parquet") => Format::Parquet,
+            _ => Format::Jsonl,
+        };
+        given.unwrap_or(by_name)
     }
 }
 
@@ -79,7 +87,7 @@ pub struct Transfer {
     /// The file that is written or read
     pub file: PathBuf,
 
-    /// What it holds; without this its name says: `.cypher` and `.cql` are statements, anything else is JSON Lines
+    /// What it holds; without this its name says: `.cypher` and `.cql` are statements, `.parquet` is a table, anything else is JSON Lines
     #[arg(long)]
     pub format: Option<Format>,
 
@@ -162,45 +170,53 @@ pub fn export(transfer: &Transfer, at: Option<u64>, settings: &Settings) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whole lines of a file that is read.
+pub struct Portion {
+    lines: Vec<u8>,
+    /// The number of the first.
+    first: u64,
+    /// How much of the file was read with this one.
+    done: u64,
+}
+
+type Portions = Box<dyn Iterator<Item = Result<Portion, String>>>;
+
 pub fn import(transfer: &Transfer, settings: &Settings) -> Result<ExitCode, String> {
-    let file = &transfer.file;
-    let unreadable = |error: &dyn std::error::Error| format!("cannot read {}: {error}", file.display());
-    let opened = File::open(file).map_err(|error| unreadable(&error))?;
-    let length = opened.metadata().map_err(|error| unreadable(&error))?.len();
-    let mut progress = Progress::new("bytes", Some(length));
+    let file = transfer.file.as_path();
+    let (format, portions, mut progress) = match transfer.format() {
+        Format::Parquet => {
+            let rows = parquet::Rows::open(file)?;
+            let progress = Progress::new("rows", Some(rows.total()));
+            (Format::Jsonl, Box::new(rows) as Portions, progress)
+        }
+        format => {
+            let (portions, length) = portions_of_lines(file)?;
+            (format, portions, Progress::new("bytes", Some(length)))
+        }
+    };
     let mut moved = Moved::default();
     let read = |take: TakePortion<'_>| {
-        let mut lines = BufReader::with_capacity(PORTION_BYTES, opened);
-        let (mut portion, mut first, mut next, mut done) = (Vec::new(), 1, 1, 0);
-        loop {
-            let more = lines.read_until(b'\n', &mut portion).map_err(|error| unreadable(&error))? > 0;
-            next += u64::from(more);
-            if portion.len() >= PORTION_BYTES || (!more && !portion.is_empty()) {
-                moved.add(take(&portion, first).map_err(|reason| {
-                    format!(
-                        "{}: {reason}\nWhat stands before line {first} is in the graph; the import can be repeated",
-                        file.display()
-                    )
-                })?);
-                done += portion.len() as u64;
-                progress.set(done);
-                portion.clear();
-                first = next;
-            }
-            if !more {
-                return Ok::<(), String>(());
-            }
+        for portion in portions {
+            let Portion { lines, first, done } = portion?;
+            moved.add(take(&lines, first).map_err(|reason| {
+                format!(
+                    "{}: {reason}\nWhat stands before line {first} is in the graph; the import can be repeated",
+                    file.display()
+                )
+            })?);
+            progress.set(done);
         }
+        Ok::<(), String>(())
     };
     match transfer.url() {
         Some(url) => {
-            let mut importer = online::Importer::new(url, transfer.namespace.as_deref(), transfer.format())?;
+            let mut importer = online::Importer::new(url, transfer.namespace.as_deref(), format)?;
             read(&mut |portion, first| importer.send(portion, first))?;
         }
         None => {
             let store = Opened::new(settings, transfer.namespace.as_deref(), true)?;
             let options = CompileOptions { ids: settings.ids, ..CompileOptions::default() };
-            read(&mut |portion, first| take_in(&store.graph, transfer.format(), portion, first, &options))?;
+            read(&mut |portion, first| take_in(&store.graph, format, portion, first, &options))?;
             store.close()?;
         }
     }
@@ -209,13 +225,39 @@ pub fn import(transfer: &Transfer, settings: &Settings) -> Result<ExitCode, Stri
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gives a graph out as text, in parts of a moderate size, with how much that was so far.
+/// Of a file of text; and how many bytes it has.
+fn portions_of_lines(file: &Path) -> Result<(Portions, u64), String> {
+    let place = file.display().to_string();
+    let unreadable = move |error: std::io::Error| format!("cannot read {place}: {error}");
+    let opened = File::open(file).map_err(&unreadable)?;
+    let length = opened.metadata().map_err(&unreadable)?.len();
+    let mut text = BufReader::with_capacity(PORTION_BYTES, opened);
+    let (mut next, mut done) = (1, 0);
+    let portions = std::iter::from_fn(move || {
+        let (mut lines, first) = (Vec::new(), next);
+        while lines.len() < PORTION_BYTES {
+            match text.read_until(b'\n', &mut lines) {
+                Ok(0) => break,
+                Ok(_) => next += 1,
+                Err(error) => return Some(Err(unreadable(error))),
+            }
+        }
+        done += lines.len() as u64;
+        (!lines.is_empty()).then_some(Ok(Portion { lines, first, done }))
+    });
+    Ok((Box::new(portions), length))
+}
+
+/// Gives a graph out, in parts of a moderate size, with how much that was so far.
 pub fn write_graph(graph: &Graph, format: Format, at: Option<Tick>, part: EachPart<'_>) -> Result<Moved, String> {
     let model = GraphOptions { open_cypher: graph.open_cypher() };
     if format == Format::Cypher && model.open_cypher {
         let reason =
             "a graph of the model `open-cypher` cannot be written as statements: CREATE gives its nodes ids of their own";
         return Err(format!("{reason}. Write it as jsonl"));
+    }
+    if format == Format::Parquet {
+        return parquet::write(graph, at, part);
     }
     let mut out = Vec::with_capacity(2 * CHUNK_BYTES);
     if format == Format::Jsonl {
@@ -225,8 +267,8 @@ pub fn write_graph(graph: &Graph, format: Format, at: Option<Tick>, part: EachPa
     let exported = graph.export(at, &mut |item| {
         moved.count(&item);
         match format {
-            Format::Jsonl => lines::write_item(&item, graph.ids(), model.open_cypher, &mut out),
             Format::Cypher => statements::write_item(&item, graph.ids(), &mut out),
+            _ => lines::write_item(&item, graph.ids(), model.open_cypher, &mut out),
         }
         if out.len() >= CHUNK_BYTES {
             failed = part(&out, moved).err();
@@ -246,6 +288,12 @@ pub fn take_in(graph: &Graph, format: Format, portion: &[u8], first: u64, option
     let lines = portion.split(|byte| *byte == b'\n').zip(first..);
     let mut moved = Moved::default();
     match format {
+        Format::Parquet => {
+            return Err(
+                "a file of Parquet is read from its end on, and cannot be sent: `weir import --url` sends its rows as lines"
+                    .to_owned(),
+            );
+        }
         Format::Jsonl => {
             let mut items = Vec::new();
             for (line, number) in lines {
