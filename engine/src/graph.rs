@@ -3,7 +3,7 @@
 //! Each entry of the log, or several small ones together, becomes one immutable batch of its net change. The batch goes into the trace, through it to the
 //! standing queries, and with the rest of the spine it is published for readers on other threads.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use timely::dataflow::channels::pact::Pipeline;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::Antichain;
 use timely::progress::frontier::AntichainRef;
+use timely::scheduling::activate::Activator;
 use timely::worker::Worker;
 use weir_model::Mutations;
 
@@ -35,6 +36,13 @@ pub struct ShardOfGraph {
     pub upper: u64,
     /// What the operator works on.
     writing: Rc<RefCell<Writing>>,
+    rest: Rest,
+}
+
+/// The way to tell the operator that nothing comes in.
+struct Rest {
+    at_rest: Rc<Cell<bool>>,
+    activator: Activator,
 }
 
 impl ShardOfGraph {
@@ -44,13 +52,14 @@ impl ShardOfGraph {
         let mut input = InputHandle::new();
         let loaded = base.shards.get(shard.index).cloned();
         let publisher = published.clone();
-        let (trace, writing) = worker.dataflow::<u64, _, _>(|scope| {
+        let (trace, writing, rest) = worker.dataflow::<u64, _, _>(|scope| {
             let stream = input.to_stream(scope);
             let mut operator = OperatorBuilder::new("graph".to_owned(), scope);
             let info = operator.operator_info();
             let activator = scope.activator_for(info.address.clone());
             let mut entries = operator.new_input(stream, Pipeline);
-            let layers = Layers::new(info.clone(), None, Some(activator));
+            let layers = Layers::new(info.clone(), None, Some(activator.clone()));
+            let at_rest = layers.at_rest();
             let (reader, writer) = TraceAgent::new(layers, info, None);
             let trace = reader.clone();
             let mut writing = Writing {
@@ -74,13 +83,13 @@ impl ShardOfGraph {
                         writing.apply(data);
                         data.clear();
                     });
-                    writing.writer.exert();
+                    writing.keep_house();
                 }
             });
-            (trace, shared)
+            (trace, shared, Rest { at_rest, activator })
         });
         input.advance_to(base.upper.0);
-        ShardOfGraph { input, trace, published, shard, upper: base.upper.0, writing }
+        ShardOfGraph { input, trace, published, shard, upper: base.upper.0, writing, rest }
     }
 
     /// From here on the shard keeps what changes for an index. It has applied everything that was handed to it.
@@ -115,6 +124,15 @@ impl ShardOfGraph {
         self.input.send_batch(&mut entries);
         self.input.advance_to(self.upper);
         self.input.flush();
+    }
+
+    /// Nothing has come in for a while: time to merge more than has to be.
+    pub fn rest(&mut self) {
+        if !self.rest.at_rest.replace(true) {
+            let applied = self.published.shard_upper(self.shard.index);
+            allow_compaction(&mut self.trace, &self.published, applied);
+            self.rest.activator.activate();
+        }
     }
 
     /// All shards as they are after everything that was handed to any of them so far, which is the same for each worker that gets
@@ -179,6 +197,16 @@ impl Writing {
         self.publish();
     }
 
+    /// Goes on with merges, and shows what comes of them also while nothing else does: fewer batches are read faster.
+    fn keep_house(&mut self) {
+        self.writer.exert();
+        let mut count = 0;
+        self.reader.map_batches(|_| count += 1);
+        if count != self.existing.len() {
+            self.publish();
+        }
+    }
+
     fn publish(&mut self) {
         let upper = self.lower.elements().first().copied().unwrap_or(0);
         self.existing.clear();
@@ -198,4 +226,48 @@ fn allow_compaction(trace: &mut TraceAgent<Layers>, published: &Published, upper
     let slowest = published.upper().0.saturating_sub(1);
     trace.set_logical_compaction(AntichainRef::new(&[slowest]));
     trace.set_physical_compaction(AntichainRef::new(&[upper]));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use weir_model::{Mutations, NodeId, Value};
+
+    use crate::store::InMemory;
+    use crate::view::View;
+    use crate::{Engine, Options};
+
+    #[test]
+    fn a_graph_at_rest_is_merged_and_shown_as_such() {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options::default()).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let key = graph.symbols().intern("n");
+        let node = |n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+        let sizes = || -> Vec<usize> { graph.snapshot().shard(0).iter().map(|batch| batch.len()).collect() };
+        let is_merged = |sizes: &[usize]| sizes.iter().max().is_some_and(|largest| sizes.iter().sum::<usize>() * 4 < largest * 5);
+        let mut was_merged = true;
+        for round in 0..10 {
+            let mut mutations = Mutations::default();
+            for n in 0..500 {
+                mutations.set_property(node(n + 500 * (round % 7)), key, &Value::Integer((n + 1000 * round) as i64));
+            }
+            graph.apply(mutations, 1).unwrap();
+            graph.wait_visible().unwrap();
+            was_merged &= is_merged(&sizes());
+        }
+        assert!(!was_merged, "there is something to merge");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_merged(&sizes()) {
+            assert!(Instant::now() < deadline, "{:?}", sizes());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for n in 0..3500 {
+            let round = if n < 1500 { n / 500 + 7 } else { n / 500 };
+            assert_eq!(graph.snapshot().property(node(n), key), Value::Integer((n % 500 + 1000 * round) as i64));
+        }
+        engine.shutdown().unwrap();
+    }
 }

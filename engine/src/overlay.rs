@@ -288,8 +288,8 @@ impl View for Overlay<'_> {
         self.merged(&|each| self.base.labelled(label, each), &|node| self.has_label(node, label), each);
     }
 
-    fn expect(&self, nodes: &[NodeId]) {
-        self.base.expect(nodes);
+    fn expect(&self, nodes: &[NodeId], edges: bool) {
+        self.base.expect(nodes, edges);
     }
 
     fn count_labelled(&self, label: Symbol) -> Option<u64> {

@@ -97,8 +97,8 @@ impl View for Tracked<'_> {
         self.base.labelled(label, each)
     }
 
-    fn expect(&self, nodes: &[NodeId]) {
-        self.base.expect(nodes);
+    fn expect(&self, nodes: &[NodeId], edges: bool) {
+        self.base.expect(nodes, edges);
     }
 
     fn count_labelled(&self, label: Symbol) -> Option<u64> {

@@ -62,8 +62,9 @@ pub trait View {
         self.nodes(&mut |node| !self.has_label(node, label) || each(node));
     }
 
-    /// These nodes will be asked for next. Whoever has to wait for memory may wait for all of it at once.
-    fn expect(&self, _: &[NodeId]) {}
+    /// These nodes will be asked for next, for their edges, too, or only for labels and properties. Whoever has to wait for memory may wait
+    /// for all of it at once.
+    fn expect(&self, _: &[NodeId], _edges: bool) {}
 
     /// How many `labelled` would list, where that is known without listing them.
     fn count_labelled(&self, _: Symbol) -> Option<u64> {

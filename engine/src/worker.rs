@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use differential_dataflow::operators::arrange::ShutdownButton;
@@ -125,7 +125,11 @@ fn run(worker: &mut Worker, commands: &Receiver<Command>) {
                 worker.step();
             }
             Err(TryRecvError::Empty) => {
+                let since = Instant::now();
                 worker.step_or_park(Some(SLEEP_MAX));
+                if since.elapsed() >= SLEEP_MAX {
+                    state.graphs.values_mut().for_each(ShardOfGraph::rest);
+                }
             }
         }
     }

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
 use timely::progress::Antichain;
+use weir_model::mutation::Kind;
 use weir_model::{NodeId, Symbol};
 
 use super::estimate::Sample;
@@ -57,7 +58,7 @@ pub struct Piece {
 /// Where the facts of a node lie.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The number of the piece, below two flags.
+    /// The number of the piece, below four flags.
     piece: u32,
     pub start: u32,
     pub count: u32,
@@ -77,10 +78,28 @@ pub struct Hit {
 const REPEATS: u32 = 1 << 31;
 /// No older batch knows the node.
 const FIRST: u32 = 1 << 30;
+/// No fact is a property: who asks for one need not look at the facts, which lie elsewhere.
+const NO_PROPERTY: u32 = 1 << 29;
+/// None is a label.
+const NO_LABEL: u32 = 1 << 28;
+const FLAGS: u32 = REPEATS | FIRST | NO_PROPERTY | NO_LABEL;
 
 impl Place {
+    /// Of facts that begin at `start` in their segment, none of them twice.
+    pub fn of(start: u32, facts: &[Fact]) -> Place {
+        Place { piece: lacking(facts), start, count: facts.len() as u32 }
+    }
+
     pub fn piece(&self) -> usize {
-        (self.piece & !(REPEATS | FIRST)) as usize
+        (self.piece & !FLAGS) as usize
+    }
+
+    pub fn has_properties(&self) -> bool {
+        self.piece & NO_PROPERTY == 0
+    }
+
+    pub fn has_labels(&self) -> bool {
+        self.piece & NO_LABEL == 0
     }
 
     /// Whether merging could find that updates have cancelled out.
@@ -96,6 +115,14 @@ impl Place {
     pub fn range(&self) -> Range<usize> {
         self.start as usize..(self.start + self.count) as usize
     }
+}
+
+/// Labels are the first facts of a node, properties the last.
+fn lacking(facts: &[Fact]) -> u32 {
+    let is = |fact: Option<&Fact>, kind| fact.is_some_and(|fact| fact.tag.kind() == kind);
+    let no_label = if is(facts.first(), Kind::Label) { 0 } else { NO_LABEL };
+    let no_property = if is(facts.last(), Kind::Property) { 0 } else { NO_PROPERTY };
+    no_label | no_property
 }
 
 /// A batch in the making. Nodes come in ascending order, their facts either in `fresh` or in a segment that is there already.
@@ -140,8 +167,9 @@ impl Writer {
     }
 
     /// The next node, whose facts lie in an adopted segment, none of them twice. `first` if no older batch knows it.
-    pub fn refer(&mut self, id: NodeId, piece: u32, (start, count): (u32, u32), first: bool) {
-        self.push(id, Place { piece: piece | if first { FIRST } else { 0 }, start, count });
+    pub fn refer(&mut self, id: NodeId, piece: u32, place: Place, first: bool) {
+        let lacking = place.piece & (NO_PROPERTY | NO_LABEL);
+        self.push(id, Place { piece: piece | lacking | if first { FIRST } else { 0 }, ..place });
     }
 
     /// Closes the facts pushed to `fresh` since the last call as those of `id`. Nothing if there are none.
@@ -153,7 +181,8 @@ impl Writer {
         self.finished = end;
         let same = |pair: &[Fact]| self.fresh.compare(&pair[0], &self.fresh, &pair[1]).is_eq();
         let repeats = self.fresh.facts[start..].windows(2).any(|pair| pair[0].tag == pair[1].tag && same(pair));
-        let piece = if repeats { REPEATS } else { 0 } | if first { FIRST } else { 0 };
+        let lacking = lacking(&self.fresh.facts[start..]);
+        let piece = if repeats { REPEATS } else { 0 } | if first { FIRST } else { 0 } | lacking;
         self.push(id, Place { piece, start: start as u32, count: (end - start) as u32 });
     }
 
@@ -191,7 +220,8 @@ impl Batch {
     /// The facts of the node at this index among those of other batches.
     pub fn part(&self, index: usize) -> Part<'_> {
         let (segment, facts) = self.node(index);
-        Part { segment, facts, last: self.last_tick }
+        let place = &self.places[index];
+        Part { segment, facts, last: self.last_tick, labels: place.has_labels(), properties: place.has_properties() }
     }
 
     /// The facts of the node at this index, and what they point into.
@@ -371,7 +401,7 @@ impl Directory {
 #[cfg(test)]
 mod tests {
     use weir_model::Symbol;
-    use weir_model::mutation::{Kind, Payload, Tag};
+    use weir_model::mutation::{Payload, Tag};
 
     use super::*;
 

@@ -33,13 +33,29 @@ pub struct Part<'a> {
     pub facts: &'a [Fact],
     /// No update in the batch is later. Most reads are of later moments, and need not ask the segment for its ticks.
     pub last: u64,
+    /// Whether any of them is a label or a property: most batches know only edges of a node, and most questions are not for those.
+    pub labels: bool,
+    pub properties: bool,
 }
 
 impl Part<'_> {
-    /// Fetches what is looked at first.
-    pub fn prefetch(&self) {
-        let from = if self.facts.len() > FEW { self.facts.len() - LOOKED_AT_LAST } else { 0 };
-        prefetch_all(&self.facts[from..self.facts.len().min(from + LOOKED_AT_LAST)]);
+    /// Fetches what is looked at first by who asks for labels and properties, and perhaps for edges.
+    pub fn prefetch(&self, edges: bool) {
+        let (many, count) = (self.facts.len() > FEW, self.facts.len().min(LOOKED_AT_LAST));
+        if self.labels || (!many && (self.properties || edges)) {
+            prefetch_all(&self.facts[..count]);
+        }
+        if many && (self.properties || edges) {
+            prefetch_all(&self.facts[self.facts.len() - count..]);
+        }
+    }
+
+    fn may_have(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Label => self.labels,
+            Kind::Property => self.properties,
+            _ => true,
+        }
     }
 
     fn all_until(&self, tick: u64) -> bool {
@@ -115,6 +131,9 @@ impl<'a> Facts<'a> {
             let Part { segment, mut facts, .. } = *part;
             let oldest = depth + 1 == self.parts.len();
             for (from, to) in ranges {
+                if from.kind() == to.kind() && !part.may_have(from.kind()) {
+                    continue;
+                }
                 facts = &facts[first_of(facts, *from)..];
                 // The ticks lie elsewhere: most ranges are empty, and need none.
                 if facts.first().is_none_or(|first| first.tag > *to) {
@@ -235,7 +254,7 @@ impl<'a> Facts<'a> {
 
     /// The update that decides a fact with a key at a tick, if it is an addition.
     pub fn keyed(&self, tag: Tag, key: FactKey, at: u64) -> Option<(&'a Segment, &'a Fact)> {
-        for Part { segment, facts, last } in &self.parts {
+        for Part { segment, facts, last, .. } in &self.parts {
             let start = match key {
                 FactKey::Node(a, b) => facts.partition_point(|fact| (fact.tag, fact.payload.a, fact.payload.b) < (tag, a, b)),
                 _ => facts.partition_point(|fact| fact.tag < tag || (fact.tag == tag && segment.key(fact) < key)),
@@ -289,7 +308,7 @@ impl<'a> Facts<'a> {
 
 /// The update that decides a fact without a key (a label, a property) at a tick, if it is an addition. Parts are newest first.
 fn single<'a>(parts: &[Part<'a>], tag: Tag, at: u64) -> Option<(&'a Segment, Payload)> {
-    for part in parts {
+    for part in parts.iter().filter(|part| part.may_have(tag.kind())) {
         let Part { segment, facts, .. } = *part;
         let updates = facts[first_of(facts, tag)..].iter().take_while(|fact| fact.tag == tag);
         if let Some(fact) = updates.take_while(|fact| part.last <= at || segment.time(fact) <= at).last() {

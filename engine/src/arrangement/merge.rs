@@ -154,7 +154,7 @@ impl Merge {
                 _ if place.repeats() => return self.merge_shared(id, fuel),
                 Some(piece) => {
                     *fuel -= REFERENCE;
-                    self.out.refer(id, piece, (place.start, place.count), place.is_first());
+                    self.out.refer(id, piece, place, place.is_first());
                 }
                 None => {
                     let (segment, facts) = source.batch.node(source.at);

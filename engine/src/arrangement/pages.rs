@@ -14,7 +14,7 @@ use weir_model::codec::{FactKey, fact_key, relocate};
 use weir_model::mutation::{Kind, Payload, Row, Tag};
 use weir_model::{NodeId, Tick};
 
-use super::batch::Writer;
+use super::batch::{Place, Writer};
 use super::build::Shard;
 use super::chunk::{CHUNK_BYTES, Chunk, encode};
 use super::prefetch::prefetch_all;
@@ -220,13 +220,15 @@ pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
         if id.shard(shard.count) != shard.index {
             continue;
         }
-        if let [(run, chunk, range)] = &here[..]
-            && let Some(count) = as_it_is(runs[*run][*chunk].segment(), range.clone())
-        {
-            if count > 0 {
-                base.refer(id, cursors[*run].pieces[*chunk], (range.start as u32, count as u32), false);
+        if let [(run, chunk, range)] = &here[..] {
+            let segment = runs[*run][*chunk].segment();
+            if let Some(count) = as_it_is(segment, range.clone()) {
+                if count > 0 {
+                    let place = Place::of(range.start as u32, &segment.facts[range.start..][..count]);
+                    base.refer(id, cursors[*run].pieces[*chunk], place, false);
+                }
+                continue;
             }
-            continue;
         }
         hits.extend(here.iter().map(|(run, chunk, range)| {
             let segment = &**runs[*run][*chunk].segment();

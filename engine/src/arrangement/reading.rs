@@ -30,6 +30,8 @@ struct Expected<'a> {
     locator: Locator,
     nodes: Vec<Node>,
     parts: Vec<Part<'a>>,
+    /// Whether their edges will be asked for, too.
+    edges: bool,
     /// The node that was asked for last.
     at: usize,
     /// The first that is not fetched yet.
@@ -50,7 +52,7 @@ struct Node {
 }
 
 impl<'a> Expected<'a> {
-    fn expect(&mut self, nodes: &[NodeId], snapshot: &'a Snapshot) {
+    fn expect(&mut self, nodes: &[NodeId], edges: bool, snapshot: &'a Snapshot) {
         let Expected { locator, nodes: all, parts: all_parts, here, places, .. } = self;
         all.clear();
         all_parts.clear();
@@ -69,7 +71,7 @@ impl<'a> Expected<'a> {
                 all_parts.extend(parts(batches, of_node));
             }
         }
-        (self.at, self.ahead, self.missed) = (0, 0, 0);
+        (self.edges, self.at, self.ahead, self.missed) = (edges, 0, 0, 0);
         self.fetch();
     }
 
@@ -78,7 +80,7 @@ impl<'a> Expected<'a> {
         if self.ahead < self.nodes.len() && self.ahead < self.at + AHEAD {
             let until = self.nodes.len().min(self.ahead + TOGETHER);
             for node in &self.nodes[self.ahead..until] {
-                self.parts_of(node).iter().for_each(Part::prefetch);
+                self.parts_of(node).iter().for_each(|part| part.prefetch(self.edges));
             }
             self.ahead = until;
         }
@@ -147,8 +149,8 @@ impl View for Reading<'_> {
         self.facts(node).edges(direction, kinds, self.at(), each);
     }
 
-    fn expect(&self, nodes: &[NodeId]) {
-        self.expected.borrow_mut().expect(nodes, self.snapshot);
+    fn expect(&self, nodes: &[NodeId], edges: bool) {
+        self.expected.borrow_mut().expect(nodes, edges, self.snapshot);
     }
 
     fn has_edge(&self, edge: EdgeRef) -> bool {

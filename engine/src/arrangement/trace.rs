@@ -7,7 +7,9 @@
 //!     oldest                                               newest
 //!     [ 9M ] [ 3M 2M 3M -> merging ] [ 900k ] [ 300k ] [ 13k ] [ 13k ]
 
+use std::cell::Cell;
 use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use differential_dataflow::logging::Logger;
@@ -23,7 +25,11 @@ use super::build::Located;
 use super::merge::Merge;
 
 /// The newest batches are merged when together they are this many times the largest of them.
-const FAN_IN: usize = 4;
+const FAN_IN: f64 = 4.0;
+
+/// While nothing comes in they are when together they are by this part larger than it: fewer batches are read faster, and
+/// the time costs nobody anything.
+const AT_REST: f64 = 1.25;
 
 /// How many facts each merge goes on by for each fact that comes in: merges end before as much again has gathered.
 const MERGED_PER_FACT: usize = 2;
@@ -109,6 +115,7 @@ pub struct Layers {
     /// Batches that end by this may be made one.
     physical: Antichain<u64>,
     activator: Option<Activator>,
+    at_rest: Rc<Cell<bool>>,
 }
 
 enum Layer {
@@ -119,7 +126,13 @@ enum Layer {
 impl Layers {
     pub fn empty(activator: Option<Activator>) -> Layers {
         let zero = || Antichain::from_elem(0);
-        Layers { layers: Vec::new(), upper: zero(), logical: zero(), physical: zero(), activator }
+        let at_rest = Rc::default();
+        Layers { layers: Vec::new(), upper: zero(), logical: zero(), physical: zero(), activator, at_rest }
+    }
+
+    /// To be set when nothing has come in for a while; what comes in takes it back.
+    pub fn at_rest(&self) -> Rc<Cell<bool>> {
+        self.at_rest.clone()
     }
 
     /// Starts every merge that is due.
@@ -128,11 +141,12 @@ impl Layers {
         let start = self.layers.iter().rposition(|layer| matches!(layer, Layer::Merging(_))).map_or(0, |index| index + 1);
         let tail: Vec<SharedBatch> = self.layers[start..].iter().flat_map(Layer::batches).cloned().collect();
         let settled = tail.iter().take_while(|batch| PartialOrder::less_equal(&batch.upper, &self.physical)).count();
+        let fan_in = if self.at_rest.get() { AT_REST } else { FAN_IN };
         let (mut together, mut largest, mut from) = (0, 0, None);
         for (index, batch) in tail[..settled].iter().enumerate().rev() {
             together += batch.len();
             largest = largest.max(batch.len());
-            if index + 1 < settled && together >= FAN_IN * largest {
+            if index + 1 < settled && together as f64 >= fan_in * largest as f64 {
                 from = Some(index);
             }
         }
@@ -209,6 +223,9 @@ impl Trace for Layers {
 
     /// Goes on with merges while there is nothing else to do.
     fn exert(&mut self) {
+        if self.at_rest.get() {
+            self.plan();
+        }
         if self.layers.iter().any(|layer| matches!(layer, Layer::Merging(_))) {
             self.work(MERGED_WHEN_IDLE);
             if let Some(activator) = &self.activator {
@@ -225,6 +242,7 @@ impl Trace for Layers {
         batch.located = None;
         assert!(batch.lower == self.upper, "batches follow one another");
         self.upper.clone_from(&batch.upper);
+        self.at_rest.set(false);
         let fuel = (batch.len() * MERGED_PER_FACT).max(MERGED_PER_BATCH);
         self.layers.push(Layer::Whole(batch));
         self.work(fuel as isize);

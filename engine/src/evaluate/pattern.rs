@@ -193,14 +193,15 @@ impl Walk<'_, '_> {
             };
         }
         let halves = self.halves(near, frame.nodes[to], direction, &edge.kinds);
-        let asked = halves.len() > FEW && frame.nodes[to].is_none() && self.asks(to, at + 1);
+        let leads_on = self.steps[at + 1..].iter().any(|step| matches!(step, Step::Expand { from, .. } if *from == to));
+        let asked = halves.len() > FEW && frame.nodes[to].is_none() && (leads_on || self.asks(to));
         for i in halves.clone() {
             run.budget.step()?;
             if asked && (i - halves.start).is_multiple_of(EXPECTED) {
                 let next = i..halves.end.min(i + EXPECTED);
                 let nodes: SmallVec<[NodeId; EXPECTED]> =
                     run.scratch.halves.borrow()[next].iter().map(|half| half.other).collect();
-                run.reader.view.expect(&nodes);
+                run.reader.view.expect(&nodes, leads_on);
             }
             let half = run.scratch.halves.borrow()[i];
             if self.cross(index, to, crossing(near, half), at, row)?.is_break() {
@@ -212,14 +213,10 @@ impl Walk<'_, '_> {
         GO_ON
     }
 
-    /// Whether, once a node is bound, something of it is read at once, by a step from number `at` on, or later.
-    fn asks(&self, node: usize, at: usize) -> bool {
+    /// Whether, once a node is bound, a label or property of it is read, at once or later.
+    fn asks(&self, node: usize) -> bool {
         let PatternNode { slot, labels, reads, reads_all, .. } = &self.pattern.nodes[node];
-        !labels.is_empty()
-            || !reads.is_empty()
-            || reads_all.is_some()
-            || self.run.prepared.asked.contains(slot)
-            || self.steps[at..].iter().any(|step| matches!(step, Step::Expand { from, .. } if *from == node))
+        !labels.is_empty() || !reads.is_empty() || reads_all.is_some() || self.run.prepared.asked.contains(slot)
     }
 
     /// The half edges at `near` that may match, put on the stack of half edges; answers where. They are listed before any

@@ -153,8 +153,8 @@ impl View for Counting<'_> {
         });
     }
 
-    fn expect(&self, nodes: &[NodeId]) {
-        self.base.expect(nodes);
+    fn expect(&self, nodes: &[NodeId], edges: bool) {
+        self.base.expect(nodes, edges);
     }
 
     fn count_labelled(&self, label: Symbol) -> Option<u64> {

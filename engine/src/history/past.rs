@@ -302,7 +302,8 @@ fn kinds(first: Kind, last: Kind) -> (Tag, Tag) {
 }
 
 fn facts(segment: &Segment) -> Facts<'_> {
-    Facts::known([Part { segment, facts: &segment.facts, last: segment.times.last().copied().unwrap_or(u64::MAX) }])
+    let last = segment.times.last().copied().unwrap_or(u64::MAX);
+    Facts::known([Part { segment, facts: &segment.facts, last, labels: true, properties: true }])
 }
 
 impl View for Past {
