@@ -291,6 +291,11 @@ impl Records {
     }
 }
 
+/// The client knows of whole milliseconds alone: through a part of one it would ask again and again.
+fn whole_millis(wait: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
+}
+
 impl Source for Records {
     fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
         if let Some(failure) = self.failure.take() {
@@ -303,7 +308,7 @@ impl Source for Records {
         while !batch.full(limits) {
             let Some(consumer) = self.consumer.as_ref().filter(|_| !finishes || !self.reading.is_finished()) else { break };
             let wait = if batch.is_empty() { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
-            match consumer.poll(wait) {
+            match consumer.poll(whole_millis(wait)) {
                 Some(Ok(message)) => self.reading.take(&message, consumer, batch),
                 Some(Err(KafkaError::PartitionEOF(number))) => self.reading.ended(number, consumer),
                 Some(Err(error)) => match fatal(consumer, &error) {

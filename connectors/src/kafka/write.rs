@@ -4,6 +4,7 @@
 //! itself, so what the broker could not take now is not overtaken by what comes later.
 
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -28,6 +29,9 @@ use crate::output_format::OutputFormat;
 
 /// How long one call waits for the broker before it says that it does.
 pub(super) const WRITE_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Between two looks at what the producer has to tell.
+const LISTEN_TIME: Duration = Duration::from_micros(200);
 
 /// Writes each result to a topic of Kafka, as the value of a record without a key.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -90,8 +94,9 @@ impl WriteToKafka {
         let usual = [
             ("client.id", "weir"),
             ("enable.idempotence", idempotent),
-            // Results come in batches already.
-            ("linger.ms", "0"),
+            // Results come in batches already, and each is to be one request. Without a moment the first few results go alone, and while
+            // five requests are on their way the client keeps a core busy with asking itself whether it may send the rest.
+            ("linger.ms", "0.5"),
             // For ever: weir keeps what is not acknowledged, and its order.
             ("message.timeout.ms", "0"),
             ("reconnect.backoff.max.ms", "2000"),
@@ -169,6 +174,10 @@ impl Outlet {
     pub fn reports(&self) -> Vec<Report> {
         std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    fn is_silent(&self) -> bool {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
 }
 
 by_its_voice!(Outlet);
@@ -230,9 +239,13 @@ pub(super) fn is_refusal(code: RDKafkaErrorCode) -> bool {
     matches!(code, MessageSizeTooLarge | InvalidMessage | InvalidMessageSize | InvalidRecord)
 }
 
-/// Waits a little for what the producer has to tell.
+/// Waits a little for what the producer has to tell. It knows of whole milliseconds alone: through a part of one it would ask again and
+/// again, and keep a core busy that others need.
 pub(super) fn listen(producer: &BaseProducer<Outlet>) {
-    producer.poll(Duration::from_millis(1));
+    producer.poll(Duration::ZERO);
+    if producer.context().is_silent() {
+        thread::sleep(LISTEN_TIME);
+    }
 }
 
 struct Acknowledged {
