@@ -17,6 +17,7 @@ use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::history::run::{Indexing, Run, decode_index};
 use crate::memory::holds_graph;
+use crate::scheduling::Breath;
 use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError, read_some};
 
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
@@ -77,7 +78,8 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         delivered.iter().for_each(|delivered| note_delivered(&mut next, delivered));
         let began = Instant::now();
         let (first, upper) = (first.first, last.upper);
-        let mut pages = pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes)));
+        let mut breath = Breath::new();
+        let mut pages = pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes))).inspect(|_| breath.take());
         let mut chunks = Indexing::new(&mut pages);
         let info = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next)?;
         graph.history().add(Run::stored(&info, chunks.firsts));

@@ -1,5 +1,7 @@
 //! How threads share the cores: those that records wait for run at once, those that keep house take the time that is left.
 
+use std::time::{Duration, Instant};
+
 /// How long a thread wants to run when its turn comes. One that runs is interrupted for a thread whose turns are shorter
 /// (Linux since 6.12); otherwise whoever wakes waits for its end, which is 3 ms.
 #[cfg(target_os = "linux")]
@@ -8,6 +10,9 @@ const PROMPT_TURN_NANOS: u64 = 200_000;
 /// What the system thinks right.
 #[cfg(target_os = "linux")]
 const USUAL_TURN_NANOS: u64 = 0;
+
+/// The longest rest at a time of those that keep house.
+const REST_MAX: Duration = Duration::from_millis(10);
 
 /// How far those step back that keep house.
 const POLITE_NICE: i32 = 10;
@@ -24,6 +29,23 @@ pub fn polite() {
     turns(USUAL_TURN_NANOS);
     // A failure changes nothing but speed.
     let _ = rustix::process::nice(POLITE_NICE);
+}
+
+/// Rests after work that nobody waits for, as long as it took: on a machine with few cores others, weir's own and strangers, have their turn
+/// within milliseconds.
+pub struct Breath {
+    since: Instant,
+}
+
+impl Breath {
+    pub fn new() -> Breath {
+        Breath { since: Instant::now() }
+    }
+
+    pub fn take(&mut self) {
+        std::thread::sleep(self.since.elapsed().min(REST_MAX));
+        self.since = Instant::now();
+    }
 }
 
 #[cfg(target_os = "linux")]

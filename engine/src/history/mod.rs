@@ -26,6 +26,7 @@ use crate::arrangement::pages;
 use crate::commit::wall_clock_millis;
 use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::scheduling::Breath;
 use crate::store::{NewRun, Part, RunId, StoreError, read_some};
 
 pub use self::changes::{Change, Changed};
@@ -223,7 +224,9 @@ impl History {
         let (first, upper) = (merged[0].first, merged[merged.len() - 1].upper);
         let old: Vec<RunId> = merged.iter().filter_map(|run| run.id()).collect();
         // Nothing older than what the first of all runs holds is anywhere.
-        let mut merging = Merging::new(&self.shelf, Piece::of(merged), (window.start == 0, horizon.0), stop)?;
+        let mut breath = Breath::new();
+        let merging = Merging::new(&self.shelf, Piece::of(merged), (window.start == 0, horizon.0), stop)?;
+        let mut merging = merging.inspect(|_| breath.take());
         let mut chunks = Indexing::new(&mut merging);
         let new = NewRun { first, upper, chunks: &mut chunks };
         let info = self.shelf.store.replace_runs(self.shelf.graph, &old, new)?;
