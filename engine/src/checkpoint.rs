@@ -78,7 +78,7 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         delivered.iter().for_each(|delivered| note_delivered(&mut next, delivered));
         let began = Instant::now();
         let (first, upper) = (first.first, last.upper);
-        let mut breath = Breath::new();
+        let mut breath = Breath::begin();
         let mut pages = pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes))).inspect(|_| breath.take());
         let mut chunks = Indexing::new(&mut pages);
         let info = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next)?;

@@ -38,7 +38,7 @@ pub struct Breath {
 }
 
 impl Breath {
-    pub fn new() -> Breath {
+    pub fn begin() -> Breath {
         Breath { since: Instant::now() }
     }
 

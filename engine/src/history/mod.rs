@@ -224,7 +224,7 @@ impl History {
         let (first, upper) = (merged[0].first, merged[merged.len() - 1].upper);
         let old: Vec<RunId> = merged.iter().filter_map(|run| run.id()).collect();
         // Nothing older than what the first of all runs holds is anywhere.
-        let mut breath = Breath::new();
+        let mut breath = Breath::begin();
         let merging = Merging::new(&self.shelf, Piece::of(merged), (window.start == 0, horizon.0), stop)?;
         let mut merging = merging.inspect(|_| breath.take());
         let mut chunks = Indexing::new(&mut merging);
