@@ -494,6 +494,6 @@ fn a_file_of_parquet_is_read_once_across_kills() {
     assert_eq!(counted(&weir), (150, 1));
     assert_eq!(weir.rows("MATCH (n) WHERE id(n) = idFrom(7) RETURN n.tags, n.street"), [json!([[null, "t1", "t2"], "s7"])]);
     let wrong = json!({"name": "in", "source": {"type": "StdInput", "format": {"type": "Parquet"}}, "query": COUNT});
-    assert!(weir.post(STREAMS, &wrong).expect(400).text().contains("only files of this machine"));
+    assert!(weir.post(STREAMS, &wrong).expect(400).text().contains("only files and objects of S3"));
     weir.stop();
 }
