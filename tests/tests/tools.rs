@@ -135,18 +135,14 @@ fn a_graph_of_open_cypher_keeps_its_parallel_edges() {
     weir.rows("CREATE (a:A)-[:R {n: 1}]->(b:B), (a)-[:R {n: 2}]->(b), (), (a)-[:R]->(a)");
     let code = hash(&weir, "default");
     let url = format!("http://{}", weir.address());
-    let (status, out, error) = run(&home, &["export", "g.jsonl", "--url", &url]);
-    assert_eq!(status, Some(0), "{out}{error}");
-    weir.put("/api/v1/namespace/other").expect(201);
-    let (status, out, error) = run(&home, &["import", "g.jsonl", "--url", &url, "--namespace", "other"]);
-    assert_eq!(status, Some(0), "{out}{error}");
-    assert_eq!(hash(&weir, "other"), code);
-    let (status, out, error) = run(&home, &["export", "g.parquet", "--url", &url]);
-    assert_eq!(status, Some(0), "{out}{error}");
-    weir.put("/api/v1/namespace/third").expect(201);
-    let (status, out, error) = run(&home, &["import", "g.parquet", "--url", &url, "--namespace", "third"]);
-    assert_eq!(status, Some(0), "{out}{error}");
-    assert_eq!(hash(&weir, "third"), code);
+    for (file, into) in [("g.jsonl", "other"), ("g.parquet", "third")] {
+        let (status, out, error) = run(&home, &["export", file, "--url", &url]);
+        assert_eq!(status, Some(0), "{out}{error}");
+        weir.put(&format!("/api/v1/namespace/{into}")).expect(201);
+        let (status, out, error) = run(&home, &["import", file, "--url", &url, "--namespace", into]);
+        assert_eq!(status, Some(0), "{out}{error}");
+        assert_eq!(hash(&weir, into), code, "{file}");
+    }
     let (status, _, error) = run(&home, &["export", "g.cypher", "--url", &url]);
     assert_eq!((status, error.contains("Write it as jsonl")), (Some(1), true), "{error}");
     weir.stop();
