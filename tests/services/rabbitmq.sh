@@ -19,7 +19,8 @@ ssl_options.certfile = $dir/server.pem
 ssl_options.keyfile = $dir/server.key
 ssl_options.verify = verify_none
 END
-  spawn env HOME="$dir" ERL_CRASH_DUMP="$dir/erl_crash.dump" RABBITMQ_NODENAME="weir$port@localhost" RABBITMQ_DIST_PORT=$((port + 1)) ERL_EPMD_ADDRESS=127.0.0.1 \
+  # In its own directory: Mnesia leaves a core where it is when it is killed.
+  spawn env -C "$dir" HOME="$dir" ERL_CRASH_DUMP="$dir/erl_crash.dump" RABBITMQ_NODENAME="weir$port@localhost" RABBITMQ_DIST_PORT=$((port + 1)) ERL_EPMD_ADDRESS=127.0.0.1 \
     ERL_EPMD_PORT=$((port + 2)) RABBITMQ_MNESIA_BASE="$dir/mnesia" RABBITMQ_LOG_BASE="$dir/logs" RABBITMQ_ENABLED_PLUGINS_FILE="$dir/plugins" \
     RABBITMQ_PID_FILE="$dir/node.pid" RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}" \
     RABBITMQ_CONFIG_FILE="$dir/rabbitmq.conf" /usr/lib/rabbitmq/bin/rabbitmq-server
