@@ -80,6 +80,10 @@ fn look_at(graph: &Graph, at: Tick, symbols: u32) -> String {
     let moment = graph.at(at).unwrap();
     let found = dump(moment.view(), symbols);
     assert!(moment.failure().is_none());
+    // The same without the help of the present.
+    let past = graph.past(at).unwrap();
+    same(&dump(&past, symbols), &found, format_args!("{at}, from the pages alone"));
+    assert!(past.failure().is_none());
     found
 }
 
@@ -436,6 +440,36 @@ fn queries_ask_for_the_past() {
     let refused = rows(&off.default_graph(), of_x, None);
     assert!(refused[0].contains("journal is off"), "{refused:?}");
     assert_eq!(rows(&off.default_graph(), journal, None), ["0"]);
+}
+
+/// What has not changed since is found where the present finds it.
+#[test]
+fn indexes_and_counts_answer_for_the_past() {
+    let engine = in_memory(Retention::default());
+    let graph = engine.default_graph();
+    assert_eq!(rows(&graph, "CREATE INDEX FOR (n:L) ON (n.x)", None), Vec::<String>::new());
+    let first = write(&graph, "UNWIND range(1, 5000) AS x CREATE (:L {x: x, y: 1})");
+    write(&graph, "MATCH (n:L) WHERE n.x IN [10, 11] REMOVE n:L");
+    write(&graph, "MATCH (n:L) WHERE n.x = 12 SET n.x = 13");
+    let second = write(&graph, "MATCH (n:L) WHERE n.x = 14 DELETE n");
+    write(&graph, "CREATE (:L {x: 15}), (:M {x: 15})");
+    let asked = "MATCH (n:L) WHERE n.x >= 10 AND n.x <= 15 RETURN n.x ORDER BY n.x";
+    assert_eq!(rows(&graph, asked, Some(first)), ["10", "11", "12", "13", "14", "15"]);
+    assert_eq!(rows(&graph, asked, Some(second)), ["13", "13", "15"]);
+    assert_eq!(rows(&graph, asked, None), ["13", "13", "15", "15"]);
+    let count = "MATCH (n:L) RETURN count(n)";
+    let counted = |at| rows(&graph, count, at);
+    assert_eq!(
+        [counted(Some(first - 1)), counted(Some(first)), counted(Some(second)), counted(None)],
+        [["0"], ["5000"], ["4997"], ["4998"]]
+    );
+    let moment = graph.at(Tick::end_of_millis(first)).unwrap();
+    let mut indexes = 0;
+    moment.view().indexes(&mut |_, _| indexes += 1);
+    assert_eq!(indexes, 1);
+    // Everything has changed since then: the pages say it all.
+    let before = graph.at(Tick::end_of_millis(first - 1)).unwrap();
+    before.view().indexes(&mut |_, _| panic!("the present is of no use"));
 }
 
 #[test]

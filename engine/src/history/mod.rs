@@ -12,6 +12,7 @@ mod merge;
 mod past;
 mod recall;
 pub mod run;
+mod since;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,10 +1,11 @@
 //! Past: the graph as of a tick, as a View.
 //!
 //! A question is answered by what the runs say of its node: of each fact the newest version at or before the tick. A scan
-//! walks the runs side by side. Reading the store can fail, which a View cannot say: it answers nothing from then on, and
+//! walks the runs side by side; better still, where not too much has become different since, it asks the present and reads
+//! only that in the past (`Since`). Reading the store can fail, which a View cannot say: it answers nothing from then on, and
 //! whoever asked looks at `failure` before the answer is believed.
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use weir_model::mutation::{Kind, Tag};
 use weir_model::{NodeId, Symbol, Tick, Value};
 
 use super::run::{Cursor, Piece, Trouble};
+use super::since::Since;
 use super::{History, PATIENCE};
 use crate::arrangement::chunk::Chunk;
 use crate::arrangement::versions::{Asked, Hit, holding};
@@ -22,11 +24,24 @@ use crate::arrangement::{Facts, Part, Segment, Snapshot};
 use crate::commit::wall_clock_millis;
 use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::index::Question;
+use crate::memory::at_most;
 use crate::store::StoreError;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 /// How many nodes are remembered where they lie: several questions about a node follow one another.
 const NEAR_MAX: usize = 16;
+
+/// Of more nodes than this it is not kept that they have changed since: about 20 MB.
+const CHANGED_MAX: usize = 500_000;
+
+const BYTES_PER_CHANGED: usize = 40;
+
+/// So many are kept in any case.
+const CHANGED_FEW: usize = 1024;
+
+/// So many nodes are read from the pages before it is found out which of them have not changed since.
+const FINDS_MAX: u32 = 64;
 
 /// The graph at a moment that was asked for.
 pub enum Moment {
@@ -70,7 +85,8 @@ impl Graph {
     /// The same, read from the pages and the log in any case: they know more than what holds.
     pub fn past(&self, at: Tick) -> Result<Past, EngineError> {
         let next = self.settle(at)?;
-        Past::new(self, at, next, self.snapshot())
+        let past = Past::new(self, at, next, self.snapshot())?;
+        Ok(Past { since: OnceCell::from(None), ..past })
     }
 
     /// Sees to it that nothing more is committed at or before a tick. Gives the tick after the last commit.
@@ -98,8 +114,11 @@ pub struct Past {
     pieces: RefCell<Rc<Vec<Piece>>>,
     near: RefCell<Vec<(NodeId, Found)>>,
     failed: RefCell<Option<EngineError>>,
-    /// Only for how many there are, about.
     present: Snapshot,
+    /// What has changed between this moment and the present, once that was asked; none where it is too much.
+    since: OnceCell<Option<Since>>,
+    /// How many nodes were looked up in the runs.
+    finds: Cell<u32>,
 }
 
 /// The chunks that know a node, with the number of their run and the place in them, oldest first.
@@ -116,6 +135,8 @@ impl Past {
             near: RefCell::default(),
             failed: RefCell::default(),
             present,
+            since: OnceCell::new(),
+            finds: Cell::new(0),
         })
     }
 
@@ -165,6 +186,42 @@ impl Past {
         }
     }
 
+    /// What has become different since, unless that is too much to make anything easier.
+    fn since(&self) -> Option<&Since> {
+        let known = || {
+            let upto = self.present.tick();
+            let most = at_most(CHANGED_MAX * BYTES_PER_CHANGED, 64) / BYTES_PER_CHANGED;
+            let most = most.min((self.present.about(About::Nodes) / 2.0) as usize).max(CHANGED_FEW);
+            loop {
+                let pieces = match self.history().pieces(&self.graph, upto, upto.next()) {
+                    Ok(pieces) => pieces,
+                    Err(error) => {
+                        self.fail(error);
+                        return None;
+                    }
+                };
+                match Since::find(&self.history().shelf, &pieces, self.at.0, most) {
+                    Ok(since) => return since,
+                    Err(trouble) => {
+                        if !self.recover(trouble) {
+                            return None;
+                        }
+                    }
+                }
+            }
+        };
+        self.since.get_or_init(known).as_ref()
+    }
+
+    /// The present, where it says the same of a node: as far as that is known without much ado.
+    fn as_now(&self, node: NodeId) -> Option<&Snapshot> {
+        let since = match self.since.get() {
+            None if self.finds.get() >= FINDS_MAX => self.since(),
+            known => known?.as_ref(),
+        };
+        since.filter(|since| !since.has(node)).map(|_| &self.present)
+    }
+
     /// What to do about it: true is to try again.
     fn recover(&self, trouble: Trouble) -> bool {
         match trouble {
@@ -180,6 +237,7 @@ impl Past {
         if let Some((_, found)) = self.near.borrow().iter().find(|(id, _)| *id == node) {
             return found.clone();
         }
+        self.finds.set(self.finds.get().saturating_add(1));
         let found = loop {
             if self.failed.borrow().is_some() {
                 return Found::default();
@@ -265,26 +323,43 @@ impl Past {
         Ok(())
     }
 
-    /// Hands out the nodes that have a fact as asked for.
-    fn nodes_with(&self, asked: &[Asked], each: &mut dyn FnMut(NodeId) -> bool) {
-        self.walk(&mut |node, found| {
-            let known = hits(&found);
-            let holds = asked.iter().any(|asked| {
-                let mut any = false;
-                holding(&known, asked, &mut |_, _| {
-                    any = true;
-                    false
-                });
-                any
+    /// Hands out the nodes that have a fact as asked for, in the order of ids. `now` lists those that have one at present.
+    fn nodes_with(&self, asked: &[Asked], now: &dyn Fn(&mut dyn FnMut(NodeId) -> bool), each: &mut dyn FnMut(NodeId) -> bool) {
+        let Some(since) = self.since() else {
+            self.walk(&mut |node, found| {
+                if !has_any(&found, asked) {
+                    return true;
+                }
+                self.remember(node, found);
+                each(node)
             });
-            if !holds {
-                return true;
+            return;
+        };
+        let mut changed = since.changed().iter().copied().peekable();
+        let mut going = true;
+        now(&mut |node| {
+            while let Some(other) = changed.next_if(|other| going && *other <= node) {
+                going = !has_any(&self.find(other), asked) || each(other);
             }
-            drop(known);
-            self.remember(node, found);
-            each(node)
+            going = going && (since.has(node) || each(node));
+            going
         });
+        for other in changed {
+            going = going && (!has_any(&self.find(other), asked) || each(other));
+        }
     }
+}
+
+fn has_any(found: &Found, asked: &[Asked]) -> bool {
+    let known = hits(found);
+    asked.iter().any(|asked| {
+        let mut any = false;
+        holding(&known, asked, &mut |_, _| {
+            any = true;
+            false
+        });
+        any
+    })
 }
 
 pub(super) fn hits(found: &Found) -> SmallVec<[Hit<'_>; 4]> {
@@ -308,6 +383,9 @@ fn facts(segment: &Segment) -> Facts<'_> {
 
 impl View for Past {
     fn property(&self, node: NodeId, key: Symbol) -> Value {
+        if let Some(now) = self.as_now(node) {
+            return now.property(node, key);
+        }
         let tag = Tag::new(Kind::Property, key);
         let mut value = Value::Null;
         holding(&hits(&self.find(node)), &Asked::tag(tag, self.at.0), &mut |segment, fact| {
@@ -318,10 +396,16 @@ impl View for Past {
     }
 
     fn properties(&self, node: NodeId, each: &mut dyn FnMut(Symbol, Value)) {
+        if let Some(now) = self.as_now(node) {
+            return now.properties(node, each);
+        }
         facts(&self.held(node, kinds(Kind::Property, Kind::Property), None)).properties(0, each);
     }
 
     fn has_label(&self, node: NodeId, label: Symbol) -> bool {
+        if let Some(now) = self.as_now(node) {
+            return now.has_label(node, label);
+        }
         let mut found = false;
         holding(&hits(&self.find(node)), &Asked::tag(Tag::new(Kind::Label, label), self.at.0), &mut |_, _| {
             found = true;
@@ -331,10 +415,16 @@ impl View for Past {
     }
 
     fn labels(&self, node: NodeId, each: &mut dyn FnMut(Symbol)) {
+        if let Some(now) = self.as_now(node) {
+            return now.labels(node, each);
+        }
         facts(&self.held(node, kinds(Kind::Label, Kind::Label), None)).labels(0, each);
     }
 
     fn edges(&self, node: NodeId, direction: Direction, types: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        if let Some(now) = self.as_now(node) {
+            return now.edges(node, direction, types, each);
+        }
         if types.is_empty() {
             return facts(&self.held(node, kinds(Kind::Out, Kind::InParallel), None)).edges(direction, &[], 0, each);
         }
@@ -347,6 +437,9 @@ impl View for Past {
     }
 
     fn has_edge(&self, edge: EdgeRef) -> bool {
+        if let Some(now) = self.as_now(edge.source) {
+            return now.has_edge(edge);
+        }
         let half = HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
         if edge.ordinal > 0 {
             let tag = Tag::new(Kind::OutParallel, edge.kind);
@@ -357,12 +450,18 @@ impl View for Past {
     }
 
     fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
+        if let Some(now) = self.as_now(edge.source) {
+            return now.edge_property(edge, key);
+        }
         let tag = Tag::new(Kind::EdgeProperty, edge.kind);
         let found = self.held(edge.source, (tag, tag), Some(edge_property_key(edge.target, edge.ordinal, key)));
         facts(&found).edge_property(edge.kind, edge.target, edge.ordinal, key, 0)
     }
 
     fn edge_properties(&self, edge: EdgeRef, each: &mut dyn FnMut(Symbol, Value)) {
+        if let Some(now) = self.as_now(edge.source) {
+            return now.edge_properties(edge, each);
+        }
         let tag = Tag::new(Kind::EdgeProperty, edge.kind);
         facts(&self.held(edge.source, (tag, tag), None)).edge_properties(edge.kind, edge.target, edge.ordinal, 0, each);
     }
@@ -371,14 +470,39 @@ impl View for Past {
         // The properties of an edge may outlive it.
         let of = |(from, to)| Asked { from, to, key: None, at: self.at.0 };
         let asked = [of(kinds(Kind::Label, Kind::InParallel)), of(kinds(Kind::Property, Kind::Property))];
-        self.nodes_with(&asked, each);
+        self.nodes_with(&asked, &|each| self.present.nodes(each), each);
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
-        self.nodes_with(&[Asked::tag(Tag::new(Kind::Label, label), self.at.0)], each);
+        let asked = [Asked::tag(Tag::new(Kind::Label, label), self.at.0)];
+        self.nodes_with(&asked, &|each| self.present.labelled(label, each), each);
+    }
+
+    fn count_labelled(&self, label: Symbol) -> Option<u64> {
+        let since = self.since()?;
+        let mut count = self.present.count_labelled(label)?;
+        for node in since.changed() {
+            count = count + u64::from(self.has_label(*node, label)) - u64::from(self.present.has_label(*node, label));
+        }
+        Some(count)
     }
 
     fn about(&self, what: About) -> f64 {
         self.present.about(what)
+    }
+
+    fn indexes(&self, each: &mut dyn FnMut(Symbol, Option<Symbol>)) {
+        if self.since().is_some() {
+            self.present.indexes(each);
+        }
+    }
+
+    fn index_size(&self, question: &Question) -> u64 {
+        self.present.index_size(question) + self.since().map_or(0, |since| since.changed().len() as u64)
+    }
+
+    fn index_answer(&self, question: &Question, each: &mut dyn FnMut(NodeId)) {
+        self.present.index_answer(question, each);
+        self.since().into_iter().flat_map(Since::changed).for_each(|node| each(*node));
     }
 }
