@@ -118,8 +118,13 @@ fn note_delivered(progress: &mut Progress, delivered: &Delivered) {
 /// The graph as of its checkpoint, one batch a shard. Runs are read side by side, then shards put together side by side.
 pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -> Result<(Base, Vec<Run>), EngineError> {
     let infos = store.runs(graph)?;
+    // Each checkpoint moves on where the runs end.
+    let end = infos.iter().map(|run| run.upper).max().unwrap_or_default();
+    if end != upto {
+        return Err(StoreError::damaged("the runs do not end where the log begins", format!("graph {}", graph.0)).into());
+    }
     // A graph without a checkpoint begins with nothing.
-    if infos.is_empty() || upto == Tick::ZERO {
+    if infos.is_empty() {
         return Ok((Base { shards: Vec::new(), upper: upto }, Vec::new()));
     }
     let portion = infos.len().div_ceil(shards);

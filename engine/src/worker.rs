@@ -30,6 +30,9 @@ use crate::store::{Entry, GraphId};
 /// The longest sleep: a bound in case a wake-up is missed, not a polling interval that anything relies on.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
+/// What was sent is applied at the end, as far as this is enough for it: it is in the log, and the next start goes on there.
+const FINISH_MAX: Duration = Duration::from_secs(60);
+
 /// Entries that wait are taken together until they have this many rows.
 const JOINED_ROWS: usize = 4096;
 
@@ -299,7 +302,12 @@ impl State {
             };
             state.graphs.values().any(|graph| !graph.is_current()) || state.standing.iter().any(waits)
         };
+        let until = Instant::now() + FINISH_MAX;
         while behind(&self) {
+            if Instant::now() > until {
+                tracing::error!(worker = worker.index(), "this worker ends without having applied what it was sent");
+                break;
+            }
             worker.step();
         }
         self.standing.drain().for_each(|(_, standing)| standing.end());
