@@ -279,7 +279,9 @@ fn each_fault_ends_in_a_right_graph_or_in_a_refusal() {
     let (from, to) = if let Some((Ok(from), Ok(to))) = range { (from, to) } else { (1, 120) };
     // Panics of redb are expected, and their texts would drown those that are not.
     let mut tally = Tally::default();
-    for seed in from..to {
+    // In one of them all runs of a graph are gone, and its log is not.
+    let met = given.is_none().then_some(1238);
+    for seed in (from..to).chain(met) {
         run(seed, &mut tally);
     }
     eprintln!("seeds {from}..{to}: {tally:?}");
