@@ -463,6 +463,11 @@ fn indexes_and_counts_answer_for_the_past() {
         [counted(Some(first - 1)), counted(Some(first)), counted(Some(second)), counted(None)],
         [["0"], ["5000"], ["4997"], ["4998"]]
     );
+    // What was known of the same moment is not forgotten, and what happened since is added.
+    write(&graph, "MATCH (n:L) WHERE n.x = 15 SET n.x = 10");
+    assert_eq!(rows(&graph, asked, Some(first)), ["10", "11", "12", "13", "14", "15"]);
+    assert_eq!(rows(&graph, asked, Some(first)), ["10", "11", "12", "13", "14", "15"]);
+    assert_eq!(rows(&graph, asked, None), ["10", "10", "13", "13"]);
     let moment = graph.at(Tick::end_of_millis(first)).unwrap();
     let mut indexes = 0;
     moment.view().indexes(&mut |_, _| indexes += 1);

@@ -22,6 +22,7 @@ use weir_model::Tick;
 
 use self::merge::Merging;
 use self::run::{Indexing, Piece, Run, Shelf};
+use self::since::Since;
 use crate::arrangement::chunk::{Chunk, Times};
 use crate::arrangement::pages;
 use crate::commit::wall_clock_millis;
@@ -72,6 +73,8 @@ pub struct History {
     growing: Mutex<()>,
     /// Held while runs are merged.
     merging: Mutex<()>,
+    /// What was last found to have changed since a moment: who looks around in the past asks for the same one again.
+    since: Mutex<Option<Arc<Since>>>,
 }
 
 #[derive(Clone, Default)]
@@ -105,7 +108,14 @@ impl History {
         }
         let runs = runs.into_iter().map(Arc::new).collect();
         let state = State { runs, upto, tail: Vec::new(), tail_upto: upto, begins };
-        Ok(History { shelf, retention, state: Mutex::new(state), growing: Mutex::default(), merging: Mutex::default() })
+        Ok(History {
+            shelf,
+            retention,
+            state: Mutex::new(state),
+            growing: Mutex::default(),
+            merging: Mutex::default(),
+            since: Mutex::default(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -202,6 +212,18 @@ impl History {
             state.tail.truncate(count - 2);
             state.tail.push(Arc::new(merged));
         }
+    }
+
+    /// What is known to have changed since a moment, as far as that goes and is not beyond `upto`.
+    fn since(&self, at: Tick, upto: Tick) -> Option<Arc<Since>> {
+        let last = self.since.lock().unwrap_or_else(|e| e.into_inner());
+        last.as_ref().filter(|since| since.at == at && since.upto <= upto).cloned()
+    }
+
+    fn remember_since(&self, since: Since) -> Arc<Since> {
+        let since = Arc::new(since);
+        *self.since.lock().unwrap_or_else(|e| e.into_inner()) = Some(since.clone());
+        since
     }
 
     /// Merges runs where there are too many of like size, and lets go of what nobody can ask for any more. True when there

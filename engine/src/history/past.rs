@@ -116,7 +116,7 @@ pub struct Past {
     failed: RefCell<Option<EngineError>>,
     present: Snapshot,
     /// What has changed between this moment and the present, once that was asked; none where it is too much.
-    since: OnceCell<Option<Since>>,
+    since: OnceCell<Option<Arc<Since>>>,
     /// How many nodes were looked up in the runs.
     finds: Cell<u32>,
 }
@@ -188,8 +188,12 @@ impl Past {
 
     /// What has become different since, unless that is too much to make anything easier.
     fn since(&self) -> Option<&Since> {
-        let known = || {
+        let find = || {
             let upto = self.present.tick();
+            let known = self.history().since(self.at, upto);
+            if known.as_ref().is_some_and(|known| known.upto == upto) {
+                return known;
+            }
             let most = at_most(CHANGED_MAX * BYTES_PER_CHANGED, 64) / BYTES_PER_CHANGED;
             let most = most.min((self.present.about(About::Nodes) / 2.0) as usize).max(CHANGED_FEW);
             loop {
@@ -200,8 +204,8 @@ impl Past {
                         return None;
                     }
                 };
-                match Since::find(&self.history().shelf, &pieces, self.at.0, most) {
-                    Ok(since) => return since,
+                match Since::find(&self.history().shelf, &pieces, (self.at, upto), known.as_deref(), most) {
+                    Ok(since) => return since.map(|since| self.history().remember_since(since)),
                     Err(trouble) => {
                         if !self.recover(trouble) {
                             return None;
@@ -210,14 +214,14 @@ impl Past {
                 }
             }
         };
-        self.since.get_or_init(known).as_ref()
+        self.since.get_or_init(find).as_deref()
     }
 
     /// The present, where it says the same of a node: as far as that is known without much ado.
     fn as_now(&self, node: NodeId) -> Option<&Snapshot> {
         let since = match self.since.get() {
             None if self.finds.get() >= FINDS_MAX => self.since(),
-            known => known?.as_ref(),
+            known => known?.as_deref(),
         };
         since.filter(|since| !since.has(node)).map(|_| &self.present)
     }
@@ -323,8 +327,8 @@ impl Past {
         Ok(())
     }
 
-    /// Hands out the nodes that have a fact as asked for, in the order of ids. `now` lists those that have one at present.
-    fn nodes_with(&self, asked: &[Asked], now: &dyn Fn(&mut dyn FnMut(NodeId) -> bool), each: &mut dyn FnMut(NodeId) -> bool) {
+    /// Hands out the nodes that have a fact as asked for, those with a label or all, in the order of ids.
+    fn nodes_with(&self, asked: &[Asked], label: Option<Symbol>, each: &mut dyn FnMut(NodeId) -> bool) {
         let Some(since) = self.since() else {
             self.walk(&mut |node, found| {
                 if !has_any(&found, asked) {
@@ -337,13 +341,17 @@ impl Past {
         };
         let mut changed = since.changed().iter().copied().peekable();
         let mut going = true;
-        now(&mut |node| {
+        let mut now = |node| {
             while let Some(other) = changed.next_if(|other| going && *other <= node) {
                 going = !has_any(&self.find(other), asked) || each(other);
             }
             going = going && (since.has(node) || each(node));
             going
-        });
+        };
+        match label {
+            Some(label) => self.present.labelled(label, &mut now),
+            None => self.present.nodes(&mut now),
+        }
         for other in changed {
             going = going && (!has_any(&self.find(other), asked) || each(other));
         }
@@ -470,12 +478,12 @@ impl View for Past {
         // The properties of an edge may outlive it.
         let of = |(from, to)| Asked { from, to, key: None, at: self.at.0 };
         let asked = [of(kinds(Kind::Label, Kind::InParallel)), of(kinds(Kind::Property, Kind::Property))];
-        self.nodes_with(&asked, &|each| self.present.nodes(each), each);
+        self.nodes_with(&asked, None, each);
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
         let asked = [Asked::tag(Tag::new(Kind::Label, label), self.at.0)];
-        self.nodes_with(&asked, &|each| self.present.labelled(label, each), each);
+        self.nodes_with(&asked, Some(label), each);
     }
 
     fn count_labelled(&self, label: Symbol) -> Option<u64> {
