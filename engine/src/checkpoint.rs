@@ -160,6 +160,7 @@ fn read_run(store: &dyn Store, graph: GraphId, run: &RunInfo, upto: Tick) -> Res
         Ok(())
     })?;
     let known = store.chunk(graph, run.id, Part::Index, 0)?;
+    let has_past = known.is_some();
     let firsts = match known {
         Some(bytes) => decode_index(&bytes).ok_or_else(|| damaged("an index of pages"))?,
         // Of format 2.
@@ -168,7 +169,8 @@ fn read_run(store: &dyn Store, graph: GraphId, run: &RunInfo, upto: Tick) -> Res
     if firsts.each_ref().map(|part| part.len() as u64) != [run.chunks[0], run.chunks[1]] {
         return Err(damaged("an index of pages that is not of these"));
     }
-    Ok((chunks, Run::stored(run, firsts)))
+    let stored = Run::stored(run, firsts);
+    Ok((chunks, if has_past { stored } else { stored.without_past() }))
 }
 
 /// What a thread found; a panic goes on in the one that waited.

@@ -290,6 +290,11 @@ impl StandingQuery {
         has && begins(&self.state().pauses())
     }
 
+    /// What was there when it was installed is in the sum.
+    pub fn has_summed_rest(&self) -> bool {
+        self.state().pauses().upper >= self.installed()
+    }
+
     /// Takes rows off the sum, as often as is said with each.
     pub fn take_off(&self, others: impl IntoIterator<Item = (Row, i64)>) {
         let mut pauses = self.state().pauses();
@@ -335,6 +340,10 @@ impl StandingQuery {
             // Nothing finds again what was asked for with `propagate`.
             let kept = pauses.keep(taken && batch.found.is_none());
             state.has_pauses.store(!pauses.is_empty(), Ordering::SeqCst);
+            if forgotten {
+                // Where the outputs stand is in the log no later than that nothing is held back for them any more.
+                self.log_frontiers();
+            }
             if forgotten || (kept && batch.found.is_none()) {
                 self.note(&pauses);
             }

@@ -219,6 +219,11 @@ impl StandingQuery {
         &self.state
     }
 
+    /// The tick it was installed before.
+    pub(crate) fn installed(&self) -> Tick {
+        self.installed
+    }
+
     /// Whether cancellations are results.
     pub fn cancellations(&self) -> bool {
         self.cancellations
@@ -332,6 +337,12 @@ impl StandingQuery {
 
     pub fn remove_output(&self, output: &str) {
         self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).remove(output);
+    }
+
+    /// Of all outputs, with the next entry.
+    pub(crate) fn log_frontiers(&self) {
+        let outputs: Vec<Text> = self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).keys().cloned().collect();
+        outputs.iter().for_each(|output| self.log_frontier(output));
     }
 
     fn log_frontier(&self, output: &str) {

@@ -279,9 +279,10 @@ fn each_fault_ends_in_a_right_graph_or_in_a_refusal() {
     let (from, to) = if let Some((Ok(from), Ok(to))) = range { (from, to) } else { (1, 120) };
     // Panics of redb are expected, and their texts would drown those that are not.
     let mut tally = Tally::default();
-    // In one of them all runs of a graph are gone, and its log is not.
-    let met = given.is_none().then_some(1238);
-    for seed in (from..to).chain(met) {
+    // In the first of them all runs of a graph are gone, and its log is not. In the others pages of the last transaction are changed after a
+    // crash, which redb would take for one that was cut off.
+    let met: &[u64] = if given.is_none() { &[1238, 2728, 3134, 3203, 4755, 6208, 8168] } else { &[] };
+    for seed in (from..to).chain(met.iter().copied()) {
         run(seed, &mut tally);
     }
     eprintln!("seeds {from}..{to}: {tally:?}");

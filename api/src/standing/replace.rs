@@ -82,14 +82,14 @@ impl StandingQueries {
         }
     }
 
-    /// Until the graph has been looked through for both.
+    /// Until the graph has been looked through for both, and what was found there is in the sum: the log does not have it.
     fn catch_up(&self, query: &Query, successor: &Successor) -> Result<(), ApiError> {
         loop {
             successor.take(LOOK)?;
             if query.stop.load(Ordering::Relaxed) {
                 return Err(ApiError::bad(format!("The standing query '{}' has ended", query.name)));
             }
-            if successor.backfill().is_none() {
+            if successor.backfill().is_none() && successor.installed.has_summed_rest() {
                 return Ok(());
             }
         }

@@ -101,7 +101,10 @@ impl History {
             (false, _) => Tick::MAX,
             // History was off until now.
             (true, Some(Tick::MAX)) => next,
-            (true, stored) => stored.unwrap_or_default(),
+            (true, stored) => {
+                let last = runs.iter().filter(|run| !run.has_past).map(|run| Tick(run.upper.0 - 1)).max();
+                stored.max(last).unwrap_or_default()
+            }
         };
         if stored.unwrap_or_default() != begins {
             shelf.store.put_metadata(&key, &begins.0.to_le_bytes())?;

@@ -15,6 +15,8 @@ pub struct Run {
     pub first: Tick,
     pub upper: Tick,
     pub bytes: u64,
+    /// It holds what was there before the newest version of each fact; runs of format 2 do not.
+    pub has_past: bool,
     place: Place,
     /// The first node of each chunk: of the part with the newest versions, and of that with older ones.
     firsts: [Vec<NodeId>; 2],
@@ -34,13 +36,18 @@ pub enum Trouble {
 
 impl Run {
     pub fn stored(info: &RunInfo, firsts: [Vec<NodeId>; 2]) -> Run {
-        Run { first: info.first, upper: info.upper, bytes: info.bytes, place: Place::Stored(info.id), firsts }
+        Run { first: info.first, upper: info.upper, bytes: info.bytes, has_past: true, place: Place::Stored(info.id), firsts }
+    }
+
+    /// One of format 2.
+    pub fn without_past(self) -> Run {
+        Run { has_past: false, ..self }
     }
 
     pub fn held(first: Tick, upper: Tick, parts: [Vec<Arc<Chunk>>; 2]) -> Run {
         let bytes = parts.iter().flatten().map(|chunk| chunk.bytes() as u64).sum();
         let firsts = parts.each_ref().map(|part| part.iter().map(|chunk| chunk.ids()[0]).collect());
-        Run { first, upper, bytes, place: Place::Held(parts), firsts }
+        Run { first, upper, bytes, has_past: true, place: Place::Held(parts), firsts }
     }
 
     pub fn id(&self) -> Option<RunId> {

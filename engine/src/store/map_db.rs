@@ -81,8 +81,7 @@ impl MapDb {
             std::fs::create_dir_all(parent).map_err(|error| StoreError::failed(format!("create {}", parent.display()), error))?;
         }
         let fresh = std::fs::metadata(path).map_or(true, |file| file.len() == 0);
-        let db =
-            Database::builder().set_cache_size(at_most(CACHE_BYTES, 32)).create(path).map_err(|error| unusable(path, error))?;
+        let db = verifying().set_cache_size(at_most(CACHE_BYTES, 32)).create(path).map_err(|error| unusable(path, error))?;
         MapDb::with(db, options, fresh)
     }
 
@@ -90,7 +89,7 @@ impl MapDb {
     pub fn on(backend: impl redb::StorageBackend) -> Result<MapDb, StoreError> {
         let options = MapDbOptions::new("a simulated file");
         let fresh = backend.len().is_ok_and(|length| length == 0);
-        let db = Database::builder().set_cache_size(0).create_with_backend(backend);
+        let db = verifying().set_cache_size(0).create_with_backend(backend);
         MapDb::with(db.map_err(|error| unusable(&options.path, error))?, options, fresh)
     }
 
@@ -177,7 +176,8 @@ impl MapDb {
     /// One transaction: all of it is there afterwards, or nothing.
     fn write(&self, doing: &str, act: impl FnOnce(&mut Tables<'_>) -> Result<(), redb::Error>) -> Result<(), StoreError> {
         let run = || -> Result<(), redb::Error> {
-            let transaction: WriteTransaction = self.db.begin_write()?;
+            let mut transaction: WriteTransaction = self.db.begin_write()?;
+            transaction.set_two_phase_commit(true);
             let mut tables = Tables {
                 log: transaction.open_table(LOG)?,
                 pages: transaction.open_table(PAGES)?,
@@ -305,6 +305,13 @@ fn put(table: &mut Bytes<'_>, chunks: &[Sealed]) -> Result<(), redb::Error> {
 
 fn remove(table: &mut Bytes<'_>, from: &[u8], to: &[u8]) -> Result<(), redb::Error> {
     Ok(table.retain_in(from..to, |_, _| false)?)
+}
+
+/// Opens a file when every page of it fits its checksum: in a tree that has lost a branch everything else looks well.
+fn verifying() -> redb::Builder {
+    let mut builder = Database::builder();
+    builder.set_check_integrity_on_open(true);
+    builder
 }
 
 /// Why a file could not be opened.
