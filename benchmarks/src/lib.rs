@@ -25,6 +25,7 @@ pub mod backfill;
 pub mod kafka;
 pub mod latency;
 pub mod restart;
+pub mod large;
 pub mod reads;
 pub mod past;
 pub mod measure;

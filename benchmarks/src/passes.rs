@@ -14,8 +14,8 @@ use crate::data::Processes;
 use crate::kafka;
 use crate::measure::Run;
 use crate::{
-    backfill, churn, decode, decode_parquet, floor, http, latency, parse, past, procs, reads, restart, rings, service, stages,
-    watch,
+    backfill, churn, decode, decode_parquet, floor, http, large, latency, parse, past, procs, reads, restart, rings, service,
+    stages, watch,
 };
 
 pub struct Pass {
@@ -65,6 +65,8 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "at-time", about: "nodes of a thousand versions by id, as of moments of the past", run: past::run },
     Pass { name: "plan", about: "the text of an ingest query to its plan", run: reads::plans },
     Pass { name: "restart", about: "opening a store of --events to the first new match; see --end", run: restart::run },
+    Pass { name: "large", about: "a graph of --events edges: on disk, and opening it to the first new match", run: large::run },
+    Pass { name: "large-memory", about: "the same in memory, part by part", run: large::memory },
     Pass { name: "http", about: "a point query by id, from 64 clients, answered by the binary `weir`", run: http::read },
     Pass { name: "http-write", about: "the same for a write of one node, durable when answered", run: http::write },
     Pass { name: "http-live", about: "GET liveness while a stream ingests as fast as it can", run: http::live },
@@ -90,6 +92,7 @@ pub static PASSES: &[Pass] = &[
     #[cfg(feature = "kafka")]
     Pass { name: "kafka-client", about: "the same by librdkafka's own consumer", run: kafka::client },
     Pass { name: "fill", about: "stores the events and ends; part of `restart`", run: restart::fill },
+    Pass { name: "large-fill", about: "stores the graph and ends; part of `large`", run: large::fill },
 ];
 
 /// Where a graph is kept.

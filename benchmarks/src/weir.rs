@@ -38,7 +38,7 @@ pub const NUMBERS: &str = "MATCH (n) WHERE id(n) = idFrom($that) SET n.number = 
 const CHAIN: &str = "MATCH (p0)-[:parent]->(p1)-[:parent]->(p2)-[:parent]->(p3) WHERE exists(p0.filename) RETURN";
 
 /// The output whose delivery is noted, as a real one's would be.
-const OUTPUT: &str = "count";
+pub const OUTPUT: &str = "count";
 
 /// A directory of this process, removed with everything in it.
 pub struct Scratch(PathBuf);

@@ -24,6 +24,7 @@ use std::time::Duration;
 use weir_model::schema::{Expires, ExpiryRule};
 use weir_model::{Mutations, Text, Value};
 
+use crate::commit::wall_clock_millis;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use queue::Queue;
@@ -103,10 +104,10 @@ impl Expiry {
     fn note_all(&self, mutations: &Mutations) {
         let mut state = self.lock();
         let State { interests, queue, .. } = &mut *state;
-        let before = queue.first();
+        let (before, now) = (queue.first(), wall_clock_millis());
         interests.each(mutations, &mut |subject, due| match due {
             Some(due) => queue.push(subject, due),
-            None => queue.look_at(subject),
+            None => queue.look_at(subject, now),
         });
         if queue.first() != before {
             self.wake.notify_all();

@@ -69,10 +69,10 @@ impl Queue {
         }
     }
 
-    /// To be looked at soon, unless its time is known: what is known is that it is not later.
-    pub fn look_at(&mut self, subject: Subject) {
+    /// To be looked at now, in its turn, unless its time is known: what is known is that it is not later.
+    pub fn look_at(&mut self, subject: Subject, now: u64) {
         if !self.held.contains_key(&subject) {
-            self.push(subject, 0);
+            self.push(subject, now);
         }
     }
 
@@ -132,10 +132,11 @@ mod tests {
         assert_eq!(queue.first(), Some(10));
         assert_eq!(taken(&mut queue, 9), []);
         assert_eq!(taken(&mut queue, 30), [2, 3]);
-        queue.look_at(subject(1));
+        queue.look_at(subject(1), 5);
         assert_eq!(queue.first(), Some(50), "its time is known");
-        queue.look_at(subject(2));
-        assert_eq!(taken(&mut queue, 0), [2]);
+        queue.look_at(subject(2), 5);
+        assert_eq!(taken(&mut queue, 4), []);
+        assert_eq!(taken(&mut queue, 5), [2]);
         assert_eq!(taken(&mut queue, 50), [1]);
         assert_eq!(queue.first(), None);
     }

@@ -136,13 +136,21 @@ impl Interests {
 
     /// What may end by these changes, and when: at the latest then it is to be looked at. Without a time, at once.
     pub fn each(&self, mutations: &Mutations, each: &mut dyn FnMut(Subject, Option<u64>)) {
+        // Of the node whose rows these are. Its time mostly follows, and then it need not be looked at before.
+        let (mut node, mut timeless) = (NodeId::default(), Vec::new());
         for row in mutations.rows.iter().filter(|row| !row.removes()) {
+            if row.node != node {
+                timeless.drain(..).for_each(|subject| each(subject, None));
+                node = row.node;
+            }
             for (number, rule) in self.0.get(&row.tag).into_iter().flatten() {
                 match (row.tag.kind(), rule.of) {
                     (Kind::Property, _) if row.tag.symbol() == rule.on => {
                         let due = rule.due_of(&codec::decode_payload(row.payload, &mutations.arena));
                         if let Some(due) = due {
-                            each(Subject::node(*number, row.node), Some(due));
+                            let subject = Subject::node(*number, row.node);
+                            timeless.retain(|other| *other != subject);
+                            each(subject, Some(due));
                         }
                     }
                     (Kind::EdgeProperty, Of::Edges(kind)) => {
@@ -156,10 +164,11 @@ impl Interests {
                             each(subject, None);
                         }
                     }
-                    _ => each(Subject::node(*number, row.node), None),
+                    _ => timeless.push(Subject::node(*number, row.node)),
                 }
             }
         }
+        timeless.into_iter().for_each(|subject| each(subject, None));
     }
 }
 
