@@ -200,3 +200,28 @@ pub fn decode(mut bytes: &[u8]) -> Option<ExpiryRule> {
     let of = if *is_edge { Expires::Edges(of.clone()) } else { Expires::Nodes(of.clone()) };
     Some(ExpiryRule { of, on: on.clone(), after_millis: u64::try_from(*after).ok()?, removes })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_and_the_time_that_follows_it_make_one_look() {
+        let symbols = Symbols::default();
+        let stored = ExpiryRule { of: Expires::Nodes("T".into()), on: "until".into(), after_millis: 5, removes: None };
+        let rules = BTreeMap::from([(7, Arc::new(Rule::new("rule".into(), stored, &symbols)))]);
+        let (label, until, other) = (symbols.intern("T"), symbols.intern("until"), symbols.intern("x"));
+        let node = |n| NodeId::new(0, n);
+        let mut mutations = Mutations::default();
+        mutations.set_label(node(1), label, true);
+        mutations.set_property(node(1), other, &Value::Integer(1));
+        mutations.set_property(node(1), until, &Value::Integer(100));
+        // A label alone, a time alone, and a label in the last row.
+        mutations.set_label(node(2), label, true);
+        mutations.set_property(node(3), until, &Value::Integer(200));
+        mutations.set_label(node(4), label, true);
+        let mut looks = Vec::new();
+        Interests::of(&rules).each(&mutations, &mut |subject, due| looks.push((subject.node.low, due)));
+        assert_eq!(looks, [(1, Some(105)), (2, None), (3, Some(205)), (4, None)]);
+    }
+}
