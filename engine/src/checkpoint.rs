@@ -160,7 +160,8 @@ fn read_run(store: &dyn Store, graph: GraphId, run: &RunInfo, upto: Tick) -> Res
         Ok(())
     })?;
     let known = store.chunk(graph, run.id, Part::Index, 0)?;
-    let has_past = known.is_some();
+    // One without pages has no index either, and lacks nothing.
+    let has_past = known.is_some() || chunks.is_empty();
     let firsts = match known {
         Some(bytes) => decode_index(&bytes).ok_or_else(|| damaged("an index of pages"))?,
         // Of format 2.
