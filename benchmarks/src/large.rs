@@ -5,7 +5,6 @@
 
 use std::error::Error;
 use std::io::{self, Write};
-use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use weir_model::{Mutations, NodeId, QueryId, Symbol, Tick, Value, codec};
 
 use crate::data::mix;
 use crate::measure::{Clock, Durations, Run, bytes_on_disk, resident_bytes};
-use crate::passes::{End, Settings};
+use crate::passes::Settings;
 use crate::weir::{self, Counter, Scratch};
 
 /// Nodes of one batch, each a record with its edges.
@@ -134,22 +133,14 @@ pub fn fill(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     counter.finish(upper)?;
     graph.wait_durable(upper)?;
     let run = clock.stop("large-fill", settings.events)?;
-    match settings.end {
-        End::Shutdown => engine.shutdown()?,
-        End::Abort => std::process::abort(),
-    }
+    weir::end(&engine, settings.end)?;
     Ok(run)
 }
 
 pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let scratch = Scratch::new(settings, "large")?;
     let settings = &Settings { directory: scratch.path(), ..settings.clone() };
-    let mut child = Command::new(std::env::current_exe()?);
-    child.args(["run", "large-fill", "--json"]).args(settings.to_arguments()).stdin(Stdio::null()).stdout(Stdio::null());
-    let status = child.status()?;
-    if (settings.end == End::Shutdown) != status.success() {
-        return Err(format!("the process that fills the store ended with {status}").into());
-    }
+    weir::fill_apart(settings, "large-fill")?;
     reopen(settings)
 }
 

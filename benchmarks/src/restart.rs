@@ -3,7 +3,6 @@
 //! Another process has filled the store (`fill`), and has ended: by a shutdown, or as if killed at once.
 
 use std::error::Error;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use weir_model::Tick;
 
 use crate::data::Processes;
 use crate::measure::{Clock, Durations, Run, bytes_on_disk};
-use crate::passes::{End, Settings};
+use crate::passes::Settings;
 use crate::weir::{self, Counter, Scratch};
 
 /// Events after the restart: enough that some make a match.
@@ -40,23 +39,14 @@ pub fn fill(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let mut run = clock.stop("fill", settings.events)?;
     run.matches = Some(counted.matches);
     run.expected = Some(settings.processes().expected_chains(4));
-    match settings.end {
-        End::Shutdown => engine.shutdown()?,
-        // Nothing is flushed and no destructor runs: what is left is what a killed process leaves.
-        End::Abort => std::process::abort(),
-    }
+    weir::end(&engine, settings.end)?;
     Ok(run)
 }
 
 pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let scratch = Scratch::new(settings, "restart")?;
     let settings = &Settings { directory: scratch.path(), ..settings.clone() };
-    let mut child = Command::new(std::env::current_exe()?);
-    child.args(["run", "fill", "--json"]).args(settings.to_arguments()).stdin(Stdio::null()).stdout(Stdio::null());
-    let status = child.status()?;
-    if (settings.end == End::Shutdown) != status.success() {
-        return Err(format!("the process that fills the store ended with {status}").into());
-    }
+    weir::fill_apart(settings, "fill")?;
     let disk_bytes = bytes_on_disk(&settings.directory)?;
     reopen(settings, disk_bytes)
 }

@@ -11,6 +11,7 @@ use std::error::Error;
 use std::fs;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -25,7 +26,7 @@ use weir_engine::{Engine, EngineError, Graph, Options, Prepared, Retention, Stan
 use weir_model::{Mutations, NodeId, Position, QueryId, Tick, Value, json};
 
 use crate::data::Processes;
-use crate::passes::{Mode, Settings, StoreKind};
+use crate::passes::{End, Mode, Settings, StoreKind};
 
 /// Reads nothing of the graph, so that it takes the fast path of commit; an event without a parent makes no edge.
 pub const INGEST: &str = "MATCH (n) WHERE id(n) = idFrom('process', $that.process_id) SET n = $that, n:Process \
@@ -89,6 +90,26 @@ pub fn started(store: Arc<dyn Store>, workers: usize) -> Result<Engine, EngineEr
     let engine = open(store, workers)?;
     engine.start()?;
     Ok(engine)
+}
+
+/// A process of its own runs the pass that fills the store of these settings, and ends as they say.
+pub fn fill_apart(settings: &Settings, pass: &str) -> Result<(), Box<dyn Error>> {
+    let mut child = Command::new(std::env::current_exe()?);
+    child.args(["run", pass, "--json"]).args(settings.to_arguments()).stdin(Stdio::null()).stdout(Stdio::null());
+    let status = child.status()?;
+    if (settings.end == End::Shutdown) != status.success() {
+        return Err(format!("the process that fills the store ended with {status}").into());
+    }
+    Ok(())
+}
+
+/// The end of that process.
+pub fn end(engine: &Engine, end: End) -> Result<(), EngineError> {
+    match end {
+        End::Shutdown => engine.shutdown(),
+        // Nothing is flushed and no destructor runs: what is left is what a killed process leaves.
+        End::Abort => std::process::abort(),
+    }
 }
 
 /// An engine in memory that holds the events of `procs`.

@@ -331,6 +331,24 @@ impl Drop for Weir {
     }
 }
 
+/// What is left of the results when each cancellation has taken a match away. No row is taken away that is not there.
+pub fn net(lines: &[Json]) -> Vec<String> {
+    let mut rows: Vec<String> = Vec::new();
+    for line in lines {
+        let row = line["data"].to_string();
+        match line["meta"]["isPositiveMatch"] == true {
+            true => rows.push(row),
+            false => {
+                let place =
+                    rows.iter().position(|other| *other == row).unwrap_or_else(|| panic!("cancelled and not there: {row}"));
+                rows.remove(place);
+            }
+        }
+    }
+    rows.sort();
+    rows
+}
+
 /// Waits until something holds.
 pub fn wait_until(what: &str, limit: Duration, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + limit;

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value as Json, json};
-use weir_tests::service::{Home, RESULTS_MAX, Weir, binary, wait_until};
+use weir_tests::service::{Home, RESULTS_MAX, Weir, binary, net, wait_until};
 
 /// So many commits that an orderly end makes a checkpoint.
 const PEOPLE: u64 = 520;
@@ -95,21 +95,10 @@ fn is_all_there(weir: &Weir) {
 
 /// What came and did not go, and what the graph answers.
 fn net_and_answer(home: &Home, weir: &Weir) -> (Vec<String>, Vec<String>) {
-    let mut net: Vec<String> = Vec::new();
-    for line in home.lines("out.jsonl") {
-        let row = line["data"].to_string();
-        if line["meta"]["isPositiveMatch"] == true {
-            net.push(row);
-        } else {
-            let place = net.iter().position(|other| *other == row).unwrap_or_else(|| panic!("cancelled and not there: {row}"));
-            net.remove(place);
-        }
-    }
     let row = |row: &Json| json!({"name": row[0], "age": row[1]}).to_string();
     let mut answer: Vec<String> = weir.rows(ADULTS).iter().map(row).collect();
-    net.sort();
     answer.sort();
-    (net, answer)
+    (net(&home.lines("out.jsonl")), answer)
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use weir_tests::service::{Home, RESULTS_MAX, Weir, wait_until};
+use weir_tests::service::{Home, RESULTS_MAX, Weir, net, wait_until};
 
 /// The same query in each family's place, with the verbs that pause it and let it go on.
 const PAUSES: [(&str, &str, &str); 3] = [
@@ -240,24 +240,6 @@ const IN_FAMILIES: [&str; 3] = [PLACE, "/api/v2/standing-queries/adults", "/api/
 
 fn pattern(query: &str) -> Json {
     json!({"pattern": {"type": "Cypher", "mode": "AnyQuery", "query": query}})
-}
-
-/// What is left of the results when each cancellation has taken a match away. No row is taken away that is not there.
-fn net(lines: &[Json]) -> Vec<String> {
-    let mut rows: Vec<String> = Vec::new();
-    for line in lines {
-        let row = line["data"].to_string();
-        match line["meta"]["isPositiveMatch"] == true {
-            true => rows.push(row),
-            false => {
-                let place =
-                    rows.iter().position(|other| *other == row).unwrap_or_else(|| panic!("cancelled and not there: {row}"));
-                rows.remove(place);
-            }
-        }
-    }
-    rows.sort();
-    rows
 }
 
 #[test]
