@@ -26,6 +26,9 @@ const FACTS_BETWEEN: usize = 1_500_000;
 /// What an entry weighs besides its facts: after a restart each costs about as much as this many.
 pub const ENTRY_WEIGHT: usize = 300;
 
+/// So many facts behind, checkpoints no longer rest: a start has to replay what they have not reached.
+const FACTS_BEHIND: usize = 8 * FACTS_BETWEEN;
+
 /// A run is built in memory from at most about this many facts.
 const FACTS_PER_RUN: usize = 1_000_000;
 
@@ -79,7 +82,12 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         let began = Instant::now();
         let (first, upper) = (first.first, last.upper);
         let mut breath = Breath::begin();
-        let mut pages = pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes))).inspect(|_| breath.take());
+        let is_far_behind = || checkpoints.facts.load(Ordering::Relaxed) > FACTS_BEHIND;
+        let mut pages = pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes))).inspect(|_| {
+            if !is_far_behind() {
+                breath.take();
+            }
+        });
         let mut chunks = Indexing::new(&mut pages);
         let info = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next)?;
         graph.history().add(Run::stored(&info, chunks.firsts));

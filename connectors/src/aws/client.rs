@@ -4,11 +4,12 @@ use std::time::SystemTime;
 
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4;
-use reqwest::Url;
+use reqwest::{Response, Url};
 use serde_json::Value as Json;
 use tokio::sync::OnceCell;
 
 use super::access::{Access, Keys};
+use super::events::Events;
 use crate::error::{ConnectorError, Fault};
 use crate::http;
 
@@ -66,14 +67,27 @@ impl Client {
         Ok(Client { service, http: http::client()?, url: settled.url, region: settled.region, keys: settled.keys })
     }
 
+    /// The same for operations whose answers take as long as they take, as long as something comes.
+    pub fn that_listens(self) -> Result<Client, ConnectorError> {
+        Ok(Client { http: http::download_client()?, ..self })
+    }
+
     /// Calls an operation of a service that speaks JSON.
     pub async fn call(&self, operation: &str, body: &Json) -> Result<Json, Failed> {
-        let target = format!("{}.{operation}", self.service.target);
-        let answer = self.post(body.to_string().into_bytes(), Some(target)).await?;
+        let answer = self.whole(body.to_string().into_bytes(), Some(self.target(operation))).await?;
         if answer.is_empty() {
             return Ok(Json::Null);
         }
         serde_json::from_slice(&answer).map_err(|error| self.garbled(operation, &error.to_string()))
+    }
+
+    /// Calls one that answers with events.
+    pub async fn listen(&self, operation: &str, body: &Json) -> Result<Events, Failed> {
+        self.post(body.to_string().into_bytes(), Some(self.target(operation))).await.map(Events::new)
+    }
+
+    fn target(&self, operation: &str) -> String {
+        format!("{}.{operation}", self.service.target)
     }
 
     /// Calls an operation of a service that takes forms and answers in XML.
@@ -81,7 +95,7 @@ impl Client {
         let mut url = Url::parse("http://form/").map_err(|error| self.garbled("form", &error.to_string()))?;
         url.query_pairs_mut().extend_pairs(fields);
         let body = url.query().unwrap_or_default().as_bytes().to_vec();
-        Ok(String::from_utf8_lossy(&self.post(body, None).await?).into_owned())
+        Ok(String::from_utf8_lossy(&self.whole(body, None).await?).into_owned())
     }
 
     fn garbled(&self, operation: &str, problem: &str) -> Failed {
@@ -89,7 +103,17 @@ impl Client {
         Failed { code: String::new(), reason, retryable: true }
     }
 
-    async fn post(&self, body: Vec<u8>, target: Option<String>) -> Result<Vec<u8>, Failed> {
+    async fn whole(&self, body: Vec<u8>, target: Option<String>) -> Result<Vec<u8>, Failed> {
+        let answer = self.post(body, target).await?;
+        http::whole(answer, ANSWER_BYTES_MAX).await.map_err(|problem| self.unread(&problem))
+    }
+
+    fn unread(&self, problem: &str) -> Failed {
+        Failed { code: String::new(), reason: format!("{}: {problem}", http::shown(&self.url)), retryable: true }
+    }
+
+    /// An answer that says it is one of success.
+    async fn post(&self, body: Vec<u8>, target: Option<String>) -> Result<Response, Failed> {
         let credentials =
             self.keys.get().await.map_err(|error| Failed { code: String::new(), reason: error.to_string(), retryable: true })?;
         let mut headers = vec![("content-type", self.service.content_type)];
@@ -116,26 +140,20 @@ impl Client {
         for header in signed.into_parts().0.into_parts().0 {
             request = request.header(header.name(), header.value());
         }
-        let place = http::shown(&self.url);
-        let lost = |error: reqwest::Error| Failed {
-            code: String::new(),
-            reason: format!("{place}: {}", http::chain(&error.without_url())),
-            retryable: true,
-        };
+        let lost = |error: reqwest::Error| self.unread(&http::chain(&error.without_url()));
         let answer = request.body(body).send().await.map_err(lost)?;
         let (status, named) = (answer.status(), answer.headers().get("x-amzn-errortype").cloned());
-        let unread = |problem| Failed { code: String::new(), reason: format!("{place}: {problem}"), retryable: true };
-        let bytes = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(unread)?;
         if status.is_success() {
-            return Ok(bytes);
+            return Ok(answer);
         }
+        let bytes = http::whole(answer, ANSWER_BYTES_MAX).await.map_err(|problem| self.unread(&problem))?;
         let named = named.as_ref().and_then(|named| named.to_str().ok()).unwrap_or_default();
         let (code, message) = said(named, &bytes);
         if matches!(code.as_str(), "ExpiredTokenException" | "ExpiredToken" | "RequestExpired") {
             self.keys.forget().await;
         }
         let retryable = http::may_pass(status) || passes(&code);
-        Err(Failed { reason: format!("{place}: {status}: {code}: {message}"), code, retryable })
+        Err(Failed { reason: format!("{}: {status}: {code}: {message}", http::shown(&self.url)), code, retryable })
     }
 }
 

@@ -105,6 +105,13 @@ impl IteratorType {
     }
 }
 
+/// A position as a subscription has it, of one that an iterator is asked for with.
+pub fn for_subscription(asked: &Json) -> Json {
+    let names = [("ShardIteratorType", "Type"), ("StartingSequenceNumber", "SequenceNumber"), ("Timestamp", "Timestamp")];
+    let fields = names.iter().filter_map(|(from, to)| Some(((*to).to_owned(), asked.get(*from)?.clone())));
+    Json::Object(fields.collect())
+}
+
 /// Behind a record.
 pub fn after(sequence_number: &str) -> Json {
     json!({"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": sequence_number})

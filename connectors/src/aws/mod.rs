@@ -2,7 +2,8 @@
 //!
 //!     access: who, where ─> client: signed requests, JSON or forms ─> kinesis, sqs, sns
 //!                        ├> object: the bytes of an object ─> s3; bucket: objects put into one ─> write_to_s3
-//!                        └> leases: who reads which shard ─> kcl
+//!                        ├> leases: who reads which shard ─> kcl
+//!                        └> events: answers that go on, for consumers of kcl
 //!
 //! Credentials and signatures are made by Amazon's own crates; the few operations that are needed go over weir's HTTP client
 //! (docs/decisions/0018-aws-without-service-crates.md).
@@ -11,6 +12,8 @@ mod access;
 mod batches;
 mod bucket;
 mod client;
+mod consumer;
+mod events;
 mod iterator;
 mod kcl;
 mod keeper;

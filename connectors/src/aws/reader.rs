@@ -1,6 +1,7 @@
 //! Who reads the shards of a stream of Kinesis: a lister that finds them, and a reader for each.
 //!
-//! A reader asks for records only when there is room for an answer, so that memory is bounded whatever the number of shards.
+//! A reader asks for records only when there is room for an answer, so that memory is bounded whatever the number of shards. One that is sent
+//! them as they come holds one message until there is room.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +11,13 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value as Json, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinSet;
 
 use super::access::Access;
 use super::client::{Client, Failed, Service};
+use super::events::{Events, Told};
 use super::iterator;
 use super::shards::{Answer, Event, Place, Places, Stream};
 use crate::error::{ConnectorError, Fault};
@@ -30,6 +32,9 @@ const ANSWER_RECORDS_MAX: u32 = 2_000;
 /// Between two requests for one shard: five a second are allowed, to all its readers together.
 const ASK_INTERVAL: Duration = Duration::from_millis(250);
 const ASK_INTERVAL_MIN: Duration = Duration::from_millis(200);
+/// What subscriptions are refused with: another one is there, and what they are to is not.
+const IN_USE: &str = "ResourceInUseException";
+const GONE: &str = "ResourceNotFoundException";
 /// How soon shards are found that are no children of those that are read.
 const LIST_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -193,6 +198,8 @@ impl Lister {
                     room: room.clone(),
                     trouble: self.trouble.clone(),
                     hold: None,
+                    consumer: None,
+                    quiet_until: None,
                 };
                 readers.spawn(reader.run());
             }
@@ -278,6 +285,10 @@ pub struct Reader {
     pub trouble: Trouble,
     /// Where the shard may become another's.
     pub hold: Option<Arc<Hold>>,
+    /// The ARN of the consumer that is sent the records; they are asked for where there is none.
+    pub consumer: Option<Arc<str>>,
+    /// Nothing came up to here since what was handed on, as the service says to consumers.
+    pub quiet_until: Option<String>,
 }
 
 /// How reading with one iterator went.
@@ -292,7 +303,11 @@ impl Reader {
     /// The shard, and whether it was read to its end.
     pub async fn run(mut self) -> Result<(String, bool), ConnectorError> {
         loop {
-            match self.read().await? {
+            let went = match self.consumer.clone() {
+                Some(consumer) => self.listen(&consumer).await?,
+                None => self.read().await?,
+            };
+            match went {
                 Went::Again => {}
                 Went::ToTheEnd => break,
                 Went::Stopped => return Ok((self.shard.to_string(), false)),
@@ -319,14 +334,19 @@ impl Reader {
         failed.fatal(&format!("{}, {}", self.place, self.shard))
     }
 
+    /// Where to go on, as an iterator is asked for. None at the end.
+    fn next(&self) -> Option<Json> {
+        match (&self.quiet_until, &self.at) {
+            (_, Some(Place::Read)) => None,
+            (Some(number), _) | (None, Some(Place::After(number))) => Some(iterator::after(number)),
+            (None, Some(Place::Begun)) if self.stream.begin.is_latest() && !self.now => Some(iterator::at(self.from)),
+            (None, Some(Place::Begun)) => Some(self.stream.begin.asked()),
+            (None, None) => Some(json!({"ShardIteratorType": "TRIM_HORIZON"})),
+        }
+    }
+
     async fn iterator(&mut self) -> Result<Option<String>, ConnectorError> {
-        let mut request = match &self.at {
-            Some(Place::After(number)) => iterator::after(number),
-            Some(Place::Read) => return Ok(None),
-            Some(Place::Begun) if self.stream.begin.is_latest() && !self.now => iterator::at(self.from),
-            Some(Place::Begun) => self.stream.begin.asked(),
-            None => json!({"ShardIteratorType": "TRIM_HORIZON"}),
-        };
+        let Some(mut request) = self.next() else { return Ok(None) };
         request["StreamName"] = self.stream.name.as_str().into();
         request["ShardId"] = self.shard.as_ref().into();
         let answer = self.call("GetShardIterator", &request).await.map_err(|failed| self.fatal(failed))?;
@@ -355,39 +375,107 @@ impl Reader {
                 Err(failed) => return Err(self.fatal(failed)),
             };
             iterator = answer["NextShardIterator"].as_str().map(str::to_owned);
-            let given = answer["Records"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let mut records = VecDeque::with_capacity(given.len());
-            for record in given {
-                let number = record["SequenceNumber"].as_str();
-                let data = record["Data"].as_str().and_then(|data| STANDARD.decode(data).ok());
-                let (Some(number), Some(data)) = (number, data) else {
-                    let problem = "a record of the answer has no number or no data in base64".to_owned();
-                    let place = format!("{}, {}", self.place, self.shard);
-                    return Err(ConnectorError::Framing { place, problem });
-                };
-                records.push_back((number.to_owned(), data));
-            }
-            if let Some((number, _)) = records.back() {
-                if let Some(hold) = &self.hold {
-                    // It may have become another's while this one asked. The answer is left to whoever has it then.
-                    if hold.is_stopped() || hold.has_lapsed() {
-                        return Ok(Went::Again);
-                    }
-                    *lock(&hold.sent) = Some(number.clone());
-                }
-                self.at = Some(Place::After(number.clone()));
-                let answer = Answer { shard: self.shard.clone(), records, _room: room };
-                if self.events.send(Event::Records(answer)).await.is_err() {
-                    return Ok(Went::Stopped);
-                }
-            } else {
-                drop(room);
+            if let Some(went) = self.hand_on(&answer, room).await? {
+                return Ok(went);
             }
             if iterator.is_some() {
                 tokio::time::sleep(self.stream.pace.interval.saturating_sub(asked.elapsed())).await;
             }
         }
         Ok(Went::ToTheEnd)
+    }
+
+    /// Hands on the records of an answer. Says how the reading went if it is over.
+    async fn hand_on(&mut self, answer: &Json, room: OwnedSemaphorePermit) -> Result<Option<Went>, ConnectorError> {
+        let given = answer["Records"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut records = VecDeque::with_capacity(given.len());
+        for record in given {
+            let number = record["SequenceNumber"].as_str();
+            let data = record["Data"].as_str().and_then(|data| STANDARD.decode(data).ok());
+            let (Some(number), Some(data)) = (number, data) else {
+                return Err(self.garbled("a record of the answer has no number or no data in base64"));
+            };
+            records.push_back((number.to_owned(), data));
+        }
+        let Some((number, _)) = records.back() else { return Ok(None) };
+        if let Some(hold) = &self.hold {
+            // It may have become another's while this one asked. The answer is left to whoever has it then.
+            if hold.is_stopped() || hold.has_lapsed() {
+                return Ok(Some(Went::Again));
+            }
+            *lock(&hold.sent) = Some(number.clone());
+        }
+        self.at = Some(Place::After(number.clone()));
+        self.quiet_until = None;
+        let answer = Answer { shard: self.shard.clone(), records, _room: room };
+        Ok(self.events.send(Event::Records(answer)).await.is_err().then_some(Went::Stopped))
+    }
+
+    fn garbled(&self, problem: &str) -> ConnectorError {
+        ConnectorError::Framing { place: format!("{}, {}", self.place, self.shard), problem: problem.to_owned() }
+    }
+
+    /// Is sent the records, as long as one subscription lasts: five minutes.
+    async fn listen(&mut self, consumer: &str) -> Result<Went, ConnectorError> {
+        let Some(mut events) = self.subscribe(consumer).await? else {
+            return Ok(if self.at == Some(Place::Read) { Went::ToTheEnd } else { Went::Stopped });
+        };
+        loop {
+            if !self.may_read().await {
+                return Ok(Went::Stopped);
+            }
+            let told = match tokio::time::timeout(ASK_INTERVAL, events.next()).await {
+                // Nothing came: others may have the shard by now.
+                Err(_) => continue,
+                Ok(Ok(Some(Told::Event(name, payload)))) if name == "SubscribeToShardEvent" => payload,
+                Ok(Ok(Some(Told::Event(..)))) => continue,
+                Ok(Ok(Some(Told::Failure(code, reason)))) if code == GONE => {
+                    return Err(self.fatal(Failed { code, reason, retryable: false }));
+                }
+                Ok(ended) => {
+                    tracing::debug!("{}, {}: the subscription has ended: {ended:?}", self.place, self.shard);
+                    tokio::time::sleep(ASK_INTERVAL).await;
+                    return Ok(Went::Again);
+                }
+            };
+            let told: Json = serde_json::from_slice(&told).map_err(|_| self.garbled("an event is no JSON"))?;
+            // Closed only with the source.
+            let Ok(room) = self.room.clone().acquire_owned().await else { return Ok(Went::Stopped) };
+            if let Some(went) = self.hand_on(&told, room).await? {
+                return Ok(went);
+            }
+            let until = told["ContinuationSequenceNumber"].as_str();
+            if until.is_none() || told["ChildShards"].as_array().is_some_and(|children| !children.is_empty()) {
+                return Ok(Went::ToTheEnd);
+            }
+            self.quiet_until = until.map(str::to_owned);
+        }
+    }
+
+    /// None when there is nothing to listen to, or it is to stop.
+    async fn subscribe(&mut self, consumer: &str) -> Result<Option<Events>, ConnectorError> {
+        let (mut pauses, mut failures) = (Pauses::new(), 0);
+        while let (Some(position), true) = (self.next(), self.may_read().await) {
+            let position = iterator::for_subscription(&position);
+            let request = json!({"ConsumerARN": consumer, "ShardId": self.shard.as_ref(), "StartingPosition": position});
+            match self.client.listen("SubscribeToShard", &request).await {
+                Ok(events) => {
+                    self.now = false;
+                    self.trouble.clear();
+                    return Ok(Some(events));
+                }
+                // For seconds after another subscription to the shard has begun.
+                Err(failed) if failed.retryable || failed.code == IN_USE => {
+                    failures += 1;
+                    if failures > self.stream.retries {
+                        self.trouble.note(&failed.reason);
+                    }
+                }
+                Err(failed) => return Err(self.fatal(failed)),
+            }
+            pauses.wait(ASK_INTERVAL).await;
+        }
+        Ok(None)
     }
 }
 

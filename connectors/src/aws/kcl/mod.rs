@@ -26,6 +26,7 @@ pub use options::*;
 use self::leases::Table;
 use self::sharing::{Rules, Sharing};
 use super::access::{Access, AwsCredentials, AwsRegion};
+use super::consumer::Consumer;
 use super::kinesis::{check_stream, retries};
 use super::reader::Pace;
 use super::shards::{Places, Reading, Stream};
@@ -108,6 +109,16 @@ impl KinesisKclIngest {
         Pace::of(records_max, Some(Duration::from_millis(idle_millis.unwrap_or(1_000))))
     }
 
+    /// Who is sent the records, if that is wished for.
+    fn consumer(&self) -> Option<Consumer> {
+        let Some(RetrievalSpecificConfig::FanOutConfig { consumer_arn, consumer_name, .. }) =
+            &self.advanced_settings.retrieval_specific_config
+        else {
+            return None;
+        };
+        Some(Consumer { arn: consumer_arn.clone(), name: consumer_name.as_ref().unwrap_or(&self.application_name).clone() })
+    }
+
     fn rules(&self) -> Rules {
         let (leases, checkpoints) = (self.leases(), &self.checkpoint_settings);
         Rules {
@@ -123,6 +134,7 @@ impl KinesisKclIngest {
             checkpoint_after: Duration::from_millis(checkpoints.max_batch_wait_millis.unwrap_or(10_000)),
             checkpoints: !checkpoints.disable_checkpointing,
             sentinel: self.initial_position.sentinel(),
+            consumer: self.consumer(),
         }
     }
 }
@@ -165,9 +177,8 @@ impl SourceConfig for KinesisKclIngest {
             let problem = format!("'{name}' cannot be the name of a table: 3 to 255 letters, digits, '.', '_' and '-'");
             return Err(ConnectorError::config("applicationName", problem));
         }
-        if let Some(RetrievalSpecificConfig::FanOutConfig { .. }) = self.advanced_settings.retrieval_specific_config {
-            let problem = "enhanced fan-out is not in this version of weir; leave it out, or give a PollingConfig";
-            return Err(ConnectorError::config("advancedSettings.retrievalSpecificConfig", problem));
+        if let Some(Consumer { arn: None, name }) = self.consumer() {
+            check_stream("advancedSettings.retrievalSpecificConfig.consumerName", &name)?;
         }
         let (leases, checkpoints) = (self.leases(), &self.checkpoint_settings);
         let positive = [

@@ -196,10 +196,12 @@ pub enum BillingMode {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum RetrievalSpecificConfig {
-    /// Refused: shards are polled.
+    /// Kinesis sends them as they come, to a consumer that has its own share of each shard (enhanced fan-out).
     FanOutConfig {
+        /// Of a consumer that is there already.
         #[serde(default)]
         consumer_arn: Option<String>,
+        /// Of the consumer, which is registered where there is none; `applicationName` when not given.
         #[serde(default)]
         consumer_name: Option<String>,
         #[serde(default)]

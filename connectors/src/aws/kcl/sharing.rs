@@ -17,6 +17,7 @@ use super::leases::{DYNAMODB, Lease, Leases, SHARD_END, Table};
 use super::places::{begins, further, new_leases, order};
 use crate::aws::access::Access;
 use crate::aws::client::Client;
+use crate::aws::consumer::Consumer;
 use crate::aws::reader::{Hold, KINESIS, Reader, list_shards};
 use crate::aws::shards::{ANSWERS_MAX, Event, Place, Places, Stream};
 use crate::error::{ConnectorError, Fault};
@@ -44,6 +45,8 @@ pub struct Rules {
     pub checkpoints: bool,
     /// Of leases whose shard nobody has read.
     pub sentinel: &'static str,
+    /// Who is sent the records; they are asked for where there is none.
+    pub consumer: Option<Consumer>,
 }
 
 pub struct Sharing {
@@ -58,6 +61,8 @@ pub struct Sharing {
     trouble: Trouble,
     room: Arc<Semaphore>,
     leases: Option<Arc<Leases>>,
+    /// The ARN of the consumer.
+    consumer: Option<Arc<str>>,
     readers: JoinSet<Result<(String, bool), ConnectorError>>,
     held: BTreeMap<String, Held>,
     /// Readers that have been told to stop, of shards that are not held any more.
@@ -114,6 +119,7 @@ impl Sharing {
             trouble,
             room: Arc::new(Semaphore::new(ANSWERS_MAX)),
             leases: None,
+            consumer: None,
             readers: JoinSet::new(),
             held: BTreeMap::new(),
             stopping: BTreeSet::new(),
@@ -143,7 +149,12 @@ impl Sharing {
         table: &Access,
         mut durable: watch::Receiver<Places>,
     ) -> Result<(), ConnectorError> {
-        let kinesis = Arc::new(Client::open(&KINESIS, stream, None).await?);
+        let kinesis = Client::open(&KINESIS, stream, None).await?;
+        let kinesis = Arc::new(if self.rules.consumer.is_some() { kinesis.that_listens()? } else { kinesis });
+        if let Some(consumer) = &self.rules.consumer {
+            let Stream { name, retries, .. } = &*self.stream;
+            self.consumer = Some(consumer.ensure(&kinesis, name, *retries, &self.place, &self.trouble).await?);
+        }
         let client = Client::open(&DYNAMODB, table, None).await?;
         let Some(table) = self.table.take() else { return Ok(()) };
         let leases = Arc::new(Leases { table, client, place: self.place.clone(), trouble: self.trouble.clone() });
@@ -411,6 +422,8 @@ impl Sharing {
                 room: self.room.clone(),
                 trouble: self.trouble.clone(),
                 hold: Some(held.hold.clone()),
+                consumer: self.consumer.clone(),
+                quiet_until: None,
             }
             .run(),
         );

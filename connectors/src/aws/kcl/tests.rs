@@ -153,6 +153,128 @@ fn shards_are_shared_and_handed_over_without_loss_or_repetition() {
     assert!(all == expected(40, n + 5));
 }
 
+/// Kinesis sends the records, and nobody asks for them.
+fn sent(worker: &str) -> Json {
+    let mut settings = own(worker);
+    settings["retrievalSpecificConfig"] = json!({"type": "FanOutConfig", "consumerName": "fan"});
+    settings
+}
+
+#[test]
+fn records_that_are_sent_come_once_in_order_and_shards_are_handed_over() {
+    let Some(server) = Server::start("aws.sh", "enhanced fan-out of Kinesis") else { return };
+    server.create_stream("events", 2);
+    server.put("events", 30, 0..10);
+    let of_first = definition(&server, json!({"advancedSettings": sent("first")}));
+    let mut first = Weir::open(&of_first, None);
+    read_all(&mut [&mut first], 300);
+    // As soon as they come, not when somebody asks next.
+    let mut waits: Vec<Duration> = (10..15)
+        .map(|n| {
+            let begun = Instant::now();
+            server.put("events", 30, n..n + 1);
+            read_all(&mut [&mut first], 30 * (n as usize + 1));
+            begun.elapsed()
+        })
+        .collect();
+    waits.sort();
+    assert!(waits[2] < Duration::from_secs(1), "{waits:?}");
+    check_order(&first.seen, 30, 15);
+    let consumers = |stream: &Json| {
+        let arn = stream["StreamDescriptionSummary"]["StreamARN"].clone();
+        server.call(&KINESIS, "ListStreamConsumers", json!({"StreamARN": arn}))["Consumers"].clone()
+    };
+    let stream = server.call(&KINESIS, "DescribeStreamSummary", json!({"StreamName": "events"}));
+    let registered = consumers(&stream);
+    assert_eq!((registered.as_array().unwrap().len(), &registered[0]["ConsumerName"]), (1, &json!("fan")));
+
+    // Another one of the same consumer comes, and gets one of the shards.
+    let mut second = Weir::open(&definition(&server, json!({"advancedSettings": sent("second")})), None);
+    let (since, mut n) = (Instant::now(), 15);
+    while owners(&server).get("second") != Some(&1) {
+        assert!(since.elapsed() < PATIENCE, "{:?}", owners(&server));
+        server.put("events", 30, n..n + 1);
+        n += 1;
+        for _ in 0..5 {
+            first.read(true);
+            second.read(true);
+        }
+    }
+    server.put("events", 30, n..n + 5);
+    n += 5;
+    read_all(&mut [&mut first, &mut second], 30 * n as usize);
+    assert!(sorted(&[&first, &second]) == expected(30, n), "each went to one of them, once");
+    assert!(!second.seen.is_empty());
+
+    // One is killed and goes on where it was, to the record.
+    let (position, before) = (first.position.clone(), first.seen.clone());
+    first.kill();
+    server.put("events", 30, n..n + 5);
+    n += 5;
+    let mut again = Weir::open(&of_first, Some(&position));
+    let since = Instant::now();
+    while before.len() + again.seen.len() + second.seen.len() < 30 * n as usize {
+        assert!(since.elapsed() < PATIENCE, "{} and {}", again.seen.len(), second.seen.len());
+        again.read(true);
+        second.read(true);
+    }
+    let mut all = [before, again.seen.clone(), second.seen.clone()].concat();
+    all.sort();
+    assert!(all == expected(30, n), "{} of {}", all.len(), 30 * n);
+}
+
+#[test]
+fn a_subscription_that_is_lost_is_made_again_and_its_end_is_that_of_the_shard() {
+    let Some(server) = Server::start("aws.sh", "lost subscriptions of enhanced fan-out") else { return };
+    server.create_stream("events", 1);
+    server.put("events", 20, 0..3);
+    // Its clock knows seconds only.
+    std::thread::sleep(Duration::from_secs(2));
+    let mut settings = sent("one");
+    settings["retrievalSpecificConfig"] = json!({"type": "FanOutConfig"});
+    let of = definition(&server, json!({"advancedSettings": settings, "initialPosition": "Latest"}));
+    let mut weir = Weir::open(&of, None);
+    let shown = |operation: &str, body: Json| server.call(&KINESIS, operation, body);
+    let arn = shown("DescribeStreamSummary", json!({"StreamName": "events"}))["StreamDescriptionSummary"]["StreamARN"].clone();
+    let consumer = || shown("ListStreamConsumers", json!({"StreamARN": arn}))["Consumers"][0].clone();
+    wait(
+        || {
+            weir.read(true);
+            consumer()["ConsumerName"] == "reader" && !owners(&server).is_empty()
+        },
+        "the consumer has the name of the application",
+    );
+    // Only what comes from now on; and before the subscription there is nothing that it could be lost from.
+    std::thread::sleep(Duration::from_secs(6));
+    server.put("events", 20, 0..5);
+    read_all(&mut [&mut weir], 100);
+    // Somebody else takes the subscription, and goes.
+    let shard = shown("ListShards", json!({"StreamName": "events"}))["Shards"][0]["ShardId"].clone();
+    let position = json!({"Type": "LATEST"});
+    let taken = json!({"ConsumerARN": consumer()["ConsumerARN"], "ShardId": shard, "StartingPosition": position});
+    let runtime = runtime();
+    let theirs = runtime.block_on(async {
+        let client = crate::aws::client::Client::open(&KINESIS, &server.access(), None).await.unwrap();
+        let mut events = client.listen("SubscribeToShard", &taken).await.unwrap();
+        events.next().await.unwrap();
+        events
+    });
+    server.put("events", 20, 5..8);
+    for _ in 0..20 {
+        weir.read(true);
+    }
+    runtime.block_on(async { std::mem::drop(theirs) });
+    server.put("events", 20, 8..10);
+    read_all(&mut [&mut weir], 200);
+    check_order(&weir.seen, 20, 10);
+    // The shard ends, and its children are read.
+    let middle = (u128::MAX / 2).to_string();
+    shown("SplitShard", json!({"StreamName": "events", "ShardToSplit": shard, "NewStartingHashKey": middle}));
+    server.put("events", 20, 10..15);
+    read_all(&mut [&mut weir], 300);
+    check_order(&weir.seen, 20, 15);
+}
+
 #[test]
 fn after_a_kill_it_goes_on_where_it_was_and_others_take_what_it_leaves() {
     let Some(server) = Server::start("aws.sh", "leases of the dead") else { return };
@@ -376,8 +498,8 @@ fn definitions_are_read_as_the_library_has_them() {
     let day = |day: u8| json!({"initialPosition": {"type": "AtTimestamp", "year": 2026, "month": 2, "dayOfMonth": day, "hourOfDay": 0, "minute": 0, "second": 0}});
     refused(day(30), "initialPosition");
     refused(
-        json!({"advancedSettings": {"retrievalSpecificConfig": {"type": "FanOutConfig"}}}),
-        "advancedSettings.retrievalSpecificConfig",
+        json!({"advancedSettings": {"retrievalSpecificConfig": {"type": "FanOutConfig", "consumerName": "a b"}}}),
+        "advancedSettings.retrievalSpecificConfig.consumerName",
     );
     refused(
         json!({"advancedSettings": {"leaseManagementConfig": {"billingMode": "FREE"}}}),
