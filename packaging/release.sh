@@ -9,7 +9,8 @@
 #
 # Paths get into a binary by many ways: messages of panics, OpenSSL's directories and its list of compiler options, debug information.
 # Options that rename them get into it, too. So it is built in a place of the same name everywhere, in a mount namespace of its own.
-# What must be the same besides: the Rust toolchain (rust-toolchain of whoever builds), the C compiler and the C library.
+# What must be the same besides: the Rust toolchain (rust-toolchain of whoever builds), the C compiler and the C library; and that there are
+# pkg-config and Python, which librdkafka looks for.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -19,6 +20,9 @@ build() {
   local from=$1 into=$2 work target commit
   command -v unshare >/dev/null || die "no unshare (package util-linux)"
   unshare --map-root-user --mount true 2>/dev/null || die "no mount namespaces for this user here; packaging/Containerfile builds in a place of one name, too"
+  for tool in pkg-config python3; do
+    [ -x "/usr/bin/$tool" ] || [ -x "/usr/local/bin/$tool" ] || die "no $tool: librdkafka would be built otherwise than where it is"
+  done
   [ -z "$(git -C "$from" status --porcelain --untracked-files=no)" ] || die "there are changes that are not committed"
   commit=$(git -C "$from" rev-parse HEAD)
   work=$(mktemp -d)
