@@ -15,7 +15,7 @@ const USUAL_TURN_NANOS: u64 = 0;
 const REST_MAX: Duration = Duration::from_millis(10);
 
 /// How far those step back that keep house.
-const POLITE_NICE: i32 = 10;
+const POLITE_NICE: i32 = 5;
 
 /// Short turns for this thread and every thread that it starts. Where that cannot be had, nothing changes.
 pub fn prompt() {

@@ -7,7 +7,9 @@
 //! matter: the first if it is a removal (of something in an older batch), and the last if it is an addition. What lies
 //! between has cancelled out, because the updates of a fact alternate.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use timely::progress::Antichain;
 use weir_model::NodeId;
@@ -27,6 +29,8 @@ const REFERENCE: isize = 2;
 const AHEAD: usize = 16;
 
 pub struct Merge {
+    /// Those that are not in the result yet.
+    times: Times,
     /// Oldest first.
     sources: Vec<Source>,
     /// The next node of each source that has one, and which source that is, oldest first. Beside one another: all are looked at for each node.
@@ -40,6 +44,54 @@ pub struct Merge {
     heads: Vec<Head>,
     /// The updates of one fact, oldest first: which head, and where in its segment.
     updates: Vec<(usize, usize)>,
+}
+
+/// The times of segments, in order and each once. They are gathered before anything is copied, which says where among them its own stands:
+/// millions where a standing query that looks through the graph keeps them apart, and too many for one portion.
+struct Times {
+    segments: Vec<Arc<Segment>>,
+    /// The next time of each segment that has one, the segment, and where in it that is; the earliest on top.
+    next: BinaryHeap<Reverse<(u64, usize, usize)>>,
+}
+
+impl Times {
+    /// Those behind `floor`.
+    fn of(segments: impl Iterator<Item = Arc<Segment>>, floor: u64) -> Times {
+        let segments: Vec<Arc<Segment>> = segments.filter(|segment| !segment.all_until(floor)).collect();
+        let first = |(number, segment): (usize, &Arc<Segment>)| {
+            let at = segment.times.partition_point(|time| *time <= floor);
+            Reverse((segment.times[at], number, at))
+        };
+        let next = segments.iter().enumerate().map(first).collect();
+        Times { segments, next }
+    }
+
+    /// As many as there are, and more where segments have some in common.
+    fn count(&self) -> usize {
+        self.next.iter().map(|Reverse((_, number, at))| self.segments[*number].times.len() - at).sum()
+    }
+
+    /// Appends what the fuel is enough for.
+    fn gather(&mut self, to: &mut Vec<u64>, fuel: &mut isize) {
+        while *fuel > 0
+            && let Some(Reverse((first, number, at))) = self.next.pop()
+        {
+            let others = self.next.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
+            let rest = &self.segments[number].times[at..];
+            let most = &rest[..rest.len().min(*fuel as usize)];
+            // All that come before any other's, and one in any case.
+            let count = most.partition_point(|time| *time < others).max(1);
+            let known = usize::from(to.last() == Some(&first));
+            to.extend_from_slice(&most[known..count]);
+            *fuel -= count as isize;
+            if let Some(time) = rest.get(count) {
+                self.next.push(Reverse((*time, number, at + count)));
+            }
+        }
+        if self.next.is_empty() {
+            self.segments.clear();
+        }
+    }
 }
 
 struct Source {
@@ -88,12 +140,8 @@ impl Merge {
         let mut fresh = Segment::with_capacity(facts + part_of(staying), arena + part_of(texts));
         let compacted = pieces().any(|piece| piece.segment.times.first().is_some_and(|first| *first <= floor));
         fresh.times.extend(compacted.then_some(floor));
-        for piece in pieces() {
-            let times = &piece.segment.times;
-            fresh.times.extend_from_slice(&times[times.partition_point(|time| *time <= floor)..]);
-        }
-        fresh.times.sort_unstable();
-        fresh.times.dedup();
+        let times = Times::of(pieces().map(|piece| piece.segment.clone()), floor);
+        fresh.times.reserve(times.count());
         let last = batches.iter().filter_map(|batch| batch.ids.last()).max().copied().unwrap_or(NodeId::new(0, 0));
         let mut out = Writer::new((lower, upper, since), (nodes, last), fresh);
         let mut source = |batch: &SharedBatch| Source {
@@ -107,7 +155,7 @@ impl Merge {
         };
         let sources = batches.iter().map(&mut source).collect();
         let next = batches.iter().zip(0..).filter_map(|(batch, index)| Some((*batch.ids.first()?, index))).collect();
-        Merge { sources, next, out, floor, compacted: u32::from(compacted), heads: Vec::new(), updates: Vec::new() }
+        Merge { times, sources, next, out, floor, compacted: u32::from(compacted), heads: Vec::new(), updates: Vec::new() }
     }
 
     /// What is being merged, oldest first.
@@ -117,6 +165,7 @@ impl Merge {
 
     /// Merges nodes until the fuel is used up or all is done; a unit of fuel is a fact. True when all is done.
     pub fn work(&mut self, fuel: &mut isize) -> bool {
+        self.times.gather(&mut self.out.fresh.times, fuel);
         while *fuel > 0 {
             crate::memory::attend();
             // The smallest id, where it is, and the smallest id anywhere else.

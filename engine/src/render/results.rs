@@ -107,7 +107,7 @@ pub struct Gather {
     /// What was held back shall be reported as soon as it is known.
     propagates: bool,
     /// The baseline, where it is reported.
-    first: Vec<ResultRow>,
+    first: Baselined,
     counts: Counts,
     held: FxHashMap<Row, Held>,
     pending: Vec<RowChange>,
@@ -162,6 +162,13 @@ const PARTS: usize = 256;
 /// So many changes are answered before other work of the worker gets its turn, about.
 const AT_ONCE: usize = 4096;
 
+/// The part of a hash. The last gets about twice as many as the first, and those between in between: maps of one size would all grow at once.
+fn part_of(hash: u16) -> usize {
+    // log2(1 + h), nearly, of a hash between 0 and 1.
+    let hash = u64::from(hash);
+    ((hash * (88_244 - (22_708 * hash >> 16))) >> 24) as usize % PARTS
+}
+
 impl<K> Default for Parted<K> {
     fn default() -> Parted<K> {
         Parted { parts: Vec::new() }
@@ -171,7 +178,7 @@ impl<K> Default for Parted<K> {
 impl<K: Hash + Eq> Parted<K> {
     fn part(key: &K) -> usize {
         // The maps themselves use the other bits of a hash.
-        (FxBuildHasher.hash_one(key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % PARTS
+        part_of((FxBuildHasher.hash_one(key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u16)
     }
 
     fn get(&self, key: &K) -> Option<i64> {
@@ -199,6 +206,33 @@ impl<K: Hash + Eq> Parted<K> {
                 (0, diff)
             }
         }
+    }
+}
+
+/// Rows that come over a long time and leave together: kept in parts, for what grows is moved again and again, all of it at once.
+#[derive(Default)]
+struct Baselined {
+    parts: VecDeque<Vec<ResultRow>>,
+    count: usize,
+    together: Vec<ResultRow>,
+}
+
+impl Baselined {
+    const PART: usize = 1 << 13;
+
+    fn push(&mut self, row: ResultRow) {
+        self.count += 1;
+        match self.parts.back_mut() {
+            Some(part) if part.len() < Self::PART => part.push(row),
+            _ => self.parts.push_back(vec![row]),
+        }
+    }
+
+    /// Puts one more part to those that are together; all of them when nothing is left.
+    fn gather(&mut self) -> Option<Vec<ResultRow>> {
+        self.together.reserve_exact(self.count - self.together.len());
+        self.together.append(&mut self.parts.pop_front().unwrap_or_default());
+        self.parts.is_empty().then(|| std::mem::take(&mut self.together))
     }
 }
 
@@ -239,7 +273,7 @@ impl Gather {
             looked_through: false,
             rested: false,
             propagates: false,
-            first: Vec::new(),
+            first: Baselined::default(),
             counts: Counts::default(),
             held: FxHashMap::default(),
             pending: Vec::new(),
@@ -295,7 +329,7 @@ impl Gather {
             match self.baseline {
                 Baseline::Report => {
                     let result = ResultRow { tick: Tick(time), positive: true, row };
-                    self.first.extend(std::iter::repeat_n(result, diff.max(0) as usize));
+                    (0..diff).for_each(|_| self.first.push(result.clone()));
                 }
                 Baseline::Known => {}
                 Baseline::Hold if diff != 0 => self.held.entry(row).or_default().back += diff,
@@ -307,8 +341,9 @@ impl Gather {
     /// There are no more of them; everything before `frontier` has arrived. False if much has changed meanwhile: then this wants to be
     /// called again, so that others need not wait for all of it.
     pub fn rested(&mut self, frontier: Time) -> bool {
-        if !std::mem::replace(&mut self.looked_through, true) {
-            let rows = std::mem::take(&mut self.first);
+        if !self.looked_through {
+            let Some(rows) = self.first.gather() else { return false };
+            self.looked_through = true;
             self.send(rows, self.installed, None);
             if std::mem::take(&mut self.propagates) {
                 // As it was asked for: before anything that has changed since.
@@ -553,6 +588,35 @@ mod tests {
 
     fn told(batches: &[ResultBatch]) -> Vec<(Tick, bool, &Row)> {
         batches.iter().flat_map(|batch| &batch.rows).map(|row| (row.tick, row.positive, &row.row)).collect()
+    }
+
+    #[test]
+    fn parts_are_of_different_sizes() {
+        let mut sizes = [0; PARTS];
+        (0..=u16::MAX).for_each(|hash| sizes[part_of(hash)] += 1);
+        assert!(sizes.iter().all(|size| *size > 0));
+        let (least, most) = (*sizes.iter().min().unwrap() as f64, *sizes.iter().max().unwrap() as f64);
+        assert!((1.8..2.4).contains(&(most / least)), "{least} and {most}");
+        assert!((0..u16::MAX).all(|hash| part_of(hash) <= part_of(hash + 1)));
+    }
+
+    #[test]
+    fn many_matches_of_the_graph_at_rest_leave_together_and_others_have_their_turn_before() {
+        const COUNT: u64 = 3 * Baselined::PART as u64 + 17;
+        let (mut gather, results) = gather();
+        let row = |n| Row::from_slice(&[Value::Id(NodeId::new(1, n))]);
+        let change = |n| RowChange { row: row(n), time: 1, diff: 1, query: 0, source: 0 };
+        (0..COUNT).for_each(|n| gather.at_rest(&mut vec![change(n)]));
+        let mut calls = 1;
+        while !gather.rested(2) {
+            assert!(results.is_empty());
+            calls += 1;
+        }
+        assert_eq!(calls, 4);
+        let batches: Vec<ResultBatch> = results.try_iter().collect();
+        assert_eq!(batches.len(), 1);
+        let rows: Vec<Row> = (0..COUNT).map(row).collect();
+        assert!(told(&batches).into_iter().eq(rows.iter().map(|row| (Tick(1), true, row))));
     }
 
     #[test]
