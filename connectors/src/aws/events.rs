@@ -66,7 +66,8 @@ fn length(come: &[u8]) -> Result<Option<usize>, String> {
 }
 
 fn read(message: &[u8]) -> Option<Told> {
-    let (checked, mut check) = message.split_at_checked(message.len().checked_sub(CHECK_BYTES)?).map(|(all, end)| (all, Fields(end)))?;
+    let (checked, mut check) =
+        message.split_at_checked(message.len().checked_sub(CHECK_BYTES)?).map(|(all, end)| (all, Fields(end)))?;
     let mut rest = Fields(checked);
     let (_, headers, of_prelude) = (rest.u32()?, rest.u32()?, rest.u32()?);
     if crc32fast::hash(&checked[..PRELUDE_BYTES - CHECK_BYTES]) != of_prelude || crc32fast::hash(checked) != check.u32()? {
@@ -146,14 +147,21 @@ mod tests {
 
     #[test]
     fn events_and_failures_are_told_apart_and_other_headers_passed_over() {
-        let others = [&b"\x01a\x00"[..], b"\x01b\x02\x09", b"\x01c\x05\0\0\0\0\0\0\0\x01", b"\x01d\x06\0\x02xy", &[b"\x01e\x09", &[0; 16][..]].concat()];
+        let others = [
+            &b"\x01a\x00"[..],
+            b"\x01b\x02\x09",
+            b"\x01c\x05\0\0\0\0\0\0\0\x01",
+            b"\x01d\x06\0\x02xy",
+            &[b"\x01e\x09", &[0; 16][..]].concat(),
+        ];
         let event = [others.concat(), text(":message-type", "event"), text(":event-type", "SubscribeToShardEvent")].concat();
         let told = read(&message(&event, b"{}")).unwrap();
         assert_eq!(told, Told::Event("SubscribeToShardEvent".to_owned(), b"{}".to_vec()));
         let exception = [text(":message-type", "exception"), text(":exception-type", "ResourceInUseException")].concat();
         let told = read(&message(&exception, br#"{"message": "taken over"}"#)).unwrap();
         assert_eq!(told, Told::Failure("ResourceInUseException".to_owned(), "taken over".to_owned()));
-        let error = [text(":message-type", "error"), text(":error-code", "InternalFailure"), text(":error-message", "why")].concat();
+        let error =
+            [text(":message-type", "error"), text(":error-code", "InternalFailure"), text(":error-message", "why")].concat();
         assert_eq!(read(&message(&error, b"")).unwrap(), Told::Failure("InternalFailure".to_owned(), "why".to_owned()));
     }
 
