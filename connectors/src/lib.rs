@@ -41,6 +41,7 @@ mod keeper;
 mod length_prefix;
 mod moment;
 pub mod mqtt;
+mod names;
 pub mod nats;
 pub mod output_format;
 pub mod parquet;
@@ -63,6 +64,8 @@ pub mod upload;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod real_server;
 
 use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;

@@ -6,8 +6,9 @@ use std::net::TcpListener;
 
 use serde_json::{Value as Json, json};
 
-use super::server_tests::{Server, Way, open, read, texts, wait};
+use super::server_tests::Server;
 use crate::conformance::{anything, run, runtime};
+use crate::real_server::{Way, open, read, texts, wait};
 use crate::recoding::tests::gzip;
 use crate::*;
 
@@ -62,7 +63,7 @@ fn an_object_is_read_once_from_every_position_and_across_cuts() {
     let bounds = definition(&server, "a b/ü+%.txt", json!({"startAtOffset": 2, "ingestLimit": 3}));
     assert_eq!(texts(&read(&mut open(&bounds, None), 3, true)), [line(2), line(3), line(4)]);
 
-    let way = Way::to(&server.url);
+    let way = Way::to(server.real.address(0));
     of["endpoint"] = json!(format!("http://{}/", way.address));
     let mut stream = open(&of, None);
     let mut seen = texts(&read(&mut stream, 1_000, true));

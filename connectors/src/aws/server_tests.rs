@@ -2,19 +2,11 @@
 //! loudly what it leaves out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value as Json, json};
-use tempfile::TempDir;
-use weir_model::Position;
 
 use super::access::{Access, AwsCredentials, AwsRegion};
 use super::client::{Client, Service};
@@ -22,39 +14,20 @@ use super::reader::KINESIS;
 use super::sqs::SQS;
 use crate::config::Secret;
 use crate::conformance::{anything, output, runtime};
+use crate::real_server::{PATIENCE, RealServer, Way, open, read, results, texts, wait};
 use crate::*;
 
 static SNS: Service = Service { name: "sns", target: "", content_type: "application/x-www-form-urlencoded" };
-const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) struct Server {
-    script: PathBuf,
-    directory: TempDir,
+pub(crate) struct Server {
+    pub(crate) real: RealServer,
     pub(super) url: String,
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 impl Server {
-    pub(super) fn start(script: &str, left_out: &str) -> Option<Server> {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/services").join(script);
-        let directory = tempfile::Builder::new().prefix("weir-aws-").tempdir().unwrap();
-        // Two in a row are free nearly always: one of the scripts takes the next, too.
-        let port = free_port();
-        let mut command = Command::new("bash");
-        command.arg(&path).arg("start").arg(directory.path()).arg(port.to_string()).stdin(Stdio::null());
-        let started = command.output().unwrap();
-        if !started.status.success() {
-            let reason = String::from_utf8_lossy(&started.stderr).into_owned();
-            eprintln!(
-                "**** LEFT OUT: {left_out}. tests/services/{script} start: {}",
-                reason.trim().lines().last().unwrap_or_default()
-            );
-            return None;
-        }
-        Some(Server { script: path, directory, url: format!("http://127.0.0.1:{port}/") })
+    pub(crate) fn start(script: &'static str, left_out: &str) -> Option<Server> {
+        let real = RealServer::start(script, 2, left_out)?;
+        Some(Server { url: format!("http://{}/", real.address(0)), real })
     }
 
     pub(super) fn access(&self) -> Access {
@@ -101,7 +74,7 @@ impl Server {
         }
     }
 
-    fn queue(&self, name: &str, attributes: Json) -> String {
+    pub(crate) fn queue(&self, name: &str, attributes: Json) -> String {
         let made = self.call(&SQS, "CreateQueue", json!({"QueueName": name, "Attributes": attributes}));
         // The server may call itself by another name.
         let path = made["QueueUrl"].as_str().unwrap().splitn(4, '/').nth(3).unwrap().to_owned();
@@ -119,46 +92,6 @@ impl Server {
         all.as_object_mut().unwrap().extend(definition.as_object().unwrap().clone());
         all
     }
-}
-
-impl std::ops::Drop for Server {
-    fn drop(&mut self) {
-        let _ = Command::new("bash").arg(&self.script).arg("stop").arg(self.directory.path()).output();
-    }
-}
-
-pub(super) fn wait(mut done: impl FnMut() -> bool, what: &str) {
-    let since = Instant::now();
-    while !done() {
-        assert!(since.elapsed() < PATIENCE, "waited too long: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-pub(super) fn open(definition: &Json, from: Option<&Position>) -> RecordStream {
-    parse_source_v1(definition).unwrap().open(&anything(), from).unwrap()
-}
-
-/// Reads until so many records are there; each batch with the position behind it.
-pub(super) fn read(stream: &mut RecordStream, count: usize, durable: bool) -> Vec<(Vec<String>, Position)> {
-    let (mut batches, mut batch, mut seen, since) = (Vec::new(), Frames::default(), 0, Instant::now());
-    let limits = Limits { records_max: 97, ..Limits::default() };
-    while seen < count {
-        assert!(since.elapsed() < PATIENCE, "{seen} of {count} records came; trouble: {:?}", stream.trouble());
-        stream.next(&limits, &mut batch).unwrap();
-        let texts: Vec<String> =
-            (0..batch.len()).map(|index| String::from_utf8_lossy(batch.get(index).bytes).into_owned()).collect();
-        seen += texts.len();
-        if durable {
-            stream.durable(&batch.position).unwrap();
-        }
-        batches.push((texts, batch.position.clone()));
-    }
-    batches
-}
-
-pub(super) fn texts(batches: &[(Vec<String>, Position)]) -> Vec<String> {
-    batches.iter().flat_map(|(texts, _)| texts.clone()).collect()
 }
 
 /// What has the same key comes in order, and each once.
@@ -278,60 +211,6 @@ fn children_of_a_shard_are_read_behind_it() {
     }
 }
 
-/// Leads to a server, and cuts when it is told to.
-pub(super) struct Way {
-    pub(super) address: SocketAddr,
-    open: Arc<AtomicBool>,
-    connections: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Way {
-    pub(super) fn to(url: &str) -> Way {
-        let upstream: SocketAddr = url.trim_start_matches("http://").trim_end_matches('/').parse().unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (open, connections) = (Arc::new(AtomicBool::new(true)), Arc::new(Mutex::new(Vec::new())));
-        let way = Way { address, open: open.clone(), connections: connections.clone() };
-        std::thread::spawn(move || {
-            for client in listener.incoming() {
-                let Ok(client) = client else { return };
-                let Ok(server) = TcpStream::connect(upstream) else { continue };
-                if !open.load(Ordering::Relaxed) {
-                    continue;
-                }
-                connections.lock().unwrap().extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
-                for (mut from, mut to) in [(client.try_clone().unwrap(), server.try_clone().unwrap()), (server, client)] {
-                    std::thread::spawn(move || {
-                        let mut bytes = [0; 16 << 10];
-                        while let Ok(count @ 1..) = from.read(&mut bytes) {
-                            if to.write_all(&bytes[..count]).is_err() {
-                                break;
-                            }
-                        }
-                        let _ = to.shutdown(Shutdown::Both);
-                    });
-                }
-            }
-        });
-        way
-    }
-
-    pub(super) fn set(&self, open: bool) {
-        self.open.store(open, Ordering::Relaxed);
-        if !open {
-            self.connections.lock().unwrap().drain(..).for_each(|connection| {
-                let _ = connection.shutdown(Shutdown::Both);
-            });
-        }
-    }
-}
-
-fn results(count: usize) -> Vec<Outgoing> {
-    (0..count)
-        .map(|n| Outgoing { body: json!({"key": 0, "n": n}).to_string().into_bytes(), positive: true, mark: n as u64, id: None })
-        .collect()
-}
-
 /// As a delivery does it: what is left comes again. Returns what was refused.
 fn write(destination: &mut dyn Destination, mut results: Vec<Outgoing>) -> usize {
     let (mut refused, since) = (0, Instant::now());
@@ -352,7 +231,7 @@ fn write(destination: &mut dyn Destination, mut results: Vec<Outgoing>) -> usize
 fn kinesis_gets_each_result_and_a_cut_on_the_way_loses_none() {
     let Some(server) = Server::start("aws.sh", "writing Kinesis, and cuts on the way") else { return };
     server.create_stream("results", 2);
-    let way = Way::to(&server.url);
+    let way = Way::to(server.real.address(0));
     let through = format!("http://{}/", way.address);
     let runtime = runtime();
     let definition = server.with(json!({"type": "WriteToKinesis", "streamName": "results", "endpoint": through}));

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::dial::{Server, Wire};
 use crate::ends::{ANSWER_TIME_MAX, Incoming, Writer, ends, unanswered};
+use crate::names::unlikely;
 
 /// How it is called in what is told.
 const OTHER: &str = "the server";
@@ -176,13 +177,6 @@ pub fn put(subject: &str, reply: Option<&str>, headers: &str, payload: &[u8], ou
     }
     out.extend_from_slice(payload);
     out.extend_from_slice(b"\r\n");
-}
-
-/// Text that nobody else has chosen.
-pub fn unlikely() -> String {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
 }
 
 /// What stands at the beginning, and how long it is; none while it is not whole.

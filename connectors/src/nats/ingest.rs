@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use weir_model::Position;
 
 use super::access::{Login, NatsAccess, is_name, is_subject};
-use super::connection::{Connection, put, unlikely};
+use super::connection::{Connection, put};
 use super::jetstream::{CONSUMER_NOT_FOUND, EXPLICIT_ACKNOWLEDGEMENT, Failed, Place, STREAM_NOT_FOUND, ask, pull};
 use super::kept::{ACKNOWLEDGE_SECONDS, Waiting};
 use crate::config;
@@ -27,6 +27,7 @@ use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::keeper::Keeper;
+use crate::names::unlikely;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 

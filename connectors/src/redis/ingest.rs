@@ -1,4 +1,4 @@
-//! The definition of a stream from Redis, and what reads it: entries of one key, behind the position.
+//! The definition of a stream from Redis, and what reads it without a group: entries of one key, behind the position.
 //!
 //! The position is the id of the last entry. One request is always under way, so that an entry is here as soon as it is there; the server holds it
 //! back until there is one. Entries that did not fit into a batch wait for the next.
@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map as JsonMap, Value as Json};
+use serde_json::Value as Json;
 use tokio::runtime::Handle;
 use weir_model::Position;
 
 use super::access::{Login, RedisAccess};
 use super::connection::{Connection, Reply, put_command};
+use super::entry::{Count, Entry, of_stream, refused};
+use super::group::Member;
 use crate::config;
 use crate::delivery::jittered;
 use crate::ends::Refused;
@@ -30,12 +32,8 @@ const HELD_BACK: Duration = Duration::from_secs(5);
 /// An answer that comes later will not come.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Bytes of one answer, about.
-const ANSWER_BYTES: usize = 4 << 20;
-
-/// Entries asked for at once, at first and at most.
-const COUNT_FIRST: usize = 100;
-const COUNT_MAX: usize = 5_000;
+/// Others of a group are waited for no longer.
+const CLAIM_AFTER_SECONDS_MAX: u64 = 86_400;
 
 /// Between two tries to connect, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -55,9 +53,21 @@ pub struct RedisIngest {
     /// The field of an entry that is the record. Without one the record is an object in JSON of all fields, with texts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// Where the stream begins: with what comes from now on, or with the oldest entry that is there.
+    /// Where the stream begins, or the group that it makes: with what comes from now on, or with the oldest entry that is there.
     #[serde(default)]
     pub start_from: RedisStart,
+    /// A group of the server's that several share the stream by; the server keeps what each has been given. Made where there is none. Without it weir
+    /// reads all of the stream, and keeps itself where it stands, exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Who this stream is within the group. Without one a name that nobody else has, for the life of the stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub consumer: Option<String>,
+    /// Entries that another one of the group has been given and has not acknowledged for so long are taken over from it; a minute when not given. 0: none are,
+    /// and then `consumer` has to be given.
+    #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 86400))]
+    pub claim_after_seconds: Option<u64>,
     /// Queries at a time, 16 when not given; 1 keeps the order of the entries.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
@@ -67,6 +77,29 @@ pub struct RedisIngest {
     /// What is undone to a record before it is read, in this order; nothing when not given.
     #[serde(default)]
     pub record_decoders: Vec<RecordDecoder>,
+}
+
+impl RedisIngest {
+    fn check_group(&self) -> Result<(), ConnectorError> {
+        let wrong = |field: &str, problem: &str| Err(ConnectorError::config(field, problem));
+        for (field, given) in [("consumer", self.consumer.is_some()), ("claimAfterSeconds", self.claim_after_seconds.is_some())] {
+            if given && self.group.is_none() {
+                return wrong(field, "goes with a group only");
+            }
+        }
+        for (field, name) in [("group", &self.group), ("consumer", &self.consumer)] {
+            if name.as_ref().is_some_and(String::is_empty) {
+                return wrong(field, "is empty");
+            }
+        }
+        match self.claim_after_seconds {
+            Some(0) if self.consumer.is_none() => {
+                wrong("consumer", "is missing: where nothing is taken over, what it was given is found again by its name only")
+            }
+            Some(seconds) if seconds > CLAIM_AFTER_SECONDS_MAX => wrong("claimAfterSeconds", "a day, 86400 seconds, is the most"),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +122,7 @@ impl SourceConfig for RedisIngest {
         if self.key.is_empty() {
             return Err(ConnectorError::config("key", "is empty"));
         }
+        self.check_group()?;
         self.access.login(&context.hosts)?;
         self.decoder(context).map(|_| ())
     }
@@ -96,6 +130,9 @@ impl SourceConfig for RedisIngest {
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let login = self.access.login(&context.hosts)?;
         let place = format!("stream {} of {}", self.key, login.place);
+        if let Some(group) = &self.group {
+            return Ok(Member::new(self, group, login, from).open(&context.runtime, &place));
+        }
         let from = match (from.filter(|position| !position.0.is_empty()), self.start_from) {
             (Some(position), _) => Some(position.0.clone()),
             (None, RedisStart::Earliest) => Some(b"0-0".to_vec()),
@@ -113,17 +150,11 @@ impl SourceConfig for RedisIngest {
             received: from.clone(),
             out: from.unwrap_or_default(),
             waiting: VecDeque::new(),
-            count: COUNT_FIRST,
+            count: Count::new(),
             again: Instant::now(),
             pause: PAUSE_MIN,
         }))
     }
-}
-
-struct Entry {
-    id: Vec<u8>,
-    /// None of one without the field.
-    record: Option<Vec<u8>>,
 }
 
 struct Entries {
@@ -140,8 +171,7 @@ struct Entries {
     /// Of the last that was handed on.
     out: Vec<u8>,
     waiting: VecDeque<Entry>,
-    /// Entries to ask for.
-    count: usize,
+    count: Count,
     trouble: Trouble,
     again: Instant,
     pause: Duration,
@@ -165,7 +195,7 @@ impl Entries {
         let asked = match self.asked {
             Some(asked) => asked,
             None => {
-                let (count, wait) = (self.count.to_string(), HELD_BACK.as_millis().to_string());
+                let (count, wait) = (self.count.get().to_string(), HELD_BACK.as_millis().to_string());
                 let mut command = Vec::new();
                 let parts: [&[u8]; 8] =
                     [b"XREAD", b"COUNT", count.as_bytes(), b"BLOCK", wait.as_bytes(), b"STREAMS", &self.key, &after];
@@ -177,7 +207,12 @@ impl Entries {
         match connection.answer(deadline.into()).await? {
             Some(reply) => {
                 self.asked = None;
-                self.take(reply)?;
+                let entries = of_stream(refused(reply)?, self.field.as_deref())?;
+                self.count.learn(&entries);
+                if let Some(last) = entries.last() {
+                    self.received = Some(last.id.clone());
+                }
+                self.waiting.extend(entries);
             }
             None if asked.elapsed() > ANSWER_TIME_MAX => {
                 return Err(Refused::Passing("the server does not answer any more".to_owned()));
@@ -187,37 +222,6 @@ impl Entries {
         self.trouble.clear();
         self.pause = PAUSE_MIN;
         self.connection = Some(connection);
-        Ok(())
-    }
-
-    fn take(&mut self, reply: Reply) -> Result<(), Refused> {
-        let odd = || Refused::Passing("the answer is not that of XREAD".to_owned());
-        let streams = match refused(reply)? {
-            // There was nothing in time.
-            Reply::Null => return Ok(()),
-            Reply::List(streams) => streams,
-            _ => return Err(odd()),
-        };
-        let Some(Reply::List(stream)) = streams.into_iter().next() else { return Err(odd()) };
-        let Some(Reply::List(entries)) = stream.into_iter().nth(1) else { return Err(odd()) };
-        let (count, mut bytes) = (entries.len(), 0);
-        for entry in entries {
-            let Reply::List(parts) = entry else { return Err(odd()) };
-            let mut parts = parts.into_iter();
-            let (Some(Reply::Bytes(id)), Some(fields)) = (parts.next(), parts.next()) else { return Err(odd()) };
-            let fields = match fields {
-                Reply::List(fields) => fields,
-                // It was deleted meanwhile.
-                _ => Vec::new(),
-            };
-            let record = record(fields, self.field.as_deref());
-            bytes += record.as_ref().map_or(0, Vec::len);
-            self.received = Some(id.clone());
-            self.waiting.push_back(Entry { id, record });
-        }
-        if let Some(entry_bytes) = bytes.checked_div(count) {
-            self.count = (ANSWER_BYTES / entry_bytes.max(1)).clamp(1, COUNT_MAX).min(self.count * 4);
-        }
         Ok(())
     }
 
@@ -265,15 +269,6 @@ impl Source for Entries {
     }
 }
 
-/// An error of Redis that stays what it is.
-fn refused(reply: Reply) -> Result<Reply, Refused> {
-    reply.ok().map_err(|error| match error.split(' ').next() {
-        Some("WRONGTYPE") => Refused::ForGood("the key holds something else than a stream".to_owned()),
-        Some("MOVED") => Refused::ForGood(format!("{error}: give the server of the cluster that has the key")),
-        _ => Refused::Passing(error),
-    })
-}
-
 /// The id of the newest entry, or what is before all of them.
 fn newest(reply: Reply) -> Result<Vec<u8>, Refused> {
     let Reply::List(entries) = refused(reply)? else {
@@ -287,23 +282,4 @@ fn newest(reply: Reply) -> Result<Vec<u8>, Refused> {
         },
         Some(_) => Err(Refused::Passing("an entry has no id".to_owned())),
     }
-}
-
-fn record(fields: Vec<Reply>, wanted: Option<&[u8]>) -> Option<Vec<u8>> {
-    let bytes = |reply: Reply| if let Reply::Bytes(bytes) = reply { bytes } else { Vec::new() };
-    let mut fields = fields.into_iter().map(bytes);
-    if let Some(wanted) = wanted {
-        while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
-            if name == wanted {
-                return Some(value);
-            }
-        }
-        return None;
-    }
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    let mut all = JsonMap::new();
-    while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
-        all.insert(text(name), text(value).into());
-    }
-    (!all.is_empty()).then(|| Json::Object(all).to_string().into_bytes())
 }

@@ -33,6 +33,7 @@ pub const FIELDS: &[Renamed] = &[
     duration("maxIntervalMillis", "maxInterval", 1),
     Renamed { within: Some("keepAlive"), ..duration("intervalMillis", "interval", 1) },
     duration("intervalSeconds", "interval", 1000),
+    duration("claimAfterSeconds", "claimAfter", 1000),
     // Of KinesisKCL.
     Renamed { within: Some("initialPosition"), ..renamed("dayOfMonth", "date") },
     duration("backpressureTimeoutMillis", "backpressureTimeout", 1),

@@ -11,7 +11,6 @@ mod sharing;
 #[cfg(test)]
 mod tests;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use base64::Engine;
@@ -33,6 +32,7 @@ use super::shards::{Places, Reading, Stream};
 use crate::config;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
+use crate::names::of_this_machine;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -149,13 +149,6 @@ fn without_nulls(settings: Json) -> Json {
     }
 }
 
-/// A name that nobody else has.
-fn worker_name() -> String {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_else(|_| "weir".to_owned());
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{}:{:016x}{:016x}", host.trim(), random(), random())
-}
-
 impl SourceConfig for KinesisKclIngest {
     fn settings(&self) -> Json {
         without_nulls(crate::settings("KinesisKCLIngest", self))
@@ -201,7 +194,7 @@ impl SourceConfig for KinesisKclIngest {
         let mut places = Places::read(&place, from)?;
         let given = self.advanced_settings.configs_builder.as_ref().and_then(|builder| builder.worker_identifier.clone());
         // The same as in earlier lives: what it had then is its own at once.
-        let worker = given.or(places.worker.take()).unwrap_or_else(worker_name);
+        let worker = given.or(places.worker.take()).unwrap_or_else(of_this_machine);
         places.worker = Some(worker.clone());
         let stream = Stream {
             name: self.kinesis_stream_name.clone(),

@@ -9,8 +9,9 @@ use weir_model::Position;
 
 use super::*;
 use crate::aws::reader::KINESIS;
-use crate::aws::server_tests::{Server, check_order, wait};
+use crate::aws::server_tests::{Server, check_order};
 use crate::conformance::{anything, runtime};
+use crate::real_server::wait;
 use crate::*;
 
 const PATIENCE: Duration = Duration::from_secs(90);
