@@ -1,12 +1,13 @@
 //! Streams of Redis, in and out, with the real binary and a real server, across kills of both.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use weir_tests::redis::Redis;
-use weir_tests::service::{Home, wait_until};
+use weir_tests::service::{Home, Weir, wait_until};
 use weir_tests::streams::{
-    COUNT, RESUME, STREAMS, counted, message, numbers_to, refused, refused_v1, set_numbers, troubled, with,
+    COUNT, RESUME, STREAMS, counted, counted_together, message, numbers_to, refused, refused_v1, set_numbers, troubled, with,
 };
 
 /// Generous: machines under load are slow.
@@ -79,6 +80,49 @@ fn a_stream_begins_with_what_comes_and_a_record_may_be_all_fields() {
     assert_eq!(weir.rows("MATCH (n) WHERE n.name = 'x' RETURN n.count"), [json!([1])]);
     assert!(weir.rows("MATCH (n) WHERE id(n) = idFrom('old') RETURN n.count")[0][0].is_null());
     weir.stop();
+}
+
+#[test]
+fn weirs_of_a_group_share_a_stream_and_lose_nothing_when_one_of_them_or_the_server_is_killed() {
+    const ENTRIES: u64 = 4_000;
+    let Some(redis) = Redis::start("groups of Redis") else { return };
+    redis.add("events", 0..ENTRIES);
+    let pending = || redis.say(&["XPENDING", "events", "readers"]).lines().next().unwrap_or_default().to_owned();
+    let homes = [Home::new(), Home::new()];
+    let [mut first, mut second] = [0, 1].map(|index: usize| homes[index].start(RESUME));
+    let source = json!({"type": "Redis", "format": {"type": "Json"}, "url": redis.url(), "key": "events", "field": "value", "group": "readers",
+        "claimAfter": "2s", "startFrom": "Earliest", "recordDecoders": []});
+    for weir in [&first, &second] {
+        let body = json!({"name": "in", "source": source, "query": COUNT, "maxPerSecond": 400});
+        let created = weir.post(STREAMS, &body).expect(201).json();
+        assert_eq!(created["settings"]["source"], source);
+    }
+    wait_until("both read", PATIENCE, || counted(&first).0 > 300 && counted(&second).0 > 300);
+    first.kill();
+    first = homes[0].start(RESUME);
+    let before = counted(&first).0;
+    wait_until("it goes on", PATIENCE, || counted(&first).0 > before + 300);
+    redis.kill();
+    redis.run().expect("it starts again");
+    let before = counted(&second).0;
+    wait_until("they go on", PATIENCE, || counted(&second).0 > before + 100);
+    // What it was given is taken over while it is away.
+    second.kill();
+    wait_until("all is done without it", PATIENCE, || {
+        let last = redis.say(&["XINFO", "GROUPS", "events"]);
+        pending() == "0"
+            && last.contains(redis.say(&["XREVRANGE", "events", "+", "-", "COUNT", "1"]).lines().next().unwrap_or_default())
+    });
+    second = homes[1].start(RESUME);
+    let ids = |weir: &Weir| -> BTreeSet<u64> {
+        weir.rows("MATCH (n) WHERE n.count IS NOT NULL RETURN n.id").iter().filter_map(|row| row[0].as_u64()).collect()
+    };
+    let all: BTreeSet<u64> = ids(&first).union(&ids(&second)).copied().collect();
+    assert!(all.into_iter().eq(0..ENTRIES));
+    let repeated = counted_together(&first) + counted_together(&second) - ENTRIES;
+    eprintln!("{repeated} of {ENTRIES} records have come again after two kills of weir and one of the server");
+    first.stop();
+    second.stop();
 }
 
 #[test]
