@@ -3,7 +3,9 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 
-use libmimalloc_sys::{mi_collect, mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned};
+use libmimalloc_sys::{
+    mi_collect, mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
+};
 
 /// What every piece is aligned to.
 const USUAL: usize = 8;
