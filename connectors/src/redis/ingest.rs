@@ -60,7 +60,7 @@ pub struct RedisIngest {
     /// reads all of the stream, and keeps itself where it stands, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Who this stream is within the group. Without one a name that nobody else has, for the life of the stream.
+    /// Who this stream is within the group, and nobody else. Without it a name that nobody has, the same for the life of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consumer: Option<String>,
     /// Entries that another one of the group has been given and has not acknowledged for so long are taken over from it; a minute when not given. 0: none are,
