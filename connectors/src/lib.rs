@@ -65,6 +65,8 @@ pub mod upload;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+mod login_tests;
+#[cfg(test)]
 mod real_server;
 
 use schemars::{Schema, SchemaGenerator};

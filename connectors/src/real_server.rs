@@ -1,6 +1,7 @@
 //! Real servers for tests, started by `tests/services/` in temporary directories on loopback, and ended with the test; and what tests do with them.
 //! Where one cannot be had, the test says loudly what it leaves out.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,16 @@ pub(crate) struct RealServer {
     port: u16,
 }
 
+/// Directories of servers that tests have put secrets into.
+static SECRETS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Secrets may be in files of this directory, too, from now on: there is one policy for all tests that run at a time.
+pub(crate) fn allow_secrets_in(directory: &Path) {
+    let mut all = SECRETS.lock().unwrap();
+    all.push(directory.to_owned());
+    secret::allow(SecretPolicy::new(all.clone(), vec![secret::USUAL_VARIABLES.to_owned()]).unwrap());
+}
+
 /// The first of so many in a row.
 fn free_ports(count: u16) -> u16 {
     loop {
@@ -39,10 +50,15 @@ fn free_ports(count: u16) -> u16 {
 impl RealServer {
     /// `script` as `redis.sh`; it may take so many ports.
     pub(crate) fn start(script: &'static str, ports: u16, left_out: &str) -> Option<RealServer> {
+        RealServer::start_with(&[], script, ports, left_out)
+    }
+
+    /// The same with variables that the script looks at.
+    pub(crate) fn start_with(variables: &[(&str, &str)], script: &'static str, ports: u16, left_out: &str) -> Option<RealServer> {
         let directory = tempfile::Builder::new().prefix("weir-server-").tempdir().unwrap();
         let server = RealServer { script, directory, port: free_ports(ports) };
         let mut command = server.command("start");
-        let started = command.arg(server.port.to_string()).output().unwrap();
+        let started = command.arg(server.port.to_string()).envs(variables.iter().copied()).output().unwrap();
         if started.status.success() {
             return Some(server);
         }
@@ -66,6 +82,18 @@ impl RealServer {
     /// Of the port that is so many behind the first.
     pub(crate) fn address(&self, index: u16) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port + index))
+    }
+
+    /// What the script has said under that name.
+    pub(crate) fn said(&self, name: &str) -> String {
+        let all = self.made("env");
+        let value = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_else(|| panic!("{name} is not in {all}")).to_owned()
+    }
+
+    /// A file that the script has made.
+    pub(crate) fn made(&self, name: &str) -> String {
+        fs::read_to_string(self.directory().join(name)).unwrap()
     }
 }
 

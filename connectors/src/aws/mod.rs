@@ -43,4 +43,4 @@ pub use write_to_sqs::WriteToSqs;
 #[cfg(test)]
 mod object_tests;
 #[cfg(test)]
-mod server_tests;
+pub(crate) mod server_tests;
