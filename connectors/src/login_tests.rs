@@ -1,4 +1,4 @@
-//! Who is let in by real servers, with passwords that are kept elsewhere.
+//! Who is let in by real servers: with passwords that are kept elsewhere, and with certificates that are shown.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -237,4 +237,32 @@ fn keys_of_amazon_may_be_kept_in_files() {
         let access = json!({"queueUrl": queue, "credentials": credentials, "region": "us-east-1"});
         (with(access.clone(), json!({"type": "SQSIngest"})), with(access, json!({"type": "WriteToSQS"})))
     });
+}
+
+/// What is said of a certificate that is missing, or not one of those that the server knows.
+const REFUSED: [&str; 4] = ["ertificate", "UnknownCA", "HandshakeFailure", "closed"];
+
+#[test]
+fn certificates_that_are_shown_let_both_ends_in() {
+    for service in services(true) {
+        let server = &service.server;
+        let trusting = json!({"certificateAuthorities": server.made("ca.pem")});
+        let showing = with(trusting.clone(), json!({"clientCertificate": server.made("client.pem")}));
+        Ends::new(service.with(with(showing.clone(), json!({"clientKey": server.made("client.key")})))).pass();
+        by_reference(
+            server.directory(),
+            &[("key", server.made("client.key").trim())],
+            Some("is no private key in PEM"),
+            true,
+            |kept| service.with(with(showing.clone(), json!({"clientKey": kept["key"]}))),
+        );
+        // Nobody is let in who shows none, or one of another authority.
+        let stranger =
+            |name: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/tls").join(name)).unwrap();
+        let strange = json!({"clientCertificate": stranger("client.pem"), "clientKey": stranger("client.key")});
+        for access in [trusting.clone(), with(trusting.clone(), strange)] {
+            // As the two sides happen to say it, of several reasons.
+            Ends::new(service.with(access)).fail(|said| REFUSED.iter().any(|reason| said.contains(reason)), &[]);
+        }
+    }
 }

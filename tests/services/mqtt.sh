@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Mosquitto, a broker of MQTT, that writes its sessions and messages to disk as they change. PORT plain, PORT+1 TLS with an authority of its own (ca.pem
-# in DIR). Whoever gives a name has to be `weir` with the password `geheim`.
+# in DIR), with CLIENT_CERTIFICATES=1 for clients that have a certificate of it (client.pem and client.key in DIR). Whoever gives a name has to be `weir` with
+# the password `geheim`.
 # mqtt.sh install | start DIR PORT | stop DIR | status DIR
 . "$(dirname "$0")/common.sh"
 
@@ -12,12 +13,14 @@ install() {
 start() {
   certificates >>"$dir/log" 2>&1
   mkdir -p "$dir/data"
+  local verify=; [ "${CLIENT_CERTIFICATES:-0}" = 0 ] || verify=$'require_certificate true\ncafile '"$dir/ca.pem"
   mosquitto_passwd -b -c "$dir/passwords" weir geheim >>"$dir/log" 2>&1
   cat >"$dir/mosquitto.conf" <<END
 listener $port 127.0.0.1
 listener $((port + 1)) 127.0.0.1
 certfile $dir/server.pem
 keyfile $dir/server.key
+$verify
 allow_anonymous true
 password_file $dir/passwords
 user $(id -un)

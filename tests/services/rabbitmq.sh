@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # RabbitMQ. PORT AMQP, PORT+1 Erlang distribution, PORT+2 its port mapper, PORT+3 AMQP over TLS with an authority of its own (ca.pem in DIR). User and
-# password guest.
+# password guest. With CLIENT_CERTIFICATES=1 TLS is for clients that have a certificate of the authority (client.pem and client.key in DIR).
 # rabbitmq.sh install | start DIR PORT | stop DIR | status DIR | messages DIR QUEUE
 . "$(dirname "$0")/common.sh"
 
@@ -11,13 +11,14 @@ install() {
 
 start() {
   certificates >>"$dir/log" 2>&1
+  local verify=verify_none; [ "${CLIENT_CERTIFICATES:-0}" = 0 ] || verify=$'verify_peer\nssl_options.fail_if_no_peer_cert = true'
   cat >"$dir/rabbitmq.conf" <<END
 listeners.tcp.1 = 127.0.0.1:$port
 listeners.ssl.1 = 127.0.0.1:$((port + 3))
 ssl_options.cacertfile = $dir/ca.pem
 ssl_options.certfile = $dir/server.pem
 ssl_options.keyfile = $dir/server.key
-ssl_options.verify = verify_none
+ssl_options.verify = $verify
 END
   # In its own directory: Mnesia leaves a core where it is when it is killed.
   spawn env -C "$dir" HOME="$dir" ERL_CRASH_DUMP="$dir/erl_crash.dump" RABBITMQ_NODENAME="weir$port@localhost" RABBITMQ_DIST_PORT=$((port + 1)) ERL_EPMD_ADDRESS=127.0.0.1 \
