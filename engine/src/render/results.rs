@@ -166,7 +166,7 @@ const AT_ONCE: usize = 4096;
 fn part_of(hash: u16) -> usize {
     // log2(1 + h), nearly, of a hash between 0 and 1.
     let hash = u64::from(hash);
-    ((hash * (88_244 - (22_708 * hash >> 16))) >> 24) as usize % PARTS
+    ((hash * (88_244 - ((22_708 * hash) >> 16))) >> 24) as usize % PARTS
 }
 
 impl<K> Default for Parted<K> {
