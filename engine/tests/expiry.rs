@@ -404,10 +404,11 @@ fn many_at_once_end_in_slices() {
     drop(engine);
 }
 
-/// A stream of sessions as fast as it goes, each of which ends half a second later.
+/// A stream of sessions, as fast as it goes or as many a second as `WEIR_EXPIRY_RATE` says, each of which ends half a second later.
 #[test]
 fn lateness_under_load() {
-    let seconds: u64 = std::env::var("WEIR_EXPIRY_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    let given = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let (seconds, rate) = (given("WEIR_EXPIRY_SECONDS").unwrap_or(2), given("WEIR_EXPIRY_RATE"));
     let directory = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(RocksDb::open(RocksDbOptions::new(directory.path())).unwrap());
     let (engine, graph) = open(store.clone(), 2);
@@ -426,6 +427,8 @@ fn lateness_under_load() {
         let batch: Vec<Value> = (records..records + 1000).map(record).collect();
         assert!(ingester.ingest(&batch, None).unwrap().failures.is_empty());
         records += 1000;
+        let due = rate.map_or(began, |rate| began + Duration::from_secs_f64(records as f64 / rate as f64));
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
     }
     let took = began.elapsed();
     await_count(&graph, "MATCH (n:T) RETURN count(n)", 0);

@@ -34,7 +34,7 @@ use crate::view::Direction;
 
 /// How long the graph at rest is looked through before other work of the worker gets its turn: as long as that took the last time, but no
 /// less and no more than this.
-const AT_ONCE: (Duration, Duration) = (Duration::from_micros(250), Duration::from_millis(1));
+const AT_ONCE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(250));
 
 /// The clock is looked at once for so many nodes.
 const NODES_BY_CLOCK: usize = 16;
