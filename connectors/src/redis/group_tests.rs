@@ -139,18 +139,19 @@ fn what_was_not_acknowledged_before_a_kill_comes_again_and_nothing_else() {
 fn what_the_dead_have_left_is_taken_over_and_what_is_worked_on_is_not() {
     let Some(server) = start("entries that others have left") else { return };
     add(&server, 0..300);
-    let mut slow = open(&definition(&server, json!({"claimAfterSeconds": 2, "consumer": "slow"})), None);
+    // It would take over what is left, too, but later than the other one does.
+    let mut slow = open(&definition(&server, json!({"claimAfterSeconds": 6, "consumer": "slow"})), None);
     read(&mut slow, 300, false);
     give(&server, "dead", 300..400);
     // What was deleted meanwhile is given up.
     let deleted = say(&server, &["XPENDING", "events", "readers", "-", "+", "1", "dead"]);
     say(&server, &["XDEL", "events", deleted.lines().next().unwrap()]);
     let mut never = open(&definition(&server, json!({"claimAfterSeconds": 0, "consumer": "never"})), None);
-    let mut heir = open(&definition(&server, json!({"claimAfterSeconds": 2})), None);
+    let mut heir = open(&definition(&server, json!({"claimAfterSeconds": 4})), None);
     assert_eq!(numbers(&texts(&read(&mut heir, 99, true))), (301..400).collect());
     // Nobody else gets what is worked on, however long that takes.
     let (since, mut batch) = (Instant::now(), Frames::default());
-    while since.elapsed() < Duration::from_secs(5) {
+    while since.elapsed() < Duration::from_secs(8) {
         for stream in [&mut slow, &mut never, &mut heir] {
             stream.next(&Limits::default(), &mut batch).unwrap();
             assert!(batch.is_empty());
