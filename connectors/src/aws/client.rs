@@ -14,7 +14,7 @@ use crate::error::{ConnectorError, Fault};
 use crate::http;
 
 /// Twice what the longest answer holds: ten million bytes of records, in letters.
-const ANSWER_BYTES_MAX: usize = 32 << 20;
+pub const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// How a service is spoken to.
 #[derive(Debug)]

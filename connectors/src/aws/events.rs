@@ -6,12 +6,10 @@
 
 use reqwest::Response;
 
-use super::client::said;
+use super::client::{ANSWER_BYTES_MAX, said};
 use crate::fields::Fields;
 use crate::http;
 
-/// Twice what the longest holds: a million bytes of records and their keys, in letters.
-const MESSAGE_BYTES_MAX: usize = 32 << 20;
 /// Lengths, and their check.
 const PRELUDE_BYTES: usize = 12;
 /// Of a check.
@@ -59,7 +57,7 @@ impl Events {
 fn length(come: &[u8]) -> Result<Option<usize>, String> {
     let Some(length) = Fields(come).u32() else { return Ok(None) };
     let length = length as usize;
-    if !(PRELUDE_BYTES + CHECK_BYTES..=MESSAGE_BYTES_MAX).contains(&length) {
+    if !(PRELUDE_BYTES + CHECK_BYTES..=ANSWER_BYTES_MAX).contains(&length) {
         return Err(format!("a message of {length} bytes"));
     }
     Ok(Some(length))
