@@ -358,6 +358,8 @@ impl StandingQueries {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+        // All of them before the first is waited for.
+        queries.iter().for_each(|query| query.stop());
         queries.iter().for_each(|query| query.end(deadline));
     }
 
@@ -523,9 +525,15 @@ impl Query {
         }
     }
 
+    /// Its thread takes no more results.
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.installed().rouse();
+    }
+
     /// Ends the thread, then the outputs.
     fn end(&self, deadline: Instant) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop();
         if let Some(thread) = lock(&self.thread).take()
             && thread.join().is_err()
         {

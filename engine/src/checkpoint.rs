@@ -107,8 +107,12 @@ pub fn holding_still<R>(graph: &Graph, act: impl FnOnce() -> R) -> R {
 /// Adds what an entry says of sources and delivery.
 fn note(progress: &mut Progress, entry: &Entry) {
     for (name, position) in &entry.sources {
-        match progress.sources.iter_mut().find(|(known, _)| known == name) {
-            Some(known) => known.1 = position.clone(),
+        let known = progress.sources.iter().position(|(known, _)| known == name);
+        match known {
+            // Without a position it is gone.
+            Some(known) if position.0.is_empty() => drop(progress.sources.swap_remove(known)),
+            Some(known) => progress.sources[known].1 = position.clone(),
+            None if position.0.is_empty() => {}
             None => progress.sources.push((name.clone(), position.clone())),
         }
     }
@@ -116,10 +120,12 @@ fn note(progress: &mut Progress, entry: &Entry) {
 }
 
 fn note_delivered(progress: &mut Progress, delivered: &Delivered) {
-    match progress.delivered.iter_mut().find(|known| known.query == delivered.query && known.output == delivered.output) {
-        Some(known) if known.tick <= delivered.tick => *known = delivered.clone(),
-        Some(_) => {}
-        None => progress.delivered.push(delivered.clone()),
+    let same = |known: &Delivered| known.query == delivered.query && known.output == delivered.output;
+    match progress.delivered.iter().position(same) {
+        Some(known) if delivered.is_gone() => drop(progress.delivered.swap_remove(known)),
+        Some(known) if progress.delivered[known].tick <= delivered.tick => progress.delivered[known] = delivered.clone(),
+        None if !delivered.is_gone() => progress.delivered.push(delivered.clone()),
+        _ => {}
     }
 }
 

@@ -185,7 +185,11 @@ impl Committer {
         }
         state.recent.extend(written);
         if let Some((name, position)) = source {
-            state.sources.insert(name, position);
+            // Without a position it is gone.
+            match position.0.is_empty() {
+                true => state.sources.remove(&name),
+                false => state.sources.insert(name, position),
+            };
         }
         Ok(upper)
     }
@@ -200,7 +204,7 @@ impl Committer {
     }
 
     pub fn position(&self, source: &str) -> Option<Position> {
-        self.lock().sources.get(source).cloned().filter(|position| !position.0.is_empty())
+        self.lock().sources.get(source).cloned()
     }
 
     /// The tick after the last entry.

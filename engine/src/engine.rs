@@ -436,7 +436,12 @@ struct Loaded {
 impl Loaded {
     /// A checkpoint may know more of delivery than the entries after it.
     fn note(&mut self, delivered: &Delivered) {
-        let known = self.delivered.entry((delivered.query, delivered.output.clone())).or_default();
+        let key = (delivered.query, delivered.output.clone());
+        if delivered.is_gone() {
+            self.delivered.remove(&key);
+            return;
+        }
+        let known = self.delivered.entry(key).or_default();
         if known.0 <= delivered.tick {
             *known = (delivered.tick, delivered.position.clone());
         }
@@ -500,6 +505,7 @@ impl Graph {
             loaded.tail.push(Arc::new(entry));
             Ok(())
         })?;
+        loaded.sources.retain(|_, position| !position.0.is_empty());
         let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
         tracing::debug!(graph = name, facts, tail = loaded.tail.len(), took = ?began.elapsed(), "read from the store");
         Graph::new(parts, id, name, options, base, loaded)
@@ -566,10 +572,11 @@ impl Graph {
         self.inner.standing_count.store(standing.len() as u32, Ordering::Relaxed);
     }
 
-    pub(crate) fn remove_standing(&self, query: QueryId) {
+    pub(crate) fn remove_standing(&self, query: QueryId) -> Option<Arc<StandingState>> {
         let mut standing = self.standing();
-        standing.remove(&query);
+        let gone = standing.remove(&query);
         self.inner.standing_count.store(standing.len() as u32, Ordering::Relaxed);
+        gone
     }
 
     /// A number for a standing query, in the order in which they are installed.

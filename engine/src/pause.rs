@@ -29,7 +29,7 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_SHARE: u32 = 50;
 
 /// Where the sum is kept: among the outputs of the query, under a name that none has.
-const PAUSED: &str = "\u{0}paused";
+pub const PAUSED: &str = "\u{0}paused";
 
 /// The pauses of one query that are not over for all of its outputs.
 #[derive(Default)]
@@ -391,12 +391,6 @@ impl Graph {
             tracing::error!(query = %query.0, "the pause of the query cannot be read; it goes on without the results of the pause");
             Pauses::default()
         })
-    }
-
-    /// A query that is gone leaves no sum behind.
-    pub(crate) fn forget_pauses(&self, query: QueryId) {
-        self.committer()
-            .note_delivered(kept(query, &Pauses { kept: Kept { tick: self.next(), ..Kept::default() }, ..Pauses::default() }));
     }
 }
 

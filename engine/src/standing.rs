@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use rustc_hash::FxHashMap;
 use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
 
@@ -16,7 +16,7 @@ use crate::command::{Command, Install};
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::latency::Latency;
-use crate::pause::Pauses;
+use crate::pause::{PAUSED, Pauses};
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
@@ -55,6 +55,8 @@ pub struct StandingQuery {
     installed: Tick,
     state: Arc<StandingState>,
     results: Receiver<ResultBatch>,
+    /// Whoever waits for results shall look up.
+    bell: (Sender<()>, Receiver<()>),
     columns: Arc<[Text]>,
     /// The progress that was handed out last.
     seen: AtomicU64,
@@ -172,6 +174,7 @@ impl Graph {
             installed,
             state,
             results,
+            bell: crossbeam_channel::bounded(1),
             columns,
             seen: AtomicU64::new(0),
             in_vain: AtomicU32::new(0),
@@ -199,10 +202,11 @@ impl Graph {
     /// Takes a standing query away. Matches it had reported are not cancelled.
     pub fn drop_standing(&self, query: QueryId) {
         self.committer().between(|_| self.parts().workers.send(&Command::Drop { graph: self.id(), query }));
-        if self.standing().get(&query).is_some_and(|state| state.has_pauses.load(Ordering::SeqCst)) {
-            self.forget_pauses(query);
+        if let Some(state) = self.remove_standing(query) {
+            let outputs: Vec<Text> = state.delivered.lock().unwrap_or_else(|e| e.into_inner()).keys().cloned().collect();
+            let pauses = state.has_pauses.load(Ordering::SeqCst).then(|| Text::new(PAUSED));
+            outputs.into_iter().chain(pauses).for_each(|output| self.committer().note_delivered(Delivered::gone(query, output)));
         }
-        self.remove_standing(query);
     }
 }
 
@@ -230,13 +234,18 @@ impl StandingQuery {
     }
 
     /// The next batch of results, once it is durable; without rows where there is nothing but progress. None when there is neither
-    /// within the limit; an error when the query was dropped or the log has failed.
+    /// within the limit, or when somebody rouses whoever waits; an error when the query was dropped or the log has failed.
     pub fn next(&self, limit: Duration) -> Result<Option<ResultBatch>, EngineError> {
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let in_vain = self.in_vain.load(Ordering::Relaxed).min(PROGRESS_LOOK_DOUBLED_MAX);
-            let batch = match self.results.recv_timeout(left.min(self.graph.between_looks() * (1 << in_vain))) {
+            let answer = crossbeam_channel::select! {
+                recv(self.results) -> batch => batch.map_err(|_| RecvTimeoutError::Disconnected),
+                recv(self.bell.1) -> _ => return Ok(None),
+                default(left.min(self.graph.between_looks() * (1 << in_vain))) => Err(RecvTimeoutError::Timeout),
+            };
+            let batch = match answer {
                 Ok(batch) => Some(batch),
                 // What came of everything before this has been sent by now, so if there is nothing, nothing came of it.
                 Err(RecvTimeoutError::Timeout) => {
@@ -266,6 +275,12 @@ impl StandingQuery {
                 return Ok(None);
             }
         }
+    }
+
+    /// Whoever waits for results, or will next, is told that there are none.
+    pub fn rouse(&self) {
+        // Where it has been rung already, once is enough.
+        let _ = self.bell.0.try_send(());
     }
 
     /// Notes how long the results of a batch, which is durable, have taken.
@@ -336,7 +351,9 @@ impl StandingQuery {
     }
 
     pub fn remove_output(&self, output: &str) {
-        self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).remove(output);
+        if self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).remove(output).is_some() {
+            self.graph.committer().note_delivered(Delivered::gone(self.id, output.into()));
+        }
     }
 
     /// Of all outputs, with the next entry.

@@ -197,11 +197,6 @@ impl State {
                 if let Some(number) = standing.numbers.remove(&query) {
                     standing.common.queries.borrow_mut().remove(number);
                 }
-                if standing.numbers.is_empty()
-                    && let Some(standing) = self.standing.remove(&graph)
-                {
-                    standing.end();
-                }
             }
             Command::BeginIndex { graph, definition, began } => {
                 if let Some(graph) = self.graphs.get_mut(&graph) {
@@ -227,8 +222,16 @@ impl State {
         }
     }
 
+    /// Ends the dataflow of standing queries if the last has gone. Only now: the arrangement lets go of who listened to it when its
+    /// next batch comes, so where nothing is written, those made and dropped meanwhile would each leave something.
     fn apply(&mut self, entries: Vec<Arc<Entry>>) {
-        if let Some(graph) = entries.first().and_then(|entry| self.graphs.get_mut(&entry.graph)) {
+        let Some(id) = entries.first().map(|entry| entry.graph) else { return };
+        if self.standing.get(&id).is_some_and(|standing| standing.numbers.is_empty())
+            && let Some(standing) = self.standing.remove(&id)
+        {
+            standing.end();
+        }
+        if let Some(graph) = self.graphs.get_mut(&id) {
             graph.apply(entries);
         }
     }

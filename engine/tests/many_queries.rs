@@ -223,3 +223,24 @@ fn a_thousand_queries_install_and_go() {
     }
     engine.shutdown().unwrap();
 }
+
+#[test]
+fn whoever_waits_for_results_can_be_roused() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let plan = compile(StandingMode::MultipleValues, "MATCH (n) WHERE n.x = 1 RETURN id(n) AS id");
+    let id = QueryId(NodeId::new(1, 12));
+    let query = graph.install(Standing { id, plan, cancellations: true, start: Start::Now, outputs: Vec::new() }).unwrap();
+    // What there is to say of the installation.
+    while query.next(Duration::from_millis(50)).unwrap().is_some() {}
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| query.next(Duration::from_secs(60)).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        query.rouse();
+        assert!(waits.join().unwrap().is_none());
+    });
+    assert!(begun.elapsed() < Duration::from_secs(30), "it waited for {:?}", begun.elapsed());
+    engine.shutdown().unwrap();
+}

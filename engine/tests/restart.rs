@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use common::{NODES, QUERIES, Random, Rows, concatenate, expected, install, node, plans, random_records, share_symbols};
 use weir_engine::reference::ReferenceGraph;
-use weir_engine::store::{InMemory, RocksDb, RocksDbOptions};
+use weir_engine::store::{InMemory, RocksDb, RocksDbOptions, Store};
 use weir_engine::view::{Direction, View};
-use weir_engine::{Engine, GraphOptions, Options, StandingQuery, Start, checkpoint};
+use weir_engine::{Engine, GraphOptions, Ingester, Options, StandingQuery, Start, checkpoint};
 use weir_model::{Position, Tick, Value};
 
 const OUTPUT: &str = "file";
@@ -167,4 +167,52 @@ fn the_graph_model_stays_with_the_store() {
     assert!(open(None).unwrap().default_graph().open_cypher());
     let refused = open(model(false)).err().expect("another model is not what the store has");
     assert!(refused.to_string().contains("`open-cypher`, not `streaming`"), "{refused}");
+}
+
+/// How far the outputs of queries and the sources were, a checkpoint keeps; not of those that are gone.
+#[test]
+fn of_what_is_gone_nothing_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let plans = plans();
+    for (life, checkpoints) in [(0, true), (1, false), (2, true)] {
+        let store = Arc::new(RocksDb::open(RocksDbOptions::new(directory.path())).unwrap());
+        let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+        let graph = engine.default_graph();
+        let kept = || {
+            if checkpoints {
+                graph.wait_durable(graph.next()).unwrap();
+                checkpoint::make(&graph, graph.durable()).unwrap();
+            }
+            let progress = store.progress(graph.id()).unwrap();
+            (progress.delivered.len(), progress.sources.len())
+        };
+        let start = if life == 0 { Start::WholeGraph } else { Start::Resume };
+        let queries = install(&engine, &plans[..1 + usize::from(life < 2)], start, &[OUTPUT, "another"]);
+        if life == 2 {
+            // What went in a life without a checkpoint, the log says.
+            assert_eq!(graph.position("source"), None);
+            assert_eq!(queries[0].delivered(OUTPUT), Some((Tick(7), Position(vec![1]))));
+            assert_eq!(queries[0].delivered("another"), Some((Tick::ZERO, Position::default())));
+        }
+        engine.start().unwrap();
+        let write = graph.prepare(common::ad_hoc("MATCH (n) WHERE id(n) = idFrom($that) SET n.x = $that"));
+        let record = [Value::Integer(life)];
+        Ingester::new(graph.clone(), write.clone()).ingest(&record, Some(("source", Position(vec![7])))).unwrap();
+        queries.iter().for_each(|query| query.set_delivered(OUTPUT, Tick(7), Position(vec![1]), true));
+        if life == 0 {
+            assert_eq!(kept(), (4, 1), "of two queries with two outputs, and of a source");
+        } else if life == 1 {
+            graph.drop_standing(queries[1].id());
+            queries[0].remove_output("another");
+            graph.forget_source("source").unwrap();
+            kept();
+        } else {
+            graph.forget_source("source").unwrap();
+            assert_eq!(kept(), (2, 0), "{:?}", store.progress(graph.id()).unwrap());
+            graph.drop_standing(queries[0].id());
+            Ingester::new(graph.clone(), write).ingest(&record, None).unwrap();
+            assert_eq!(kept(), (0, 0));
+        }
+        engine.shutdown().unwrap();
+    }
 }

@@ -4,7 +4,13 @@
 //!     records ─ file ─> weir (killed, started, killed, …) ─> graph, files of results
 //!        └──── the naive calculation ────────────────────────> graph, results record by record      must be equal
 //!
+//! Meanwhile clients write over HTTP, and an operator creates and deletes standing queries and takes backups: what was acknowledged is
+//! so after each start.
+//!
 //! `WEIR_CRASH_KILLS` says how often (50), `WEIR_CRASH_SEED` when and with which records (the clock).
+
+#[path = "crash/operator.rs"]
+mod operator;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -17,6 +23,8 @@ use serde_json::{Value as Json, json};
 use weir_tests::client;
 use weir_tests::random::Random;
 use weir_tests::service::{Home, Weir, wait_until};
+
+use operator::Operator;
 
 const KILLS: u64 = 50;
 
@@ -134,7 +142,7 @@ struct Outcome {
     files: BTreeMap<&'static str, Vec<Json>>,
     ids: BTreeMap<String, u64>,
     /// Kept until the comparison is over, so that its files can be looked at when it fails.
-    _home: Home,
+    home: Home,
 }
 
 // ---- the naive calculation
@@ -329,8 +337,8 @@ fn run_disturbed(records: &[Record], kills: u64, random: &mut Random) -> (Outcom
     home.write("records.jsonl", file(records));
     let weir = home.start(SETTINGS);
     create(&weir, records.len() as u64, Some(RECORDS_A_SECOND));
-    let mut writes = Writes::default();
-    live(weir, &writes, random);
+    let (mut writes, mut operator) = (Writes::default(), Operator::new(random.number()));
+    live(weir, &writes, &mut operator, random);
     let (mut killed_at_start, mut start_max) = (0, Duration::from_millis(100));
     for _ in 1..kills {
         let began = Instant::now();
@@ -344,19 +352,25 @@ fn run_disturbed(records: &[Record], kills: u64, random: &mut Random) -> (Outcom
         }
         weir.wait_ready();
         start_max = start_max.max(began.elapsed());
-        live(weir, &writes, random);
+        operator.look(&weir);
+        live(weir, &writes, &mut operator, random);
     }
     let weir = home.start(SETTINGS);
     let after_the_last = weir.get("/api/v1/ingest/processes").expect(200).json();
     eprintln!(
         "{killed_at_start} of {kills} kills came during the start, which took up to {start_max:?}; \
-         after the last one the stream was {} and of the writes these (acknowledged, made) were: {:?}",
+         after the last one the stream was {} and of the writes these (acknowledged, made) were: {:?}; {}",
         after_the_last["status"],
-        writes.counts()
+        writes.counts(),
+        operator.counts()
     );
+    operator.look(&weir);
     wait_completed(&weir, records.len() as u64);
     writes.read(&weir);
-    (finish(home, weir), writes)
+    let guests = operator.read(&weir);
+    let outcome = finish(home, weir);
+    operator.check(&outcome.home, &guests);
+    (outcome, writes)
 }
 
 fn create(weir: &Weir, records: u64, per_second: Option<u64>) {
@@ -399,7 +413,7 @@ fn finish(home: Home, weir: Weir) -> Outcome {
     for (query, lines) in self::files(&home) {
         assert_eq!(files[query].len(), lines.len(), "an orderly stop and a start added results of {query}");
     }
-    Outcome { graph: graph.0, files, ids: graph.1, _home: home }
+    Outcome { graph: graph.0, files, ids: graph.1, home }
 }
 
 fn files(home: &Home) -> BTreeMap<&'static str, Vec<Json>> {
@@ -437,13 +451,14 @@ fn graph(weir: &Weir) -> (Vec<String>, BTreeMap<String, u64>) {
 }
 
 /// Lets weir live for a while, writing to it all the time, and kills it.
-fn live(weir: Weir, writes: &Writes, random: &mut Random) {
+fn live(weir: Weir, writes: &Writes, operator: &mut Operator, random: &mut Random) {
     let life = Duration::from_micros(random.below(LIFE_MAX.as_micros() as u64));
     let address = weir.address();
     std::thread::scope(|scope| {
         for _ in 0..WRITERS {
             scope.spawn(move || while writes.write(address) {});
         }
+        scope.spawn(move || while operator.act(address, writes) {});
         sleep(life);
         weir.kill();
     });
@@ -478,6 +493,10 @@ impl Writes {
         }
     }
 
+    fn acknowledged(&self) -> BTreeSet<u64> {
+        self.acknowledged.lock().expect("no writer panics with it").clone()
+    }
+
     fn counts(&self) -> (usize, u64) {
         (self.acknowledged.lock().expect("no writer panics with it").len(), self.next.load(Ordering::Relaxed))
     }
@@ -490,11 +509,14 @@ impl Writes {
 
     /// What was acknowledged is there, what was not may be; and each write that is there was counted once.
     fn check(self) {
-        let (acknowledged, made) = self.counts();
-        let lost: Vec<u64> =
-            self.acknowledged.into_inner().expect("no writer panics with it").difference(&self.there).copied().collect();
-        assert!(lost.is_empty(), "of {acknowledged} writes that were acknowledged these are lost: {lost:?}");
+        let (_, made) = self.counts();
         assert!(self.there.iter().all(|number| *number < made), "there are writes that nobody made");
+        self.check_against(&self.acknowledged());
+    }
+
+    fn check_against(&self, acknowledged: &BTreeSet<u64>) {
+        let lost: Vec<u64> = acknowledged.difference(&self.there).copied().collect();
+        assert!(lost.is_empty(), "of {} writes that were acknowledged these are lost: {lost:?}", acknowledged.len());
         assert_eq!(self.counted, Some(self.there.len() as u64), "a write is counted without being there, or twice");
     }
 }

@@ -44,6 +44,17 @@ pub struct Delivered {
     pub position: Position,
 }
 
+impl Delivered {
+    /// Said of an output that is gone, so that nothing is kept of it.
+    pub fn gone(query: QueryId, output: Text) -> Delivered {
+        Delivered { query, output, tick: Tick::MAX, position: Position::default() }
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.tick == Tick::MAX
+    }
+}
+
 impl Entry {
     /// About the bytes it takes in memory; in the log it takes fewer.
     pub fn size(&self) -> usize {

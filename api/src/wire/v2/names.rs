@@ -89,7 +89,11 @@ fn to_v1_within(within: &str, name: &str, value: &Json) -> (String, Json) {
     let v1 = known.map_or(name, |renamed| renamed.v1).to_owned();
     let value = match (known.and_then(|renamed| renamed.unit_millis), value) {
         (Some(unit), Json::String(text)) => match parse_duration(text) {
-            Some(duration) => json!(duration.as_millis() as u64 / unit),
+            // What is no whole number there is refused there, rather than something else.
+            Some(duration) => match duration.as_millis() as u64 {
+                millis if millis.is_multiple_of(unit) => json!(millis / unit),
+                millis => json!(millis as f64 / unit as f64),
+            },
             None => value.clone(),
         },
         _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v1(name, value),
@@ -209,6 +213,14 @@ mod tests {
                 v2.as_object().into_iter().flatten().map(|(name, value)| to_v1(name, value)).collect();
             assert_eq!(Json::Object(back), v1);
         }
+    }
+
+    #[test]
+    fn a_duration_between_two_numbers_of_v1_becomes_neither() {
+        for (text, number) in [("500ms", json!(0.5)), ("1s", json!(1)), ("1500ms", json!(1.5)), ("0s", json!(0))] {
+            assert_eq!(to_v1("claimAfter", &json!(text)).1, number, "{text}");
+        }
+        assert_eq!(to_v1("maxInterval", &json!("1500ms")).1, json!(1500));
     }
 
     #[test]
