@@ -54,7 +54,11 @@ impl Checkpoints {
 /// Makes a checkpoint if enough has gathered, as far as it is delivered. The last one before the end is worth making for
 /// less: it saves the next start the replay.
 pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
-    let enough = if last { FACTS_BETWEEN / 10 } else { FACTS_BETWEEN };
+    let enough = match last {
+        _ if graph.history().wants_checkpoint() => 1,
+        true => FACTS_BETWEEN / 10,
+        false => FACTS_BETWEEN,
+    };
     let is_logged = graph.parts().store.durable() || graph.parts().retention.journal;
     if !is_logged || graph.checkpoints().facts.load(Ordering::Relaxed) < enough {
         return Ok(());

@@ -17,6 +17,7 @@ use crate::checkpoint::ENTRY_WEIGHT;
 use crate::engine::Parts;
 use crate::error::EngineError;
 use crate::expiry::Expiry;
+use crate::history::erased::Erasures;
 use crate::index::Question;
 use crate::latency::Commits;
 use crate::store::{Delivered, Entry, GraphId};
@@ -38,6 +39,7 @@ pub struct Committer {
     /// Facts that went to the log: checkpoints are made by it.
     logged: Arc<AtomicUsize>,
     expiry: Arc<Expiry>,
+    erasures: Arc<Erasures>,
     pub commits: Commits,
     state: Mutex<State>,
 }
@@ -95,11 +97,11 @@ impl Committer {
         logged: Arc<AtomicUsize>,
         next: Tick,
         sources: FxHashMap<Text, Position>,
-        expiry: Arc<Expiry>,
+        (expiry, erasures): (Arc<Expiry>, Arc<Erasures>),
     ) -> Committer {
         let state = State { next, sent: next, sources, ..State::default() };
         let commits = Commits::default();
-        Committer { graph, parts: parts.clone(), published, logged, expiry, commits, state: Mutex::new(state) }
+        Committer { graph, parts: parts.clone(), published, logged, expiry, erasures, commits, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -158,6 +160,9 @@ impl Committer {
         let Change { mutations, records, source, received } = change;
         let first = state.next.max(state.sealed).max(Tick::at_millis(wall_clock_millis()));
         let upper = Tick(first.0 + records.max(1) as u64);
+        if !mutations.erased.is_empty() {
+            self.erasures.note(first, &mutations.erased)?;
+        }
         let mutations = Arc::new(mutations);
         let written = (!state.active.is_empty()).then(|| {
             let nodes = mutations.rows.iter().map(|row| row.node).collect();

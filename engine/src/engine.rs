@@ -463,7 +463,15 @@ impl Graph {
         let published = Arc::new(Published::new(parts.workers.count()));
         let next = base.upper;
         let (logged, expiry) = (loaded.checkpoints.logged().clone(), Arc::<Expiry>::default());
-        let committer = Committer::new(id, parts, published.clone(), logged, next, loaded.sources, expiry.clone());
+        let committer = Committer::new(
+            id,
+            parts,
+            published.clone(),
+            logged,
+            next,
+            loaded.sources,
+            (expiry.clone(), history.erasures().clone()),
+        );
         {
             let _order = lock(&parts.sending);
             let base = Arc::new(base);

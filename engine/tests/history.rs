@@ -13,9 +13,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use common::{NODES, Random, concatenate, node, random_records, share_symbols};
 use weir_engine::history::Changed;
 use weir_engine::reference::ReferenceGraph;
-use weir_engine::store::{InMemory, Store};
+use weir_engine::store::{InMemory, Part, Store};
 use weir_engine::view::{Direction, EdgeRef, View};
 use weir_engine::{Engine, EngineError, Graph, Moment, Options, QueryOptions, Retention, checkpoint};
+use weir_model::codec::{decode_edge_property, decode_parallel};
+use weir_model::mutation::Kind;
 use weir_model::{Mutations, NodeId, Symbol, Tick, Value};
 
 /// Everything a view answers, in a form that can be compared.
@@ -244,6 +246,178 @@ fn rocks_db(path: &std::path::Path) -> weir_engine::store::RocksDb {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Purges a node: all that a reference knows of it goes, and what may be left of its edges.
+fn purge(reference: &ReferenceGraph, gone: NodeId, graph: &Graph) -> Mutations {
+    let mut record = Mutations::default();
+    reference.labels(gone, &mut |label| record.set_label(gone, label, false));
+    record.clear_properties(gone);
+    reference.edges(gone, Direction::Both, &[], &mut |half| {
+        let (source, target) = if half.outgoing { (gone, half.other) } else { (half.other, gone) };
+        record.set_edge(source, half.kind, target, half.ordinal, false);
+    });
+    let symbol = |name: &str| graph.symbols().intern(name);
+    for (other, ordinal) in (0..NODES).flat_map(|n| (0..3).map(move |ordinal| (node(n), ordinal))) {
+        for (source, target) in [(gone, other), (other, gone)] {
+            record.set_edge_property(source, symbol("r"), target, ordinal, symbol("x"), &Value::Null);
+        }
+    }
+    record.erase(gone);
+    record
+}
+
+/// What is left of records from before: nothing of the node, and of no edge to it.
+fn without(gone: NodeId, record: &mut Mutations) {
+    let arena = std::mem::take(&mut record.arena);
+    record.rows.retain(|row| {
+        let other = match row.tag.kind() {
+            Kind::Out | Kind::In => row.payload.as_node(),
+            Kind::OutParallel | Kind::InParallel => decode_parallel(row.payload, &arena).0,
+            Kind::EdgeProperty => decode_edge_property(row.payload, &arena).0,
+            Kind::Label | Kind::Property | Kind::ClearProperties => row.node,
+        };
+        row.node != gone && other != gone
+    });
+    record.arena = arena;
+}
+
+fn run_with_purges(seed: u64, workers: usize, restarts: bool, open: &dyn Fn() -> Arc<dyn Store>) {
+    let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let symbols = |graph: &Graph| graph.symbols().len() as u32;
+    let mut records = random_records(seed, 150, &scratch.default_graph());
+    add_edge_properties(seed, &mut records, &scratch.default_graph());
+    let mut random = Random(seed ^ 0x4321);
+    let (mut reference, mut lived, mut done) = (ReferenceGraph::default(), Lived::new(), Vec::<Mutations>::new());
+    let start = || {
+        let engine = Engine::open(open(), Options { workers, ..Options::default() }).unwrap();
+        share_symbols(&scratch.default_graph(), &engine.default_graph());
+        engine.start().unwrap();
+        engine
+    };
+    let mut engine = start();
+    let mut records = records.into_iter().peekable();
+    while records.peek().is_some() {
+        let graph = engine.default_graph();
+        let mut batch = Vec::new();
+        for _ in 0..1 + random.below(9) {
+            let purged = (random.below(9) == 0).then(|| node(random.below(NODES)));
+            let record = purged.map(|gone| purge(&reference, gone, &graph)).or_else(|| records.next());
+            let Some(record) = record else { break };
+            if let Some(gone) = purged {
+                done.iter_mut().for_each(|record| without(gone, record));
+                let mut past = ReferenceGraph::default();
+                for (record, (_, state)) in done.iter().zip(&mut lived) {
+                    past.apply_all(record);
+                    *state = dump(&past, symbols(&graph));
+                }
+            }
+            reference.apply_all(&record);
+            lived.push((Tick::MAX, dump(&reference, symbols(&graph))));
+            done.push(record.clone());
+            batch.push(record);
+        }
+        let upper = graph.apply(concatenate(&batch), batch.len()).unwrap();
+        graph.wait_visible().unwrap();
+        lived.iter_mut().rev().zip(1..=batch.len() as u64).for_each(|(state, back)| state.0 = Tick(upper.0 - back));
+        match random.below(12) {
+            0..=3 => checkpoint::make(&graph, graph.durable()).unwrap(),
+            4 | 5 => merge(&graph),
+            6 | 7 if restarts => {
+                graph.wait_durable(graph.next()).unwrap();
+                drop((graph, engine));
+                engine = start();
+            }
+            _ => {}
+        }
+        let graph = engine.default_graph();
+        for _ in 0..3 {
+            let (tick, expected) = &lived[random.below(lived.len() as u64) as usize];
+            let place = format_args!("seed {seed}, {workers} workers, {tick} of {} records, with purges", lived.len());
+            same(&look(&graph, *tick), expected, place);
+        }
+    }
+    let graph = engine.default_graph();
+    for round in 0..2 {
+        for (tick, expected) in &lived {
+            let place = format_args!("seed {seed}, {workers} workers, with purges, round {round}, {tick}");
+            same(&look(&graph, *tick), expected, place);
+        }
+        checkpoint::make(&graph, graph.durable()).unwrap();
+        merge(&graph);
+    }
+    changes_lead_to_each_state(&graph, &lived, &done);
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn what_is_purged_was_never_there_in_memory() {
+    for (seed, workers) in [(5, 1), (88172645463325252, 2), (77, 4)] {
+        run_with_purges(seed, workers, false, &|| Arc::new(InMemory::default()));
+    }
+}
+
+#[cfg(feature = "rocks-db")]
+#[test]
+fn what_is_purged_was_never_there_in_rocks_db() {
+    for (seed, workers) in [(6, 1), (2685821657736338717, 2), (78, 4)] {
+        let directory = tempfile::tempdir().unwrap();
+        run_with_purges(seed, workers, true, &|| Arc::new(rocks_db(directory.path())));
+    }
+}
+
+/// Not a byte of it is in the log or the pages, once those were written again.
+#[test]
+fn what_is_purged_leaves_the_store() {
+    let store = Arc::new(InMemory::default());
+    let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let secret = "a secret that is longer than what fits beside a tag";
+    let holds = || {
+        let mut found = 0;
+        let mut look = |bytes: &[u8]| {
+            found += usize::from(bytes.windows(secret.len()).any(|part| part == secret.as_bytes()));
+            Ok(())
+        };
+        store.read_log(graph.id(), Tick::ZERO, &mut |entry| look(&entry.mutations.arena)).unwrap();
+        for run in store.runs(graph.id()).unwrap() {
+            for part in [Part::Newest, Part::Older] {
+                store.read_run(graph.id(), run.id, part, &mut look).unwrap();
+            }
+        }
+        found
+    };
+    let mut mutations = Mutations::default();
+    mutations.set_property(node(1), symbol("x"), &Value::text(secret));
+    mutations.set_edge(node(2), symbol("r"), node(1), 0, true);
+    mutations.set_edge_property(node(2), symbol("r"), node(1), 0, symbol("y"), &Value::text(secret));
+    mutations.set_property(node(2), symbol("x"), &Value::Integer(1));
+    let there = graph.apply(mutations, 1).unwrap();
+    graph.wait_durable(there).unwrap();
+    assert!(holds() > 0);
+    checkpoint::make(&graph, there).unwrap();
+    assert!(holds() > 0);
+    let mut purged = Mutations::default();
+    purged.clear_properties(node(1));
+    purged.set_edge(node(2), symbol("r"), node(1), 0, false);
+    purged.set_edge_property(node(2), symbol("r"), node(1), 0, symbol("y"), &Value::Null);
+    purged.erase(node(1));
+    graph.apply(purged, 1).unwrap();
+    let begun = std::time::Instant::now();
+    while holds() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let past = Tick(there.0 - 1);
+    assert_eq!(graph.past(past).unwrap().property(node(2), symbol("x")), Value::Integer(1));
+    let begun = std::time::Instant::now();
+    while !store.list_metadata(&format!("{}erased/", graph.id().metadata_prefix())).unwrap().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "its note is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    engine.shutdown().unwrap();
 }
 
 fn in_memory(retention: Retention) -> Engine {

@@ -111,6 +111,8 @@ impl Row {
 pub struct Mutations {
     pub rows: Vec<Row>,
     pub arena: Vec<u8>,
+    /// Nodes whose past goes, too, with the records that say so.
+    pub erased: Vec<(u32, NodeId)>,
     record: u32,
 }
 
@@ -128,7 +130,7 @@ impl Mutations {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.is_empty() && self.erased.is_empty()
     }
 
     /// What they take in memory.
@@ -146,6 +148,7 @@ impl Mutations {
             payload: codec::shift(row.tag, row.payload, offset),
             ..*row
         }));
+        self.erased.extend(other.erased.iter().map(|(_, node)| (self.record, *node)));
     }
 
     /// Appends the changes of a batch that follows: its records are numbered from `first` on.
@@ -157,22 +160,30 @@ impl Mutations {
             payload: codec::shift(row.tag, row.payload, offset),
             ..*row
         }));
+        self.erased.extend(other.erased.iter().map(|(record, node)| (record + first, *node)));
     }
 
     pub fn clear(&mut self) {
         self.rows.clear();
         self.arena.clear();
+        self.erased.clear();
         self.record = 0;
     }
 
     /// Where the batch stands; `truncate` goes back there when a record fails halfway.
-    pub fn mark(&self) -> (usize, usize) {
-        (self.rows.len(), self.arena.len())
+    pub fn mark(&self) -> (usize, usize, usize) {
+        (self.rows.len(), self.arena.len(), self.erased.len())
     }
 
-    pub fn truncate(&mut self, mark: (usize, usize)) {
+    pub fn truncate(&mut self, mark: (usize, usize, usize)) {
         self.rows.truncate(mark.0);
         self.arena.truncate(mark.1);
+        self.erased.truncate(mark.2);
+    }
+
+    /// Of what a node was before the current record, nothing is known any more.
+    pub fn erase(&mut self, node: NodeId) {
+        self.erased.push((self.record, node));
     }
 
     /// Sets a property; null removes it. The value must be storable (`codec::storable`).

@@ -325,6 +325,39 @@ fn every_query_route_reads_the_past() {
 }
 
 #[test]
+fn what_is_purged_is_in_no_past() {
+    let home = Home::new();
+    let mut weir = home.start(&[]);
+    weir.rows("MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') SET a:Past, a.v = 'old', b.v = 1 CREATE (b)-[:KNEW]->(a)");
+    let then = moment();
+    weir.rows("MATCH (a) WHERE id(a) = idFrom('a') SET a.v = 'older'");
+    // One that fails in the end has erased nothing.
+    assert_eq!(weir.query("CALL purgeNode(idFrom('a')) UNWIND [1, 0] AS x RETURN 1 / x").status, 400);
+    let past = |weir: &Weir| {
+        let query = "MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b')
+                     RETURN a.v, labels(a), b.v, size([(b)-[:KNEW]->(m) | m]) AS edges";
+        let target = format!("/api/v1/query/cypher?at-time={then}");
+        let answer = weir.send("POST", &target, &[("Content-Type", "text/plain")], query.as_bytes());
+        answer.expect(200).json()["results"][0].clone()
+    };
+    assert_eq!(past(&weir), json!(["old", ["Past"], 1, 1]));
+    weir.query("CALL purgeNode(idFrom('a'))").expect(200);
+    let changes = "CALL history.nodeChanges(idFrom('a')) YIELD kind RETURN count(*)";
+    for restarts in 0..2 {
+        assert_eq!(past(&weir), json!([null, [], 1, 0]), "{restarts}");
+        assert_eq!(weir.rows(changes), [json!([0])], "{restarts}");
+        if restarts == 0 {
+            weir.kill();
+            weir = home.start(&[]);
+        }
+    }
+    weir.rows("MATCH (a) WHERE id(a) = idFrom('a') SET a.v = 'new'");
+    assert_eq!(past(&weir), json!([null, [], 1, 0]));
+    assert_eq!(weir.rows(changes), [json!([1])]);
+    weir.stop();
+}
+
+#[test]
 fn the_past_ends_where_it_is_told() {
     let weir = Home::new().start(&["-Dweir.history=1 h"]);
     let query = b"RETURN 1";

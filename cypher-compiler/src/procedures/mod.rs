@@ -85,7 +85,7 @@ static TABLE: &[Row] = &[
         description: "Replaces all labels of a node",
         example: "MATCH (n) WHERE id(n) = idFrom(1) CALL create.setLabels(n, ['A', 'B'])", does: Does::Graph },
     Row { signature: "purgeNode(node :: NODE!) :: ()", effect: Writes, idempotent: true,
-        description: "Removes everything a node has: labels, properties and edges",
+        description: "Removes everything a node has, labels, properties and edges, and everything that is known of its past",
         example: "CALL purgeNode(idFrom(1))", does: Does::Graph },
     Row { signature: "reify.time(timestamp :: ANY = null, periods :: ANY = null) :: (node :: NODE)", effect: Writes, idempotent: true,
         description: "Makes the nodes of the year, month, ... second that a moment (now, if none is given) lies in, joins each with \

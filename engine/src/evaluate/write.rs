@@ -338,9 +338,10 @@ impl Run<'_> {
         self.settle();
     }
 
-    /// Takes away everything a node has, with its edges.
+    /// Takes away everything a node has, with its edges, and its past.
     pub(super) fn purge(&self, node: NodeId) {
         self.delete_node(node, true, &mut Vec::new());
+        self.mutations.borrow_mut().erase(node);
         self.settle();
     }
 

@@ -4,6 +4,7 @@ use weir_model::codec::{decode_edge_property, decode_parallel, decode_payload};
 use weir_model::mutation::Kind;
 use weir_model::{NodeId, Symbol, Tick, Value};
 
+use super::erased::{erased_at, rest};
 use super::past::Past;
 use crate::arrangement::versions::{Step, sequences};
 use crate::engine::Graph;
@@ -57,6 +58,8 @@ impl Past {
         let (found, at) = (self.find(node), self.tick().0);
         let mut changes = Vec::new();
         sequences(&super::past::hits(&found), true, 0, &mut |steps| {
+            let gone = steps.first().and_then(|step| erased_at(self.erased(), node, step));
+            let steps = gone.map_or(steps, |tick| rest(steps, tick, true));
             let mut before = Value::Null;
             for step in steps.iter().take_while(|step| step.tick <= at) {
                 changes.push(Change { tick: Tick(step.tick), what: changed(step, &mut before) });

@@ -1,12 +1,14 @@
 //! Merging runs into one, a chunk of each at a time: nothing of what a moment after the horizon can see gets lost.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
 use weir_model::NodeId;
 use weir_model::mutation::Kind;
 
+use super::erased::{Erased, erased_at, rest};
 use super::run::{Cursor, Piece, Shelf, Trouble};
 use crate::arrangement::chunk::Building;
 use crate::arrangement::versions::{Hit, Step, sequences};
@@ -19,6 +21,7 @@ pub struct Merging<'a> {
     bottom: bool,
     /// The last tick nobody asks for any more.
     horizon: u64,
+    erased: Arc<Erased>,
     /// Who set it no longer wants the result.
     stop: &'a AtomicBool,
     newest: Building,
@@ -33,6 +36,7 @@ impl<'a> Merging<'a> {
         shelf: &'a Shelf,
         pieces: Vec<Piece>,
         (bottom, horizon): (bool, u64),
+        erased: Arc<Erased>,
         stop: &'a AtomicBool,
     ) -> Result<Merging<'a>, StoreError> {
         let start = |piece| Cursor::seek(shelf, piece, NodeId::new(0, 0)).map_err(lost);
@@ -41,6 +45,7 @@ impl<'a> Merging<'a> {
             cursors: pieces.into_iter().map(start).collect::<Result<_, _>>()?,
             bottom,
             horizon,
+            erased,
             stop,
             newest: Building::default(),
             older: Building::default(),
@@ -69,8 +74,10 @@ impl<'a> Merging<'a> {
             .iter()
             .map(|(run, chunk, place)| Hit { run: *run, segment: chunk.segment(), facts: chunk.facts(*place) })
             .collect();
-        let (bottom, newest, older) = (self.bottom, &mut self.newest, &mut self.older);
+        let (bottom, newest, older, erased) = (self.bottom, &mut self.newest, &mut self.older, &self.erased);
         sequences(&hits, bottom, self.horizon, &mut |steps| {
+            let gone = steps.first().and_then(|step| erased_at(erased, id, step));
+            let steps = gone.map_or(steps, |tick| rest(steps, tick, bottom));
             let Some((last, before)) = steps.split_last() else { return };
             before.iter().for_each(|step| push(older, step));
             // Where it ends nothing in older runs, a removal matters to the past alone.

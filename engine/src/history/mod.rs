@@ -8,6 +8,7 @@
 
 pub mod cache;
 mod changes;
+pub mod erased;
 mod merge;
 mod past;
 mod recall;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use weir_model::Tick;
 
+use self::erased::Erasures;
 use self::merge::Merging;
 use self::run::{Indexing, Piece, Run, Shelf};
 use self::since::Since;
@@ -73,6 +75,7 @@ pub struct History {
     growing: Mutex<()>,
     /// Held while runs are merged.
     merging: Mutex<()>,
+    erasures: Arc<Erasures>,
     /// What was last found to have changed since a moment: who looks around in the past asks for the same one again.
     since: Mutex<Option<Arc<Since>>>,
 }
@@ -110,6 +113,7 @@ impl History {
             shelf.store.put_metadata(&key, &begins.0.to_le_bytes())?;
         }
         let runs = runs.into_iter().map(Arc::new).collect();
+        let erasures = Arc::new(Erasures::open(shelf.store.clone(), shelf.graph, next)?);
         let state = State { runs, upto, tail: Vec::new(), tail_upto: upto, begins };
         Ok(History {
             shelf,
@@ -117,6 +121,7 @@ impl History {
             state: Mutex::new(state),
             growing: Mutex::default(),
             merging: Mutex::default(),
+            erasures,
             since: Mutex::default(),
         })
     }
@@ -210,7 +215,7 @@ impl History {
             }
             let two = [older.clone(), newer.clone()];
             let going_on = AtomicBool::new(false);
-            let chunks = Merging::new(&self.shelf, Piece::of(&two), (false, 0), &going_on)?;
+            let chunks = Merging::new(&self.shelf, Piece::of(&two), (false, 0), Arc::default(), &going_on)?;
             let merged = held(two[0].first, two[1].upper, chunks)?;
             state.tail.truncate(count - 2);
             state.tail.push(Arc::new(merged));
@@ -234,11 +239,17 @@ impl History {
     pub fn tend(&self, stop: &AtomicBool) -> Result<bool, EngineError> {
         let _one = self.no_merges();
         let collect = self.advance_horizon()?;
-        let (runs, horizon) = {
+        let (runs, horizon, upto) = {
             let state = self.lock();
-            (state.runs.clone(), state.begins)
+            (state.runs.clone(), state.begins, state.upto)
         };
-        let window = match collect.and_then(|before| outdated(&runs, before, horizon)) {
+        let erased = self.erasures.known();
+        let erasing = self.erasures.due().filter(|first| *first < upto).map(|_| {
+            let last = erased.values().filter(|tick| **tick < upto).max();
+            runs.partition_point(|run| last.is_some_and(|last| run.first <= *last))
+        });
+        let erasing = erasing.filter(|count| *count > 0);
+        let window = match collect.and_then(|before| outdated(&runs, before, horizon)).max(erasing) {
             Some(count) => 0..count,
             None => match alike(&runs) {
                 Some(window) => window,
@@ -251,7 +262,8 @@ impl History {
         let old: Vec<RunId> = merged.iter().filter_map(|run| run.id()).collect();
         // Nothing older than what the first of all runs holds is anywhere.
         let mut breath = Breath::begin();
-        let merging = Merging::new(&self.shelf, Piece::of(merged), (window.start == 0, horizon.0), stop)?;
+        let bottom = window.start == 0;
+        let merging = Merging::new(&self.shelf, Piece::of(merged), (bottom, horizon.0), erased, stop)?;
         let mut merging = merging.inspect(|_| breath.take());
         let mut chunks = Indexing::new(&mut merging);
         let new = NewRun { first, upper, chunks: &mut chunks };
@@ -259,9 +271,21 @@ impl History {
         let run = Run::stored(&info, chunks.firsts);
         self.lock().runs.splice(window, [Arc::new(run)]);
         self.shelf.cache.forget(self.shelf.graph, &old);
+        if erasing.is_some() {
+            self.erasures.forget(upper)?;
+        }
         let bytes = (merged.iter().map(|run| run.bytes).sum::<u64>(), info.bytes);
         tracing::debug!(graph = self.shelf.graph.0, runs = old.len(), ?bytes, took = ?began.elapsed(), "merged runs");
         Ok(true)
+    }
+
+    pub fn erasures(&self) -> &Arc<Erasures> {
+        &self.erasures
+    }
+
+    /// Pages are to be written again without what was erased, as soon as the log before that has become pages.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.erasures.due().is_some_and(|first| first >= self.lock().upto)
     }
 
     /// No runs are merged as long as this is held.

@@ -15,6 +15,7 @@ use weir_model::codec::{FactKey, decode_payload, edge_property_key, half_key};
 use weir_model::mutation::{Kind, Tag};
 use weir_model::{NodeId, Symbol, Tick, Value};
 
+use super::erased::Erased;
 use super::run::{Cursor, Piece, Trouble};
 use super::since::Since;
 use super::{History, PATIENCE};
@@ -119,6 +120,7 @@ pub struct Past {
     since: OnceCell<Option<Arc<Since>>>,
     /// How many nodes were looked up in the runs.
     finds: Cell<u32>,
+    erased: Arc<Erased>,
 }
 
 /// The chunks that know a node, with the number of their run and the place in them, oldest first.
@@ -137,7 +139,17 @@ impl Past {
             present,
             since: OnceCell::new(),
             finds: Cell::new(0),
+            erased: graph.history().erasures().known(),
         })
+    }
+
+    pub(super) fn erased(&self) -> &Erased {
+        &self.erased
+    }
+
+    /// Of a node that was erased later, nothing is known.
+    fn hides(&self, node: NodeId) -> bool {
+        !self.erased.is_empty() && self.erased.get(&node).is_some_and(|tick| *tick > self.at)
     }
 
     pub fn tick(&self) -> Tick {
@@ -238,6 +250,9 @@ impl Past {
     }
 
     pub(super) fn find(&self, node: NodeId) -> Found {
+        if self.hides(node) {
+            return Found::default();
+        }
         if let Some((_, found)) = self.near.borrow().iter().find(|(id, _)| *id == node) {
             return found.clone();
         }
@@ -315,6 +330,9 @@ impl Past {
                 found.extend(cursor.at().map(|(chunk, place)| (cursor.piece.number, chunk.clone(), place)));
             }
             *from = id;
+            if self.hides(id) {
+                found.clear();
+            }
             if !each(id, Rc::new(found)) || self.failed.borrow().is_some() {
                 return Ok(());
             }
@@ -433,6 +451,12 @@ impl View for Past {
         if let Some(now) = self.as_now(node) {
             return now.edges(node, direction, types, each);
         }
+        let mut each = |half: HalfEdge| {
+            if !self.hides(half.other) {
+                each(half);
+            }
+        };
+        let each = &mut each;
         if types.is_empty() {
             return facts(&self.held(node, kinds(Kind::Out, Kind::InParallel), None)).edges(direction, &[], 0, each);
         }
@@ -448,6 +472,9 @@ impl View for Past {
         if let Some(now) = self.as_now(edge.source) {
             return now.has_edge(edge);
         }
+        if self.hides(edge.target) {
+            return false;
+        }
         let half = HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
         if edge.ordinal > 0 {
             let tag = Tag::new(Kind::OutParallel, edge.kind);
@@ -461,6 +488,9 @@ impl View for Past {
         if let Some(now) = self.as_now(edge.source) {
             return now.edge_property(edge, key);
         }
+        if self.hides(edge.target) {
+            return Value::Null;
+        }
         let tag = Tag::new(Kind::EdgeProperty, edge.kind);
         let found = self.held(edge.source, (tag, tag), Some(edge_property_key(edge.target, edge.ordinal, key)));
         facts(&found).edge_property(edge.kind, edge.target, edge.ordinal, key, 0)
@@ -470,6 +500,9 @@ impl View for Past {
         if let Some(now) = self.as_now(edge.source) {
             return now.edge_properties(edge, each);
         }
+        if self.hides(edge.target) {
+            return;
+        }
         let tag = Tag::new(Kind::EdgeProperty, edge.kind);
         facts(&self.held(edge.source, (tag, tag), None)).edge_properties(edge.kind, edge.target, edge.ordinal, 0, each);
     }
@@ -478,7 +511,17 @@ impl View for Past {
         // The properties of an edge may outlive it.
         let of = |(from, to)| Asked { from, to, key: None, at: self.at.0 };
         let asked = [of(kinds(Kind::Label, Kind::InParallel)), of(kinds(Kind::Property, Kind::Property))];
-        self.nodes_with(&asked, None, each);
+        if self.erased.is_empty() {
+            return self.nodes_with(&asked, None, each);
+        }
+        // Of some all that is known may be edges to what was erased.
+        self.nodes_with(&asked, None, &mut |node| {
+            let mut any = false;
+            self.labels(node, &mut |_| any = true);
+            self.properties(node, &mut |_, _| any = true);
+            self.edges(node, Direction::Both, &[], &mut |_| any = true);
+            !any || each(node)
+        });
     }
 
     fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
