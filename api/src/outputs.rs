@@ -38,6 +38,9 @@ const BATCHES_WAITING_MAX: usize = 16;
 /// How soon a waiting thread sees that it shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
+/// The same where nothing else waits for it.
+const IDLE_LOOK: Duration = Duration::from_millis(500);
+
 /// Between tries of a query that failed through no fault of its own.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -497,7 +500,7 @@ struct Queries {
 impl Queries {
     fn run(mut self, batches: &Receiver<Batch>) {
         loop {
-            let (batch, upper) = match batches.recv_timeout(STOP_LOOK) {
+            let (batch, upper) = match batches.recv_timeout(IDLE_LOOK) {
                 Ok(batch) => batch,
                 Err(RecvTimeoutError::Timeout) if !self.stop.load(Ordering::Relaxed) => continue,
                 Err(_) => break,

@@ -30,8 +30,11 @@ mod since;
 mod status;
 use replace::Successor;
 
-/// How soon the thread of a query sees that it shall stop.
-const STOP_LOOK: Duration = Duration::from_millis(50);
+/// How soon the thread of a query sees that its graph has been looked through.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long it waits for results otherwise; who has other news for it rouses it.
+const WAIT: Duration = Duration::from_millis(250);
 
 /// Without results for so long while nothing comes in, everything that was found has been handed over.
 const QUIET: Duration = Duration::from_millis(100);
@@ -337,6 +340,7 @@ impl StandingQueries {
     pub fn resume(&self, query: &Query) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
         query.installed().resume()?;
+        query.installed().rouse();
         Ok(())
     }
 
@@ -512,6 +516,8 @@ impl Query {
             }
         });
         lane.start(opened.run(&self.name, &lane.name, &self.graph, from, progress)?);
+        // For what waits in the lane.
+        self.installed().rouse();
         Ok(())
     }
 

@@ -23,6 +23,10 @@ const WRITE_RESULTS_MAX: usize = 1000;
 /// How soon a waiting thread sees that it shall stop.
 const STOP_LOOK: Duration = Duration::from_millis(20);
 
+/// Where nothing comes and nothing is held, a thread looks after its destination less and less often, and so often at least: outputs may
+/// be thousands.
+const IDLE_LOOK_MAX: Duration = Duration::from_millis(500);
+
 /// For an orderly end after it was asked for; longer than any destination but a hanging one needs.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
@@ -257,10 +261,12 @@ struct Worker {
 
 impl Worker {
     fn run(mut self, receiver: &Receiver<Batch>) {
+        let mut look = STOP_LOOK;
         while !self.stopping() {
-            let first = match receiver.recv_timeout(STOP_LOOK) {
+            let first = match receiver.recv_timeout(look) {
                 Ok(batch) => batch,
                 Err(RecvTimeoutError::Timeout) => {
+                    look = if self.held > 0 || self.told < self.upper { STOP_LOOK } else { (look * 2).min(IDLE_LOOK_MAX) };
                     if let Err(error) = self.destination.idle() {
                         let (reason, counters) = (error.to_string(), &self.shared.counters);
                         if counters.last_error().as_ref() != Some(&reason) {
@@ -273,6 +279,7 @@ impl Worker {
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             };
+            look = STOP_LOOK;
             let Batch { mut results, mut mark } = first;
             // Whatever waits goes along, so that a slow destination is asked less often.
             while results.len() < WRITE_RESULTS_MAX {

@@ -277,8 +277,9 @@ impl StandingQuery {
         }
     }
 
-    /// Whoever waits for results, or will next, is told that there are none.
+    /// Whoever waits for results, or will next, is told that there are none, and then looks often again.
     pub fn rouse(&self) {
+        self.in_vain.store(0, Ordering::Relaxed);
         // Where it has been rung already, once is enough.
         let _ = self.bell.0.try_send(());
     }

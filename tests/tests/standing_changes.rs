@@ -1,7 +1,8 @@
 //! Standing queries that are changed while they run: paused, given another output. Over HTTP in every family, against the real
 //! binary, across restarts.
 
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use weir_tests::service::{Home, RESULTS_MAX, Weir, net, wait_until};
@@ -415,4 +416,36 @@ fn a_kill_in_the_middle_of_a_replacement_leaves_one_query_or_the_other() {
     answer.sort();
     weir.stop();
     assert_eq!(net(&home.lines("out.jsonl")), answer);
+}
+
+/// Those that wait for nothing are no load, and weir does not wait for them one after another.
+#[test]
+fn hundreds_of_idle_queries_are_no_load_and_end_together() {
+    const QUERIES: u32 = 200;
+    let home = Home::new();
+    let weir = home.start(&[]);
+    for n in 0..QUERIES {
+        let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": format!("MATCH (n) WHERE n.age = {n} RETURN n.name AS name")});
+        let outputs = json!({"file": {"type": "WriteToFile", "path": format!("{n}.jsonl")}});
+        weir.post(&format!("/api/v1/query/standing/age-{n}"), &json!({"pattern": pattern, "outputs": outputs})).expect(201);
+    }
+    // Threads look less and less often.
+    sleep(Duration::from_secs(2));
+    let (before, began) = (processor_time(&weir), Instant::now());
+    sleep(Duration::from_secs(2));
+    let share = (processor_time(&weir) - before).as_secs_f64() / began.elapsed().as_secs_f64();
+    assert!(share < 0.15, "{QUERIES} idle queries take {share:.2} of a core");
+    set(&weir, "ann", 7);
+    home.wait_lines("7.jsonl", 1);
+    let began = Instant::now();
+    weir.stop();
+    assert!(began.elapsed() < Duration::from_secs(3), "weir took {:?} to stop", began.elapsed());
+}
+
+fn processor_time(weir: &Weir) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", weir.pid())).expect("it runs");
+    // Behind the name, in hundredths of a second: of the program, and of the system for it.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |field: usize| fields[field].parse::<u64>().expect("a number");
+    Duration::from_millis((ticks(11) + ticks(12)) * 10)
 }

@@ -8,7 +8,7 @@ use weir_connectors::{Encoder, Envelope, Generation};
 use weir_engine::ResultBatch;
 use weir_model::{QueryId, Tick};
 
-use super::{HOLD, Query, STOP_LOOK, lock};
+use super::{HOLD, LOOK, Query, WAIT, lock};
 use crate::error::{ApiError, chain};
 use crate::live::LiveState;
 use crate::outputs::Sent;
@@ -51,7 +51,8 @@ impl Query {
                 tracing::error!(query = self.name, "its results cannot be taken: {}", chain(&error));
                 return;
             }
-            match installed.next(STOP_LOOK) {
+            let is_beginning = until != u64::MAX || installed.is_summed() || installed.backfill().is_some();
+            match installed.next(if is_beginning { LOOK } else { WAIT }) {
                 Ok(Some(batch)) => {
                     let Some((now, rest)) = self.split(batch) else { return };
                     later = rest.map(|rest| (installed.id(), rest));

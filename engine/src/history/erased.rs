@@ -90,8 +90,10 @@ impl Erasures {
             return None;
         }
         let known = self.lock();
-        let is_time = known.written.is_none_or(|written| written.elapsed() >= WRITE_INTERVAL);
-        known.erased.values().min().copied().filter(|_| is_time)
+        if known.written.is_some_and(|written| written.elapsed() < WRITE_INTERVAL) {
+            return None;
+        }
+        known.erased.values().min().copied()
     }
 
     /// No pages know any more what was erased before this tick.
