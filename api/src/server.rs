@@ -100,6 +100,7 @@ pub async fn serve(
     let http = Arc::new(http);
     let places = Arc::new(Semaphore::new(settings.connections_max));
     let graceful = GracefulShutdown::new();
+    let (leave, left) = watch::channel(false);
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { break };
         let accepted = tokio::select! {
@@ -117,7 +118,7 @@ pub async fn serve(
             }
         };
         let _ = stream.set_nodelay(true);
-        let header_timeout = settings.header_timeout;
+        let patience = (settings.header_timeout, left.clone());
         let (http, answers, watcher, tls) = (http.clone(), answers.clone(), graceful.watcher(), tls.clone());
         tokio::spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
@@ -127,17 +128,17 @@ pub async fn serve(
             let ended = match tls {
                 None => {
                     // hyper counts the time for headers from their first byte on. A client that sends none has no more of it.
-                    if !matches!(tokio::time::timeout(header_timeout, begins(&stream)).await, Ok(Ok(()))) {
+                    if !matches!(wait_for(begins(&stream), patience).await, Some(Ok(()))) {
                         return;
                     }
                     let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
                     watcher.watch(connection.into_owned()).await
                 }
                 Some(tls) => {
-                    let stream = match tokio::time::timeout(header_timeout, tls.accept(stream)).await {
-                        Ok(Ok(stream)) => stream,
-                        Ok(Err(error)) => return tracing::debug!("a handshake with {remote} failed: {error}"),
-                        Err(_) => return tracing::debug!("a handshake with {remote} took too long"),
+                    let stream = match wait_for(tls.accept(stream), patience).await {
+                        Some(Ok(stream)) => stream,
+                        Some(Err(error)) => return tracing::debug!("a handshake with {remote} failed: {error}"),
+                        None => return tracing::debug!("a handshake with {remote} took too long"),
                     };
                     // The handshake has told which it is.
                     let http = match stream.get_ref().1.alpn_protocol() {
@@ -160,14 +161,15 @@ pub async fn serve(
         Answers::Starting(_) => drop(tokio::spawn(async {
             // What came last has not said yet what it wants, and would be cut off.
             tokio::time::sleep(LATE_REQUEST_MAX).await;
-            drain(graceful).await;
+            drain(graceful, leave).await;
         })),
-        _ => drain(graceful).await,
+        _ => drain(graceful, leave).await,
     }
 }
 
 /// Lets requests under way finish.
-async fn drain(graceful: GracefulShutdown) {
+async fn drain(graceful: GracefulShutdown, leave: watch::Sender<bool>) {
+    leave.send_replace(true);
     if tokio::time::timeout(DRAIN_MAX, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests were not finished {} s after the server stopped; they are cut", DRAIN_MAX.as_secs());
     }
@@ -175,6 +177,20 @@ async fn drain(graceful: GracefulShutdown) {
 
 fn is_health(path: &str) -> bool {
     path.starts_with("/api/") && (path.ends_with("/liveness") || path.ends_with("/readiness"))
+}
+
+/// Waits for the first word of a client: no longer than this, and not much longer once the server ends.
+async fn wait_for<T>(word: impl Future<Output = T>, (limit, mut left): (Duration, watch::Receiver<bool>)) -> Option<T> {
+    let ends = async {
+        // An error says that the server is gone.
+        let _ = left.wait_for(|left| *left).await;
+        tokio::time::sleep(LATE_REQUEST_MAX).await;
+    };
+    tokio::select! {
+        biased;
+        word = tokio::time::timeout(limit, word) => word.ok(),
+        () = ends => None,
+    }
 }
 
 /// Waits until it is clear whether the client speaks HTTP/1 or HTTP/2: so long hyper would wait for ever.

@@ -324,6 +324,18 @@ fn every_query_route_reads_the_past() {
     }
 }
 
+/// Browsers open connections that they may need later.
+#[test]
+fn a_connection_without_a_word_holds_up_no_stop() {
+    let weir = Home::new().start(&[]);
+    let silent = std::net::TcpStream::connect(weir.address()).expect("it listens");
+    weir.get("/api/v1/admin/liveness").expect(204);
+    let began = Instant::now();
+    weir.stop();
+    assert!(began.elapsed() < Duration::from_secs(5), "weir took {:?} to stop", began.elapsed());
+    drop(silent);
+}
+
 #[test]
 fn what_is_purged_is_in_no_past() {
     let home = Home::new();
