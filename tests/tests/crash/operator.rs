@@ -13,7 +13,7 @@ use weir_tests::service::{Home, Weir, binary, net};
 
 use super::Writes;
 
-/// What an operator does next, he does after so long.
+/// The longest time between two things that an operator does.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// Of these things, one is a backup.
