@@ -122,48 +122,64 @@ fn run(seed: u64, workers: usize, restarts: bool, open: &dyn Fn() -> Arc<dyn Sto
     let mut records = random_records(seed, 300, &scratch.default_graph());
     add_edge_properties(seed, &mut records, &scratch.default_graph());
     let mut random = Random(seed ^ 0x1234);
+    let about = format!("seed {seed}, {workers} workers");
     let (mut reference, mut lived) = (ReferenceGraph::default(), Lived::new());
-    let start = || {
-        let engine = Engine::open(open(), Options { workers, ..Options::default() }).unwrap();
-        share_symbols(&scratch.default_graph(), &engine.default_graph());
-        engine.start().unwrap();
-        engine
-    };
+    let start = || started(open(), workers, &scratch);
     let mut engine = start();
     while lived.len() < records.len() {
         let graph = engine.default_graph();
         let count = (1 + random.below(9) as usize).min(records.len() - lived.len());
         live(&graph, &records[lived.len()..lived.len() + count], &mut reference, &mut lived);
-        match random.below(12) {
-            0..=3 => checkpoint::make(&graph, graph.durable()).unwrap(),
-            4 => merge(&graph),
-            5 | 6 if restarts => {
-                graph.wait_durable(graph.next()).unwrap();
-                drop((graph, engine));
-                engine = start();
-            }
-            _ => {}
-        }
-        let graph = engine.default_graph();
-        for _ in 0..3 {
-            let (tick, expected) = &lived[random.below(lived.len() as u64) as usize];
-            let place = format_args!("seed {seed}, {workers} workers, {tick} of {} records", lived.len());
-            same(&look(&graph, *tick), expected, place);
-        }
+        drop(graph);
+        engine = disturbed(engine, &mut random, restarts, &start);
+        look_around(&engine.default_graph(), &lived, &mut random, &about);
     }
+    look_at_all(&engine.default_graph(), &lived, &about);
+    changes_lead_to_each_state(&engine.default_graph(), &lived, &records);
+    engine.shutdown().unwrap();
+}
+
+fn started(store: Arc<dyn Store>, workers: usize, scratch: &Engine) -> Engine {
+    let engine = Engine::open(store, Options { workers, ..Options::default() }).unwrap();
+    share_symbols(&scratch.default_graph(), &engine.default_graph());
+    engine.start().unwrap();
+    engine
+}
+
+/// Perhaps there is a checkpoint, a merge or a restart.
+fn disturbed(engine: Engine, random: &mut Random, restarts: bool, start: &dyn Fn() -> Engine) -> Engine {
     let graph = engine.default_graph();
+    match random.below(12) {
+        0..=3 => checkpoint::make(&graph, graph.durable()).unwrap(),
+        4 => merge(&graph),
+        5 | 6 if restarts => {
+            graph.wait_durable(graph.next()).unwrap();
+            drop((graph, engine));
+            return start();
+        }
+        _ => {}
+    }
+    engine
+}
+
+fn look_around(graph: &Graph, lived: &Lived, random: &mut Random, about: &str) {
+    for _ in 0..3 {
+        let (tick, expected) = &lived[random.below(lived.len() as u64) as usize];
+        same(&look(graph, *tick), expected, format_args!("{about}, {tick} of {} records", lived.len()));
+    }
+}
+
+/// Before and after everything was put into pages and merged.
+fn look_at_all(graph: &Graph, lived: &Lived, about: &str) {
     for round in 0..2 {
-        for (tick, expected) in &lived {
-            let place = format_args!("seed {seed}, {workers} workers, at the end, round {round}, {tick}");
-            same(&look(&graph, *tick), expected, place);
+        for (tick, expected) in lived {
+            same(&look(graph, *tick), expected, format_args!("{about}, at the end, round {round}, {tick}"));
         }
         let before = Tick(lived[0].0.0 - 1);
-        assert_eq!(look(&graph, before), dump(&ReferenceGraph::default(), graph.symbols().len() as u32));
-        checkpoint::make(&graph, graph.durable()).unwrap();
-        merge(&graph);
+        assert_eq!(look(graph, before), dump(&ReferenceGraph::default(), graph.symbols().len() as u32));
+        checkpoint::make(graph, graph.durable()).unwrap();
+        merge(graph);
     }
-    changes_lead_to_each_state(&graph, &lived, &records);
-    engine.shutdown().unwrap();
 }
 
 /// Edges of the random records get properties, and some parallel ones come and go.
@@ -288,13 +304,9 @@ fn run_with_purges(seed: u64, workers: usize, restarts: bool, open: &dyn Fn() ->
     let mut records = random_records(seed, 150, &scratch.default_graph());
     add_edge_properties(seed, &mut records, &scratch.default_graph());
     let mut random = Random(seed ^ 0x4321);
+    let about = format!("seed {seed}, {workers} workers, with purges");
     let (mut reference, mut lived, mut done) = (ReferenceGraph::default(), Lived::new(), Vec::<Mutations>::new());
-    let start = || {
-        let engine = Engine::open(open(), Options { workers, ..Options::default() }).unwrap();
-        share_symbols(&scratch.default_graph(), &engine.default_graph());
-        engine.start().unwrap();
-        engine
-    };
+    let start = || started(open(), workers, &scratch);
     let mut engine = start();
     let mut records = records.into_iter().peekable();
     while records.peek().is_some() {
@@ -320,33 +332,12 @@ fn run_with_purges(seed: u64, workers: usize, restarts: bool, open: &dyn Fn() ->
         let upper = graph.apply(concatenate(&batch), batch.len()).unwrap();
         graph.wait_visible().unwrap();
         lived.iter_mut().rev().zip(1..=batch.len() as u64).for_each(|(state, back)| state.0 = Tick(upper.0 - back));
-        match random.below(12) {
-            0..=3 => checkpoint::make(&graph, graph.durable()).unwrap(),
-            4 | 5 => merge(&graph),
-            6 | 7 if restarts => {
-                graph.wait_durable(graph.next()).unwrap();
-                drop((graph, engine));
-                engine = start();
-            }
-            _ => {}
-        }
-        let graph = engine.default_graph();
-        for _ in 0..3 {
-            let (tick, expected) = &lived[random.below(lived.len() as u64) as usize];
-            let place = format_args!("seed {seed}, {workers} workers, {tick} of {} records, with purges", lived.len());
-            same(&look(&graph, *tick), expected, place);
-        }
+        drop(graph);
+        engine = disturbed(engine, &mut random, restarts, &start);
+        look_around(&engine.default_graph(), &lived, &mut random, &about);
     }
-    let graph = engine.default_graph();
-    for round in 0..2 {
-        for (tick, expected) in &lived {
-            let place = format_args!("seed {seed}, {workers} workers, with purges, round {round}, {tick}");
-            same(&look(&graph, *tick), expected, place);
-        }
-        checkpoint::make(&graph, graph.durable()).unwrap();
-        merge(&graph);
-    }
-    changes_lead_to_each_state(&graph, &lived, &done);
+    look_at_all(&engine.default_graph(), &lived, &about);
+    changes_lead_to_each_state(&engine.default_graph(), &lived, &done);
     engine.shutdown().unwrap();
 }
 
