@@ -26,7 +26,7 @@ SEED ?= 1
 RELEASE ?= $(CARGO_TARGET_DIR)/handed-out
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench bench-kafka crash crash-kafka faults campaign-queries fuzz fuzz-api abuse release release-check tools-build tools-check
+.PHONY: help run test check format bench bench-kafka crash crash-kafka faults campaign-queries fuzz fuzz-api abuse churn release release-check tools-build tools-check
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -94,6 +94,10 @@ fuzz-api: tools-build ## EXAMPLES generated requests for each operation of each 
 abuse: tools-build ## SECONDS of clients that are wrong, slow and gone: nothing is left of them
 	cargo build --release --workspace --bin weir
 	WEIR_ABUSE_SECONDS=$(SECONDS) cargo test --release --workspace --test abuse -- --nocapture leaks
+
+churn: tools-build ## SECONDS of payments that come and end by themselves: memory, disk and latency stay flat
+	cargo build --release --workspace --bin weir
+	WEIR_CHURN_SECONDS=$(SECONDS) cargo test --release --workspace --test churn -- --nocapture
 
 release: ## the binary that is handed out, in RELEASE: the same commit gives the same bytes everywhere
 	packaging/release.sh $(RELEASE)

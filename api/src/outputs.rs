@@ -9,11 +9,11 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
+use crossbeam_channel::Receiver;
 use weir_connectors::delivery::{Delivered, Stopper};
+use weir_connectors::on_call::{OnCall, Refusal, Work};
 use weir_connectors::{
     Delivery, DeliveryCounters, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing, RecordSchema, secret,
 };
@@ -34,12 +34,6 @@ use spans::Spans;
 
 /// Batches of results waiting for the queries of one output.
 const BATCHES_WAITING_MAX: usize = 16;
-
-/// How soon a waiting thread sees that it shall stop.
-const STOP_LOOK: Duration = Duration::from_millis(20);
-
-/// The same where nothing else waits for it.
-const IDLE_LOOK: Duration = Duration::from_millis(500);
 
 /// Between tries of a query that failed through no fault of its own.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -271,7 +265,7 @@ impl Sent {
 
 enum Way {
     Direct(End),
-    Queries { sender: Sender<Batch>, thread: JoinHandle<()>, stop: Arc<AtomicBool>, end: Option<Stopper> },
+    Queries { worker: OnCall<Queries>, stop: Arc<AtomicBool>, end: Option<Stopper> },
 }
 
 /// Results, and the tick before which there are no more.
@@ -322,12 +316,11 @@ impl Opened {
         let rows_upto = Arc::new(AtomicU64::new(0));
         let spans = Arc::new(Spans::new(query, name, graph.name()));
         let mut progress = noting_rows(rows_upto.clone(), spans.clone(), progress);
-        let failed = |error: &dyn std::error::Error| ApiError::Failed(chain(error));
         let form = self.link.destination().map(|(_, _, form)| form);
         let taps = Arc::new(Taps::of(&self.link, self.ids));
         let (end, unfinished) = match (self.destination, form) {
             (Some(destination), Some(Form { envelope, generation, positive_only, lines, schema })) => {
-                let delivery = Delivery::start(name, destination, progress).map_err(|error| failed(&error))?;
+                let delivery = Delivery::start(name, destination, progress);
                 let encoder = Encoder { envelope, generation, ids: self.ids };
                 (Some(End { delivery, encoder, positive_only, lines, schema }), None)
             }
@@ -341,14 +334,11 @@ impl Opened {
             (Link::Destination(..), Some(end)) => Way::Direct(end),
             (Link::Destination(..), None) => return Err(ApiError::Failed("the destination was not opened".to_owned())),
             (Link::Query(link), end) => {
-                let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
                 let stop = Arc::new(AtomicBool::new(false));
                 let stopper = end.as_ref().map(|end| end.delivery.stopper());
-                let (name, graph, progress) = (name.to_owned(), graph.clone(), unfinished);
-                let worker = Queries { name: name.clone(), graph, link, end, progress, taps: taps.clone(), stop: stop.clone() };
-                let thread = weir_connectors::thread::named("query", &name);
-                let thread = thread.spawn(move || worker.run(&receiver)).map_err(|error| failed(&error))?;
-                Way::Queries { sender, thread, stop, end: stopper }
+                let (output, graph, progress) = (name.to_owned(), graph.clone(), unfinished);
+                let queries = Queries { name: output, graph, link, end, progress, taps: taps.clone(), stop: stop.clone() };
+                Way::Queries { worker: OnCall::new("query", name, BATCHES_WAITING_MAX, queries), stop, end: stopper }
             }
         };
         let (failed, ending) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -388,7 +378,14 @@ impl RunningOutput {
         }
         let sent = match &self.way {
             Way::Direct(end) => end.send(new, upper),
-            Way::Queries { sender, .. } => hand_over(sender, (new.cloned().collect(), upper), stop),
+            Way::Queries { worker, .. } => {
+                let posted = worker.post((new.cloned().collect(), upper), || stop.load(Ordering::Relaxed));
+                posted.map_err(|refusal| match refusal {
+                    Refusal::Stopped => "weir stops".to_owned(),
+                    Refusal::Ended => "its thread has ended".to_owned(),
+                    Refusal::NoThread(error) => format!("no thread could be started: {error}"),
+                })
+            }
         };
         if let Err(reason) = sent
             && !stop.load(Ordering::Relaxed)
@@ -399,6 +396,14 @@ impl RunningOutput {
                 output = self.name,
                 "the output has ended: {reason}. Results from here on are delivered when it is changed or weir starts again, or never if the output is removed"
             );
+        }
+    }
+
+    /// Whether what is sent next is taken without waiting.
+    pub fn is_free(&self) -> bool {
+        match &self.way {
+            Way::Direct(end) => end.delivery.is_free(),
+            Way::Queries { worker, .. } => worker.is_free(),
         }
     }
 
@@ -426,33 +431,20 @@ impl RunningOutput {
             Way::Direct(end) => {
                 end.delivery.close(deadline.saturating_duration_since(Instant::now()));
             }
-            Way::Queries { sender, thread, stop, end } => {
-                drop(sender);
-                while !thread.is_finished() && Instant::now() < deadline {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
+            Way::Queries { mut worker, stop, end } => {
+                worker.hang_up();
+                let ended = worker.has_ended_within(deadline.saturating_duration_since(Instant::now()));
                 stop.store(true, Ordering::Relaxed);
-                if Instant::now() >= deadline {
+                if !ended {
                     // It may be waiting for a destination that takes nothing.
                     end.iter().for_each(Stopper::stop);
                 }
-                if thread.join().is_err() {
+                if worker.join().is_err() {
                     tracing::error!(output = self.name, "the output ended through a bug in weir");
                 }
             }
         }
         self.spans.give_up();
-    }
-}
-
-fn hand_over(sender: &Sender<Batch>, mut item: Batch, stop: &AtomicBool) -> Result<(), String> {
-    loop {
-        match sender.send_timeout(item, STOP_LOOK) {
-            Ok(()) => return Ok(()),
-            Err(SendTimeoutError::Timeout(again)) if !stop.load(Ordering::Relaxed) => item = again,
-            Err(SendTimeoutError::Timeout(_)) => return Err("weir stops".to_owned()),
-            Err(SendTimeoutError::Disconnected(_)) => return Err("its thread has ended".to_owned()),
-        }
     }
 }
 
@@ -485,7 +477,7 @@ impl End {
     }
 }
 
-/// The thread of an output that begins with a query.
+/// The work of an output that begins with a query.
 struct Queries {
     name: String,
     graph: Graph,
@@ -497,42 +489,48 @@ struct Queries {
     stop: Arc<AtomicBool>,
 }
 
-impl Queries {
-    fn run(mut self, batches: &Receiver<Batch>) {
-        loop {
-            let (batch, upper) = match batches.recv_timeout(IDLE_LOOK) {
-                Ok(batch) => batch,
-                Err(RecvTimeoutError::Timeout) if !self.stop.load(Ordering::Relaxed) => continue,
-                Err(_) => break,
-            };
-            let mut rows = Vec::new();
-            for result in batch.iter().filter(|result| result.positive || !self.link.positive_only) {
-                if !self.ask(&self.link, result, &mut rows) {
-                    return self.finish();
-                }
-            }
-            match (&self.end, &mut self.progress) {
-                (Some(end), _) => {
-                    if let Err(reason) = end.send(rows.iter(), upper) {
-                        tracing::error!(output = self.name, "the output has ended: {reason}");
-                        break;
-                    }
-                }
-                (None, Some(progress)) => progress(upper.0, Position::default()),
-                (None, None) => {}
+impl Work for Queries {
+    type Item = Batch;
+
+    fn take(&mut self, (batch, upper): Batch, _more: &Receiver<Batch>) -> bool {
+        let mut rows = Vec::new();
+        for result in batch.iter().filter(|result| result.positive || !self.link.positive_only) {
+            if !self.ask(&self.link, result, &mut rows) {
+                return false;
             }
         }
-        self.finish();
+        match (&self.end, &mut self.progress) {
+            (Some(end), _) => {
+                if let Err(reason) = end.send(rows.iter(), upper) {
+                    tracing::error!(output = self.name, "the output has ended: {reason}");
+                    return false;
+                }
+            }
+            (None, Some(progress)) => progress(upper.0, Position::default()),
+            (None, None) => {}
+        }
+        true
     }
 
-    fn finish(self) {
-        if let Some(end) = self.end {
+    fn is_quick(&self, (batch, _): &Batch) -> bool {
+        batch.is_empty() && self.end.as_ref().is_none_or(|end| end.delivery.is_free())
+    }
+
+    /// While what waits shall still be delivered, it is taken; each query looks for itself whether it shall end.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
+    fn end(&mut self) {
+        if let Some(end) = self.end.take() {
             // Bounded from outside: whoever closes the output sets `stop` when the time is over.
             let patience = if self.stop.load(Ordering::Relaxed) { Duration::ZERO } else { Duration::from_secs(10) };
             end.delivery.close(patience);
         }
     }
+}
 
+impl Queries {
     /// Runs a query for a result and hands its rows to what follows. False when weir stops.
     fn ask(&self, link: &QueryLink, result: &Sent, out: &mut Vec<Sent>) -> bool {
         let parameter = that(result, link.structure);

@@ -1,6 +1,6 @@
 //! Standing queries: created, listed, watched, dropped, and brought back after a restart.
 //!
-//! Owns what is remembered of a query and the thread that takes its results to the outputs. How a pattern is maintained
+//! Owns what is remembered of a query and the threads that take results to the outputs. How a pattern is maintained
 //! is the engine's affair, what an output does is in `outputs`.
 
 use std::collections::BTreeMap;
@@ -28,12 +28,14 @@ mod hand_out;
 mod replace;
 mod since;
 mod status;
+mod watch;
 use replace::Successor;
+use watch::{Queries, Watch};
 
 /// How soon the thread of a query sees that its graph has been looked through.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long it waits for results otherwise; who has other news for it rouses it.
+/// How long it waits for results otherwise, and how often those that rest are looked at; who has other news for one rouses it.
 const WAIT: Duration = Duration::from_millis(250);
 
 /// Without results for so long while nothing comes in, everything that was found has been handed over.
@@ -70,15 +72,17 @@ pub struct Query {
     started: SystemTime,
     clock: Instant,
     stop: AtomicBool,
+    /// None while it rests.
     thread: Mutex<Option<JoinHandle<()>>>,
+    watch: Arc<Watch>,
 }
 
 pub struct StandingQueries {
     engine: Engine,
-    live: Arc<LiveState>,
     procedures: Arc<Procedures>,
     runtime: Handle,
-    queries: Mutex<BTreeMap<(String, String), Arc<Query>>>,
+    queries: Arc<Queries>,
+    watch: Arc<Watch>,
     /// Creating, changing and dropping, one at a time.
     changing: Mutex<()>,
 }
@@ -86,8 +90,9 @@ pub struct StandingQueries {
 impl StandingQueries {
     /// To be called within the runtime that waits for the network.
     pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>) -> StandingQueries {
-        let (runtime, queries, changing) = (Handle::current(), Mutex::default(), Mutex::default());
-        StandingQueries { engine, live, procedures, runtime, queries, changing }
+        let (runtime, queries) = (Handle::current(), Arc::default());
+        let watch = Watch::start(live, &queries);
+        StandingQueries { engine, procedures, runtime, queries, watch, changing: Mutex::default() }
     }
 
     /// Creates a query; matches that exist already are held back until `propagate`.
@@ -228,12 +233,13 @@ impl StandingQueries {
             clock: Instant::now(),
             stop: AtomicBool::new(false),
             thread: Mutex::default(),
+            watch: self.watch.clone(),
         });
         let started = match begin {
             Begin::New { start, opened, then } => query.sum_up(start, then).and_then(|()| query.start_outputs(opened)),
             Begin::Again => self.reopen(&query, settings),
         };
-        if let Err(error) = started.and_then(|()| query.clone().watch(self.live.clone())) {
+        if let Err(error) = started.and_then(|()| query.work()) {
             query.end(Instant::now());
             graph.drop_standing(installation);
             return Err(error);
@@ -337,10 +343,10 @@ impl StandingQueries {
     }
 
     /// Hands out the difference that a pause has made, then what comes. One that is not paused stays so.
-    pub fn resume(&self, query: &Query) -> Result<(), ApiError> {
+    pub fn resume(&self, query: &Arc<Query>) -> Result<(), ApiError> {
         let _one = lock(&self.changing);
         query.installed().resume()?;
-        query.installed().rouse();
+        query.rouse();
         Ok(())
     }
 
@@ -517,7 +523,7 @@ impl Query {
         });
         lane.start(opened.run(&self.name, &lane.name, &self.graph, from, progress)?);
         // For what waits in the lane.
-        self.installed().rouse();
+        self.rouse();
         Ok(())
     }
 
@@ -533,16 +539,16 @@ impl Query {
 
     /// Its thread takes no more results.
     fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::SeqCst);
         self.installed().rouse();
     }
 
     /// Ends the thread, then the outputs.
     fn end(&self, deadline: Instant) {
         self.stop();
-        if let Some(thread) = lock(&self.thread).take()
-            && thread.join().is_err()
-        {
+        // What goes to rest at this moment needs the lock.
+        let thread = lock(&self.thread).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!(query = self.name, "the thread of the query ended through a bug in weir");
         }
         self.results.close();

@@ -1,5 +1,5 @@
-//! Delivery: from encoded results to a destination, once for all of them. A bounded queue, one thread, batches, retries,
-//! counters and an orderly end.
+//! Delivery: from encoded results to a destination, once for all of them. A bounded queue, one thread while there is something to write,
+//! batches, retries, counters and an orderly end.
 //!
 //!     send ─> queue ─> batch ─ write, again after a while if that may help ─> delivered(mark, position)
 //!
@@ -7,26 +7,20 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TrySendError};
+use crossbeam_channel::Receiver;
 use weir_model::{NodeId, Position};
 
 use crate::destination::Destination;
 use crate::error::ConnectorError;
+use crate::on_call::{Care, LOOK, OnCall, Refusal, Work};
 
 /// Batches that wait for the destination; then whoever sends has to wait too.
 const QUEUE_BATCHES_MAX: usize = 64;
 /// Results handed to the destination at once.
 const WRITE_RESULTS_MAX: usize = 1000;
-/// How soon a waiting thread sees that it shall stop.
-const STOP_LOOK: Duration = Duration::from_millis(20);
-
-/// Where nothing comes and nothing is held, a thread looks after its destination less and less often, and so often at least: outputs may
-/// be thousands.
-const IDLE_LOOK_MAX: Duration = Duration::from_millis(500);
-
 /// For an orderly end after it was asked for; longer than any destination but a hanging one needs.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
@@ -98,10 +92,9 @@ struct Batch {
 
 /// A running output.
 pub struct Delivery {
-    sender: Option<Sender<Batch>>,
+    worker: OnCall<Worker>,
     lossy: bool,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
@@ -121,8 +114,7 @@ pub type Delivered = Box<dyn FnMut(u64, Position) + Send>;
 impl Delivery {
     /// The caller has stored `destination.position()` before: results written and not known of after a crash are written
     /// again otherwise.
-    pub fn start(output: &str, destination: Box<dyn Destination>, delivered: Delivered) -> Result<Delivery, ConnectorError> {
-        let (sender, receiver) = crossbeam_channel::bounded(QUEUE_BATCHES_MAX);
+    pub fn start(output: &str, destination: Box<dyn Destination>, delivered: Delivered) -> Delivery {
         let lossy = destination.lossy();
         let shared = Arc::new(Shared {
             output: output.to_owned(),
@@ -132,9 +124,7 @@ impl Delivery {
             failure: Mutex::new(None),
         });
         let worker = Worker { shared: shared.clone(), destination, delivered, held: 0, upper: 0, told: 0 };
-        let thread = crate::thread::named("deliver", output).spawn(move || worker.run(&receiver));
-        let thread = thread.map_err(|error| ConnectorError::io(output, "cannot start a thread", error))?;
-        Ok(Delivery { sender: Some(sender), lossy, shared, thread: Some(thread) })
+        Delivery { worker: OnCall::new("deliver", output, QUEUE_BATCHES_MAX, worker), lossy, shared }
     }
 
     /// Hands over results, waiting while the queue is full. `mark` grows from call to call; no results are fine, and say
@@ -142,23 +132,34 @@ impl Delivery {
     pub fn send(&self, results: Vec<Outgoing>, mark: u64) -> Result<(), ConnectorError> {
         let count = results.len() as u64;
         let waiting = &self.shared.counters.waiting;
-        let Some(sender) = &self.sender else { return Err(self.shared.ended()) };
         waiting.fetch_add(count, Ordering::Relaxed);
-        let mut batch = Batch { results, mark };
-        if self.lossy {
-            let Err(TrySendError::Full(full)) = sender.try_send(batch) else { return self.alive() };
-            waiting.fetch_sub(count, Ordering::Relaxed);
-            self.shared.counters.dropped.fetch_add(count, Ordering::Relaxed);
-            self.shared.dropped_up_to.fetch_max(full.mark, Ordering::Release);
-            return self.alive();
+        let batch = Batch { results, mark };
+        let sent = if self.lossy {
+            self.worker.post_if_room(batch).map(|full| {
+                if let Some(full) = full {
+                    waiting.fetch_sub(count, Ordering::Relaxed);
+                    self.shared.counters.dropped.fetch_add(count, Ordering::Relaxed);
+                    self.shared.dropped_up_to.fetch_max(full.mark, Ordering::Release);
+                }
+            })
+        } else {
+            self.worker.post(batch, || self.shared.stop.load(Ordering::Relaxed))
+        };
+        match sent {
+            Ok(()) if self.failure().is_none() => Ok(()),
+            Err(Refusal::NoThread(error)) => Err(ConnectorError::io(&self.shared.output, "cannot start a thread", error)),
+            _ => Err(self.shared.ended()),
         }
-        loop {
-            match sender.send_timeout(batch, STOP_LOOK) {
-                Ok(()) => return self.alive(),
-                Err(SendTimeoutError::Timeout(again)) if !self.shared.stop.load(Ordering::Relaxed) => batch = again,
-                Err(_) => return Err(self.shared.ended()),
-            }
-        }
+    }
+
+    /// Whether what is sent next is taken without waiting.
+    pub fn is_free(&self) -> bool {
+        self.worker.is_free()
+    }
+
+    #[cfg(test)]
+    fn is_resting(&self) -> bool {
+        self.worker.is_resting()
     }
 
     pub fn counters(&self) -> &Arc<DeliveryCounters> {
@@ -181,23 +182,15 @@ impl Delivery {
     }
 
     fn end(&mut self, patience: Duration) -> bool {
-        self.sender = None;
-        let Some(thread) = self.thread.take() else { return true };
-        if !finishes(&thread, patience) {
+        self.worker.hang_up();
+        if !self.worker.has_ended_within(patience) {
             self.shared.stop.store(true, Ordering::Relaxed);
         }
         // A request that hangs is not waited for: the thread ends with it, or with the process.
-        if finishes(&thread, STOP_GRACE) && thread.join().is_err() {
+        if self.worker.has_ended_within(STOP_GRACE) && self.worker.join().is_err() {
             self.shared.fail("the delivery thread has panicked; this is a bug");
         }
         self.shared.counters.waiting.load(Ordering::Relaxed) == 0
-    }
-
-    fn alive(&self) -> Result<(), ConnectorError> {
-        match self.failure() {
-            None => Ok(()),
-            Some(_) => Err(self.shared.ended()),
-        }
     }
 }
 
@@ -235,18 +228,6 @@ impl Shared {
     }
 }
 
-/// Waits for the thread. False: it still runs.
-fn finishes(thread: &JoinHandle<()>, patience: Duration) -> bool {
-    let deadline = Instant::now() + patience;
-    while !thread.is_finished() {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
-}
-
 struct Worker {
     shared: Arc<Shared>,
     destination: Box<dyn Destination>,
@@ -259,57 +240,69 @@ struct Worker {
     told: u64,
 }
 
-impl Worker {
-    fn run(mut self, receiver: &Receiver<Batch>) {
-        let mut look = STOP_LOOK;
-        while !self.stopping() {
-            let first = match receiver.recv_timeout(look) {
-                Ok(batch) => batch,
-                Err(RecvTimeoutError::Timeout) => {
-                    look = if self.held > 0 || self.told < self.upper { STOP_LOOK } else { (look * 2).min(IDLE_LOOK_MAX) };
-                    if let Err(error) = self.destination.idle() {
-                        let (reason, counters) = (error.to_string(), &self.shared.counters);
-                        if counters.last_error().as_ref() != Some(&reason) {
-                            tracing::warn!("output {}: {reason}", self.shared.output);
-                        }
-                        counters.note(&reason);
-                    }
-                    self.settle();
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => break,
-            };
-            look = STOP_LOOK;
-            let Batch { mut results, mut mark } = first;
-            // Whatever waits goes along, so that a slow destination is asked less often.
-            while results.len() < WRITE_RESULTS_MAX {
-                let Ok(more) = receiver.try_recv() else { break };
-                results.extend(more.results);
-                mark = more.mark;
+impl Work for Worker {
+    type Item = Batch;
+
+    fn take(&mut self, first: Batch, more: &Receiver<Batch>) -> bool {
+        let Batch { mut results, mut mark } = first;
+        // Whatever waits goes along, so that a slow destination is asked less often.
+        while results.len() < WRITE_RESULTS_MAX {
+            let Ok(more) = more.try_recv() else { break };
+            results.extend(more.results);
+            mark = more.mark;
+        }
+        match self.write(results, mark) {
+            Ok(true) => {
+                // Read before the queue is looked at: what was dropped came behind what the queue held then.
+                let dropped = self.shared.dropped_up_to.load(Ordering::Acquire);
+                let mark = if more.is_empty() { mark.max(dropped) } else { mark };
+                self.upper = mark;
+                self.told = self.destination.settled(mark).max(self.told);
+                (self.delivered)(self.told, self.destination.position());
+                true
             }
-            match self.write(results, mark) {
-                Ok(true) => {
-                    // Read before the queue is looked at: what was dropped came behind what the queue held then.
-                    let dropped = self.shared.dropped_up_to.load(Ordering::Acquire);
-                    let mark = if receiver.is_empty() { mark.max(dropped) } else { mark };
-                    self.upper = mark;
-                    self.told = self.destination.settled(mark).max(self.told);
-                    (self.delivered)(self.told, self.destination.position());
-                }
-                Ok(false) => break,
-                Err(error) => {
-                    self.shared.fail(&error.to_string());
-                    break;
-                }
+            Ok(false) => false,
+            Err(error) => {
+                self.shared.fail(&error.to_string());
+                false
             }
         }
+    }
+
+    fn is_quick(&self, batch: &Batch) -> bool {
+        batch.results.is_empty()
+    }
+
+    fn look_after(&mut self) -> Care {
+        if let Err(error) = self.destination.idle() {
+            let (reason, counters) = (error.to_string(), &self.shared.counters);
+            if counters.last_error().as_ref() != Some(&reason) {
+                tracing::warn!("output {}: {reason}", self.shared.output);
+            }
+            counters.note(&reason);
+        }
+        self.settle();
+        match (self.held > 0 || self.told < self.upper, self.destination.rests()) {
+            (true, _) => Care::Close,
+            (false, false) => Care::Loose,
+            (false, true) => Care::None,
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.shared.stop.load(Ordering::Relaxed)
+    }
+
+    fn end(&mut self) {
         if let Err(error) = self.destination.close() {
             self.shared.counters.note(&error.to_string());
             tracing::warn!("output {}: {error}", self.shared.output);
         }
         self.settle();
     }
+}
 
+impl Worker {
     /// Tells what counts as written by now that did not when it was taken.
     fn settle(&mut self) {
         self.released(0);
@@ -327,10 +320,6 @@ impl Worker {
         self.held = held;
         self.shared.counters.delivered.fetch_add(delivered, Ordering::Relaxed);
         self.shared.counters.waiting.fetch_sub(delivered, Ordering::Relaxed);
-    }
-
-    fn stopping(&self) -> bool {
-        self.shared.stop.load(Ordering::Relaxed)
     }
 
     /// Writes all of the results or gives up those that cannot be. False: stopped before.
@@ -373,10 +362,10 @@ impl Worker {
             self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
             let until = Instant::now() + jittered(backoff);
             while Instant::now() < until {
-                if self.stopping() {
+                if self.is_stopped() {
                     return Ok(false);
                 }
-                thread::sleep(until.saturating_duration_since(Instant::now()).min(STOP_LOOK));
+                thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
             }
             backoff = (backoff * 2).min(policy.backoff_max);
         }

@@ -12,7 +12,7 @@ use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 
-/// One running instance, driven by the one thread of its `Delivery`.
+/// One running instance, driven by its `Delivery`, by one thread at a time.
 ///
 /// What the caller may rely on: `position` covers exactly the results of all calls of `write` that returned and are not
 /// named as left, but for those that it holds; a destination opened at a position continues behind it. What it gives up: after an error that is not
@@ -22,9 +22,14 @@ pub trait Destination: Send {
     /// counts as written: they come again, unless the output ends.
     fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError>;
 
-    /// Called now and then while there is nothing to write.
+    /// Called now and then while there is nothing to write, until it rests.
     fn idle(&mut self) -> Result<(), ConnectorError> {
         Ok(())
+    }
+
+    /// Whether nobody has to look after it while there is nothing to write.
+    fn rests(&self) -> bool {
+        true
     }
 
     /// How far it has got; empty where the other side cannot tell.
@@ -118,6 +123,10 @@ impl Destination for Waiting {
 
     fn idle(&mut self) -> Result<(), ConnectorError> {
         self.opened.as_mut().map_or(Ok(()), |opened| opened.idle())
+    }
+
+    fn rests(&self) -> bool {
+        self.opened.as_ref().is_none_or(|opened| opened.rests())
     }
 
     fn position(&self) -> Position {

@@ -43,6 +43,7 @@ mod moment;
 pub mod mqtt;
 mod names;
 pub mod nats;
+pub mod on_call;
 pub mod output_format;
 pub mod parquet;
 pub mod postgres;

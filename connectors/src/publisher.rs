@@ -114,6 +114,10 @@ impl<P: Publish> Destination for Publisher<P> {
         Ok(())
     }
 
+    fn rests(&self) -> bool {
+        P::ALIVE.is_none() || self.connection.is_none()
+    }
+
     fn close(&mut self) -> Result<(), ConnectorError> {
         if let Some(connection) = self.connection.take() {
             // It is over anyway.

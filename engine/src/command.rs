@@ -2,13 +2,13 @@
 //! so every worker builds the same dataflows.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use crossbeam_channel::Sender;
 use weir_model::{QueryId, Tick};
 
 use crate::alarm::Alarms;
 use crate::arrangement::{Published, SharedBatch};
+use crate::inbox::Inbox;
 use crate::index::{Began, Definition};
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
@@ -84,7 +84,7 @@ pub struct Install {
     pub cancellations_until: Tick,
     pub baseline: Baseline,
     pub results: Sender<ResultBatch>,
-    pub waiting: Arc<AtomicUsize>,
+    pub inbox: Arc<Inbox>,
     pub backfill: Arc<Backfill>,
     /// Where it says that it waits for the clock.
     pub alarms: Arc<Alarms>,

@@ -698,7 +698,7 @@ impl Graph {
     }
 
     pub(crate) fn wait_for_results(&self) -> Result<(), EngineError> {
-        while self.standing().values().any(|state| state.waiting.load(Ordering::Relaxed) > RESULTS_WAITING_MAX) {
+        while self.standing().values().any(|state| state.inbox.waiting() > RESULTS_WAITING_MAX) {
             if self.inner.parts.closing.load(Ordering::Relaxed) {
                 return Err(EngineError::Closing);
             }

@@ -33,6 +33,7 @@ pub mod latency;
 pub mod memory;
 pub mod scheduling;
 pub mod standing;
+mod inbox;
 pub mod pause;
 pub mod why;
 pub mod reference;

@@ -4,7 +4,7 @@
 //! has been delivered is noted per output and logged with the ticks that follow; after a restart the ticks since then
 //! are replayed, and what comes of them is what was not delivered, no more and no less.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
 use crate::command::{Command, Install};
 use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::inbox::Inbox;
 use crate::latency::Latency;
 use crate::pause::{PAUSED, Pauses};
 use crate::render::probe::home;
@@ -74,8 +75,7 @@ const PROGRESS_LOOK_DOUBLED_MAX: u32 = 6;
 
 /// What the engine keeps of an installed query.
 pub struct StandingState {
-    /// Results sent and not consumed.
-    pub waiting: Arc<AtomicUsize>,
+    pub inbox: Arc<Inbox>,
     pub backfill: Arc<Backfill>,
     /// Up to where each output has delivered, and the position its destination gave.
     pub delivered: Mutex<FxHashMap<Text, (Tick, Position)>>,
@@ -115,7 +115,7 @@ impl Graph {
         };
         let cancellations_until = if standing.cancellations { Tick::MAX } else { pauses.cancellations_until() };
         let state = Arc::new(StandingState {
-            waiting: Arc::default(),
+            inbox: Arc::default(),
             backfill: Arc::default(),
             delivered: Mutex::default(),
             latency: Latency::default(),
@@ -160,7 +160,7 @@ impl Graph {
                 cancellations_until,
                 baseline,
                 results: sender,
-                waiting: state.waiting.clone(),
+                inbox: state.inbox.clone(),
                 backfill: state.backfill.clone(),
                 alarms: self.parts().alarms.clone(),
             })));
@@ -262,7 +262,7 @@ impl StandingQuery {
             };
             if let Some(mut batch) = batch {
                 self.graph.wait_durable(batch.upper)?;
-                self.state.waiting.fetch_sub(batch.rows.len(), Ordering::Relaxed);
+                self.state.inbox.taken(batch.rows.len());
                 batch.sort();
                 self.pass(&mut batch)?;
                 self.measure(&batch);
@@ -282,6 +282,11 @@ impl StandingQuery {
         self.in_vain.store(0, Ordering::Relaxed);
         // Where it has been rung already, once is enough.
         let _ = self.bell.0.try_send(());
+    }
+
+    /// Nobody waits for results from here on; `wake` is called when there are the next, once. False, and it is not, when some wait already.
+    pub fn rest(&self, wake: impl FnOnce() + Send + 'static) -> bool {
+        self.state.inbox.rest(wake)
     }
 
     /// Notes how long the results of a batch, which is durable, have taken.
@@ -319,7 +324,7 @@ impl StandingQuery {
 
     /// Results that were found and not yet taken with `next`.
     pub fn waiting(&self) -> usize {
-        self.state.waiting.load(Ordering::Relaxed)
+        self.state.inbox.waiting()
     }
 
     /// Up to where an output has delivered, and where its destination stood then. Results of earlier ticks are skipped.

@@ -253,7 +253,7 @@ impl State {
         let stages = staged.and_then(|staged| staged.start(outside, graph.upper).ok());
         let outlet = Outlet {
             results: is_home.then(|| install.results.clone()),
-            waiting: install.waiting.clone(),
+            inbox: install.inbox.clone(),
             backfill: install.backfill.clone(),
         };
         // Of a graph that nothing was ever written to, all that there is was there before.

@@ -172,6 +172,12 @@ impl Weir {
         self.child.id()
     }
 
+    pub fn resident_megabytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process is there");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") >> 10
+    }
+
     /// Waits until weir says that it is ready; fails when it ends before, or takes too long.
     pub fn wait_ready(&mut self) {
         let deadline = Instant::now() + START_MAX;

@@ -31,12 +31,6 @@ fn raw(weir: &Weir, parts: &[&[u8]], pause: Duration) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn resident_megabytes(weir: &Weir) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("the process is there");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
-    line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") >> 10
-}
-
 fn is_well(weir: &Weir) {
     weir.get("/api/v2/system/liveness").expect(204);
     assert_eq!(weir.rows("RETURN 1 AS x"), vec![json!([1])]);
@@ -46,7 +40,7 @@ fn is_well(weir: &Weir) {
 #[test]
 fn bodies_that_are_too_long_are_refused_before_they_are_read() {
     let weir = weir(&[]);
-    let before = resident_megabytes(&weir);
+    let before = weir.resident_megabytes();
     let head = "POST /api/v1/query/cypher HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n";
     let answer = raw(&weir, &[format!("{head}Content-Length: 104857600\r\n\r\n{{").as_bytes()], Duration::ZERO);
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("67108864"), "{answer}");
@@ -61,7 +55,7 @@ fn bodies_that_are_too_long_are_refused_before_they_are_read() {
     let long = weir.send("POST", "/api/v1/query/cypher", &[("Content-Type", "text/plain")], &vec![b' '; 2 << 20]).expect(400);
     assert!(long.text().contains("query.text-bytes-max"), "{}", long.shown());
     is_well(&weir);
-    let after = resident_megabytes(&weir);
+    let after = weir.resident_megabytes();
     assert!(after < before + 200, "from {before} MB to {after} MB");
 }
 
@@ -125,13 +119,13 @@ fn slow_clients_are_left() {
 #[test]
 fn thousands_of_idle_sockets_keep_nobody_out() {
     let weir = weir(&["-Dweir.webserver.header-timeout=1 s"]);
-    let before = resident_megabytes(&weir);
+    let before = weir.resident_megabytes();
     let open: Vec<TcpStream> = (0..2000).map_while(|_| TcpStream::connect(weir.address()).ok()).collect();
     assert!(open.len() >= 500, "only {} sockets can be had here", open.len());
     let began = Instant::now();
     is_well(&weir);
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    assert!(resident_megabytes(&weir) < before + 200);
+    assert!(weir.resident_megabytes() < before + 200);
     // They have said nothing for longer than they may, so they are closed.
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", weir.pid())).map_or(0, Iterator::count);
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -233,7 +227,7 @@ fn nothing_leaks_under_abuse() {
         abuse(&weir, round);
     }
     rest();
-    let before = (count("fd"), count("task"), resident_megabytes(&weir));
+    let before = (count("fd"), count("task"), weir.resident_megabytes());
     let (began, mut rounds) = (Instant::now(), 20);
     let mut most = before;
     // A tenth of the time each.
@@ -241,14 +235,14 @@ fn nothing_leaks_under_abuse() {
     while began.elapsed() < Duration::from_secs(seconds) {
         abuse(&weir, rounds);
         rounds += 1;
-        let now = (count("fd"), count("task"), resident_megabytes(&weir));
+        let now = (count("fd"), count("task"), weir.resident_megabytes());
         if began.elapsed().as_secs() * 10 >= seconds * (course.len() as u64 + 1) {
             course.push(now.2);
         }
         most = (most.0.max(now.0), most.1.max(now.1), most.2.max(now.2));
     }
     rest();
-    let after = (count("fd"), count("task"), resident_megabytes(&weir));
+    let after = (count("fd"), count("task"), weir.resident_megabytes());
     eprintln!(
         "{rounds} rounds in {seconds} s; open files, threads, MB resident: {before:?} before, {most:?} at most, {after:?} after; \
          megabytes in the course of it: {course:?}"

@@ -1,6 +1,5 @@
 //! Queries as a service: bounded, listed, ended, streamed. The real binary, asked over HTTP.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
@@ -56,19 +55,13 @@ fn wait_idle(weir: &Weir, limit: Duration) {
     wait_until("no query runs any more", limit, || running(weir).is_empty());
 }
 
-fn resident_mb(weir: &Weir) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("a running process");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its size");
-    line.split_whitespace().nth(1).and_then(|kb| kb.parse::<u64>().ok()).expect("a number") / 1024
-}
-
 // ---- bounds
 
 #[test]
 fn queries_that_would_take_everything_end_with_the_name_of_their_limit() {
     let weir = start(&["-Dweir.query.timeout=1 s", "-Dweir.query.memory-bytes-max=33554432"]);
     fill(&weir, 100_000);
-    let before = resident_mb(&weir);
+    let before = weir.resident_megabytes();
     for query in [
         "MATCH (a), (b), (c) RETURN count(*)",
         "MATCH (a)-[*]-(b) RETURN count(*)",
@@ -94,7 +87,7 @@ fn queries_that_would_take_everything_end_with_the_name_of_their_limit() {
     }
     assert!(error_of(&weir, "RETURN range(1, 1000000000000)", 400).contains("at most"));
     assert!(error_of(&weir, "RETURN reduce(l = [], x IN range(1, 100000) | [l])", 400).contains("levels deep"));
-    let grown = resident_mb(&weir).saturating_sub(before);
+    let grown = weir.resident_megabytes().saturating_sub(before);
     assert!(grown < 400, "the process grew by {grown} MB");
     // A client may allow less. What it may not have is told as the reference does.
     let answer = weir.send("POST", &format!("{CYPHER}?timeout=50"), &[("Content-Type", "text/plain")], SILENT.as_bytes());
@@ -179,11 +172,11 @@ fn a_sort_ends_midway() {
 fn what_all_queries_hold_together_is_bounded_and_who_asks_for_more_is_told() {
     let weir = start(&["-Dweir.query.all-memory-bytes-max=48 MiB", "-Dweir.query.memory-bytes-max=40 MiB"]);
     // Some 30 MB: one fits, two do not.
-    let (text, before) = ("a text of a hundred letters ".repeat(4), resident_mb(&weir));
+    let (text, before) = ("a text of a hundred letters ".repeat(4), weir.resident_megabytes());
     let large = format!("UNWIND range(1, 250000) AS x WITH collect('{text}' + x) AS l");
     let stream = open(&weir, &format!("{large} CALL util.sleep(100000) RETURN size(l)"));
     let large = &format!("{large} RETURN size(l)");
-    wait_until("the first holds its rows", SOON, || resident_mb(&weir) >= before + 40);
+    wait_until("the first holds its rows", SOON, || weir.resident_megabytes() >= before + 40);
     let error = error_of(&weir, large, 400);
     assert!(error.contains("`query.all-memory-bytes-max` is 50331648"), "{error}");
     // The one that was there goes on, and what is small needs no room.
@@ -315,7 +308,7 @@ fn slow_queries_are_logged() {
 #[test]
 fn rows_leave_from_the_first_on_and_memory_stays() {
     let weir = start(&[]);
-    let before = resident_mb(&weir);
+    let before = weir.resident_megabytes();
     let began = Instant::now();
     let query = "UNWIND range(1, 1000) AS x UNWIND range(1, 1000) AS y RETURN x * 1000 + y AS n, 'some text to carry around'";
     let mut stream = open(&weir, query);
@@ -327,7 +320,7 @@ fn rows_leave_from_the_first_on_and_memory_stays() {
     stream.read_to_end(&mut rest).expect("the whole answer");
     let text = String::from_utf8_lossy(&rest);
     assert!(text.to_ascii_lowercase().contains("transfer-encoding: chunked"));
-    assert!(resident_mb(&weir).saturating_sub(before) < 60, "{} MB before, {} now", before, resident_mb(&weir));
+    assert!(weir.resident_megabytes().saturating_sub(before) < 60, "{} MB before, {} now", before, weir.resident_megabytes());
     let whole = weir.query(query).expect(200).json();
     assert_eq!(whole["results"].as_array().map(Vec::len), Some(1_000_000));
     assert_eq!(whole["results"][999_999], json!([1_001_000, "some text to carry around"]));
@@ -348,10 +341,10 @@ fn a_failure_among_the_rows_keeps_its_status_or_breaks_the_answer() {
 #[test]
 fn clients_that_take_nothing_are_waited_for_in_bounds() {
     let weir = start(&["-Dweir.query.client-patience=1 s"]);
-    let before = resident_mb(&weir);
+    let before = weir.resident_megabytes();
     let streams: Vec<TcpStream> = (0..10).map(|_| open(&weir, ENDLESS)).collect();
     wait_until("they run", SOON, || running(&weir).len() == 10);
-    assert!(resident_mb(&weir).saturating_sub(before) < 200);
+    assert!(weir.resident_megabytes().saturating_sub(before) < 200);
     wait_idle(&weir, SOON);
     drop(streams);
 }

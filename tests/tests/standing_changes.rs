@@ -424,22 +424,35 @@ fn hundreds_of_idle_queries_are_no_load_and_end_together() {
     const QUERIES: u32 = 200;
     let home = Home::new();
     let weir = home.start(&[]);
+    let threads_before = threads(&weir);
     for n in 0..QUERIES {
         let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": format!("MATCH (n) WHERE n.age = {n} RETURN n.name AS name")});
-        let outputs = json!({"file": {"type": "WriteToFile", "path": format!("{n}.jsonl")}});
+        let file = json!({"type": "WriteToFile", "path": format!("{n}.jsonl")});
+        let greeted = json!({"type": "CypherQuery", "query": "RETURN 'hello ' + $that.data.name AS text", "andThen": file});
+        let outputs = json!({"file": if n % 2 == 0 { greeted } else { file }});
         weir.post(&format!("/api/v1/query/standing/age-{n}"), &json!({"pattern": pattern, "outputs": outputs})).expect(201);
     }
-    // Threads look less and less often.
-    sleep(Duration::from_secs(2));
+    // Those that have nothing to do go.
+    let waits = Instant::now();
+    while threads(&weir) > threads_before + 4 {
+        assert!(waits.elapsed() < Duration::from_secs(20), "{} threads, {threads_before} before", threads(&weir));
+        sleep(Duration::from_millis(50));
+    }
     let (before, began) = (processor_time(&weir), Instant::now());
     sleep(Duration::from_secs(2));
     let share = (processor_time(&weir) - before).as_secs_f64() / began.elapsed().as_secs_f64();
     assert!(share < 0.15, "{QUERIES} idle queries take {share:.2} of a core");
-    set(&weir, "ann", 7);
-    home.wait_lines("7.jsonl", 1);
+    for (n, expected) in [(7, json!({"name": "ann"})), (8, json!({"text": "hello ann"}))] {
+        set(&weir, "ann", n);
+        assert_eq!(home.wait_lines(&format!("{n}.jsonl"), 1)[0]["data"], expected);
+    }
     let began = Instant::now();
     weir.stop();
     assert!(began.elapsed() < Duration::from_secs(3), "weir took {:?} to stop", began.elapsed());
+}
+
+fn threads(weir: &Weir) -> usize {
+    std::fs::read_dir(format!("/proc/{}/task", weir.pid())).expect("it runs").count()
 }
 
 fn processor_time(weir: &Weir) -> Duration {

@@ -159,7 +159,7 @@ impl ErrorHandling {
                 let _told = lock(&telling.1);
                 telling.2.notify_all();
             });
-            Ok(Running { delivery: Delivery::start(&at.output, destination, delivered)?, form: letters.form, reached })
+            Ok(Running { delivery: Delivery::start(&at.output, destination, delivered), form: letters.form, reached })
         };
         let running = self.boxes.iter().enumerate().map(open).collect::<Result<_, _>>()?;
         Ok(Some(DeadLetters { running, mark: 0, ids }))

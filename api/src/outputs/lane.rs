@@ -67,6 +67,11 @@ impl Lane {
         }
     }
 
+    /// Whether the output, where there is one, has everything that is here and takes what comes next without waiting.
+    pub fn is_free(&self) -> bool {
+        self.running().is_none_or(|running| running.is_free() && lock(&self.queue).is_given())
+    }
+
     /// Whose reports count from now on: those of the output that comes next.
     pub fn begin(&self) -> u64 {
         let _one = lock(&self.handing);
@@ -127,6 +132,10 @@ impl Queue {
         let next = self.batches.get(self.given).cloned()?;
         self.given += 1;
         Some(next)
+    }
+
+    fn is_given(&self) -> bool {
+        self.given == self.batches.len()
     }
 
     fn forget(&mut self, upper: Tick) {

@@ -1,15 +1,15 @@
-//! The thread of a standing query: it takes the results from the engine to the outputs and to whoever watches.
+//! The thread of a standing query, while it has results: it takes them from the engine to the outputs and to whoever watches.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_connectors::{Encoder, Envelope, Generation};
 use weir_engine::ResultBatch;
 use weir_model::{QueryId, Tick};
 
-use super::{HOLD, LOOK, Query, WAIT, lock};
-use crate::error::{ApiError, chain};
+use super::{HOLD, LOOK, Query, WAIT};
+use crate::error::chain;
 use crate::live::LiveState;
 use crate::outputs::Sent;
 use crate::result_id::result_id;
@@ -17,22 +17,15 @@ use crate::result_id::result_id;
 /// How soon the thread sees that a switch to another query has been made.
 const SWITCH_LOOK: Duration = Duration::from_millis(1);
 
-impl Query {
-    /// Starts the thread that takes results to the outputs.
-    pub(super) fn watch(self: Arc<Self>, live: Arc<LiveState>) -> Result<(), ApiError> {
-        let query = self.clone();
-        let named = weir_connectors::thread::named("results", &self.name);
-        let thread = named
-            .spawn(move || query.run(&live))
-            .map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))?;
-        *lock(&self.thread) = Some(thread);
-        Ok(())
-    }
+/// Without results for so long, a query needs no thread of its own.
+const REST_AFTER: Duration = Duration::from_secs(1);
 
-    fn run(&self, live: &LiveState) {
+impl Query {
+    pub(super) fn run(self: &Arc<Self>) {
         let hashed = self.settings().hash_results;
         // What a query has found that is perhaps being replaced, of ticks that are perhaps of the next.
         let mut later: Option<(QueryId, ResultBatch)> = None;
+        let mut busy = Instant::now();
         while !self.stop.load(Ordering::Relaxed) {
             // In this order: when a switch is over, the query that was there before is not asked again.
             let until = self.until.load(Ordering::SeqCst);
@@ -42,7 +35,7 @@ impl Query {
                 continue;
             }
             if let Some((_, batch)) = later.take().filter(|(of, _)| *of == installed.id()) {
-                self.hand_out(&batch, hashed, live);
+                self.hand_out(&batch, hashed);
             }
             if installed.is_summed()
                 && installed.backfill().is_none()
@@ -56,7 +49,10 @@ impl Query {
                 Ok(Some(batch)) => {
                     let Some((now, rest)) = self.split(batch) else { return };
                     later = rest.map(|rest| (installed.id(), rest));
-                    self.hand_out(&now, hashed, live);
+                    if !now.rows.is_empty() || is_beginning {
+                        busy = Instant::now();
+                    }
+                    self.hand_out(&now, hashed);
                 }
                 // What an output that was changed takes over.
                 Ok(None) => self.lanes().iter().for_each(|lane| lane.hand_over(&self.stop)),
@@ -68,6 +64,9 @@ impl Query {
                     tracing::error!(query = self.name, "results cannot be taken any more: {}", chain(&error));
                     return;
                 }
+            }
+            if later.is_none() && busy.elapsed() >= REST_AFTER && self.rests() {
+                return;
             }
         }
     }
@@ -91,7 +90,7 @@ impl Query {
         Some((batch, Some(rest)))
     }
 
-    fn hand_out(&self, batch: &ResultBatch, hashed: bool, live: &LiveState) {
+    pub(super) fn hand_out(&self, batch: &ResultBatch, hashed: bool) {
         // A query that took the place of another begins further back. The outputs are past that, and would say of it, too, how far they are:
         // as if what the switch brings were delivered.
         if batch.rows.is_empty() && self.has_handed_out(batch.upper) {
@@ -123,8 +122,8 @@ impl Query {
         let positive = sent.iter().filter(|result| result.positive).count() as u64;
         let cancelled = sent.len() as u64 - positive;
         self.cancellations.fetch_add(cancelled, Ordering::Relaxed);
-        live.count(positive, cancelled);
-        self.show(&sent, live);
+        self.watch.live.count(positive, cancelled);
+        self.show(&sent, &self.watch.live);
     }
 
     /// To whoever watches: streams and sockets get every result, the live page as many as a person can see.

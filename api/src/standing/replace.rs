@@ -110,11 +110,11 @@ impl StandingQueries {
         let settings = StandingSettings { outputs, ..settings };
         // What is found from here on may be of a tick behind the switch.
         query.until.store(HOLD, Ordering::SeqCst);
-        query.installed().rouse();
+        query.rouse();
         let until = successor.end().map_err(ApiError::from);
         let settled = until.and_then(|until| {
             query.until.store(until.0, Ordering::SeqCst);
-            query.installed().rouse();
+            query.rouse();
             self.settle(query, successor, until)
         });
         let switched = settled.and_then(|()| {

@@ -77,7 +77,7 @@ fn rig(steps: Vec<Step>, tries_max: Option<u32>, lossy: bool) -> Rig {
     let told = marks.clone();
     let destination = Box::new(Scripted { steps: steps.into(), log: log.clone(), tries_max, lossy });
     let delivered = Box::new(move |mark, position: Position| told.lock().unwrap().push((mark, position.0[0])));
-    Rig { delivery: Delivery::start("out", destination, delivered).unwrap(), log, marks }
+    Rig { delivery: Delivery::start("out", destination, delivered), log, marks }
 }
 
 fn results(names: &str) -> Vec<Outgoing> {
@@ -200,4 +200,21 @@ fn the_end_is_prompt_even_while_the_other_side_is_down() {
     assert!(!rig.delivery.close(Duration::from_millis(50)));
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     assert!(rig.marks.lock().unwrap().is_empty());
+}
+
+#[test]
+fn an_output_that_rests_has_no_thread_and_still_says_how_far_it_is() {
+    let rig = rig(vec![], None, false);
+    rig.delivery.send(vec![], 1).unwrap();
+    assert!(rig.delivery.is_resting());
+    rig.delivery.send(results("a"), 2).unwrap();
+    assert!(!rig.delivery.is_resting());
+    wait_until(|| rig.delivery.is_resting());
+    rig.delivery.send(vec![], 3).unwrap();
+    assert!(rig.delivery.is_resting());
+    rig.delivery.send(results("b"), 4).unwrap();
+    wait_until(|| rig.marks.lock().unwrap().len() == 4);
+    assert_eq!(*rig.marks.lock().unwrap(), [(1, 0), (2, 1), (3, 1), (4, 2)]);
+    wait_until(|| rig.delivery.is_resting());
+    assert!(rig.delivery.close(Duration::from_secs(10)));
 }

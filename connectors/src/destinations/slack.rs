@@ -194,6 +194,10 @@ impl Destination for Channel {
         if self.posted.is_none_or(|at| at.elapsed() >= self.interval) { self.post() } else { Ok(()) }
     }
 
+    fn rests(&self) -> bool {
+        self.news.results + self.news.cancellations == 0
+    }
+
     fn close(&mut self) -> Result<(), ConnectorError> {
         self.post()
     }

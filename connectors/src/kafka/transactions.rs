@@ -299,6 +299,10 @@ impl Destination for Transactions {
         Ok(())
     }
 
+    fn rests(&self) -> bool {
+        self.session.is_none()
+    }
+
     fn retry(&self) -> RetryPolicy {
         RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(20), backoff_max: Duration::from_secs(1) }
     }

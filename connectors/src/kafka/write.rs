@@ -329,6 +329,10 @@ impl Destination for Acknowledged {
         Ok(())
     }
 
+    fn rests(&self) -> bool {
+        self.producer.is_none()
+    }
+
     fn retry(&self) -> RetryPolicy {
         // The producer itself does not ask more often than it should; this is how soon its success is seen.
         RetryPolicy { tries_max: None, backoff_min: Duration::from_millis(20), backoff_max: Duration::from_millis(500) }

@@ -430,7 +430,7 @@ mod tests {
         let mut queries = Queries::default();
         for (text, number) in texts.iter().zip(0..) {
             let maintained = maintained(StandingMode::AnyQuery, text, &symbols);
-            let outlet = Outlet { results: None, waiting: Arc::default(), backfill: Arc::default() };
+            let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
             let gather = Gather::new(&maintained, None, (Time::MAX, Baseline::Known), 1, outlet);
             queries.install(number, 1, &maintained, gather);
         }

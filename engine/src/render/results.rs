@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hash};
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crossbeam_channel::Sender;
@@ -22,6 +22,7 @@ use weir_model::{Map, Match, NodeId, Text, Tick, Value, codec};
 use super::Time;
 use super::maintained::Maintained;
 use super::stages::Stages;
+use crate::inbox::Inbox;
 use crate::sorter::Sorter;
 
 /// The values of one row. Rows of one or two values, which is most, need no allocation of their own.
@@ -121,8 +122,7 @@ pub struct Gather {
 pub struct Outlet {
     /// Only the home worker has it.
     pub results: Option<Sender<ResultBatch>>,
-    /// Results sent and not yet consumed: what the ingest valve looks at.
-    pub waiting: Arc<AtomicUsize>,
+    pub inbox: Arc<Inbox>,
     pub backfill: Arc<Backfill>,
 }
 
@@ -527,9 +527,10 @@ impl Gather {
 
     fn send(&mut self, rows: Vec<ResultRow>, upper: Time, found: Option<Instant>) {
         let Some(out) = self.out.results.as_ref().filter(|_| !rows.is_empty()) else { return };
-        self.out.waiting.fetch_add(rows.len(), Ordering::Relaxed);
-        // The receiver is gone when the query is being dropped; then nobody wants the rows.
-        let _ = out.send(ResultBatch { upper: Tick(upper), columns: self.columns.clone(), rows, found });
+        self.out.inbox.put(rows.len(), || {
+            // The receiver is gone when the query is being dropped; then nobody wants the rows.
+            let _ = out.send(ResultBatch { upper: Tick(upper), columns: self.columns.clone(), rows, found });
+        });
     }
 }
 
@@ -574,7 +575,7 @@ mod tests {
         let plan = compile_standing(text, StandingMode::DistinctId, &Options::default()).expect("it compiles").plan;
         let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
         let (sender, results) = bounded(1000);
-        let out = Outlet { results: Some(sender), waiting: Arc::default(), backfill: Arc::default() };
+        let out = Outlet { results: Some(sender), inbox: Arc::default(), backfill: Arc::default() };
         (Gather::new(&maintained, None, (Time::MAX, Baseline::Report), 2, out), results)
     }
 

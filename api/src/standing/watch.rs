@@ -1,0 +1,137 @@
+//! Watch: standing queries without results need no thread of their own. One looks after all of them.
+//!
+//!     thread of the query ── no results for a while ─> rests ── results ─> the watch is called ─> thread of the query
+//!                                                      └ now and then the watch tells the outputs how far the graph is
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use weir_engine::StandingQuery;
+
+use super::{Query, WAIT, lock};
+use crate::error::ApiError;
+use crate::live::LiveState;
+
+/// By graph and name.
+pub type Queries = Mutex<BTreeMap<(String, String), Arc<Query>>>;
+
+/// Of its time, the watch spends at most this part looking at those that rest, however many they are.
+const SHARE: u32 = 20;
+
+/// What the queries know of it.
+pub struct Watch {
+    pub live: Arc<LiveState>,
+    calls: Sender<Weak<Query>>,
+}
+
+impl Watch {
+    /// Starts looking after what is in the list, for as long as there is the list.
+    pub fn start(live: Arc<LiveState>, queries: &Arc<Queries>) -> Arc<Watch> {
+        #[expect(clippy::disallowed_methods, reason = "a worker of the engine cannot wait; a query that rests is in it once")]
+        let (calls, called) = crossbeam_channel::unbounded();
+        let queries = Arc::downgrade(queries);
+        let thread = weir_connectors::thread::named("standing", "queries").spawn(move || look_after(&queries, &called));
+        if let Err(error) = thread {
+            tracing::error!("no thread could be started for standing queries that rest: {error}");
+        }
+        Arc::new(Watch { live, calls })
+    }
+}
+
+fn look_after(queries: &Weak<Queries>, called: &Receiver<Weak<Query>>) {
+    let rouse = |query: Weak<Query>| {
+        if let Some(query) = query.upgrade() {
+            query.work_or_say();
+        }
+    };
+    let mut next = Instant::now() + WAIT;
+    loop {
+        match called.recv_deadline(next) {
+            Ok(query) => rouse(query),
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => {
+                let Some(queries) = queries.upgrade() else { return };
+                let all: Vec<_> = lock(&queries).values().cloned().collect();
+                let begun = Instant::now();
+                for query in all {
+                    called.try_iter().for_each(rouse);
+                    query.glance();
+                }
+                next = Instant::now() + WAIT.max(begun.elapsed() * SHARE);
+            }
+        }
+    }
+}
+
+impl Query {
+    /// Sees to it that there is a thread that takes results to the outputs.
+    pub(super) fn work(self: &Arc<Self>) -> Result<(), ApiError> {
+        let mut thread = lock(&self.thread);
+        if thread.is_none() && !self.stop.load(Ordering::SeqCst) {
+            let query = self.clone();
+            let started = weir_connectors::thread::named("results", &self.name).spawn(move || query.run());
+            *thread = Some(started.map_err(|error| ApiError::Failed(format!("no thread could be started: {error}")))?);
+        }
+        Ok(())
+    }
+
+    fn work_or_say(self: &Arc<Self>) {
+        if let Err(error) = self.work() {
+            tracing::error!(query = self.name, "its results wait: {error}");
+        }
+    }
+
+    /// There is news for whoever takes results, other than results.
+    pub(super) fn rouse(self: &Arc<Self>) {
+        self.installed().rouse();
+        self.work_or_say();
+    }
+
+    /// For its own thread: whether that can go. Then the watch looks after the query.
+    pub(super) fn rests(self: &Arc<Self>) -> bool {
+        let mut thread = lock(&self.thread);
+        let installed = self.installed();
+        if self.stop.load(Ordering::SeqCst) || !self.is_calm(&installed) {
+            return false;
+        }
+        let (query, calls) = (Arc::downgrade(self), self.watch.calls.clone());
+        // The watch is there as long as weir is.
+        let rests = installed.rest(move || _ = calls.send(query));
+        if rests {
+            *thread = None;
+        }
+        rests
+    }
+
+    /// Tells the outputs of a query that rests how far it is. One that has more to do gets its thread.
+    fn glance(self: &Arc<Self>) {
+        let thread = lock(&self.thread);
+        if thread.is_some() || self.stop.load(Ordering::SeqCst) {
+            return;
+        }
+        let installed = self.installed();
+        if self.is_calm(&installed)
+            && installed.waiting() == 0
+            && let Ok(batch) = installed.next(Duration::ZERO)
+        {
+            // The outputs take it without waiting, rows too.
+            if let Some(batch) = batch {
+                self.hand_out(&batch, self.settings().hash_results);
+            }
+        } else {
+            drop(thread);
+            self.work_or_say();
+        }
+    }
+
+    /// Whether nothing is under way but what an engine finds.
+    fn is_calm(&self, installed: &StandingQuery) -> bool {
+        self.until.load(Ordering::SeqCst) == u64::MAX
+            && !installed.is_summed()
+            && installed.backfill().is_none()
+            && self.lanes().iter().all(|lane| lane.is_free())
+    }
+}

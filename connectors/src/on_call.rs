@@ -1,0 +1,326 @@
+//! On call: work behind a bounded queue whose thread is there only while something comes. Thousands of outputs that have nothing to do are
+//! then thousands of values, and not of threads.
+//!
+//!     post ─> queue ─> take, take, …, nothing for a while ─> rests ─ post ─> take, …
+//!                                                            └ what takes no time is done by whoever posts it
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TrySendError};
+
+/// How soon a thread that waits sees that it shall stop, and looks after what is under way.
+pub const LOOK: Duration = Duration::from_millis(20);
+
+/// Where nothing comes and nothing is under way it looks less and less often, and so often at least; when it would, it may rest.
+const LOOK_MAX: Duration = Duration::from_millis(500);
+
+/// What works through a queue, one item after another.
+pub trait Work: Send + 'static {
+    type Item: Send + 'static;
+
+    /// Does an item, and what else waits where that is quicker. False: it has ended and takes no more.
+    fn take(&mut self, item: Self::Item, more: &Receiver<Self::Item>) -> bool;
+
+    /// Whether taking the item takes no time while it rests, so that nobody has to be called for it.
+    fn is_quick(&self, item: &Self::Item) -> bool;
+
+    /// Called now and then while nothing comes.
+    fn look_after(&mut self) -> Care {
+        Care::None
+    }
+
+    /// It shall end, whatever waits.
+    fn is_stopped(&self) -> bool;
+
+    /// The last call.
+    fn end(&mut self);
+}
+
+/// What work needs while nothing comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Care {
+    /// Something of it is under way.
+    Close,
+    /// Somebody has to look now and then.
+    Loose,
+    /// Nothing: its thread may go.
+    None,
+}
+
+/// Why an item was not taken.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Whoever posted it did not want to wait any longer.
+    Stopped,
+    /// The work has ended.
+    Ended,
+    /// There is nobody to do it.
+    NoThread(io::Error),
+}
+
+pub struct OnCall<W: Work> {
+    /// None once nothing more comes.
+    sender: Option<Sender<W::Item>>,
+    desk: Arc<Desk<W>>,
+}
+
+struct Desk<W: Work> {
+    what: &'static str,
+    whose: String,
+    place: Mutex<Place<W>>,
+    /// Nothing more comes: the thread does not go before it has ended the work.
+    closing: AtomicBool,
+}
+
+/// Either there is a thread, or the work rests here; for a moment both, until the thread has taken it.
+struct Place<W: Work> {
+    resting: Option<(W, Receiver<W::Item>)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<W: Work> OnCall<W> {
+    /// `what` and `whose` name its threads.
+    pub fn new(what: &'static str, whose: &str, capacity: usize, work: W) -> OnCall<W> {
+        let (sender, receiver) = crossbeam_channel::bounded(capacity);
+        let place = Mutex::new(Place { resting: Some((work, receiver)), thread: None });
+        let desk = Desk { what, whose: whose.to_owned(), place, closing: AtomicBool::new(false) };
+        OnCall { sender: Some(sender), desk: Arc::new(desk) }
+    }
+
+    /// Hands over an item, waiting for room until `is_stopped` says otherwise.
+    pub fn post(&self, item: W::Item, is_stopped: impl Fn() -> bool) -> Result<(), Refusal> {
+        let sender = self.sender.as_ref().ok_or(Refusal::Ended)?;
+        let Some(mut item) = self.desk.take_quickly(item) else { return Ok(()) };
+        loop {
+            match sender.send_timeout(item, LOOK) {
+                Ok(()) => return self.desk.call().map_err(Refusal::NoThread),
+                Err(SendTimeoutError::Timeout(_)) if is_stopped() => return Err(Refusal::Stopped),
+                Err(SendTimeoutError::Timeout(again)) => item = again,
+                Err(SendTimeoutError::Disconnected(_)) => return Err(Refusal::Ended),
+            }
+        }
+    }
+
+    /// Hands over an item if there is room; gives it back otherwise.
+    pub fn post_if_room(&self, item: W::Item) -> Result<Option<W::Item>, Refusal> {
+        let sender = self.sender.as_ref().ok_or(Refusal::Ended)?;
+        let Some(item) = self.desk.take_quickly(item) else { return Ok(None) };
+        match sender.try_send(item) {
+            Ok(()) => self.desk.call().map(|()| None).map_err(Refusal::NoThread),
+            Err(TrySendError::Full(item)) => Ok(Some(item)),
+            Err(TrySendError::Disconnected(_)) => Err(Refusal::Ended),
+        }
+    }
+
+    /// Whether nothing waits, so that whoever posts next need not wait.
+    pub fn is_free(&self) -> bool {
+        self.sender.as_ref().is_none_or(Sender::is_empty)
+    }
+
+    #[cfg(test)]
+    pub fn is_resting(&self) -> bool {
+        self.desk.place().thread.is_none()
+    }
+
+    /// Nothing more comes: it ends when what waits is done.
+    pub fn hang_up(&mut self) {
+        self.sender = None;
+        self.desk.closing.store(true, Ordering::SeqCst);
+        if self.desk.call().is_err()
+            && let Some((mut work, _)) = self.desk.place().resting.take()
+        {
+            work.end();
+        }
+    }
+
+    /// Waits for the end after `hang_up`. False: it is not there yet.
+    pub fn has_ended_within(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        // Most end at once, and are ended one after another.
+        let mut look = Duration::from_micros(20);
+        while self.desk.place().thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(look);
+            look = (look * 2).min(Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// Waits for the end, after `hang_up`, as long as it takes. An error: it ended through a panic.
+    pub fn join(&self) -> thread::Result<()> {
+        let thread = self.desk.place().thread.take();
+        thread.map_or(Ok(()), JoinHandle::join)
+    }
+}
+
+impl<W: Work> Drop for OnCall<W> {
+    fn drop(&mut self) {
+        self.hang_up();
+    }
+}
+
+impl<W: Work> Desk<W> {
+    fn place(&self) -> MutexGuard<'_, Place<W>> {
+        self.place.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Gives back what nobody is there for.
+    fn take_quickly(&self, item: W::Item) -> Option<W::Item> {
+        let mut place = self.place();
+        let Place { resting: Some((work, receiver)), thread: None } = &mut *place else { return Some(item) };
+        if !receiver.is_empty() || !work.is_quick(&item) {
+            return Some(item);
+        }
+        work.take(item, receiver);
+        None
+    }
+
+    /// Sees to it that there is a thread.
+    fn call(self: &Arc<Self>) -> io::Result<()> {
+        let mut place = self.place();
+        if place.thread.is_none() && place.resting.is_some() {
+            let desk = self.clone();
+            place.thread = Some(crate::thread::named(self.what, &self.whose).spawn(move || desk.work())?);
+        }
+        Ok(())
+    }
+
+    fn work(&self) {
+        let taken = self.place().resting.take();
+        let Some((mut work, receiver)) = taken else { return };
+        let mut look = LOOK;
+        while !work.is_stopped() {
+            match receiver.recv_timeout(look) {
+                Ok(item) => {
+                    look = LOOK;
+                    if !work.take(item, &receiver) {
+                        break;
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => match work.look_after() {
+                    Care::Close => look = LOOK,
+                    Care::None if look == LOOK_MAX => {
+                        let mut place = self.place();
+                        if receiver.is_empty() && !self.closing.load(Ordering::SeqCst) {
+                            *place = Place { resting: Some((work, receiver)), thread: None };
+                            return;
+                        }
+                    }
+                    Care::Loose | Care::None => look = (look * 2).min(LOOK_MAX),
+                },
+            }
+        }
+        work.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    /// Adds up numbers; even ones take no time.
+    struct Sum {
+        sum: Arc<AtomicU64>,
+        ended: Arc<AtomicBool>,
+        care: Care,
+    }
+
+    impl Work for Sum {
+        type Item = u64;
+
+        fn take(&mut self, item: u64, _: &Receiver<u64>) -> bool {
+            self.sum.fetch_add(item, Ordering::SeqCst);
+            item != 99
+        }
+
+        fn is_quick(&self, item: &u64) -> bool {
+            item % 2 == 0
+        }
+
+        fn look_after(&mut self) -> Care {
+            self.care
+        }
+
+        fn is_stopped(&self) -> bool {
+            false
+        }
+
+        fn end(&mut self) {
+            self.ended.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn sum(care: Care) -> (OnCall<Sum>, Arc<AtomicU64>, Arc<AtomicBool>) {
+        let (sum, ended) = <(Arc<AtomicU64>, Arc<AtomicBool>)>::default();
+        (OnCall::new("sum", "test", 2, Sum { sum: sum.clone(), ended: ended.clone(), care }), sum, ended)
+    }
+
+    fn happens(within: Duration, what: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + within;
+        while !what() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        what()
+    }
+
+    #[test]
+    fn the_thread_goes_when_nothing_comes_and_comes_back_with_the_next() {
+        let (mut work, sum, ended) = sum(Care::None);
+        assert!(work.is_resting());
+        for round in 1..=3 {
+            work.post(1, || false).unwrap();
+            assert!(happens(Duration::from_secs(10), || sum.load(Ordering::SeqCst) == round));
+            assert!(!work.is_resting());
+            assert!(happens(Duration::from_secs(10), || work.is_resting()));
+        }
+        work.hang_up();
+        assert!(work.has_ended_within(Duration::from_secs(10)) && ended.load(Ordering::SeqCst));
+    }
+
+    #[test]
+    fn what_takes_no_time_calls_nobody() {
+        let (work, sum, _) = sum(Care::None);
+        work.post(2, || false).unwrap();
+        assert!(work.post_if_room(4).unwrap().is_none());
+        assert!(work.is_resting());
+        assert_eq!(sum.load(Ordering::SeqCst), 6);
+    }
+
+    #[test]
+    fn what_has_to_be_looked_after_keeps_its_thread() {
+        let (work, sum, _) = sum(Care::Loose);
+        work.post(1, || false).unwrap();
+        assert!(!happens(Duration::from_secs(3), || work.is_resting()));
+        assert_eq!(sum.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn what_has_ended_takes_no_more() {
+        let (work, _, ended) = sum(Care::None);
+        work.post(99, || false).unwrap();
+        assert!(happens(Duration::from_secs(10), || ended.load(Ordering::SeqCst)));
+        assert!(happens(Duration::from_secs(10), || matches!(work.post(1, || false), Err(Refusal::Ended))));
+    }
+
+    /// Whoever posts and a thread that goes to rest meet at any moment: nothing may be left behind.
+    #[test]
+    fn nothing_is_left_lying_when_both_come_at_once() {
+        let (work, sum, _) = sum(Care::None);
+        let rest = Duration::from_millis(20 + 40 + 80 + 160 + 320 + 500);
+        for round in 1..=6 {
+            work.post(1, || false).unwrap();
+            assert!(happens(Duration::from_secs(2), || sum.load(Ordering::SeqCst) == round), "{round}");
+            let around = rest - Duration::from_millis(2) + Duration::from_micros(700) * round as u32;
+            thread::sleep(around);
+        }
+    }
+}
