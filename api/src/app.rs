@@ -205,6 +205,22 @@ fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<Fi
     FilePolicy::new(&directories, resolution).map_err(|error| format!("file-ingest.allowed-directories: {}", chain(&error)))
 }
 
+/// For tools, which work with what is there: a wrong path is no empty store.
+pub(crate) fn open_existing_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, String> {
+    let is_there = |path: &Path| match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_some()),
+        Ok(found) => found.len() > 0,
+        // Whatever is wrong with it is said when it is opened.
+        Err(error) => error.kind() != std::io::ErrorKind::NotFound,
+    };
+    match settings.path() {
+        Some(path) if !is_there(path) => {
+            Err(format!("there is no store in {}: store.filepath, or a configuration file, says where it is", shown(path)))
+        }
+        _ => open_store(settings),
+    }
+}
+
 pub(crate) fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, String> {
     match settings {
         StoreSettings::InMemory => Ok(Arc::new(InMemory::default())),

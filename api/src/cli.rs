@@ -144,10 +144,11 @@ impl Arguments {
     }
 
     /// Where the weir listens that is to be asked.
-    pub fn url(&self, target: &Target, environment: Option<String>) -> String {
+    pub fn url(&self, given: Option<&str>, environment: Option<String>) -> String {
         let by_port = self.port.map(|port| format!("http://127.0.0.1:{port}"));
         let of_environment = environment.filter(|url| !url.is_empty());
-        target.url.clone().or(by_port).or(of_environment).unwrap_or_else(|| DEFAULT_URL.to_owned())
+        let given = given.filter(|url| !url.is_empty()).map(str::to_owned);
+        given.or(by_port).or(of_environment).unwrap_or_else(|| DEFAULT_URL.to_owned())
     }
 
     /// Where the configuration comes from. Of the keys below `config` only `config.file` has a meaning.
@@ -239,12 +240,13 @@ mod tests {
         let url = |line: &str, environment: Option<&str>| {
             let arguments = parse(line).expect("parses");
             let Some(Command::Shell(target)) = &arguments.command else { panic!("{line}") };
-            arguments.url(target, environment.map(str::to_owned))
+            arguments.url(target.url.as_deref(), environment.map(str::to_owned))
         };
         assert_eq!(url("weir shell", None), "http://127.0.0.1:8080");
         assert_eq!(url("weir shell", Some("http://a")), "http://a");
         assert_eq!(url("weir shell -p 1", Some("http://a")), "http://127.0.0.1:1");
         assert_eq!(url("weir shell -p 1 --url http://b", Some("http://a")), "http://b");
+        assert_eq!(url("weir shell --url=", Some("http://a")), "http://a");
         let arguments = parse("weir query - --format csv --param a=1 --param b=[2] -Dx=1").expect("parses");
         let Some(Command::Query(question)) = &arguments.command else { panic!("no query") };
         assert_eq!((question.text.as_deref(), question.target.param.len()), (Some("-"), 2));

@@ -4,6 +4,7 @@
 //! of time but the service's own.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
@@ -55,7 +56,8 @@ pub struct Mistake {
 impl Client {
     pub fn new(url: &str, namespace: Option<String>) -> Result<Client, Problem> {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        let http = http::patient_client().map_err(|error| Problem::Unreachable(error.to_string()))?;
+        let http = certificate().and_then(|shown| http::patient_client_showing(shown.as_deref()).map_err(|error| chain(&error)));
+        let http = http.map_err(Problem::Unreachable)?;
         Ok(Client { http, url: url.trim_end_matches('/').to_owned(), namespace, at: None })
     }
 
@@ -158,6 +160,18 @@ impl Client {
     fn unreachable(&self, error: &dyn std::error::Error) -> Problem {
         Problem::Unreachable(format!("weir at {} cannot be asked: {}", self.url, chain(error)))
     }
+}
+
+/// What is shown to a weir that asks its clients for certificates: the file of WEIR_CERT, with its key there or in that of WEIR_KEY.
+fn certificate() -> Result<Option<Vec<u8>>, String> {
+    let read = |name: &str| {
+        let file = std::env::var_os(name).filter(|file| !file.is_empty());
+        let read =
+            |file: PathBuf| std::fs::read(&file).map_err(|error| format!("{name}: {} cannot be read: {error}", file.display()));
+        file.map(PathBuf::from).map(read).transpose()
+    };
+    let (certificate, key) = (read("WEIR_CERT")?, read("WEIR_KEY")?);
+    Ok(certificate.map(|certificate| [certificate, key.unwrap_or_default()].join(&b'\n')))
 }
 
 impl Problem {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -28,8 +29,9 @@ const STOP_MAX: Duration = Duration::from_secs(60);
 
 /// Runs until asked to stop, or asks another weir.
 pub fn run(arguments: &Arguments) -> ExitCode {
+    let url = |given: Option<&str>| arguments.url(given, std::env::var("WEIR_URL").ok());
     let ask = |target: &Target, ask: &dyn Fn(&str) -> ExitCode| match arguments.of_service() {
-        None => ask(&arguments.url(target, std::env::var("WEIR_URL").ok())),
+        None => ask(&url(target.url.as_deref())),
         Some(option) => {
             eprintln!("weir: {option} is for the service, and this command asks one that runs already");
             ExitCode::from(ask::USAGE)
@@ -49,12 +51,19 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Some(Command::Completions { shell }) => print(&cli::completions(*shell)),
         Some(Command::Manual) => cli::manual().map_or(ExitCode::FAILURE, |page| print(&page)),
         Some(Command::Check) => with_store(&tools::check_store),
-        Some(Command::Backup(backup)) => with_store(&|store| tools::back_up(backup, store)),
+        Some(Command::Backup(backup)) => {
+            let url = backup.url.as_deref().map(|given| url(Some(given)));
+            with_store(&|store| tools::back_up(backup, url.as_deref(), store))
+        }
         Some(Command::Restore { files }) => with_store(&|store| tools::restore_store(store, files)),
         Some(Command::Export { transfer: what, at_time }) => {
-            with_settings(&|settings| transfer::export(what, *at_time, settings))
+            let url = what.url.as_deref().map(|given| url(Some(given)));
+            with_settings(&|settings| transfer::export(what, url.as_deref(), *at_time, settings))
         }
-        Some(Command::Import(what)) => with_settings(&|settings| transfer::import(what, settings)),
+        Some(Command::Import(what)) => {
+            let url = what.url.as_deref().map(|given| url(Some(given)));
+            with_settings(&|settings| transfer::import(what, url.as_deref(), settings))
+        }
         Some(Command::Shell(target)) => ask(target, &|url| shell::run(target, url)),
         Some(Command::Query(question)) => ask(&question.target, &|url| ask::run(question, url)),
         Some(Command::Plan(of)) => ask(&of.target(), &|url| ask::plan(of, url)),
@@ -265,7 +274,8 @@ fn stop_on_signals(app: &Arc<App>) -> Result<(), String> {
             };
             if asked {
                 eprintln!("{name} again: ending at once. What was acknowledged is safe.");
-                std::process::abort();
+                // As with SIGKILL, and nothing behind it: destructors would wait for threads.
+                let _ = kill_process(getpid(), Signal::KILL);
             }
             asked = true;
             app.stop(name);

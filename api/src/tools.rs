@@ -8,15 +8,14 @@ use std::process::ExitCode;
 
 use weir_engine::store::{Copied, Since, Source, back_up as back_up_store, check, end_of, restore};
 
-use crate::app::open_store;
-use crate::client::DEFAULT_URL;
+use crate::app::{open_existing_store, open_store};
 use crate::config::StoreSettings;
 use crate::error::chain;
 use crate::transfer::{back_up_over_http, beside};
 
 /// Reads everything; fails when something is damaged.
 pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
-    let opened = open_store(store)?;
+    let opened = open_existing_store(store)?;
     let checked = check(&*opened, &mut |what| eprintln!("weir: reading {what}"));
     for damage in &checked.damage {
         println!("{damage}");
@@ -45,7 +44,8 @@ pub struct Backup {
     pub url: Option<String>,
 }
 
-pub fn back_up(backup: &Backup, store: &StoreSettings) -> Result<ExitCode, String> {
+/// `url`: of the weir to be asked, where one is.
+pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Result<ExitCode, String> {
     let file = &backup.file;
     let failed = |error: &dyn std::error::Error| format!("cannot write the backup {}: {}", file.display(), chain(error));
     let since = backup.since.as_deref().map(end_of_file).transpose()?;
@@ -53,14 +53,15 @@ pub fn back_up(backup: &Backup, store: &StoreSettings) -> Result<ExitCode, Strin
     let unfinished = beside(file, "part");
     let write = || {
         let mut out = BufWriter::new(File::create(&unfinished).map_err(|error| failed(&error))?);
-        let said = match &backup.url {
+        let said = match url {
             Some(url) => {
                 let since: Vec<(&str, String)> = since.iter().map(|since| ("since", since.to_string())).collect();
-                let bytes = back_up_over_http(if url.is_empty() { DEFAULT_URL } else { url }, &since, &mut out)?;
+                let bytes = back_up_over_http(url, &since, &mut out)?;
                 format!("{:.1} MB", bytes as f64 / 1e6)
             }
             None => {
-                let opened = open_store(store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
+                let opened =
+                    open_existing_store(store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
                 if !opened.durable() {
                     return Err(format!("the store `{}` keeps nothing that could be backed up", opened.kind()));
                 }
@@ -70,7 +71,7 @@ pub fn back_up(backup: &Backup, store: &StoreSettings) -> Result<ExitCode, Strin
         let synced = out.into_inner().map_err(|error| failed(&error))?.sync_all();
         synced.map_err(|error| failed(&error))?;
         // What came over the network is looked at before it is called a backup.
-        if backup.url.is_some() {
+        if url.is_some() {
             end_of_file(&unfinished)?;
         }
         fs::rename(&unfinished, file).map_err(|error| failed(&error))?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub use reqwest::Client;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode, Url};
+use reqwest::{ClientBuilder, Identity, RequestBuilder, Response, StatusCode, Url};
 use rustls::ClientConfig;
 
 use crate::config::Secret;
@@ -176,8 +176,17 @@ pub(crate) fn refusal(place: &str, problem: String) -> ConnectorError {
 
 /// A client for answers that take as long as they take: whoever asks gives up when they like.
 pub fn patient_client() -> Result<Client, ConnectorError> {
+    patient_client_showing(None)
+}
+
+/// The same with a certificate for servers that ask for one; PEM, its key and what leads to it included.
+pub fn patient_client_showing(certificate: Option<&[u8]>) -> Result<Client, ConnectorError> {
     install_tls();
-    let builder = || bare_builder().redirect(Policy::none());
+    let identity = certificate.map(Identity::from_pem).transpose().map_err(unusable)?;
+    let builder = || {
+        let builder = bare_builder().redirect(Policy::none());
+        identity.iter().fold(builder, |builder, identity| builder.identity(identity.clone()))
+    };
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
 }
 

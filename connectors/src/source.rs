@@ -87,11 +87,6 @@ pub trait SourceConfig: Send + Sync {
         }
     }
 
-    /// Queries at a time. With 1, records take effect in the order of the source.
-    fn parallelism(&self) -> u32 {
-        self.records().parallelism
-    }
-
     /// What reads a record. It may have to be told by somebody else how, as by a file with a schema.
     fn decoder(&self, context: &SourceContext) -> Result<Arc<dyn Decoder>, ConnectorError> {
         match self.records().format {
@@ -124,7 +119,7 @@ pub trait SourceConfig: Send + Sync {
     /// Starts the stream: the source with its bounds and its rate limit around it.
     fn open(&self, context: &SourceContext, from: Option<&Position>) -> Result<RecordStream, ConnectorError> {
         self.check(context)?;
-        let RecordOptions { format, bounds, .. } = self.records();
+        let RecordOptions { format, bounds } = self.records();
         RecordStream::open(bounds, from, |from| {
             let source = self.open_source(context, from)?;
             match format {
@@ -138,7 +133,6 @@ pub trait SourceConfig: Send + Sync {
 /// What a definition of any kind says of its records.
 pub struct RecordOptions<'a> {
     format: Format<'a>,
-    parallelism: u32,
     bounds: Bounds,
 }
 
@@ -152,22 +146,13 @@ enum Format<'a> {
 
 impl<'a> RecordOptions<'a> {
     /// Of a source that is cut into records. The header of the bounds is what the format says.
-    pub fn file(format: &'a FileFormat, parallelism: u32, bounds: Bounds) -> RecordOptions<'a> {
-        RecordOptions { format: Format::File(format), parallelism, bounds: Bounds { header: format.header(), ..bounds } }
+    pub fn file(format: &'a FileFormat, bounds: Bounds) -> RecordOptions<'a> {
+        RecordOptions { format: Format::File(format), bounds: Bounds { header: format.header(), ..bounds } }
     }
 
     /// Of a source whose records come one by one.
-    pub fn single(
-        format: &'a StreamFormat,
-        decoders: &'a [RecordDecoder],
-        parallelism: u32,
-        per_second: Option<u32>,
-    ) -> RecordOptions<'a> {
-        RecordOptions {
-            format: Format::Single(format, decoders),
-            parallelism,
-            bounds: Bounds { per_second, ..Bounds::default() },
-        }
+    pub fn single(format: &'a StreamFormat, decoders: &'a [RecordDecoder], per_second: Option<u32>) -> RecordOptions<'a> {
+        RecordOptions { format: Format::Single(format, decoders), bounds: Bounds { per_second, ..Bounds::default() } }
     }
 }
 

@@ -252,6 +252,8 @@ impl StandingQuery {
                 return Ok(false);
             }
             state.has_pauses.store(true, Ordering::SeqCst);
+            // A tick of its own, so that its beginning is the time of now and not of what was written last.
+            graph.committer().commit(Change { records: 1, ..Change::default() })?;
             let from = graph.committer().between(|from| {
                 self.heed(Tick::MAX);
                 // From the very first tick on is what a sum of everything is.

@@ -53,9 +53,14 @@ fn a_pause_holds_back_and_its_end_brings_the_difference() {
     home.wait_lines("out.jsonl", 2);
     let mut lines = 2;
     for (method, pause, start) in PAUSES {
+        // The time of a pause is its own, not that of what was written before it.
+        sleep(Duration::from_millis(20));
+        let asked = weir.rows("RETURN timestamp()")[0][0].as_u64().expect("milliseconds");
         let query = send(&weir, method, pause);
         assert_eq!(query["name"], "adults");
         let since = paused(&query)["since"].as_str().expect("since when").to_owned();
+        let began = weir.rows_with("RETURN datetime($since).epochMillis", json!({"since": since}));
+        assert!(began[0][0].as_u64() >= Some(asked), "{since} is {began:?}, asked at {asked}");
         set(&weir, "eve", 20);
         set(&weir, "bob", 3);
         set(&weir, "zoe", 50);

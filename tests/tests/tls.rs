@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use weir_tests::client;
-use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::service::{Home, Weir, binary, wait_until};
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tls")).join(name)
@@ -88,6 +89,25 @@ fn clients_must_show_a_certificate_and_probes_need_not() {
     let weir = start(&home, &["-Dweir.webserver.use-mtls.enabled=on", &trust, on, &port]);
     assert_eq!(ask(weir.address(), LIVENESS, true).expect("an answer"), "HTTP/1.1 204 No Content");
     ask(weir.address(), LIVENESS, false).expect_err("without a certificate");
+    let by_command = |certificate: &str, key: &str| {
+        let mut command = Command::new(binary());
+        command.args([
+            "query",
+            "--format",
+            "csv",
+            "--url",
+            &format!("https://localhost:{}", weir.address().port()),
+            "RETURN 7 AS n",
+        ]);
+        command.env("SSL_CERT_FILE", file("ca.pem")).env("WEIR_CERT", certificate).env("WEIR_KEY", key);
+        let output = command.output().expect("weir runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).trim_end().replace("\r\n", " "), output.stderr)
+    };
+    let (certificate, key) = (file("client.pem").display().to_string(), file("client.key").display().to_string());
+    assert_eq!(by_command(&certificate, &key), (true, "n 7".to_owned(), Vec::new()));
+    assert!(!by_command("", "").0, "without a certificate");
+    let (done, _, said) = by_command("nowhere.pem", &key);
+    assert!(!done && String::from_utf8_lossy(&said).contains("WEIR_CERT: nowhere.pem cannot be read"));
     let plain = |path: &str| client::send(free, "GET", path, &[], b"").expect("an answer").status;
     assert_eq!((plain(LIVENESS), plain("/api/v2/admin/readiness"), plain("/api/v2/system/config")), (204, 204, 404));
 }

@@ -14,6 +14,26 @@ fn run(home: &Home, arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
+fn a_wrong_path_is_no_empty_store() {
+    let home = Home::new();
+    std::fs::create_dir(home.file("empty")).expect("a directory");
+    for store in [
+        &["-Dweir.store.filepath=typo"] as &[_],
+        &["-Dweir.store.filepath=empty"],
+        &["-Dweir.store.type=map-db", "-Dweir.store.filepath=typo"],
+    ] {
+        for tool in [&["check"] as &[_], &["backup", "out"], &["export", "out"]] {
+            let (code, _, error) = run(&home, &[tool, store].concat());
+            assert_eq!(code, Some(1), "{tool:?} {store:?}");
+            assert!(error.contains("there is no store in"), "{tool:?} {store:?}: {error}");
+        }
+    }
+    let left: Vec<_> = std::fs::read_dir(home.path()).expect("it is there").flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["empty"]);
+    assert_eq!(std::fs::read_dir(home.file("empty")).expect("it is there").count(), 0);
+}
+
+#[test]
 fn a_store_is_checked_backed_up_and_restored_into_another_kind() {
     let home = Home::new();
     let weir = home.start(&["-Dweir.store.filepath=one"]);

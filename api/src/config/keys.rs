@@ -184,9 +184,10 @@ pub fn is_below_free(path: &str) -> bool {
     KEYS.iter().any(|key| key.kind == Free && path.strip_prefix(key.path).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The known key that looks most like this one.
-pub fn nearest(path: &str) -> &'static str {
-    KEYS.iter().map(|key| key.path).min_by_key(|known| distance(path, known)).unwrap_or_default()
+/// The known key that looks most like this one, where one does.
+pub fn nearest(path: &str) -> Option<&'static str> {
+    let nearest = KEYS.iter().map(|key| (distance(path, key.path), key.path)).min()?;
+    (nearest.0 * 2 <= path.len()).then_some(nearest.1)
 }
 
 /// Edits (insert, delete, replace) between two words.

@@ -150,11 +150,13 @@ impl<'a> Reading<'a> {
                     self.values.insert(path.clone(), (format!("{root}.{path}"), value.clone()));
                 }
                 _ if keys::is_below_free(&path) => {}
-                _ => self.problems.push(format!(
-                    "{}: '{root}.{path}' is not a key of the configuration; the nearest one is '{root}.{}'",
-                    value.origin,
-                    keys::nearest(&path)
-                )),
+                _ => {
+                    let hint = match keys::nearest(&path) {
+                        Some(nearest) => format!("the nearest one is '{root}.{nearest}'"),
+                        None => "`weir config` lists them".to_owned(),
+                    };
+                    self.problems.push(format!("{}: '{root}.{path}' is not a key of the configuration; {hint}", value.origin));
+                }
             }
         }
     }

@@ -362,7 +362,7 @@ fn ingest_body(family: Family) -> Json {
             "source": named("Source"),
             "query": {"type": "string", "description": "Cypher that runs on each record."},
             "parameter": {"type": "string", "default": "that", "description": "The parameter that carries the record."},
-            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "Queries at a time; 1 keeps the order of the source."},
+            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "Taken and shown; records are always evaluated in their order."},
             rename("maximumPerSecond"): {"type": ["integer", "null"], "minimum": 1, "description": "Records a second, at most."},
             "transformation": {
                 "type": ["object", "null"],
@@ -440,7 +440,7 @@ fn cypher_output(family: Family) -> Json {
         "properties": {
             "query": {"type": "string", "description": "Cypher that runs on each result."},
             "parameter": {"type": "string", "default": "that", "description": "The parameter that carries the result."},
-            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "Queries at a time."},
+            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "Taken and shown; queries run one after another, so that their effects have the order of the results."},
             "andThen": {"$ref": format!("{PLACE}Output"), "description": "Is given each row the query returns."},
             "allowAllNodeScan": {"type": "boolean", "default": false, "description": "Whether the query may look through all nodes."},
             "shouldRetry": {"type": "boolean", "default": true, "description": "Whether a query that failed for a reason that passes runs again."},

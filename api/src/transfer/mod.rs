@@ -23,8 +23,7 @@ use weir_engine::transfer::Item;
 use weir_engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryOptions};
 use weir_model::Tick;
 
-use crate::app::open_store;
-use crate::client::DEFAULT_URL;
+use crate::app::{open_existing_store, open_store};
 use crate::config::Settings;
 use crate::error::chain;
 
@@ -104,10 +103,6 @@ impl Transfer {
     fn format(&self) -> Format {
         Format::of_file(self.format, &self.file)
     }
-
-    fn url(&self) -> Option<&str> {
-        self.url.as_deref().map(|url| if url.is_empty() { DEFAULT_URL } else { url })
-    }
 }
 
 /// How much was written or taken in.
@@ -140,13 +135,14 @@ impl Moved {
     }
 }
 
-pub fn export(transfer: &Transfer, at: Option<u64>, settings: &Settings) -> Result<ExitCode, String> {
+/// `url`: of the weir to be asked, where one is.
+pub fn export(transfer: &Transfer, url: Option<&str>, at: Option<u64>, settings: &Settings) -> Result<ExitCode, String> {
     let format = transfer.format();
     let unfinished = beside(&transfer.file, "part");
     let failed = |error: &dyn std::error::Error| format!("cannot write {}: {}", transfer.file.display(), chain(error));
     let write = || {
         let mut out = BufWriter::new(File::create(&unfinished).map_err(|error| failed(&error))?);
-        let said = match transfer.url() {
+        let said = match url {
             Some(url) => online::export(url, transfer.namespace.as_deref(), format, at, &mut out)?,
             None => {
                 let opened = Opened::new(settings, transfer.namespace.as_deref(), false)?;
@@ -181,7 +177,8 @@ pub struct Portion {
 
 type Portions = Box<dyn Iterator<Item = Result<Portion, String>>>;
 
-pub fn import(transfer: &Transfer, settings: &Settings) -> Result<ExitCode, String> {
+/// `url`: of the weir to be asked, where one is.
+pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Result<ExitCode, String> {
     let file = transfer.file.as_path();
     let (format, portions, mut progress) = match transfer.format() {
         Format::Parquet => {
@@ -208,7 +205,7 @@ pub fn import(transfer: &Transfer, settings: &Settings) -> Result<ExitCode, Stri
         }
         Ok::<(), String>(())
     };
-    match transfer.url() {
+    match url {
         Some(url) => {
             let mut importer = online::Importer::new(url, transfer.namespace.as_deref(), format)?;
             read(&mut |portion, first| importer.send(portion, first))?;
@@ -329,9 +326,10 @@ struct Opened {
 }
 
 impl Opened {
-    /// `make`: a namespace that is not there is made.
+    /// `make`: a store, or a namespace, that is not there is made.
     fn new(settings: &Settings, namespace: Option<&str>, make: bool) -> Result<Opened, String> {
-        let store = open_store(&settings.store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
+        let open = if make { open_store } else { open_existing_store };
+        let store = open(&settings.store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
         if !store.durable() {
             return Err(format!("the store `{}` holds nothing before weir runs: ask a weir that does, with --url", store.kind()));
         }

@@ -33,7 +33,7 @@ pub struct KinesisIngest {
     /// These shards and no others; all, also those that come later, when not given or empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard_ids: Option<BTreeSet<String>>,
-    /// Queries at a time; 1 keeps the order of each shard.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
@@ -88,7 +88,7 @@ impl SourceConfig for KinesisIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> Json {

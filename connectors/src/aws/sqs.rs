@@ -48,7 +48,7 @@ pub struct SqsIngest {
     #[serde(default = "read_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1, max = 100))]
     pub read_parallelism: u32,
-    /// Queries at a time.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive", alias = "parallelism")]
     #[schemars(range(min = 1))]
     pub write_parallelism: u32,
@@ -100,7 +100,7 @@ impl SourceConfig for SqsIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.write_parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> Json {

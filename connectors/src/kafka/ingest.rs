@@ -30,7 +30,7 @@ pub struct KafkaIngest {
     /// Topics that the members of the group share; a name that begins with `^` is a regular expression. Or an object, topic to
     /// list of partitions: those and no others.
     pub topics: Topics,
-    /// Queries at a time; 1 keeps the order of each partition.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
@@ -231,7 +231,7 @@ impl SourceConfig for KafkaIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> Json {

@@ -45,7 +45,7 @@ pub struct MqttIngest {
     /// Whether the record is an object in JSON of `topic`, `payload` (what its JSON says, or a text) and `retained`; the payload alone when not.
     #[serde(default)]
     pub with_topic: bool,
-    /// Queries at a time, 16 when not given; 1 keeps the order of the messages.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Messages a second, at most; all that come when not given.
@@ -62,7 +62,7 @@ impl SourceConfig for MqttIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -66,7 +66,7 @@ pub struct NatsIngest {
     /// Where the stream begins: with what comes from now on, or with the oldest message that is there.
     #[serde(default)]
     pub start_from: NatsStart,
-    /// Queries at a time, 16 when not given; 1 keeps the order of the messages.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Messages a second, at most; all that come when not given.
@@ -90,7 +90,7 @@ impl SourceConfig for NatsIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

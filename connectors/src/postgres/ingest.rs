@@ -58,7 +58,7 @@ pub struct PostgresIngest {
     /// Whether the stream begins with all rows that the tables have then. Otherwise it begins with the first change after the slot was made.
     #[serde(default)]
     pub snapshot: bool,
-    /// Queries at a time, 1 when not given, which keeps the order of the changes.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "one", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Changes a second, at most; all that come when not given.
@@ -80,7 +80,7 @@ impl SourceConfig for PostgresIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &[], self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &[], self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -68,7 +68,7 @@ pub struct RedisIngest {
     #[serde(default, deserialize_with = "config::optional_count", skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 86400))]
     pub claim_after_seconds: Option<u64>,
-    /// Queries at a time, 16 when not given; 1 keeps the order of the entries.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Entries a second, at most; all that come when not given.
@@ -115,7 +115,7 @@ impl SourceConfig for RedisIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -37,7 +37,7 @@ pub struct FileIngest {
     /// Its character set.
     #[serde(default = "config::utf_8")]
     pub encoding: String,
-    /// Queries at a time; 1 keeps the order of the file.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
@@ -84,7 +84,7 @@ impl SourceConfig for FileIngest {
             per_second: self.maximum_per_second,
             ..Bounds::default()
         };
-        RecordOptions::file(&self.format, self.parallelism, bounds)
+        RecordOptions::file(&self.format, bounds)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -67,7 +67,7 @@ pub struct HttpPollIngest {
     /// The cursor of the first request; none when not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor_start: Option<String>,
-    /// Queries at a time, 16 when not given; 1 keeps the order of the records.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Records a second, at most; all that come when not given.
@@ -97,7 +97,7 @@ impl SourceConfig for HttpPollIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -25,7 +25,7 @@ pub struct HttpPushIngest {
     /// Requests whose `Idempotency-Key` is remembered, the newest; one that comes again has no effect. 1000 when not given, 10000 at most.
     #[serde(default = "keys_remembered", deserialize_with = "config::count")]
     pub keys_remembered: u64,
-    /// Queries at a time, 16 when not given; 1 keeps the order of the records.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Records a second, at most; all that come when not given.
@@ -48,7 +48,7 @@ impl SourceConfig for HttpPushIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn intake(&self) -> Option<&Intake> {

@@ -37,7 +37,7 @@ pub struct NumberIteratorIngest {
     )]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// Queries at a time; 1 keeps the order of the numbers.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
@@ -55,7 +55,7 @@ impl SourceConfig for NumberIteratorIngest {
 
     fn records(&self) -> RecordOptions<'_> {
         let bounds = Bounds { limit: self.ingest_limit, per_second: self.maximum_per_second, ..Bounds::default() };
-        RecordOptions::file(&self.format, self.parallelism, bounds)
+        RecordOptions::file(&self.format, bounds)
     }
 
     fn check(&self, _context: &SourceContext) -> Result<(), ConnectorError> {

@@ -35,7 +35,7 @@ pub struct ReactiveStream {
     /// Its port.
     #[serde(deserialize_with = "config::port")]
     pub port: u16,
-    /// Queries at a time, 16 when not given; 1 keeps the order of the records.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Records a second, at most; all that come when not given.
@@ -49,7 +49,7 @@ impl SourceConfig for ReactiveStream {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &[], self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &[], self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -32,7 +32,7 @@ pub struct ServerSentEventsIngest {
     pub format: StreamFormat,
     /// Where the events come from, with http or https.
     pub url: String,
-    /// Queries at a time, 16 when not given; 1 keeps the order of the events.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Events a second, at most; all that come when not given.
@@ -54,7 +54,7 @@ impl SourceConfig for ServerSentEventsIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> serde_json::Value {

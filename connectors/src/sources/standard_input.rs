@@ -29,7 +29,7 @@ pub struct StandardInputIngest {
     /// Its character set.
     #[serde(default = "config::utf_8")]
     pub encoding: String,
-    /// Queries at a time; 1 keeps the order of the input.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
@@ -52,7 +52,7 @@ impl SourceConfig for StandardInputIngest {
 
     fn records(&self) -> RecordOptions<'_> {
         let bounds = Bounds { per_second: self.maximum_per_second, ..Bounds::default() };
-        RecordOptions::file(&self.format, self.parallelism, bounds)
+        RecordOptions::file(&self.format, bounds)
     }
 
     fn check(&self, _context: &SourceContext) -> Result<(), ConnectorError> {

@@ -20,7 +20,7 @@ pub struct WebSocketFileUpload {
     /// What the file holds, and the query that runs on each record. `CypherJson` with `CREATE ($that)` when not given.
     #[serde(default = "FileFormat::create_nodes")]
     pub format: FileFormat,
-    /// Queries at a time, 16 when not given; 1 keeps the order of the file.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// Records a second, at most; all that come when not given.
@@ -39,7 +39,7 @@ impl SourceConfig for WebSocketFileUpload {
 
     fn records(&self) -> RecordOptions<'_> {
         let bounds = Bounds { per_second: self.maximum_per_second, ..Bounds::default() };
-        RecordOptions::file(&self.format, self.parallelism, bounds)
+        RecordOptions::file(&self.format, bounds)
     }
 
     fn upload(&self) -> Option<&Upload> {

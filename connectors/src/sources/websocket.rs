@@ -53,7 +53,7 @@ pub struct WebsocketSimpleStartupIngest {
     /// What is sent now and then so that the connection stays; a ping every 5 seconds when not given.
     #[serde(default)]
     pub keep_alive: KeepAlive,
-    /// Queries at a time, 16 when not given; 1 keeps the order of the messages.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
     /// The character set of binary messages, UTF-8 when not given. Texts are in UTF-8 always.
@@ -159,7 +159,7 @@ impl SourceConfig for WebsocketSimpleStartupIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &[], self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &[], self.maximum_per_second)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -49,7 +49,7 @@ pub struct KinesisKclIngest {
     /// What a record holds, and the query that runs on each.
     #[serde(default = "StreamFormat::create_nodes")]
     pub format: StreamFormat,
-    /// Queries at a time; 1 keeps the order of each shard.
+    /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     #[schemars(range(min = 1))]
     pub parallelism: u32,
@@ -155,7 +155,7 @@ impl SourceConfig for KinesisKclIngest {
     }
 
     fn records(&self) -> RecordOptions<'_> {
-        RecordOptions::single(&self.format, &self.record_decoders, self.parallelism, self.maximum_per_second)
+        RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
     fn frame(&self, bytes: &[u8]) -> Json {
