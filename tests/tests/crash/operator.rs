@@ -151,7 +151,7 @@ impl Operator {
         for (number, answer) in expected {
             assert_eq!(net(&home.lines(&file(*number))), *answer, "what {} adds up to", file(*number));
         }
-        run(home, &["check"]);
+        run(home, &["check", "-Dweir.store.filepath=data"]);
         let Some((backup, acknowledged)) = self.backup else { return };
         let other = Home::new();
         other.write("backup", backup);
