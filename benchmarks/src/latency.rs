@@ -4,13 +4,15 @@
 //! pipe that stalls is charged for every record it kept waiting.
 
 use std::error::Error;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use weir_engine::render::results::ResultRow;
 use weir_engine::{Ingester, Start};
 use weir_model::{Tick, Value, json};
 
-use crate::measure::{Clock, Durations, Run};
+use crate::measure::{Clock, Durations, Latency, Run};
 use crate::passes::Settings;
 use crate::procs;
 use crate::weir::{self, Counter, Scratch};
@@ -42,57 +44,107 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let graph = engine.default_graph();
     let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
     let mut ingester = Ingester::new(graph.clone(), weir::prepare(&graph, weir::INGEST)?);
-    // When the results of each tick were received; which record a tick belongs to is known later.
-    let received: Arc<Mutex<Vec<(Tick, Instant)>>> = Arc::default();
-    let arrivals = received.clone();
-    let counter = Counter::start(query, move |rows| {
-        let now = Instant::now();
-        let mut arrivals = arrivals.lock().unwrap_or_else(|e| e.into_inner());
-        arrivals.extend(rows.iter().map(|row| (row.tick, now)));
-    })?;
+    let arrivals = Arrivals::default();
+    let counter = Counter::start(query, arrivals.noted())?;
 
     let clock = Clock::start()?;
-    let begun = Instant::now();
-    let due = |i: u64| begun + Duration::from_secs_f64(i as f64 / rate);
-    // The tick of the first record of each batch, and its number.
-    let mut batches: Vec<(Tick, u64)> = Vec::new();
     let mut records: Vec<Value> = Vec::new();
-    let mut upper = Tick::ZERO;
-    let mut next = 0u64;
-    while next < events {
-        let now = Instant::now();
+    let pace = Pace::keep(rate, events, settings.batch, |range| {
         records.clear();
-        let first = next;
-        while next < events && due(next) <= now && (records.len() as u64) < settings.batch {
-            let start = if next == 0 { 0 } else { ends[next as usize - 1] };
-            records.push(json::parse(&lines[start..ends[next as usize]])?);
-            next += 1;
+        for i in range {
+            let start = if i == 0 { 0 } else { ends[i as usize - 1] };
+            records.push(json::parse(&lines[start..ends[i as usize]])?);
         }
-        if records.is_empty() {
-            std::thread::sleep(due(next).saturating_duration_since(now).max(SLEEP_MIN));
-            continue;
-        }
-        upper = ingester.ingest(&records, None)?.upper;
-        batches.push((Tick(upper.0 - records.len() as u64), first));
-    }
-    let counted = counter.finish(upper)?;
+        Ok(ingester.ingest(&records, None)?.upper)
+    })?;
+    let counted = counter.finish(pace.upper)?;
     let mut run = clock.stop("latency", events)?;
     engine.shutdown()?;
 
-    let mut durations = Durations::new();
-    for (tick, at) in received.lock().unwrap_or_else(|e| e.into_inner()).iter() {
-        let (first_tick, first) = batches[batches.partition_point(|(first, _)| first <= tick) - 1];
-        durations.record(at.saturating_duration_since(due(first + tick.0 - first_tick.0)));
-    }
-    run.latency_us = durations.latency();
+    run.latency_us = pace.latency(&arrivals);
     run.matches = Some(counted.matches);
     run.expected = Some(crate::data::Processes { count: events, ..processes }.expected_chains(4));
-    let average = events as f64 / batches.len() as f64;
     run.settings = format!(
-        "paced at {rate:.0} events/s, record due to durable result received, {:?}, {:?}, {} workers, {average:.1} events a batch",
-        settings.store, settings.mode, settings.workers
+        "paced at {rate:.0} events/s, record due to durable result received, {:?}, {:?}, {} workers, {:.1} events a batch",
+        settings.store,
+        settings.mode,
+        settings.workers,
+        pace.average()
     );
     Ok(run)
+}
+
+/// When the results of each tick were received; which event a tick belongs to is known later.
+#[derive(Clone, Default)]
+pub struct Arrivals(Arc<Mutex<Vec<(Tick, Instant)>>>);
+
+impl Arrivals {
+    /// What a `Counter` calls.
+    pub fn noted(&self) -> impl FnMut(&[ResultRow]) + Send + use<> {
+        let arrivals = self.0.clone();
+        move |rows| {
+            let now = Instant::now();
+            let mut arrivals = arrivals.lock().unwrap_or_else(|e| e.into_inner());
+            arrivals.extend(rows.iter().map(|row| (row.tick, now)));
+        }
+    }
+}
+
+/// Events that were handed over as they were due.
+pub struct Pace {
+    begun: Instant,
+    rate: f64,
+    events: u64,
+    /// The tick of the first event of each batch, and its number.
+    batches: Vec<(Tick, u64)>,
+    /// After the last.
+    pub upper: Tick,
+}
+
+impl Pace {
+    /// Hands over all that are due, at most so many at once; `hand_over` gives the tick after them.
+    pub fn keep(
+        rate: f64,
+        events: u64,
+        batch: u64,
+        mut hand_over: impl FnMut(Range<u64>) -> Result<Tick, Box<dyn Error>>,
+    ) -> Result<Pace, Box<dyn Error>> {
+        let mut pace = Pace { begun: Instant::now(), rate, events, batches: Vec::new(), upper: Tick::ZERO };
+        let mut next = 0;
+        while next < events {
+            let now = Instant::now();
+            let first = next;
+            while next < events && pace.due(next) <= now && next - first < batch {
+                next += 1;
+            }
+            if next == first {
+                std::thread::sleep(pace.due(next).saturating_duration_since(now).max(SLEEP_MIN));
+                continue;
+            }
+            pace.upper = hand_over(first..next)?;
+            pace.batches.push((Tick(pace.upper.0 - (next - first)), first));
+        }
+        Ok(pace)
+    }
+
+    fn due(&self, event: u64) -> Instant {
+        self.begun + Duration::from_secs_f64(event as f64 / self.rate)
+    }
+
+    /// From when an event was due until each of its results was received.
+    pub fn latency(&self, arrivals: &Arrivals) -> Option<Latency> {
+        let mut durations = Durations::new();
+        for (tick, at) in arrivals.0.lock().unwrap_or_else(|e| e.into_inner()).iter() {
+            let (first_tick, first) = self.batches[self.batches.partition_point(|(first, _)| first <= tick) - 1];
+            durations.record(at.saturating_duration_since(self.due(first + tick.0 - first_tick.0)));
+        }
+        durations.latency()
+    }
+
+    /// Events a batch.
+    pub fn average(&self) -> f64 {
+        self.events as f64 / self.batches.len() as f64
+    }
 }
 
 /// Changes timed on an idle engine.

@@ -1,5 +1,6 @@
 //! The pass `rings`: payments between accounts, some of which pay and are paid very often; cycles of three and of four in which every
-//! amount is over a limit. `rings-floor` is the same written by hand in differential dataflow.
+//! amount is over a limit. `rings-floor` is the same written by hand in differential dataflow, `rings-latency` the same paced; `rings-count`
+//! reports accounts with some cycles of three, and `rings-not` those cycles of three in which nothing is paid back.
 //!
 //! A payment is an edge with an amount; another one between the same two accounts takes its place, and one that was not renewed ends
 //! after a while. What must come out is counted from outside, by looking for the cycles through each edge that begins or ends to count.
@@ -13,10 +14,11 @@ use std::sync::Arc;
 use differential_dataflow::input::Input;
 use weir_cypher_compiler::{StandingMode, compile_standing};
 use weir_engine::store::InMemory;
-use weir_engine::{Graph, Standing, Start};
-use weir_model::{Mutations, NodeId, QueryId, Tick, Value};
+use weir_engine::{Graph, Standing, StandingQuery, Start};
+use weir_model::{Mutations, NodeId, QueryId, Symbol, Tick, Value};
 
 use crate::data::mix;
+use crate::latency::{Arrivals, Pace};
 use crate::measure::{Clock, Run};
 use crate::passes::Settings;
 use crate::weir::{self, Counter};
@@ -36,6 +38,16 @@ const THREE: &str = "MATCH (a)-[x:pays]->(b)-[y:pays]->(c)-[z:pays]->(a) \
 const FOUR: &str = "MATCH (a)-[w:pays]->(b)-[x:pays]->(c)-[y:pays]->(d)-[z:pays]->(a) \
     WHERE w.amount > 900 AND x.amount > 900 AND y.amount > 900 AND z.amount > 900 \
     RETURN id(a) AS a, id(b) AS b, id(c) AS c, id(d) AS d";
+
+const COUNT: &str = "MATCH (a)-[x:pays]->(b)-[y:pays]->(c)-[z:pays]->(a) \
+    WHERE x.amount > 900 AND y.amount > 900 AND z.amount > 900 \
+    WITH id(a) AS a, count(*) AS rings WHERE rings >= 3 RETURN a, rings";
+const NOT: &str = "MATCH (a)-[x:pays]->(b)-[y:pays]->(c)-[z:pays]->(a) \
+    WHERE x.amount > 900 AND y.amount > 900 AND z.amount > 900 AND NOT (b)-[:pays]->(a) \
+    RETURN id(a) AS a, id(b) AS b, id(c) AS c";
+
+/// What `rings-count` asks of an account.
+const RINGS_MIN: i64 = 3;
 
 type Edge = (u32, u32);
 
@@ -80,16 +92,23 @@ fn events(settings: &Settings) -> Vec<Vec<Change>> {
         .collect()
 }
 
-/// The edges that count, both ways.
+/// The edges that count, both ways, and all there are.
 #[derive(Default)]
 struct Counting {
     out: HashMap<u32, HashSet<u32>>,
     into: HashMap<u32, HashSet<u32>>,
+    all: HashSet<Edge>,
 }
 
 impl Counting {
     fn has(&self, (from, to): Edge) -> bool {
         self.out.get(&from).is_some_and(|out| out.contains(&to))
+    }
+
+    /// Those that close a path of two to a cycle of three.
+    fn thirds(&self, (from, to): Edge) -> Vec<u32> {
+        let thirds = self.out.get(&to).into_iter().flatten().filter(|third| self.has((**third, from)));
+        thirds.copied().collect()
     }
 
     /// The matches an edge is part of: each cycle once for each of its nodes to begin at.
@@ -105,80 +124,203 @@ impl Counting {
         }
         3 * threes + 4 * fours
     }
+
+    /// Whether the edge counted, and does now.
+    fn change(&mut self, (edge, amount): &Change) -> (bool, bool) {
+        let (was, is) = (self.has(*edge), amount.is_some_and(|amount| amount > LIMIT));
+        if is {
+            self.out.entry(edge.0).or_default().insert(edge.1);
+            self.into.entry(edge.1).or_default().insert(edge.0);
+        } else if was {
+            self.out.entry(edge.0).or_default().remove(&edge.1);
+            self.into.entry(edge.1).or_default().remove(&edge.0);
+        }
+        match amount {
+            Some(_) => self.all.insert(*edge),
+            None => self.all.remove(edge),
+        };
+        (was, is)
+    }
 }
 
 /// Matches and cancellations.
-fn expected(events: &[Vec<Change>]) -> (u64, u64) {
+type Expected = (u64, u64);
+
+fn expected(events: &[Vec<Change>]) -> Expected {
     let (mut counting, mut begun, mut ended) = (Counting::default(), 0, 0);
-    for (edge, amount) in events.iter().flatten() {
-        let (was, is) = (counting.has(*edge), amount.is_some_and(|amount| amount > LIMIT));
-        if was && !is {
-            ended += counting.matches(*edge);
-            counting.out.entry(edge.0).or_default().remove(&edge.1);
-            counting.into.entry(edge.1).or_default().remove(&edge.0);
-        }
-        if is && !was {
-            counting.out.entry(edge.0).or_default().insert(edge.1);
-            counting.into.entry(edge.1).or_default().insert(edge.0);
-            begun += counting.matches(*edge);
+    for change in events.iter().flatten() {
+        // The matches of an edge are the same whether it counts or not.
+        match counting.change(change) {
+            (true, false) => ended += counting.matches(change.0),
+            (false, true) => begun += counting.matches(change.0),
+            _ => {}
         }
     }
     (begun, ended)
 }
 
-fn install(graph: &Graph, number: u64, text: &str) -> Result<Counter, Box<dyn Error>> {
+fn expected_counts(events: &[Vec<Change>]) -> Expected {
+    let (mut counting, mut begun, mut ended) = (Counting::default(), 0, 0);
+    let mut rings: HashMap<u32, i64> = HashMap::new();
+    for event in events {
+        let mut before: HashMap<u32, i64> = HashMap::new();
+        for change in event {
+            let (was, is) = counting.change(change);
+            let diff = i64::from(is) - i64::from(was);
+            for third in counting.thirds(change.0) {
+                for account in [change.0.0, change.0.1, third] {
+                    let rings = rings.entry(account).or_default();
+                    before.entry(account).or_insert(*rings);
+                    *rings += diff;
+                }
+            }
+        }
+        for (account, before) in before.into_iter().filter(|(account, before)| rings[account] != *before) {
+            begun += u64::from(rings[&account] >= RINGS_MIN);
+            ended += u64::from(before >= RINGS_MIN);
+        }
+    }
+    (begun, ended)
+}
+
+fn expected_without_payment_back(events: &[Vec<Change>]) -> Expected {
+    let (mut counting, mut begun, mut ended) = (Counting::default(), 0, 0);
+    let mut found: HashSet<[u32; 3]> = HashSet::new();
+    for event in events {
+        let mut concerned: HashSet<[u32; 3]> = HashSet::new();
+        for change in event {
+            let (from, to) = change.0;
+            counting.change(change);
+            let of_edge = counting.thirds((from, to)).into_iter().flat_map(|third| {
+                let [a, b, c] = [from, to, third];
+                [[a, b, c], [b, c, a], [c, a, b]]
+            });
+            concerned.extend(of_edge.chain(counting.thirds((to, from)).into_iter().map(|third| [to, from, third])));
+        }
+        for [a, b, c] in concerned {
+            let is_ring = [(a, b), (b, c), (c, a)].into_iter().all(|edge| counting.has(edge));
+            let is = is_ring && !counting.all.contains(&(b, a));
+            let changes = if is { found.insert([a, b, c]) } else { found.remove(&[a, b, c]) };
+            begun += u64::from(changes && is);
+            ended += u64::from(changes && !is);
+        }
+    }
+    (begun, ended)
+}
+
+fn install(graph: &Graph, number: u64, text: &str) -> Result<StandingQuery, Box<dyn Error>> {
     let options = weir_cypher_compiler::Options { parameters: Vec::new(), ids: graph.ids(), ..Default::default() };
     let standing = compile_standing(text, StandingMode::AnyQuery, &options).map_err(|problems| problems[0].to_string())?;
     let id = QueryId(NodeId::new(mix(number), number));
-    let standing = Standing { id, plan: standing.plan, cancellations: true, start: Start::Now, outputs: Vec::new() };
-    Ok(Counter::start(graph.install(standing)?, |_| ())?)
+    Ok(graph.install(Standing { id, plan: standing.plan, cancellations: true, start: Start::Now, outputs: Vec::new() })?)
+}
+
+/// What a batch of events changes.
+fn mutations(events: &[Vec<Change>], pays: Symbol, amount_of: Symbol) -> Mutations {
+    let node = |account: u32| NodeId::new(mix(u64::from(account)), u64::from(account));
+    let mut mutations = Mutations::default();
+    for (event, record) in events.iter().zip(0..) {
+        mutations.start_record(record);
+        for ((from, to), amount) in event {
+            let value = amount.map_or(Value::Null, |amount| Value::Integer(amount as i64));
+            mutations.set_edge(node(*from), pays, node(*to), 0, amount.is_some());
+            mutations.set_edge_property(node(*from), pays, node(*to), 0, amount_of, &value);
+        }
+    }
+    mutations
 }
 
 pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    flat_out(settings, ("rings", "counted cycles of three and of four"), &[THREE, FOUR], expected)
+}
+
+pub fn count(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    flat_out(settings, ("rings-count", "accounts with three cycles of three or more"), &[COUNT], expected_counts)
+}
+
+pub fn not(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let what = ("rings-not", "counted cycles of three without a payment back");
+    flat_out(settings, what, &[NOT], expected_without_payment_back)
+}
+
+fn flat_out(
+    settings: &Settings,
+    (name, what): (&str, &str),
+    texts: &[&str],
+    expected: fn(&[Vec<Change>]) -> Expected,
+) -> Result<Run, Box<dyn Error>> {
     let events = events(settings);
-    let (begun, ended) = expected(&events);
+    let expected = expected(&events);
     let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
     let graph = engine.default_graph();
     let (pays, amount_of) = (graph.symbols().intern("pays"), graph.symbols().intern("amount"));
-    let node = |account: u32| NodeId::new(mix(u64::from(account)), u64::from(account));
-    let batches: Vec<(Mutations, usize)> = events
-        .chunks(settings.batch as usize)
-        .map(|events| {
-            let mut mutations = Mutations::default();
-            for (event, record) in events.iter().zip(0..) {
-                mutations.start_record(record);
-                for ((from, to), amount) in event {
-                    let value = amount.map_or(Value::Null, |amount| Value::Integer(amount as i64));
-                    mutations.set_edge(node(*from), pays, node(*to), 0, amount.is_some());
-                    mutations.set_edge_property(node(*from), pays, node(*to), 0, amount_of, &value);
-                }
-            }
-            (mutations, events.len())
-        })
-        .collect();
+    let chunks = events.chunks(settings.batch as usize);
+    let batches: Vec<(Mutations, usize)> = chunks.map(|events| (mutations(events, pays, amount_of), events.len())).collect();
     drop(events);
-    let counters = [install(&graph, 3, THREE)?, install(&graph, 4, FOUR)?];
+    let mut counters = Vec::new();
+    for (text, number) in texts.iter().zip(3..) {
+        counters.push(Counter::start(install(&graph, number, text)?, |_| ())?);
+    }
     let mut upper = Tick::ZERO;
     let clock = Clock::start()?;
     for (mutations, records) in batches {
         upper = graph.apply(mutations, records)?;
     }
     graph.wait_visible()?;
+    let found = finish(counters, upper)?;
+    let mut run = clock.stop(name, settings.events)?;
+    engine.shutdown()?;
+    run.settings = format!("payments to {what}, in memory, {} workers, {} events a batch", settings.workers, settings.batch);
+    compare(run, found, expected)
+}
+
+/// Payments handed over at a part of the rate reached, until the cycles they make or break are received.
+pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let rate = match settings.rate {
+        Some(rate) => rate,
+        None => run(settings)?.rate() * settings.load,
+    };
+    let events = events(settings);
+    let expected = expected(&events);
+    let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
+    let graph = engine.default_graph();
+    let (pays, amount_of) = (graph.symbols().intern("pays"), graph.symbols().intern("amount"));
+    let arrivals = Arrivals::default();
+    let mut counters = Vec::new();
+    for (text, number) in [THREE, FOUR].iter().zip(3..) {
+        counters.push(Counter::start(install(&graph, number, text)?, arrivals.noted())?);
+    }
+    let clock = Clock::start()?;
+    let pace = Pace::keep(rate, settings.events, settings.batch, |range| {
+        let due = &events[range.start as usize..range.end as usize];
+        Ok(graph.apply(mutations(due, pays, amount_of), due.len())?)
+    })?;
+    let found = finish(counters, pace.upper)?;
+    let mut run = clock.stop("rings-latency", settings.events)?;
+    engine.shutdown()?;
+    run.latency_us = pace.latency(&arrivals);
+    run.settings = format!(
+        "paced at {rate:.0} events/s, payment due to cycle received, in memory, {} workers, {:.1} events a batch",
+        settings.workers,
+        pace.average()
+    );
+    compare(run, found, expected)
+}
+
+fn finish(counters: Vec<Counter>, upper: Tick) -> Result<Expected, Box<dyn Error>> {
     let (mut matches, mut cancellations) = (0, 0);
     for counter in counters {
         let counted = counter.finish(upper)?;
         matches += counted.matches;
         cancellations += counted.cancellations;
     }
-    let mut run = clock.stop("rings", settings.events)?;
-    engine.shutdown()?;
+    Ok((matches, cancellations))
+}
+
+fn compare(mut run: Run, (matches, cancellations): Expected, (begun, ended): Expected) -> Result<Run, Box<dyn Error>> {
     run.matches = Some(matches + cancellations);
     run.expected = Some(begun + ended);
-    run.settings = format!(
-        "payments to counted cycles of three and of four, in memory, {} workers, {} events a batch; {matches} matches, {cancellations} \
-         cancellations",
-        settings.workers, settings.batch
-    );
+    run.settings += &format!("; {matches} matches, {cancellations} cancellations");
     if matches != begun {
         return Err(format!("{matches} matches, where {begun} are expected").into());
     }
@@ -252,10 +394,17 @@ mod tests {
     use crate::passes::test_settings;
 
     #[test]
+    fn every_cycle_is_timed() {
+        let run = paced(&Settings { rate: Some(50_000.0), ..test_settings("rings-latency", 6_000) }).expect("it runs");
+        let latency = run.latency_us.expect("there were results");
+        assert!(run.count_is_right() && latency.p50 > 1.0 && latency.p50 <= latency.max, "{run:?}");
+    }
+
+    #[test]
     fn cycles_are_counted_right_by_weir_and_by_hand() {
         for workers in [1, 2] {
-            let settings = Settings { workers, ..test_settings("rings", 6_000) };
-            for pass in [run, floor] {
+            let settings = Settings { workers, ..test_settings("rings", 20_000) };
+            for pass in [run, floor, count, not] {
                 let run = pass(&settings).expect("it runs");
                 assert!(run.count_is_right() && run.matches > Some(0), "{run:?}");
             }

@@ -144,6 +144,12 @@ pub fn fact_key(tag: Tag, payload: Payload, arena: &[u8]) -> FactKey {
     }
 }
 
+/// The first part of a `FactKey::Further`. Most keys differ there, and need not be made.
+#[inline]
+pub fn first_of_key(payload: Payload, arena: &[u8]) -> u64 {
+    u64::from_be_bytes(take(arena_bytes(payload, arena), 0))
+}
+
 /// In the order of the bytes they are made of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum FactKey {
@@ -213,6 +219,7 @@ fn in_arena(form: u8, offset: usize, length: usize) -> Payload {
     Payload { a: u64::from(form) | (length as u64) << 32, b: offset as u64 }
 }
 
+#[inline]
 fn arena_bytes(payload: Payload, arena: &[u8]) -> &[u8] {
     let offset = payload.b as usize;
     &arena[offset..offset + (payload.a >> 32) as usize]

@@ -4,7 +4,9 @@
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
-use weir_model::codec::{FactKey, decode_edge_property, decode_parallel, decode_payload, edge_property_key, half_key};
+use weir_model::codec::{
+    FactKey, decode_edge_property, decode_parallel, decode_payload, edge_property_key, first_of_key, half_key,
+};
 use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Symbol, Value};
 
@@ -257,7 +259,11 @@ impl<'a> Facts<'a> {
         for Part { segment, facts, last, .. } in &self.parts {
             let start = match key {
                 FactKey::Node(a, b) => facts.partition_point(|fact| (fact.tag, fact.payload.a, fact.payload.b) < (tag, a, b)),
-                _ => facts.partition_point(|fact| fact.tag < tag || (fact.tag == tag && segment.key(fact) < key)),
+                FactKey::Further(first, ..) => facts.partition_point(|fact| {
+                    let before = |first_here: u64| first_here < first || (first_here == first && segment.key(fact) < key);
+                    fact.tag < tag || (fact.tag == tag && before(first_of_key(fact.payload, &segment.arena)))
+                }),
+                FactKey::Single => facts.partition_point(|fact| fact.tag < tag),
             };
             let updates = facts[start..].iter().take_while(|fact| fact.tag == tag && segment.key(fact) == key);
             if let Some(fact) = updates.take_while(|fact| *last <= at || segment.time(fact) <= at).last() {

@@ -1,7 +1,7 @@
-//! Dense: of nodes with many edges, those edges that meet the conditions on edges of a pattern.
+//! Dense: of the nodes that walks meet, those edges that meet the conditions on edges of a pattern.
 //!
 //! A payment of a large account is looked for among all its payments, and whether it is large is written at the other end. Where a
-//! walk meets such a node, the few edges that count are kept from then on, found by either end. Only what a walk asked for is kept, it can be
+//! walk meets a node, the few edges that count are kept from then on, found by either end. Only what a walk asked for is kept, it can be
 //! forgotten at any time, and a walk that finds nothing here looks where the graph lies.
 //!
 //! Between batches what is kept is the set at the last tick. The changes of a batch are taken in before it is walked, with
@@ -15,41 +15,44 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use weir_model::codec::{decode_edge_property, decode_parallel};
+use weir_model::mutation::Kind;
 use weir_model::{NodeId, Symbol, Value};
 
 use super::Time;
-use super::probe::touched_edges;
 use super::program::{Program, Sieve};
 use super::queries::Queries;
+use super::results::{PARTS, part_of};
 use super::walk::is_true;
 use crate::arrangement::build::Located;
-use crate::arrangement::{Batch, Facts, SharedBatch};
+use crate::arrangement::{Batch, Fact, Facts, Segment, SharedBatch};
 use crate::view::{Direction, HalfEdge};
 
-/// A node has many edges from here on.
-pub const MANY: usize = 8;
-
-/// When more edges than these are kept, all are forgotten.
+/// When more edges and sides of nodes than these are kept, those of some nodes are forgotten.
 const KEPT_MAX: usize = 2_000_000;
 
 /// So many nodes are taken in after a batch; others are asked for again.
 const TAKEN_IN_MAX: usize = 512;
 
-/// One side of a node, for one sieve.
+/// One side of a node, for one sieve: the edges that lead away, or those that lead here.
 type Side = (u32, NodeId, bool);
 
 #[derive(Default)]
 pub struct Dense {
-    /// By the number of the sieve.
-    sieves: FxHashMap<u32, Sieved>,
+    /// By node, in parts: one large map would stop everything whenever it grows, or is let go of.
+    parts: Vec<FxHashMap<Side, Near>>,
+    /// How many edges and sides of nodes are kept.
+    kept: usize,
+    /// The part that was forgotten last.
+    forgotten: usize,
+    /// How many sieves had gone when this was looked after last.
+    gone: u64,
     /// What walks have asked for, and the pattern's edge that the sieve is of.
     wanted: RefCell<FxHashMap<Side, (Arc<Program>, usize)>>,
     /// Where something has ended during this batch.
     ended: Vec<(Side, NodeId)>,
-    /// What begins or ends to pass in this batch, by sieve and node.
+    /// What begins or ends to pass in this batch, by sieve and in the order of nodes.
     turns: FxHashMap<u32, Vec<Turn>>,
-    /// Of each node of the batch, whether it has any.
-    turned: Vec<bool>,
 }
 
 /// Sieves that look at one property of the same edges.
@@ -64,17 +67,10 @@ pub struct Sieves {
 #[derive(Clone, Copy)]
 pub struct Turn {
     /// The place of its source in the batch.
-    node: usize,
+    pub node: usize,
     pub half: HalfEdge,
     pub time: Time,
     pub begins: bool,
-}
-
-#[derive(Default)]
-struct Sieved {
-    /// Edges that lead away, and those that lead here.
-    out: FxHashMap<NodeId, Near>,
-    into: FxHashMap<NodeId, Near>,
 }
 
 /// The edges at one side of a node that pass, by their other end.
@@ -96,6 +92,11 @@ impl Near {
         self.0.len()
     }
 
+    /// What it counts for among all that is kept.
+    fn weight(&self) -> usize {
+        1 + self.0.values().map(|stretches| stretches.len()).sum::<usize>()
+    }
+
     /// Those that pass at a tick, that lead to a node or to any.
     pub fn each(&self, to: Option<NodeId>, outgoing: bool, at: Time, mut visit: impl FnMut(HalfEdge)) {
         let mut of = |other: NodeId, stretches: &[Stretch]| {
@@ -107,6 +108,11 @@ impl Near {
             Some(to) => self.0.get(&to).into_iter().for_each(|stretches| of(to, stretches)),
             None => self.0.iter().for_each(|(other, stretches)| of(*other, stretches)),
         }
+    }
+
+    /// Whether any that passes at a tick leads to a node.
+    pub fn leads_to(&self, node: NodeId, at: Time) -> bool {
+        self.0.get(&node).is_some_and(|stretches| stretches.iter().any(|stretch| stretch.from <= at && at < stretch.until))
     }
 
     fn begin(&mut self, half: HalfEdge, from: Time) {
@@ -129,34 +135,52 @@ impl Near {
         }
     }
 
-    fn forget_ended(&mut self, other: NodeId) {
-        if let Some(stretches) = self.0.get_mut(&other) {
-            stretches.retain(|stretch| stretch.until == Time::MAX);
-            if stretches.is_empty() {
-                self.0.remove(&other);
-            }
+    /// Forgets what has ended, and says how much that was.
+    fn forget_ended(&mut self, other: NodeId) -> usize {
+        let Some(stretches) = self.0.get_mut(&other) else { return 0 };
+        let before = stretches.len();
+        stretches.retain(|stretch| stretch.until == Time::MAX);
+        let ended = before - stretches.len();
+        if stretches.is_empty() {
+            self.0.remove(&other);
         }
+        ended
     }
 }
 
-impl Sieved {
-    fn sides(&mut self) -> [(bool, &mut FxHashMap<NodeId, Near>); 2] {
-        [(true, &mut self.out), (false, &mut self.into)]
-    }
-
-    /// Whether an edge passes, seen from its source. None where neither of its ends is kept.
-    fn has(&self, (id, half): (NodeId, HalfEdge)) -> Option<bool> {
-        let seen_there = HalfEdge { outgoing: false, other: id, ..half };
-        let out = self.out.get(&id).map(|near| near.has(half));
-        out.or_else(|| self.into.get(&half.other).map(|near| near.has(seen_there)))
-    }
-
-    fn len(&self) -> usize {
-        self.out.values().chain(self.into.values()).map(Near::len).sum()
-    }
+/// An update of an edge that leads away from a node of a batch, or of the property that is asked for.
+struct Update {
+    half: HalfEdge,
+    time: Time,
+    adds: bool,
+    /// Of the property: what it is from here on, or was.
+    value: Option<Value>,
 }
 
-/// An edge at a tick: its property, and whether it is there, each looked up when it is first asked for.
+/// The updates of edges of these types, and of one property of theirs, edge by edge and in the order of ticks.
+fn updates(Sieves { kinds, key, .. }: &Sieves, (segment, facts): (&Segment, &[Fact])) -> Vec<Update> {
+    let mut updates = Vec::new();
+    for fact in facts.iter().filter(|fact| kinds.contains(&fact.tag.symbol())) {
+        let (other, ordinal, value) = match fact.tag.kind() {
+            Kind::Out => (fact.payload.as_node(), 0, None),
+            Kind::OutParallel => {
+                let (other, ordinal) = decode_parallel(fact.payload, &segment.arena);
+                (other, ordinal, None)
+            }
+            Kind::EdgeProperty => match decode_edge_property(fact.payload, &segment.arena) {
+                (target, ordinal, of, value) if of == *key => (target, ordinal, Some(value)),
+                _ => continue,
+            },
+            _ => continue,
+        };
+        let half = HalfEdge { kind: fact.tag.symbol(), outgoing: true, other, ordinal };
+        updates.push(Update { half, time: segment.time(fact), adds: fact.adds(), value });
+    }
+    updates.sort_by_key(|update| (update.half, update.time));
+    updates
+}
+
+/// An edge at a tick: its property, and whether it is there. What no update says is looked up when it is first asked for.
 struct Look {
     at: Time,
     value: OnceCell<Value>,
@@ -164,14 +188,46 @@ struct Look {
 }
 
 impl Look {
-    fn new(at: Time) -> Look {
-        Look { at, value: OnceCell::new(), there: OnceCell::new() }
+    /// Before the first updates, which are of one tick. Updates are exact: what comes was not there, and what goes was.
+    fn before(first: &[Update]) -> Option<Look> {
+        let look = Look { at: first.first()?.time.checked_sub(1)?, value: OnceCell::new(), there: OnceCell::new() };
+        for update in first {
+            // A value that goes stands before the one that comes.
+            match &update.value {
+                Some(value) => drop(look.value.set(if update.adds { Value::Null } else { value.clone() })),
+                None => drop(look.there.set(!update.adds)),
+            }
+        }
+        Some(look)
+    }
+
+    /// After the updates of a tick.
+    fn after(updates: &[Update]) -> Look {
+        let look = Look { at: updates[0].time, value: OnceCell::new(), there: OnceCell::new() };
+        for update in updates.iter().rev() {
+            match &update.value {
+                Some(value) => drop(look.value.set(if update.adds { value.clone() } else { Value::Null })),
+                None => drop(look.there.set(update.adds)),
+            }
+        }
+        look
     }
 
     fn passes(&self, (facts, half): (&Facts<'_>, HalfEdge), (program, sieve): (&Program, &Sieve), row: &mut Vec<Value>) -> bool {
         let value = self.value.get_or_init(|| facts.edge_property(half.kind, half.other, half.ordinal, sieve.key, self.at));
         passes(program, sieve, row, value.clone()) && *self.there.get_or_init(|| facts.has_half(half, self.at))
     }
+
+    /// Whether an update says that it does not pass.
+    fn fails(&self, (program, sieve): (&Program, &Sieve), row: &mut Vec<Value>) -> bool {
+        self.there.get() == Some(&false) || self.value.get().is_some_and(|value| !passes(program, sieve, row, value.clone()))
+    }
+}
+
+/// Of the nodes.
+fn part(node: NodeId) -> usize {
+    // The shards and the maps themselves use other bits.
+    part_of(((node.high ^ node.low).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u16)
 }
 
 fn passes(program: &Program, sieve: &Sieve, row: &mut Vec<Value>, value: Value) -> bool {
@@ -183,11 +239,31 @@ fn passes(program: &Program, sieve: &Sieve, row: &mut Vec<Value>, value: Value) 
 impl Dense {
     /// What is kept of a side of a node.
     pub fn near(&self, sieve: u32, node: NodeId, outgoing: bool) -> Option<&Near> {
-        let sieved = self.sieves.get(&sieve)?;
-        if outgoing { sieved.out.get(&node) } else { sieved.into.get(&node) }
+        self.parts.get(part(node))?.get(&(sieve, node, outgoing))
     }
 
-    /// A walk has looked through many edges of a node.
+    fn near_mut(&mut self, side: Side) -> Option<&mut Near> {
+        self.parts.get_mut(part(side.1))?.get_mut(&side)
+    }
+
+    fn keep(&mut self, side: Side, near: Near) {
+        if self.parts.is_empty() {
+            self.parts.resize_with(PARTS, FxHashMap::default);
+        }
+        self.kept += near.weight();
+        if let Some(before) = self.parts[part(side.1)].insert(side, near) {
+            self.kept -= before.weight();
+        }
+    }
+
+    /// Whether an edge passes after everything so far, seen from its source. None where neither of its ends is kept.
+    fn has(&self, sieve: u32, (id, half): (NodeId, HalfEdge)) -> Option<bool> {
+        let seen_there = HalfEdge { outgoing: false, other: id, ..half };
+        let out = self.near(sieve, id, true).map(|near| near.has(half));
+        out.or_else(|| self.near(sieve, half.other, false).map(|near| near.has(seen_there)))
+    }
+
+    /// A walk has met a node of which nothing is kept.
     pub fn want(&self, (sieve, node, outgoing): Side, program: &Arc<Program>, edge: usize) {
         let mut wanted = self.wanted.borrow_mut();
         if wanted.len() < TAKEN_IN_MAX {
@@ -198,41 +274,43 @@ impl Dense {
     /// Takes in what a batch changes. It is not walked yet.
     pub fn take_in(&mut self, queries: &Queries, batch: &Batch, located: &Located) {
         self.turns.values_mut().for_each(Vec::clear);
-        self.turned.clear();
-        self.turned.resize(batch.ids.len(), false);
         let mut row = Vec::new();
         for sieves in &queries.sieves {
             for (node, id) in batch.ids.iter().enumerate() {
-                let touched = touched_edges((&sieves.kinds, &[sieves.key]), batch.node(node));
-                if touched.is_empty() {
+                let updates = updates(sieves, batch.node(node));
+                if updates.is_empty() {
                     continue;
                 }
                 let facts = located.facts(batch, node);
-                for times in touched.chunk_by(|a, b| a.0 == b.0) {
-                    self.take_in_edge(sieves, (node, *id, &facts), times, &mut row);
+                for of_edge in updates.chunk_by(|a, b| a.half == b.half) {
+                    self.take_in_edge(sieves, (node, *id, &facts), of_edge, &mut row);
                 }
             }
         }
     }
 
-    /// An edge that leads away from a node of the batch, with the ticks of its changes.
+    /// An edge that leads away from a node of the batch, with its updates.
     fn take_in_edge(
         &mut self,
         sieves: &Sieves,
         (node, id, facts): (usize, NodeId, &Facts<'_>),
-        times: &[(HalfEdge, Time)],
+        updates: &[Update],
         row: &mut Vec<Value>,
     ) {
-        let Some((half, first)) = times.first().copied() else { return };
-        let before = first.checked_sub(1).map(Look::new);
-        let looks: SmallVec<[Look; 2]> = times.iter().map(|(_, time)| Look::new(*time)).collect();
+        let half = updates[0].half;
+        let ticks = updates.chunk_by(|a, b| a.time == b.time);
+        let before = ticks.clone().next().and_then(Look::before);
+        let looks: SmallVec<[Look; 2]> = ticks.map(Look::after).collect();
         for (number, program, edge) in &sieves.each {
             let Some(sieve) = &program.edges[*edge].sieve else { continue };
-            let mut passes = |look: &Look| look.passes((facts, half), (program, sieve), row);
-            let known = self.sieves.get(number).and_then(|kept| kept.has((id, half)));
-            let mut was = known.unwrap_or_else(|| before.as_ref().is_some_and(&mut passes));
+            let mut was = before.as_ref().is_some_and(|before| {
+                !before.fails((program, sieve), row) && {
+                    let known = self.has(*number, (id, half));
+                    known.unwrap_or_else(|| before.passes((facts, half), (program, sieve), row))
+                }
+            });
             for look in &looks {
-                let is = passes(look);
+                let is = look.passes((facts, half), (program, sieve), row);
                 if is != was {
                     was = is;
                     self.turn(*number, id, Turn { node, half, time: look.at, begins: is });
@@ -242,57 +320,45 @@ impl Dense {
     }
 
     fn turn(&mut self, number: u32, id: NodeId, turn: Turn) {
-        self.turned[turn.node] = true;
         self.turns.entry(number).or_default().push(turn);
-        let Some(kept) = self.sieves.get_mut(&number) else { return };
-        for (outgoing, side) in kept.sides() {
-            let (node, other) = if outgoing { (id, turn.half.other) } else { (turn.half.other, id) };
-            let Some(near) = side.get_mut(&node) else { continue };
+        for (outgoing, node, other) in [(true, id, turn.half.other), (false, turn.half.other, id)] {
+            let side = (number, node, outgoing);
+            let Some(near) = self.near_mut(side) else { continue };
             let half = HalfEdge { outgoing, other, ..turn.half };
             if turn.begins {
                 near.begin(half, turn.time);
+                self.kept += 1;
             } else {
                 near.end(half, turn.time);
-                self.ended.push(((number, node, outgoing), other));
+                self.ended.push((side, other));
             }
         }
     }
 
-    /// What begins or ends to pass among the edges that lead away from a node of the batch.
-    pub fn turns(&self, sieve: u32, node: usize) -> &[Turn] {
-        if !self.turned.get(node).is_some_and(|turned| *turned) {
-            return &[];
-        }
-        let turns = self.turns.get(&sieve).map_or(&[][..], Vec::as_slice);
-        let start = turns.partition_point(|turn| turn.node < node);
-        &turns[start..][..turns[start..].iter().take_while(|turn| turn.node == node).count()]
+    /// What begins or ends to pass in the batch, by sieve, and in the order of the nodes it leads away from.
+    pub fn turns(&self) -> impl Iterator<Item = (u32, &[Turn])> {
+        self.turns.iter().map(|(sieve, turns)| (*sieve, turns.as_slice()))
     }
 
     /// A batch has been walked: forgets what ended, and takes in what walks asked for, as of the last tick.
     pub fn settle(&mut self, queries: &Queries, batches: &[SharedBatch], last: Time) {
-        for ((number, node, outgoing), other) in self.ended.drain(..) {
-            let side = self.sieves.get_mut(&number).map(|sieved| if outgoing { &mut sieved.out } else { &mut sieved.into });
-            if let Some(near) = side.and_then(|side| side.get_mut(&node)) {
-                near.forget_ended(other);
-            }
+        for (side, other) in std::mem::take(&mut self.ended) {
+            self.kept -= self.near_mut(side).map_or(0, |near| near.forget_ended(other));
         }
-        self.sieves.retain(|number, _| queries.has_sieve(*number));
-        self.turns.retain(|number, _| queries.has_sieve(*number));
-        let wanted = self.wanted.get_mut();
-        if wanted.is_empty() {
-            return;
+        if std::mem::replace(&mut self.gone, queries.sieves_gone) != queries.sieves_gone {
+            self.turns.retain(|number, _| queries.has_sieve(*number));
+            self.parts.iter_mut().for_each(|part| part.retain(|(number, ..), _| queries.has_sieve(*number)));
+            self.kept = self.parts.iter().flat_map(|part| part.values()).map(Near::weight).sum();
+            self.wanted.get_mut().retain(|(number, ..), _| queries.has_sieve(*number));
         }
-        if self.sieves.values().map(Sieved::len).sum::<usize>() > KEPT_MAX {
-            self.sieves.clear();
+        if self.kept > KEPT_MAX {
+            self.forgotten = (self.forgotten + 1) % PARTS;
+            let forgotten = std::mem::take(&mut self.parts[self.forgotten]);
+            self.kept -= forgotten.values().map(Near::weight).sum::<usize>();
         }
-        for ((number, node, outgoing), (program, edge)) in wanted.drain() {
-            if !queries.has_sieve(number) {
-                continue;
-            }
-            let near = look_through(&program, edge, batches, (node, outgoing), last);
-            let sieved = self.sieves.entry(number).or_default();
-            let side = if outgoing { &mut sieved.out } else { &mut sieved.into };
-            side.insert(node, near);
+        for (side, (program, edge)) in std::mem::take(self.wanted.get_mut()) {
+            let near = look_through(&program, edge, batches, (side.1, side.2), last);
+            self.keep(side, near);
         }
     }
 

@@ -10,7 +10,7 @@
 use rustc_hash::FxHashMap;
 use weir_model::plan::{Atom, DeltaPath, Pattern, Step};
 
-use super::program::{EdgeView, Expansion, Move, Need, NodeView, RenderError, Version, Way, place, refuse};
+use super::program::{Closing, EdgeView, Expansion, Move, Need, NodeView, RenderError, Version, Way, place, refuse};
 use crate::arrangement::edge_ranges;
 use crate::view::Direction;
 
@@ -222,6 +222,22 @@ impl Orders<'_> {
         }
     }
 
+    /// The other edges between a node and those that are visited.
+    fn closing(&self, crossed: usize, to: usize, state: &State) -> Vec<Closing> {
+        let open = self.preferred.iter().filter(|edge| **edge != crossed && !state.crossed.contains(edge));
+        let closing = open.filter_map(|edge| {
+            let shape = &self.pattern.edges[*edge];
+            let from = match (shape.source == to, shape.target == to) {
+                (true, false) => shape.target,
+                (false, true) => shape.source,
+                _ => return None,
+            };
+            let (direction, version) = (self.direction(*edge, from), self.version(self.nodes.len() + edge));
+            state.visited.contains(&from).then(|| Closing { edge: *edge, from: self.nodes[from].slot, direction, version })
+        });
+        closing.collect()
+    }
+
     fn cross(&mut self, edge: usize, from: usize, state: &mut State) {
         let shape = &self.pattern.edges[edge];
         let to = if shape.source == from { shape.target } else { shape.source };
@@ -236,6 +252,7 @@ impl Orders<'_> {
         };
         let other_nodes = if bound { Vec::new() } else { apart_from(&self.pattern.distinct_nodes, to, &state.visited) };
         let other_edges = apart_from(&self.pattern.distinct_edges, edge, &state.crossed);
+        let closing = if bound { Vec::new() } else { self.closing(edge, to, state) };
         let version = self.version(self.nodes.len() + edge);
         self.moves.push(Move::Expand(Expansion {
             edge,
@@ -244,6 +261,7 @@ impl Orders<'_> {
             direction: self.direction(edge, from),
             version,
             bound,
+            closing,
             other_nodes: other_nodes.into_iter().map(|node| self.nodes[node].slot).collect(),
             other_edges,
         }));

@@ -142,6 +142,7 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
                     let offered =
                         Offered { queries: &queries, common: &common, view: &view, batch: &batch, located, dense: &dense };
                     offered.walk(&mut found, &mut leaving, &mut waiting);
+                    offered.walk_turns(&mut found, &mut leaving, &mut waiting);
                     dense.settle(&queries, &view, before(batch.upper.elements()));
                     for (query, since, interest) in &queries.interests {
                         touches(&batch, (*query, *since), interest, &mut found);
@@ -275,7 +276,7 @@ struct Offered<'a> {
 }
 
 impl<'a> Offered<'a> {
-    /// Walks everything the batch changes, node by node, for the families it can concern.
+    /// Walks everything the batch changes, node by node, for the families it can concern. What sieves tell is not among it.
     fn walk(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
         let routes = &self.queries.routes;
         // Edges, by their place among the facts of the node; nodes and edges that are looked at before and after, by tick.
@@ -294,8 +295,6 @@ impl<'a> Offered<'a> {
                         Origin::Edge => edges.push((route, place)),
                         Origin::Node => views.push((route, segment.time(fact))),
                         Origin::EdgeView => views.push((route, 0)),
-                        Origin::Turns(sieve) if self.dense.turns(sieve, index).is_empty() => {}
-                        Origin::Turns(_) => views.push((route, 0)),
                     });
                 }
             }
@@ -332,12 +331,6 @@ impl<'a> Offered<'a> {
                     (Atom::Edge(edge), Origin::EdgeView) => {
                         change_of_edges(&mut walk, (path, edge), *id, (segment, updates), &facts, &mut seen, &mut row);
                     }
-                    (Atom::Edge(edge), Origin::Turns(sieve)) => {
-                        for turn in self.dense.turns(sieve, index) {
-                            let change = Change { path, time: turn.time, diff: if turn.begins { 1 } else { -1 } };
-                            change_of_edge(&mut walk, change, edge, (*id, &facts), turn.half, &[], &mut row);
-                        }
-                    }
                     (Atom::Edge(edge), _) => {
                         let fact = &updates[place];
                         let change = Change { path, time, diff: if fact.adds() { 1 } else { -1 } };
@@ -358,6 +351,32 @@ impl<'a> Offered<'a> {
         }
         if let Some(last) = current {
             self.begin(last, found, leaving, waiting).go_on();
+        }
+    }
+
+    /// Walks from the edges that begin or end to pass a sieve, one path after another.
+    fn walk_turns(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
+        let mut row: Vec<Value> = Vec::new();
+        for (sieve, turns) in self.dense.turns() {
+            for (number, path) in self.queries.routes.of_sieve(sieve) {
+                let (path, Some(family)) = (usize::from(*path), self.queries.family(*number)) else { continue };
+                let Atom::Edge(edge) = family.program.paths[path].atom else { continue };
+                row.clear();
+                row.resize(family.program.width, Value::Null);
+                let mut walk = self.begin((*number, family), found, leaving, waiting);
+                for of_node in turns.chunk_by(|a, b| a.node == b.node) {
+                    let node = of_node[0].node;
+                    let (id, facts) = (self.batch.ids[node], self.located.facts(self.batch, node));
+                    if !has_needs(&family.program.paths[path], &facts, None) {
+                        continue;
+                    }
+                    for turn in of_node {
+                        let change = Change { path, time: turn.time, diff: if turn.begins { 1 } else { -1 } };
+                        change_of_edge(&mut walk, change, edge, (id, &facts), turn.half, &[], &mut row);
+                    }
+                }
+                walk.go_on();
+            }
         }
     }
 
@@ -483,7 +502,7 @@ impl SeenEdges {
 }
 
 /// The edges of these types, or of any, that lead away from a node which an update is about, of the edge or of one of these properties, and when.
-pub fn touched_edges((kinds, keys): (&[Symbol], &[Symbol]), (segment, updates): (&Segment, &[Fact])) -> Vec<(HalfEdge, Time)> {
+fn touched_edges((kinds, keys): (&[Symbol], &[Symbol]), (segment, updates): (&Segment, &[Fact])) -> Vec<(HalfEdge, Time)> {
     let mut touched: Vec<(HalfEdge, Time)> = Vec::new();
     for fact in updates {
         let kind = fact.tag.symbol();

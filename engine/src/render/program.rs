@@ -16,6 +16,7 @@ use weir_model::mutation::Tag;
 use weir_model::plan::{Atom, Name, Pattern, Slot};
 use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text, Value};
 
+use super::Time;
 use super::constants::{self, Compared, Constants};
 use super::orders;
 use super::walk::is_true;
@@ -27,6 +28,16 @@ use crate::view::Direction;
 pub enum Version {
     Before,
     After,
+}
+
+impl Version {
+    /// What is read of a change at a tick. Before the first tick is `Time::MAX`.
+    pub fn tick(self, time: Time) -> Time {
+        match self {
+            Version::After => time,
+            Version::Before => time.wrapping_sub(1),
+        }
+    }
 }
 
 /// What is asked of a node when it is visited: its local view.
@@ -129,10 +140,21 @@ pub struct Expansion {
     pub version: Version,
     /// The other end is known: this is a look-up.
     pub bound: bool,
+    /// Edges that both their ends are known of once this one is crossed.
+    pub closing: Vec<Closing>,
     /// Slots of nodes that are found already and must not be found again.
     pub other_nodes: Vec<usize>,
     /// The same of edges, by their numbers.
     pub other_edges: Vec<usize>,
+}
+
+/// An edge as its end that is known already sees it.
+#[derive(Debug)]
+pub struct Closing {
+    pub edge: usize,
+    pub from: usize,
+    pub direction: Direction,
+    pub version: Version,
 }
 
 #[derive(Debug)]

@@ -29,6 +29,8 @@ pub struct Queries {
     /// Numbers of sieves, by their names.
     sieve_numbers: FxHashMap<Arc<str>, u32>,
     sieves_ever: u32,
+    /// How often some were let go of.
+    pub sieves_gone: u64,
     pub sieves: Vec<Sieves>,
     pub routes: Routes,
     /// Queries whose stages hear of nodes that change: their numbers, since when, of which changes.
@@ -125,7 +127,9 @@ impl Queries {
                 self.numbers.remove(&name);
                 self.routes.remove(number);
                 let used = |sieve: &u32| self.families.values().any(|family| family.sieves.contains(&Some(*sieve)));
+                let before = self.sieve_numbers.len();
                 self.sieve_numbers.retain(|_, sieve| used(sieve));
+                self.sieves_gone += u64::from(self.sieve_numbers.len() < before);
                 self.sieves.iter_mut().for_each(|sieves| sieves.each.retain(|(number, ..)| used(number)));
                 self.sieves.retain(|sieves| !sieves.each.is_empty());
             }
@@ -259,8 +263,6 @@ pub enum Origin {
     Edge,
     /// An edge of which properties are read, as it was and as it is.
     EdgeView,
-    /// An edge that begins or ends to pass this sieve.
-    Turns(u32),
 }
 
 /// Which paths a change of a fact can concern.
@@ -271,6 +273,8 @@ pub struct Routes {
     by_tag: FxHashMap<Tag, Vec<Route>>,
     /// Those that ask for any symbol.
     by_kind: Vec<(Kind, Route)>,
+    /// Families and paths that begin at edges that begin or end to pass a sieve, by its number.
+    by_sieve: FxHashMap<u32, Vec<(u32, u16)>>,
 }
 
 const ASKED: usize = 32;
@@ -300,12 +304,23 @@ impl Routes {
         self.by_kind.iter().filter(|(kind, _)| *kind == tag.kind()).for_each(|(_, route)| visit(*route));
     }
 
+    /// Families and paths, by family.
+    pub fn of_sieve(&self, sieve: u32) -> &[(u32, u16)] {
+        self.by_sieve.get(&sieve).map_or(&[], Vec::as_slice)
+    }
+
     fn add(&mut self, family: u32, program: &Program, sieves: &[Option<u32>]) {
         for (path, number) in program.paths.iter().zip(0..) {
             let from = match path.atom {
                 Atom::Node(_) => Origin::Node,
                 Atom::Edge(edge) if program.edges[edge].reads.is_empty() => Origin::Edge,
-                Atom::Edge(edge) => sieves[edge].map_or(Origin::EdgeView, Origin::Turns),
+                Atom::Edge(edge) => match sieves[edge] {
+                    Some(sieve) => {
+                        self.by_sieve.entry(sieve).or_default().push((family, number));
+                        continue;
+                    }
+                    None => Origin::EdgeView,
+                },
             };
             let route = Route { family, path: number, from };
             match path.atom {
@@ -347,6 +362,10 @@ impl Routes {
 
     fn remove(&mut self, family: u32) {
         self.by_kind.retain(|(_, route)| route.family != family);
+        self.by_sieve.retain(|_, paths| {
+            paths.retain(|(of, _)| *of != family);
+            !paths.is_empty()
+        });
         self.by_tag.retain(|_, routes| {
             routes.retain(|route| route.family != family);
             !routes.is_empty()

@@ -157,13 +157,13 @@ struct Parted<K> {
     parts: Vec<FxHashMap<K, i64>>,
 }
 
-const PARTS: usize = 256;
+pub(super) const PARTS: usize = 256;
 
 /// So many changes are answered before other work of the worker gets its turn, about.
 const AT_ONCE: usize = 4096;
 
 /// The part of a hash. The last gets about twice as many as the first, and those between in between: maps of one size would all grow at once.
-fn part_of(hash: u16) -> usize {
+pub(super) fn part_of(hash: u16) -> usize {
     // log2(1 + h), nearly, of a hash between 0 and 1.
     let hash = u64::from(hash);
     ((hash * (88_244 - ((22_708 * hash) >> 16))) >> 24) as usize % PARTS

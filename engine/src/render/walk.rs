@@ -4,15 +4,25 @@ use smallvec::SmallVec;
 use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Symbol, Text, Value};
 
 use super::Time;
-use super::dense::{Dense, MANY, Near};
+use super::dense::{Dense, Near};
 use super::family::{Ending, Family};
-use super::program::{EdgeView, Expansion, Move, Program, Version, Way};
+use super::program::{Closing, EdgeView, Expansion, Move, Program, Version, Way};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::locate::{Locator, parts};
 use crate::arrangement::{Batch, Facts, SharedBatch, Snapshot};
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
+
+/// Edges that are kept, and when. Where they do not lead, there is no match: so of two nodes that a third one is to be found between
+/// the edges of the one with fewer are crossed, and only those that lead to it from both are bound.
+struct Closed<'a>(SmallVec<[(&'a Near, Time); 2]>);
+
+impl Closed<'_> {
+    fn lead_to(&self, node: NodeId) -> bool {
+        self.0.iter().all(|(near, at)| near.leads_to(node, *at))
+    }
+}
 
 /// So few edges are crossed without a look at what else there is.
 const EDGES_FEW: usize = 2;
@@ -41,7 +51,7 @@ pub struct Walk<'a, 'w> {
     pub parcels: &'w mut Vec<Parcel>,
     /// Where rows wait for the node they go on at, if they are many and may.
     pub waiting: Option<&'w mut Waiting>,
-    /// What is kept of nodes with many edges, if the ticks of the walk are among those of its batch.
+    /// What is kept of nodes that walks have met, if the ticks of the walk are among those of its batch.
     pub dense: Option<&'a Dense>,
 }
 
@@ -178,10 +188,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     fn visit(&mut self, change: Change, at: usize, next: &Move, row: &mut [Value], id: NodeId, facts: &Facts<'a>) {
-        let tick = |version: &Version| match version {
-            Version::After => change.time,
-            Version::Before => change.time.wrapping_sub(1),
-        };
+        let tick = |version: &Version| version.tick(change.time);
         match next {
             Move::Check { node, version } => {
                 if look(*node, facts, tick(version), row, self) {
@@ -210,12 +217,11 @@ impl<'a> Walk<'a, '_> {
         dense.near(sieve, node, direction == Direction::Outgoing)
     }
 
-    /// Of a node with many edges, those that count may be kept from the next batch on. With several shards it is not known here what is written
+    /// Of a node, those edges that count may be kept from the next batch on. With several shards it is not known here what is written
     /// at the other ends.
-    fn want(&self, edge: usize, (node, direction): (NodeId, Direction), count: usize) {
+    fn want(&self, edge: usize, (node, direction): (NodeId, Direction)) {
         let outgoing = direction == Direction::Outgoing;
         if let (Some(dense), Some(sieve)) = (self.dense, self.family.sieves[edge])
-            && count >= MANY
             && (outgoing || self.shard.count == 1)
         {
             dense.want((sieve, node, outgoing), &self.family.program, edge);
@@ -247,21 +253,27 @@ impl<'a> Walk<'a, '_> {
             },
             (None, None) => return false,
         };
-        let tick = match expansion.version {
-            Version::After => change.time,
-            Version::Before => change.time.wrapping_sub(1),
-        };
-        near.each(of, outgoing, tick, |half| {
+        let closing = self.closing(expansion, change, row);
+        near.each(of, outgoing, expansion.version.tick(change.time), |half| {
             let half = match expected {
                 Some(expected) => HalfEdge { outgoing: direction == Direction::Outgoing, other: expected, ..half },
                 None => half,
             };
-            if self.bind(expansion, half, id, row) {
+            if closing.lead_to(half.other) && self.bind(expansion, half, id, row) {
                 // What would be asked of the edge holds.
                 self.run(change, at + 2, row, here);
             }
         });
         true
+    }
+
+    /// What is kept of the edges that lead from nodes of the row to where an expansion leads.
+    fn closing(&self, expansion: &Expansion, change: Change, row: &[Value]) -> Closed<'a> {
+        let of_edge = |closing: &Closing| match row[closing.from] {
+            Value::Node(id) => Some((self.kept(closing.edge, id, closing.direction)?, closing.version.tick(change.time))),
+            _ => None,
+        };
+        Closed(expansion.closing.iter().filter_map(of_edge).collect())
     }
 
     /// Puts an edge into the row that was found from a node. False where the pattern has another place for it.
@@ -328,10 +340,14 @@ impl<'a> Walk<'a, '_> {
             Value::Node(id) => id,
             _ => NodeId::default(),
         };
-        let is_kept = |way: &Way| self.kept(way.edge, node(way), way.direction);
-        let kept = ways.iter().filter_map(|way| is_kept(way).map(|near| (near.len(), way.at)));
-        let mut best = kept.min().unwrap_or((usize::MAX, 0));
-        if best.0 <= EDGES_FEW {
+        let (mut best, mut others) = ((usize::MAX, 0), SmallVec::<[&Way; 4]>::new());
+        for way in ways {
+            match self.kept(way.edge, node(way), way.direction) {
+                Some(near) => best = best.min((near.len(), way.at)),
+                None => others.push(way),
+            }
+        }
+        if best.0 <= EDGES_FEW || others.is_empty() {
             return best.1;
         }
         let mut offer = |way: &Way, facts: Option<&Facts<'_>>| {
@@ -340,12 +356,12 @@ impl<'a> Walk<'a, '_> {
             let price = if here { 1 } else { EDGE_INSPECTED_ELSEWHERE };
             let count = facts.map_or(EDGES_ELSEWHERE, |facts| facts.about_edges(way.direction, &view.kinds));
             if facts.is_some() {
-                self.want(way.edge, (node(way), way.direction), count);
+                self.want(way.edge, (node(way), way.direction));
             }
             best = best.min((count * price, way.at));
             best
         };
-        for way in ways.iter().filter(|way| is_kept(way).is_none()) {
+        for way in &others {
             if let Some((id, facts)) = here
                 && id == node(way)
                 && offer(way, Some(facts)).0 <= EDGES_FEW
@@ -353,7 +369,7 @@ impl<'a> Walk<'a, '_> {
                 return best.1;
             }
         }
-        for way in ways.iter().filter(|way| is_kept(way).is_none() && here.is_none_or(|(id, _)| id != node(way))) {
+        for way in others.iter().filter(|way| here.is_none_or(|(id, _)| id != node(way))) {
             let id = node(way);
             match self.everywhere {
                 Some(snapshot) => offer(way, Some(&snapshot.facts(id))),
@@ -375,15 +391,19 @@ impl<'a> Walk<'a, '_> {
     ) {
         let program = self.program;
         let view = &program.edges[expansion.edge];
-        if !expansion.bound && self.family.sieves[expansion.edge].is_some() {
-            self.want(expansion.edge, (id, expansion.direction), facts.about_edges(expansion.direction, &view.kinds));
+        if !expansion.bound {
+            self.want(expansion.edge, (id, expansion.direction));
         }
         let expected = match (expansion.bound, &row[expansion.to]) {
             (true, Value::Node(expected)) => Some(*expected),
             (true, _) => return,
             (false, _) => None,
         };
+        let closing = self.closing(expansion, change, row);
         let mut cross = |half: HalfEdge, value: Option<Value>| {
+            if !closing.lead_to(half.other) {
+                return;
+            }
             if let (Some(value), Some(sieve)) = (value, &view.sieve) {
                 row[sieve.slot] = value;
                 let passes = |condition: &Expr| is_true(condition, row, &program.context);

@@ -145,7 +145,7 @@ pub fn answer_at(prepared: &Prepared, reference: &ReferenceGraph, graph: &Graph,
         now: weir_model::Clock::at(now),
         fresh_id: &NodeId::default,
         limits: Limits::NONE,
-        open_cypher: false,
+        open_cypher: graph.open_cypher(),
         recall: None,
     };
     let mut rows = Rows::new();
