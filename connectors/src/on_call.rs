@@ -243,7 +243,7 @@ mod tests {
         }
 
         fn is_quick(&self, item: &u64) -> bool {
-            item % 2 == 0
+            item.is_multiple_of(2)
         }
 
         fn look_after(&mut self) -> Care {
