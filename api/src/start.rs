@@ -30,6 +30,8 @@ const STOP_MAX: Duration = Duration::from_secs(60);
 /// Runs until asked to stop, or asks another weir.
 pub fn run(arguments: &Arguments) -> ExitCode {
     let url = |given: Option<&str>| arguments.url(given, std::env::var("WEIR_URL").ok());
+    // Where a tool is told to ask a weir; otherwise it opens the store.
+    let asked = |given: &Option<String>| given.as_deref().map(|given| url(Some(given)));
     let ask = |target: &Target, ask: &dyn Fn(&str) -> ExitCode| match arguments.of_service() {
         None => ask(&url(target.url.as_deref())),
         Some(option) => {
@@ -52,16 +54,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Some(Command::Manual) => cli::manual().map_or(ExitCode::FAILURE, |page| print(&page)),
         Some(Command::Check) => with_store(&tools::check_store),
         Some(Command::Backup(backup)) => {
-            let url = backup.url.as_deref().map(|given| url(Some(given)));
+            let url = asked(&backup.url);
             with_store(&|store| tools::back_up(backup, url.as_deref(), store))
         }
         Some(Command::Restore { files }) => with_store(&|store| tools::restore_store(store, files)),
         Some(Command::Export { transfer: what, at_time }) => {
-            let url = what.url.as_deref().map(|given| url(Some(given)));
+            let url = asked(&what.url);
             with_settings(&|settings| transfer::export(what, url.as_deref(), *at_time, settings))
         }
         Some(Command::Import(what)) => {
-            let url = what.url.as_deref().map(|given| url(Some(given)));
+            let url = asked(&what.url);
             with_settings(&|settings| transfer::import(what, url.as_deref(), settings))
         }
         Some(Command::Shell(target)) => ask(target, &|url| shell::run(target, url)),

@@ -10,7 +10,6 @@ use weir_model::{QueryId, Tick};
 
 use super::{HOLD, LOOK, Query, WAIT};
 use crate::error::chain;
-use crate::live::LiveState;
 use crate::outputs::Sent;
 use crate::result_id::result_id;
 
@@ -123,11 +122,12 @@ impl Query {
         let cancelled = sent.len() as u64 - positive;
         self.cancellations.fetch_add(cancelled, Ordering::Relaxed);
         self.watch.live.count(positive, cancelled);
-        self.show(&sent, &self.watch.live);
+        self.show(&sent);
     }
 
     /// To whoever watches: streams and sockets get every result, the live page as many as a person can see.
-    fn show(&self, sent: &[Sent], live: &LiveState) {
+    fn show(&self, sent: &[Sent]) {
+        let live = &self.watch.live;
         let encoder = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: self.graph.ids() };
         for (hub, generation) in [(&self.results, Generation::V1), (&self.tap, Generation::V2)] {
             if hub.is_heard() {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendError, Sender};
 use weir_engine::StandingQuery;
 
 use super::{Query, WAIT, lock};
@@ -42,27 +42,28 @@ impl Watch {
 }
 
 fn look_after(queries: &Weak<Queries>, called: &Receiver<Weak<Query>>) {
-    let rouse = |query: Weak<Query>| {
-        if let Some(query) = query.upgrade() {
-            query.work_or_say();
-        }
-    };
     let mut next = Instant::now() + WAIT;
     loop {
         match called.recv_deadline(next) {
-            Ok(query) => rouse(query),
+            Ok(query) => rouse(&query),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
                 let Some(queries) = queries.upgrade() else { return };
                 let all: Vec<_> = lock(&queries).values().cloned().collect();
                 let begun = Instant::now();
                 for query in all {
-                    called.try_iter().for_each(rouse);
+                    called.try_iter().for_each(|query| rouse(&query));
                     query.glance();
                 }
                 next = Instant::now() + WAIT.max(begun.elapsed() * SHARE);
             }
         }
+    }
+}
+
+fn rouse(query: &Weak<Query>) {
+    if let Some(query) = query.upgrade() {
+        query.work_or_say();
     }
 }
 
@@ -98,8 +99,12 @@ impl Query {
             return false;
         }
         let (query, calls) = (Arc::downgrade(self), self.watch.calls.clone());
-        // The watch is there as long as weir is.
-        let rests = installed.rest(move || _ = calls.send(query));
+        let rests = installed.rest(move || {
+            // Should there be no watch, which only a bug or a lack of threads can bring about, results come all the same.
+            if let Err(SendError(query)) = calls.send(query) {
+                rouse(&query);
+            }
+        });
         if rests {
             *thread = None;
         }
