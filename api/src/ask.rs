@@ -127,7 +127,7 @@ pub fn plan(of: &PlanOf, url: &str) -> ExitCode {
         };
         let path = format!("/api/v1/query/standing/{}/plan", encoded(&of.name));
         let pairs = [("format", format)];
-        let ended = until_interrupted(&runtime, client.download(&path, &pairs, &mut part));
+        let ended = until_interrupted(&runtime, client.download(("standing query", &of.name), &path, &pairs, &mut part));
         ended.map_or(Ok(None), |ended| ended.map(|_| Some(body)))
     };
     match asked() {

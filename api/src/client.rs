@@ -104,23 +104,27 @@ impl Client {
         let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
         match status {
             200 => Ok(body.into()),
-            404 => {
-                let namespace = self.namespace.as_deref().unwrap_or("default");
-                Err(Problem::refused(format!("there is no namespace '{namespace}' at {}", self.url)))
-            }
+            404 => Err(self.absent("namespace", self.namespace.as_deref().unwrap_or("default"))),
             _ => Err(self.refusal(status, &body, &lengths)),
         }
     }
 
-    /// Takes the body of an answer part by part, with how much it was so far. Gives how much it was; an answer that breaks off
-    /// is an error.
-    pub async fn download(&self, path: &str, pairs: &[(&str, String)], part: EachPart<'_>) -> Result<u64, Problem> {
+    /// Takes the body of an answer about something, of a kind and with a name, part by part, with how much it was so far. Gives how
+    /// much it was; an answer that breaks off is an error.
+    pub async fn download(
+        &self,
+        of: (&str, &str),
+        path: &str,
+        pairs: &[(&str, String)],
+        part: EachPart<'_>,
+    ) -> Result<u64, Problem> {
         let request = self.http.get(self.target(path, pairs));
         let mut answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         if status != 200 {
             let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
-            return Err(self.refusal(status, &body, &[]));
+            let (kind, name) = of;
+            return Err(if status == 404 { self.absent(kind, name) } else { self.refusal(status, &body, &[]) });
         }
         let mut so_far = 0;
         while let Some(bytes) = answer.chunk().await.map_err(|error| self.unreachable(&error))? {
@@ -155,6 +159,15 @@ impl Client {
                 Problem::refused(format!("{} answers with status {status} {}", self.url, said.trim()).trim_end().to_owned())
             }
         }
+    }
+
+    fn absent(&self, kind: &str, name: &str) -> Problem {
+        let there = self
+            .namespace
+            .as_ref()
+            .filter(|_| kind != "namespace")
+            .map_or(String::new(), |name| format!(" in the namespace '{name}'"));
+        Problem::refused(format!("there is no {kind} '{name}'{there} at {}", self.url))
     }
 
     fn unreachable(&self, error: &dyn std::error::Error) -> Problem {

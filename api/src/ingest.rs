@@ -44,6 +44,9 @@ const SOURCES_ELSEWHERE: &[&str] = &[
     "S3Ingest",
 ];
 
+/// What a stream is called in errors.
+pub const WHAT: &str = "ingest stream";
+
 /// How many failed records are kept to be looked at; the count goes on.
 const FAILURES_KEPT_MAX: usize = 100;
 
@@ -204,7 +207,16 @@ impl Ingests {
         self.store(stream)
     }
 
+    /// Lets a stream go on where it stood: one that was paused, brought back, or failed.
     pub fn start(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
+        if stream.status() == Status::Failed {
+            let _one = lock(&self.changing);
+            // Not one that was deleted meanwhile.
+            if !self.get(&stream.graph, &stream.name).is_some_and(|there| Arc::ptr_eq(&there, stream)) {
+                return Err(ApiError::absent(WHAT, &stream.name));
+            }
+            stream.begin_again();
+        }
         stream.set_running(true)?;
         stream.run(&self.engine, &self.context);
         self.store(stream)
@@ -400,6 +412,18 @@ impl Stream {
         state.trouble = None;
         drop(state);
         self.freeze();
+    }
+
+    /// Takes the end of a stream that failed back. Its position is that of what was committed, and stays.
+    fn begin_again(&self) {
+        self.join();
+        let mut state = self.lock();
+        if state.status == Status::Failed {
+            state.status = Status::Running;
+            (state.message, state.ended_after) = (None, None);
+            self.records.go_on();
+            self.bytes.go_on();
+        }
     }
 
     fn freeze(&self) {

@@ -52,6 +52,11 @@ impl Meter {
         averages.ended.get_or_insert_with(Instant::now);
     }
 
+    /// After an end: the time in between counts as one in which nothing came.
+    pub fn go_on(&self) {
+        self.averages.lock().unwrap_or_else(|e| e.into_inner()).ended = None;
+    }
+
     /// The last minute's rate; before the first five seconds are over, the overall one.
     pub fn recent(&self) -> f64 {
         let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
@@ -122,5 +127,9 @@ mod tests {
         meter.end();
         meter.mark(5);
         assert_eq!(meter.to_json()["count"], 15);
+        let frozen = meter.to_json()["overall"].clone();
+        assert_eq!(meter.to_json()["overall"], frozen);
+        meter.go_on();
+        assert_ne!(meter.to_json()["overall"], frozen);
     }
 }

@@ -202,9 +202,14 @@ fn a_query_may_begin_with_the_whole_graph() {
     edge(&weir, 3, 4, true);
     assert_eq!(home.wait_lines("later.jsonl", 1).len(), 1, "what was there is no result");
     assert_eq!(home.wait_lines("all.jsonl", 2).len(), 2);
+    let begin = |weir: &Weir, place: &str| weir.get(place).expect(200).json().get("startFrom").cloned();
+    let places = [at("all"), at("later"), "/api/v2/standing-queries/named".to_owned()];
+    let begun = places.each_ref().map(|place| begin(&weir, place));
+    assert_eq!(begun, [Some(json!("WholeGraph")), None, Some(json!("WHOLE_GRAPH"))]);
     weir.stop();
     // Once is enough, also after a restart.
     let weir = home.start(&[]);
+    assert_eq!(places.each_ref().map(|place| begin(&weir, place)), begun);
     edge(&weir, 5, 6, true);
     assert_eq!(home.wait_lines("all.jsonl", 3).len(), 3);
     assert_eq!(home.wait_lines("later.jsonl", 2).len(), 2);

@@ -294,6 +294,55 @@ fn records_that_fail_go_to_every_dead_letter_destination() {
 }
 
 #[test]
+fn a_stream_that_failed_goes_on_where_it_stood() {
+    let home = Home::new();
+    let letters = || std::fs::create_dir_all(home.file("no")).expect("a directory");
+    letters();
+    let boxes = json!([{"type": "File", "path": "no/where.jsonl"}]);
+    let body = json!({"name": "numbers", "source": {"type": "NumberIterator"}, "maxPerSecond": 500,
+        "query": "MATCH (n) WHERE id(n) = idFrom('seen', $that) SET n.number = $that, n.times = coalesce(n.times, 0) + 1",
+        "onRecordError": {"deadLetterQueueSettings": {"destinations": boxes}}});
+    let mut weir = home.start(RESUME);
+    weir.post(STREAMS, &body).expect(201);
+    let read = |weir: &Weir| {
+        let rows =
+            weir.rows("MATCH (n) WHERE n.number IS NOT NULL RETURN count(n), max(n.number) - min(n.number) + 1, max(n.times)");
+        let number = |at: usize| rows[0][at].as_u64().unwrap_or(0);
+        (number(0), number(1), number(2))
+    };
+    for round in 0..3 {
+        let before = read(&weir).0;
+        wait_until("numbers come", PATIENCE, || read(&weir).0 > before + 100);
+        // What it cannot go on without is gone, and it fails when it begins.
+        std::fs::remove_dir_all(home.file("no")).expect("it can be removed");
+        weir.kill();
+        weir = home.start(RESUME);
+        let failed = weir.wait_ingest("numbers", "Failed", PATIENCE);
+        assert!(failed["message"].as_str().is_some_and(|message| message.contains("no/where.jsonl")), "{failed}");
+        weir.post(&format!("{STREAMS}/numbers:pause"), &Json::Null).expect(400);
+        // Nothing is mended yet.
+        weir.post(&format!("{STREAMS}/numbers:resume"), &Json::Null).expect(200);
+        weir.wait_ingest("numbers", "Failed", PATIENCE);
+        if round > 0 {
+            weir.kill();
+            weir = home.start(RESUME);
+            assert_eq!(stream(&weir, "numbers")["status"], "FAILED");
+        }
+        letters();
+        let shown = weir.post(&format!("{STREAMS}/numbers:resume"), &Json::Null).expect(200).json();
+        assert_eq!((&shown["status"], &shown["message"]), (&json!("RUNNING"), &Json::Null), "{shown}");
+    }
+    let before = read(&weir).0;
+    wait_until("numbers come again", PATIENCE, || read(&weir).0 > before + 100);
+    weir.post(&format!("{STREAMS}/numbers:pause"), &Json::Null).expect(200);
+    let (count, spread, times) = read(&weir);
+    assert_eq!((count, times), (spread, 1), "none is missing, none came twice");
+    weir.send("DELETE", &format!("{STREAMS}/numbers"), &[], b"").expect(200);
+    weir.post(&format!("{STREAMS}/numbers:resume"), &Json::Null).expect(404);
+    weir.stop();
+}
+
+#[test]
 fn an_object_of_s3_is_read_once_in_both_notations_across_kills() {
     let Some(amazon) = Amazon::start("objects of S3 with kills of weir") else { return };
     const RECORDS: u64 = 4_000;

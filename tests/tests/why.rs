@@ -178,5 +178,6 @@ fn the_dataflow_is_drawn() {
     assert!(run(&["risky", "--format", "mermaid"]).1.starts_with("flowchart BT"));
     let (code, out, error) = run(&["no body"]);
     assert_eq!((code, out.as_str()), (Some(1), ""), "{error}");
+    assert!(error.contains(&format!("there is no standing query 'no body' at {url}")), "{error}");
     assert_eq!(run(&["risky", "--format", "svg"]).0, Some(2));
 }

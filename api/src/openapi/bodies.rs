@@ -426,6 +426,8 @@ pub struct Standing {
     pub outputs: Assembled<OUTPUTS>,
     pub include_cancellations: bool,
     pub input_buffer_size: i32,
+    /// Where results began, unless with what came from then on.
+    pub start_from: Option<StartFrom>,
     /// By member of the cluster; there is one, `local`.
     pub stats: BTreeMap<String, StandingCounts>,
 }

@@ -200,7 +200,10 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .body(of::<serde_json::Value>).about("Answered when the records are durable. A list of JSON is its elements, `application/x-ndjson` and `text/plain` are cut into lines, `application/octet-stream` is one record; `Content-Encoding` may be gzip, deflate or zstd. While the graph is behind or the stream is paused the answer is 503 with `Retry-After`."),
         "ingest::delete" => op("delete-ingest", INGEST, "Stop and forget a stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph().about("Answers with the stream as it ended."),
         "ingest::pause" => op("pause-ingest", INGEST, "Pause a stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph(),
-        "ingest::start" => op("resume-ingest", INGEST, "Let a stream go on", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph(),
+        "ingest::start" => op("resume-ingest", INGEST, "Let a stream go on", &[(200, Value(of::<Stream>))])
+            .about("Also one that failed, where it stood. One that is completed does not go on.")
+            .takes(&[p::MEMBER])
+            .graph(),
 
         // Standing queries.
         "standing::list" => op("list-standing-queries", STANDING, "All standing queries", &[(200, Items(of::<Standing>))]).graph(),

@@ -12,11 +12,9 @@ use super::reply::{Reply, blocking};
 use super::request::{Content, Request};
 use crate::app::App;
 use crate::error::{ApiError, INVALID};
-use crate::ingest::{Status, Stream};
+use crate::ingest::{Status, Stream, WHAT};
 use crate::wire::family::Family;
 use crate::wire::v2;
-
-const WHAT: &str = "ingest stream";
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const KEY_BYTES_MAX: usize = 255;

@@ -9,6 +9,7 @@ use weir_engine::{Histogram, Paused, Stage};
 use super::{Query, lock};
 use crate::clock;
 use crate::wire::family::Family;
+use crate::wire::standing::StartFrom;
 use crate::wire::v2;
 
 impl Query {
@@ -30,6 +31,10 @@ impl Query {
                 "outputHashCode": if family.is_v2() { json!(hash) } else { json!(hash.to_string()) },
             }},
         });
+        // Said only by those who began otherwise than clients of the reference service know.
+        if settings.start != StartFrom::Now {
+            described["startFrom"] = settings.start.to_json(family);
+        }
         // There only until the graph at rest has been looked through.
         if let Some((looked_at, nodes)) = self.installed().backfill() {
             described["stats"]["local"]["backfill"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});

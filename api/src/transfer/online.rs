@@ -22,8 +22,9 @@ pub fn export(
     let mut progress = Progress::new("bytes", None);
     let bytes = run(async {
         let pairs = [("format", format.name().to_owned())];
+        let of = ("namespace", namespace.unwrap_or("default"));
         client
-            .download("/api/v1/admin/export", &pairs, &mut |part, so_far| {
+            .download(of, "/api/v1/admin/export", &pairs, &mut |part, so_far| {
                 progress.set(so_far);
                 out.write_all(part).map_err(|error| chain(&error))
             })
@@ -34,11 +35,12 @@ pub fn export(
 
 /// Downloads a backup into `out`; `since` are the parameters of one that goes on where another ended.
 pub fn back_up_over_http(url: &str, since: &[(&str, String)], out: &mut dyn Write) -> Result<u64, String> {
+    const PATH: &str = "/api/v1/admin/backup";
     let client = client(url, None)?;
     let mut progress = Progress::new("bytes", None);
     run(async {
         client
-            .download("/api/v1/admin/backup", since, &mut |part, so_far| {
+            .download(("route", PATH), PATH, since, &mut |part, so_far| {
                 progress.set(so_far);
                 out.write_all(part).map_err(|error| chain(&error))
             })

@@ -139,7 +139,18 @@ impl StandingSettings {
             "includeCancellations": self.include_cancellations,
             "inputBufferSize": self.input_buffer_size,
             "shouldCalculateResultHashCode": self.hash_results,
+            "startFrom": self.start.to_json(Family::V1),
         })
+    }
+}
+
+impl StartFrom {
+    pub fn to_json(self, family: Family) -> Json {
+        match self {
+            StartFrom::Now => family.word("Now").into(),
+            StartFrom::WholeGraph => family.word("WholeGraph").into(),
+            StartFrom::Moment(millis) => clock::instant(clock::from_millis(millis)).into(),
+        }
     }
 }
 
