@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{NODES, Random, concatenate, node, random_records, share_symbols};
+use weir_engine::arrangement::chunk::{Chunk, Times};
 use weir_engine::history::Changed;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, Part, Store};
@@ -357,6 +358,10 @@ fn what_is_purged_was_never_there_in_rocks_db() {
     }
 }
 
+fn chunk(bytes: &[u8], upper: Tick) -> Chunk {
+    Chunk::read(bytes, upper, Times::Kept).unwrap()
+}
+
 /// Not a byte of it is in the log or the pages, once those were written again.
 #[test]
 fn what_is_purged_leaves_the_store() {
@@ -375,6 +380,7 @@ fn what_is_purged_leaves_the_store() {
         store.read_log(graph.id(), Tick::ZERO, &mut |entry| look(&entry.mutations.arena)).unwrap();
         for run in store.runs(graph.id()).unwrap() {
             for part in [Part::Newest, Part::Older] {
+                let mut look = |bytes: &[u8]| look(&chunk(bytes, run.upper).segment().arena);
                 store.read_run(graph.id(), run.id, part, &mut look).unwrap();
             }
         }
@@ -847,8 +853,8 @@ fn loading_does_not_grow_with_history() {
     let (mut newest, mut older) = (0, 0);
     for run in store.runs(id).unwrap() {
         let count = |part, sum: &mut usize| {
-            let add = &mut |chunk: &[u8]| {
-                *sum += chunk.len();
+            let add = &mut |bytes: &[u8]| {
+                *sum += chunk(bytes, run.upper).bytes();
                 Ok(())
             };
             store.read_run(id, run.id, part, add).unwrap();

@@ -126,7 +126,7 @@ fn each_format_of_the_past_is_opened_and_gone_on_with() {
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
         .collect();
     names.sort();
-    assert_eq!(names, ["format-2-rocks-db", "format-3-map-db", "format-3-rocks-db"]);
+    assert_eq!(names, ["format-2-rocks-db", "format-3-map-db", "format-3-rocks-db", "format-4-map-db", "format-4-rocks-db"]);
     for name in names {
         println!("{name}");
         let home = Home::new();

@@ -1,8 +1,13 @@
 //! Chunk: some nodes of a run with their versions, as bytes and read back. Self-contained:
 //!
-//!     nodes u32 | facts u32 | arena u32 | times u32 | ids 16 n | ends 4 n | facts 24 f | arena a | times 8 t
+//!     0 u32 | form u32 | nodes u32 | facts u32 | arena u32 | times u32 | first id 16 | body
 //!
-//! Ids ascend. The versions of a node lie by tag, then fact key, then tick.
+//! The body, as it is (form 0) or compressed by zstd (form 1), has everything by columns, in which like stands beside like:
+//!
+//!     ids 16 n | ends 4 n | tags 4 f | whens 4 f | payloads, a 8 f | payloads, b 8 f | arena | times 8 t
+//!
+//! Ids ascend. The versions of a node lie by tag, then fact key, then tick. Up to format 3 of the directory there was neither a 0, nor a
+//! form, nor a first id, and facts were rows of 24 bytes; such chunks are read, too.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,36 +18,83 @@ use weir_model::{NodeId, Tick};
 
 use super::segment::{Fact, Segment};
 
-/// A chunk ends with the node that takes it over this.
+/// A chunk ends with the node that takes it over this, before it is compressed.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-const HEAD_BYTES: usize = 16;
+const PLAIN: u32 = 0;
+const COMPRESSED: u32 = 1;
+
+/// As fast as LZ4 on rows. Higher ones take longer and gain little: whoever checkpoints has to keep up with what comes in.
+const LEVEL: i32 = -1;
 
 pub fn encode(ids: &[NodeId], ends: &[u32], segment: &Segment) -> Vec<u8> {
-    let Segment { facts, arena, times } = segment;
-    let length = ids.len() * 20 + size_of_val(&facts[..]) + arena.len() + times.len() * 8;
-    let mut bytes = Vec::with_capacity(HEAD_BYTES + length);
-    for count in [ids.len(), facts.len(), arena.len(), times.len()] {
-        bytes.extend_from_slice(&(count as u32).to_le_bytes());
+    let Segment { facts, arena, times, .. } = segment;
+    let mut body = Vec::with_capacity(Counts::of(ids, segment).body_bytes());
+    ids.iter().for_each(|id| body.extend_from_slice(&id.to_bytes()));
+    ends.iter().for_each(|end| body.extend_from_slice(&end.to_le_bytes()));
+    facts.iter().for_each(|fact| body.extend_from_slice(&fact.tag.0.to_le_bytes()));
+    facts.iter().for_each(|fact| body.extend_from_slice(&fact.when.to_le_bytes()));
+    facts.iter().for_each(|fact| body.extend_from_slice(&fact.payload.a.to_le_bytes()));
+    facts.iter().for_each(|fact| body.extend_from_slice(&fact.payload.b.to_le_bytes()));
+    body.extend_from_slice(arena);
+    times.iter().for_each(|time| body.extend_from_slice(&time.to_le_bytes()));
+    let compressed = zstd::bulk::compress(&body, LEVEL).ok().filter(|compressed| compressed.len() < body.len());
+    let form = if compressed.is_some() { COMPRESSED } else { PLAIN };
+    let body = compressed.unwrap_or(body);
+    let mut bytes = Vec::with_capacity(40 + body.len());
+    for number in [0, form, ids.len() as u32, facts.len() as u32, arena.len() as u32, times.len() as u32] {
+        bytes.extend_from_slice(&number.to_le_bytes());
     }
-    ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_bytes()));
-    ends.iter().for_each(|end| bytes.extend_from_slice(&end.to_le_bytes()));
-    for fact in facts {
-        let mut packed = [0; size_of::<Fact>()];
-        packed[..4].copy_from_slice(&fact.tag.0.to_le_bytes());
-        packed[4..8].copy_from_slice(&fact.when.to_le_bytes());
-        packed[8..16].copy_from_slice(&fact.payload.a.to_le_bytes());
-        packed[16..].copy_from_slice(&fact.payload.b.to_le_bytes());
-        bytes.extend_from_slice(&packed);
-    }
-    bytes.extend_from_slice(arena);
-    times.iter().for_each(|time| bytes.extend_from_slice(&time.to_le_bytes()));
+    bytes.extend_from_slice(&ids.first().copied().unwrap_or(NodeId::new(0, 0)).to_bytes());
+    bytes.extend_from_slice(&body);
     bytes
 }
 
+/// What stands before the ids or the body.
+struct Head {
+    /// None up to format 3.
+    form: Option<u32>,
+    counts: Counts,
+    first: NodeId,
+}
+
+struct Counts {
+    nodes: usize,
+    facts: usize,
+    arena: usize,
+    times: usize,
+}
+
+impl Counts {
+    fn of(ids: &[NodeId], Segment { facts, arena, times, .. }: &Segment) -> Counts {
+        Counts { nodes: ids.len(), facts: facts.len(), arena: arena.len(), times: times.len() }
+    }
+
+    fn body_bytes(&self) -> usize {
+        self.nodes * 20 + self.facts * size_of::<Fact>() + self.arena + self.times * 8
+    }
+}
+
+impl Head {
+    /// Takes it off; the ids of an older format stay.
+    fn take(bytes: &mut &[u8]) -> Option<Head> {
+        let number = |bytes: &mut &[u8]| Some(u32::from_le_bytes(take(bytes)?));
+        let mut nodes = number(bytes)?;
+        // An older one has at least one node.
+        let form = if nodes == 0 { Some(number(bytes)?) } else { None };
+        if form.is_some() {
+            nodes = number(bytes)?;
+        }
+        let [facts, arena, times] = [number(bytes)?, number(bytes)?, number(bytes)?].map(|count| count as usize);
+        let first = if form.is_some() { take(bytes)? } else { *bytes.first_chunk()? };
+        let counts = Counts { nodes: nodes as usize, facts, arena, times };
+        Some(Head { form, counts, first: NodeId::from_bytes(first) })
+    }
+}
+
 /// The first node of a chunk, without reading the rest.
-pub fn first_id(bytes: &[u8]) -> Option<NodeId> {
-    bytes.get(HEAD_BYTES..)?.first_chunk().map(|id| NodeId::from_bytes(*id))
+pub fn first_id(mut bytes: &[u8]) -> Option<NodeId> {
+    Head::take(&mut bytes).map(|head| head.first)
 }
 
 /// A chunk that was read back. It has at least one node.
@@ -64,51 +116,50 @@ pub enum Times {
 impl Chunk {
     /// Reads a chunk of a run that ends before `upper`. None when the bytes are not one: every index and every offset is
     /// checked.
-    pub fn read(bytes: &[u8], upper: Tick, keep: Times) -> Option<Chunk> {
-        let mut rest = bytes;
-        let mut counts = [0usize; 4];
-        for count in &mut counts {
-            *count = u32::from_le_bytes(take(&mut rest)?) as usize;
-        }
-        let [nodes, facts, arena, times] = counts;
-        if rest.len() != nodes * 20 + facts * size_of::<Fact>() + arena + times * 8 {
+    pub fn read(mut bytes: &[u8], upper: Tick, keep: Times) -> Option<Chunk> {
+        let Head { form, counts, first } = Head::take(&mut bytes)?;
+        let length = counts.body_bytes();
+        let unpacked;
+        let mut rest = match form {
+            None | Some(PLAIN) => bytes,
+            Some(COMPRESSED) if zstd::decompressed_size(bytes) == Some(length as u64) => {
+                unpacked = zstd::bulk::decompress(bytes, length).ok()?;
+                &unpacked
+            }
+            Some(_) => return None,
+        };
+        if rest.len() != length {
             return None;
         }
-        let mut ids = Vec::with_capacity(nodes);
-        for _ in 0..nodes {
-            ids.push(NodeId::from_bytes(take(&mut rest)?));
-        }
-        let mut ends = Vec::with_capacity(nodes);
-        for _ in 0..nodes {
-            ends.push(u32::from_le_bytes(take(&mut rest)?));
-        }
+        let Counts { nodes, facts, arena, times } = counts;
+        let ids: Vec<NodeId> = column(&mut rest, nodes).map(NodeId::from_bytes).collect();
+        let ends: Vec<u32> = column(&mut rest, nodes).map(u32::from_le_bytes).collect();
+        let fact = |[tag, when, a, b]: [u64; 4]| {
+            let (tag, when, payload) = (Tag(tag as u32), when as u32, Payload { a, b });
+            let kept = if keep == Times::Kept { when } else { when & 1 };
+            let is_one = ((when >> 1) as usize) < times && payload_in_range(tag, payload, arena);
+            is_one.then_some(Fact { tag, when: kept, payload })
+        };
         let mut segment = Segment::with_capacity(facts, arena);
-        let kept = if keep == Times::Kept { u32::MAX } else { 1 };
-        for _ in 0..facts {
-            let (tag, when) = (Tag(u32::from_le_bytes(take(&mut rest)?)), u32::from_le_bytes(take(&mut rest)?));
-            let payload = Payload { a: u64::from_le_bytes(take(&mut rest)?), b: u64::from_le_bytes(take(&mut rest)?) };
-            if (when >> 1) as usize >= times || !payload_in_range(tag, payload, arena) {
-                return None;
+        if form.is_some() {
+            let (tags, whens) = (column(&mut rest, facts).map(short), column(&mut rest, facts).map(short));
+            let (a, b) = (column(&mut rest, facts).map(u64::from_le_bytes), column(&mut rest, facts).map(u64::from_le_bytes));
+            for ((tag, when), (a, b)) in tags.zip(whens).zip(a.zip(b)) {
+                segment.facts.push(fact([tag, when, a, b])?);
             }
-            segment.facts.push(Fact { tag, when: when & kept, payload });
+        } else {
+            for row in column::<24>(&mut rest, facts) {
+                segment.facts.push(fact(of_row(&row)?)?);
+            }
         }
         let (text, mut rest) = rest.split_at(arena);
         segment.arena.extend_from_slice(text);
-        let mut until = None;
-        for _ in 0..times {
-            let time = u64::from_le_bytes(take(&mut rest)?);
-            if Some(time) <= until || time >= upper.0 {
-                return None;
-            }
-            until = Some(time);
-            if keep == Times::Kept {
-                segment.times.push(time);
-            }
+        let ticks: Vec<u64> = column(&mut rest, times).map(u64::from_le_bytes).collect();
+        if !ticks.is_sorted_by(|a, b| a < b) || ticks.last().is_some_and(|last| *last >= upper.0) {
+            return None;
         }
-        if keep == Times::One {
-            segment.times.push(upper.0.saturating_sub(1));
-        }
-        let ascending = nodes > 0 && ids.is_sorted_by(|a, b| a < b) && ends.is_sorted();
+        segment.times = if keep == Times::Kept { ticks } else { vec![upper.0.saturating_sub(1)] };
+        let ascending = ids.first() == Some(&first) && ids.is_sorted_by(|a, b| a < b) && ends.is_sorted();
         if !ascending || ends.last().copied().unwrap_or(0) as usize != facts {
             return None;
         }
@@ -135,9 +186,30 @@ impl Chunk {
 
     /// What it takes in memory.
     pub fn bytes(&self) -> usize {
-        let Segment { facts, arena, times } = &*self.segment;
+        let Segment { facts, arena, times, .. } = &*self.segment;
         self.ids.len() * 20 + size_of_val(&facts[..]) + arena.len() + times.len() * 8
     }
+}
+
+/// Takes off so many of `N` bytes each. There are as many: the length of the whole is known to be right.
+fn column<'a, const N: usize>(bytes: &mut &'a [u8], count: usize) -> impl Iterator<Item = [u8; N]> + use<'a, N> {
+    let (column, rest) = bytes.split_at((count * N).min(bytes.len()));
+    *bytes = rest;
+    column.as_chunks::<N>().0.iter().copied()
+}
+
+fn short(bytes: [u8; 4]) -> u64 {
+    u32::from_le_bytes(bytes).into()
+}
+
+/// A fact of format 3: tag, when, payload.
+fn of_row(mut row: &[u8]) -> Option<[u64; 4]> {
+    Some([
+        short(take(&mut row)?),
+        short(take(&mut row)?),
+        u64::from_le_bytes(take(&mut row)?),
+        u64::from_le_bytes(take(&mut row)?),
+    ])
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
@@ -190,5 +262,90 @@ impl Building {
             fact.when |= place << 1;
         }
         encode(&ids, &ends, &segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_model::mutation::Kind;
+    use weir_model::{Symbol, Value, codec};
+
+    use super::*;
+
+    const UPPER: Tick = Tick(1000);
+
+    fn nodes() -> (Vec<NodeId>, Vec<u32>, Segment) {
+        let mut segment = Segment { times: vec![5, 7, 900], ..Segment::default() };
+        let (mut ids, mut ends) = (Vec::new(), Vec::new());
+        for n in 0..200_u64 {
+            ids.push(NodeId::new(n << 40 | 3, n));
+            let payload = Payload::node(NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n));
+            segment.facts.push(Fact { tag: Tag::new(Kind::Out, Symbol(2)), when: 1, payload });
+            for (key, text) in [(4, "short"), (5, "longer than what fits into a payload")] {
+                let payload = codec::encode_payload(&Value::Text(text.into()), &mut segment.arena);
+                segment.facts.push(Fact { tag: Tag::new(Kind::Property, Symbol(key)), when: 2 << 1 | 1, payload });
+            }
+            ends.push(segment.facts.len() as u32);
+        }
+        (ids, ends, segment)
+    }
+
+    /// As weirs wrote them whose directories have format 3.
+    fn in_rows(ids: &[NodeId], ends: &[u32], Segment { facts, arena, times, .. }: &Segment) -> Vec<u8> {
+        let counts = [ids.len(), facts.len(), arena.len(), times.len()];
+        let mut bytes: Vec<u8> = counts.iter().flat_map(|count| (*count as u32).to_le_bytes()).collect();
+        bytes.extend(ids.iter().flat_map(|id| id.to_bytes()));
+        bytes.extend(ends.iter().flat_map(|end| end.to_le_bytes()));
+        for Fact { tag, when, payload } in facts {
+            bytes.extend([tag.0.to_le_bytes(), when.to_le_bytes()].concat());
+            bytes.extend([payload.a.to_le_bytes(), payload.b.to_le_bytes()].concat());
+        }
+        bytes.extend(arena);
+        bytes.extend(times.iter().flat_map(|time| time.to_le_bytes()));
+        bytes
+    }
+
+    fn shown(chunk: &Chunk) -> String {
+        format!("{:?} {:?} {:?}", chunk.ids, chunk.ends, chunk.segment)
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_in_either_form() {
+        let (ids, ends, segment) = nodes();
+        let (packed, rows) = (encode(&ids, &ends, &segment), in_rows(&ids, &ends, &segment));
+        assert!(packed.len() * 2 < rows.len(), "{} of {}", packed.len(), rows.len());
+        let expected = format!("{ids:?} {ends:?} {segment:?}");
+        // One node alone is too little to be compressed.
+        let id = NodeId::new(0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210);
+        let fact = Fact { payload: Payload::node(id), ..segment.facts[0] };
+        let one = Segment { facts: vec![fact], times: vec![5], ..Segment::default() };
+        let plain = encode(&[id], &[1], &one);
+        assert_eq!(plain[4..8], PLAIN.to_le_bytes());
+        let read = |bytes: &[u8]| Chunk::read(bytes, UPPER, Times::Kept).expect("a chunk");
+        assert_eq!((shown(&read(&packed)), shown(&read(&rows))), (expected.clone(), expected));
+        assert_eq!(shown(&read(&plain)), format!("{:?} {:?} {one:?}", [id], [1]));
+        assert_eq!([&packed, &rows, &plain].map(|bytes| first_id(bytes)), [ids[0], ids[0], id].map(Some));
+        for bytes in [&packed, &rows] {
+            let one = Chunk::read(bytes, UPPER, Times::One).expect("a chunk");
+            assert!(one.segment.times == [999] && one.segment.facts.iter().all(|fact| fact.when == 1));
+            assert!(Chunk::read(bytes, Tick(900), Times::Kept).is_none(), "a tick after the end of the run");
+        }
+    }
+
+    #[test]
+    fn what_is_no_chunk_is_refused() {
+        let (ids, ends, segment) = nodes();
+        for bytes in [encode(&ids, &ends, &segment), in_rows(&ids, &ends, &segment)] {
+            assert!((0..bytes.len()).step_by(7).all(|end| Chunk::read(&bytes[..end], UPPER, Times::Kept).is_none()));
+            // A changed byte may be one of a text; what is read then is a chunk all the same.
+            for at in 0..bytes.len().min(4000) {
+                let mut changed = bytes.clone();
+                changed[at] ^= 0x81;
+                if let Some(chunk) = Chunk::read(&changed, UPPER, Times::Kept) {
+                    let count: usize = (0..chunk.ids().len()).map(|place| chunk.facts(place).len()).sum();
+                    assert_eq!(count, chunk.segment.facts.len());
+                }
+            }
+        }
     }
 }

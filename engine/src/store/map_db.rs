@@ -28,7 +28,10 @@ const PAGES: Definition = TableDefinition::new("pages");
 const META: Definition = TableDefinition::new("meta");
 
 /// Of the format of the tables: under the key of this name in `META`, unsealed.
-const FORMAT: &[u8] = b"weir-map-db-1";
+const FORMAT: &[u8] = b"weir-map-db-2";
+
+/// The one before, whose chunks were not compressed: read, and made one of `FORMAT`.
+const FORMAT_BEFORE: &[u8] = b"weir-map-db-1";
 
 /// Memory for what was read.
 const CACHE_BYTES: usize = 64 << 20;
@@ -103,8 +106,10 @@ impl MapDb {
     }
 
     fn set_up(&self, fresh: bool) -> Result<(), StoreError> {
+        let mark =
+            || self.write("set up the store", |tables| tables.meta.insert(&b"v"[..], FORMAT).map(drop).map_err(Into::into));
         if fresh {
-            return self.write("set up the store", |tables| tables.meta.insert(&b"v"[..], FORMAT).map(drop).map_err(Into::into));
+            return mark();
         }
         let read = self.read()?;
         let tables = read.list_tables().map_err(|error| self.read_error(error.into(), "the list of tables"))?;
@@ -117,6 +122,9 @@ impl MapDb {
         let format = if is_ours { self.get_raw(META, b"v")? } else { None };
         if format.as_deref() == Some(FORMAT) {
             return Ok(());
+        }
+        if format.as_deref() == Some(FORMAT_BEFORE) {
+            return mark();
         }
         Err(StoreError::Foreign {
             path: self.options.path.clone(),

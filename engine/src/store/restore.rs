@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weir_model::{Text, Tick};
 
-use super::backup::{Copied, TITLE, TITLE_MORE, checksum};
+use super::backup::{Copied, TITLE, TITLE_MORE, TITLES_BEFORE, checksum};
 use super::bytes::{Reader, Wrong};
 use super::entry::LogReader;
 use super::since::{Since, checksum_of};
@@ -112,8 +112,9 @@ fn scan(from: &mut dyn Source) -> Result<Scanned, StoreError> {
     let unreadable = |error| StoreError::failed("read the backup", error);
     from.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     from.read_exact(&mut title).map_err(|_| StoreError::damaged("not a backup of weir", "the backup"))?;
-    let goes_on = &title == TITLE_MORE;
-    if !goes_on && &title != TITLE {
+    let [whole_before, more_before] = TITLES_BEFORE;
+    let goes_on = [TITLE_MORE, more_before].contains(&&title);
+    if !goes_on && ![TITLE, whole_before].contains(&&title) {
         return Err(StoreError::damaged("not a backup of weir, or one of a newer version", "the backup"));
     }
     let mut blocks = Blocks::new(from, TITLE.len() as u64);
