@@ -21,7 +21,7 @@ use weir_model::Mutations;
 
 use crate::arrangement::build::{Builder, Shard};
 use crate::arrangement::snapshot::Shown;
-use crate::arrangement::{Layers, Published, SharedBatch, Snapshot};
+use crate::arrangement::{Layers, Leisure, Published, SharedBatch, Snapshot};
 use crate::command::Base;
 use crate::index::shard::ShardIndex;
 use crate::index::{Began, Definition};
@@ -36,12 +36,7 @@ pub struct ShardOfGraph {
     pub upper: u64,
     /// What the operator works on.
     writing: Rc<RefCell<Writing>>,
-    rest: Rest,
-}
-
-/// The way to tell the operator that nothing comes in.
-struct Rest {
-    at_rest: Rc<Cell<bool>>,
+    leisure: Rc<Cell<Leisure>>,
     activator: Activator,
 }
 
@@ -52,14 +47,14 @@ impl ShardOfGraph {
         let mut input = InputHandle::new();
         let loaded = base.shards.get(shard.index).cloned();
         let publisher = published.clone();
-        let (trace, writing, rest) = worker.dataflow::<u64, _, _>(|scope| {
+        let (trace, writing, leisure, activator) = worker.dataflow::<u64, _, _>(|scope| {
             let stream = input.to_stream(scope);
             let mut operator = OperatorBuilder::new("graph".to_owned(), scope);
             let info = operator.operator_info();
             let activator = scope.activator_for(info.address.clone());
             let mut entries = operator.new_input(stream, Pipeline);
             let layers = Layers::new(info.clone(), None, Some(activator.clone()));
-            let at_rest = layers.at_rest();
+            let leisure = layers.leisure();
             let (reader, writer) = TraceAgent::new(layers, info, None);
             let trace = reader.clone();
             let mut writing = Writing {
@@ -86,10 +81,10 @@ impl ShardOfGraph {
                     writing.keep_house();
                 }
             });
-            (trace, shared, Rest { at_rest, activator })
+            (trace, shared, leisure, activator)
         });
         input.advance_to(base.upper.0);
-        ShardOfGraph { input, trace, published, shard, upper: base.upper.0, writing, rest }
+        ShardOfGraph { input, trace, published, shard, upper: base.upper.0, writing, leisure, activator }
     }
 
     /// From here on the shard keeps what changes for an index. It has applied everything that was handed to it.
@@ -126,12 +121,19 @@ impl ShardOfGraph {
         self.input.flush();
     }
 
+    /// Nothing waits: time for the merges that are under way.
+    pub fn pause(&self) {
+        if self.leisure.get() == Leisure::None {
+            self.leisure.set(Leisure::Some);
+        }
+    }
+
     /// Nothing has come in for a while: time to merge more than has to be.
     pub fn rest(&mut self) {
-        if !self.rest.at_rest.replace(true) {
+        if self.leisure.replace(Leisure::Plenty) != Leisure::Plenty {
             let applied = self.published.shard_upper(self.shard.index);
             allow_compaction(&mut self.trace, &self.published, applied);
-            self.rest.activator.activate();
+            self.activator.activate();
         }
     }
 

@@ -23,6 +23,7 @@ use weir_model::{NodeId, Symbol};
 
 use super::estimate::Sample;
 use super::facts::Part;
+use super::filter::{self, Filter};
 use super::prefetch::prefetch;
 use super::segment::{Fact, Segment, shrink};
 
@@ -133,6 +134,8 @@ pub struct Writer {
     pub fresh: Segment,
     /// How many facts of `fresh` belong to finished nodes.
     finished: usize,
+    /// Of the edges of those nodes that have many facts.
+    hashes: Vec<u64>,
 }
 
 impl Writer {
@@ -156,7 +159,7 @@ impl Writer {
             sample: OnceLock::new(),
             labels: OnceLock::new(),
         };
-        Writer { batch, fresh, finished: 0 }
+        Writer { batch, fresh, finished: 0, hashes: Vec::new() }
     }
 
     /// Takes in a segment that is there already, and says its number. `whole` is that of the piece it comes from; 0 if it is
@@ -181,6 +184,10 @@ impl Writer {
         self.finished = end;
         let same = |pair: &[Fact]| self.fresh.compare(&pair[0], &self.fresh, &pair[1]).is_eq();
         let repeats = self.fresh.facts[start..].windows(2).any(|pair| pair[0].tag == pair[1].tag && same(pair));
+        if end - start > filter::FEW {
+            let hash = |fact: &Fact| filter::hash(start, fact.tag, self.fresh.key(fact));
+            self.hashes.extend(self.fresh.facts[start..].iter().filter_map(hash));
+        }
         let lacking = lacking(&self.fresh.facts[start..]);
         let piece = if repeats { REPEATS } else { 0 } | if first { FIRST } else { 0 } | lacking;
         self.push(id, Place { piece, start: start as u32, count: (end - start) as u32 });
@@ -201,8 +208,9 @@ impl Writer {
     }
 
     pub fn finish(self) -> Batch {
-        let Writer { mut batch, mut fresh, .. } = self;
+        let Writer { mut batch, mut fresh, hashes, .. } = self;
         fresh.shrink();
+        fresh.filter = Filter::of(&hashes);
         batch.directory.finish(batch.ids.len());
         batch.pieces[0].segment = Arc::new(fresh);
         batch.pieces.iter_mut().filter(|piece| piece.whole == 0).for_each(|piece| piece.whole = piece.live);

@@ -256,7 +256,7 @@ impl<'a> Facts<'a> {
 
     /// The update that decides a fact with a key at a tick, if it is an addition.
     pub fn keyed(&self, tag: Tag, key: FactKey, at: u64) -> Option<(&'a Segment, &'a Fact)> {
-        for Part { segment, facts, last, .. } in &self.parts {
+        for Part { segment, facts, last, .. } in self.parts.iter().filter(|part| part.segment.may_have(part.facts, tag, key)) {
             let start = match key {
                 FactKey::Node(a, b) => facts.partition_point(|fact| (fact.tag, fact.payload.a, fact.payload.b) < (tag, a, b)),
                 FactKey::Further(first, ..) => facts.partition_point(|fact| {

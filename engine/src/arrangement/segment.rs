@@ -3,11 +3,14 @@
 //!     facts    tag | when | payload              24 bytes each; those of a node by tag, then fact key, then time, removals first
 //!     arena    what does not fit a payload
 //!     times    the ticks that `when` points at, ascending; a single one where all could be made one
+//!     filter   which edges nodes with many facts may have
 
 use std::cmp::Ordering;
 
 use weir_model::codec::{FactKey, extent, fact_key, relocate, shift};
 use weir_model::mutation::{Payload, Tag};
+
+use super::filter::{self, Filter};
 
 /// One update of one fact of a node.
 #[derive(Clone, Copy, Debug)]
@@ -39,11 +42,12 @@ pub struct Segment {
     pub facts: Vec<Fact>,
     pub arena: Vec<u8>,
     pub times: Vec<u64>,
+    pub filter: Filter,
 }
 
 impl Segment {
     pub fn with_capacity(facts: usize, arena: usize) -> Segment {
-        Segment { facts: Vec::with_capacity(facts), arena: Vec::with_capacity(arena), times: Vec::new() }
+        Segment { facts: Vec::with_capacity(facts), arena: Vec::with_capacity(arena), ..Segment::default() }
     }
 
     pub fn time(&self, fact: &Fact) -> u64 {
@@ -62,6 +66,12 @@ impl Segment {
 
     pub fn key(&self, fact: &Fact) -> FactKey {
         fact_key(fact.tag, fact.payload, &self.arena)
+    }
+
+    /// False where a node, by its facts in here, has no fact with this key.
+    pub fn may_have(&self, facts: &[Fact], tag: Tag, key: FactKey) -> bool {
+        let start = || (facts.as_ptr().addr() - self.facts.as_ptr().addr()) / size_of::<Fact>();
+        facts.len() <= filter::FEW || filter::hash(start(), tag, key).is_none_or(|hash| self.filter.may_have(hash))
     }
 
     /// The order of facts within a node, time and sign aside, of two facts of two segments.

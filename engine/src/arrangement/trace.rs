@@ -32,7 +32,7 @@ const FAN_IN: f64 = 4.0;
 const AT_REST: f64 = 1.25;
 
 /// How many facts each merge goes on by for each fact that comes in: merges end before as much again has gathered.
-const MERGED_PER_FACT: usize = 2;
+const MERGED_PER_FACT: usize = 4;
 
 /// And at least by this many for each batch, so that small ones do not pile up.
 const MERGED_PER_BATCH: usize = 512;
@@ -115,7 +115,19 @@ pub struct Layers {
     /// Batches that end by this may be made one.
     physical: Antichain<u64>,
     activator: Option<Activator>,
-    at_rest: Rc<Cell<bool>>,
+    leisure: Rc<Cell<Leisure>>,
+}
+
+/// How much time a worker has for merges.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub enum Leisure {
+    /// Batches come in. What they wait for is what each of them pays for, and no more.
+    #[default]
+    None,
+    /// No batch waits: merges that are under way go on.
+    Some,
+    /// None has come for a while: what has not to be merged yet is merged, too.
+    Plenty,
 }
 
 enum Layer {
@@ -126,13 +138,13 @@ enum Layer {
 impl Layers {
     pub fn empty(activator: Option<Activator>) -> Layers {
         let zero = || Antichain::from_elem(0);
-        let at_rest = Rc::default();
-        Layers { layers: Vec::new(), upper: zero(), logical: zero(), physical: zero(), activator, at_rest }
+        let leisure = Rc::default();
+        Layers { layers: Vec::new(), upper: zero(), logical: zero(), physical: zero(), activator, leisure }
     }
 
-    /// To be set when nothing has come in for a while; what comes in takes it back.
-    pub fn at_rest(&self) -> Rc<Cell<bool>> {
-        self.at_rest.clone()
+    /// To be set by the worker; what comes in takes it back.
+    pub fn leisure(&self) -> Rc<Cell<Leisure>> {
+        self.leisure.clone()
     }
 
     /// Starts every merge that is due.
@@ -141,7 +153,7 @@ impl Layers {
         let start = self.layers.iter().rposition(|layer| matches!(layer, Layer::Merging(_))).map_or(0, |index| index + 1);
         let tail: Vec<SharedBatch> = self.layers[start..].iter().flat_map(Layer::batches).cloned().collect();
         let settled = tail.iter().take_while(|batch| PartialOrder::less_equal(&batch.upper, &self.physical)).count();
-        let fan_in = if self.at_rest.get() { AT_REST } else { FAN_IN };
+        let fan_in = if self.leisure.get() == Leisure::Plenty { AT_REST } else { FAN_IN };
         let (mut together, mut largest, mut from) = (0, 0, None);
         for (index, batch) in tail[..settled].iter().enumerate().rev() {
             together += batch.len();
@@ -223,11 +235,13 @@ impl Trace for Layers {
 
     /// Goes on with merges while there is nothing else to do.
     fn exert(&mut self) {
-        if self.at_rest.get() {
+        if self.leisure.get() == Leisure::Plenty {
             self.plan();
         }
         if self.layers.iter().any(|layer| matches!(layer, Layer::Merging(_))) {
-            self.work(MERGED_WHEN_IDLE);
+            if self.leisure.get() != Leisure::None {
+                self.work(MERGED_WHEN_IDLE);
+            }
             if let Some(activator) = &self.activator {
                 activator.activate();
             }
@@ -242,7 +256,7 @@ impl Trace for Layers {
         batch.located = None;
         assert!(batch.lower == self.upper, "batches follow one another");
         self.upper.clone_from(&batch.upper);
-        self.at_rest.set(false);
+        self.leisure.set(Leisure::None);
         let fuel = (batch.len() * MERGED_PER_FACT).max(MERGED_PER_BATCH);
         self.layers.push(Layer::Whole(batch));
         self.work(fuel as isize);
