@@ -24,10 +24,18 @@ pub const CHUNK_BYTES: usize = 1 << 20;
 const PLAIN: u32 = 0;
 const COMPRESSED: u32 = 1;
 
-/// As fast as LZ4 on rows. Higher ones take longer and gain little: whoever checkpoints has to keep up with what comes in.
-const LEVEL: i32 = -1;
+/// Higher ones take longer and gain little.
+const LEVEL: i32 = 1;
 
-pub fn encode(ids: &[NodeId], ends: &[u32], segment: &Segment) -> Vec<u8> {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pack {
+    /// For checkpoints, which have to keep up with what comes in.
+    Plain,
+    /// For merges.
+    Tight,
+}
+
+pub fn encode(ids: &[NodeId], ends: &[u32], segment: &Segment, pack: Pack) -> Vec<u8> {
     let Segment { facts, arena, times, .. } = segment;
     let mut body = Vec::with_capacity(Counts::of(ids, segment).body_bytes());
     ids.iter().for_each(|id| body.extend_from_slice(&id.to_bytes()));
@@ -38,7 +46,8 @@ pub fn encode(ids: &[NodeId], ends: &[u32], segment: &Segment) -> Vec<u8> {
     facts.iter().for_each(|fact| body.extend_from_slice(&fact.payload.b.to_le_bytes()));
     body.extend_from_slice(arena);
     times.iter().for_each(|time| body.extend_from_slice(&time.to_le_bytes()));
-    let compressed = zstd::bulk::compress(&body, LEVEL).ok().filter(|compressed| compressed.len() < body.len());
+    let compressed = if pack == Pack::Tight { zstd::bulk::compress(&body, LEVEL).ok() } else { None };
+    let compressed = compressed.filter(|compressed| compressed.len() < body.len());
     let form = if compressed.is_some() { COMPRESSED } else { PLAIN };
     let body = compressed.unwrap_or(body);
     let mut bytes = Vec::with_capacity(40 + body.len());
@@ -261,7 +270,7 @@ impl Building {
             let place = segment.times.binary_search(&tick).unwrap_or_default() as u32;
             fact.when |= place << 1;
         }
-        encode(&ids, &ends, &segment)
+        encode(&ids, &ends, &segment, Pack::Tight)
     }
 }
 
@@ -312,20 +321,21 @@ mod tests {
     #[test]
     fn what_was_written_is_read_back_in_either_form() {
         let (ids, ends, segment) = nodes();
-        let (packed, rows) = (encode(&ids, &ends, &segment), in_rows(&ids, &ends, &segment));
+        let (packed, rows) = (encode(&ids, &ends, &segment, Pack::Tight), in_rows(&ids, &ends, &segment));
         assert!(packed.len() * 2 < rows.len(), "{} of {}", packed.len(), rows.len());
         let expected = format!("{ids:?} {ends:?} {segment:?}");
         // One node alone is too little to be compressed.
         let id = NodeId::new(0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210);
         let fact = Fact { payload: Payload::node(id), ..segment.facts[0] };
         let one = Segment { facts: vec![fact], times: vec![5], ..Segment::default() };
-        let plain = encode(&[id], &[1], &one);
-        assert_eq!(plain[4..8], PLAIN.to_le_bytes());
+        let small = encode(&[id], &[1], &one, Pack::Tight);
+        let plain = encode(&ids, &ends, &segment, Pack::Plain);
+        assert_eq!((&small[4..8], &plain[4..8]), (&PLAIN.to_le_bytes()[..], &PLAIN.to_le_bytes()[..]));
         let read = |bytes: &[u8]| Chunk::read(bytes, UPPER, Times::Kept).expect("a chunk");
-        assert_eq!((shown(&read(&packed)), shown(&read(&rows))), (expected.clone(), expected));
-        assert_eq!(shown(&read(&plain)), format!("{:?} {:?} {one:?}", [id], [1]));
-        assert_eq!([&packed, &rows, &plain].map(|bytes| first_id(bytes)), [ids[0], ids[0], id].map(Some));
-        for bytes in [&packed, &rows] {
+        assert_eq!([&packed, &plain, &rows].map(|bytes| shown(&read(bytes))), [&expected; 3].map(String::clone));
+        assert_eq!(shown(&read(&small)), format!("{:?} {:?} {one:?}", [id], [1]));
+        assert_eq!([&packed, &plain, &rows, &small].map(|bytes| first_id(bytes)), [ids[0], ids[0], ids[0], id].map(Some));
+        for bytes in [&packed, &plain, &rows] {
             let one = Chunk::read(bytes, UPPER, Times::One).expect("a chunk");
             assert!(one.segment.times == [999] && one.segment.facts.iter().all(|fact| fact.when == 1));
             assert!(Chunk::read(bytes, Tick(900), Times::Kept).is_none(), "a tick after the end of the run");
@@ -335,7 +345,8 @@ mod tests {
     #[test]
     fn what_is_no_chunk_is_refused() {
         let (ids, ends, segment) = nodes();
-        for bytes in [encode(&ids, &ends, &segment), in_rows(&ids, &ends, &segment)] {
+        let packed = [Pack::Tight, Pack::Plain].map(|pack| encode(&ids, &ends, &segment, pack));
+        for bytes in packed.into_iter().chain([in_rows(&ids, &ends, &segment)]) {
             assert!((0..bytes.len()).step_by(7).all(|end| Chunk::read(&bytes[..end], UPPER, Times::Kept).is_none()));
             // A changed byte may be one of a text; what is read then is a chunk all the same.
             for at in 0..bytes.len().min(4000) {

@@ -16,7 +16,7 @@ use weir_model::{NodeId, Tick};
 
 use super::batch::{Place, Writer};
 use super::build::Shard;
-use super::chunk::{CHUNK_BYTES, Chunk, encode};
+use super::chunk::{CHUNK_BYTES, Chunk, Pack, encode};
 use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
@@ -133,7 +133,7 @@ impl<'a> Writing<'a> {
             times.first + (record - times.before) as u64
         }));
         used.iter().for_each(|record| self.places[*record] = 0);
-        Some(encode(&ids, &ends, &piece))
+        Some(encode(&ids, &ends, &piece, Pack::Plain))
     }
 
     /// Collects the rows of a node. A ClearProperties also becomes the removal of each property set before it.
