@@ -203,7 +203,7 @@ fn a_query_may_begin_with_the_whole_graph() {
     assert_eq!(home.wait_lines("later.jsonl", 1).len(), 1, "what was there is no result");
     assert_eq!(home.wait_lines("all.jsonl", 2).len(), 2);
     let begin = |weir: &Weir, place: &str| weir.get(place).expect(200).json().get("startFrom").cloned();
-    let places = [at("all"), at("later"), "/api/v2/standing-queries/named".to_owned()];
+    let places = [at("all"), at("later"), "/api/v2/graph/quine/standingQueries/named".to_owned()];
     let begun = places.each_ref().map(|place| begin(&weir, place));
     assert_eq!(begun, [Some(json!("WholeGraph")), None, Some(json!("WHOLE_GRAPH"))]);
     weir.stop();
