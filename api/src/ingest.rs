@@ -209,8 +209,9 @@ impl Ingests {
 
     /// Lets a stream go on where it stood: one that was paused, brought back, or failed.
     pub fn start(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
-        if stream.status() == Status::Failed {
-            let _one = lock(&self.changing);
+        let failed = stream.status() == Status::Failed;
+        let _one = failed.then(|| lock(&self.changing));
+        if failed {
             // Not one that was deleted meanwhile.
             if !self.get(&stream.graph, &stream.name).is_some_and(|there| Arc::ptr_eq(&there, stream)) {
                 return Err(ApiError::absent(WHAT, &stream.name));
@@ -416,14 +417,16 @@ impl Stream {
 
     /// Takes the end of a stream that failed back. Its position is that of what was committed, and stays.
     fn begin_again(&self) {
+        if self.status() != Status::Failed {
+            // Somebody else was faster, and the thread is that of a stream that runs.
+            return;
+        }
         self.join();
         let mut state = self.lock();
-        if state.status == Status::Failed {
-            state.status = Status::Running;
-            (state.message, state.ended_after) = (None, None);
-            self.records.go_on();
-            self.bytes.go_on();
-        }
+        state.status = Status::Running;
+        (state.message, state.ended_after) = (None, None);
+        self.records.go_on();
+        self.bytes.go_on();
     }
 
     fn freeze(&self) {

@@ -122,7 +122,7 @@ impl ShardOfGraph {
     }
 
     /// Nothing waits: time for the merges that are under way.
-    pub fn pause(&self) {
+    pub fn allow_merges(&self) {
         if self.leisure.get() == Leisure::None {
             self.leisure.set(Leisure::Some);
         }

@@ -128,7 +128,7 @@ fn run(worker: &mut Worker, commands: &Receiver<Command>) {
                 worker.step();
             }
             Err(TryRecvError::Empty) => {
-                state.graphs.values().for_each(ShardOfGraph::pause);
+                state.graphs.values().for_each(ShardOfGraph::allow_merges);
                 let since = Instant::now();
                 worker.step_or_park(Some(SLEEP_MAX));
                 if since.elapsed() >= SLEEP_MAX {

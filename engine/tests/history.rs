@@ -816,6 +816,16 @@ fn backups_go_on_from_one_another() {
         assert!(refused.contains("does not go on from the one before it"), "{refused}");
         let refused = restore(&InMemory::new(), &mut sources[1..]).unwrap_err().to_string();
         assert!(refused.contains("does not go on"), "{refused}");
+        // A weir whose directories have format 3 gave them another title.
+        for (number, backup) in backups.iter_mut().enumerate() {
+            backup[..16].copy_from_slice(if number == 0 { b"weir backup 1\n\0\n" } else { b"weir backup +1\n\0" });
+        }
+        let mut readers: Vec<Cursor<&Vec<u8>>> = backups.iter().map(Cursor::new).collect();
+        assert!(end_of(&mut readers[backups.len() - 1]).is_ok());
+        let mut sources: Vec<&mut dyn Source> = readers.iter_mut().map(|reader| reader as &mut dyn Source).collect();
+        let store = rocks_db(&directory.path().join(format!("{seed}-before")));
+        restore(&store, &mut sources).unwrap();
+        assert_eq!(check(&store, &mut |_| ()).damage, Vec::<String>::new());
         let other =
             Engine::open(Arc::new(rocks_db(&directory.path().join(format!("other-{seed}")))), Options::default()).unwrap();
         let since = end_of(&mut Cursor::new(&backups[0])).unwrap();

@@ -21,6 +21,9 @@ use super::segment::{Fact, Segment};
 /// A chunk ends with the node that takes it over this, before it is compressed.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
+/// Six numbers and an id.
+const HEAD_BYTES: usize = 40;
+
 const PLAIN: u32 = 0;
 const COMPRESSED: u32 = 1;
 
@@ -37,25 +40,27 @@ pub enum Pack {
 
 pub fn encode(ids: &[NodeId], ends: &[u32], segment: &Segment, pack: Pack) -> Vec<u8> {
     let Segment { facts, arena, times, .. } = segment;
-    let mut body = Vec::with_capacity(Counts::of(ids, segment).body_bytes());
-    ids.iter().for_each(|id| body.extend_from_slice(&id.to_bytes()));
-    ends.iter().for_each(|end| body.extend_from_slice(&end.to_le_bytes()));
-    facts.iter().for_each(|fact| body.extend_from_slice(&fact.tag.0.to_le_bytes()));
-    facts.iter().for_each(|fact| body.extend_from_slice(&fact.when.to_le_bytes()));
-    facts.iter().for_each(|fact| body.extend_from_slice(&fact.payload.a.to_le_bytes()));
-    facts.iter().for_each(|fact| body.extend_from_slice(&fact.payload.b.to_le_bytes()));
-    body.extend_from_slice(arena);
-    times.iter().for_each(|time| body.extend_from_slice(&time.to_le_bytes()));
-    let compressed = if pack == Pack::Tight { zstd::bulk::compress(&body, LEVEL).ok() } else { None };
-    let compressed = compressed.filter(|compressed| compressed.len() < body.len());
-    let form = if compressed.is_some() { COMPRESSED } else { PLAIN };
-    let body = compressed.unwrap_or(body);
-    let mut bytes = Vec::with_capacity(40 + body.len());
-    for number in [0, form, ids.len() as u32, facts.len() as u32, arena.len() as u32, times.len() as u32] {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + Counts::of(ids, segment).body_bytes());
+    for number in [0, PLAIN, ids.len() as u32, facts.len() as u32, arena.len() as u32, times.len() as u32] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     bytes.extend_from_slice(&ids.first().copied().unwrap_or(NodeId::new(0, 0)).to_bytes());
-    bytes.extend_from_slice(&body);
+    ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_bytes()));
+    ends.iter().for_each(|end| bytes.extend_from_slice(&end.to_le_bytes()));
+    facts.iter().for_each(|fact| bytes.extend_from_slice(&fact.tag.0.to_le_bytes()));
+    facts.iter().for_each(|fact| bytes.extend_from_slice(&fact.when.to_le_bytes()));
+    facts.iter().for_each(|fact| bytes.extend_from_slice(&fact.payload.a.to_le_bytes()));
+    facts.iter().for_each(|fact| bytes.extend_from_slice(&fact.payload.b.to_le_bytes()));
+    bytes.extend_from_slice(arena);
+    times.iter().for_each(|time| bytes.extend_from_slice(&time.to_le_bytes()));
+    if pack == Pack::Tight
+        && let Ok(compressed) = zstd::bulk::compress(&bytes[HEAD_BYTES..], LEVEL)
+        && HEAD_BYTES + compressed.len() < bytes.len()
+    {
+        bytes[4..8].copy_from_slice(&COMPRESSED.to_le_bytes());
+        bytes.truncate(HEAD_BYTES);
+        bytes.extend_from_slice(&compressed);
+    }
     bytes
 }
 
@@ -143,18 +148,19 @@ impl Chunk {
         let Counts { nodes, facts, arena, times } = counts;
         let ids: Vec<NodeId> = column(&mut rest, nodes).map(NodeId::from_bytes).collect();
         let ends: Vec<u32> = column(&mut rest, nodes).map(u32::from_le_bytes).collect();
-        let fact = |[tag, when, a, b]: [u64; 4]| {
-            let (tag, when, payload) = (Tag(tag as u32), when as u32, Payload { a, b });
+        let fact = |(tag, when, a, b): (u32, u32, u64, u64)| {
+            let (tag, payload) = (Tag(tag), Payload { a, b });
             let kept = if keep == Times::Kept { when } else { when & 1 };
             let is_one = ((when >> 1) as usize) < times && payload_in_range(tag, payload, arena);
             is_one.then_some(Fact { tag, when: kept, payload })
         };
         let mut segment = Segment::with_capacity(facts, arena);
         if form.is_some() {
-            let (tags, whens) = (column(&mut rest, facts).map(short), column(&mut rest, facts).map(short));
+            let (tags, whens) =
+                (column(&mut rest, facts).map(u32::from_le_bytes), column(&mut rest, facts).map(u32::from_le_bytes));
             let (a, b) = (column(&mut rest, facts).map(u64::from_le_bytes), column(&mut rest, facts).map(u64::from_le_bytes));
             for ((tag, when), (a, b)) in tags.zip(whens).zip(a.zip(b)) {
-                segment.facts.push(fact([tag, when, a, b])?);
+                segment.facts.push(fact((tag, when, a, b))?);
             }
         } else {
             for row in column::<24>(&mut rest, facts) {
@@ -207,18 +213,10 @@ fn column<'a, const N: usize>(bytes: &mut &'a [u8], count: usize) -> impl Iterat
     column.as_chunks::<N>().0.iter().copied()
 }
 
-fn short(bytes: [u8; 4]) -> u64 {
-    u32::from_le_bytes(bytes).into()
-}
-
 /// A fact of format 3: tag, when, payload.
-fn of_row(mut row: &[u8]) -> Option<[u64; 4]> {
-    Some([
-        short(take(&mut row)?),
-        short(take(&mut row)?),
-        u64::from_le_bytes(take(&mut row)?),
-        u64::from_le_bytes(take(&mut row)?),
-    ])
+fn of_row(mut row: &[u8]) -> Option<(u32, u32, u64, u64)> {
+    let (tag, when) = (u32::from_le_bytes(take(&mut row)?), u32::from_le_bytes(take(&mut row)?));
+    Some((tag, when, u64::from_le_bytes(take(&mut row)?), u64::from_le_bytes(take(&mut row)?)))
 }
 
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
