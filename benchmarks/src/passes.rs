@@ -59,6 +59,7 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "watch-chain", about: "--queries standing queries that share a chain of three", run: watch::sharing },
     Pass { name: "installing", about: "single changes while one query after another is installed", run: watch::installing },
     Pass { name: "backfill", about: "the chain of four installed on --events while more come in", run: backfill::run },
+    Pass { name: "backfill-ingest", about: "the same while lines of JSON come into a store", run: backfill::beside_ingest },
     Pass { name: "hub", about: "one more edge at a node of --events edges, of which no match comes", run: backfill::hub },
     Pass { name: "latency", about: "`procs` paced at --load of the rate it reaches", run: latency::paced },
     Pass { name: "idle", about: "one change at a time on an idle engine in memory", run: latency::idle },

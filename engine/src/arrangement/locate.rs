@@ -72,6 +72,50 @@ impl Locator {
     }
 }
 
+/// Goes through all nodes of a shard in the order of ids, some at a time.
+pub struct Through {
+    /// The next node of each batch.
+    places: Vec<u32>,
+    pub nodes: Vec<NodeId>,
+    /// Where they lie, by node.
+    pub found: Vec<Found>,
+}
+
+impl Through {
+    pub fn begin(batches: &[SharedBatch]) -> Through {
+        Through { places: vec![0; batches.len()], nodes: Vec::new(), found: Vec::new() }
+    }
+
+    /// The next nodes, at most so many, and fetches what each is made of. None at the end.
+    pub fn go_on(&mut self, batches: &[SharedBatch], most: usize) {
+        crate::memory::attend();
+        let Through { places, nodes, found } = self;
+        nodes.clear();
+        found.clear();
+        while nodes.len() < most {
+            let ids = batches.iter().zip(&*places).filter_map(|(batch, place)| batch.ids.get(*place as usize));
+            let Some(id) = ids.min().copied() else { break };
+            let node = nodes.len() as u32;
+            nodes.push(id);
+            for (number, (batch, place)) in batches.iter().zip(&mut *places).enumerate().rev() {
+                if batch.ids.get(*place as usize) == Some(&id) {
+                    found.push(Found { node, batch: number as u32, position: *place });
+                    *place += 1;
+                }
+            }
+        }
+        parts(batches, found).filter_map(|part| part.facts.first()).for_each(prefetch);
+    }
+}
+
+/// Those of each node, given what was found of several.
+pub fn by_node(mut found: &[Found], nodes: usize) -> impl Iterator<Item = &[Found]> {
+    (0..nodes).map(move |node| {
+        let count = found.iter().take_while(|found| found.node as usize == node).count();
+        found.split_off(..count).unwrap_or_default()
+    })
+}
+
 /// What the batches know of a node, given where they know it.
 pub fn parts<'a>(batches: &'a [SharedBatch], found: &[Found]) -> impl Iterator<Item = Part<'a>> {
     found.iter().map(|found| batches[found.batch as usize].part(found.position as usize))

@@ -232,7 +232,7 @@ fn hop<'scope>(
                                 shard,
                                 results: &mut found,
                                 parcels: &mut leaving,
-                                waiting: None,
+                                waiting: &mut [],
                                 dense: None,
                             };
                             let change = Change { path: parcel.path as usize, time: parcel.time, diff: parcel.diff };
@@ -398,14 +398,14 @@ impl<'a> Offered<'a> {
             shard: self.common.shard,
             results,
             parcels,
-            waiting: Some(waiting),
+            waiting: std::slice::from_mut(waiting),
             dense: Some(self.dense),
         }
     }
 }
 
 /// False where the node lacks an edge that every match in question has. Without a time it is one of several.
-fn has_needs(path: &Path, facts: &Facts<'_>, time: Option<Time>) -> bool {
+pub fn has_needs(path: &Path, facts: &Facts<'_>, time: Option<Time>) -> bool {
     path.needs.iter().all(|need| {
         let at = match need.version {
             Version::After => time,

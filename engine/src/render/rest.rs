@@ -26,18 +26,19 @@ use weir_model::{NodeId, Value};
 
 use super::Time;
 use super::family::{Family, Member};
-use super::probe::{Common, Trace, change_of_edge, home};
+use super::probe::{Common, Trace, change_of_edge, has_needs, home};
 use super::results::{Backfill, RowChange};
-use super::walk::{Change, Walk, look};
-use crate::arrangement::{Facts, SharedBatch, Snapshot};
+use super::walk::{Change, Waiting, Walk, look};
+use crate::arrangement::locate::{Through, by_node, parts};
+use crate::arrangement::{Facts, Snapshot};
 use crate::view::Direction;
 
 /// How long the graph at rest is looked through before other work of the worker gets its turn: as long as that took the last time, but no
 /// less and no more than this.
 const AT_ONCE: (Duration, Duration) = (Duration::from_micros(50), Duration::from_micros(250));
 
-/// The clock is looked at once for so many nodes.
-const NODES_BY_CLOCK: usize = 16;
+/// So many nodes are looked at together, and then the clock. Where rows lead from them is found together, too.
+const NODES_BY_CLOCK: usize = 64;
 
 /// What is looked for in the graph at rest.
 pub struct Installation {
@@ -108,9 +109,7 @@ impl Installation {
         let nodes: usize = snapshot.shard(common.shard.index).iter().map(|batch| batch.ids.len()).sum();
         backfill.nodes.fetch_add((nodes * families.len()) as u64, Ordering::Relaxed);
         builder.build(move |mut capabilities| {
-            let mut working = capabilities
-                .pop()
-                .map(|capability| (Rest { snapshot, families, after: None, paused: Instant::now() }, capability));
+            let mut working = capabilities.pop().map(|capability| (Rest::new(snapshot, families), capability));
             let mut found: Vec<RowChange> = Vec::new();
             move |_| {
                 let Some((rest, capability)) = &mut working else { return };
@@ -141,19 +140,30 @@ struct Rest {
     snapshot: Snapshot,
     /// Those that are not done.
     families: Vec<Family>,
-    /// The last node that was looked at for the last of them.
-    after: Option<NodeId>,
+    /// Where the last of them stands; none where it has not begun.
+    through: Option<Through>,
+    /// By shard.
+    waiting: Vec<Waiting>,
+    row: Vec<Value>,
     /// When other work got its turn.
     paused: Instant,
 }
 
 impl Rest {
+    fn new(snapshot: Snapshot, families: Vec<Family>) -> Rest {
+        let waiting = (0..snapshot.shards()).map(|_| Waiting::default()).collect();
+        Rest { snapshot, families, through: None, waiting, row: Vec::new(), paused: Instant::now() }
+    }
+
     /// Looks at some nodes of the shard; true when there are no more.
     fn work(&mut self, common: &Common, backfill: &Backfill, found: &mut Vec<RowChange>) -> bool {
         let batches = self.snapshot.shard(common.shard.index);
         let begin = Instant::now();
         let end = begin + (begin - self.paused).clamp(AT_ONCE.0, AT_ONCE.1);
         while let Some(family) = self.families.last() {
+            let through = self.through.get_or_insert_with(|| Through::begin(batches));
+            self.row.clear();
+            self.row.resize(family.program.width, Value::Null);
             let mut walk = Walk {
                 program: &family.program,
                 family,
@@ -165,62 +175,46 @@ impl Rest {
                 shard: common.shard,
                 results: found,
                 parcels: &mut Vec::new(),
-                waiting: None,
+                waiting: &mut self.waiting,
                 dense: None,
             };
-            let mut positions: Vec<usize> = match self.after {
-                Some(after) => batches.iter().map(|batch| batch.ids.partition_point(|id| *id <= after)).collect(),
-                None => vec![0; batches.len()],
-            };
             loop {
-                for looked_at in 0..NODES_BY_CLOCK {
-                    let Some(id) = next(batches, &mut positions) else {
-                        backfill.looked_at.fetch_add(looked_at as u64, Ordering::Relaxed);
-                        self.after = None;
-                        break;
-                    };
-                    self.after = Some(id);
-                    walk_from(&mut walk, id, self.snapshot.tick().0);
+                through.go_on(batches, NODES_BY_CLOCK);
+                let nodes = &through.nodes;
+                for (id, here) in nodes.iter().zip(by_node(&through.found, nodes.len())) {
+                    walk_from(&mut walk, *id, &Facts::known(parts(batches, here)), self.snapshot.tick().0, &mut self.row);
                 }
-                if self.after.is_none() {
+                walk.go_on();
+                backfill.looked_at.fetch_add(nodes.len() as u64, Ordering::Relaxed);
+                if nodes.len() < NODES_BY_CLOCK {
                     break;
                 }
-                backfill.looked_at.fetch_add(NODES_BY_CLOCK as u64, Ordering::Relaxed);
                 let now = Instant::now();
                 if now >= end {
                     self.paused = now;
                     return false;
                 }
             }
+            self.through = None;
             self.families.pop();
         }
         true
     }
 }
 
-/// The smallest id that comes next in any batch; moves past it in all.
-fn next(batches: &[SharedBatch], positions: &mut [usize]) -> Option<NodeId> {
-    let id = batches.iter().zip(&*positions).filter_map(|(batch, at)| batch.ids.get(*at)).min().copied()?;
-    for (batch, at) in batches.iter().zip(positions) {
-        if batch.ids.get(*at) == Some(&id) {
-            *at += 1;
-        }
-    }
-    Some(id)
-}
-
-fn walk_from(walk: &mut Walk<'_, '_>, id: NodeId, time: u64) {
+fn walk_from<'a>(walk: &mut Walk<'a, '_>, id: NodeId, facts: &Facts<'a>, time: u64, row: &mut [Value]) {
     let program = walk.program;
     let path = program.last;
-    let facts = Facts::find(walk.batches, id);
-    let mut row = vec![Value::Null; program.width];
+    if !has_needs(&program.paths[path], facts, Some(time)) {
+        return;
+    }
     let change = Change { path, time, diff: 1 };
     match program.paths[path].atom {
         Atom::Node(node) => {
             let view = &program.nodes[node];
             row[view.slot] = Value::Node(id);
-            if facts.is_interesting(time) && look(node, &facts, time, &mut row, walk) {
-                walk.run(change, 0, &mut row, Some((id, &facts)));
+            if facts.is_interesting(time) && look(node, facts, time, row, walk) {
+                walk.run(change, 0, row, Some((id, facts)));
             }
         }
         Atom::Edge(edge) => {
@@ -229,7 +223,7 @@ fn walk_from(walk: &mut Walk<'_, '_>, id: NodeId, time: u64) {
                 for (key, slot) in &view.reads {
                     row[*slot] = facts.edge_property(half.kind, half.other, half.ordinal, *key, time);
                 }
-                change_of_edge(walk, change, edge, (id, &facts), half, &view.conditions, &mut row);
+                change_of_edge(walk, change, edge, (id, facts), half, &view.conditions, row);
             });
         }
     }

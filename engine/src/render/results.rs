@@ -320,6 +320,9 @@ impl Gather {
         if self.stages.is_some() {
             return self.pending.append(changes);
         }
+        if self.distinct {
+            self.counts.touch(changes);
+        }
         for RowChange { row, time, diff, .. } in changes.drain(..) {
             let mut diff = i64::from(diff);
             if self.distinct {

@@ -9,7 +9,7 @@ use super::family::{Ending, Family};
 use super::program::{Closing, EdgeView, Expansion, Move, Program, Version, Way};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
-use crate::arrangement::locate::{Locator, parts};
+use crate::arrangement::locate::{Locator, by_node, parts};
 use crate::arrangement::{Batch, Facts, SharedBatch, Snapshot};
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
@@ -49,8 +49,8 @@ pub struct Walk<'a, 'w> {
     pub shard: Shard,
     pub results: &'w mut Vec<RowChange>,
     pub parcels: &'w mut Vec<Parcel>,
-    /// Where rows wait for the node they go on at, if they are many and may.
-    pub waiting: Option<&'w mut Waiting>,
+    /// Where rows wait for the node they go on at, if they are many and may: one for the shard, or one for each that the walk reads.
+    pub waiting: &'w mut [Waiting],
     /// What is kept of nodes that walks have met, if the ticks of the walk are among those of its batch.
     pub dense: Option<&'a Dense>,
 }
@@ -124,10 +124,7 @@ impl<'a> Walk<'a, '_> {
         {
             return self.visit(change, at, next, row, id, facts);
         }
-        if let Some(snapshot) = self.everywhere {
-            return self.visit(change, at, next, row, id, &snapshot.facts(id));
-        }
-        if self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index {
+        if self.everywhere.is_none() && self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index {
             let row = Row::from_slice(row);
             self.parcels.push(Parcel {
                 family: self.number,
@@ -140,8 +137,9 @@ impl<'a> Walk<'a, '_> {
             });
             return;
         }
+        let shard = self.everywhere.map_or(0, |snapshot| snapshot.shard_of(id));
         if self.newest.is_none_or(|(batch, _)| batch.index_of(id).is_none())
-            && let Some(waiting) = &mut self.waiting
+            && let Some(waiting) = self.waiting.get_mut(shard)
         {
             waiting.rows.extend_from_slice(row);
             waiting.nodes.push(id);
@@ -157,28 +155,29 @@ impl<'a> Walk<'a, '_> {
 
     /// Goes on with the rows that wait, and with those that wait because of them.
     pub fn go_on(&mut self) {
-        while let Some(waiting) = self.waiting.as_deref_mut().filter(|waiting| !waiting.next.is_empty()) {
-            let Waiting { mut rows, mut nodes, mut next, mut locator } = std::mem::take(waiting);
-            let found = locator.locate(&nodes, self.batches);
-            let mut of_nodes = found.as_slice();
-            for (number, (change, at)) in next.drain(..).enumerate() {
-                let of_node = of_nodes.iter().take_while(|found| found.node as usize == number).count();
-                let (here, others) = of_nodes.split_at(of_node);
-                of_nodes = others;
-                let facts = Facts::known(parts(self.batches, here));
+        while let Some(shard) = self.waiting.iter().position(|waiting| !waiting.next.is_empty()) {
+            let Waiting { mut rows, mut nodes, mut next, mut locator } = std::mem::take(&mut self.waiting[shard]);
+            let batches = self.everywhere.map_or(self.batches, |snapshot| snapshot.shard(shard));
+            let found = locator.locate(&nodes, batches);
+            let of_nodes = by_node(&found, nodes.len());
+            for (number, ((change, at), here)) in next.drain(..).zip(of_nodes).enumerate() {
+                let facts = Facts::known(parts(batches, here));
                 let row = &mut rows[number * self.program.width..][..self.program.width];
                 self.run(change, at, row, Some((nodes[number], &facts)));
             }
             // Their room is used again.
-            if let Some(waiting) = self.waiting.as_deref_mut().filter(|waiting| waiting.next.is_empty()) {
+            if self.waiting[shard].next.is_empty() {
                 rows.clear();
                 nodes.clear();
-                *waiting = Waiting { rows, nodes, next, locator };
+                self.waiting[shard] = Waiting { rows, nodes, next, locator };
             }
         }
     }
 
     fn find(&self, id: NodeId) -> Facts<'a> {
+        if let Some(snapshot) = self.everywhere {
+            return snapshot.facts(id);
+        }
         if let Some((batch, located)) = self.newest
             && let Some(index) = batch.index_of(id)
         {
@@ -371,10 +370,10 @@ impl<'a> Walk<'a, '_> {
         }
         for way in others.iter().filter(|way| here.is_none_or(|(id, _)| id != node(way))) {
             let id = node(way);
+            let elsewhere = self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index;
             match self.everywhere {
-                Some(snapshot) => offer(way, Some(&snapshot.facts(id))),
-                None if self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index => offer(way, None),
-                None => offer(way, Some(&self.find(id))),
+                None if elsewhere => offer(way, None),
+                _ => offer(way, Some(&self.find(id))),
             };
         }
         best.1
