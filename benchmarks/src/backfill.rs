@@ -12,7 +12,7 @@ use weir_engine::{Graph, Ingester, Start};
 use weir_model::{Mutations, NodeId, Tick, Value, json};
 
 use crate::data::{Processes, mix};
-use crate::measure::{Clock, Durations, Run};
+use crate::measure::{Clock, Durations, Latency, Run};
 use crate::passes::Settings;
 use crate::weir::{self, Counter, Scratch};
 
@@ -209,17 +209,23 @@ pub fn hub(settings: &Settings) -> Result<Run, Box<dyn Error>> {
         mutations.set_property(other, filename, &text);
         mutations.set_edge(other, parent, hub, 0, true);
     })?;
-    let mut run = clock.stop("hub", 2 * CHANGES)?;
+    let leaving = time(&graph, &|mutations, other| mutations.set_edge(hub, parent, other, 0, true))?;
+    let mut run = clock.stop("hub", 3 * CHANGES)?;
     engine.shutdown()?;
     run.matches = Some(matches);
-    run.expected = Some(2 * CHANGES);
+    run.expected = Some(3 * CHANGES);
     run.latency_us = coming.latency();
+    let shown = |durations: Durations| {
+        let of = |l: Latency| format!("p50 {:.3} ms, p99 {:.3} ms, max {:.3} ms", l.p50 / 1e3, l.p99 / 1e3, l.max / 1e3);
+        durations.latency().map_or(String::new(), of)
+    };
     run.settings = format!(
-        "an edge to a node of {} edges, until the match of another change made with it is received, in memory, {} workers; that other change \
-         alone: {}",
+        "an edge to a node of {} edges, until the match of another change made with it is received, in memory, {} workers; an edge from it: {}; \
+         that other change alone: {}",
         settings.events,
         settings.workers,
-        nothing.latency().map_or(String::new(), |l| format!("p50 {:.3} ms, max {:.3} ms", l.p50 / 1_000.0, l.max / 1_000.0))
+        shown(leaving),
+        shown(nothing)
     );
     Ok(run)
 }
