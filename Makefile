@@ -66,7 +66,9 @@ bench: tools-build ## measure weir beside its floor and its rival, in turns
 
 bench-kafka: tools-build ## measure Kafka in, Kafka out beside a broker that is started for it
 	cargo build --release --workspace --bin weir --bin bench
-	@at=$$(mktemp -d) && trap 'tests/services/kafka.sh stop $$at; rm -rf $$at' EXIT && tests/services/kafka.sh start $$at 29392 && \
+	@# A heap of fixed size that is there from the beginning, as Kafka's own script gives a broker.
+	@at=$$(mktemp -d) && trap 'tests/services/kafka.sh stop $$at; rm -rf $$at' EXIT && \
+	  KAFKA_HEAP=1g KAFKA_JVM='-Xms1g -Xmn512m -XX:+AlwaysPreTouch' tests/services/kafka.sh start $$at 29392 && \
 	  $(CARGO_TARGET_DIR)/release/bench compare $(or $(PASSES),kafka-client kafka-source pipe pipe-once pipe-latency) \
 	  --kafka 127.0.0.1:29392 --events $(EVENTS) --repeats $(REPEATS)
 

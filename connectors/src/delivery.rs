@@ -19,8 +19,8 @@ use crate::on_call::{Care, LOOK, OnCall, Refusal, Work};
 
 /// Batches that wait for the destination; then whoever sends has to wait too.
 const QUEUE_BATCHES_MAX: usize = 64;
-/// Results handed to the destination at once.
-const WRITE_RESULTS_MAX: usize = 1000;
+/// Bytes of results that are put together for one write. What came together stays so.
+const WRITE_BYTES_MAX: usize = 1 << 18;
 /// For an orderly end after it was asked for; longer than any destination but a hanging one needs.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
@@ -246,8 +246,11 @@ impl Work for Worker {
     fn take(&mut self, first: Batch, more: &Receiver<Batch>) -> bool {
         let Batch { mut results, mut mark } = first;
         // Whatever waits goes along, so that a slow destination is asked less often.
-        while results.len() < WRITE_RESULTS_MAX {
+        let bytes = |results: &[Outgoing]| results.iter().map(|result| result.body.len()).sum::<usize>();
+        let mut size = bytes(&results);
+        while results.len() < self.destination.results_max() && size < WRITE_BYTES_MAX {
             let Ok(more) = more.try_recv() else { break };
+            size += bytes(&more.results);
             results.extend(more.results);
             mark = more.mark;
         }

@@ -12,6 +12,9 @@ use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::output_format::OutputFormat;
 
+/// Results of one `write`, about, for a destination that does not say otherwise.
+const RESULTS_MAX: usize = 1000;
+
 /// One running instance, driven by its `Delivery`, by one thread at a time.
 ///
 /// What the caller may rely on: `position` covers exactly the results of all calls of `write` that returned and are not
@@ -21,6 +24,11 @@ pub trait Destination: Send {
     /// Writes results, in order; with them, everything before the mark `upper` is written. An error means that none of them
     /// counts as written: they come again, unless the output ends.
     fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError>;
+
+    /// So many results come with one `write`, about, where more of them wait.
+    fn results_max(&self) -> usize {
+        RESULTS_MAX
+    }
 
     /// Called now and then while there is nothing to write, until it rests.
     fn idle(&mut self) -> Result<(), ConnectorError> {
@@ -119,6 +127,10 @@ impl Destination for Waiting {
             None => self.config.open(&self.context, Some(&self.from).filter(|from| !from.0.is_empty()))?,
         };
         self.opened.insert(opened).write(results, upper)
+    }
+
+    fn results_max(&self) -> usize {
+        self.opened.as_ref().map_or(RESULTS_MAX, |opened| opened.results_max())
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {

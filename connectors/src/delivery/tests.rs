@@ -22,12 +22,15 @@ enum Step {
 struct Scripted {
     steps: VecDeque<Step>,
     log: Log,
+    /// How many results came with each call.
+    calls: Arc<Mutex<Vec<usize>>>,
     tries_max: Option<u32>,
     lossy: bool,
 }
 
 impl Destination for Scripted {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+        self.calls.lock().unwrap().push(results.len());
         let mut written = Written::default();
         match self.steps.pop_front() {
             Some(Step::Fail { retryable }) => {
@@ -64,20 +67,26 @@ impl Destination for Scripted {
     fn lossy(&self) -> bool {
         self.lossy
     }
+
+    fn results_max(&self) -> usize {
+        4
+    }
 }
 
 struct Rig {
     delivery: Delivery,
     log: Log,
+    calls: Arc<Mutex<Vec<usize>>>,
     marks: Arc<Mutex<Vec<(u64, u8)>>>,
 }
 
 fn rig(steps: Vec<Step>, tries_max: Option<u32>, lossy: bool) -> Rig {
     let (log, marks) = (Log::default(), Arc::new(Mutex::new(Vec::new())));
     let told = marks.clone();
-    let destination = Box::new(Scripted { steps: steps.into(), log: log.clone(), tries_max, lossy });
+    let calls = Arc::default();
+    let destination = Box::new(Scripted { steps: steps.into(), log: log.clone(), calls: Arc::clone(&calls), tries_max, lossy });
     let delivered = Box::new(move |mark, position: Position| told.lock().unwrap().push((mark, position.0[0])));
-    Rig { delivery: Delivery::start("out", destination, delivered), log, marks }
+    Rig { delivery: Delivery::start("out", destination, delivered), log, calls, marks }
 }
 
 fn results(names: &str) -> Vec<Outgoing> {
@@ -107,6 +116,24 @@ fn results_go_out_in_order_and_their_marks_after_them() {
     let marks = rig.marks.lock().unwrap();
     assert_eq!(marks.last(), Some(&(2, 5)));
     assert!(marks.is_sorted());
+}
+
+#[test]
+fn what_waits_goes_along_up_to_what_the_destination_takes_and_some_bytes() {
+    let (signal, wait) = crossbeam_channel::bounded(0);
+    let rig = rig(vec![Step::Wait(wait)], None, false);
+    rig.delivery.send(results("a"), 1).unwrap();
+    signal.send(()).unwrap();
+    let large = Outgoing { body: vec![b'l'; WRITE_BYTES_MAX], ..Outgoing::default() };
+    for (mark, batch) in
+        [results("b"), results("cd"), results("ef"), results("g"), vec![large], results("h")].into_iter().enumerate()
+    {
+        rig.delivery.send(batch, 2 + mark as u64).unwrap();
+    }
+    signal.send(()).unwrap();
+    assert!(rig.delivery.close(Duration::from_secs(10)));
+    assert_eq!(*rig.calls.lock().unwrap(), [1, 5, 2, 1]);
+    assert_eq!(rig.marks.lock().unwrap().last(), Some(&(7, 9)));
 }
 
 #[test]

@@ -203,6 +203,9 @@ impl KafkaIngest {
             // Read ahead and wait in memory, at most; of one partition, until one of the two is reached.
             ("queued.max.messages.kbytes", "32768"),
             ("queued.min.messages", "50000"),
+            // How soon it is seen that there is room again. With the client's own second, what has been read ahead has to last for one: no
+            // partition is read faster than 50,000 records a second, whatever the graph could take.
+            ("fetch.queue.backoff.ms", "10"),
             // How soon a topic is seen that was made after the stream.
             ("topic.metadata.refresh.interval.ms", "10000"),
             // How long a group waits for a member that was killed, also for the next life of that very member.

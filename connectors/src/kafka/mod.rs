@@ -11,6 +11,7 @@ mod ingest;
 mod login;
 mod member;
 mod offsets;
+mod producer;
 mod properties;
 mod reading;
 mod records;

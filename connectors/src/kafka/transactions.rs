@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{BaseProducer, Producer, PurgeConfig};
+use rdkafka::producer::{Producer, PurgeConfig};
 
 use super::client::Voice;
 use super::failed;
 use super::offsets::{Offsets, committed};
+use super::producer::{RECORDS_MAX, TopicProducer, is_refusal};
 use super::properties::Settings;
-use super::write::{Outlet, WRITE_TIME_MAX, hand_over, is_refusal, listen, producer};
+use super::write::WRITE_TIME_MAX;
 use crate::delivery::{Outgoing, RetryPolicy};
 use crate::destination::{Destination, Written};
 use crate::error::{ConnectorError, Fault};
@@ -48,7 +49,7 @@ pub struct Transactions {
 }
 
 struct Session {
-    producer: BaseProducer<Outlet>,
+    producer: TopicProducer,
     asker: BaseConsumer<Voice>,
     /// The producer may write: what an earlier one left is ended.
     initialized: bool,
@@ -81,7 +82,7 @@ impl Transactions {
     }
 
     fn session(&self) -> Result<Session, ConnectorError> {
-        let producer = producer(&self.place, &self.settings)?;
+        let producer = TopicProducer::new(&self.place, &self.topic, &self.settings)?;
         let mut config = self.settings.client.clone();
         for name in ["transactional.id", "enable.idempotence", "linger.ms", "message.timeout.ms"] {
             config.remove(name);
@@ -137,7 +138,7 @@ impl Session {
     /// Ends what an earlier producer left, and finds out what has been delivered.
     fn prepare(&mut self, topic: &str, place: &str) -> Result<u64, Remedy> {
         if !self.initialized {
-            self.producer.init_transactions(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
+            self.producer.client().init_transactions(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
             self.initialized = true;
         }
         if let Some(delivered) = self.delivered {
@@ -160,12 +161,12 @@ impl Session {
             if first == results.len() {
                 return Ok(());
             }
-            self.producer.begin_transaction().map_err(|error| self.remedy(error))?;
+            self.producer.client().begin_transaction().map_err(|error| self.remedy(error))?;
             self.open = true;
-            self.records(topic, results, first)?;
+            self.records(results, first)?;
             let Some(group) = self.asker.group_metadata() else { return Err(Remedy::Anew("there is no group".to_owned())) };
             let frontier = Offsets::list([(topic, 0, upper as i64)]);
-            let sent = self.producer.send_offsets_to_transaction(&frontier, &group, REQUEST_TIME_MAX);
+            let sent = self.producer.client().send_offsets_to_transaction(&frontier, &group, REQUEST_TIME_MAX);
             sent.map_err(|error| match self.remedy(error) {
                 // Not certain whether it is in the transaction; the next one has it.
                 Remedy::Again(reason) => Remedy::Abort(reason),
@@ -173,7 +174,7 @@ impl Session {
             })?;
         }
         self.committing = Some(upper);
-        let committed = self.producer.commit_transaction(REQUEST_TIME_MAX).map_err(|error| self.remedy(error));
+        let committed = self.producer.client().commit_transaction(REQUEST_TIME_MAX).map_err(|error| self.remedy(error));
         if !matches!(committed, Err(Remedy::Again(_) | Remedy::Anew(_))) {
             self.committing = None;
         }
@@ -184,24 +185,24 @@ impl Session {
     }
 
     /// Writes the records from the first on into the open transaction and waits until the broker has them.
-    fn records(&mut self, topic: &str, results: &[Outgoing], first: usize) -> Result<(), Remedy> {
+    fn records(&mut self, results: &[Outgoing], first: usize) -> Result<(), Remedy> {
         let deadline = Instant::now() + RECORDS_TIME_MAX;
-        let (mut next, mut waiting) = (first, 0);
+        let (mut next, mut all_told) = (first, true);
         let mut refused = Vec::new();
         loop {
-            if next < results.len() {
+            if all_told {
                 let skipped = |index: usize| self.refused.iter().any(|(refused, _)| *refused == index);
-                let handed = hand_over(&self.producer, topic, results, next, skipped).map_err(|error| self.remedy(error))?;
+                let handed = self.producer.hand_over(results, next, skipped);
+                handed.error.map_or(Ok(()), |error| Err(self.remedy(error)))?;
                 next = handed.next;
-                waiting += handed.taken;
             }
+            all_told = self.producer.wait();
             let mut lost = None;
-            for (index, error) in self.producer.context().reports() {
-                waiting -= 1;
-                match error {
-                    None => {}
-                    Some(code) if is_refusal(code) => refused.push((index, code.to_string())),
-                    Some(code) => lost = Some(code.to_string()),
+            for (index, code) in self.producer.failures() {
+                if is_refusal(code) {
+                    refused.push((index, code.to_string()));
+                } else {
+                    lost = Some(code.to_string());
                 }
             }
             if let Some(fatal) = self.fatal() {
@@ -210,16 +211,13 @@ impl Session {
             if let Some(reason) = lost {
                 return Err(Remedy::Abort(reason));
             }
-            if waiting == 0 && next == results.len() {
+            if all_told && next == results.len() {
                 break;
             }
             if Instant::now() >= deadline {
-                let trouble = self.producer.context().voice.trouble();
-                let reason =
-                    trouble.map_or_else(|| "the broker does not acknowledge the records".to_owned(), |known| known.reason);
-                return Err(Remedy::Abort(reason));
+                let reason = self.producer.trouble();
+                return Err(Remedy::Abort(reason.unwrap_or_else(|| "the broker does not acknowledge the records".to_owned())));
             }
-            listen(&self.producer);
         }
         // A record that is refused spoils its transaction: the next one goes without it.
         let reason = refused.first().map(|(_, reason)| reason.clone());
@@ -229,23 +227,21 @@ impl Session {
 
     fn abort(&mut self) -> Result<(), Remedy> {
         // Reports of what is thrown away have to be heard, or the abort waits for them.
-        self.producer.purge(PurgeConfig::default().queue().inflight());
+        self.producer.client().purge(PurgeConfig::default().queue().inflight());
         let deadline = Instant::now() + WRITE_TIME_MAX;
-        while self.producer.in_flight_count() > 0 && Instant::now() < deadline {
-            listen(&self.producer);
-        }
-        self.producer.abort_transaction(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
-        self.producer.context().reports();
+        while !self.producer.wait() && Instant::now() < deadline {}
+        self.producer.client().abort_transaction(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
+        self.producer.failures();
         self.open = false;
         Ok(())
     }
 
     fn fatal(&self) -> Option<Remedy> {
-        self.producer.client().fatal_error().map(|(_, reason)| Remedy::Anew(reason))
+        self.producer.client().client().fatal_error().map(|(_, reason)| Remedy::Anew(reason))
     }
 
     fn remedy(&self, error: KafkaError) -> Remedy {
-        let known = self.producer.context().voice.trouble().map(|trouble| trouble.reason);
+        let known = self.producer.trouble();
         let remedy = |error: &RDKafkaError| {
             let reason = match (error.code(), known) {
                 (RDKafkaErrorCode::OperationTimedOut, Some(known)) => known,
@@ -286,15 +282,19 @@ impl Destination for Transactions {
         }
         self.known = session.delivered;
         self.unsure = None;
-        session.producer.context().voice.clear();
+        session.producer.voice().clear();
         let refused = std::mem::take(&mut session.refused);
         self.session = Some(session);
         Ok(Written { refused, ..Written::default() })
     }
 
+    fn results_max(&self) -> usize {
+        RECORDS_MAX
+    }
+
     fn idle(&mut self) -> Result<(), ConnectorError> {
         if let Some(session) = &self.session {
-            session.producer.poll(Duration::ZERO);
+            session.producer.hear();
         }
         Ok(())
     }

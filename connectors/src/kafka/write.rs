@@ -3,21 +3,17 @@
 //! A result counts as delivered when the broker has acknowledged it. The producer is idempotent and never gives up by
 //! itself, so what the broker could not take now is not overtaken by what comes later.
 
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::DeliveryResult;
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
+use rdkafka::producer::Producer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use weir_model::Position;
 
-use super::client::{Voice, by_its_voice};
 use super::failed;
 use super::login::SaslLogin;
+use super::producer::{Failure, RECORDS_MAX, TopicProducer, is_refusal};
 use super::properties::{Access, KafkaProperties, Settings};
 use super::transactions::Transactions;
 use crate::config::Secret;
@@ -29,9 +25,6 @@ use crate::output_format::OutputFormat;
 
 /// How long one call waits for the broker before it says that it does.
 pub(super) const WRITE_TIME_MAX: Duration = Duration::from_secs(2);
-
-/// Between two looks at what the producer has to tell.
-const LISTEN_TIME: Duration = Duration::from_micros(200);
 
 /// Writes each result to a topic of Kafka, as the value of a record without a key.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -94,9 +87,6 @@ impl WriteToKafka {
         let usual = [
             ("client.id", "weir"),
             ("enable.idempotence", idempotent),
-            // Results come in batches already, and each is to be one request. Without a moment the first few results go alone, and while
-            // five requests are on their way the client keeps a core busy with asking itself whether it may send the rest.
-            ("linger.ms", "0.5"),
             // For ever: weir keeps what is not acknowledged, and its order.
             ("message.timeout.ms", "0"),
             ("reconnect.backoff.max.ms", "2000"),
@@ -156,95 +146,8 @@ impl DestinationConfig for WriteToKafka {
             return Ok(Box::new(Transactions::open(place, self.topic.clone(), id.to_owned(), settings)?));
         }
         let settings = self.client(None)?;
-        let producer = Some(producer(&place, &settings)?);
-        Ok(Box::new(Acknowledged { place, topic: self.topic.clone(), settings, producer, sending: None }))
-    }
-}
-
-/// What the callbacks of a producer share with the destination.
-pub(super) struct Outlet {
-    pub voice: Voice,
-    reports: Mutex<Vec<Report>>,
-}
-
-/// What became of a record: its index and why it was not written.
-type Report = (usize, Option<RDKafkaErrorCode>);
-
-impl Outlet {
-    pub fn reports(&self) -> Vec<Report> {
-        std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn is_silent(&self) -> bool {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-}
-
-by_its_voice!(Outlet);
-
-impl ProducerContext for Outlet {
-    type DeliveryOpaque = usize;
-
-    fn delivery(&self, result: &DeliveryResult<'_>, index: usize) {
-        let error = result.as_ref().err().map(|(error, _)| error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail));
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner).push((index, error));
-    }
-}
-
-pub(super) fn producer(place: &str, settings: &Settings) -> Result<BaseProducer<Outlet>, ConnectorError> {
-    let outlet = Outlet { voice: Voice::new(place, settings.login.clone()), reports: Mutex::default() };
-    settings.client.create_with_context(outlet).map_err(|error| match error {
-        KafkaError::ClientCreation(reason) => failed(place, reason, false),
-        // It might show a value that is secret.
-        _ => failed(place, "the client cannot be made with these properties", false),
-    })
-}
-
-/// What a producer took of some results.
-pub(super) struct Handed {
-    /// The first index it was not given; fewer than there are when its queue is full.
-    pub next: usize,
-    /// Reports that will come.
-    pub taken: usize,
-}
-
-/// Hands records to the producer, from this index on, leaving some out.
-pub(super) fn hand_over(
-    producer: &BaseProducer<Outlet>,
-    topic: &str,
-    results: &[Outgoing],
-    from: usize,
-    skipped: impl Fn(usize) -> bool,
-) -> Result<Handed, KafkaError> {
-    let mut taken = 0;
-    for (index, result) in results.iter().enumerate().skip(from).filter(|(index, _)| !skipped(*index)) {
-        let record = BaseRecord::<(), [u8], usize>::with_opaque_to(topic, index).payload(&result.body);
-        match producer.send(record) {
-            Ok(()) => {}
-            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => return Ok(Handed { next: index, taken }),
-            Err((KafkaError::MessageProduction(code), _)) if is_refusal(code) => {
-                let outlet = producer.context();
-                outlet.reports.lock().unwrap_or_else(PoisonError::into_inner).push((index, Some(code)));
-            }
-            Err((error, _)) => return Err(error),
-        }
-        taken += 1;
-    }
-    Ok(Handed { next: results.len(), taken })
-}
-
-/// Whether the broker would refuse this very record at any time.
-pub(super) fn is_refusal(code: RDKafkaErrorCode) -> bool {
-    use RDKafkaErrorCode::*;
-    matches!(code, MessageSizeTooLarge | InvalidMessage | InvalidMessageSize | InvalidRecord)
-}
-
-/// Waits a little for what the producer has to tell. It knows of whole milliseconds alone: through a part of one it would ask again and
-/// again, and keep a core busy that others need.
-pub(super) fn listen(producer: &BaseProducer<Outlet>) {
-    producer.poll(Duration::ZERO);
-    if producer.context().is_silent() {
-        thread::sleep(LISTEN_TIME);
+        let producer = Some(TopicProducer::new(&place, &self.topic, &settings)?);
+        Ok(Box::new(Acknowledged { place, topic: self.topic.clone(), settings, producer, sending: Sending::default() }))
     }
 }
 
@@ -253,58 +156,49 @@ struct Acknowledged {
     topic: String,
     settings: Settings,
     /// None after an error it cannot recover from; made anew by the next call.
-    producer: Option<BaseProducer<Outlet>>,
+    producer: Option<TopicProducer>,
     /// What an earlier call began: the same results come again.
-    sending: Option<Sending>,
+    sending: Sending,
 }
 
+#[derive(Default)]
 struct Sending {
     /// The first index the producer was not given.
     handed: usize,
-    /// Taken, and no word of them yet.
-    waiting: usize,
-    failed: Vec<(usize, RDKafkaErrorCode)>,
-}
-
-impl Acknowledged {
-    fn why(&self) -> String {
-        let trouble = self.producer.as_ref().and_then(|producer| producer.context().voice.trouble());
-        trouble.map_or_else(|| "the broker has not acknowledged all records yet".to_owned(), |trouble| trouble.reason)
-    }
+    failed: Vec<Failure>,
 }
 
 impl Destination for Acknowledged {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let deadline = Instant::now() + WRITE_TIME_MAX;
-        if self.producer.is_none() {
-            self.producer = Some(producer(&self.place, &self.settings)?);
-        }
-        let mut sending = self.sending.take().unwrap_or(Sending { handed: 0, waiting: 0, failed: Vec::new() });
-        while let Some(producer) = &self.producer {
-            if sending.handed < results.len() {
-                let handed = hand_over(producer, &self.topic, results, sending.handed, |_| false);
-                let handed = handed.map_err(|error| failed(&self.place, error.to_string(), true))?;
-                sending.handed = handed.next;
-                sending.waiting += handed.taken;
+        let producer = match self.producer.take() {
+            Some(producer) => producer,
+            None => TopicProducer::new(&self.place, &self.topic, &self.settings)?,
+        };
+        let mut sending = std::mem::take(&mut self.sending);
+        let mut all_told = producer.client().in_flight_count() == 0;
+        loop {
+            let mut error = None;
+            if all_told {
+                let handed = producer.hand_over(results, sending.handed, |_| false);
+                (sending.handed, error) = (handed.next, handed.error);
             }
-            for (index, error) in producer.context().reports() {
-                sending.waiting -= 1;
-                sending.failed.extend(error.map(|error| (index, error)));
-            }
-            if sending.waiting == 0 && sending.handed == results.len() {
+            all_told = producer.wait();
+            sending.failed.extend(producer.failures());
+            if all_told && sending.handed == results.len() {
                 break;
             }
-            if let Some((_, reason)) = producer.client().fatal_error() {
+            if let Some((_, reason)) = producer.client().client().fatal_error() {
                 // What it had is gone; it is not known which of the records were written.
-                self.producer = None;
                 return Err(failed(&self.place, format!("the producer has to begin anew: {reason}"), true));
             }
-            if Instant::now() >= deadline {
-                let why = self.why();
-                self.sending = Some(sending);
-                return Err(failed(&self.place, why, true));
-            }
-            listen(producer);
+            let reason = match error {
+                Some(error) => error.to_string(),
+                None if Instant::now() < deadline => continue,
+                None => producer.trouble().unwrap_or_else(|| "the broker has not acknowledged all records yet".to_owned()),
+            };
+            (self.producer, self.sending) = (Some(producer), sending);
+            return Err(failed(&self.place, reason, true));
         }
         let mut written = Written::default();
         sending.failed.sort_unstable_by_key(|(index, _)| *index);
@@ -316,15 +210,20 @@ impl Destination for Acknowledged {
                 written.left_reason.get_or_insert_with(|| format!("{}: topic {}: {code}", self.place, self.topic));
             }
         }
-        if let Some(producer) = self.producer.as_ref().filter(|_| written.left.is_empty()) {
-            producer.context().voice.clear();
+        if written.left.is_empty() {
+            producer.voice().clear();
         }
+        self.producer = Some(producer);
         Ok(written)
+    }
+
+    fn results_max(&self) -> usize {
+        RECORDS_MAX
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {
         if let Some(producer) = &self.producer {
-            producer.poll(Duration::ZERO);
+            producer.hear();
         }
         Ok(())
     }

@@ -1,0 +1,215 @@
+//! A producer, as both ways of writing use it: records are handed over many at a time and leave as one request, at once; it tells of those
+//! alone that were not written.
+//!
+//! rdkafka's own calls take one record and report on each: more work for a record than all the rest of its way from the graph. So two of
+//! librdkafka's are made here.
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rdkafka::bindings as native;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::DeliveryResult;
+use rdkafka::producer::{BaseProducer, Producer, ProducerContext};
+use rdkafka::types::RDKafkaRespErr;
+
+use super::client::{Voice, by_its_voice};
+use super::failed;
+use super::properties::Settings;
+use crate::delivery::Outgoing;
+use crate::error::ConnectorError;
+
+/// Handed over at once, at most: what fits into a request as the client makes them, unless it is told otherwise.
+pub(super) const RECORDS_MAX: usize = 10_000;
+
+/// And so many bytes: four requests. An idempotent producer may have five under way, and while it has, and more to send, it keeps a core
+/// busy with asking itself whether it may.
+const BYTES_MAX: usize = 4_000_000;
+
+/// The client chooses; the bindings lack its name, RD_KAFKA_PARTITION_UA.
+const ANY_PARTITION: i32 = -1;
+
+/// How soon it is seen that a record was not written. That all were is seen at once.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// For what there is to be heard when something is.
+const HEAR_TIME: Duration = Duration::from_millis(1);
+
+pub(super) struct TopicProducer {
+    /// Goes before the producer it belongs to.
+    topic: Topic,
+    producer: BaseProducer<Outlet>,
+}
+
+/// What a producer took of some results.
+pub(super) struct Handed {
+    /// The first index it was not given.
+    pub next: usize,
+    /// Why, where that is not only for there being enough under way.
+    pub error: Option<KafkaError>,
+}
+
+/// A record that was not written: its index, and why.
+pub(super) type Failure = (usize, RDKafkaErrorCode);
+
+/// What the callbacks of a producer share with the destination.
+pub(super) struct Outlet {
+    pub voice: Voice,
+    failures: Mutex<Vec<Failure>>,
+}
+
+by_its_voice!(Outlet);
+
+impl ProducerContext for Outlet {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, index: usize) {
+        if let Err((error, _)) = result {
+            self.fail(index, error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail));
+        }
+    }
+}
+
+impl Outlet {
+    fn fail(&self, index: usize, code: RDKafkaErrorCode) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
+    }
+}
+
+impl TopicProducer {
+    pub fn new(place: &str, topic: &str, settings: &Settings) -> Result<TopicProducer, ConnectorError> {
+        let outlet = Outlet { voice: Voice::new(place, settings.login.clone()), failures: Mutex::default() };
+        let mut client = settings.client.clone();
+        client.set("delivery.report.only.error", "true");
+        let producer: BaseProducer<Outlet> = client.create_with_context(outlet).map_err(|error| match error {
+            KafkaError::ClientCreation(reason) => failed(place, reason, false),
+            // It might show a value that is secret.
+            _ => failed(place, "the client cannot be made with these properties", false),
+        })?;
+        let topic =
+            Topic::of(&producer, topic).ok_or_else(|| failed(place, format!("there cannot be a topic {topic}"), false))?;
+        Ok(TopicProducer { topic, producer })
+    }
+
+    pub fn client(&self) -> &BaseProducer<Outlet> {
+        &self.producer
+    }
+
+    pub fn voice(&self) -> &Voice {
+        &self.producer.context().voice
+    }
+
+    /// What keeps it from its work.
+    pub fn trouble(&self) -> Option<String> {
+        self.voice().trouble().map(|trouble| trouble.reason)
+    }
+
+    /// Hears what the client has to say while there is nothing to send.
+    pub fn hear(&self) {
+        self.producer.poll(Duration::ZERO);
+    }
+
+    /// Hands over records from this index on, leaving some out; not all of them where they are many.
+    pub fn hand_over(&self, results: &[Outgoing], from: usize, skipped: impl Fn(usize) -> bool) -> Handed {
+        let mut messages = Vec::with_capacity(results.len().saturating_sub(from).min(RECORDS_MAX));
+        let (mut next, mut bytes) = (from, 0);
+        while next < results.len() && messages.len() < RECORDS_MAX && bytes < BYTES_MAX {
+            if !skipped(next) {
+                messages.push(message(next, &results[next].body));
+                bytes += results[next].body.len();
+            }
+            next += 1;
+        }
+        self.topic.produce(&mut messages);
+        for message in &messages {
+            let index = message._private as usize;
+            match RDKafkaErrorCode::from(message.err) {
+                RDKafkaErrorCode::NoError => {}
+                RDKafkaErrorCode::QueueFull => return Handed { next: index, error: None },
+                code if is_refusal(code) => self.producer.context().fail(index, code),
+                code => return Handed { next: index, error: Some(KafkaError::MessageProduction(code)) },
+            }
+        }
+        Handed { next, error: None }
+    }
+
+    /// Sends what was handed over and waits for a moment. True: nothing of it is under way.
+    pub fn wait(&self) -> bool {
+        if self.flush(LOOK) {
+            self.hear();
+            return true;
+        }
+        self.producer.poll(HEAR_TIME);
+        self.producer.in_flight_count() == 0
+    }
+
+    /// What was not written since the last time.
+    pub fn failures(&self) -> Vec<Failure> {
+        std::mem::take(&mut *self.producer.context().failures.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether all was written within the time. As long as it waits the client sends without waiting for more.
+    #[expect(unsafe_code, reason = "rdkafka's own flush asks again and again instead of waiting")]
+    fn flush(&self, time: Duration) -> bool {
+        // SAFETY: the producer lives as long as the call.
+        let flushed = unsafe { native::rd_kafka_flush(self.producer.client().native_ptr(), time.as_millis() as i32) };
+        flushed == RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR
+    }
+}
+
+/// Whether the broker would refuse this very record at any time.
+pub(super) fn is_refusal(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode::*;
+    matches!(code, MessageSizeTooLarge | InvalidMessage | InvalidMessageSize | InvalidRecord)
+}
+
+fn message(index: usize, body: &[u8]) -> native::rd_kafka_message_t {
+    native::rd_kafka_message_t {
+        err: RDKafkaRespErr::RD_KAFKA_RESP_ERR_NO_ERROR,
+        rkt: ptr::null_mut(),
+        partition: ANY_PARTITION,
+        payload: body.as_ptr().cast_mut().cast::<c_void>(),
+        len: body.len(),
+        key: ptr::null_mut(),
+        key_len: 0,
+        offset: 0,
+        // As rdkafka reads it from reports.
+        _private: index as *mut c_void,
+    }
+}
+
+/// A hold on a topic of a producer.
+struct Topic(*mut native::rd_kafka_topic_t);
+
+#[expect(unsafe_code, reason = "the client locks what it shares with its threads")]
+// SAFETY: librdkafka's handles may be used by any thread.
+unsafe impl Send for Topic {}
+
+impl Topic {
+    #[expect(unsafe_code, reason = "rdkafka has no topics")]
+    fn of(producer: &BaseProducer<Outlet>, name: &str) -> Option<Topic> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: the producer and the name live as long as the call; no settings of its own are given over.
+        let topic = unsafe { native::rd_kafka_topic_new(producer.client().native_ptr(), name.as_ptr(), ptr::null_mut()) };
+        (!topic.is_null()).then_some(Topic(topic))
+    }
+
+    /// Hands over copies of the messages; of each it is noted whether it was taken.
+    #[expect(unsafe_code, reason = "rdkafka hands over one at a time: it looks for the topic, and takes its locks, for each")]
+    fn produce(&self, messages: &mut [native::rd_kafka_message_t]) {
+        let copied = native::RD_KAFKA_MSG_F_COPY;
+        // SAFETY: the topic is held, its producer lives longer, and what messages point to is borrowed by the caller until after the call, which
+        // copies it.
+        unsafe { native::rd_kafka_produce_batch(self.0, ANY_PARTITION, copied, messages.as_mut_ptr(), messages.len() as i32) };
+    }
+}
+
+impl Drop for Topic {
+    #[expect(unsafe_code, reason = "what was taken is given back")]
+    fn drop(&mut self) {
+        // SAFETY: it is held once, and its producer is still there.
+        unsafe { native::rd_kafka_topic_destroy(self.0) };
+    }
+}
