@@ -10,6 +10,7 @@ pub mod amqp;
 #[cfg(feature = "aws")]
 pub mod aws;
 mod avro;
+pub mod bell;
 pub mod body;
 pub mod charset;
 pub mod config;
@@ -49,7 +50,7 @@ pub mod parquet;
 pub mod postgres;
 mod publisher;
 pub mod rate;
-mod recoded_stream;
+pub mod recoded_stream;
 pub mod recoding;
 pub mod redis;
 pub mod registry;
