@@ -46,6 +46,7 @@ mod names;
 pub mod nats;
 pub mod on_call;
 pub mod output_format;
+pub mod overheard;
 pub mod parquet;
 pub mod postgres;
 mod publisher;
