@@ -86,8 +86,8 @@ faults: tools-build ## FAULTS faults below the stores from SEED on: power lost, 
 campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintained in every mode, evaluated and the reference agree
 	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test agreement -- --nocapture
 
-fuzz: tools-build ## INPUTS random texts from SEED on for lexer, parser, binder and evaluator each
-	WEIR_FUZZ=$(INPUTS) WEIR_FUZZ_SEED=$(SEED) cargo test --release --workspace --test fuzz -- --nocapture
+fuzz: tools-build ## INPUTS random texts from SEED on for lexer, parser, binder, evaluator and each decoder
+	WEIR_FUZZ=$(INPUTS) WEIR_FUZZ_SEED=$(SEED) cargo test --release --workspace --no-fail-fast --test fuzz --test fuzz_decoders -- --nocapture
 
 fuzz-api: tools-build ## EXAMPLES generated requests for each operation of each OpenAPI document, from SEED on
 	cargo build --release --workspace --bin weir

@@ -21,6 +21,7 @@ use weir_model::Text;
 pub use errors::{ErrorHandling, NO_LETTER_BOXES};
 pub use transformation::Transformation;
 
+use self::pump::Resting;
 use crate::clock;
 use crate::error::{ApiError, chain};
 use crate::meter::Meter;
@@ -105,8 +106,14 @@ pub struct Stream {
     bytes: Meter,
     started: SystemTime,
     clock: Instant,
-    /// The thread that runs the stream, while it does.
-    thread: Mutex<Option<JoinHandle<()>>>,
+    place: Mutex<Place>,
+}
+
+/// Either there is a thread that runs the stream, or the stream rests here; neither before it was started and once it has ended.
+#[derive(Default)]
+struct Place {
+    thread: Option<JoinHandle<()>>,
+    resting: Option<Resting>,
 }
 
 struct State {
@@ -296,7 +303,7 @@ impl Stream {
             bytes: Meter::default(),
             started: SystemTime::now(),
             clock: Instant::now(),
-            thread: Mutex::default(),
+            place: Mutex::default(),
         }))
     }
 
@@ -355,18 +362,56 @@ impl Stream {
         state.kept.iter().skip(first).map(|kept| (kept.number, kept.reason.clone(), kept.sample.clone())).collect()
     }
 
-    /// Starts the thread, unless it is there.
+    /// Starts the thread, unless it is there or the stream rests.
     fn run(self: &Arc<Self>, engine: &Engine, context: &SourceContext) {
-        let mut thread = lock(&self.thread);
-        if thread.is_some() || self.status().is_terminal() {
+        let place = lock(&self.place);
+        if place.thread.is_some() || place.resting.is_some() || self.status().is_terminal() {
             return;
         }
-        let (stream, engine) = (self.clone(), engine.clone());
         let context = SourceContext { stream: self.name.clone(), wanted: self.wanted(), ..context.clone() };
+        self.start_thread(place, engine, context, None);
+    }
+
+    fn start_thread(
+        self: &Arc<Self>,
+        mut place: MutexGuard<'_, Place>,
+        engine: &Engine,
+        context: SourceContext,
+        rested: Option<Resting>,
+    ) {
+        let (stream, engine) = (self.clone(), engine.clone());
         let named = weir_connectors::thread::named("ingest", &self.name);
-        match named.spawn(move || pump::run(&stream, &engine, &context)) {
-            Ok(handle) => *thread = Some(handle),
+        match named.spawn(move || pump::run(&stream, &engine, &context, rested)) {
+            Ok(handle) => place.thread = Some(handle),
             Err(error) => self.end(Status::Failed, Some(format!("no thread could be started: {error}"))),
+        }
+    }
+
+    /// The thread that asks is about to go: the stream rests until its source calls. Gives it back where that cannot be.
+    fn rest_until_called(self: &Arc<Self>, mut resting: Resting, engine: &Engine, context: &SourceContext) -> Option<Resting> {
+        // Whoever calls, stops or starts it waits until it rests, or does not.
+        let mut place = lock(&self.place);
+        if self.is_stopping() {
+            return Some(resting);
+        }
+        let (stream, engine, context) = (Arc::downgrade(self), engine.clone(), context.clone());
+        let call = Box::new(move || {
+            if let Some(stream) = stream.upgrade() {
+                stream.wake(&engine, context);
+            }
+        });
+        if !resting.rest(call) {
+            return Some(resting);
+        }
+        *place = Place { thread: None, resting: Some(resting) };
+        None
+    }
+
+    /// Something has come for a stream that rests.
+    fn wake(self: &Arc<Self>, engine: &Engine, context: SourceContext) {
+        let mut place = lock(&self.place);
+        if let Some(rested) = place.resting.take() {
+            self.start_thread(place, engine, context, Some(rested));
         }
     }
 
@@ -396,7 +441,9 @@ impl Stream {
     }
 
     fn join(&self) {
-        let thread = lock(&self.thread).take();
+        // Of a stream that rests everything is durable, and nobody has to be waited for. Its source ends where no lock is held.
+        let Place { thread, resting } = std::mem::take(&mut *lock(&self.place));
+        drop(resting);
         if thread.is_some_and(|thread| thread.join().is_err()) {
             self.end(Status::Failed, Some("the stream ended through a bug in weir; the log has the details".to_owned()));
         }

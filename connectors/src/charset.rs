@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use encoding_rs::{CoderResult, Decoder, Encoding, UTF_16BE};
 
+use crate::bell::Call;
 use crate::error::ConnectorError;
 use crate::framing::{ByteStream, Chunk};
 
@@ -101,5 +102,9 @@ impl ByteStream for Transcoded {
                 return Ok(Chunk::Bytes(written));
             }
         }
+    }
+
+    fn rest(&mut self, call: Call) -> bool {
+        self.raw_start == self.raw_end && self.stream.rest(call)
     }
 }

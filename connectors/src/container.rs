@@ -104,6 +104,8 @@ pub struct ContainerReader {
     block: Option<Block>,
     /// Read and not taken apart yet.
     buffer: Vec<u8>,
+    /// Where the stream puts what comes: room that is made once, and not for each few bytes.
+    room: Vec<u8>,
     /// Where `buffer` begins in the file.
     offset: u64,
     /// Everything before it was handed out in an earlier life: the offset of a block, and records of it.
@@ -145,6 +147,7 @@ impl ContainerReader {
             header: None,
             block: None,
             buffer: Vec::new(),
+            room: vec![0; READ_BYTES],
             offset: 0,
             from,
             ended: false,
@@ -289,12 +292,11 @@ impl ContainerReader {
     }
 
     fn read(&mut self, wait: Duration) -> Result<Chunk, ConnectorError> {
-        let end = self.buffer.len();
-        self.buffer.resize(end + READ_BYTES, 0);
-        let read = self.stream.read(&mut self.buffer[end..], wait);
-        self.buffer.truncate(end + if let Ok(Chunk::Bytes(count)) = read { count } else { 0 });
-        if let Ok(Chunk::End) = read {
-            self.ended = true;
+        let read = self.stream.read(&mut self.room, wait);
+        match read {
+            Ok(Chunk::Bytes(count)) => self.buffer.extend_from_slice(&self.room[..count]),
+            Ok(Chunk::End) => self.ended = true,
+            _ => {}
         }
         read
     }

@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use weir_model::Position;
 
+use crate::bell::{Bell, Call};
 use crate::ends::Refused;
 use crate::error::{ConnectorError, Fault};
 use crate::frames::{Frames, Limits, Progress};
@@ -43,6 +44,7 @@ pub struct Inlet {
     items: Sender<Item>,
     room: Arc<Semaphore>,
     trouble: Trouble,
+    bell: Bell,
 }
 
 /// Who tells the other side what is done. The positions of its records are their numbers.
@@ -62,6 +64,7 @@ pub struct Feed {
     task: JoinHandle<Result<(), ConnectorError>>,
     trouble: Trouble,
     position: Vec<u8>,
+    bell: Bell,
     acknowledges: Option<Arc<dyn Acknowledge>>,
 }
 
@@ -72,6 +75,7 @@ impl Inlet {
         let room = self.room.clone().acquire_many_owned(size).await.ok();
         // Nobody takes it any more: the task is about to end, too.
         let _ = self.items.send(Item { bytes: Some(bytes), position, _room: room }).await;
+        self.bell.ring();
     }
 
     /// The same of a record that is acknowledged by its number.
@@ -82,15 +86,19 @@ impl Inlet {
     /// Says where the source stands when no record does.
     pub async fn stands(&self, position: Vec<u8>) {
         let _ = self.items.send(Item { bytes: None, position, _room: None }).await;
+        self.bell.ring();
     }
 
     /// What keeps records from coming.
     pub fn trouble(&self, reason: &str) {
         self.trouble.note(reason);
+        self.bell.ring();
     }
 
     pub fn works(&self) {
-        self.trouble.clear();
+        if self.trouble.clear() {
+            self.bell.ring();
+        }
     }
 
     /// After a connection has ended: says why and waits, or gives the error where another one cannot help.
@@ -99,6 +107,13 @@ impl Inlet {
         self.trouble(&problem);
         pauses.wait(Duration::ZERO).await;
         Ok(())
+    }
+}
+
+impl Drop for Inlet {
+    /// The task has ended, in whichever way.
+    fn drop(&mut self) {
+        self.bell.ring();
     }
 }
 
@@ -111,9 +126,10 @@ impl Feed {
         let (sender, items) = channel(RECORDS_WAITING_MAX);
         let trouble = Trouble::new(place);
         let room = Arc::new(Semaphore::new(BYTES_WAITING_MAX));
-        let inlet = Inlet { items: sender, room, trouble: trouble.clone() };
+        let bell = Bell::default();
+        let inlet = Inlet { items: sender, room, trouble: trouble.clone(), bell: bell.clone() };
         let task = runtime.spawn(run(inlet));
-        Feed { place: place.to_owned(), runtime: runtime.clone(), items, task, trouble, position, acknowledges: None }
+        Feed { place: place.to_owned(), runtime: runtime.clone(), items, task, trouble, position, bell, acknowledges: None }
     }
 
     pub fn acknowledged_by(mut self, keeper: Arc<dyn Acknowledge>) -> Feed {
@@ -175,6 +191,11 @@ impl Source for Feed {
         Ok(())
     }
 
+    fn rest(&mut self, call: Call) -> bool {
+        let items = &self.items;
+        self.bell.arm_unless(call, || !items.is_empty() || items.is_closed())
+    }
+
     fn trouble(&self) -> Option<String> {
         self.trouble.get()
     }
@@ -230,10 +251,13 @@ impl Trouble {
         *trouble = Some(reason.to_owned());
     }
 
-    pub fn clear(&self) {
-        if self.lock().take().is_some() {
+    /// Whether there was any.
+    pub fn clear(&self) -> bool {
+        let cleared = self.lock().take().is_some();
+        if cleared {
             tracing::info!("{}: it works again", self.place);
         }
+        cleared
     }
 
     pub fn get(&self) -> Option<String> {
@@ -251,6 +275,41 @@ mod tests {
 
     use super::*;
     use crate::conformance::runtime;
+
+    #[test]
+    fn one_that_rests_is_called_for_a_record_for_trouble_and_at_the_end() {
+        let runtime = runtime();
+        let (go, mut gone) = tokio::sync::mpsc::channel(1);
+        let mut feed = Feed::start(runtime.handle(), "here", Vec::new(), |inlet| async move {
+            gone.recv().await;
+            inlet.record(vec![1], vec![1]).await;
+            gone.recv().await;
+            inlet.trouble("a word");
+            gone.recv().await;
+            inlet.works();
+            // Nothing new: nobody is called.
+            inlet.works();
+            gone.recv().await;
+            Ok(())
+        });
+        let limits = Limits { wait_max: Duration::from_millis(50), ..Limits::default() };
+        let mut batch = Frames::default();
+        for expected in [(1, false), (0, true), (0, false), (0, false)] {
+            let (call, called) = std::sync::mpsc::channel();
+            assert!(feed.rest(Box::new(move || call.send(()).unwrap())), "{expected:?}");
+            assert!(called.recv_timeout(Duration::from_millis(50)).is_err(), "nothing has come yet: {expected:?}");
+            runtime.block_on(go.send(())).unwrap();
+            called.recv_timeout(Duration::from_secs(10)).expect("a call");
+            if expected.0 == 1 {
+                assert!(!feed.rest(Box::new(|| panic!("it has come before"))));
+            }
+            batch.clear();
+            feed.next(&limits, &mut batch).unwrap();
+            assert_eq!((batch.len(), feed.trouble().is_some()), expected);
+        }
+        assert!(!feed.rest(Box::new(|| panic!("it has ended before"))));
+        assert_eq!(feed.next(&limits, &mut batch).unwrap(), Progress::Finished);
+    }
 
     #[test]
     fn what_waits_is_bounded_and_comes_in_order_before_the_end() {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use memchr::memchr;
 use weir_model::Position;
 
+use crate::bell::Call;
 use crate::decode::{CsvCharacters, CsvFraming, ObjectFraming, Part};
 use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits, Progress};
@@ -22,6 +23,11 @@ const READ_BYTES: usize = 1 << 20;
 pub trait ByteStream: Send {
     /// Reads into the buffer, which is not empty, what is there; waits for it no longer than `wait`.
     fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError>;
+
+    /// As that of a source: true where the call is made once there is more than nothing.
+    fn rest(&mut self, _call: Call) -> bool {
+        false
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +67,10 @@ impl ByteStream for Skipped {
             }
         }
     }
+
+    fn rest(&mut self, call: Call) -> bool {
+        self.stream.rest(call)
+    }
 }
 
 /// What ends a record.
@@ -88,6 +98,8 @@ pub struct FrameReader {
     /// Where `start` is in the stream.
     offset: u64,
     ended: bool,
+    /// The stream had nothing, and nothing in the buffer is whole. A limit of records a second may leave whole ones there for long.
+    dry: bool,
     /// What comes after the records that were before it.
     failure: Option<ConnectorError>,
 }
@@ -125,6 +137,7 @@ impl FrameReader {
             end: 0,
             offset,
             ended: false,
+            dry: false,
             failure: None,
         }
     }
@@ -234,11 +247,22 @@ impl FrameReader {
 }
 
 impl Source for FrameReader {
+    fn rest(&mut self, call: Call) -> bool {
+        if !self.dry || !self.stream.rest(call) {
+            return false;
+        }
+        // Of a thousand files that nobody writes to the buffers would be a gigabyte.
+        self.buffer = self.buffer[self.start..self.end].to_vec();
+        (self.start, self.end) = (0, self.buffer.len());
+        true
+    }
+
     fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
         let deadline = Instant::now() + limits.wait_max;
+        self.dry = false;
         let result = loop {
             if let Err(error) = self.cut(limits, batch) {
                 break Err(error);
@@ -251,7 +275,10 @@ impl Source for FrameReader {
             }
             let wait = if batch.is_empty() { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
             match self.read(wait) {
-                Ok(Chunk::Nothing) => break Ok(()),
+                Ok(Chunk::Nothing) => {
+                    self.dry = true;
+                    break Ok(());
+                }
                 Ok(_) => {}
                 Err(error) => break Err(error),
             }

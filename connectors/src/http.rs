@@ -9,6 +9,7 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{ClientBuilder, Identity, RequestBuilder, Response, StatusCode, Url};
 use rustls::ClientConfig;
+use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::config::Secret;
 use crate::error::{ConnectorError, Fault};
@@ -42,14 +43,14 @@ pub fn client() -> Result<Client, ConnectorError> {
 /// A redirect leads only where the policy lets it.
 pub(crate) fn fetching_client(hosts: &HostPolicy) -> Result<Client, ConnectorError> {
     install_tls();
-    let builder = || bare_builder().read_timeout(REQUEST_TIME_MAX).redirect(within(hosts));
+    let builder = || sharing_trust(&[H2, HTTP_1]).read_timeout(REQUEST_TIME_MAX).redirect(within(hosts));
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
 }
 
 /// The same for who signs what is asked: a signature holds for one server, so a redirect is an answer like others.
 pub(crate) fn download_client() -> Result<Client, ConnectorError> {
     install_tls();
-    let builder = || bare_builder().read_timeout(REQUEST_TIME_MAX).redirect(Policy::none());
+    let builder = || sharing_trust(&[H2, HTTP_1]).read_timeout(REQUEST_TIME_MAX).redirect(Policy::none());
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(unusable)
 }
 
@@ -58,7 +59,7 @@ pub(crate) fn download_client() -> Result<Client, ConnectorError> {
 pub(crate) fn staying_client(hosts: &HostPolicy) -> Result<Client, ConnectorError> {
     install_tls();
     let builder = || {
-        let alive = bare_builder()
+        let alive = sharing_trust(&[HTTP_1])
             .tcp_keepalive(LIFE_INTERVAL)
             .tcp_keepalive_interval(LIFE_INTERVAL)
             .tcp_keepalive_retries(LIFE_TRIES_MAX);
@@ -203,6 +204,28 @@ fn builder() -> ClientBuilder {
 
 fn bare_builder() -> ClientBuilder {
     Client::builder().connect_timeout(CONNECT_TIME_MAX).tcp_nodelay(true).user_agent(concat!("weir/", env!("CARGO_PKG_VERSION")))
+}
+
+/// How HTTP is called where TLS begins.
+const H2: &[u8] = b"h2";
+const HTTP_1: &[u8] = b"http/1.1";
+
+/// For clients of which every stream has one of its own: what all of them trust, the authorities of the machine, is there once. It is 300 KB.
+fn sharing_trust(protocols: &[&[u8]]) -> ClientBuilder {
+    static TRUST: OnceLock<ClientConfig> = OnceLock::new();
+    let builder = bare_builder();
+    let made = || ClientConfig::builder().with_platform_verifier().map(|builder| builder.with_no_client_auth());
+    let trust = match TRUST.get() {
+        Some(trust) => trust,
+        None => match made() {
+            Ok(trust) => TRUST.get_or_init(|| trust),
+            // Without any, the client says what is missing.
+            Err(_) => return builder,
+        },
+    };
+    let mut trust = trust.clone();
+    trust.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    builder.tls_backend_preconfigured(trust)
 }
 
 fn unusable(error: reqwest::Error) -> ConnectorError {

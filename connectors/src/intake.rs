@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, onesh
 use tokio::time::timeout;
 use weir_model::Position;
 
+use crate::bell::{Bell, Call};
 use crate::body::Records;
 use crate::error::{ConnectorError, Fault};
 use crate::frames::{Frames, Limits, Progress};
@@ -72,12 +73,18 @@ pub struct Intake {
     sender: Sender<Handed>,
     receiver: Arc<Mutex<Receiver<Handed>>>,
     room: Arc<Semaphore>,
+    bell: Bell,
 }
 
 impl Default for Intake {
     fn default() -> Intake {
         let (sender, receiver) = channel(REQUESTS_WAITING_MAX);
-        Intake { sender, receiver: Arc::new(Mutex::new(receiver)), room: Arc::new(Semaphore::new(BYTES_WAITING_MAX)) }
+        Intake {
+            sender,
+            receiver: Arc::new(Mutex::new(receiver)),
+            room: Arc::new(Semaphore::new(BYTES_WAITING_MAX)),
+            bell: Bell::default(),
+        }
     }
 }
 
@@ -94,6 +101,7 @@ impl Intake {
             let room = self.room.clone().acquire_many_owned(bytes).await.ok()?;
             let place = self.sender.reserve().await.ok()?;
             place.send(Handed { records, key, receipt, _room: room });
+            self.bell.ring();
             Some(())
         };
         match timeout(ROOM_TIME_MAX, enter).await {
@@ -131,7 +139,8 @@ impl Intake {
         };
         let durable = stood.requests;
         let waiting = VecDeque::new();
-        Ok(Box::new(Desk { queue, runtime: runtime.clone(), keys_max, stood, durable, current: None, waiting }))
+        let bell = self.bell.clone();
+        Ok(Box::new(Desk { queue, bell, runtime: runtime.clone(), keys_max, stood, durable, current: None, waiting }))
     }
 }
 
@@ -187,6 +196,7 @@ impl Stood {
 /// The end of the source.
 struct Desk {
     queue: OwnedMutexGuard<Receiver<Handed>>,
+    bell: Bell,
     runtime: Handle,
     keys_max: usize,
     stood: Stood,
@@ -296,10 +306,16 @@ impl Source for Desk {
         }
         Ok(())
     }
+
+    fn rest(&mut self, call: Call) -> bool {
+        let queue = &self.queue;
+        self.current.is_none() && self.waiting.is_empty() && self.bell.arm_unless(call, || !queue.is_empty())
+    }
 }
 
 impl Drop for Desk {
     fn drop(&mut self) {
+        self.bell.disarm();
         // Their senders are told at once that nobody reads.
         while self.queue.try_recv().is_ok() {}
     }

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::write::MultiGzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
 
+use crate::bell::Call;
 use crate::error::ConnectorError;
 use crate::framing::{ByteStream, Chunk};
 use crate::recoding::RecordDecoder;
@@ -154,5 +155,9 @@ impl ByteStream for Recoded {
             self.raw_start += if self.ended { 0 } else { piece.len() };
             undone.map_err(|problem| ConnectorError::Framing { place: self.place.clone(), problem })?;
         }
+    }
+
+    fn rest(&mut self, call: Call) -> bool {
+        self.raw_start == self.raw_end && self.out_start == self.undo.out().len() && self.stream.rest(call)
     }
 }

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::runtime::Handle;
 use weir_model::{Position, Text};
 
+use crate::bell::Call;
 use crate::config;
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
@@ -32,6 +33,12 @@ pub trait Source: Send {
     /// Everything up to the position is durable. Only now may the source acknowledge it.
     fn durable(&mut self, _position: &Position) -> Result<(), ConnectorError> {
         Ok(())
+    }
+
+    /// Nothing has come for a while. True: nobody need ask the source until it makes the call, which it does when something has come, when it has
+    /// ended, and when there is other trouble than before. False: somebody has to go on asking.
+    fn rest(&mut self, _call: Call) -> bool {
+        false
     }
 
     /// What keeps the source from reading at the moment. It goes on by itself when that has passed.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_model::{Position, Text};
 
+use crate::bell::Call;
 use crate::decode::{CsvCharacters, split_row};
 use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits, Progress};
@@ -104,6 +105,11 @@ impl RecordStream {
             Some(place) => self.source.durable(&Position(place.source)),
             None => Ok(()),
         }
+    }
+
+    /// See `Source::rest`.
+    pub fn rest(&mut self, call: Call) -> bool {
+        self.source.rest(call)
     }
 
     /// What keeps the source from reading at the moment.

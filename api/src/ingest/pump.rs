@@ -4,6 +4,9 @@
 //!       ^                                                                        │
 //!       └─────────────────────── durable(position) <── positions committed ──────┘
 //!
+//! Where nothing comes for a while both threads go, if the source can call when something does; what they knew stays behind (`Resting`), and the call
+//! starts them again. Thousands of streams that have nothing to do are then thousands of values.
+//!
 //! One committing thread keeps the order of the stream, which is what makes the stored position true: everything before
 //! it has had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load.
 
@@ -13,7 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use weir_connectors::decode::RecordFailure;
+use weir_connectors::bell::Call;
+use weir_connectors::decode::{Decoder, RecordFailure};
 use weir_connectors::{ConnectorError, Frames, Limits, Progress, RecordStream, SourceContext, decode};
 use weir_engine::{Engine, EngineError, Ingester};
 use weir_model::{Position, Tick, Value};
@@ -29,6 +33,10 @@ const BATCHES_WAITING_MAX: usize = 4;
 
 /// A source may get on without a record to show for it; how often that is made durable.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// For so long nothing comes before the threads of a stream go. Where they cannot it is asked again later and later.
+const QUIET_TIME: Duration = Duration::from_secs(1);
+const QUIET_TIME_MAX: Duration = Duration::from_secs(64);
 
 /// Between two looks for a secret that a source cannot be opened without.
 const SECRET_PAUSE: Duration = Duration::from_secs(2);
@@ -81,13 +89,30 @@ impl Failed {
     }
 }
 
-/// Runs a stream until it is exhausted, fails or is stopped.
-pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext) {
+/// What a stream is while it has no threads. Everything it has read is durable, and its source knows.
+pub struct Resting {
+    source: RecordStream,
+    decoder: Arc<dyn Decoder>,
+    /// That of the last batch.
+    position: Position,
+}
+
+/// Runs a stream until it is exhausted, fails, is stopped, or rests; it may have rested before.
+pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut rested: Option<Resting>) {
     let mut restarts = stream.errors.restarts();
+    let mut quiet_time = QUIET_TIME;
     loop {
-        match attempt(stream, context) {
+        match attempt(stream, context, rested.take(), quiet_time) {
             Ok(Ended::Exhausted) => stream.end(Status::Completed, None),
             Ok(Ended::Stopped) => return,
+            Ok(Ended::Quiet(resting)) => match stream.rest_until_called(resting, engine, context) {
+                None => return,
+                awake => {
+                    rested = awake;
+                    quiet_time = (quiet_time * 2).min(QUIET_TIME_MAX);
+                    continue;
+                }
+            },
             Err(Failed { reason, passing }) => {
                 let pause = if passing { restarts.next() } else { None };
                 if let Some(pause) = pause {
@@ -109,8 +134,8 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext) {
     }
 }
 
-/// From opening the source to its end.
-fn attempt(stream: &Stream, context: &SourceContext) -> Result<Ended, Failed> {
+/// From opening the source, or from where it rested, to its end.
+fn attempt(stream: &Stream, context: &SourceContext, rested: Option<Resting>, quiet_time: Duration) -> Result<Ended, Failed> {
     let committed = Committed::default();
     let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
     std::thread::scope(|scope| {
@@ -121,7 +146,7 @@ fn attempt(stream: &Stream, context: &SourceContext) -> Result<Ended, Failed> {
             move || commit(stream, context, receiver, committed)
         });
         let read = match &committer {
-            Ok(_) => read(stream, context, sender, &committed),
+            Ok(_) => read(stream, context, (rested, quiet_time), sender, &committed),
             Err(error) => Err(Failed::for_good(format!("no thread could be started: {error}"))),
         };
         // The committing thread ends when there is nothing more to come; what it says counts for more.
@@ -132,9 +157,14 @@ fn attempt(stream: &Stream, context: &SourceContext) -> Result<Ended, Failed> {
             }
             Err(_) => {}
         }
-        let (ended, source) = read?;
+        let (mut ended, source) = read?;
         if let Some(mut source) = source {
             acknowledge(stream, &mut source, &committed)?;
+        }
+        if let Ended::Quiet(resting) = &mut ended {
+            // A batch that took long may have been under way.
+            acknowledge(stream, &mut resting.source, &committed)?;
+            return Ok(ended);
         }
         // Whoever sees the stream as completed may count on reading all of it.
         stream.graph.wait_visible()?;
@@ -145,6 +175,8 @@ fn attempt(stream: &Stream, context: &SourceContext) -> Result<Ended, Failed> {
 enum Ended {
     Exhausted,
     Stopped,
+    /// Nothing comes, and nothing is under way.
+    Quiet(Resting),
 }
 
 /// Opens the source. None when the stream is to end before it can be.
@@ -165,6 +197,7 @@ fn open(stream: &Stream, context: &SourceContext, from: Option<&Position>) -> Re
 fn read(
     stream: &Stream,
     context: &SourceContext,
+    (rested, quiet_time): (Option<Resting>, Duration),
     batches: Sender<Batch>,
     committed: &Committed,
 ) -> Result<(Ended, Option<RecordStream>), Failed> {
@@ -172,14 +205,21 @@ fn read(
     if !stream.may_go_on() {
         return Ok((Ended::Stopped, None));
     }
-    let from = stream.graph.position(&stream.source).filter(|position| !position.0.is_empty());
-    let Some(mut source) = open(stream, context, from.as_ref())? else { return Ok((Ended::Stopped, None)) };
-    let decoder = stream.config.decoder(context)?;
+    let Resting { mut source, decoder, mut position } = match rested {
+        Some(rested) => rested,
+        None => {
+            let from = stream.graph.position(&stream.source).filter(|position| !position.0.is_empty());
+            let Some(source) = open(stream, context, from.as_ref())? else { return Ok((Ended::Stopped, None)) };
+            Resting { source, decoder: stream.config.decoder(context)?, position: from.unwrap_or_default() }
+        }
+    };
     let limits = Limits::default();
     let mut frames = Frames::default();
     let mut undecodable = Vec::new();
     let mut transformation = stream.transformation.start(&stream.name).map_err(Failed::for_good)?;
-    let (mut position, mut sent) = (from.unwrap_or_default(), Instant::now());
+    let (mut sent, mut busy) = (Instant::now(), Instant::now());
+    // What a transformation keeps, and who is told of records that failed, is not given up for a while of silence.
+    let may_rest = transformation.is_none() && !stream.errors.tells();
     while stream.may_go_on() {
         let progress = source.next(&limits, &mut frames)?;
         let received = Instant::now();
@@ -225,8 +265,20 @@ fn read(
         if progress == Progress::Finished {
             return Ok((Ended::Exhausted, Some(source)));
         }
+        if !frames.is_empty() || frames.position != position || !lock(committed).is_empty() {
+            busy = Instant::now();
+        } else if may_rest && batches.is_empty() && busy.elapsed() >= quiet_time {
+            return Ok((Ended::Quiet(Resting { source, decoder, position }), None));
+        }
     }
     Ok((Ended::Stopped, Some(source)))
+}
+
+impl Resting {
+    /// See `Source::rest`.
+    pub fn rest(&mut self, call: Call) -> bool {
+        self.source.rest(call)
+    }
 }
 
 /// Tells the source what has become durable since the last time.

@@ -4,7 +4,7 @@
 //!     results ─ basic.publish, confirmed ─> WriteToAmqp
 
 mod access;
-mod connection;
+pub(crate) mod connection;
 mod frame;
 mod ingest;
 mod kept;

@@ -15,7 +15,8 @@ use super::shape::{DEPTH_MAX, Logical, Shape, Shapes};
 use crate::decode::Decoder;
 use crate::frames::Frame;
 
-/// Values of a record besides those that take a byte each: nulls, and records of nothing.
+/// Values of a record besides those that take a byte each: nulls, records of nothing, and fixed strings of no bytes. Everything is made of these and
+/// of what takes bytes; a schema in which each of sixty records has two of the one before it stands for more values than there are numbers.
 const EMPTY_VALUES_MAX: usize = 1 << 16;
 
 pub struct AvroDecoder {
@@ -82,24 +83,26 @@ impl<'a> Datum<'a> {
             Shape::Float => Value::Float(f64::from(f32::from_le_bytes(self.array()?))),
             Shape::Double => Value::Float(f64::from_le_bytes(self.array()?)),
             Shape::Bytes => Value::Bytes(self.sized()?.into()),
-            Shape::Fixed(size) => Value::Bytes(self.take(*size)?.into()),
+            Shape::Fixed(size) => Value::Bytes(self.fixed(*size)?.into()),
             Shape::Text => Value::Text(self.text()?),
             Shape::List(item) => {
                 let mut items = Vec::new();
-                while let Some(count) = self.block()? {
-                    for _ in 0..count {
-                        items.push(self.part(item, depth)?);
+                while let Some(block) = self.block()? {
+                    for _ in 0..block.count {
+                        items.push(self.value(item, depth + 1)?);
                     }
+                    self.end(block)?;
                 }
                 Value::list(items)
             }
             Shape::Map(item) => {
                 let mut map = MapBuilder::with_capacity(0);
-                while let Some(count) = self.block()? {
-                    for _ in 0..count {
+                while let Some(block) = self.block()? {
+                    for _ in 0..block.count {
                         let key = self.text()?;
                         map.insert(key, self.value(item, depth + 1)?);
                     }
+                    self.end(block)?;
                 }
                 Value::Map(Arc::new(map.finish()))
             }
@@ -110,6 +113,9 @@ impl<'a> Datum<'a> {
                 self.value(found, depth + 1)?
             }
             Shape::Record(fields) => {
+                if fields.is_empty() {
+                    self.spend()?;
+                }
                 let mut map = Map::with_capacity(fields.len());
                 for field in fields {
                     // A schema names no field twice.
@@ -145,7 +151,7 @@ impl<'a> Datum<'a> {
             Shape::Float => drop(self.take(4)?),
             Shape::Double => drop(self.take(8)?),
             Shape::Bytes | Shape::Text => drop(self.sized()?),
-            Shape::Fixed(size) => drop(self.take(*size)?),
+            Shape::Fixed(size) => drop(self.fixed(*size)?),
             Shape::List(item) => self.pass_blocks(item, false, depth)?,
             Shape::Map(item) => self.pass_blocks(item, true, depth)?,
             Shape::Union(branches) => {
@@ -154,6 +160,7 @@ impl<'a> Datum<'a> {
                 let found = found.ok_or_else(|| format!("branch {branch} of a union of {}", branches.len()))?;
                 self.pass(found, depth + 1)?;
             }
+            Shape::Record(fields) if fields.is_empty() => self.spend()?,
             Shape::Record(fields) => fields.iter().try_for_each(|field| self.pass(&field.shape, depth + 1))?,
             Shape::Named(place) => {
                 let decoder = self.decoder;
@@ -173,28 +180,21 @@ impl<'a> Datum<'a> {
                 ..0 => drop(self.sized()?),
                 _ => {
                     for _ in 0..count {
-                        let before = self.rest.len();
                         if keys {
                             self.sized()?;
                         }
                         self.pass(item, depth + 1)?;
-                        if self.rest.len() == before {
-                            self.spend()?;
-                        }
                     }
                 }
             }
         }
     }
 
-    /// An item of a list, which may take no bytes.
-    fn part(&mut self, shape: &Shape, depth: usize) -> Result<Value, String> {
-        let before = self.rest.len();
-        let value = self.value(shape, depth + 1)?;
-        if self.rest.len() == before {
+    fn fixed(&mut self, size: usize) -> Result<&'a [u8], String> {
+        if size == 0 {
             self.spend()?;
         }
-        Ok(value)
+        self.take(size)
     }
 
     fn spend(&mut self) -> Result<(), String> {
@@ -235,15 +235,31 @@ impl<'a> Datum<'a> {
         std::str::from_utf8(bytes).map(Text::new).map_err(|error| format!("a text is not UTF-8: {error}"))
     }
 
-    /// How many items follow; None behind the last.
-    fn block(&mut self) -> Result<Option<u64>, String> {
+    /// What follows; None behind the last.
+    fn block(&mut self) -> Result<Option<Block>, String> {
         let count = self.integer()?;
-        if count < 0 {
-            // Its bytes are said too, for those who skip it.
-            self.integer()?;
-        }
-        Ok(Some(count.unsigned_abs()).filter(|count| *count > 0))
+        // Its bytes are said too, for those who pass over it.
+        let bytes = if count < 0 { Some(self.integer()?) } else { None };
+        let left = bytes.map(|bytes| usize::try_from(bytes).ok().and_then(|bytes| self.rest.len().checked_sub(bytes)));
+        let left = left.map(|left| left.ok_or("it ends too early")).transpose()?;
+        Ok(Some(Block { count: count.unsigned_abs(), left }).filter(|block| block.count > 0))
     }
+
+    /// Whoever reads a block and whoever passes over it have to end at the same place: containers are cut into records by the one, and these are
+    /// read by the other.
+    fn end(&self, block: Block) -> Result<(), String> {
+        match block.left {
+            Some(left) if left != self.rest.len() => Err("a block has more or fewer bytes than it says".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Items one behind the other.
+struct Block {
+    count: u64,
+    /// How many bytes are behind it, where it says how many it has.
+    left: Option<usize>,
 }
 
 impl Logical {

@@ -106,6 +106,23 @@ fn what_does_not_fit_says_so() {
     let many = [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
     refused(json!({"type": "array", "items": "null"}), &many, "more than 65536 empty values");
     refused(json!({"type": "array", "items": {"type": "record", "name": "r", "fields": []}}), &many, "empty values");
+    // A block that says it has three bytes, and has two.
+    refused(json!({"type": "array", "items": "int"}), &[3, 6, 2, 4, 0], "more or fewer bytes");
+    // No bytes at all, and each record has two of the one before it.
+    for bottom in [
+        json!([]),
+        json!([{"name": "x", "type": "null"}]),
+        json!([{"name": "x", "type": {"type": "fixed", "name": "f", "size": 0}}]),
+    ] {
+        let mut doubled = json!({"type": "record", "name": "r0", "fields": bottom});
+        for level in 1..40 {
+            let fields = json!([{"name": "a", "type": doubled}, {"name": "b", "type": format!("r{}", level - 1)}]);
+            doubled = json!({"type": "record", "name": format!("r{level}"), "fields": fields});
+        }
+        let decoder = AvroDecoder::new(&doubled.to_string(), false).unwrap();
+        assert!(decoder.length(&[]).is_err_and(|problem| problem.contains("empty values")));
+        refused(doubled, &[], "empty values");
+    }
     refused(json!({"type": "bytes"}), &many, "it ends too early");
     let deep = json!({"type": "record", "name": "r", "fields": [{"name": "r", "type": ["null", "r"]}]});
     refused(deep, &[2; 10_000], "deeper than");

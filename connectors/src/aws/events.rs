@@ -37,11 +37,7 @@ impl Events {
     /// The next one; none at the end. Nothing is lost when this is not waited for.
     pub async fn next(&mut self) -> Result<Option<Told>, String> {
         loop {
-            if let Some(length) = length(&self.come)?
-                && self.come.len() >= length
-            {
-                let told = read(&self.come[..length]).ok_or("a message that cannot be read")?;
-                self.come.drain(..length);
+            if let Some(told) = take(&mut self.come)? {
                 return Ok(Some(told));
             }
             match self.answer.chunk().await.map_err(|error| http::chain(&error.without_url()))? {
@@ -50,6 +46,18 @@ impl Events {
                 None => return Err("the answer ends within a message".to_owned()),
             }
         }
+    }
+}
+
+/// The first message of what has come, once it is whole.
+pub fn take(come: &mut Vec<u8>) -> Result<Option<Told>, String> {
+    match length(come)? {
+        Some(length) if come.len() >= length => {
+            let told = read(&come[..length]).ok_or("a message that cannot be read")?;
+            come.drain(..length);
+            Ok(Some(told))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -13,7 +13,7 @@ mod batches;
 mod bucket;
 mod client;
 mod consumer;
-mod events;
+pub(crate) mod events;
 mod iterator;
 mod kcl;
 mod keeper;

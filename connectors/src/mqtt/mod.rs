@@ -4,10 +4,10 @@
 //!     results ─ PUBLISH, some before the first answer ─> WriteToMqtt
 
 mod access;
-mod connection;
+pub(crate) mod connection;
 mod ingest;
 mod kept;
-mod packet;
+pub(crate) mod packet;
 mod write;
 
 pub use ingest::MqttIngest;

@@ -5,10 +5,10 @@
 //!     results ─ published with their ids, all of a batch before the first answer ─> WriteToNats
 
 mod access;
-mod connection;
+pub(crate) mod connection;
 mod credentials;
 mod ingest;
-mod jetstream;
+pub(crate) mod jetstream;
 mod kept;
 mod write;
 

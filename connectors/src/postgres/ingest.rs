@@ -444,7 +444,7 @@ fn selection(shown: &Json) -> Option<(String, Table)> {
 }
 
 /// What an answer says of its columns.
-fn columns(body: &[u8]) -> Option<Vec<Column>> {
+pub(crate) fn columns(body: &[u8]) -> Option<Vec<Column>> {
     let mut fields = Fields(body);
     let count = fields.u16()?;
     let column = |_| {

@@ -6,11 +6,11 @@
 //!     results ─ Bind and Execute, a batch in one transaction ─> WriteToPostgres
 
 mod access;
-mod changes;
-mod connection;
-mod ingest;
+pub(crate) mod changes;
+pub(crate) mod connection;
+pub(crate) mod ingest;
 mod kept;
-mod message;
+pub(crate) mod message;
 mod proof;
 mod values;
 mod write;

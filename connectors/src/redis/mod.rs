@@ -5,8 +5,8 @@
 //!     results ─ XADD, all of a batch before the first answer ─> WriteToRedis
 
 mod access;
-mod connection;
-mod entry;
+pub(crate) mod connection;
+pub(crate) mod entry;
 mod group;
 mod ingest;
 mod write;

@@ -16,6 +16,7 @@ use weir_model::{Position, Text, Value};
 
 use super::{Failed, MAGIC, Registration, Registry};
 use crate::avro::AvroDecoder;
+use crate::bell::Call;
 use crate::decode::Decoder;
 use crate::error::ConnectorError;
 use crate::feed::Trouble;
@@ -152,6 +153,12 @@ impl Registered {
 }
 
 impl Kind {
+    /// Reads records that name one of these schemas, without a registry.
+    pub fn decoder(&self, found: impl IntoIterator<Item = Registration>) -> Arc<dyn Decoder> {
+        let schemas = found.into_iter().map(|found| (found.id, self.known(found))).collect();
+        Arc::new(ByNumber { schemas: Arc::new(schemas) })
+    }
+
     fn known(&self, found: Registration) -> Known {
         let Registration { id, kind, text, references } = found;
         let unusable = |problem: String| Known::Unusable(format!("schema {id}: {problem}"), Instant::now());
@@ -198,6 +205,10 @@ impl Source for Registered {
 
     fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
         self.inner.durable(position)
+    }
+
+    fn rest(&mut self, call: Call) -> bool {
+        self.held.is_none() && self.asking.is_none() && self.inner.rest(call)
     }
 
     fn trouble(&self) -> Option<String> {

@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
+use super::file_watch;
+use crate::bell::Call;
 use crate::charset::Charset;
 use crate::config;
 use crate::error::ConnectorError;
@@ -121,9 +124,11 @@ impl SourceConfig for FileIngest {
 }
 
 pub(crate) struct FileStream {
-    file: File,
+    file: Arc<File>,
     place: String,
     follow: bool,
+    /// Read until now, counted from the beginning of the file; of no pipe.
+    offset: Option<u64>,
 }
 
 impl FileStream {
@@ -151,20 +156,24 @@ impl FileStream {
             file.seek(SeekFrom::Start(offset)).map_err(io("cannot go to the stored position"))?;
         }
         let follow = mode.map_or(pipe, |mode| mode == FileIngestMode::NamedPipe);
-        Ok(FileStream { file, place: place.to_owned(), follow })
+        let offset = metadata.is_file().then_some(offset);
+        Ok(FileStream { file: Arc::new(file), place: place.to_owned(), follow, offset })
     }
 }
 
 impl ByteStream for FileStream {
     fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError> {
-        match self.file.read(buffer) {
+        match (&*self.file).read(buffer) {
             Ok(0) if !self.follow => Ok(Chunk::End),
             // At the end of a file or a pipe nobody writes to, the system has nothing to wait on.
             Ok(0) => {
                 thread::sleep(wait);
                 Ok(Chunk::Nothing)
             }
-            Ok(n) => Ok(Chunk::Bytes(n)),
+            Ok(n) => {
+                self.offset = self.offset.map(|offset| offset + n as u64);
+                Ok(Chunk::Bytes(n))
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 super::standard_input::wait_readable(&self.file, wait);
                 Ok(Chunk::Nothing)
@@ -172,5 +181,12 @@ impl ByteStream for FileStream {
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Chunk::Nothing),
             Err(error) => Err(ConnectorError::io(&self.place, "cannot read the file", error)),
         }
+    }
+
+    fn rest(&mut self, call: Call) -> bool {
+        let Some(offset) = self.offset.filter(|_| self.follow) else { return false };
+        // One that was cut off stays shorter than what was read of it until it has grown again: its length of now is what changes.
+        let length = self.file.metadata().map_or(0, |found| found.len());
+        length <= offset && file_watch::call_when_changed(Arc::downgrade(&self.file), length, call)
     }
 }

@@ -1,6 +1,7 @@
 //! The sources, one file each. A file holds only what is peculiar to its service.
 
 mod file;
+mod file_watch;
 mod http_poll;
 mod http_push;
 mod number_iterator;

@@ -64,6 +64,9 @@ pub struct WebsocketSimpleStartupIngest {
     pub maximum_per_second: Option<u32>,
 }
 
+/// Read at once; of each connection there is so much room, also where nothing comes.
+const READ_BYTES: usize = 16 << 10;
+
 /// What keeps a connection from being taken for dead.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 #[serde(tag = "type")]
@@ -237,6 +240,7 @@ impl Talker {
             Err(error) => return Ok(Ended::Broken(false, http::chain(&error))),
         };
         let limits = WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
+        let limits = limits.read_buffer_size(READ_BYTES);
         let socket = WebSocketStream::from_raw_socket(stream, Role::Client, Some(limits)).await;
         let mut connection = Connection { socket, alive: self.alive(), keep_alive: &self.keep_alive, unanswered: 0, some: false };
         match connection.read(self, inlet).await {

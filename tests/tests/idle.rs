@@ -1,0 +1,104 @@
+//! Streams that have nothing to do, with the real binary: hundreds of them are no threads, hardly any memory and no work; and what comes for one of
+//! them is there at once.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use weir_tests::service::{Home, Weir, wait_until};
+
+const STREAMS: u64 = 300;
+
+/// Generous: machines under load are slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Of the service, over what it has without streams: each stream of old had two.
+const THREADS_MAX: u64 = 60;
+/// What a stream may keep: of 1,000 streams, 200 MB with what the service has anyway.
+const KILOBYTES_PER_STREAM_MAX: u64 = 150;
+/// Of a core, all streams together. Two threads for each that look 20 times a second were a multiple.
+const PROCESSOR_PART_MAX: f64 = 0.05;
+const MEASURED: Duration = Duration::from_secs(4);
+
+const QUERY: &str = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id";
+
+/// A number of `/proc/<pid>/status`.
+fn status(weir: &Weir, name: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", weir.pid())).expect("a running weir");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).expect("a number")
+}
+
+/// How long it has been at work, in hundredths of a second.
+fn at_work(weir: &Weir) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/stat", weir.pid())).expect("a running weir");
+    let (_, fields) = text.rsplit_once(')').expect("a name in parentheses");
+    let fields: Vec<u64> = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    fields.iter().sum()
+}
+
+fn rest(weir: &Weir, threads: u64) {
+    wait_until("the threads go", PATIENCE, || status(weir, "Threads") <= threads + THREADS_MAX);
+}
+
+#[test]
+fn streams_that_rest_cost_next_to_nothing_and_wake_at_once() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let (threads, kilobytes) = (status(&weir, "Threads"), status(&weir, "VmRSS"));
+    let format = json!({"type": "CypherJson", "query": QUERY});
+    for n in 0..STREAMS {
+        let file = format!("{n}.jsonl");
+        home.write(&file, format!("{{\"id\": {n}}}\n{{\"id\": "));
+        let file = json!({"type": "FileIngest", "path": file, "fileIngestMode": "NamedPipe", "format": format});
+        weir.post(&format!("/api/v1/ingest/file{n}"), &file).expect(200);
+        let push = json!({"type": "HttpPushIngest", "format": format});
+        weir.post(&format!("/api/v1/ingest/push{n}"), &push).expect(200);
+    }
+    let ids = || weir.rows("MATCH (n) WHERE n.id IS NOT NULL RETURN count(n)")[0][0].as_u64().expect("a count");
+    wait_until("all lines are read", PATIENCE, || ids() == STREAMS);
+    rest(&weir, threads);
+    // What threads had, the allocator gives back some seconds later.
+    let most = kilobytes + 2 * STREAMS * KILOBYTES_PER_STREAM_MAX;
+    wait_until("the memory is given back", PATIENCE, || status(&weir, "VmRSS") < most);
+    let before = at_work(&weir);
+    sleep(MEASURED);
+    let part = (at_work(&weir) - before) as f64 / 100.0 / MEASURED.as_secs_f64();
+    assert!(part < PROCESSOR_PART_MAX, "{:.1} % of a core for streams that rest", part * 100.0);
+
+    // The rest of a line, for each of the files, and as many requests.
+    let began = Instant::now();
+    for n in 0..STREAMS {
+        let mut file = OpenOptions::new().append(true).open(home.file(&format!("{n}.jsonl"))).expect("the file");
+        writeln!(file, "{}}}", 10_000 + n).expect("a line");
+        let body = json!([{"id": 20_000 + n}]).to_string();
+        let target = format!("/api/v1/ingest/push{n}/records");
+        weir.send("POST", &target, &[("Content-Type", "application/json")], body.as_bytes()).expect(200);
+    }
+    wait_until("all that came is there", PATIENCE, || ids() == 3 * STREAMS);
+    eprintln!("{} streams woke and {} records came within {:?}", 2 * STREAMS, 2 * STREAMS, began.elapsed());
+    rest(&weir, threads);
+
+    // One that is paused while it rests reads nothing; once it goes on, it does.
+    weir.put("/api/v1/ingest/file0/pause").expect(200);
+    let mut file = OpenOptions::new().append(true).open(home.file("0.jsonl")).expect("the file");
+    writeln!(file, "{{\"id\": 30000}}").expect("a line");
+    sleep(Duration::from_millis(500));
+    assert_eq!(ids(), 3 * STREAMS);
+    weir.put("/api/v1/ingest/file0/start").expect(200);
+    wait_until("what came meanwhile is there", PATIENCE, || ids() == 3 * STREAMS + 1);
+
+    // A limit leaves records where they are for longer than it takes to rest.
+    home.write("slow.jsonl", "{\"id\": 30001}\n{\"id\": 30002}\n{\"id\": 30003}\n{\"id\": 30004}\n");
+    let slow = json!({"type": "FileIngest", "path": "slow.jsonl", "fileIngestMode": "NamedPipe", "format": format, "maximumPerSecond": 1});
+    weir.post("/api/v1/ingest/slow", &slow).expect(200);
+    wait_until("all are read, one each second", PATIENCE, || ids() == 3 * STREAMS + 5);
+
+    // And one that is deleted while it rests is gone at once.
+    let began = Instant::now();
+    (1..STREAMS).for_each(|n| drop(weir.delete(&format!("/api/v1/ingest/push{n}")).expect(200)));
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    weir.stop();
+}
