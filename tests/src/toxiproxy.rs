@@ -4,6 +4,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
@@ -61,6 +63,40 @@ impl Toxiproxy {
     /// Ends what `poison` began.
     pub fn cure(&self, name: &str, kind: &str, direction: &str) {
         self.ask("DELETE", &format!("/proxies/{name}/toxics/{kind}-{direction}"), &Json::Null);
+    }
+}
+
+/// What a network does to connections, each with what does it: a toxic, its attributes, and the directions it is in.
+const FAULTS: [(&str, &str, &str, &[&str]); 5] = [
+    ("reset", "reset_peer", r#"{"timeout": 50}"#, &["downstream", "upstream"]),
+    ("delayed", "latency", r#"{"latency": 300, "jitter": 200}"#, &["downstream", "upstream"]),
+    ("slow", "bandwidth", r#"{"rate": 5}"#, &["downstream"]),
+    // Connections stay, and nothing passes; then only what weir says does not, and it hears on.
+    ("stalled", "timeout", r#"{"timeout": 0}"#, &["downstream", "upstream"]),
+    ("half open", "timeout", r#"{"timeout": 0}"#, &["upstream"]),
+];
+
+impl Toxiproxy {
+    /// Does to connections what a network can do, one thing after another, for `WEIR_FAULT_SECONDS` each. `during` adds something while it does, and
+    /// `after` waits for it; both are told what it is.
+    pub fn each_fault(&self, name: &str, mut during: impl FnMut(&str), mut after: impl FnMut(&str)) {
+        let seconds = std::env::var("WEIR_FAULT_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1.5);
+        let last = Duration::from_secs_f64(seconds);
+        let mut fault = |what: &str, begin: &dyn Fn(), end: &dyn Fn()| {
+            begin();
+            during(what);
+            sleep(last);
+            end();
+            let began = Instant::now();
+            after(what);
+            eprintln!("{name}: {what} for {last:?}, all is through {:?} later", began.elapsed());
+        };
+        fault("cut", &|| self.open(name, false), &|| self.open(name, true));
+        for (what, kind, attributes, directions) in FAULTS {
+            let attributes: Json = serde_json::from_str(attributes).expect("attributes");
+            let begin = || directions.iter().for_each(|direction| self.poison(name, kind, direction, attributes.clone()));
+            fault(what, &begin, &|| directions.iter().for_each(|direction| self.cure(name, kind, direction)));
+        }
     }
 }
 

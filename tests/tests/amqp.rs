@@ -157,6 +157,14 @@ fn a_connection_that_is_cut_or_stalls_loses_nothing() {
         }
         found.len() == 2_000
     });
+    let next = std::cell::Cell::new(2_000);
+    let during = |_: &str| {
+        add(&server, "in", next.get()..next.get() + 100);
+        next.set(next.get() + 100);
+    };
+    proxy.each_fault("amqp", during, |fault| {
+        wait_until(&format!("{fault}: all are read"), PATIENCE, || counted(&weir).0 == next.get());
+    });
     weir.stop();
 }
 

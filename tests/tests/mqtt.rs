@@ -113,6 +113,14 @@ fn a_connection_that_is_cut_repeats_nothing_that_is_under_way() {
     let repeated = counted_together(&weir) - before - 2_000;
     eprintln!("{repeated} of 2000 records have come again after {} cuts", CUTS + 1);
     assert!(repeated <= (CUTS + 1) * UNDER_WAY, "{repeated}");
+    let next = std::cell::Cell::new(2_001);
+    let during = |_: &str| {
+        add(&server, "in", next.get()..next.get() + 100);
+        next.set(next.get() + 100);
+    };
+    proxy.each_fault("mqtt", during, |fault| {
+        wait_until(&format!("{fault}: all are read"), PATIENCE, || counted(&weir).0 == next.get());
+    });
     weir.stop();
 }
 

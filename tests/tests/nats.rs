@@ -219,6 +219,17 @@ fn a_server_that_stalls_or_is_cut_off_is_left_and_nothing_is_lost() {
     assert_eq!(counted(&weir), (6_000, 1));
     wait_until("all results are out", PATIENCE, || client.count("copies") >= 6_000);
     assert_eq!(client.count("copies"), 6_000, "repetitions are dropped by their ids");
+    let next = std::cell::Cell::new(6_000);
+    let during = |_: &str| {
+        client.add("events", next.get()..next.get() + 300);
+        next.set(next.get() + 300);
+    };
+    proxy.each_fault("nats", during, |fault| {
+        wait_until(&format!("{fault}: all are read"), PATIENCE, || counted(&weir).0 == next.get());
+        assert_eq!(counted(&weir), (next.get(), 1), "{fault}");
+    });
+    wait_until("all results are out", PATIENCE, || client.count("copies") >= next.get());
+    assert_eq!(client.count("copies"), next.get());
     weir.stop();
 }
 

@@ -252,6 +252,18 @@ fn connections_that_are_cut_lose_and_repeat_nothing() {
     proxy.open("postgres", true);
     wait_until("it goes on", PATIENCE, || counted(&weir).0 == 3_100);
     assert_eq!(counted(&weir), (3_100, 1));
+    let next = std::cell::Cell::new(3_100);
+    let during = |_: &str| {
+        add(&server, next.get()..next.get() + 100);
+        next.set(next.get() + 100);
+    };
+    proxy.each_fault("postgres", during, |fault| {
+        wait_until(&format!("{fault}: all are read"), PATIENCE, || counted(&weir).0 == next.get());
+        assert_eq!(counted(&weir), (next.get(), 1), "{fault}");
+    });
+    let all = next.get().to_string();
+    wait_until("all results are out", PATIENCE, || sql(&server, "SELECT count(*) FROM copies") == all);
+    assert_eq!(sql(&server, "SELECT count(DISTINCT data ->> 'value') FROM copies"), all);
     weir.stop();
 }
 

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
+use weir_tests::kafka::free_ports;
 use weir_tests::redis::Redis;
 use weir_tests::service::{Home, Weir, wait_until};
 use weir_tests::streams::{
     COUNT, RESUME, STREAMS, counted, counted_together, message, numbers_to, refused, refused_v1, set_numbers, troubled, with,
 };
+use weir_tests::toxiproxy::Toxiproxy;
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -123,6 +125,43 @@ fn weirs_of_a_group_share_a_stream_and_lose_nothing_when_one_of_them_or_the_serv
     eprintln!("{repeated} of {ENTRIES} records have come again after two kills of weir and one of the server");
     first.stop();
     second.stop();
+}
+
+#[test]
+fn what_a_network_does_to_connections_loses_and_repeats_nothing() {
+    const LEFT_OUT: &str = "Redis behind a network that cuts, resets, slows and stalls";
+    let Some(redis) = Redis::start(LEFT_OUT) else { return };
+    let Some(proxy) = Toxiproxy::start(LEFT_OUT) else { return };
+    let port = free_ports(1);
+    proxy.lead("redis", ([127, 0, 0, 1], port).into(), redis.url().trim_start_matches("redis://").parse().expect("an address"));
+    let weir = Home::new().start(&[]);
+    let through = format!("redis://127.0.0.1:{port}");
+    numbers_to(&weir, json!({"type": "Redis", "url": through, "key": "results"}));
+    let source = json!({"type": "Redis", "url": through, "key": "events", "field": "value", "startFrom": "Earliest",
+        "recordDecoders": [], "format": {"type": "Json"}});
+    let query = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n:Number, n.id = $that.id, n.value = $that.id, n.count = coalesce(n.count, 0) + 1";
+    redis.add("events", 0..1_000);
+    weir.post(STREAMS, &json!({"name": "in", "source": source, "query": query, "maxPerSecond": 2000})).expect(201);
+    let next = std::cell::Cell::new(1_000);
+    let during = |_: &str| {
+        redis.add("events", next.get()..next.get() + 500);
+        next.set(next.get() + 500);
+    };
+    proxy.each_fault("redis", during, |fault| {
+        wait_until(&format!("{fault}: all entries are read"), PATIENCE, || counted(&weir).0 == next.get());
+        assert_eq!(counted(&weir), (next.get(), 1), "{fault}");
+    });
+    // A result whose answer was lost may be there twice.
+    let results = || -> BTreeSet<u64> {
+        let said = redis.say(&["XRANGE", "results", "-", "+"]);
+        let results = said.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok()).filter_map(|result| {
+            let found = result.pointer("/data/id").or_else(|| result.get("id"))?;
+            found.as_u64()
+        });
+        results.collect()
+    };
+    wait_until("all results are out", PATIENCE, || results().len() as u64 == next.get());
+    weir.stop();
 }
 
 #[test]
