@@ -5,6 +5,7 @@
 //! A position is where a block begins and how many of its records are out. The header is read again from the beginning of the file, so
 //! the stream is always opened there.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -82,6 +83,17 @@ struct Header {
     sync: [u8; SYNC_BYTES],
 }
 
+/// A header whose end has not come. What was read of it once is not read again: it may come in very small pieces.
+struct Coming {
+    /// Behind the last entry that is whole.
+    at: usize,
+    /// Entries that are still to come of the part at hand.
+    left: u64,
+    /// Where the schema lies.
+    schema: Option<Range<usize>>,
+    codec: Codec,
+}
+
 /// A block whose records are handed out.
 struct Block {
     /// Where it begins in the file.
@@ -101,6 +113,7 @@ pub struct ContainerReader {
     record_bytes_max: usize,
     logical: bool,
     header: Option<Header>,
+    coming: Coming,
     block: Option<Block>,
     /// Read and not taken apart yet.
     buffer: Vec<u8>,
@@ -145,6 +158,7 @@ impl ContainerReader {
             record_bytes_max,
             logical,
             header: None,
+            coming: Coming { at: MAGIC.len(), left: 0, schema: None, codec: Codec::Null },
             block: None,
             buffer: Vec::new(),
             room: vec![0; READ_BYTES],
@@ -216,7 +230,7 @@ impl ContainerReader {
         if self.buffer[..known] != MAGIC[..known] {
             return Err(self.broken("it does not begin as one"));
         }
-        let (header, length) = match self.header_of(&self.buffer) {
+        let (header, length) = match self.coming.read(&self.buffer, self.logical) {
             Ok(Taken::Whole(header)) => header,
             Ok(Taken::Unfinished) if self.buffer.len() > HEADER_BYTES_MAX => return Err(self.broken("its header has no end")),
             Ok(Taken::Unfinished) => return Ok(false),
@@ -225,35 +239,6 @@ impl ContainerReader {
         self.header = Some(header);
         self.pass(length);
         Ok(true)
-    }
-
-    fn header_of(&self, bytes: &[u8]) -> Result<Taken<(Header, usize)>, String> {
-        let mut wire = Wire { bytes, at: MAGIC.len() };
-        let (mut schema, mut codec) = (None, Codec::Null);
-        loop {
-            let Taken::Whole(count) = wire.integer()? else { return Ok(Taken::Unfinished) };
-            if count < 0 {
-                let Taken::Whole(_) = wire.integer()? else { return Ok(Taken::Unfinished) };
-            }
-            for _ in 0..count.unsigned_abs() {
-                let Taken::Whole(name) = wire.sized()? else { return Ok(Taken::Unfinished) };
-                let Taken::Whole(value) = wire.sized()? else { return Ok(Taken::Unfinished) };
-                match name {
-                    b"avro.schema" => schema = Some(value),
-                    b"avro.codec" => codec = Codec::named(value)?,
-                    _ => {}
-                }
-            }
-            if count == 0 {
-                break;
-            }
-        }
-        let Taken::Whole(sync) = wire.take(SYNC_BYTES) else { return Ok(Taken::Unfinished) };
-        let mut marker = [0; SYNC_BYTES];
-        marker.copy_from_slice(sync);
-        let schema = std::str::from_utf8(schema.ok_or("its header has no schema")?).map_err(|_| "its schema is not UTF-8")?;
-        let decoder = AvroDecoder::new(schema, self.logical)?;
-        Ok(Taken::Whole((Header { decoder: Arc::new(decoder), codec, sync: marker }, wire.at)))
     }
 
     fn read_block(&mut self) -> Result<bool, ConnectorError> {
@@ -326,6 +311,42 @@ impl ContainerReader {
                 return Ok(Progress::More);
             }
         }
+    }
+}
+
+impl Coming {
+    fn read(&mut self, bytes: &[u8], logical: bool) -> Result<Taken<(Header, usize)>, String> {
+        let sync = loop {
+            let mut wire = Wire { bytes, at: self.at };
+            if self.left > 0 {
+                let Taken::Whole(name) = wire.sized()? else { return Ok(Taken::Unfinished) };
+                let Taken::Whole(value) = wire.sized()? else { return Ok(Taken::Unfinished) };
+                match name {
+                    b"avro.schema" => self.schema = Some(wire.at - value.len()..wire.at),
+                    b"avro.codec" => self.codec = Codec::named(value)?,
+                    _ => {}
+                }
+                self.left -= 1;
+            } else {
+                let Taken::Whole(count) = wire.integer()? else { return Ok(Taken::Unfinished) };
+                if count < 0 {
+                    let Taken::Whole(_) = wire.integer()? else { return Ok(Taken::Unfinished) };
+                }
+                if count == 0 {
+                    let Taken::Whole(sync) = wire.take(SYNC_BYTES) else { return Ok(Taken::Unfinished) };
+                    self.at = wire.at;
+                    break sync;
+                }
+                self.left = count.unsigned_abs();
+            }
+            self.at = wire.at;
+        };
+        let mut marker = [0; SYNC_BYTES];
+        marker.copy_from_slice(sync);
+        let schema = self.schema.clone().and_then(|schema| bytes.get(schema)).ok_or("its header has no schema")?;
+        let schema = std::str::from_utf8(schema).map_err(|_| "its schema is not UTF-8")?;
+        let decoder = AvroDecoder::new(schema, logical)?;
+        Ok(Taken::Whole((Header { decoder: Arc::new(decoder), codec: self.codec, sync: marker }, self.at)))
     }
 }
 
