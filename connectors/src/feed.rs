@@ -295,7 +295,7 @@ mod tests {
         let limits = Limits { wait_max: Duration::from_millis(50), ..Limits::default() };
         let mut batch = Frames::default();
         for expected in [(1, false), (0, true), (0, false), (0, false)] {
-            let (call, called) = std::sync::mpsc::channel();
+            let (call, called) = crossbeam_channel::bounded(1);
             assert!(feed.rest(Box::new(move || call.send(()).unwrap())), "{expected:?}");
             assert!(called.recv_timeout(Duration::from_millis(50)).is_err(), "nothing has come yet: {expected:?}");
             runtime.block_on(go.send(())).unwrap();

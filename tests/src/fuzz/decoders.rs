@@ -165,8 +165,8 @@ impl Kit {
                 let chain = [STEPS[(turn % 6) as usize], STEPS[(turn / 6 % 6) as usize]];
                 let chain = &chain[..1 + (turn / 36 % 2) as usize];
                 // A step that the bytes look like is more often right than one of all.
-                let chain =
-                    looks_like(input).map_or(chain.to_vec(), |step| if turn % 4 > 0 { vec![step] } else { vec![step, chain[0]] });
+                let chain = looks_like(input)
+                    .map_or(chain.to_vec(), |step| if !turn.is_multiple_of(4) { vec![step] } else { vec![step, chain[0]] });
                 u64::from(recoded(&chain, Arc::new(RawDecoder)).record(frame).is_ok())
             }
             Target::RecodedFile => {
@@ -217,7 +217,7 @@ impl Kit {
         // Texts alone have sets of characters.
         let stream = if container { stream } else { charset.map_err(|error| error.to_string())?.decoded(stream) };
         let reader = format.reader("the fuzz", RECORD_BYTES_MAX, None, |_| Ok(stream));
-        let wanted = (turn % 5 == 0).then(|| Arc::from(["a".into()]));
+        let wanted = turn.is_multiple_of(5).then(|| Arc::from(["a".into()]));
         let context = SourceContext {
             files: FilePolicy::default(),
             hosts: HostPolicy::default(),

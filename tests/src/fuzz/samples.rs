@@ -368,8 +368,8 @@ fn container(random: &mut Random) -> Vec<u8> {
     let sized = |bytes: &[u8]| {
         let mut all = vec![
             (bytes.len() as u64 * 2) as u8 | 0x80,
-            (bytes.len() as u64 * 2 >> 7) as u8 | 0x80,
-            (bytes.len() as u64 * 2 >> 14) as u8,
+            ((bytes.len() as u64 * 2) >> 7) as u8 | 0x80,
+            ((bytes.len() as u64 * 2) >> 14) as u8,
         ];
         all.extend_from_slice(bytes);
         all
