@@ -293,7 +293,7 @@ mod tests {
             Ok(())
         });
         let limits = Limits { wait_max: Duration::from_millis(50), ..Limits::default() };
-        let mut batch = Frames::default();
+        let (mut batch, mut progress) = (Frames::default(), Progress::More);
         for expected in [(1, false), (0, true), (0, false), (0, false)] {
             let (call, called) = crossbeam_channel::bounded(1);
             assert!(feed.rest(Box::new(move || call.send(()).unwrap())), "{expected:?}");
@@ -304,11 +304,11 @@ mod tests {
                 assert!(!feed.rest(Box::new(|| panic!("it has come before"))));
             }
             batch.clear();
-            feed.next(&limits, &mut batch).unwrap();
+            progress = feed.next(&limits, &mut batch).unwrap();
             assert_eq!((batch.len(), feed.trouble().is_some()), expected);
         }
+        assert_eq!(progress, Progress::Finished);
         assert!(!feed.rest(Box::new(|| panic!("it has ended before"))));
-        assert_eq!(feed.next(&limits, &mut batch).unwrap(), Progress::Finished);
     }
 
     #[test]
