@@ -5,11 +5,14 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
 use crate::kafka::free_ports;
+
+/// After `kill -9`. A machine that is busy takes its time.
+const GONE_TIME_MAX: Duration = Duration::from_secs(60);
 
 pub struct Server {
     script: &'static str,
@@ -79,7 +82,11 @@ impl Server {
         let pid = pid.split_whitespace().next().expect("a number");
         let killed = Command::new("kill").args(["-9", "--", &format!("-{pid}")]).status().expect("kill runs");
         assert!(killed.success(), "the group {pid} is killed");
-        while TcpStream::connect(self.address(0)).is_ok() {
+        // The port may be closed before the process is gone, and until then the script says that it runs.
+        let there = Path::new("/proc").join(pid);
+        let deadline = Instant::now() + GONE_TIME_MAX;
+        while TcpStream::connect(self.address(0)).is_ok() || there.exists() {
+            assert!(Instant::now() < deadline, "process {pid} was killed and is still there");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
