@@ -17,7 +17,7 @@ use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::history::run::{Indexing, Run, decode_index};
 use crate::memory::holds_graph;
-use crate::scheduling::Breath;
+use crate::scheduling::{Breath, breathe};
 use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError, read_some};
 
 /// A checkpoint is made when the log holds about this many facts beyond the last one.
@@ -75,6 +75,7 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
     // What was delivered is usually logged with later entries. Were the log cut without it, and the process to end, the
     // results in between would be lost.
     let delivered = graph.delivered();
+    let breath = Breath::begin();
     loop {
         let store = &graph.parts().store;
         let (entries, facts) = read_some(&**store, graph.id(), (progress.upto, until), FACTS_PER_RUN)?;
@@ -85,19 +86,20 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         delivered.iter().for_each(|delivered| note_delivered(&mut next, delivered));
         let began = Instant::now();
         let (first, upper) = (first.first, last.upper);
-        let mut breath = Breath::begin();
         let is_far_behind = || checkpoints.facts.load(Ordering::Relaxed) > FACTS_BEHIND;
-        let mut pages = pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes))).inspect(|_| {
-            if !is_far_behind() {
-                breath.take();
-            }
-        });
+        let mut pages =
+            pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes))).inspect(|_| breath.may_rest(!is_far_behind()));
         let mut chunks = Indexing::new(&mut pages);
         let info = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next)?;
         graph.history().add(Run::stored(&info, chunks.firsts));
         tracing::debug!(graph = graph.name(), facts, upto = %next.upto, took = ?began.elapsed(), "checkpoint");
         *progress = next;
         checkpoints.facts.fetch_sub(facts + entries.len() * ENTRY_WEIGHT, Ordering::Relaxed);
+        drop(pages);
+        for entry in entries {
+            drop(entry);
+            breathe();
+        }
     }
 }
 

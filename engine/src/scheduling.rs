@@ -1,5 +1,6 @@
 //! How threads share the cores: those that records wait for run at once, those that keep house take the time that is left.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 /// How long a thread wants to run when its turn comes. One that runs is interrupted for a thread whose turns are shorter
@@ -11,7 +12,10 @@ const PROMPT_TURN_NANOS: u64 = 200_000;
 #[cfg(target_os = "linux")]
 const USUAL_TURN_NANOS: u64 = 0;
 
-/// The longest rest at a time of those that keep house.
+/// So long those that keep house work at a time.
+const STRETCH: Duration = Duration::from_micros(250);
+
+/// Their longest rest at a time.
 const REST_MAX: Duration = Duration::from_millis(10);
 
 /// How far those step back that keep house.
@@ -31,21 +35,47 @@ pub fn polite() {
     let _ = rustix::process::nice(POLITE_NICE);
 }
 
-/// Rests after work that nobody waits for, as long as it took: on a machine with few cores others, weir's own and strangers, have their turn
-/// within milliseconds.
-pub struct Breath {
-    since: Instant,
+thread_local! {
+    /// Since when this thread has worked without a rest, and whether it may rest; none where nobody said that it keeps house.
+    static WORKING: Cell<Option<(Instant, bool)>> = const { Cell::new(None) };
 }
+
+/// As long as it lives its thread does work that nobody waits for, and rests in between as long as it worked: on a machine with few cores others,
+/// weir's own and strangers, have their turn within a fraction of a millisecond. Left to the system they have it with the next tick of its clock,
+/// which may be 4 ms away.
+pub struct Breath(());
 
 impl Breath {
     pub fn begin() -> Breath {
-        Breath { since: Instant::now() }
+        WORKING.set(Some((Instant::now(), true)));
+        Breath(())
     }
 
-    pub fn take(&mut self) {
-        std::thread::sleep(self.since.elapsed().min(REST_MAX));
-        self.since = Instant::now();
+    /// Whether there is time to rest: without it others have their turn, but no more of it than they need.
+    pub fn may_rest(&self, may_rest: bool) {
+        WORKING.set(WORKING.get().map(|(since, _)| (since, may_rest)));
     }
+}
+
+impl Drop for Breath {
+    fn drop(&mut self) {
+        WORKING.set(None);
+    }
+}
+
+/// To be called every some ten microseconds by what may be work that nobody waits for. For other threads it does nothing.
+pub fn breathe() {
+    let Some((since, may_rest)) = WORKING.get() else { return };
+    let worked = since.elapsed();
+    if worked < STRETCH {
+        return;
+    }
+    if may_rest {
+        std::thread::sleep(worked.min(REST_MAX));
+    } else {
+        std::thread::yield_now();
+    }
+    WORKING.set(Some((Instant::now(), may_rest)));
 }
 
 #[cfg(target_os = "linux")]
@@ -77,6 +107,27 @@ fn turns(nanos: u64) {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_who_keeps_house_rests_as_long_as_it_works_and_others_do_not() {
+        let took = |work: Duration| {
+            let (begun, mut worked) = (Instant::now(), Duration::ZERO);
+            while worked < work {
+                let since = Instant::now();
+                while since.elapsed() < STRETCH {}
+                worked += STRETCH;
+                breathe();
+            }
+            begun.elapsed()
+        };
+        let work = Duration::from_millis(20);
+        let breath = Breath::begin();
+        assert!(took(work) >= 2 * work);
+        breath.may_rest(false);
+        assert!(WORKING.get().is_some_and(|(_, may_rest)| !may_rest));
+        drop(breath);
+        assert_eq!(WORKING.get(), None);
+    }
 
     #[test]
     fn one_who_steps_back_does_so_for_its_own_thread_alone() {

@@ -9,6 +9,7 @@
 //! Ids ascend. The versions of a node lie by tag, then fact key, then tick. Up to format 3 of the directory there was neither a 0, nor a
 //! form, nor a first id, and facts were rows of 24 bytes; such chunks are read, too.
 
+use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use weir_model::mutation::{Payload, Tag};
 use weir_model::{NodeId, Tick};
 
 use super::segment::{Fact, Segment};
+use crate::scheduling::breathe;
 
 /// A chunk ends with the node that takes it over this, before it is compressed.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -29,6 +31,9 @@ const COMPRESSED: u32 = 1;
 
 /// Higher ones take longer and gain little.
 const LEVEL: i32 = 1;
+
+/// A block of zstd.
+const COMPRESSED_AT_ONCE: usize = 128 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pack {
@@ -54,7 +59,7 @@ pub fn encode(ids: &[NodeId], ends: &[u32], segment: &Segment, pack: Pack) -> Ve
     bytes.extend_from_slice(arena);
     times.iter().for_each(|time| bytes.extend_from_slice(&time.to_le_bytes()));
     if pack == Pack::Tight
-        && let Ok(compressed) = zstd::bulk::compress(&bytes[HEAD_BYTES..], LEVEL)
+        && let Ok(compressed) = compress(&bytes[HEAD_BYTES..])
         && HEAD_BYTES + compressed.len() < bytes.len()
     {
         bytes[4..8].copy_from_slice(&COMPRESSED.to_le_bytes());
@@ -62,6 +67,18 @@ pub fn encode(ids: &[NodeId], ends: &[u32], segment: &Segment, pack: Pack) -> Ve
         bytes.extend_from_slice(&compressed);
     }
     bytes
+}
+
+/// Piece by piece, since it takes milliseconds.
+fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = zstd::Encoder::new(Vec::with_capacity(body.len() / 2), LEVEL)?;
+    encoder.set_pledged_src_size(Some(body.len() as u64))?;
+    encoder.include_contentsize(true)?;
+    for piece in body.chunks(COMPRESSED_AT_ONCE) {
+        encoder.write_all(piece)?;
+        breathe();
+    }
+    encoder.finish()
 }
 
 /// What stands before the ids or the body.

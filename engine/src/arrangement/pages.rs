@@ -21,26 +21,42 @@ use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 use super::versions::{Asked, Hit, holding};
+use crate::scheduling::breathe;
 use crate::store::Entry;
 
 /// So many stretches ahead the rows are fetched: in the order of nodes they lie all over the log.
 const AHEAD: usize = 8;
 
+/// Stretches are sorted in so many parts, by the first bits of their nodes: ids are hashes, mostly, so each part is a matter of a fraction of a
+/// millisecond.
+const BIN_BITS: u32 = 7;
+
+/// After so many nodes it is time for a breath, if it is.
+const NODES_A_BREATH: usize = 16;
+
 /// The versions that a stretch of the log holds, chunk by chunk, in the order of nodes. Nothing but the chunk at hand is
 /// copied.
 pub fn run(entries: &[Entry]) -> impl Iterator<Item = Vec<u8>> + '_ {
-    let mut stretches = Vec::new();
+    let mut bins = vec![Vec::new(); 1 << BIN_BITS];
     let mut times = Vec::new();
     for (number, entry) in entries.iter().enumerate() {
         let rows = &entry.mutations.rows;
         let mut at = 0;
         for same in rows.chunk_by(|a, b| a.node == b.node) {
-            stretches.push(Stretch { node: same[0].node, entry: number as u32, start: at, end: at + same.len() as u32 });
+            let node = same[0].node;
+            let bin = (node.high >> (u64::BITS - BIN_BITS)) as usize;
+            bins[bin].push(Stretch { node, entry: number as u32, start: at, end: at + same.len() as u32 });
             at += same.len() as u32;
         }
         times.push(Times { first: entry.first.0, before: times.last().map_or(0, Times::end), count: records(rows) });
+        breathe();
     }
-    stretches.sort_unstable();
+    let mut stretches = Vec::with_capacity(bins.iter().map(Vec::len).sum());
+    for mut bin in bins {
+        breathe();
+        bin.sort_unstable();
+        stretches.append(&mut bin);
+    }
     let places = vec![0; times.last().map_or(0, Times::end)];
     let mut writing = Writing { entries, stretches, times, places, at: 0, rows: Vec::new(), order: Vec::new() };
     std::iter::from_fn(move || writing.chunk())
@@ -111,6 +127,9 @@ impl<'a> Writing<'a> {
             self.push_versions(&mut piece, &mut records);
             ids.push(node);
             ends.push(piece.facts.len() as u32);
+            if ids.len().is_multiple_of(NODES_A_BREATH) {
+                breathe();
+            }
         }
         if ids.is_empty() {
             return None;

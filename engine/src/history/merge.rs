@@ -12,7 +12,11 @@ use super::erased::{Erased, erased_at, rest};
 use super::run::{Cursor, Piece, Shelf, Trouble};
 use crate::arrangement::chunk::Building;
 use crate::arrangement::versions::{Hit, Step, sequences};
+use crate::scheduling::breathe;
 use crate::store::{Part, StoreError};
+
+/// After so many nodes it is time for a breath, if it is.
+const NODES_A_BREATH: u64 = 16;
 
 pub struct Merging<'a> {
     shelf: &'a Shelf,
@@ -27,6 +31,8 @@ pub struct Merging<'a> {
     newest: Building,
     older: Building,
     ready: VecDeque<(Part, Vec<u8>)>,
+    /// So many were merged.
+    nodes: u64,
     ended: bool,
 }
 
@@ -50,6 +56,7 @@ impl<'a> Merging<'a> {
             newest: Building::default(),
             older: Building::default(),
             ready: VecDeque::new(),
+            nodes: 0,
             ended: false,
         })
     }
@@ -88,6 +95,10 @@ impl<'a> Merging<'a> {
         self.ready.extend(self.older.finish_node(id).map(|bytes| (Part::Older, bytes)));
         for cursor in self.cursors.iter_mut().filter(|cursor| cursor.id() == Some(id)) {
             cursor.advance(self.shelf).map_err(lost)?;
+        }
+        self.nodes += 1;
+        if self.nodes.is_multiple_of(NODES_A_BREATH) {
+            breathe();
         }
         Ok(true)
     }

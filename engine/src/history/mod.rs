@@ -261,10 +261,9 @@ impl History {
         let (first, upper) = (merged[0].first, merged[merged.len() - 1].upper);
         let old: Vec<RunId> = merged.iter().filter_map(|run| run.id()).collect();
         // Nothing older than what the first of all runs holds is anywhere.
-        let mut breath = Breath::begin();
+        let _breath = Breath::begin();
         let bottom = window.start == 0;
-        let merging = Merging::new(&self.shelf, Piece::of(merged), (bottom, horizon.0), erased, stop)?;
-        let mut merging = merging.inspect(|_| breath.take());
+        let mut merging = Merging::new(&self.shelf, Piece::of(merged), (bottom, horizon.0), erased, stop)?;
         let mut chunks = Indexing::new(&mut merging);
         let new = NewRun { first, upper, chunks: &mut chunks };
         let info = self.shelf.store.replace_runs(self.shelf.graph, &old, new)?;

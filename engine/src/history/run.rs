@@ -9,6 +9,7 @@ use weir_model::{NodeId, Tick};
 
 use super::cache::ChunkCache;
 use crate::arrangement::chunk::{self, Chunk, Times};
+use crate::scheduling::breathe;
 use crate::store::{GraphId, Part, RunId, RunInfo, Store, StoreError};
 
 pub struct Run {
@@ -143,7 +144,9 @@ impl Cursor {
             self.number += 1;
             self.place = 0;
             let more = self.number < self.piece.firsts().len();
+            breathe();
             self.here = more.then(|| shelf.chunk(&self.piece, self.number, false)).transpose()?;
+            breathe();
         }
         Ok(())
     }

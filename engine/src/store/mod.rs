@@ -37,6 +37,7 @@ use std::sync::Arc;
 use weir_model::{Position, Text, Tick};
 
 use crate::memory::at_most;
+use crate::scheduling::breathe;
 
 pub use backup::{Backup, Copied, back_up};
 pub use check::{Checked, check};
@@ -70,6 +71,7 @@ pub fn read_some(
         count += entry.mutations.rows.len();
         bytes += entry.mutations.bytes();
         entries.push(entry);
+        breathe();
         Ok(())
     });
     match read {

@@ -32,6 +32,7 @@ use super::{
     records,
 };
 use crate::memory::at_most;
+use crate::scheduling::breathe;
 
 const LOG: &str = "log";
 const PAGES: &str = "pages";
@@ -558,7 +559,10 @@ impl IncomingFiles<'_> {
         let write = || {
             let mut writer = SstFileWriter::create(&options);
             writer.open(&path)?;
-            chunks.iter().try_for_each(|(key, chunk)| writer.put(key, chunk))?;
+            for (key, chunk) in chunks {
+                writer.put(key, chunk)?;
+                breathe();
+            }
             writer.finish()
         };
         write().map_err(|error| StoreError::failed(format!("write pages to {}", path.display()), with_advice(&error)))
