@@ -32,7 +32,9 @@ const BLOCK_BYTES_MAX: usize = 128 << 20;
 /// Records of a block that take no bytes at all.
 const EMPTY_RECORDS_MAX: u64 = 1 << 16;
 
-const READ_BYTES: usize = 1 << 18;
+/// Read at once: at first, and at most where so much is there.
+const READ_BYTES_MIN: usize = 16 << 10;
+const READ_BYTES_MAX: usize = 1 << 18;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Codec {
@@ -161,7 +163,7 @@ impl ContainerReader {
             coming: Coming { at: MAGIC.len(), left: 0, schema: None, codec: Codec::Null },
             block: None,
             buffer: Vec::new(),
-            room: vec![0; READ_BYTES],
+            room: vec![0; READ_BYTES_MIN],
             offset: 0,
             from,
             ended: false,
@@ -279,7 +281,13 @@ impl ContainerReader {
     fn read(&mut self, wait: Duration) -> Result<Chunk, ConnectorError> {
         let read = self.stream.read(&mut self.room, wait);
         match read {
-            Ok(Chunk::Bytes(count)) => self.buffer.extend_from_slice(&self.room[..count]),
+            Ok(Chunk::Bytes(count)) => {
+                self.buffer.extend_from_slice(&self.room[..count]);
+                // What fills its room has more behind it.
+                if count == self.room.len() && count < READ_BYTES_MAX {
+                    self.room.resize(count * 2, 0);
+                }
+            }
             Ok(Chunk::End) => self.ended = true,
             _ => {}
         }

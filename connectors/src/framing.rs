@@ -16,8 +16,9 @@ use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits, Progress};
 use crate::source::Source;
 
-/// Read at once, where so much is there.
-const READ_BYTES: usize = 1 << 20;
+/// Read at once: at first, and at most where so much is there. Room is filled with zeros before it is read into, and most streams are short.
+const READ_BYTES_MIN: usize = 16 << 10;
+const READ_BYTES_MAX: usize = 1 << 20;
 
 /// Something that gives bytes in order.
 pub trait ByteStream: Send {
@@ -92,6 +93,8 @@ pub struct FrameReader {
     /// Named in errors.
     place: String,
     buffer: Vec<u8>,
+    /// How much is read at once by now.
+    room: usize,
     /// The bytes of the buffer that are not handed out.
     start: usize,
     end: usize,
@@ -133,6 +136,7 @@ impl FrameReader {
             record_bytes_max,
             place: place.to_owned(),
             buffer: Vec::new(),
+            room: READ_BYTES_MIN,
             start: 0,
             end: 0,
             offset,
@@ -206,7 +210,7 @@ impl FrameReader {
             self.start = 0;
         }
         // A record longer than the buffer doubles it: the size stays in proportion to the record.
-        let room = READ_BYTES.max(self.end);
+        let room = self.room.max(self.end);
         if self.buffer.len() < self.end + room {
             self.buffer.resize(self.end + room, 0);
         }
@@ -214,6 +218,10 @@ impl FrameReader {
         match chunk {
             Chunk::Bytes(n) => {
                 self.end += n;
+                // What fills its room has more behind it.
+                if n == room {
+                    self.room = (self.room * 2).min(READ_BYTES_MAX);
+                }
                 self.drop_byte_order_mark();
             }
             Chunk::Nothing => {}
@@ -253,7 +261,7 @@ impl Source for FrameReader {
         }
         // Of a thousand files that nobody writes to the buffers would be a gigabyte.
         self.buffer = self.buffer[self.start..self.end].to_vec();
-        (self.start, self.end) = (0, self.buffer.len());
+        (self.start, self.end, self.room) = (0, self.buffer.len(), READ_BYTES_MIN);
         true
     }
 

@@ -121,8 +121,14 @@ impl Broker {
     }
 
     pub fn create_topic(&self, topic: &str, partitions: i32) {
+        self.create_topic_with(topic, partitions, &[]);
+    }
+
+    /// With settings of its own.
+    pub fn create_topic_with(&self, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
         let new = NewTopic::new(topic, partitions, TopicReplication::Fixed(1));
+        let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let options = AdminOptions::new().request_timeout(Some(PATIENCE));
         let created = runtime.block_on(admin.create_topics([&new], &options)).expect("the broker answers");

@@ -18,13 +18,20 @@ pub struct Server {
     script: &'static str,
     directory: TempDir,
     pub port: u16,
+    variables: Vec<(String, String)>,
 }
 
 impl Server {
     /// `script` as `nats.sh`; it may take so many ports.
     pub fn start(script: &'static str, ports: u16, left_out: &str) -> Option<Server> {
+        Server::start_with(&[], script, ports, left_out)
+    }
+
+    /// The same with variables that the script looks at.
+    pub fn start_with(variables: &[(&str, &str)], script: &'static str, ports: u16, left_out: &str) -> Option<Server> {
         let directory = tempfile::Builder::new().prefix("weir-server-").tempdir().expect("a temporary directory");
-        let server = Server { script, directory, port: free_ports(ports) };
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let server = Server { script, directory, port: free_ports(ports), variables };
         match server.run() {
             Ok(()) => Some(server),
             Err(reason) => {
@@ -51,7 +58,7 @@ impl Server {
     pub fn run(&self) -> Result<(), String> {
         let mut command = Command::new("bash");
         command.arg(self.path()).arg("start").arg(self.directory()).arg(self.port.to_string()).stdin(Stdio::null());
-        let started = command.output().expect("bash");
+        let started = command.envs(self.variables.iter().cloned()).output().expect("bash");
         if started.status.success() {
             return Ok(());
         }

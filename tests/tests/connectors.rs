@@ -2,7 +2,7 @@
 //! and how often, in both notations, across broken connections and kills.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 use tokio_tungstenite::tungstenite::Message;
@@ -11,6 +11,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use weir_tests::aws::Amazon;
 use weir_tests::endpoint::Endpoint;
 use weir_tests::feeds::{Events, web_sockets};
+use weir_tests::server::Server;
 use weir_tests::service::{Home, Weir, wait_until};
 use weir_tests::socket::Socket;
 use weir_tests::streams::{COUNT, RESUME, STREAMS, counted};
@@ -432,6 +433,44 @@ fn two_weirs_share_the_shards_of_kinesis_across_kills() {
     let before = counted(&first).0;
     wait_until("the first one has all shards", PATIENCE, || counted(&first).0 == before + 1_000);
     first.stop();
+}
+
+/// As Amazon speaks it: enhanced fan-out is a stream of HTTP/2 with TLS.
+#[test]
+fn kinesis_sends_records_over_http_2() {
+    const LEFT_OUT: &str = "enhanced fan-out of Kinesis over HTTP/2 and TLS";
+    let Some(amazon) = Amazon::start(LEFT_OUT) else { return };
+    let variables = [("BACKEND", amazon.address.as_str()), ("PROTOCOLS", "h2")];
+    let Some(proxy) = Server::start_with(&variables, "nghttpx.sh", 1, LEFT_OUT) else { return };
+    amazon.create_stream("sent", 2);
+    amazon.put_records("sent", 0..1_000);
+    let source = amazon.with(json!({"type": "KinesisKCL", "kinesisStreamName": "sent", "applicationName": "fan",
+        "endpoint": format!("https://{}/", proxy.address(0)), "format": {"type": "Json"}, "initialPosition": {"type": "TrimHorizon"},
+        "checkpointSettings": {"maxBatchWait": "300ms"},
+        "advancedSettings": {"retrievalSpecificConfig": {"type": "FanOutConfig", "consumerName": "fan"}}}));
+    let home = Home::new();
+    let trusted = proxy.directory().join("ca.pem");
+    let trusted = [("SSL_CERT_FILE", trusted.to_str().expect("a path"))];
+    let mut weir = home.start_with(&trusted, RESUME);
+    weir.post(STREAMS, &json!({"name": "sent", "source": source, "query": COUNT})).expect(201);
+    wait_until("what was there has come", PATIENCE, || counted(&weir).0 == 1_000);
+    // What comes now is sent at once, on streams that stay.
+    for round in 1..6 {
+        let began = Instant::now();
+        amazon.put_records("sent", round * 1_000..round * 1_000 + 1_000);
+        wait_until("what was put has come", PATIENCE, || counted(&weir).0 == (round + 1) * 1_000);
+        eprintln!("1,000 records were put and have come over HTTP/2 within {:?}", began.elapsed());
+    }
+    weir.kill();
+    amazon.put_records("sent", 6_000..7_000);
+    weir = home.start_with(&trusted, RESUME);
+    wait_until("what came meanwhile has come", PATIENCE, || counted(&weir).0 == 7_000);
+    assert_eq!(counted(&weir), (7_000, 1));
+    weir.stop();
+    let asked = || proxy.made("asked");
+    wait_until("the proxy tells of the subscriptions", PATIENCE, || asked().contains("SubscribeToShard"));
+    let others: Vec<String> = asked().lines().filter(|line| !line.starts_with("h2 ")).map(str::to_owned).collect();
+    assert!(others.is_empty(), "not over HTTP/2: {others:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use weir_tests::elasticsearch::Elasticsearch;
+use weir_tests::server::Server;
 use weir_tests::service::{Home, Weir, wait_until};
 use weir_tests::streams::{RESUME, set_numbers, with};
 
@@ -128,4 +129,36 @@ fn what_cannot_work_is_told_and_a_wrong_login_waits() {
     assert!(server.kept().documents.is_empty() && server.kept().wrong.is_empty());
     weir.stop();
     assert!(!home.read("weir.log").contains("falsch"));
+}
+
+#[test]
+fn a_server_that_asks_for_a_certificate_is_shown_one() {
+    const LEFT_OUT: &str = "Elasticsearch that asks for certificates of its clients";
+    let server = Elasticsearch::start("Basic d2VpcjpnZWhlaW0=");
+    let backend = server.url().replace("http://", "");
+    let variables = [("BACKEND", backend.as_str()), ("CLIENT_CERTIFICATES", "1")];
+    let Some(proxy) = Server::start_with(&variables, "nghttpx.sh", 1, LEFT_OUT) else { return };
+    let home = Home::new();
+    let weir = home.start_with(&[("WEIR_SECRET_KEY", proxy.made("client.key").as_str())], &[]);
+    let without = json!({"type": "Elasticsearch", "urls": [format!("https://{}", proxy.address(0))], "index": "numbers", "username": "weir",
+        "password": "geheim", "certificateAuthorities": proxy.made("ca.pem")});
+    let shown = json!({"clientCertificate": proxy.made("client.pem"), "clientKey": {"env": "WEIR_SECRET_KEY"}});
+    let query = |name: &str, label: &str, destination: Json| {
+        let pattern =
+            json!({"type": "Cypher", "mode": "MULTIPLE_VALUES", "query": format!("MATCH (n:{label}) RETURN n.value AS id")});
+        let output = json!({"name": name, "destinations": [destination]});
+        weir.post("/api/v2/graph/quine/standingQueries", &json!({"name": name, "pattern": pattern, "outputs": [output]}))
+            .expect(201)
+    };
+    query("without", "Other", without.clone());
+    let told = query("shown", "Number", with(without, shown)).text();
+    assert!(!told.contains("PRIVATE KEY"), "{told}");
+    weir.query("CREATE (:Other {value: 1000})").expect(200);
+    set_numbers(&weir, 0..50);
+    wait_until("all documents are there", PATIENCE, || server.numbers("numbers").len() == 50);
+    // Whoever shows none is not let in, and the output says that it waits.
+    wait_until("the other output says why it waits", PATIENCE, || home.read("weir.log").contains("output without: "));
+    assert!(server.numbers("numbers").into_iter().eq(0..50) && server.kept().wrong.is_empty(), "{:?}", server.kept().wrong);
+    weir.stop();
+    assert!(!home.read("weir.log").contains("PRIVATE KEY"));
 }

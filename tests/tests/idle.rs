@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use weir_tests::kafka::Broker;
 use weir_tests::service::{Home, Weir, wait_until};
 
 const STREAMS: u64 = 300;
@@ -38,6 +39,13 @@ fn at_work(weir: &Weir) -> u64 {
     let (_, fields) = text.rsplit_once(')').expect("a name in parentheses");
     let fields: Vec<u64> = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
     fields.iter().sum()
+}
+
+/// Threads of the service with such a name.
+fn threads_named(weir: &Weir, name: &str) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{}/task", weir.pid())).expect("a running weir");
+    let names = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|found| found.starts_with(name)).count()
 }
 
 fn rest(weir: &Weir, threads: u64) {
@@ -101,5 +109,45 @@ fn streams_that_rest_cost_next_to_nothing_and_wake_at_once() {
     let began = Instant::now();
     (1..STREAMS).for_each(|n| drop(weir.delete(&format!("/api/v1/ingest/push{n}")).expect(200)));
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    weir.stop();
+}
+
+/// What the client library has for each is its own: four threads and what they need.
+#[test]
+fn streams_from_kafka_rest_keep_their_groups_and_wake_at_once() {
+    const STREAMS: u64 = 20;
+    let Some(broker) = Broker::start(false, "streams from Kafka that rest") else { return };
+    broker.create_topic("idle", 1);
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
+    let produce = |id: u64| broker.produce("idle", 0, [Some(json!({"id": id}).to_string().as_bytes())]);
+    produce(0);
+    for n in 0..STREAMS {
+        let query = format!("MATCH (n) WHERE id(n) = idFrom({n}, $that.id) SET n.id = $that.id");
+        let definition = json!({"type": "KafkaIngest", "topics": ["idle"], "bootstrapServers": broker.bootstrap(),
+            "autoOffsetReset": "earliest", "format": {"type": "CypherJson", "query": query},
+            "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 500},
+            // Whoever polls less often is taken for dead.
+            "kafkaProperties": {"max.poll.interval.ms": "9000", "session.timeout.ms": "6000"}});
+        weir.post(&format!("/api/v1/ingest/kafka{n}"), &definition).expect(200);
+    }
+    let ids = || weir.rows("MATCH (n) WHERE n.id IS NOT NULL RETURN count(n)")[0][0].as_u64().expect("a count");
+    wait_until("each stream has read the record", PATIENCE, || ids() == STREAMS);
+    let rest = || wait_until("the streams rest", PATIENCE, || threads_named(&weir, "ingest ") == 0);
+    rest();
+    let woke = |count: u64| {
+        let began = Instant::now();
+        produce(count);
+        wait_until("each stream has read the next record", PATIENCE, || ids() == STREAMS * (count + 1));
+        eprintln!("{STREAMS} streams from Kafka woke and read within {:?}", began.elapsed());
+    };
+    woke(1);
+    rest();
+    // Longer than a client may go without being polled: it is polled in time, and stays in its group.
+    sleep(Duration::from_secs(12));
+    assert!(!weir.log().contains("max.poll.interval.ms"), "{}", weir.log());
+    woke(2);
+    rest();
+    let committed = |n: u64| broker.committed(&format!("kafka{n}"), "idle", 0);
+    assert!((0..STREAMS).all(|n| committed(n) == Some(3)), "streams rest only when their offsets are committed");
     weir.stop();
 }

@@ -1,6 +1,7 @@
 //! Kafka in and out, against a real broker and with the real binary: what is read and how often, what goes on after a
 //! kill, what is said when something is wrong.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -397,6 +398,54 @@ fn results_are_written_in_order_and_not_lost_when_the_broker_goes() {
     weir.stop();
 }
 
+#[test]
+fn a_topic_that_takes_little_at_once_gets_all_but_what_is_too_large() {
+    const RESULTS: u64 = 4_000;
+    let Some(broker) = shared("results for topics whose max.message.bytes is less than a request of the client") else { return };
+    broker.create_topic("little-in", 1);
+    for (topic, bytes, partitions) in [("little", "20000", 1), ("little-once", "20000", 1), ("least", "700", 3)] {
+        broker.create_topic_with(topic, partitions, &[("max.message.bytes", bytes)]);
+    }
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let out = |topic: &str, once: bool| {
+        json!({"type": "WriteToKafka", "topic": topic, "bootstrapServers": broker.bootstrap(), "structure": {"type": "Bare"},
+            "exactlyOnce": once})
+    };
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) WHERE n.id IS NOT NULL RETURN n.id AS id, n.text AS text",
+        "mode": "MultipleValues"});
+    let outputs = json!({"little": out("little", false), "once": out("little-once", true), "least": out("least", false)});
+    weir.post("/api/v1/query/standing/little", &json!({"pattern": pattern, "outputs": outputs})).expect(201);
+    // Half a kilobyte each, thousands at a time, and two of thirty among them.
+    let large = [RESULTS / 2, RESULTS / 2 + 1];
+    let records: Vec<Vec<u8>> = (0..RESULTS)
+        .map(|id| json!({"id": id, "text": "x".repeat(if large.contains(&id) { 30_000 } else { 500 })}).to_string().into_bytes())
+        .collect();
+    broker.produce("little-in", 0, records.iter().map(|record| Some(record.as_slice())));
+    let query = "MATCH (n) WHERE id(n) = idFrom($that.id) SET n.id = $that.id, n.text = $that.text";
+    let definition = ingest(&broker.bootstrap(), json!({"little-in": [0]}), query, json!({"autoOffsetReset": "earliest"}));
+    weir.post("/api/v1/ingest/little", &definition).expect(200);
+    let expected: Vec<u64> = (0..RESULTS).filter(|id| !large.contains(id)).collect();
+    for topic in ["little", "little-once", "least"] {
+        wait_until(&format!("all results are in {topic}"), PATIENCE, || broker.read(topic).len() >= expected.len());
+        let id = |line: &String| serde_json::from_str::<Json>(line).expect("JSON")["id"].as_u64().expect("a number");
+        let mut ids: Vec<u64> = broker.read(topic).iter().map(id).collect();
+        // What was refused with others comes behind what was taken meanwhile, once; transactions keep the order.
+        if topic != "little-once" {
+            ids.sort_unstable();
+        }
+        assert!(ids == expected, "{topic} has {} results", ids.len());
+    }
+    // The others go on, and what is said of the two names their size.
+    let failed = || {
+        let text = weir.get("/metrics").text();
+        text.lines().filter(|line| line.starts_with("weir_output_failed_total") && line.ends_with(" 2")).count()
+    };
+    wait_until("two results of each output are counted as given up", PATIENCE, || failed() == 3);
+    assert!(weir.log().contains("is more than its topic takes (max.message.bytes)"), "{}", weir.log());
+    weir.stop();
+}
+
 /// What a run with kills must leave in the topic: each count of each id once as a match, and once taken back if another
 /// follows.
 fn expected(records: &[u64]) -> BTreeMap<(u64, u64, bool), u64> {
@@ -503,48 +552,33 @@ fn what_a_network_does_to_connections_loses_nothing() {
     let more =
         json!({"autoOffsetReset": "earliest", "maximumPerSecond": 1_000, "kafkaProperties": {"socket.timeout.ms": "3000"}});
     weir.post("/api/v1/ingest/in", &ingest(&listen.to_string(), json!({"in": [0]}), COUNT, more)).expect(200);
-    produce(&broker, "in", 0, 0..8_000);
-    wait_until("the first records are read", PATIENCE, || counted(&weir).0 > 0);
-    let during = |time: u64| std::thread::sleep(Duration::from_millis(time));
-    // Slow.
-    proxy.poison("kafka", "latency", "downstream", json!({"latency": 150, "jitter": 100}));
-    during(700);
-    proxy.cure("kafka", "latency", "downstream");
-    // Cut.
-    proxy.open("kafka", false);
-    during(700);
-    proxy.open("kafka", true);
-    during(500);
-    // Reset in the middle of answers, then of requests.
-    for direction in ["downstream", "upstream"] {
-        proxy.poison("kafka", "reset_peer", direction, json!({"timeout": 50}));
-        during(500);
-        proxy.cure("kafka", "reset_peer", direction);
-        during(300);
-    }
-    // Connections stay and nothing passes: neither what the broker says, nor what it hears.
-    for direction in ["downstream", "upstream"] {
-        proxy.poison("kafka", "timeout", direction, json!({"timeout": 0}));
-        during(1_500);
-        proxy.cure("kafka", "timeout", direction);
-        during(300);
-    }
-    // A trickle.
-    proxy.poison("kafka", "bandwidth", "downstream", json!({"rate": 20}));
-    during(500);
-    proxy.cure("kafka", "bandwidth", "downstream");
-    wait_counted(&weir, 8_000);
     let written = |topic: &str| -> Vec<u64> {
         let id = |line: &String| serde_json::from_str::<Json>(line).expect("JSON")["id"].as_u64().expect("a number");
         broker.read(topic).iter().map(id).collect()
     };
-    let all: BTreeSet<u64> = (0..8_000).collect();
+    let produced = Cell::new(0);
+    let more = || {
+        let from = produced.get();
+        produced.set(from + 1_000);
+        produce(&broker, "in", 0, from..from + 1_000);
+    };
+    more();
+    wait_until("the first records are read", PATIENCE, || counted(&weir).0 > 0);
+    proxy.each_fault(
+        "kafka",
+        |_| more(),
+        |fault| {
+            wait_counted(&weir, produced.get());
+            for topic in ["out", "out-once"] {
+                wait_until(&format!("{fault}: all results are in {topic}"), PATIENCE, || {
+                    written(topic).len() as u64 >= produced.get()
+                });
+            }
+        },
+    );
     for topic in ["out", "out-once"] {
-        wait_until(&format!("all results are in {topic}"), PATIENCE, || written(topic).len() >= 8_000);
-        let written = written(topic);
-        assert_eq!(written.iter().copied().collect::<BTreeSet<u64>>(), all, "{topic} lacks results");
         // Idempotent or in transactions, and nobody was killed.
-        assert_eq!(written.len(), 8_000, "{topic} has results twice");
+        assert!(written(topic).into_iter().eq(0..produced.get()), "{topic} lacks results, has some twice, or in another order");
     }
     weir.stop();
 }

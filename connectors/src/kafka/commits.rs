@@ -189,6 +189,12 @@ impl Commits {
         self.last = Instant::now();
     }
 
+    /// Whether the broker has been told all there is to tell.
+    pub fn are_done(&self, reads: impl Fn(&str, i32) -> bool) -> bool {
+        let failed = || self.waiter.as_ref().is_some_and(|waiter| waiter.state.failed.load(Ordering::Relaxed));
+        matches!(self.policy, Policy::Never) || (self.news(reads).is_empty() && !self.waits() && !failed())
+    }
+
     /// Whether a commit is on its way. One that is sent now by another thread might overtake it, and the older offset would be the
     /// one that stays: the next member would read records once more.
     pub fn waits(&self) -> bool {

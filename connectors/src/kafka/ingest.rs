@@ -269,6 +269,6 @@ impl SourceConfig for KafkaIngest {
             reset: self.auto_offset_reset,
             ending_offset: self.ending_offset,
         };
-        Ok(Box::new(Records::open(place, settings, subscription, policy, from)?))
+        Ok(Box::new(Records::open(place, settings, subscription, policy, from, &context.runtime)?))
     }
 }

@@ -3,7 +3,11 @@
 //!
 //! rdkafka's own calls take one record and report on each: more work for a record than all the rest of its way from the graph. So two of
 //! librdkafka's are made here.
+//!
+//! A topic may take less at once than a request of the client holds (`max.message.bytes`), and then the request is refused as a whole. Only what was
+//! alone in one is refused by itself: the rest is given back, to be handed over again in smaller requests.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
@@ -28,6 +32,9 @@ pub(super) const RECORDS_MAX: usize = 10_000;
 /// busy with asking itself whether it may.
 const BYTES_MAX: usize = 4_000_000;
 
+/// What the client puts into one request (`batch.size`), unless it is told otherwise.
+const REQUEST_BYTES_MAX: usize = 1_000_000;
+
 /// The client chooses; the bindings lack its name, RD_KAFKA_PARTITION_UA.
 const ANY_PARTITION: i32 = -1;
 
@@ -41,18 +48,32 @@ pub(super) struct TopicProducer {
     /// Goes before the producer it belongs to.
     topic: Topic,
     producer: BaseProducer<Outlet>,
+    /// Handed over at once: less where the topic has refused requests.
+    bytes_max: Cell<usize>,
+    /// Records, and their bytes, that were handed over last.
+    last: Cell<(usize, usize)>,
+    /// Refused by the client itself.
+    refused: RefCell<Vec<Failure>>,
 }
 
 /// What a producer took of some results.
 pub(super) struct Handed {
-    /// The first index it was not given.
-    pub next: usize,
+    /// The first index it was not given; None when it was given all.
+    pub next: Option<usize>,
     /// Why, where that is not only for there being enough under way.
     pub error: Option<KafkaError>,
 }
 
 /// A record that was not written: its index, and why.
 pub(super) type Failure = (usize, RDKafkaErrorCode);
+
+/// What was not written.
+#[derive(Default)]
+pub(super) struct Failures {
+    pub told: Vec<Failure>,
+    /// Refused with others: perhaps not by themselves, in smaller requests.
+    pub together: Vec<usize>,
+}
 
 /// What the callbacks of a producer share with the destination.
 pub(super) struct Outlet {
@@ -90,7 +111,8 @@ impl TopicProducer {
         })?;
         let topic =
             Topic::of(&producer, topic).ok_or_else(|| failed(place, format!("there cannot be a topic {topic}"), false))?;
-        Ok(TopicProducer { topic, producer })
+        let (bytes_max, last, refused) = (Cell::new(BYTES_MAX), Cell::default(), RefCell::default());
+        Ok(TopicProducer { topic, producer, bytes_max, last, refused })
     }
 
     pub fn client(&self) -> &BaseProducer<Outlet> {
@@ -111,25 +133,28 @@ impl TopicProducer {
         self.producer.poll(Duration::ZERO);
     }
 
-    /// Hands over records from this index on, leaving some out; not all of them where they are many.
-    pub fn hand_over(&self, results: &[Outgoing], from: usize, skipped: impl Fn(usize) -> bool) -> Handed {
-        let mut messages = Vec::with_capacity(results.len().saturating_sub(from).min(RECORDS_MAX));
-        let (mut next, mut bytes) = (from, 0);
-        while next < results.len() && messages.len() < RECORDS_MAX && bytes < BYTES_MAX {
-            if !skipped(next) {
-                messages.push(message(next, &results[next].body));
-                bytes += results[next].body.len();
+    /// Hands over the records of these indices, in this order; not all of them where they are many.
+    pub fn hand_over(&self, results: &[Outgoing], indices: impl Iterator<Item = usize>) -> Handed {
+        let mut messages = Vec::with_capacity(results.len().min(RECORDS_MAX));
+        let (mut next, mut bytes) = (None, 0);
+        for index in indices {
+            let more = bytes + results[index].body.len();
+            if messages.len() == RECORDS_MAX || (more > self.bytes_max.get() && !messages.is_empty()) {
+                next = Some(index);
+                break;
             }
-            next += 1;
+            messages.push(message(index, &results[index].body));
+            bytes = more;
         }
+        self.last.set((messages.len(), bytes));
         self.topic.produce(&mut messages);
         for message in &messages {
             let index = message._private as usize;
             match RDKafkaErrorCode::from(message.err) {
                 RDKafkaErrorCode::NoError => {}
-                RDKafkaErrorCode::QueueFull => return Handed { next: index, error: None },
-                code if is_refusal(code) => self.producer.context().fail(index, code),
-                code => return Handed { next: index, error: Some(KafkaError::MessageProduction(code)) },
+                RDKafkaErrorCode::QueueFull => return Handed { next: Some(index), error: None },
+                code if is_refusal(code) => self.refused.borrow_mut().push((index, code)),
+                code => return Handed { next: Some(index), error: Some(KafkaError::MessageProduction(code)) },
             }
         }
         Handed { next, error: None }
@@ -146,8 +171,38 @@ impl TopicProducer {
     }
 
     /// What was not written since the last time.
-    pub fn failures(&self) -> Vec<Failure> {
-        std::mem::take(&mut *self.producer.context().failures.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn failures(&self) -> Failures {
+        let mut told = std::mem::take(&mut *self.refused.borrow_mut());
+        let by_broker = std::mem::take(&mut *self.producer.context().failures.lock().unwrap_or_else(PoisonError::into_inner));
+        let (count, bytes) = self.last.get();
+        let mut together = Vec::new();
+        for (index, code) in by_broker {
+            if code == RDKafkaErrorCode::MessageSizeTooLarge && count > 1 {
+                together.push(index);
+            } else {
+                told.push((index, code));
+            }
+        }
+        if !together.is_empty() {
+            together.sort_unstable();
+            // Until it is less than any of them, if need be: then each goes alone.
+            let half = bytes.min(REQUEST_BYTES_MAX) / 2;
+            self.bytes_max.set(half.min(self.bytes_max.get()));
+            tracing::debug!("{}: the topic takes less at once; from now on it is given {half} bytes", self.voice().place());
+        }
+        Failures { told, together }
+    }
+
+    /// Why a record is refused.
+    pub fn refusal(&self, code: RDKafkaErrorCode, result: &Outgoing) -> String {
+        match code {
+            RDKafkaErrorCode::MessageSizeTooLarge => format!(
+                "{}: a result of {} bytes is more than its topic takes (max.message.bytes) or the client sends (max.request.size): {code}",
+                self.voice().place(),
+                result.body.len()
+            ),
+            _ => format!("{}: {code}", self.voice().place()),
+        }
     }
 
     /// Whether all was written within the time. As long as it waits the client sends without waiting for more.
@@ -159,7 +214,7 @@ impl TopicProducer {
     }
 }
 
-/// Whether the broker would refuse this very record at any time.
+/// Whether the broker would refuse this very record, by itself, at any time.
 pub(super) fn is_refusal(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode::*;
     matches!(code, MessageSizeTooLarge | InvalidMessage | InvalidMessageSize | InvalidRecord)

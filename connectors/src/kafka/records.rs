@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, RebalanceProtocol};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use weir_model::Position;
 
 use super::client::Voice;
@@ -23,6 +26,7 @@ use super::member::{Change, Member, decline, give_back};
 use super::offsets::{Offsets, committed};
 use super::properties::Settings;
 use super::reading::{Partition, Reading};
+use crate::bell::Call;
 use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits, Progress};
 use crate::source::Source;
@@ -35,6 +39,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LOOK_TIME_MAX: Duration = Duration::from_millis(300);
 /// How long a partition that goes to another member waits for what was read of it to be durable.
 const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(5);
+/// `max.poll.interval.ms` of the client where nobody says otherwise.
+const POLL_INTERVAL_MILLIS: u64 = 300_000;
 /// For leaving the group in good order. Whoever stops the stream waits so long, at most.
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(3);
 
@@ -57,6 +63,18 @@ pub struct Records {
     ask_again: Instant,
     /// To be told by the next call: this one has records to hand out.
     failure: Option<ConnectorError>,
+    rest: Rest,
+}
+
+/// What calls whoever rests.
+struct Rest {
+    runtime: Handle,
+    /// Told whenever something waits to be polled.
+    comes: Arc<Notify>,
+    /// A client that nobody polls for longer has to leave its group.
+    time_max: Duration,
+    /// Waits for either of the two.
+    waiting: Option<JoinHandle<()>>,
 }
 
 impl Records {
@@ -66,13 +84,20 @@ impl Records {
         subscription: Subscription,
         policy: Policy,
         from: Offsets,
+        runtime: &Handle,
     ) -> Result<Records, ConnectorError> {
         let member = Member::new(Voice::new(&place, settings.login));
+        let time_max = settings.client.get("max.poll.interval.ms").and_then(|text| text.parse().ok());
+        let time_max = Duration::from_millis(time_max.unwrap_or(POLL_INTERVAL_MILLIS)) / 3;
         // The error says which setting, but might show its value.
-        let consumer: BaseConsumer<Member> = settings.client.create_with_context(member).map_err(|error| match error {
+        let mut consumer: BaseConsumer<Member> = settings.client.create_with_context(member).map_err(|error| match error {
             KafkaError::ClientCreation(reason) => failed(&place, reason, false),
             _ => failed(&place, "the client cannot be made with these properties", false),
         })?;
+        let comes = Arc::new(Notify::new());
+        let told = comes.clone();
+        // Called with a lock of the client held: all else is done by a task.
+        consumer.set_nonempty_callback(move || told.notify_one());
         match &subscription.topics {
             Topics::Subscribed(topics) => {
                 let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
@@ -96,6 +121,7 @@ impl Records {
             subscription,
             ask_again: Instant::now(),
             failure: None,
+            rest: Rest { runtime: runtime.clone(), comes, time_max, waiting: None },
         })
     }
 
@@ -296,8 +322,41 @@ fn whole_millis(wait: Duration) -> Duration {
     Duration::from_millis(u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
+impl Rest {
+    /// What came since the last poll that found something makes the call at once, though it may have been polled: then whoever was called rests again.
+    fn begin(&mut self, call: Call) {
+        let (comes, time_max) = (self.comes.clone(), self.time_max);
+        self.waiting = Some(self.runtime.spawn(async move {
+            // An error says that it is time to poll.
+            let _ = tokio::time::timeout(time_max, comes.notified()).await;
+            call();
+        }));
+    }
+
+    fn end(&mut self) {
+        if let Some(waiting) = self.waiting.take() {
+            waiting.abort();
+        }
+    }
+}
+
 impl Source for Records {
+    fn rest(&mut self, call: Call) -> bool {
+        let Some(consumer) = &self.consumer else { return false };
+        let member = consumer.context();
+        // What is wrong is looked after, and offsets are committed, by whoever polls.
+        let done = member.voice.trouble().is_none() && member.changes().is_empty() && self.failure.is_none();
+        let rests = done
+            && self.subscription.ending_offset.is_none()
+            && self.commits.are_done(|topic, number| self.reading.reads(topic, number));
+        if rests {
+            self.rest.begin(call);
+        }
+        rests
+    }
+
     fn next(&mut self, limits: &Limits, batch: &mut Frames) -> Result<Progress, ConnectorError> {
+        self.rest.end();
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -372,6 +431,7 @@ fn fatal(consumer: &BaseConsumer<Member>, error: &KafkaError) -> Option<Connecto
 
 impl Drop for Records {
     fn drop(&mut self) {
+        self.rest.end();
         let Some(consumer) = self.consumer.take() else { return };
         consumer.context().close();
         let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));

@@ -61,6 +61,8 @@ struct Session {
     open: bool,
     /// Results that the broker refused, by index, with the reason: the same results come again.
     refused: Vec<(usize, String)>,
+    /// The open transaction has shown what the next one has to leave out, or how little the topic takes at once.
+    learned: bool,
 }
 
 /// What a failure of a transaction asks for.
@@ -90,7 +92,8 @@ impl Transactions {
         config.set("group.id", &self.id).set("enable.auto.commit", "false");
         let asker = config.create_with_context(Voice::new(&self.place, self.settings.login.clone()));
         let asker = asker.map_err(|_| failed(&self.place, "the client cannot be made with these properties", false))?;
-        Ok(Session { producer, asker, initialized: false, delivered: None, committing: None, open: false, refused: Vec::new() })
+        let (delivered, committing, refused) = (None, None, Vec::new());
+        Ok(Session { producer, asker, initialized: false, delivered, committing, open: false, refused, learned: false })
     }
 
     fn begin_anew(&mut self, session: Session, remedy: Remedy) -> ConnectorError {
@@ -161,9 +164,17 @@ impl Session {
             if first == results.len() {
                 return Ok(());
             }
-            self.producer.client().begin_transaction().map_err(|error| self.remedy(error))?;
-            self.open = true;
-            self.records(results, first)?;
+            let deadline = Instant::now() + WRITE_TIME_MAX;
+            loop {
+                self.producer.client().begin_transaction().map_err(|error| self.remedy(error))?;
+                (self.open, self.learned) = (true, false);
+                match self.records(results, first) {
+                    Ok(()) => break,
+                    // The next one goes otherwise, and need not wait.
+                    Err(Remedy::Abort(_)) if self.learned && Instant::now() < deadline => self.abort()?,
+                    Err(remedy) => return Err(remedy),
+                }
+            }
             let Some(group) = self.asker.group_metadata() else { return Err(Remedy::Anew("there is no group".to_owned())) };
             let frontier = Offsets::list([(topic, 0, upper as i64)]);
             let sent = self.producer.client().send_offsets_to_transaction(&frontier, &group, REQUEST_TIME_MAX);
@@ -188,19 +199,24 @@ impl Session {
     fn records(&mut self, results: &[Outgoing], first: usize) -> Result<(), Remedy> {
         let deadline = Instant::now() + RECORDS_TIME_MAX;
         let (mut next, mut all_told) = (first, true);
-        let mut refused = Vec::new();
         loop {
             if all_told {
-                let skipped = |index: usize| self.refused.iter().any(|(refused, _)| *refused == index);
-                let handed = self.producer.hand_over(results, next, skipped);
+                let refused = |index: &usize| self.refused.iter().any(|(refused, _)| refused == index);
+                let handed = self.producer.hand_over(results, (next..results.len()).filter(|index| !refused(index)));
                 handed.error.map_or(Ok(()), |error| Err(self.remedy(error)))?;
-                next = handed.next;
+                next = handed.next.unwrap_or(results.len());
             }
             all_told = self.producer.wait();
-            let mut lost = None;
-            for (index, code) in self.producer.failures() {
+            let failures = self.producer.failures();
+            let mut lost = failures.together.first().map(|_| "a request was more than the topic takes at once".to_owned());
+            self.learned |= lost.is_some();
+            for (index, code) in failures.told {
                 if is_refusal(code) {
-                    refused.push((index, code.to_string()));
+                    // It spoils its transaction: the next one goes without it.
+                    let reason = self.producer.refusal(code, &results[index]);
+                    self.refused.push((index, reason.clone()));
+                    self.learned = true;
+                    lost = Some(reason);
                 } else {
                     lost = Some(code.to_string());
                 }
@@ -212,17 +228,13 @@ impl Session {
                 return Err(Remedy::Abort(reason));
             }
             if all_told && next == results.len() {
-                break;
+                return Ok(());
             }
             if Instant::now() >= deadline {
                 let reason = self.producer.trouble();
                 return Err(Remedy::Abort(reason.unwrap_or_else(|| "the broker does not acknowledge the records".to_owned())));
             }
         }
-        // A record that is refused spoils its transaction: the next one goes without it.
-        let reason = refused.first().map(|(_, reason)| reason.clone());
-        self.refused.extend(refused);
-        reason.map_or(Ok(()), |reason| Err(Remedy::Abort(reason)))
     }
 
     fn abort(&mut self) -> Result<(), Remedy> {

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -165,7 +166,24 @@ struct Acknowledged {
 struct Sending {
     /// The first index the producer was not given.
     handed: usize,
+    /// Before that, what is to be given once more.
+    again: Vec<usize>,
     failed: Vec<Failure>,
+}
+
+impl Sending {
+    /// What is to be given once more comes before anything newer.
+    fn hand_over(&mut self, producer: &TopicProducer, results: &[Outgoing]) -> Option<KafkaError> {
+        if self.again.is_empty() {
+            let handed = producer.hand_over(results, self.handed..results.len());
+            self.handed = handed.next.unwrap_or(results.len());
+            return handed.error;
+        }
+        self.again.sort_unstable();
+        let handed = producer.hand_over(results, self.again.iter().copied());
+        self.again.retain(|index| handed.next.is_some_and(|next| *index >= next));
+        handed.error
+    }
 }
 
 impl Destination for Acknowledged {
@@ -180,12 +198,13 @@ impl Destination for Acknowledged {
         loop {
             let mut error = None;
             if all_told {
-                let handed = producer.hand_over(results, sending.handed, |_| false);
-                (sending.handed, error) = (handed.next, handed.error);
+                error = sending.hand_over(&producer, results);
             }
             all_told = producer.wait();
-            sending.failed.extend(producer.failures());
-            if all_told && sending.handed == results.len() {
+            let failures = producer.failures();
+            sending.failed.extend(failures.told);
+            sending.again.extend(failures.together);
+            if all_told && sending.again.is_empty() && sending.handed == results.len() {
                 break;
             }
             if let Some((_, reason)) = producer.client().client().fatal_error() {
@@ -204,7 +223,7 @@ impl Destination for Acknowledged {
         sending.failed.sort_unstable_by_key(|(index, _)| *index);
         for (index, code) in sending.failed {
             if is_refusal(code) {
-                written.refused.push((index, format!("{}: {code}", self.place)));
+                written.refused.push((index, producer.refusal(code, &results[index])));
             } else {
                 written.left.push(index);
                 written.left_reason.get_or_insert_with(|| format!("{}: topic {}: {code}", self.place, self.topic));

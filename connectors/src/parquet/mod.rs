@@ -6,6 +6,7 @@
 //! lists and groups, is here. A position is the number of the next row, and the length of the file it is in.
 
 mod columns;
+mod pages;
 mod spool;
 mod table;
 mod tree;
@@ -15,6 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+use parquet::column::reader::get_column_reader;
 use parquet::file::reader::FileReader;
 use parquet::file::serialized_reader::SerializedFileReader;
 use weir_model::{Map, Position, Text, Value};
@@ -24,6 +26,7 @@ use crate::error::ConnectorError;
 use crate::frames::{Frame, Frames, Limits, Progress};
 use crate::source::Source;
 use columns::{Column, Leaf};
+use pages::Looked;
 pub use spool::Spool;
 pub use table::{Cell, ColumnKind, Field, TableWriter};
 use tree::Root;
@@ -117,8 +120,10 @@ impl ParquetReader {
             let mut bytes = 0u64;
             for leaf in self.roots.iter().flat_map(|root| &root.leaves) {
                 bytes = bytes.saturating_add(u64::try_from(group.column(leaf.column).uncompressed_size()).unwrap_or_default());
-                let column = reader.get_column_reader(leaf.column).map_err(|error| error.to_string())?;
-                columns.push(Column::new(column, skipped)?);
+                let pages = reader.get_column_page_reader(leaf.column).map_err(|error| error.to_string())?;
+                let column = group.column(leaf.column).column_descr_ptr();
+                let pages = Box::new(Looked::new(pages, column.clone()));
+                columns.push(Column::new(get_column_reader(column, pages), skipped)?);
             }
             let row_bytes = (bytes / count.max(1)).max(1);
             let rows_at_once = usize::try_from(BYTES_MAX / row_bytes).unwrap_or(ROWS_MAX).clamp(1, ROWS_MAX);

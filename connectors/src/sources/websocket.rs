@@ -4,6 +4,7 @@
 //! one that shows only in missing answers to pings, is followed by a new connection with the init messages again. A web
 //! socket keeps nothing: what was said meanwhile is lost.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
@@ -37,6 +38,11 @@ const SEND_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Pings without an answer, after which nobody is there.
 const PINGS_UNANSWERED_MAX: u32 = 3;
+
+/// All sockets of an interval say that they are alive at so many moments of it, counted from when the first of them began: a thousand that each
+/// had a moment of its own would wake the machine a thousand times an interval, and twice, as answers come back.
+const MOMENTS: u32 = 5;
+static FIRST: OnceLock<Instant> = OnceLock::new();
 
 /// Reads messages from a web socket.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -255,8 +261,12 @@ impl Talker {
 
     fn alive(&self) -> Option<Interval> {
         let every = self.keep_alive.interval()?;
-        let mut alive = interval_at(Instant::now() + every, every);
-        alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let began = *FIRST.get_or_init(Instant::now);
+        let step = (every / MOMENTS).max(Duration::from_millis(1));
+        let steps = (began.elapsed() + every).as_millis() / step.as_millis();
+        let first = began + step * u32::try_from(steps).unwrap_or(u32::MAX);
+        let mut alive = interval_at(first.max(Instant::now()), every);
+        alive.set_missed_tick_behavior(MissedTickBehavior::Skip);
         Some(alive)
     }
 }

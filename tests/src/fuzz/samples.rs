@@ -1,6 +1,7 @@
 //! Well-formed inputs of every decoder, made at random: what is changed at a few places afterwards.
 
 use std::io::Write;
+use std::sync::{LazyLock, OnceLock};
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
@@ -60,12 +61,29 @@ const TABLES: &[&[u8]] = &[
 ];
 
 /// Messages of these types are made and read.
-pub fn messages() -> Vec<(&'static str, Vec<u8>)> {
-    let read = |line: &'static str| {
-        let (name, rest) = line.split_once(" = ")?;
-        Some((name, unhex(rest.split(' ').next()?)?))
-    };
-    MESSAGES.lines().filter_map(read).collect()
+pub fn messages() -> &'static [(&'static str, Vec<u8>)] {
+    static READ: LazyLock<Vec<(&'static str, Vec<u8>)>> = LazyLock::new(|| {
+        let read = |line: &'static str| {
+            let (name, rest) = line.split_once(" = ")?;
+            Some((name, unhex(rest.split(' ').next()?)?))
+        };
+        MESSAGES.lines().filter_map(read).collect()
+    });
+    &READ
+}
+
+/// What takes longer to make than to read is made so many times, each of a seed of its own, and each is changed in many ways.
+struct Made([OnceLock<Vec<u8>>; 4096]);
+
+impl Made {
+    const fn none() -> Made {
+        Made([const { OnceLock::new() }; 4096])
+    }
+
+    fn one(&self, random: &mut Random, make: impl FnOnce(&mut Random) -> Vec<u8>) -> Vec<u8> {
+        let number = random.below(self.0.len() as u64);
+        self.0[number as usize].get_or_init(|| make(&mut Random::new(number))).clone()
+    }
 }
 
 /// Bytes of pairs of hexadecimal digits.
@@ -190,8 +208,14 @@ pub fn sample(target: Target, random: &mut Random) -> Vec<u8> {
             [vec![which as u8], datum(random, which)].concat()
         }
         Target::AvroSchema => avro_schema(random),
-        Target::AvroContainer => container(random),
-        Target::Parquet => table(random),
+        Target::AvroContainer => {
+            static MADE: Made = Made::none();
+            MADE.one(random, container)
+        }
+        Target::Parquet => {
+            static MADE: Made = Made::none();
+            MADE.one(random, table)
+        }
         Target::Registry => {
             let id = random.below(8) as u32;
             let datum = match id as usize {
@@ -200,15 +224,13 @@ pub fn sample(target: Target, random: &mut Random) -> Vec<u8> {
             };
             [&[0][..], &id.to_be_bytes(), &datum].concat()
         }
-        Target::Recoding | Target::RecodedFile => {
-            let inner = match random.below(400) {
-                // Much of little.
-                0 => vec![b' '; 1 << (20 + random.below(9))],
-                _ => json(random, 4).into_bytes(),
-            };
-            let steps = if target == Target::Recoding { 6 } else { 3 };
-            let once = compressed(random.below(steps), &inner);
-            if random.once_in(4) { compressed(random.below(steps), &once) } else { once }
+        Target::Recoding => {
+            static MADE: Made = Made::none();
+            recoded(random, 6, &MADE)
+        }
+        Target::RecodedFile => {
+            static MADE: Made = Made::none();
+            recoded(random, 3, &MADE)
         }
         Target::Body => match random.below(3) {
             0 => lines(random, |random| json(random, 2)),
@@ -262,9 +284,10 @@ fn csv_field(random: &mut Random) -> String {
 
 /// A datum of one of the schemas.
 fn datum(random: &mut Random, which: usize) -> Vec<u8> {
-    let schema: Json = serde_json::from_str(AVRO_SCHEMAS[which]).expect("a schema");
+    static SCHEMAS: LazyLock<Vec<Json>> =
+        LazyLock::new(|| AVRO_SCHEMAS.iter().map(|schema| serde_json::from_str(schema).expect("a schema")).collect());
     let (mut out, mut named) = (Vec::new(), Vec::new());
-    put_datum(random, &schema, &mut named, 4, &mut out);
+    put_datum(random, &SCHEMAS[which], &mut named, 4, &mut out);
     out
 }
 
@@ -342,7 +365,9 @@ fn avro_schema(random: &mut Random) -> Vec<u8> {
                 ],
             );
             let mut inner = format!("{{\"type\": \"record\", \"name\": \"R0\", \"fields\": {bottom}}}");
-            for level in 1..=random.below(60) {
+            // With sixteen they are more than a reader takes, and that takes it as long as thousands of others.
+            let levels = if random.once_in(32) { 60 } else { 10 };
+            for level in 1..=random.below(levels) {
                 inner = format!(
                     "{{\"type\": \"record\", \"name\": \"R{level}\", \"fields\": [{{\"name\": \"a\", \"type\": {inner}}}, {{\"name\": \"b\", \"type\": \"R{}\"}}]}}",
                     level - 1
@@ -439,6 +464,24 @@ fn table(random: &mut Random) -> Vec<u8> {
         writer.end_row().expect("a row");
     }
     writer.finish().expect("a file")
+}
+
+/// Something that was compressed once, and sometimes once more; now and then much of little: half of that a mebibyte, and each further power of two half
+/// as often, up to 256.
+fn recoded(random: &mut Random, steps: u64, made: &Made) -> Vec<u8> {
+    static MUCH: [[OnceLock<Vec<u8>>; 9]; 6] = [const { [const { OnceLock::new() }; 9] }; 6];
+    let again = |random: &mut Random, once: Vec<u8>| {
+        if random.once_in(4) { compressed(random.below(steps), &once) } else { once }
+    };
+    if !random.once_in(400) {
+        return made.one(random, |random| {
+            let once = compressed(random.below(steps), json(random, 4).as_bytes());
+            again(random, once)
+        });
+    }
+    let (step, doublings) = (random.below(steps), (random.below(1 << 8) | 1 << 8).trailing_zeros() as usize);
+    let once = MUCH[step as usize][doublings].get_or_init(|| compressed(step, &vec![b' '; 1 << (20 + doublings)]));
+    again(random, once.clone())
 }
 
 /// By one of the record decoders, in the order in which they are declared.
