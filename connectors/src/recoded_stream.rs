@@ -42,17 +42,28 @@ pub fn check(chain: &[RecordDecoder]) -> Result<(), ConnectorError> {
 
 enum Undo {
     Gzip(MultiGzDecoder<Vec<u8>>),
-    /// Whether its end has been seen.
-    Zlib(Decompress, Vec<u8>, bool),
+    Zlib(Zlib),
     /// What of it makes no whole group yet.
     Base64(Vec<u8>, Vec<u8>),
+}
+
+struct Zlib {
+    decoder: Decompress,
+    out: Vec<u8>,
+    /// Filled with zeros once: flate2 does so with all the room of a vector each time it is given one.
+    room: Box<[u8]>,
+    /// Whether its end has been seen.
+    ended: bool,
 }
 
 impl Undo {
     fn new(step: RecordDecoder) -> Result<Undo, ConnectorError> {
         match step {
             RecordDecoder::Gzip => Ok(Undo::Gzip(MultiGzDecoder::new(Vec::new()))),
-            RecordDecoder::Zlib => Ok(Undo::Zlib(Decompress::new(true), Vec::new(), false)),
+            RecordDecoder::Zlib => {
+                let room = vec![0; READ_BYTES].into();
+                Ok(Undo::Zlib(Zlib { decoder: Decompress::new(true), out: Vec::new(), room, ended: false }))
+            }
             RecordDecoder::Base64 => Ok(Undo::Base64(Vec::new(), Vec::new())),
             RecordDecoder::Zstd | RecordDecoder::Lz4 | RecordDecoder::Snappy => {
                 let problem = "zstd, lz4 and snappy are undone record by record only; whole files may be gzip, zlib and base64";
@@ -64,7 +75,7 @@ impl Undo {
     fn push(&mut self, piece: &[u8]) -> Result<(), String> {
         match self {
             Undo::Gzip(decoder) => decoder.write_all(piece).map_err(|error| format!("this is not gzip: {error}")),
-            Undo::Zlib(decoder, out, ended) => inflate(decoder, out, ended, piece),
+            Undo::Zlib(zlib) => zlib.push(piece),
             Undo::Base64(carried, out) => {
                 carried.extend(piece.iter().filter(|byte| !byte.is_ascii_whitespace()));
                 let whole = carried.len() / 4 * 4;
@@ -80,8 +91,8 @@ impl Undo {
         const EARLY: &str = "ends too early";
         match self {
             Undo::Gzip(decoder) => decoder.try_finish().map_err(|error| format!("the gzip {EARLY}: {error}")),
-            Undo::Zlib(_, _, true) => Ok(()),
-            Undo::Zlib(_, _, false) => Err(format!("the zlib {EARLY}")),
+            Undo::Zlib(zlib) if zlib.ended => Ok(()),
+            Undo::Zlib(_) => Err(format!("the zlib {EARLY}")),
             Undo::Base64(carried, out) => decode(&std::mem::take(carried), out),
         }
     }
@@ -89,7 +100,7 @@ impl Undo {
     fn out(&mut self) -> &mut Vec<u8> {
         match self {
             Undo::Gzip(decoder) => decoder.get_mut(),
-            Undo::Zlib(_, out, _) | Undo::Base64(_, out) => out,
+            Undo::Zlib(Zlib { out, .. }) | Undo::Base64(_, out) => out,
         }
     }
 }
@@ -98,22 +109,25 @@ fn decode(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     STANDARD.decode_vec(text, out).map_err(|error| format!("this is not base64: {error}"))
 }
 
-fn inflate(decoder: &mut Decompress, out: &mut Vec<u8>, ended: &mut bool, mut piece: &[u8]) -> Result<(), String> {
-    while !piece.is_empty() {
-        if *ended {
-            return Err(format!("{} bytes come behind the end of the zlib", piece.len()));
+impl Zlib {
+    fn push(&mut self, mut piece: &[u8]) -> Result<(), String> {
+        while !self.ended {
+            let (read, written) = (self.decoder.total_in(), self.decoder.total_out());
+            let status = self.decoder.decompress(piece, &mut self.room, FlushDecompress::None);
+            self.ended = status.map_err(|error| format!("this is not zlib: {error}"))? == Status::StreamEnd;
+            let (read, written) = ((self.decoder.total_in() - read) as usize, (self.decoder.total_out() - written) as usize);
+            self.out.extend_from_slice(&self.room[..written]);
+            piece = &piece[read..];
+            // What fills its room may have more behind it, though all that has come is taken.
+            if piece.is_empty() && written < self.room.len() {
+                return Ok(());
+            }
+            if read == 0 && written == 0 && !self.ended {
+                return Err("this is not zlib".to_owned());
+            }
         }
-        out.reserve(READ_BYTES);
-        let (read, written) = (decoder.total_in(), decoder.total_out());
-        let status = decoder.decompress_vec(piece, out, FlushDecompress::None);
-        *ended = status.map_err(|error| format!("this is not zlib: {error}"))? == Status::StreamEnd;
-        let read = (decoder.total_in() - read) as usize;
-        piece = &piece[read..];
-        if read == 0 && decoder.total_out() == written && !*ended {
-            return Err("this is not zlib".to_owned());
-        }
+        if piece.is_empty() { Ok(()) } else { Err(format!("{} bytes come behind the end of the zlib", piece.len())) }
     }
-    Ok(())
 }
 
 struct Recoded {
