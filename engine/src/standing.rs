@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError};
 use rustc_hash::FxHashMap;
 use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
 
@@ -236,6 +236,9 @@ impl StandingQuery {
     /// The next batch of results, once it is durable; without rows where there is nothing but progress. None when there is neither
     /// within the limit, or when somebody rouses whoever waits; an error when the query was dropped or the log has failed.
     pub fn next(&self, limit: Duration) -> Result<Option<ResultBatch>, EngineError> {
+        if limit.is_zero() {
+            return self.look();
+        }
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -247,34 +250,50 @@ impl StandingQuery {
             };
             let batch = match answer {
                 Ok(batch) => Some(batch),
-                // What came of everything before this has been sent by now, so if there is nothing, nothing came of it.
-                Err(RecvTimeoutError::Timeout) => {
-                    let upper = self.answered();
-                    let progress = upper.0 > self.seen.load(Ordering::Relaxed);
-                    let nothing =
-                        progress.then(|| ResultBatch { upper, columns: self.columns.clone(), rows: Vec::new(), found: None });
-                    self.results.try_recv().ok().or(nothing)
-                }
+                Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => {
                     std::thread::sleep(deadline.saturating_duration_since(Instant::now()).min(Duration::from_millis(10)));
                     return Err(EngineError::StandingGone);
                 }
             };
-            if let Some(mut batch) = batch {
-                self.graph.wait_durable(batch.upper)?;
-                self.state.inbox.taken(batch.rows.len());
-                batch.sort();
-                self.pass(&mut batch)?;
-                self.measure(&batch);
-                self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);
-                self.in_vain.store(0, Ordering::Relaxed);
-                return Ok(Some(batch));
+            let found = match batch {
+                Some(batch) => Some(self.hand_over(batch)?),
+                None => self.look()?,
+            };
+            if found.is_some() {
+                return Ok(found);
             }
             self.in_vain.fetch_add(1, Ordering::Relaxed);
             if Instant::now() >= deadline {
                 return Ok(None);
             }
         }
+    }
+
+    /// As `next`, without waiting. Some look at thousands of queries, one after another, most of which have nothing: it costs no look at the clock.
+    fn look(&self) -> Result<Option<ResultBatch>, EngineError> {
+        // What came of everything before this has been sent by now, so if there is nothing, nothing came of it.
+        let upper = self.answered();
+        let batch = match self.results.try_recv() {
+            Ok(batch) => batch,
+            Err(TryRecvError::Disconnected) => return Err(EngineError::StandingGone),
+            Err(TryRecvError::Empty) if upper.0 > self.seen.load(Ordering::Relaxed) => {
+                ResultBatch { upper, columns: self.columns.clone(), rows: Vec::new(), found: None }
+            }
+            Err(TryRecvError::Empty) => return Ok(None),
+        };
+        self.hand_over(batch).map(Some)
+    }
+
+    fn hand_over(&self, mut batch: ResultBatch) -> Result<ResultBatch, EngineError> {
+        self.graph.wait_durable(batch.upper)?;
+        self.state.inbox.taken(batch.rows.len());
+        batch.sort();
+        self.pass(&mut batch)?;
+        self.measure(&batch);
+        self.seen.fetch_max(batch.upper.0, Ordering::Relaxed);
+        self.in_vain.store(0, Ordering::Relaxed);
+        Ok(batch)
     }
 
     /// Whoever waits for results, or will next, is told that there are none, and then looks often again.

@@ -177,13 +177,18 @@ impl Writer {
 
     /// Closes the facts pushed to `fresh` since the last call as those of `id`. Nothing if there are none.
     pub fn finish_node(&mut self, id: NodeId, first: bool) {
+        let same = |pair: &[Fact]| pair[0].tag == pair[1].tag && self.fresh.key(&pair[0]) == self.fresh.key(&pair[1]);
+        let repeats = self.fresh.facts[self.finished..].windows(2).any(same);
+        self.finish_merged(id, first, repeats);
+    }
+
+    /// As `finish_node`, if it is known whether some fact has more than one update.
+    pub fn finish_merged(&mut self, id: NodeId, first: bool, repeats: bool) {
         let (start, end) = (self.finished, self.fresh.facts.len());
         if start == end {
             return;
         }
         self.finished = end;
-        let same = |pair: &[Fact]| self.fresh.compare(&pair[0], &self.fresh, &pair[1]).is_eq();
-        let repeats = self.fresh.facts[start..].windows(2).any(|pair| pair[0].tag == pair[1].tag && same(pair));
         if end - start > filter::FEW {
             let hash = |fact: &Fact| filter::hash(start, fact.tag, self.fresh.key(fact));
             self.hashes.extend(self.fresh.facts[start..].iter().filter_map(hash));

@@ -9,7 +9,7 @@ use weir_model::mutation::Tag;
 /// Nodes with so many facts are not in a filter: looking through them is as fast.
 pub const FEW: usize = 8;
 
-/// Of 64 bits, so many keys are in one word: about one of sixteen that are not there is not told.
+/// Of 64 bits, so many keys are in one word: about one of thirty that are not there is not told.
 const KEYS_A_WORD: usize = 8;
 
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ fn word(hash: u64, words: usize) -> usize {
 }
 
 fn bits(hash: u64) -> u64 {
-    1 << (hash >> 20 & 63) | 1 << (hash >> 26 & 63)
+    1 << (hash >> 14 & 63) | 1 << (hash >> 20 & 63) | 1 << (hash >> 26 & 63)
 }
 
 #[cfg(test)]

@@ -11,8 +11,11 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use timely::progress::Antichain;
 use weir_model::NodeId;
+use weir_model::codec::FactKey;
+use weir_model::mutation::Tag;
 
 use super::batch::{Batch, Piece, Writer};
 use super::segment::{Fact, Segment};
@@ -24,6 +27,9 @@ const SEGMENT_FACTS: usize = if cfg!(test) { 4 } else { 1 << 13 };
 
 /// What it costs to let a node stay where it is, as facts copied.
 const REFERENCE: isize = 2;
+
+/// So many sources know a node at most, mostly.
+const SOURCES: usize = 8;
 
 /// So many nodes ahead are fetched: the sources are more rows of memory than the processor follows by itself.
 const AHEAD: usize = 16;
@@ -40,10 +46,6 @@ pub struct Merge {
     floor: u64,
     /// How many times of the result are compacted into one: 0 or 1.
     compacted: u32,
-    /// The sources that know the node at hand, with where its facts lie that are not merged yet.
-    heads: Vec<Head>,
-    /// The updates of one fact, oldest first: which head, and where in its segment.
-    updates: Vec<(usize, usize)>,
 }
 
 /// The times of segments, in order and each once. They are gathered before anything is copied, which says where among them its own stands:
@@ -111,12 +113,121 @@ impl Source {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Head {
-    source: usize,
-    piece: usize,
-    next: usize,
-    end: usize,
+/// What a source knows of the node at hand, as far as it is not merged yet: at least one fact.
+struct Head<'a> {
+    segment: &'a Segment,
+    facts: &'a [Fact],
+    /// What the first of them is an update of. Kept, for it is compared more than once, and may lie elsewhere.
+    next: FactOf,
+    /// Whether some fact has more than one update.
+    repeats: bool,
+}
+
+/// What tells the facts of a node apart, in their order.
+type FactOf = (Tag, FactKey);
+
+/// Those of one fact, oldest first.
+type Updates<'a> = SmallVec<[(&'a Segment, &'a Fact); 4]>;
+
+impl<'a> Head<'a> {
+    fn new(segment: &'a Segment, facts: &'a [Fact], repeats: bool) -> Option<Head<'a>> {
+        let next = fact_of(segment, facts.first()?);
+        Some(Head { segment, facts, next, repeats })
+    }
+
+    /// False if that was all.
+    fn skip(&mut self, count: usize) -> bool {
+        self.facts = &self.facts[count..];
+        let next = self.facts.first().map(|fact| fact_of(self.segment, fact));
+        next.inspect(|next| self.next = *next).is_some()
+    }
+
+    /// How many updates come before this fact of another head. The first does.
+    fn count_until(&self, until: Option<FactOf>) -> usize {
+        let Some((tag, key)) = until else { return self.facts.len() };
+        let before = |fact: &Fact| fact.tag < tag || (fact.tag == tag && self.segment.key(fact) < key);
+        let (mut count, mut step) = (1, 1);
+        // In longer and longer steps: it is one or two mostly, and thousands where one source knows most of a large node.
+        while self.facts.get(count + step - 1).is_some_and(before) {
+            count += step;
+            step *= 2;
+        }
+        let further = &self.facts[count..self.facts.len().min(count + step - 1)];
+        count + further.partition_point(before)
+    }
+
+    /// And of those, how many before the first that has more than one update.
+    fn alone_until(&self, until: Option<FactOf>) -> usize {
+        let count = self.count_until(until);
+        let same = |pair: &[Fact]| pair[0].tag == pair[1].tag && self.segment.key(&pair[0]) == self.segment.key(&pair[1]);
+        let first = if self.repeats { self.facts[..count].windows(2).position(same) } else { None };
+        first.unwrap_or(count)
+    }
+
+    /// Moves the updates of the first fact to those of other heads. False if that was all.
+    fn take(&mut self, updates: &mut Updates<'a>) -> bool {
+        let (segment, next) = (self.segment, self.next);
+        let further = |fact: &&Fact| fact.tag == next.0 && segment.key(fact) == next.1;
+        let count = 1 + self.facts[1..].iter().take_while(further).count();
+        updates.extend(self.facts[..count].iter().map(|fact| (segment, fact)));
+        self.skip(count)
+    }
+}
+
+fn fact_of(segment: &Segment, fact: &Fact) -> FactOf {
+    (fact.tag, segment.key(fact))
+}
+
+/// Which of some heads has the smallest fact.
+struct Least {
+    head: usize,
+    /// Whether others have it, too.
+    shared: bool,
+    /// The smallest fact of those that are greater.
+    until: Option<FactOf>,
+}
+
+impl Least {
+    fn of(heads: &[Head<'_>]) -> Option<Least> {
+        let mut next = heads.first()?.next;
+        let mut least = Least { head: 0, shared: false, until: None };
+        for (index, head) in heads.iter().enumerate().skip(1) {
+            match head.next.cmp(&next) {
+                Ordering::Less => {
+                    least = Least { head: index, shared: false, until: Some(next) };
+                    next = head.next;
+                }
+                Ordering::Equal => least.shared = true,
+                Ordering::Greater if least.until.is_none_or(|until| head.next < until) => least.until = Some(head.next),
+                Ordering::Greater => {}
+            }
+        }
+        Some(least)
+    }
+}
+
+/// Writes what is left of the updates of one fact. True if that is more than one.
+fn push_updates(fresh: &mut Segment, updates: &[(&Segment, &Fact)], floor: u64, compacted: u32) -> bool {
+    let before = fresh.facts.len();
+    let mut push = |(segment, fact): (&Segment, &Fact)| {
+        let time = time_index(&fresh.times, floor, segment.time(fact));
+        fresh.copy(fact, &segment.arena, time);
+    };
+    let is_early = |(segment, fact): &&(&Segment, &Fact)| compacted > 0 && segment.time(fact) <= floor;
+    let early = if updates.len() > 1 { updates.iter().take_while(is_early).count() } else { 0 };
+    let (early, late) = updates.split_at(early);
+    if let [first, ..] = early
+        && !first.1.adds()
+    {
+        push(*first);
+    }
+    if let [.., last] = early
+        && last.1.adds()
+    {
+        push(*last);
+    }
+    late.iter().for_each(|update| push(*update));
+    fresh.facts.len() > before + 1
 }
 
 impl Merge {
@@ -155,7 +266,7 @@ impl Merge {
         };
         let sources = batches.iter().map(&mut source).collect();
         let next = batches.iter().zip(0..).filter_map(|(batch, index)| Some((*batch.ids.first()?, index))).collect();
-        Merge { times, sources, next, out, floor, compacted: u32::from(compacted), heads: Vec::new(), updates: Vec::new() }
+        Merge { times, sources, next, out, floor, compacted: u32::from(compacted) }
     }
 
     /// What is being merged, oldest first.
@@ -209,7 +320,7 @@ impl Merge {
                     let (segment, facts) = source.batch.node(source.at);
                     *fuel -= facts.len() as isize;
                     copy(&mut self.out.fresh, segment, facts, self.floor);
-                    self.out.finish_node(id, place.is_first());
+                    self.out.finish_merged(id, place.is_first(), false);
                 }
             }
             match source.advance() {
@@ -223,131 +334,45 @@ impl Merge {
         }
     }
 
-    /// Merges the facts of one node, fact by fact.
+    /// Merges the facts of one node. What lies in one source between two facts of others is copied together.
     fn merge_shared(&mut self, id: NodeId, fuel: &mut isize) {
-        self.heads.clear();
-        let mut first_ever = false;
-        let Merge { sources, next, heads, .. } = self;
+        let Merge { sources, next, out, floor, compacted, .. } = self;
+        // Oldest first, as updates of one fact are to be.
+        let mut places: SmallVec<[(usize, usize); SOURCES]> = SmallVec::new();
         next.retain_mut(|(next, index)| {
             if *next != id {
                 return true;
             }
             let source = &mut sources[*index];
-            let place = source.batch.place(source.at);
-            *fuel -= place.count as isize;
-            first_ever |= place.is_first();
-            let range = place.range();
-            heads.push(Head { source: *index, piece: place.piece(), next: range.start, end: range.end });
+            places.push((*index, source.at));
             source.advance().inspect(|further| *next = *further).is_some()
         });
-        loop {
-            self.take_over_facts();
-            let mut first: Option<usize> = None;
-            let mut shared = false;
-            for index in 0..self.heads.len() {
-                if self.heads[index].next == self.heads[index].end {
-                    continue;
+        let mut heads: SmallVec<[Head<'_>; SOURCES]> = SmallVec::new();
+        let (mut first_ever, mut repeats) = (false, false);
+        for (index, at) in places {
+            let batch = &sources[index].batch;
+            let (segment, facts) = batch.node(at);
+            *fuel -= facts.len() as isize;
+            first_ever |= batch.place(at).is_first();
+            heads.extend(Head::new(segment, facts, batch.place(at).repeats()));
+        }
+        let mut updates: Updates<'_> = SmallVec::new();
+        while let Some(Least { head: least, shared, until }) = Least::of(&heads) {
+            let head = &mut heads[least];
+            let count = if shared { 0 } else { head.alone_until(until) };
+            if count > 0 {
+                copy(&mut out.fresh, head.segment, &head.facts[..count], *floor);
+                if !head.skip(count) {
+                    heads.remove(least);
                 }
-                let order = first.map_or(Ordering::Less, |first| self.compare(index, first));
-                shared = (shared && order != Ordering::Less) || order == Ordering::Equal;
-                if order == Ordering::Less {
-                    first = Some(index);
-                }
+                continue;
             }
-            let Some(first) = first else { break };
-            self.updates.clear();
-            let (of, first_at) = (segment_of(&self.sources, &self.heads[first]), self.heads[first].next);
-            for index in first..if shared { self.heads.len() } else { first + 1 } {
-                let Head { mut next, end, .. } = self.heads[index];
-                let segment = segment_of(&self.sources, &self.heads[index]);
-                while next < end
-                    && ((index, next) == (first, first_at)
-                        || segment.compare(&segment.facts[next], of, &of.facts[first_at]).is_eq())
-                {
-                    self.updates.push((index, next));
-                    next += 1;
-                }
-                self.heads[index].next = next;
-            }
-            self.push_updates();
+            updates.clear();
+            let fact = head.next;
+            heads.retain(|head| head.next != fact || head.take(&mut updates));
+            repeats |= push_updates(&mut out.fresh, &updates, *floor, *compacted);
         }
-        self.out.finish_node(id, first_ever);
-    }
-
-    /// Copies facts of the head whose next tag is the smallest, as long as no other fact with that tag is about.
-    fn take_over_facts(&mut self) {
-        let Merge { sources, out, heads, floor, .. } = self;
-        let next_tag = |head: &Head| {
-            let facts = &segment_of(sources, head).facts[head.next..head.end];
-            facts.first().map_or(u64::MAX, |fact| u64::from(fact.tag.0))
-        };
-        let (mut smallest, mut other, mut holder) = (u64::MAX, u64::MAX, 0);
-        for (index, head) in heads.iter().enumerate() {
-            let tag = next_tag(head);
-            if tag < smallest {
-                (smallest, other, holder) = (tag, smallest, index);
-            } else {
-                other = other.min(tag);
-            }
-        }
-        let Some(head) = heads.get_mut(holder) else { return };
-        let segment = segment_of(sources, head);
-        let facts = &segment.facts[head.next..head.end];
-        let mut alone = 0;
-        while let Some(fact) = facts.get(alone).filter(|fact| u64::from(fact.tag.0) < other) {
-            // The updates of a tag that comes twice are to be looked at.
-            if facts.get(alone + 1).is_some_and(|next| next.tag == fact.tag) {
-                break;
-            }
-            alone += 1;
-        }
-        copy(&mut out.fresh, segment, &facts[..alone], *floor);
-        head.next += alone;
-    }
-
-    /// The order of the next facts of two heads.
-    fn compare(&self, x: usize, y: usize) -> Ordering {
-        let next = |head: &Head| {
-            let segment = segment_of(&self.sources, head);
-            (segment, &segment.facts[head.next])
-        };
-        let ((x, x_fact), (y, y_fact)) = (next(&self.heads[x]), next(&self.heads[y]));
-        x.compare(x_fact, y, y_fact)
-    }
-
-    /// What is left of the updates of one fact.
-    fn push_updates(&mut self) {
-        let early = match self.updates[..] {
-            [_] => 0,
-            _ => self.updates.iter().take_while(|update| self.update(**update).2 < self.compacted).count(),
-        };
-        if early > 0 {
-            let (first, last) = (self.updates[0], self.updates[early - 1]);
-            if !self.update(first).1.adds() {
-                self.push(first);
-            }
-            if self.update(last).1.adds() {
-                self.push(last);
-            }
-        }
-        for index in early..self.updates.len() {
-            self.push(self.updates[index]);
-        }
-    }
-
-    /// The segment and the fact of an update, and its time in the result.
-    fn update(&self, (head, at): (usize, usize)) -> (&Segment, &Fact, u32) {
-        let segment = segment_of(&self.sources, &self.heads[head]);
-        let fact = &segment.facts[at];
-        (segment, fact, time_index(&self.out.fresh.times, self.floor, segment.time(fact)))
-    }
-
-    fn push(&mut self, (head, at): (usize, usize)) {
-        let Merge { sources, out, heads, floor, .. } = self;
-        let segment = segment_of(sources, &heads[head]);
-        let fact = &segment.facts[at];
-        let time = time_index(&out.fresh.times, *floor, segment.time(fact));
-        out.fresh.copy(fact, &segment.arena, time);
+        out.finish_merged(id, first_ever, repeats);
     }
 
     pub fn done(self) -> Batch {
@@ -387,10 +412,6 @@ fn copy(fresh: &mut Segment, segment: &Segment, facts: &[Fact], floor: u64) {
     fresh.times = times;
 }
 
-fn segment_of<'a>(sources: &'a [Source], head: &Head) -> &'a Segment {
-    &sources[head.source].batch.pieces()[head.piece].segment
-}
-
 /// Where a time stands among those of the result.
 fn time_index(times: &[u64], floor: u64, time: u64) -> u32 {
     if time <= floor { 0 } else { times.partition_point(|other| *other < time) as u32 }
@@ -403,7 +424,7 @@ mod tests {
     use super::*;
     use crate::arrangement::Facts;
     use crate::arrangement::build::{Builder, Shard};
-    use crate::view::Direction;
+    use crate::view::{Direction, HalfEdge};
 
     const NODES: u64 = 12;
     const RECORDS: u64 = 5;
@@ -477,6 +498,51 @@ mod tests {
                         "node {id:?} at {at}, since {since}, {count} batches"
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_of_many_edges_keeps_each_of_them() {
+        const MANY: u64 = 1000;
+        let (pays, amount) = (Symbol(1), Symbol(2));
+        // By their ids what one batch says lies between what others say, now one by one and now by hundreds.
+        let said = |n: u64, number: u64| match number {
+            0 if n < 700 => Some(Some(n)),
+            1 if (700..710).contains(&n) => Some(Some(n)),
+            2 if n % 50 == 0 => Some(None),
+            3 if (300..400).contains(&n) || n % 100 == 0 => Some(Some(n + 1)),
+            4 if n >= 710 => Some(Some(n)),
+            _ => None,
+        };
+        let (mut builder, mut parts, mut expected) = (Builder::default(), Vec::new(), vec![None; MANY as usize]);
+        for number in 0..5 {
+            let mut mutations = Mutations::default();
+            mutations.start_record(0);
+            for (n, amount_of) in (0..MANY).filter_map(|n| Some((n, said(n, number)?))) {
+                let value = amount_of.map_or(Value::Null, |amount| Value::Integer(amount as i64));
+                mutations.set_edge(node(MANY), pays, node(n), 0, amount_of.is_some());
+                mutations.set_edge_property(node(MANY), pays, node(n), 0, amount, &value);
+                expected[n as usize] = amount_of;
+            }
+            let at = |tick| Antichain::from_elem(tick);
+            let shard = Shard { index: 0, count: 1 };
+            let batch = builder.build(&mutations, vec![number + 1], at(number + 1), at(number + 2), shard, &parts);
+            parts.push(batch);
+        }
+        for (first, since) in [(0, 9), (1, 9), (0, 0), (1, 0)] {
+            let mut merge = Merge::new(&parts[first..], Antichain::from_elem(since));
+            while !merge.work(&mut 100) {}
+            let merged: Vec<SharedBatch> = parts[..first].iter().cloned().chain([SharedBatch::new(merge.done())]).collect();
+            let facts = Facts::find(&merged, node(MANY));
+            let mut count = 0;
+            facts.edges(Direction::Outgoing, &[pays], 9, &mut |_| count += 1);
+            assert_eq!(count, expected.iter().flatten().count());
+            for (n, amount_of) in (0..).zip(&expected) {
+                let half = HalfEdge { kind: pays, outgoing: true, other: node(n), ordinal: 0 };
+                assert_eq!(facts.has_half(half, 9), amount_of.is_some(), "edge {n}, merged from {first} on");
+                let value = facts.edge_property(pays, node(n), 0, amount, 9);
+                assert_eq!(value, amount_of.map_or(Value::Null, |amount| Value::Integer(amount as i64)), "edge {n}");
             }
         }
     }

@@ -5,8 +5,6 @@
 //!     times    the ticks that `when` points at, ascending; a single one where all could be made one
 //!     filter   which edges nodes with many facts may have
 
-use std::cmp::Ordering;
-
 use weir_model::codec::{FactKey, extent, fact_key, relocate, shift};
 use weir_model::mutation::{Payload, Tag};
 
@@ -72,11 +70,6 @@ impl Segment {
     pub fn may_have(&self, facts: &[Fact], tag: Tag, key: FactKey) -> bool {
         let start = || (facts.as_ptr().addr() - self.facts.as_ptr().addr()) / size_of::<Fact>();
         facts.len() <= filter::FEW || filter::hash(start(), tag, key).is_none_or(|hash| self.filter.may_have(hash))
-    }
-
-    /// The order of facts within a node, time and sign aside, of two facts of two segments.
-    pub fn compare(&self, fact: &Fact, other_segment: &Segment, other: &Fact) -> Ordering {
-        fact.tag.cmp(&other.tag).then_with(|| self.key(fact).cmp(&other_segment.key(other)))
     }
 
     /// Appends a copy of a fact of another segment, with another time.

@@ -31,11 +31,12 @@ const FAN_IN: f64 = 4.0;
 /// the time costs nobody anything.
 const AT_REST: f64 = 1.25;
 
-/// How many facts each merge goes on by for each fact that comes in: merges end before as much again has gathered.
-const MERGED_PER_FACT: usize = 4;
+/// How many facts the newest merge goes on by for each fact that comes in, and each older one: merges end before as much again has gathered.
+/// Older ones have time, and when several are under way they are what a batch waits for.
+const MERGED_PER_FACT: [isize; 2] = [4, 2];
 
 /// And at least by this many for each batch, so that small ones do not pile up.
-const MERGED_PER_BATCH: usize = 512;
+const MERGED_PER_BATCH: isize = 512;
 
 /// How many facts are merged at a time while there is nothing else to do: some microseconds.
 const MERGED_WHEN_IDLE: isize = 4096;
@@ -168,11 +169,12 @@ impl Layers {
         }
     }
 
-    /// Goes on with each merge, newest first, by this many facts.
-    fn work(&mut self, fuel: isize) {
+    /// Goes on with each merge, newest first: with that by so many facts, and with older ones.
+    fn work(&mut self, newest: isize, older: isize) {
+        let mut fuel = newest;
         for layer in self.layers.iter_mut().rev() {
             if let Layer::Merging(merge) = layer
-                && merge.work(&mut fuel.clone())
+                && merge.work(&mut std::mem::replace(&mut fuel, older))
             {
                 let merge = std::mem::replace(merge, Box::new(Merge::new(&[], Antichain::new())));
                 *layer = Layer::Whole(SharedBatch::new(merge.done()));
@@ -240,7 +242,7 @@ impl Trace for Layers {
         }
         if self.layers.iter().any(|layer| matches!(layer, Layer::Merging(_))) {
             if self.leisure.get() != Leisure::None {
-                self.work(MERGED_WHEN_IDLE);
+                self.work(MERGED_WHEN_IDLE, MERGED_WHEN_IDLE);
             }
             if let Some(activator) = &self.activator {
                 activator.activate();
@@ -257,9 +259,10 @@ impl Trace for Layers {
         assert!(batch.lower == self.upper, "batches follow one another");
         self.upper.clone_from(&batch.upper);
         self.leisure.set(Leisure::None);
-        let fuel = (batch.len() * MERGED_PER_FACT).max(MERGED_PER_BATCH);
+        let count = batch.len() as isize;
+        let [newest, older] = MERGED_PER_FACT.map(|facts| (count * facts).max(MERGED_PER_BATCH));
         self.layers.push(Layer::Whole(batch));
-        self.work(fuel as isize);
+        self.work(newest, older);
     }
 
     fn close(&mut self) {

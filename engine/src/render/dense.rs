@@ -10,7 +10,8 @@
 //! What is found on the way, which edges begin or end to meet the conditions, is where the walks of the batch begin: most changes of
 //! edges are neither, and go no further.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{LazyCell, OnceCell, RefCell};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -213,7 +214,12 @@ impl Look {
         look
     }
 
-    fn passes(&self, (facts, half): (&Facts<'_>, HalfEdge), (program, sieve): (&Program, &Sieve), row: &mut Vec<Value>) -> bool {
+    fn passes<'a>(
+        &self,
+        (facts, half): (&impl Deref<Target = Facts<'a>>, HalfEdge),
+        (program, sieve): (&Program, &Sieve),
+        row: &mut Vec<Value>,
+    ) -> bool {
         let value = self.value.get_or_init(|| facts.edge_property(half.kind, half.other, half.ordinal, sieve.key, self.at));
         passes(program, sieve, row, value.clone()) && *self.there.get_or_init(|| facts.has_half(half, self.at))
     }
@@ -281,7 +287,8 @@ impl Dense {
                 if updates.is_empty() {
                     continue;
                 }
-                let facts = located.facts(batch, node);
+                // Most updates say themselves what there was.
+                let facts = LazyCell::new(|| located.facts(batch, node));
                 for of_edge in updates.chunk_by(|a, b| a.half == b.half) {
                     self.take_in_edge(sieves, (node, *id, &facts), of_edge, &mut row);
                 }
@@ -290,10 +297,10 @@ impl Dense {
     }
 
     /// An edge that leads away from a node of the batch, with its updates.
-    fn take_in_edge(
+    fn take_in_edge<'a>(
         &mut self,
         sieves: &Sieves,
-        (node, id, facts): (usize, NodeId, &Facts<'_>),
+        (node, id, facts): (usize, NodeId, &impl Deref<Target = Facts<'a>>),
         updates: &[Update],
         row: &mut Vec<Value>,
     ) {
