@@ -1,5 +1,6 @@
 //! Check: reads everything a store holds and says what of it is damaged. Nothing is changed.
 
+use rustc_hash::FxHashSet;
 use weir_model::Tick;
 use weir_model::mutation::Kind;
 
@@ -97,6 +98,7 @@ impl Checking<'_> {
             let place = format!("{place}, {name} versions");
             let (mut firsts, mut last, mut problems) = (Vec::new(), None, Vec::new());
             let (mut facts, mut symbol_max) = (0, None);
+            let (mut starts, mut there, mut ends) = (Vec::new(), FxHashSet::default(), FxHashSet::default());
             let read = self.store.read_run(info.id, run.id, part, &mut |bytes| {
                 let number = firsts.len();
                 let Some(chunk) = Chunk::read(bytes, run.upper, Times::Kept) else {
@@ -113,6 +115,9 @@ impl Checking<'_> {
                 let of_facts = chunk.segment().facts.iter().filter(|fact| fact.tag.kind() != Kind::ClearProperties);
                 symbol_max = symbol_max.max(of_facts.map(|fact| fact.tag.symbol().0).max());
                 firsts.push(chunk.ids()[0]);
+                starts.extend(chunk.numbers().first());
+                there.extend(chunk.numbers());
+                ends.extend(chunk.ends_numbered());
                 Ok(())
             });
             self.checked.chunks += firsts.len() as u64;
@@ -122,9 +127,14 @@ impl Checking<'_> {
             self.symbols(&place, symbol_max);
             if let Some(Some(index)) = &index
                 && whole
-                && index[part as usize] != firsts
+                && (index.firsts[part as usize] != firsts || (part == Part::Newest && index.starts != starts))
             {
                 self.wrong(&place, "the index does not tell where the nodes lie");
+            }
+            let strays = index.iter().flatten().flat_map(|index| index.strays.iter().map(|(number, _)| *number));
+            there.extend(strays);
+            if whole && !ends.is_subset(&there) {
+                self.wrong(&place, "an edge to a node that is not there");
             }
         }
     }
