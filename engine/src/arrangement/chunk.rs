@@ -263,8 +263,13 @@ impl Chunk {
     /// One node of it as a chunk that is named. `name` gives the id of a number.
     pub fn node_named<E>(&self, place: usize, mut name: impl FnMut(u32) -> Result<NodeId, E>) -> Result<Chunk, E> {
         let range = self.range(place);
-        let mut segment = Segment { times: self.segment.times.clone(), ..Segment::default() };
-        segment.extend(self.segment.facts[range.clone()].iter().copied(), &self.segment.arena);
+        let facts = &self.segment.facts[range.clone()];
+        let mut times: Vec<u64> = facts.iter().map(|fact| self.segment.time(fact)).collect();
+        times.sort_unstable();
+        times.dedup();
+        let at = |fact: &Fact| fact.at(times.binary_search(&self.segment.time(fact)).unwrap_or_default() as u32);
+        let mut segment = Segment::default();
+        segment.extend(facts.iter().map(at), &self.segment.arena);
         let Segment { facts, arena, .. } = &mut segment;
         for (fact, at) in facts.iter_mut().zip(range).filter(|(fact, _)| has_end(fact.tag)) {
             if let Some(number) = self.number_at(at, end(fact, arena)) {
@@ -272,6 +277,7 @@ impl Chunk {
                 set_end(fact, arena, id);
             }
         }
+        segment.times = times;
         Ok(Chunk::new(vec![self.ids[place]], vec![segment.facts.len() as u32], segment))
     }
 
@@ -522,7 +528,7 @@ mod tests {
         let mut numbering = Numbering::new(chunk.ids.clone());
         let (packed, numbered) = (chunk.write(None), chunk.write(Some(&mut numbering)));
         let [plain, compressed, rows] = old_forms(&nodes());
-        assert!(packed.len() * 2 < compressed.len(), "{} of {}", packed.len(), compressed.len());
+        assert!(packed.len() * 4 < rows.len(), "{} of {}", packed.len(), rows.len());
         let expected = shown(&chunk);
         assert_eq!([&packed, &plain, &compressed, &rows].map(|bytes| shown(&read(bytes))), [&expected; 4].map(String::clone));
         // Each has an edge to a node that is not here.
@@ -611,7 +617,9 @@ mod tests {
             );
             for place in 0..chunk.ids.len() {
                 let one = unnamed.node_named(place, |number| Ok::<_, ()>(all[number as usize])).expect("a node");
-                let key = |from: &Chunk, fact: &Fact| format!("{:?} {:?} {}", fact.tag, from.segment.key(fact), fact.when);
+                let key = |from: &Chunk, fact: &Fact| {
+                    format!("{:?} {:?} {} {}", fact.tag, from.segment.key(fact), from.segment.time(fact), fact.adds())
+                };
                 let facts: Vec<String> = one.facts(0).iter().map(|fact| key(&one, fact)).collect();
                 assert_eq!(facts, chunk.facts(place).iter().map(|fact| key(&chunk, fact)).collect::<Vec<_>>());
             }
