@@ -15,7 +15,7 @@ use crate::arrangement::pages;
 use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::history::run::{Indexing, Run, decode_index};
+use crate::history::run::{Index, Indexing, NamesOf, Run, decode_index, nameless};
 use crate::memory::holds_graph;
 use crate::scheduling::{Breath, breathe};
 use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError, read_some};
@@ -87,11 +87,12 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         let began = Instant::now();
         let (first, upper) = (first.first, last.upper);
         let is_far_behind = || checkpoints.facts.load(Ordering::Relaxed) > FACTS_BEHIND;
-        let mut pages =
-            pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes))).inspect(|_| breath.may_rest(!is_far_behind()));
-        let mut chunks = Indexing::new(&mut pages);
+        let pages = pages::run(&entries);
+        let nodes = pages.ids();
+        let mut pages = pages.map(|chunk| Ok((Part::Newest, chunk))).inspect(|_| breath.may_rest(!is_far_behind()));
+        let mut chunks = Indexing::new(&mut pages, nodes);
         let info = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next)?;
-        graph.history().add(Run::stored(&info, chunks.firsts));
+        graph.history().add(Run::stored(&info, chunks.index));
         tracing::debug!(graph = graph.name(), facts, upto = %next.upto, took = ?began.elapsed(), "checkpoint");
         *progress = next;
         checkpoints.facts.fetch_sub(facts + entries.len() * ENTRY_WEIGHT, Ordering::Relaxed);
@@ -182,15 +183,21 @@ fn read_run(store: &dyn Store, graph: GraphId, run: &RunInfo, upto: Tick) -> Res
     let known = store.chunk(graph, run.id, Part::Index, 0)?;
     // One without pages has no index either, and lacks nothing.
     let has_past = known.is_some() || chunks.is_empty();
-    let firsts = match known {
+    let index = match known {
         Some(bytes) => decode_index(&bytes).ok_or_else(|| damaged("an index of pages"))?,
         // Of format 2.
-        None => [chunks.iter().map(|chunk| chunk.ids()[0]).collect(), Vec::new()],
+        None => Index { firsts: [chunks.iter().map(|chunk| chunk.ids()[0]).collect(), Vec::new()], ..Index::default() },
     };
-    if firsts.each_ref().map(|part| part.len() as u64) != [run.chunks[0], run.chunks[1]] {
+    if index.firsts.each_ref().map(|part| part.len() as u64) != [run.chunks[0], run.chunks[1]] {
         return Err(damaged("an index of pages that is not of these"));
     }
-    let stored = Run::stored(run, firsts);
+    let mut names = NamesOf::new(&index);
+    let named =
+        chunks.iter().all(|chunk| names.add(chunk).is_some()) && chunks.iter_mut().all(|chunk| chunk.name(names.ids()).is_some());
+    if !named {
+        return Err(nameless(graph, run.id));
+    }
+    let stored = Run::stored(run, index);
     Ok((chunks, if has_past { stored } else { stored.without_past() }))
 }
 

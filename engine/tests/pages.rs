@@ -41,7 +41,7 @@ fn runs_hold_the_newest_state() {
         for stretch in [1, 5, 100] {
             let read = |entries: &[Entry]| {
                 pages::run(entries)
-                    .map(|bytes| Chunk::read(&bytes, upper, Times::One).expect("what was written"))
+                    .map(|chunk| Chunk::read(&chunk.write(None), upper, Times::One).expect("what was written"))
                     .collect::<Vec<_>>()
             };
             let runs: Vec<_> = entries.chunks(stretch).map(read).collect();

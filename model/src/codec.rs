@@ -17,16 +17,16 @@ use crate::mutation::{Kind, Payload, Tag};
 use crate::value::{Date, DateTime, Duration, LocalDateTime, LocalTime, Map, Text, Time, Value};
 
 const FORM_FALSE: u8 = 1;
-const FORM_TRUE: u8 = 2;
-const FORM_INTEGER: u8 = 3;
-const FORM_FLOAT: u8 = 4;
-const FORM_TEXT: u8 = 5;
-const FORM_LONG_TEXT: u8 = 6;
-const FORM_ENCODED: u8 = 7;
-const TEXT_INLINE_MAX: usize = 14;
+pub const FORM_TRUE: u8 = 2;
+pub const FORM_INTEGER: u8 = 3;
+pub const FORM_FLOAT: u8 = 4;
+pub const FORM_TEXT: u8 = 5;
+pub const FORM_LONG_TEXT: u8 = 6;
+pub const FORM_ENCODED: u8 = 7;
+pub const TEXT_INLINE_MAX: usize = 14;
 
 /// Length of what precedes the value in an edge property: target, ordinal, key.
-const EDGE_PROPERTY_HEAD: usize = 16 + 4 + 4;
+pub const EDGE_PROPERTY_HEAD: usize = 16 + 4 + 4;
 
 pub fn encode_payload(value: &Value, arena: &mut Vec<u8>) -> Payload {
     match value {
@@ -35,14 +35,7 @@ pub fn encode_payload(value: &Value, arena: &mut Vec<u8>) -> Payload {
         Value::Boolean(true) => Payload { a: FORM_TRUE.into(), b: 0 },
         Value::Integer(n) => Payload { a: FORM_INTEGER.into(), b: *n as u64 },
         Value::Float(x) => Payload { a: FORM_FLOAT.into(), b: x.to_bits() },
-        Value::Text(text) if text.len() <= TEXT_INLINE_MAX => {
-            let mut bytes = [0u8; 16];
-            bytes[0] = FORM_TEXT;
-            bytes[1] = text.len() as u8;
-            bytes[2..2 + text.len()].copy_from_slice(text.as_bytes());
-            let n = u128::from_le_bytes(bytes);
-            Payload { a: n as u64, b: (n >> 64) as u64 }
-        }
+        Value::Text(text) if text.len() <= TEXT_INLINE_MAX => short_text(text.as_bytes()),
         Value::Text(text) => {
             let offset = arena.len();
             arena.extend_from_slice(text.as_bytes());
@@ -56,6 +49,22 @@ pub fn encode_payload(value: &Value, arena: &mut Vec<u8>) -> Payload {
     }
 }
 
+/// Of up to `TEXT_INLINE_MAX` bytes.
+pub fn short_text(text: &[u8]) -> Payload {
+    let mut bytes = [0u8; 16];
+    bytes[0] = FORM_TEXT;
+    bytes[1] = text.len() as u8;
+    bytes[2..2 + text.len()].copy_from_slice(text);
+    let n = u128::from_le_bytes(bytes);
+    Payload { a: n as u64, b: (n >> 64) as u64 }
+}
+
+/// The bytes of a short text, and how many of them are.
+pub fn short_text_bytes(payload: Payload) -> ([u8; TEXT_INLINE_MAX], usize) {
+    let bytes = (u128::from(payload.b) << 64 | u128::from(payload.a)).to_le_bytes();
+    (take(&bytes, 2), usize::from(bytes[1]).min(TEXT_INLINE_MAX))
+}
+
 pub fn decode_payload(payload: Payload, arena: &[u8]) -> Value {
     match payload.a as u8 {
         FORM_FALSE => Value::Boolean(false),
@@ -63,9 +72,8 @@ pub fn decode_payload(payload: Payload, arena: &[u8]) -> Value {
         FORM_INTEGER => Value::Integer(payload.b as i64),
         FORM_FLOAT => Value::Float(f64::from_bits(payload.b)),
         FORM_TEXT => {
-            let bytes = (u128::from(payload.b) << 64 | u128::from(payload.a)).to_le_bytes();
-            let length = usize::from(bytes[1]).min(TEXT_INLINE_MAX);
-            Value::Text(Text::from_utf8_lossy(&bytes[2..2 + length]))
+            let (bytes, length) = short_text_bytes(payload);
+            Value::Text(Text::from_utf8_lossy(&bytes[..length]))
         }
         FORM_LONG_TEXT => Value::Text(Text::from_utf8_lossy(arena_bytes(payload, arena))),
         FORM_ENCODED => decode(&mut arena_bytes(payload, arena)).unwrap_or(Value::Null),
@@ -215,12 +223,14 @@ pub fn storable(value: &Value) -> bool {
     }
 }
 
-fn in_arena(form: u8, offset: usize, length: usize) -> Payload {
+/// A payload of this form that points into an arena.
+pub fn in_arena(form: u8, offset: usize, length: usize) -> Payload {
     Payload { a: u64::from(form) | (length as u64) << 32, b: offset as u64 }
 }
 
+/// What a payload points at.
 #[inline]
-fn arena_bytes(payload: Payload, arena: &[u8]) -> &[u8] {
+pub fn arena_bytes(payload: Payload, arena: &[u8]) -> &[u8] {
     let offset = payload.b as usize;
     &arena[offset..offset + (payload.a >> 32) as usize]
 }

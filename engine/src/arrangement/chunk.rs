@@ -1,33 +1,48 @@
-//! Chunk: some nodes of a run with their versions, as bytes and read back. Self-contained:
+//! Chunk: some nodes of a run with their versions, as bytes and read back.
 //!
 //!     0 u32 | form u32 | nodes u32 | facts u32 | arena u32 | times u32 | first id 16 | body
 //!
-//! The body, as it is (form 0) or compressed by zstd (form 1), has everything by columns, in which like stands beside like:
+//! The body (form 2) is in two parts, of which the second is packed by zstd where that makes it smaller:
+//!
+//!     lengths of the five that follow, but for the last, u32 each
+//!     names: stream, columns | facts: stream as it was, as it is here, columns          see `columns`
+//!
+//! In the part of a run with the newest versions, the other ends of edges are numbers. What ids they are say the chunks of that part together, so a chunk has
+//! to be *named* before its edges can be read. Ids ascend. The versions of a node lie by tag, then fact key, then tick.
+//!
+//! In format 4 of the directory the body, as it is (form 0) or compressed by zstd (form 1), had columns of whole values,
 //!
 //!     ids 16 n | ends 4 n | tags 4 f | whens 4 f | payloads, a 8 f | payloads, b 8 f | arena | times 8 t
 //!
-//! Ids ascend. The versions of a node lie by tag, then fact key, then tick. Up to format 3 of the directory there was neither a 0, nor a
-//! form, nor a first id, and facts were rows of 24 bytes; such chunks are read, too.
+//! and up to format 3 there was neither a 0, nor a form, nor a first id, and facts were rows of 24 bytes. Such chunks are read, too.
 
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use weir_model::codec::payload_in_range;
-use weir_model::mutation::{Payload, Tag};
+use weir_model::codec::{extent, payload_in_range};
+use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Tick};
 
+use super::columns::{Counts, Names, number_of, put_facts, put_names, take_facts, take_names};
+use super::numbering::{NOBODY, Numbering};
+use super::packing::{Packed, Unpacking};
+use super::prefetch::prefetch;
 use super::segment::{Fact, Segment};
 use crate::scheduling::breathe;
 
-/// A chunk ends with the node that takes it over this, before it is compressed.
+/// A chunk ends with the node that takes it over this, before it is written.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// Six numbers and an id.
 const HEAD_BYTES: usize = 40;
 
+/// Of the parts of a body.
+const LENGTHS_BYTES: usize = 16;
+
 const PLAIN: u32 = 0;
 const COMPRESSED: u32 = 1;
+const PACKED: u32 = 2;
 
 /// Higher ones take longer and gain little.
 const LEVEL: i32 = 1;
@@ -35,39 +50,15 @@ const LEVEL: i32 = 1;
 /// A block of zstd.
 const COMPRESSED_AT_ONCE: usize = 128 << 10;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pack {
-    /// For checkpoints, which have to keep up with what comes in.
-    Plain,
-    /// For merges.
-    Tight,
-}
+/// So many facts ahead the ids are fetched that numbers stand for: they lie all over memory.
+const AHEAD: usize = 32;
 
-pub fn encode(ids: &[NodeId], ends: &[u32], segment: &Segment, pack: Pack) -> Vec<u8> {
-    let Segment { facts, arena, times, .. } = segment;
-    let mut bytes = Vec::with_capacity(HEAD_BYTES + Counts::of(ids, segment).body_bytes());
-    for number in [0, PLAIN, ids.len() as u32, facts.len() as u32, arena.len() as u32, times.len() as u32] {
-        bytes.extend_from_slice(&number.to_le_bytes());
-    }
-    bytes.extend_from_slice(&ids.first().copied().unwrap_or(NodeId::new(0, 0)).to_bytes());
-    ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_bytes()));
-    ends.iter().for_each(|end| bytes.extend_from_slice(&end.to_le_bytes()));
-    facts.iter().for_each(|fact| bytes.extend_from_slice(&fact.tag.0.to_le_bytes()));
-    facts.iter().for_each(|fact| bytes.extend_from_slice(&fact.when.to_le_bytes()));
-    facts.iter().for_each(|fact| bytes.extend_from_slice(&fact.payload.a.to_le_bytes()));
-    facts.iter().for_each(|fact| bytes.extend_from_slice(&fact.payload.b.to_le_bytes()));
-    bytes.extend_from_slice(arena);
-    times.iter().for_each(|time| bytes.extend_from_slice(&time.to_le_bytes()));
-    if pack == Pack::Tight
-        && let Ok(compressed) = compress(&bytes[HEAD_BYTES..])
-        && HEAD_BYTES + compressed.len() < bytes.len()
-    {
-        bytes[4..8].copy_from_slice(&COMPRESSED.to_le_bytes());
-        bytes.truncate(HEAD_BYTES);
-        bytes.extend_from_slice(&compressed);
-    }
-    bytes
-}
+/// Of a chunk, but for its last node, and of what each byte can say of that one: what claims to have more is none.
+const FACTS_MAX: usize = 2 * CHUNK_BYTES / size_of::<Fact>();
+const FACTS_PER_BYTE_MAX: usize = 8;
+
+/// What a fact has in the arena besides its value: id, ordinal, key.
+const ARENA_PER_FACT: usize = 24;
 
 /// Piece by piece, since it takes milliseconds.
 fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
@@ -89,20 +80,18 @@ struct Head {
     first: NodeId,
 }
 
-struct Counts {
-    nodes: usize,
-    facts: usize,
-    arena: usize,
-    times: usize,
-}
-
 impl Counts {
-    fn of(ids: &[NodeId], Segment { facts, arena, times, .. }: &Segment) -> Counts {
-        Counts { nodes: ids.len(), facts: facts.len(), arena: arena.len(), times: times.len() }
-    }
-
+    /// The bytes of a body up to format 4.
     fn body_bytes(&self) -> usize {
         self.nodes * 20 + self.facts * size_of::<Fact>() + self.arena + self.times * 8
+    }
+
+    /// Whether a body of so many bytes can have as many.
+    fn can_be(&self, bytes: usize) -> bool {
+        (1..=self.facts).contains(&self.nodes)
+            && self.times <= self.facts
+            && self.facts <= FACTS_MAX.saturating_add(bytes.saturating_mul(FACTS_PER_BYTE_MAX))
+            && self.arena <= bytes.saturating_add(self.facts.saturating_mul(ARENA_PER_FACT))
     }
 }
 
@@ -123,18 +112,17 @@ impl Head {
     }
 }
 
-/// The first node of a chunk, without reading the rest.
-pub fn first_id(mut bytes: &[u8]) -> Option<NodeId> {
-    Head::take(&mut bytes).map(|head| head.first)
-}
-
-/// A chunk that was read back. It has at least one node.
-#[derive(Debug)]
+/// Nodes with their versions; at least one.
+#[derive(Clone, Debug)]
 pub struct Chunk {
     ids: Vec<NodeId>,
     /// Where the facts of each node end.
     ends: Vec<u32>,
     segment: Arc<Segment>,
+    /// Of the nodes, in their run. Where there are any, the other ends of edges are numbers, too.
+    numbers: Vec<u32>,
+    /// But not those of these facts.
+    named: Vec<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -145,13 +133,89 @@ pub enum Times {
 }
 
 impl Chunk {
+    pub fn new(ids: Vec<NodeId>, ends: Vec<u32>, segment: Segment) -> Chunk {
+        Chunk { ids, ends, segment: Arc::new(segment), numbers: Vec::new(), named: Vec::new() }
+    }
+
+    /// Of a chunk that is named. With a numbering, it no longer is when it is read back.
+    pub fn write(&self, mut numbering: Option<&mut Numbering>) -> Vec<u8> {
+        let Segment { facts, times, .. } = &*self.segment;
+        let (names, numbered) = put_names(&self.ids, numbering.as_deref_mut());
+        breathe();
+        let numbering = numbering.filter(|_| numbered);
+        let (Packed { stream, bits }, arena) = put_facts(&self.ends, &self.segment, numbering);
+        breathe();
+        let packed = compress(&stream).ok().filter(|packed| packed.len() < stream.len());
+        let kept = packed.as_ref().unwrap_or(&stream);
+        let length = names.stream.len() + names.bits.len() + kept.len() + bits.len();
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + LENGTHS_BYTES + length);
+        let mut put = |number: usize| bytes.extend_from_slice(&(number as u32).to_le_bytes());
+        [0, PACKED as usize, self.ids.len(), facts.len(), arena, times.len()].into_iter().for_each(&mut put);
+        bytes.extend_from_slice(&self.ids[0].to_bytes());
+        let mut put = |number: usize| bytes.extend_from_slice(&(number as u32).to_le_bytes());
+        [names.stream.len(), names.bits.len(), stream.len(), kept.len()].into_iter().for_each(&mut put);
+        [&names.stream, &names.bits, kept, &bits].into_iter().for_each(|part| bytes.extend_from_slice(part));
+        bytes
+    }
+
     /// Reads a chunk of a run that ends before `upper`. None when the bytes are not one: every index and every offset is
     /// checked.
     pub fn read(mut bytes: &[u8], upper: Tick, keep: Times) -> Option<Chunk> {
+        let head = Head::take(&mut bytes)?;
+        let mut chunk = match head.form {
+            Some(PACKED) => Chunk::unpack(bytes, &head, upper)?,
+            _ => Chunk::of_values(bytes, &head, upper)?,
+        };
+        let ascending = chunk.ids.first() == Some(&head.first) && chunk.ids.is_sorted_by(|a, b| a < b) && chunk.ends.is_sorted();
+        if !ascending || chunk.ends.last().copied().unwrap_or(0) as usize != head.counts.facts {
+            return None;
+        }
+        if keep == Times::One {
+            let segment = Arc::get_mut(&mut chunk.segment)?;
+            segment.facts.iter_mut().for_each(|fact| fact.when &= 1);
+            segment.times = vec![upper.0.saturating_sub(1)];
+        }
+        Some(chunk)
+    }
+
+    fn unpack(bytes: &[u8], Head { counts, first, .. }: &Head, upper: Tick) -> Option<Chunk> {
+        let body = Body::take(bytes)?;
+        let unpacked;
+        let stream = if body.facts.len() == body.unpacked {
+            body.facts
+        } else {
+            unpacked = zstd::bulk::decompress(body.facts, body.unpacked).ok()?;
+            &unpacked[..]
+        };
+        if !counts.can_be(stream.len() + body.columns.len()) {
+            return None;
+        }
+        let Names { ids, numbers } = body.names(*first, counts.nodes)?;
+        let reading = Unpacking { stream, bits: body.columns };
+        let read = take_facts(reading, *counts, !numbers.is_empty(), upper)?;
+        Some(Chunk { ids, ends: read.ends, segment: Arc::new(read.segment), numbers, named: read.named })
+    }
+
+    /// The nodes of a chunk without their facts; none of an older format.
+    pub fn read_names(mut bytes: &[u8]) -> Option<Chunk> {
         let Head { form, counts, first } = Head::take(&mut bytes)?;
+        if form != Some(PACKED) {
+            return None;
+        }
+        let body = Body::take(bytes)?;
+        if !counts.can_be(body.unpacked + body.columns.len()) {
+            return None;
+        }
+        let Names { ids, numbers } = body.names(first, counts.nodes)?;
+        let ends = vec![0; ids.len()];
+        Some(Chunk { ids, ends, segment: Arc::default(), numbers, named: Vec::new() })
+    }
+
+    /// Up to format 4.
+    fn of_values(bytes: &[u8], Head { form, counts, .. }: &Head, upper: Tick) -> Option<Chunk> {
         let length = counts.body_bytes();
         let unpacked;
-        let mut rest = match form {
+        let mut rest = match *form {
             None | Some(PLAIN) => bytes,
             Some(COMPRESSED) if zstd::decompressed_size(bytes) == Some(length as u64) => {
                 unpacked = zstd::bulk::decompress(bytes, length).ok()?;
@@ -162,14 +226,13 @@ impl Chunk {
         if rest.len() != length {
             return None;
         }
-        let Counts { nodes, facts, arena, times } = counts;
+        let Counts { nodes, facts, arena, times } = *counts;
         let ids: Vec<NodeId> = column(&mut rest, nodes).map(NodeId::from_bytes).collect();
         let ends: Vec<u32> = column(&mut rest, nodes).map(u32::from_le_bytes).collect();
         let fact = |(tag, when, a, b): (u32, u32, u64, u64)| {
             let (tag, payload) = (Tag(tag), Payload { a, b });
-            let kept = if keep == Times::Kept { when } else { when & 1 };
             let is_one = ((when >> 1) as usize) < times && payload_in_range(tag, payload, arena);
-            is_one.then_some(Fact { tag, when: kept, payload })
+            is_one.then_some(Fact { tag, when, payload })
         };
         let mut segment = Segment::with_capacity(facts, arena);
         if form.is_some() {
@@ -186,16 +249,76 @@ impl Chunk {
         }
         let (text, mut rest) = rest.split_at(arena);
         segment.arena.extend_from_slice(text);
-        let ticks: Vec<u64> = column(&mut rest, times).map(u64::from_le_bytes).collect();
-        if !ticks.is_sorted_by(|a, b| a < b) || ticks.last().is_some_and(|last| *last >= upper.0) {
+        segment.times = column(&mut rest, times).map(u64::from_le_bytes).collect();
+        if !segment.times.is_sorted_by(|a, b| a < b) || segment.times.last().is_some_and(|last| *last >= upper.0) {
             return None;
         }
-        segment.times = if keep == Times::Kept { ticks } else { vec![upper.0.saturating_sub(1)] };
-        let ascending = ids.first() == Some(&first) && ids.is_sorted_by(|a, b| a < b) && ends.is_sorted();
-        if !ascending || ends.last().copied().unwrap_or(0) as usize != facts {
-            return None;
+        Some(Chunk::new(ids, ends, segment))
+    }
+
+    /// Puts ids in place of numbers: those of the run, by number. None when one of them is nobody's.
+    pub fn name(&mut self, names: &[NodeId]) -> Option<()> {
+        if self.is_named() {
+            return Some(());
         }
-        Some(Chunk { ids, ends, segment: Arc::new(segment) })
+        self.numbers = Vec::new();
+        let mut known = std::mem::take(&mut self.named).into_iter().peekable();
+        let Segment { facts, arena, .. } = Arc::get_mut(&mut self.segment)?;
+        for at in 0..facts.len() {
+            let ahead = facts.get(at + AHEAD).filter(|fact| is_half(fact.tag));
+            let ahead = ahead.and_then(|fact| names.get(number_of(fact.payload.as_node())? as usize));
+            ahead.inspect(|id| prefetch(*id));
+            let fact = &mut facts[at];
+            if !has_end(fact.tag) || known.next_if(|named| *named == at as u32).is_some() {
+                continue;
+            }
+            let number = number_of(end(fact, arena))?;
+            let id = *names.get(number as usize).filter(|id| **id != NOBODY)?;
+            set_end(fact, arena, id);
+        }
+        Some(())
+    }
+
+    /// One node of it as a chunk that is named. `name` gives the id of a number.
+    pub fn node_named<E>(&self, place: usize, mut name: impl FnMut(u32) -> Result<NodeId, E>) -> Result<Chunk, E> {
+        let range = self.range(place);
+        let facts = &self.segment.facts[range.clone()];
+        let mut times: Vec<u64> = facts.iter().map(|fact| self.segment.time(fact)).collect();
+        times.sort_unstable();
+        times.dedup();
+        let at = |fact: &Fact| fact.at(times.binary_search(&self.segment.time(fact)).unwrap_or_default() as u32);
+        let mut segment = Segment::default();
+        segment.extend(facts.iter().map(at), &self.segment.arena);
+        let Segment { facts, arena, .. } = &mut segment;
+        for (fact, at) in facts.iter_mut().zip(range).filter(|(fact, _)| has_end(fact.tag)) {
+            if let Some(number) = self.number_at(at, end(fact, arena)) {
+                let id = name(number)?;
+                set_end(fact, arena, id);
+            }
+        }
+        segment.times = times;
+        Ok(Chunk::new(vec![self.ids[place]], vec![segment.facts.len() as u32], segment))
+    }
+
+    fn number_at(&self, fact: usize, end: NodeId) -> Option<u32> {
+        let is_id = self.is_named() || self.named.binary_search(&(fact as u32)).is_ok();
+        number_of(end).filter(|_| !is_id)
+    }
+
+    /// The numbers that other ends of edges have.
+    pub fn ends_numbered(&self) -> impl Iterator<Item = u32> {
+        let facts = self.segment.facts.iter().enumerate().filter(|(_, fact)| !self.is_named() && has_end(fact.tag));
+        facts.filter_map(|(at, fact)| self.number_at(at, end(fact, &self.segment.arena)))
+    }
+
+    /// Whether other ends of edges are ids.
+    pub fn is_named(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// Of the nodes, as many as there are ids, or none at all.
+    pub fn numbers(&self) -> &[u32] {
+        &self.numbers
     }
 
     pub fn ids(&self) -> &[NodeId] {
@@ -219,7 +342,61 @@ impl Chunk {
     /// What it takes in memory.
     pub fn bytes(&self) -> usize {
         let Segment { facts, arena, times, .. } = &*self.segment;
-        self.ids.len() * 20 + size_of_val(&facts[..]) + arena.len() + times.len() * 8
+        self.ids.len() * 20
+            + size_of_val(&facts[..])
+            + arena.len()
+            + times.len() * 8
+            + (self.numbers.len() + self.named.len()) * 4
+    }
+}
+
+/// Half an edge without an ordinal: the payload is the other end.
+fn is_half(tag: Tag) -> bool {
+    matches!(tag.kind(), Kind::Out | Kind::In)
+}
+
+fn has_end(tag: Tag) -> bool {
+    is_half(tag) || matches!(tag.kind(), Kind::OutParallel | Kind::InParallel | Kind::EdgeProperty)
+}
+
+/// The other end of an edge. In an arena it stands first.
+fn end(fact: &Fact, arena: &[u8]) -> NodeId {
+    let bytes = extent(fact.tag, fact.payload).and_then(|extent| arena.get(extent)?.first_chunk());
+    bytes.map_or(fact.payload.as_node(), |id| NodeId::from_bytes(*id))
+}
+
+fn set_end(fact: &mut Fact, arena: &mut [u8], id: NodeId) {
+    match extent(fact.tag, fact.payload).and_then(|extent| arena.get_mut(extent)?.first_chunk_mut()) {
+        Some(bytes) => *bytes = id.to_bytes(),
+        None => fact.payload = Payload::node(id),
+    }
+}
+
+/// The parts of a body.
+struct Body<'a> {
+    names: Unpacking<'a>,
+    /// How long the stream of facts is that lies here as `facts`.
+    unpacked: usize,
+    facts: &'a [u8],
+    columns: &'a [u8],
+}
+
+impl<'a> Body<'a> {
+    fn take(mut bytes: &'a [u8]) -> Option<Body<'a>> {
+        let mut length = || Some(u32::from_le_bytes(take(&mut bytes)?) as usize);
+        let [stream, bits, unpacked, packed] = [length()?, length()?, length()?, length()?];
+        let (stream, bytes) = bytes.split_at_checked(stream)?;
+        let (bits, bytes) = bytes.split_at_checked(bits)?;
+        let (facts, columns) = bytes.split_at_checked(packed)?;
+        if packed != unpacked && zstd::decompressed_size(facts) != Some(unpacked as u64) {
+            return None;
+        }
+        Some(Body { names: Unpacking { stream, bits }, unpacked, facts, columns })
+    }
+
+    fn names(&self, first: NodeId, count: usize) -> Option<Names> {
+        let mut reading = self.names;
+        take_names(&mut reading, first, count).filter(|_| reading.ended())
     }
 }
 
@@ -260,7 +437,7 @@ impl Building {
 
     /// Closes what was pushed since the last call as the versions of `id`; nothing if there are none. Gives the chunk when it
     /// is full.
-    pub fn finish_node(&mut self, id: NodeId) -> Option<Vec<u8>> {
+    pub fn finish_node(&mut self, id: NodeId) -> Option<Chunk> {
         let end = self.ticks.len() as u32;
         if self.ends.last().copied().unwrap_or(0) == end {
             return None;
@@ -272,11 +449,11 @@ impl Building {
     }
 
     /// What there is, if anything.
-    pub fn finish(&mut self) -> Option<Vec<u8>> {
+    pub fn finish(&mut self) -> Option<Chunk> {
         (!self.ids.is_empty()).then(|| self.take())
     }
 
-    fn take(&mut self) -> Vec<u8> {
+    fn take(&mut self) -> Chunk {
         let Building { ids, ends, mut segment, ticks } = std::mem::take(self);
         segment.times.clone_from(&ticks);
         segment.times.sort_unstable();
@@ -285,7 +462,7 @@ impl Building {
             let place = segment.times.binary_search(&tick).unwrap_or_default() as u32;
             fact.when |= place << 1;
         }
-        encode(&ids, &ends, &segment, Pack::Tight)
+        Chunk::new(ids, ends, segment)
     }
 }
 
@@ -314,6 +491,23 @@ mod tests {
         (ids, ends, segment)
     }
 
+    /// As weirs wrote them whose directories have format 4.
+    fn of_format_4(ids: &[NodeId], ends: &[u32], Segment { facts, arena, times, .. }: &Segment, form: u32) -> Vec<u8> {
+        let numbers = [0, form, ids.len() as u32, facts.len() as u32, arena.len() as u32, times.len() as u32];
+        let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        bytes.extend(ids[0].to_bytes());
+        let mut body: Vec<u8> = ids.iter().flat_map(|id| id.to_bytes()).collect();
+        body.extend(ends.iter().flat_map(|end| end.to_le_bytes()));
+        body.extend(facts.iter().flat_map(|fact| fact.tag.0.to_le_bytes()));
+        body.extend(facts.iter().flat_map(|fact| fact.when.to_le_bytes()));
+        body.extend(facts.iter().flat_map(|fact| fact.payload.a.to_le_bytes()));
+        body.extend(facts.iter().flat_map(|fact| fact.payload.b.to_le_bytes()));
+        body.extend(arena);
+        body.extend(times.iter().flat_map(|time| time.to_le_bytes()));
+        bytes.extend(if form == COMPRESSED { zstd::bulk::compress(&body, LEVEL).expect("compressed") } else { body });
+        bytes
+    }
+
     /// As weirs wrote them whose directories have format 3.
     fn in_rows(ids: &[NodeId], ends: &[u32], Segment { facts, arena, times, .. }: &Segment) -> Vec<u8> {
         let counts = [ids.len(), facts.len(), arena.len(), times.len()];
@@ -333,43 +527,150 @@ mod tests {
         format!("{:?} {:?} {:?}", chunk.ids, chunk.ends, chunk.segment)
     }
 
-    #[test]
-    fn what_was_written_is_read_back_in_either_form() {
+    fn old_forms((ids, ends, segment): &(Vec<NodeId>, Vec<u32>, Segment)) -> [Vec<u8>; 3] {
+        let new = |form| of_format_4(ids, ends, segment, form);
+        [new(PLAIN), new(COMPRESSED), in_rows(ids, ends, segment)]
+    }
+
+    fn chunk() -> Chunk {
         let (ids, ends, segment) = nodes();
-        let (packed, rows) = (encode(&ids, &ends, &segment, Pack::Tight), in_rows(&ids, &ends, &segment));
-        assert!(packed.len() * 2 < rows.len(), "{} of {}", packed.len(), rows.len());
-        let expected = format!("{ids:?} {ends:?} {segment:?}");
-        // One node alone is too little to be compressed.
-        let id = NodeId::new(0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210);
-        let fact = Fact { payload: Payload::node(id), ..segment.facts[0] };
-        let one = Segment { facts: vec![fact], times: vec![5], ..Segment::default() };
-        let small = encode(&[id], &[1], &one, Pack::Tight);
-        let plain = encode(&ids, &ends, &segment, Pack::Plain);
-        assert_eq!((&small[4..8], &plain[4..8]), (&PLAIN.to_le_bytes()[..], &PLAIN.to_le_bytes()[..]));
-        let read = |bytes: &[u8]| Chunk::read(bytes, UPPER, Times::Kept).expect("a chunk");
-        assert_eq!([&packed, &plain, &rows].map(|bytes| shown(&read(bytes))), [&expected; 3].map(String::clone));
-        assert_eq!(shown(&read(&small)), format!("{:?} {:?} {one:?}", [id], [1]));
-        assert_eq!([&packed, &plain, &rows, &small].map(|bytes| first_id(bytes)), [ids[0], ids[0], ids[0], id].map(Some));
-        for bytes in [&packed, &plain, &rows] {
+        Chunk::new(ids, ends, segment)
+    }
+
+    fn read(bytes: &[u8]) -> Chunk {
+        Chunk::read(bytes, UPPER, Times::Kept).expect("a chunk")
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_in_each_form() {
+        let chunk = chunk();
+        let mut numbering = Numbering::new(chunk.ids.clone());
+        let (packed, numbered) = (chunk.write(None), chunk.write(Some(&mut numbering)));
+        let [plain, compressed, rows] = old_forms(&nodes());
+        assert!(packed.len() * 4 < rows.len(), "{} of {}", packed.len(), rows.len());
+        let expected = shown(&chunk);
+        assert_eq!([&packed, &plain, &compressed, &rows].map(|bytes| shown(&read(bytes))), [&expected; 4].map(String::clone));
+        // Each has an edge to a node that is not here.
+        let mut one = read(&numbered);
+        assert_eq!((one.numbers().len(), one.named.len(), one.ends_numbered().count()), (chunk.ids.len(), chunk.ids.len(), 0));
+        assert_eq!(one.name(&[]), Some(()));
+        assert_eq!(shown(&one), expected);
+        for bytes in [&packed, &plain, &compressed, &rows] {
             let one = Chunk::read(bytes, UPPER, Times::One).expect("a chunk");
-            assert!(one.segment.times == [999] && one.segment.facts.iter().all(|fact| fact.when == 1));
+            assert!(one.segment.times == [999] && one.segment.facts.iter().all(|fact| fact.when & !1 == 0));
             assert!(Chunk::read(bytes, Tick(900), Times::Kept).is_none(), "a tick after the end of the run");
+        }
+    }
+
+    /// Random facts of every kind and form, between nodes of which some are not in the chunk.
+    fn random(seed: u64) -> (Chunk, Numbering) {
+        let mut seed = seed;
+        let mut random = move |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        let small = random(2) == 0;
+        let node = |n: u64| if small { NodeId::new(0, n * n) } else { NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n) };
+        let mut ids: Vec<NodeId> = (0..1 + random(200)).map(node).collect();
+        ids.sort();
+        let all = ids.clone();
+        ids.retain(|_| random(10) > 0);
+        if ids.is_empty() {
+            ids.push(all[0]);
+        }
+        let mut building = Building::default();
+        for id in &ids {
+            for _ in 0..1 + random(12) {
+                let mut arena = Vec::new();
+                let end = node(random(220));
+                let value = match random(12) {
+                    0 => Value::Null,
+                    1 => Value::Boolean(random(2) == 0),
+                    2 => Value::Integer(random(1000) as i64 - 500),
+                    3 => Value::Integer(random(u64::MAX) as i64),
+                    4 => Value::Float(random(10_000) as f64 / 100.0),
+                    5 => Value::Float(f64::from_bits(random(u64::MAX))),
+                    6 => Value::Float(-0.0),
+                    7 => Value::Text(format!("t{}", random(5)).into()),
+                    8 => Value::Text(format!("{}", random(1 << 40)).into()),
+                    9 => Value::Text("longer than what fits".repeat(1 + random(3) as usize).into()),
+                    10 => Value::Text("".into()),
+                    _ => Value::list(vec![Value::Integer(1), Value::Null]),
+                };
+                let (kind, payload) = match random(8) {
+                    0 => (Kind::Label, Payload::default()),
+                    1 => (Kind::Out, Payload::node(end)),
+                    2 => (Kind::In, Payload::node(end)),
+                    3 => (Kind::OutParallel, codec::encode_parallel(end, random(3) as u32 + 1, &mut arena)),
+                    4 => (Kind::EdgeProperty, codec::encode_edge_property(end, 0, Symbol(3), &value, &mut arena)),
+                    5 => (Kind::ClearProperties, Payload::default()),
+                    _ => (Kind::Property, codec::encode_payload(&value, &mut arena)),
+                };
+                let fact = Fact { tag: Tag::new(kind, Symbol(random(4) as u32)), when: 0, payload };
+                building.push(&fact, &arena, random(3) > 0, 100 + random(50) * random(2));
+            }
+            assert!(building.finish_node(*id).is_none());
+        }
+        (building.finish().expect("a chunk"), Numbering::new(all))
+    }
+
+    #[test]
+    fn facts_of_every_kind_are_read_back() {
+        for seed in 1..500 {
+            let (chunk, mut numbering) = random(seed * 0x9E37_79B9);
+            let all = numbering.ids().to_vec();
+            let expected = shown(&chunk);
+            assert_eq!(shown(&read(&chunk.write(None))), expected, "seed {seed}");
+            let bytes = chunk.write(Some(&mut numbering));
+            let unnamed = read(&bytes);
+            let names = Chunk::read_names(&bytes).expect("names");
+            assert_eq!((names.ids(), names.numbers()), (unnamed.ids(), unnamed.numbers()));
+            assert!(unnamed.ids().iter().zip(unnamed.numbers()).all(|(id, number)| all[*number as usize] == *id));
+            let strays = numbering.strays();
+            assert!(
+                unnamed
+                    .ends_numbered()
+                    .all(|number| unnamed.numbers().contains(&number) || strays.contains(&(number, all[number as usize])))
+            );
+            for place in 0..chunk.ids.len() {
+                let one = unnamed.node_named(place, |number| Ok::<_, ()>(all[number as usize])).expect("a node");
+                let key = |from: &Chunk, fact: &Fact| {
+                    format!("{:?} {:?} {} {}", fact.tag, from.segment.key(fact), from.segment.time(fact), fact.adds())
+                };
+                let facts: Vec<String> = one.facts(0).iter().map(|fact| key(&one, fact)).collect();
+                assert_eq!(facts, chunk.facts(place).iter().map(|fact| key(&chunk, fact)).collect::<Vec<_>>());
+            }
+            let mut named = unnamed.clone();
+            assert!(named.clone().name(&[]).is_none() || unnamed.ends_numbered().count() == 0);
+            drop(unnamed);
+            named.name(&all).expect("each has a name");
+            assert_eq!(shown(&named), expected, "seed {seed}");
         }
     }
 
     #[test]
     fn what_is_no_chunk_is_refused() {
-        let (ids, ends, segment) = nodes();
-        let packed = [Pack::Tight, Pack::Plain].map(|pack| encode(&ids, &ends, &segment, pack));
-        for bytes in packed.into_iter().chain([in_rows(&ids, &ends, &segment)]) {
+        let (other, mut numbering) = random(9);
+        let numbered = chunk().write(Some(&mut Numbering::new(nodes().0)));
+        let packed = [chunk().write(None), numbered, other.write(Some(&mut numbering))];
+        for bytes in packed.into_iter().chain(old_forms(&nodes())) {
             assert!((0..bytes.len()).step_by(7).all(|end| Chunk::read(&bytes[..end], UPPER, Times::Kept).is_none()));
             // A changed byte may be one of a text; what is read then is a chunk all the same.
             for at in 0..bytes.len().min(4000) {
                 let mut changed = bytes.clone();
                 changed[at] ^= 0x81;
+                Chunk::read_names(&changed);
                 if let Some(chunk) = Chunk::read(&changed, UPPER, Times::Kept) {
                     let count: usize = (0..chunk.ids().len()).map(|place| chunk.facts(place).len()).sum();
                     assert_eq!(count, chunk.segment.facts.len());
+                    chunk
+                        .segment
+                        .facts
+                        .iter()
+                        .for_each(|fact| assert!(payload_in_range(fact.tag, fact.payload, chunk.segment.arena.len())));
+                    chunk.ends_numbered().for_each(drop);
                 }
             }
         }

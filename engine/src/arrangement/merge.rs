@@ -510,8 +510,8 @@ mod tests {
         let said = |n: u64, number: u64| match number {
             0 if n < 700 => Some(Some(n)),
             1 if (700..710).contains(&n) => Some(Some(n)),
-            2 if n % 50 == 0 => Some(None),
-            3 if (300..400).contains(&n) || n % 100 == 0 => Some(Some(n + 1)),
+            2 if n.is_multiple_of(50) => Some(None),
+            3 if (300..400).contains(&n) || n.is_multiple_of(100) => Some(Some(n + 1)),
             4 if n >= 710 => Some(Some(n)),
             _ => None,
         };

@@ -8,11 +8,14 @@
 pub mod batch;
 pub mod build;
 pub mod chunk;
+mod columns;
 pub mod estimate;
 pub mod facts;
 mod filter;
 pub mod locate;
 pub mod merge;
+pub mod numbering;
+mod packing;
 pub mod pages;
 mod prefetch;
 pub mod reading;

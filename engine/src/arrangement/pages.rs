@@ -16,7 +16,7 @@ use weir_model::{NodeId, Tick};
 
 use super::batch::{Place, Writer};
 use super::build::Shard;
-use super::chunk::{CHUNK_BYTES, Chunk, Pack, encode};
+use super::chunk::{CHUNK_BYTES, Chunk};
 use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
@@ -36,7 +36,7 @@ const NODES_A_BREATH: usize = 16;
 
 /// The versions that a stretch of the log holds, chunk by chunk, in the order of nodes. Nothing but the chunk at hand is
 /// copied.
-pub fn run(entries: &[Entry]) -> impl Iterator<Item = Vec<u8>> + '_ {
+pub fn run(entries: &[Entry]) -> Writing<'_> {
     let mut bins = vec![Vec::new(); 1 << BIN_BITS];
     let mut times = Vec::new();
     for (number, entry) in entries.iter().enumerate() {
@@ -58,8 +58,7 @@ pub fn run(entries: &[Entry]) -> impl Iterator<Item = Vec<u8>> + '_ {
         stretches.append(&mut bin);
     }
     let places = vec![0; times.last().map_or(0, Times::end)];
-    let mut writing = Writing { entries, stretches, times, places, at: 0, rows: Vec::new(), order: Vec::new() };
-    std::iter::from_fn(move || writing.chunk())
+    Writing { entries, stretches, times, places, at: 0, rows: Vec::new(), order: Vec::new() }
 }
 
 fn records(rows: &[Row]) -> usize {
@@ -88,7 +87,8 @@ impl Times {
     }
 }
 
-struct Writing<'a> {
+/// A run in the making.
+pub struct Writing<'a> {
     entries: &'a [Entry],
     stretches: Vec<Stretch>,
     times: Vec<Times>,
@@ -116,8 +116,23 @@ impl Versioned<'_> {
     }
 }
 
+impl Iterator for Writing<'_> {
+    type Item = Chunk;
+
+    fn next(&mut self) -> Option<Chunk> {
+        self.chunk()
+    }
+}
+
 impl<'a> Writing<'a> {
-    fn chunk(&mut self) -> Option<Vec<u8>> {
+    /// All nodes that are to come.
+    pub fn ids(&self) -> Vec<NodeId> {
+        let mut ids: Vec<NodeId> = self.stretches[self.at..].iter().map(|stretch| stretch.node).collect();
+        ids.dedup();
+        ids
+    }
+
+    fn chunk(&mut self) -> Option<Chunk> {
         let mut used: Vec<usize> = Vec::new();
         let (mut ids, mut ends, mut piece) = (Vec::new(), Vec::new(), Segment::default());
         let mut records: Vec<usize> = Vec::new();
@@ -152,7 +167,7 @@ impl<'a> Writing<'a> {
             times.first + (record - times.before) as u64
         }));
         used.iter().for_each(|record| self.places[*record] = 0);
-        Some(encode(&ids, &ends, &piece, Pack::Plain))
+        Some(Chunk::new(ids, ends, piece))
     }
 
     /// Collects the rows of a node. A ClearProperties also becomes the removal of each property set before it.

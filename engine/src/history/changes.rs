@@ -5,7 +5,7 @@ use weir_model::mutation::Kind;
 use weir_model::{NodeId, Symbol, Tick, Value};
 
 use super::erased::{erased_at, rest};
-use super::past::Past;
+use super::past::{Ends, Past};
 use crate::arrangement::versions::{Step, sequences};
 use crate::engine::Graph;
 use crate::error::EngineError;
@@ -55,7 +55,7 @@ impl Past {
     /// What happened to a node until this moment, in the order in which it did. History that begins later than the graph begins
     /// with what there was then.
     pub fn changes(&self, node: NodeId) -> Vec<Change> {
-        let (found, at) = (self.find(node), self.tick().0);
+        let (found, at) = (self.find(node, Ends::Known), self.tick().0);
         let mut changes = Vec::new();
         sequences(&super::past::hits(&found), true, 0, &mut |steps| {
             let gone = steps.first().and_then(|step| erased_at(self.erased(), node, step));

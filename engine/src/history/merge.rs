@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
-use weir_model::NodeId;
 use weir_model::mutation::Kind;
 
 use super::erased::{Erased, erased_at, rest};
-use super::run::{Cursor, Piece, Shelf, Trouble};
-use crate::arrangement::chunk::Building;
+use super::run::{Cursor, NamesOf, Piece, Shelf, Trouble};
+use crate::arrangement::chunk::{Building, Chunk};
 use crate::arrangement::versions::{Hit, Step, sequences};
 use crate::scheduling::breathe;
 use crate::store::{Part, StoreError};
@@ -30,25 +29,27 @@ pub struct Merging<'a> {
     stop: &'a AtomicBool,
     newest: Building,
     older: Building,
-    ready: VecDeque<(Part, Vec<u8>)>,
+    ready: VecDeque<(Part, Chunk)>,
     /// So many were merged.
     nodes: u64,
     ended: bool,
 }
 
 impl<'a> Merging<'a> {
-    /// The runs of the pieces follow one another in time.
+    /// The runs of the pieces follow one another in time. Those that are stored come with what their numbers stand for.
     pub fn new(
         shelf: &'a Shelf,
         pieces: Vec<Piece>,
+        names: Vec<Arc<NamesOf>>,
         (bottom, horizon): (bool, u64),
         erased: Arc<Erased>,
         stop: &'a AtomicBool,
     ) -> Result<Merging<'a>, StoreError> {
-        let start = |piece| Cursor::seek(shelf, piece, NodeId::new(0, 0)).map_err(lost);
+        let names = names.into_iter().map(Some).chain(std::iter::repeat(None));
+        let start = |(piece, names)| Cursor::begin(shelf, piece, names).map_err(lost);
         Ok(Merging {
             shelf,
-            cursors: pieces.into_iter().map(start).collect::<Result<_, _>>()?,
+            cursors: pieces.into_iter().zip(names).map(start).collect::<Result<_, _>>()?,
             bottom,
             horizon,
             erased,
@@ -67,8 +68,8 @@ impl<'a> Merging<'a> {
             return Err(StoreError::Stopped);
         }
         let Some(id) = self.cursors.iter().filter_map(Cursor::id).min() else {
-            self.ready.extend(self.newest.finish().map(|bytes| (Part::Newest, bytes)));
-            self.ready.extend(self.older.finish().map(|bytes| (Part::Older, bytes)));
+            self.ready.extend(self.newest.finish().map(|chunk| (Part::Newest, chunk)));
+            self.ready.extend(self.older.finish().map(|chunk| (Part::Older, chunk)));
             return Ok(false);
         };
         let here = self.cursors.iter().filter(|cursor| cursor.id() == Some(id));
@@ -91,8 +92,8 @@ impl<'a> Merging<'a> {
             let of_past = bottom && !last.adds && last.fact.tag.kind() != Kind::ClearProperties;
             push(if of_past { older } else { newest }, last);
         });
-        self.ready.extend(self.newest.finish_node(id).map(|bytes| (Part::Newest, bytes)));
-        self.ready.extend(self.older.finish_node(id).map(|bytes| (Part::Older, bytes)));
+        self.ready.extend(self.newest.finish_node(id).map(|chunk| (Part::Newest, chunk)));
+        self.ready.extend(self.older.finish_node(id).map(|chunk| (Part::Older, chunk)));
         for cursor in self.cursors.iter_mut().filter(|cursor| cursor.id() == Some(id)) {
             cursor.advance(self.shelf).map_err(lost)?;
         }
@@ -109,7 +110,7 @@ fn push(building: &mut Building, step: &Step<'_>) {
 }
 
 /// Only one thread merges, so no run can go while it is read.
-fn lost(trouble: Trouble) -> StoreError {
+pub fn lost(trouble: Trouble) -> StoreError {
     match trouble {
         Trouble::Store(error) => error,
         Trouble::Gone => StoreError::damaged("a chunk is missing", "a run that was to be merged"),
@@ -117,7 +118,7 @@ fn lost(trouble: Trouble) -> StoreError {
 }
 
 impl Iterator for Merging<'_> {
-    type Item = Result<(Part, Vec<u8>), StoreError>;
+    type Item = Result<(Part, Chunk), StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.ready.is_empty() && !self.ended {

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 use weir_model::Tick;
 
 use self::erased::Erasures;
-use self::merge::Merging;
-use self::run::{Indexing, Piece, Run, Shelf};
+use self::merge::{Merging, lost};
+use self::run::{Indexing, Piece, Run, Shelf, names};
 use self::since::Since;
-use crate::arrangement::chunk::{Chunk, Times};
+use crate::arrangement::chunk::Chunk;
 use crate::arrangement::pages;
 use crate::commit::wall_clock_millis;
 use crate::engine::Graph;
@@ -41,7 +41,7 @@ pub use self::recall::Recall;
 const FAN_IN: usize = 4;
 
 /// Runs below this size are of like size.
-const SMALL_RUN_BYTES: u64 = 16 << 20;
+const SMALL_RUN_BYTES: u64 = 4 << 20;
 
 /// Old versions are collected when so much of the retention time has passed since it was last done.
 const COLLECTIONS_PER_RETENTION: u64 = 8;
@@ -192,7 +192,7 @@ impl History {
                 continue;
             };
             let upper = last.upper;
-            let piece = held(entries[0].first, upper, pages::run(&entries).map(|bytes| Ok((Part::Newest, bytes))))?;
+            let piece = held(entries[0].first, upper, pages::run(&entries).map(|chunk| Ok((Part::Newest, chunk))))?;
             self.extend(Arc::new(piece), from, upper)?;
         }
         Ok(())
@@ -215,7 +215,7 @@ impl History {
             }
             let two = [older.clone(), newer.clone()];
             let going_on = AtomicBool::new(false);
-            let chunks = Merging::new(&self.shelf, Piece::of(&two), (false, 0), Arc::default(), &going_on)?;
+            let chunks = Merging::new(&self.shelf, Piece::of(&two), Vec::new(), (false, 0), Arc::default(), &going_on)?;
             let merged = held(two[0].first, two[1].upper, chunks)?;
             state.tail.truncate(count - 2);
             state.tail.push(Arc::new(merged));
@@ -263,11 +263,13 @@ impl History {
         // Nothing older than what the first of all runs holds is anywhere.
         let _breath = Breath::begin();
         let bottom = window.start == 0;
-        let mut merging = Merging::new(&self.shelf, Piece::of(merged), (bottom, horizon.0), erased, stop)?;
-        let mut chunks = Indexing::new(&mut merging);
+        let pieces = Piece::of(merged);
+        let (nodes, names) = names(&self.shelf, &pieces).map_err(lost)?;
+        let mut merging = Merging::new(&self.shelf, pieces, names, (bottom, horizon.0), erased, stop)?;
+        let mut chunks = Indexing::new(&mut merging, nodes);
         let new = NewRun { first, upper, chunks: &mut chunks };
         let info = self.shelf.store.replace_runs(self.shelf.graph, &old, new)?;
-        let run = Run::stored(&info, chunks.firsts);
+        let run = Run::stored(&info, chunks.index);
         self.lock().runs.splice(window, [Arc::new(run)]);
         self.shelf.cache.forget(self.shelf.graph, &old);
         if erasing.is_some() {
@@ -328,12 +330,10 @@ fn alike(runs: &[Arc<Run>]) -> Option<std::ops::Range<usize>> {
 }
 
 /// A run in memory.
-fn held(first: Tick, upper: Tick, chunks: impl Iterator<Item = Result<(Part, Vec<u8>), StoreError>>) -> Result<Run, StoreError> {
+fn held(first: Tick, upper: Tick, chunks: impl Iterator<Item = Result<(Part, Chunk), StoreError>>) -> Result<Run, StoreError> {
     let mut parts: [Vec<Arc<Chunk>>; 2] = Default::default();
     for chunk in chunks {
-        let (part, bytes) = chunk?;
-        let damaged = || StoreError::damaged("a page", "the log");
-        let chunk = Chunk::read(&bytes, upper, Times::Kept).ok_or_else(damaged)?;
+        let (part, chunk) = chunk?;
         parts[usize::from(part == Part::Older)].push(Arc::new(chunk));
     }
     Ok(Run::held(first, upper, parts))

@@ -113,7 +113,7 @@ pub struct Past {
     at: Tick,
     next: Tick,
     pieces: RefCell<Rc<Vec<Piece>>>,
-    near: RefCell<Vec<(NodeId, Found)>>,
+    near: RefCell<Vec<Near>>,
     failed: RefCell<Option<EngineError>>,
     present: Snapshot,
     /// What has changed between this moment and the present, once that was asked; none where it is too much.
@@ -125,6 +125,21 @@ pub struct Past {
 
 /// The chunks that know a node, with the number of their run and the place in them, oldest first.
 type Found = Rc<SmallVec<[(u32, Arc<Chunk>, usize); 4]>>;
+
+/// A node that was looked up lately.
+struct Near {
+    node: NodeId,
+    found: Found,
+    /// What is asked of a node is mostly a label or a property. The other ends of its edges are read when they are asked for.
+    ends: Ends,
+}
+
+/// Whether the other ends of edges are needed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ends {
+    Any,
+    Known,
+}
 
 impl Past {
     fn new(graph: &Graph, at: Tick, next: Tick, present: Snapshot) -> Result<Past, EngineError> {
@@ -249,12 +264,12 @@ impl Past {
         }
     }
 
-    pub(super) fn find(&self, node: NodeId) -> Found {
+    pub(super) fn find(&self, node: NodeId, ends: Ends) -> Found {
         if self.hides(node) {
             return Found::default();
         }
-        if let Some((_, found)) = self.near.borrow().iter().find(|(id, _)| *id == node) {
-            return found.clone();
+        if let Some(near) = self.near.borrow().iter().find(|near| near.node == node && near.ends >= ends) {
+            return near.found.clone();
         }
         self.finds.set(self.finds.get().saturating_add(1));
         let found = loop {
@@ -266,8 +281,13 @@ impl Past {
                 let mut found = SmallVec::new();
                 for piece in pieces.iter() {
                     let Some(number) = piece.chunk_of(node) else { continue };
-                    let chunk = self.history().shelf.chunk(piece, number, true)?;
-                    if let Ok(place) = chunk.ids().binary_search(&node) {
+                    let shelf = &self.history().shelf;
+                    let chunk = shelf.chunk(piece, number, true)?;
+                    let Ok(place) = chunk.ids().binary_search(&node) else { continue };
+                    if ends == Ends::Known && !chunk.is_named() {
+                        let named = chunk.node_named(place, |number| shelf.name(piece, number))?;
+                        found.push((piece.number, Arc::new(named), 0));
+                    } else {
                         found.push((piece.number, chunk, place));
                     }
                 }
@@ -282,21 +302,22 @@ impl Past {
                 }
             }
         };
-        self.remember(node, found.clone());
+        self.remember(Near { node, found: found.clone(), ends });
         found
     }
 
-    fn remember(&self, node: NodeId, found: Found) {
+    fn remember(&self, fresh: Near) {
         let mut near = self.near.borrow_mut();
+        near.retain(|near| near.node != fresh.node);
         near.truncate(NEAR_MAX - 1);
-        near.insert(0, (node, found));
+        near.insert(0, fresh);
     }
 
     /// The facts of a node that hold and have a tag of this range, and this key if one is given.
     fn held(&self, node: NodeId, (from, to): (Tag, Tag), key: Option<FactKey>) -> Segment {
         let mut segment = Segment { times: vec![0], ..Segment::default() };
         let asked = Asked { from, to, key, at: self.at.0 };
-        holding(&hits(&self.find(node)), &asked, &mut |from, fact| {
+        holding(&hits(&self.find(node, ends_for(&asked))), &asked, &mut |from, fact| {
             segment.copy(fact, &from.arena, 0);
             true
         });
@@ -345,15 +366,23 @@ impl Past {
         Ok(())
     }
 
+    fn has_any(&self, node: NodeId, asked: &[Asked]) -> bool {
+        asked.iter().any(|asked| {
+            let mut any = false;
+            holding(&hits(&self.find(node, ends_for(asked))), asked, &mut |_, _| {
+                any = true;
+                false
+            });
+            any
+        })
+    }
+
     /// Hands out the nodes that have a fact as asked for, those with a label or all, in the order of ids.
     fn nodes_with(&self, asked: &[Asked], label: Option<Symbol>, each: &mut dyn FnMut(NodeId) -> bool) {
         let Some(since) = self.since() else {
             self.walk(&mut |node, found| {
-                if !has_any(&found, asked) {
-                    return true;
-                }
-                self.remember(node, found);
-                each(node)
+                self.remember(Near { node, found, ends: Ends::Any });
+                !self.has_any(node, asked) || each(node)
             });
             return;
         };
@@ -361,7 +390,7 @@ impl Past {
         let mut going = true;
         let mut now = |node| {
             while let Some(other) = changed.next_if(|other| going && *other <= node) {
-                going = !has_any(&self.find(other), asked) || each(other);
+                going = !self.has_any(other, asked) || each(other);
             }
             going = going && (since.has(node) || each(node));
             going
@@ -371,21 +400,14 @@ impl Past {
             None => self.present.nodes(&mut now),
         }
         for other in changed {
-            going = going && (!has_any(&self.find(other), asked) || each(other));
+            going = going && (!self.has_any(other, asked) || each(other));
         }
     }
 }
 
-fn has_any(found: &Found, asked: &[Asked]) -> bool {
-    let known = hits(found);
-    asked.iter().any(|asked| {
-        let mut any = false;
-        holding(&known, asked, &mut |_, _| {
-            any = true;
-            false
-        });
-        any
-    })
+/// What tells edges apart is their other end.
+fn ends_for(asked: &Asked) -> Ends {
+    if asked.from.kind() <= Kind::EdgeProperty && asked.to.kind() >= Kind::Out { Ends::Known } else { Ends::Any }
 }
 
 pub(super) fn hits(found: &Found) -> SmallVec<[Hit<'_>; 4]> {
@@ -414,7 +436,7 @@ impl View for Past {
         }
         let tag = Tag::new(Kind::Property, key);
         let mut value = Value::Null;
-        holding(&hits(&self.find(node)), &Asked::tag(tag, self.at.0), &mut |segment, fact| {
+        holding(&hits(&self.find(node, Ends::Any)), &Asked::tag(tag, self.at.0), &mut |segment, fact| {
             value = decode_payload(fact.payload, &segment.arena);
             false
         });
@@ -433,7 +455,7 @@ impl View for Past {
             return now.has_label(node, label);
         }
         let mut found = false;
-        holding(&hits(&self.find(node)), &Asked::tag(Tag::new(Kind::Label, label), self.at.0), &mut |_, _| {
+        holding(&hits(&self.find(node, Ends::Any)), &Asked::tag(Tag::new(Kind::Label, label), self.at.0), &mut |_, _| {
             found = true;
             false
         });
@@ -510,7 +532,9 @@ impl View for Past {
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
         // The properties of an edge may outlive it.
         let of = |(from, to)| Asked { from, to, key: None, at: self.at.0 };
-        let asked = [of(kinds(Kind::Label, Kind::InParallel)), of(kinds(Kind::Property, Kind::Property))];
+        let [labels, properties, edges] =
+            [(Kind::Label, Kind::Label), (Kind::Property, Kind::Property), (Kind::Out, Kind::InParallel)];
+        let asked = [labels, properties, edges].map(|(first, last)| of(kinds(first, last)));
         if self.erased.is_empty() {
             return self.nodes_with(&asked, None, each);
         }

@@ -19,6 +19,18 @@ pub struct Checked {
     pub damage: Vec<String>,
 }
 
+/// What is known of the node with a number.
+const IS_THERE: u8 = 1;
+const IS_AN_END: u8 = 2;
+
+fn mark(marks: &mut Vec<u8>, number: u32, with: u8) {
+    let number = number as usize;
+    if marks.len() <= number {
+        marks.resize(number + 1, 0);
+    }
+    marks[number] |= with;
+}
+
 /// `say` is told what is looked at, before it is.
 pub fn check(store: &dyn Store, say: &mut dyn FnMut(&str)) -> Checked {
     let mut checking = Checking { store, checked: Checked::default() };
@@ -97,6 +109,7 @@ impl Checking<'_> {
             let place = format!("{place}, {name} versions");
             let (mut firsts, mut last, mut problems) = (Vec::new(), None, Vec::new());
             let (mut facts, mut symbol_max) = (0, None);
+            let (mut starts, mut marks) = (Vec::new(), Vec::new());
             let read = self.store.read_run(info.id, run.id, part, &mut |bytes| {
                 let number = firsts.len();
                 let Some(chunk) = Chunk::read(bytes, run.upper, Times::Kept) else {
@@ -113,6 +126,9 @@ impl Checking<'_> {
                 let of_facts = chunk.segment().facts.iter().filter(|fact| fact.tag.kind() != Kind::ClearProperties);
                 symbol_max = symbol_max.max(of_facts.map(|fact| fact.tag.symbol().0).max());
                 firsts.push(chunk.ids()[0]);
+                starts.extend(chunk.numbers().first());
+                chunk.numbers().iter().for_each(|number| mark(&mut marks, *number, IS_THERE));
+                chunk.ends_numbered().for_each(|number| mark(&mut marks, number, IS_AN_END));
                 Ok(())
             });
             self.checked.chunks += firsts.len() as u64;
@@ -122,9 +138,14 @@ impl Checking<'_> {
             self.symbols(&place, symbol_max);
             if let Some(Some(index)) = &index
                 && whole
-                && index[part as usize] != firsts
+                && (index.firsts[part as usize] != firsts || (part == Part::Newest && index.starts != starts))
             {
                 self.wrong(&place, "the index does not tell where the nodes lie");
+            }
+            let strays = index.iter().flatten().flat_map(|index| &index.strays);
+            strays.for_each(|(number, _)| mark(&mut marks, *number, IS_THERE));
+            if whole && marks.contains(&IS_AN_END) {
+                self.wrong(&place, "an edge to a node that is not there");
             }
         }
     }

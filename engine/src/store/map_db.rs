@@ -28,10 +28,10 @@ const PAGES: Definition = TableDefinition::new("pages");
 const META: Definition = TableDefinition::new("meta");
 
 /// Of the format of the tables: under the key of this name in `META`, unsealed.
-const FORMAT: &[u8] = b"weir-map-db-2";
+const FORMAT: &[u8] = b"weir-map-db-3";
 
-/// The one before, whose chunks were not compressed: read, and made one of `FORMAT`.
-const FORMAT_BEFORE: &[u8] = b"weir-map-db-1";
+/// Those before, whose chunks held whole values, and at first were not compressed: read, and made one of `FORMAT`.
+const FORMATS_BEFORE: [&[u8]; 2] = [b"weir-map-db-2", b"weir-map-db-1"];
 
 /// Memory for what was read.
 const CACHE_BYTES: usize = 64 << 20;
@@ -123,7 +123,7 @@ impl MapDb {
         if format.as_deref() == Some(FORMAT) {
             return Ok(());
         }
-        if format.as_deref() == Some(FORMAT_BEFORE) {
+        if format.as_deref().is_some_and(|format| FORMATS_BEFORE.contains(&format)) {
             return mark();
         }
         Err(StoreError::Foreign {

@@ -112,9 +112,9 @@ fn scan(from: &mut dyn Source) -> Result<Scanned, StoreError> {
     let unreadable = |error| StoreError::failed("read the backup", error);
     from.seek(SeekFrom::Start(0)).map_err(unreadable)?;
     from.read_exact(&mut title).map_err(|_| StoreError::damaged("not a backup of weir", "the backup"))?;
-    let [whole_before, more_before] = TITLES_BEFORE;
-    let goes_on = [TITLE_MORE, more_before].contains(&&title);
-    if !goes_on && ![TITLE, whole_before].contains(&&title) {
+    let [whole, more] = [0, 1].map(|form| TITLES_BEFORE.map(|titles| titles[form]));
+    let goes_on = title == *TITLE_MORE || more.contains(&&title);
+    if !goes_on && title != *TITLE && !whole.contains(&&title) {
         return Err(StoreError::damaged("not a backup of weir, or one of a newer version", "the backup"));
     }
     let mut blocks = Blocks::new(from, TITLE.len() as u64);
@@ -252,8 +252,10 @@ impl Writing<'_> {
         let group = std::mem::take(&mut self.group);
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return Ok(()) };
         let (first, upper) = (first.first, last.upper);
-        let mut pages = pages::run(&group).map(|bytes| Ok((Part::Newest, bytes)));
-        let mut chunks = crate::history::run::Indexing::new(&mut pages);
+        let pages = pages::run(&group);
+        let nodes = pages.ids();
+        let mut pages = pages.map(|chunk| Ok((Part::Newest, chunk)));
+        let mut chunks = crate::history::run::Indexing::new(&mut pages, nodes);
         let progress = Progress { upto: upper, ..Progress::default() };
         self.store.checkpoint(self.new, NewRun { first, upper, chunks: &mut chunks }, &progress).map(drop)
     }
