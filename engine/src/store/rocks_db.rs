@@ -278,6 +278,24 @@ impl RocksDb {
         }
     }
 
+    /// Files of RocksDB's first level outlive a cut of the log: what is dead in them goes now, if there is much of it beside what is not.
+    fn tidy_log(&self) {
+        let size = self.db.property_int_value_cf(self.family(LOG), "rocksdb.total-sst-files-size");
+        if !size.is_ok_and(|bytes| bytes > Some(SHORTEN_BYTES_MIN)) {
+            return;
+        }
+        let mut iterator = self.iterate(LOG, Vec::new(), after_prefix(b""));
+        let mut live = 0;
+        while let Some(entry) = iterator.value() {
+            live += entry.len() as u64;
+            if live > SHORTEN_BYTES_MIN {
+                return;
+            }
+            iterator.next();
+        }
+        self.db.compact_range_cf(self.family(LOG), None::<&[u8]>, None::<&[u8]>);
+    }
+
     /// Frees whole files of keys from `from` and below `to` at once; what shares a file with others goes when RocksDB
     /// next rewrites it.
     fn free(&self, family: &str, from: &[u8], to: &[u8]) {
@@ -299,9 +317,12 @@ impl RocksDb {
 impl Drop for RocksDb {
     fn drop(&mut self) {
         // With the write-ahead log this only makes the next start quicker.
-        if let Err(error) = self.flush(true) {
-            let may_be_lost = !self.options.write_ahead_log;
-            tracing::error!(%error, may_be_lost, "the store was closed without writing its memory to files");
+        match self.flush(true) {
+            Ok(()) => self.tidy_log(),
+            Err(error) => {
+                let may_be_lost = !self.options.write_ahead_log;
+                tracing::error!(%error, may_be_lost, "the store was closed without writing its memory to files");
+            }
         }
         self.db.cancel_all_background_work(true);
     }
