@@ -40,6 +40,12 @@ pub use self::recall::Recall;
 /// This many neighbours of like size are merged.
 const FAN_IN: usize = 4;
 
+/// And so many while runs keep coming: each version is written again less often, by threads that streams would have instead.
+const FAN_IN_BUSY: usize = 8;
+
+/// Runs keep coming if the last one came no longer ago.
+const CALM_AFTER: Duration = Duration::from_secs(2);
+
 /// Runs below this size are of like size.
 const SMALL_RUN_BYTES: u64 = 4 << 20;
 
@@ -90,6 +96,8 @@ struct State {
     tail_upto: Tick,
     /// Of moments before this one, versions may be gone; the highest there is while no history is kept at all.
     begins: Tick,
+    /// When the last run came.
+    grew: Option<Instant>,
 }
 
 impl History {
@@ -114,7 +122,7 @@ impl History {
         }
         let runs = runs.into_iter().map(Arc::new).collect();
         let erasures = Arc::new(Erasures::open(shelf.store.clone(), shelf.graph, next)?);
-        let state = State { runs, upto, tail: Vec::new(), tail_upto: upto, begins };
+        let state = State { runs, upto, tail: Vec::new(), tail_upto: upto, begins, grew: None };
         Ok(History {
             shelf,
             retention,
@@ -138,6 +146,7 @@ impl History {
         state.tail_upto = state.tail_upto.max(run.upper);
         state.tail.retain(|piece| piece.upper > run.upper);
         state.runs.push(Arc::new(run));
+        state.grew = Some(Instant::now());
     }
 
     /// The first moment that can be read; none while no history is kept.
@@ -239,9 +248,10 @@ impl History {
     pub fn tend(&self, stop: &AtomicBool) -> Result<bool, EngineError> {
         let _one = self.no_merges();
         let collect = self.advance_horizon()?;
-        let (runs, horizon, upto) = {
+        let (runs, horizon, upto, fan_in) = {
             let state = self.lock();
-            (state.runs.clone(), state.begins, state.upto)
+            let is_calm = state.grew.is_none_or(|at| at.elapsed() >= CALM_AFTER);
+            (state.runs.clone(), state.begins, state.upto, if is_calm { FAN_IN } else { FAN_IN_BUSY })
         };
         let erased = self.erasures.known();
         let erasing = self.erasures.due().filter(|first| *first < upto).map(|_| {
@@ -251,7 +261,7 @@ impl History {
         let erasing = erasing.filter(|count| *count > 0);
         let window = match collect.and_then(|before| outdated(&runs, before, horizon)).max(erasing) {
             Some(count) => 0..count,
-            None => match alike(&runs) {
+            None => match alike(&runs, fan_in) {
                 Some(window) => window,
                 None => return Ok(false),
             },
@@ -319,13 +329,15 @@ fn outdated(runs: &[Arc<Run>], before: Tick, horizon: Tick) -> Option<usize> {
     runs[..count].iter().any(|run| run.has_older() || run.upper > before).then_some(count)
 }
 
-/// The oldest neighbours of like size that are enough to be merged.
-fn alike(runs: &[Arc<Run>]) -> Option<std::ops::Range<usize>> {
-    let level = |run: &Run| (run.bytes / SMALL_RUN_BYTES).checked_ilog(FAN_IN as u64).map_or(0, |level| level + 1);
+/// The oldest neighbours that are enough of one size to be merged, with what is smaller between and behind them. Smaller ones alone are not
+/// enough: a large run would be written again for every few that come.
+fn alike(runs: &[Arc<Run>], enough: usize) -> Option<std::ops::Range<usize>> {
+    let level = |run: &Arc<Run>| (run.bytes / SMALL_RUN_BYTES).checked_ilog(FAN_IN as u64).map_or(0, |level| level + 1);
     (0..runs.len()).find_map(|start| {
         let top = level(&runs[start]);
-        let count = runs[start..].iter().take_while(|run| level(run) <= top).count();
-        (count >= FAN_IN).then_some(start..start + count)
+        let window = || runs[start..].iter().map(level).take_while(|level| *level <= top);
+        let count = window().filter(|level| *level == top).count();
+        (count >= enough).then(|| start..start + window().count())
     })
 }
 
@@ -347,5 +359,51 @@ pub fn tend(graph: &Graph) -> Result<(), EngineError> {
             Ok(false) | Err(EngineError::Store(StoreError::Stopped | StoreError::NoSuchGraph(_))) => return Ok(()),
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::run::Index;
+    use crate::store::RunInfo;
+
+    fn of_bytes(bytes: u64) -> Arc<Run> {
+        let info = RunInfo { id: RunId(0), first: Tick::ZERO, upper: Tick::ZERO, chunks: [0; 3], bytes };
+        Arc::new(Run::stored(&info, Index::default()))
+    }
+
+    /// How often each byte was written again when so many runs of one size had come, and how many runs there were at most.
+    fn written_again(count: u64, bytes: u64, enough: usize) -> (u64, usize) {
+        let (mut runs, mut written, mut most) = (Vec::new(), 0, 0);
+        for _ in 0..count {
+            runs.push(of_bytes(bytes));
+            while let Some(window) = alike(&runs, enough) {
+                let merged = runs[window.clone()].iter().map(|run| run.bytes).sum();
+                written += merged;
+                runs.splice(window, [of_bytes(merged)]);
+            }
+            most = most.max(runs.len());
+        }
+        (written / (count * bytes), most)
+    }
+
+    #[test]
+    fn what_is_written_again_grows_as_the_logarithm_does() {
+        for bytes in [SMALL_RUN_BYTES, 2 * SMALL_RUN_BYTES, 11 * SMALL_RUN_BYTES / 3] {
+            for (enough, again_max) in [(FAN_IN, 5), (FAN_IN_BUSY, 3)] {
+                let (again, most) = written_again(2_000, bytes, enough);
+                assert!(again <= again_max && most <= 6 * enough, "{bytes} B, {enough} at once: {again} times, {most} runs");
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_run_waits_for_others_of_its_size() {
+        let runs = |sizes: &[u64]| sizes.iter().map(|size| of_bytes(size * SMALL_RUN_BYTES)).collect::<Vec<_>>();
+        assert_eq!(alike(&runs(&[100, 1, 1, 1]), 4), None);
+        assert_eq!(alike(&runs(&[100, 1, 1, 1, 1]), 4), Some(1..5));
+        assert_eq!(alike(&runs(&[5, 1, 5, 5, 2, 5, 1]), 4), Some(0..7), "and what is between and behind");
+        assert_eq!(alike(&runs(&[1, 5, 1, 1, 1]), 4), None);
     }
 }
