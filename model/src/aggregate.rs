@@ -122,6 +122,22 @@ impl Accumulator {
         Ok(())
     }
 
+    /// Takes so many integers of which only the sum is known; of a sum or an average.
+    pub fn add_integers(&mut self, sum: i128, count: i64) -> Result<(), Failure> {
+        match &mut self.state {
+            State::Average { integers, count: known, .. } => {
+                *integers += sum;
+                *known += count;
+                Ok(())
+            }
+            _ if count == 0 => Ok(()),
+            _ => match i64::try_from(sum) {
+                Ok(sum) => self.add(&[Value::Integer(sum)]),
+                Err(_) => Err(Failure::new(FailureKind::Arithmetic, "The sum is no 64-bit integer")),
+            },
+        }
+    }
+
     pub fn finish(self) -> Result<Value, Failure> {
         Ok(match self.state {
             State::Count { count, .. } => Value::Integer(count),

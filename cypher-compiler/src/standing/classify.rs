@@ -133,13 +133,22 @@ pub fn id_value(id: NodeId, ids: IdScheme) -> Value {
 pub fn changes_by_itself(expr: &Expr) -> bool {
     let Expr::Call { function, arguments } = expr else { return false };
     let name = function.name.to_ascii_lowercase();
-    let of_time = matches!(name.split('.').next(), Some("date" | "time" | "localtime" | "datetime" | "localdatetime"));
-    let asks_the_clock = name.ends_with(".transaction") || name.ends_with(".statement") || name.ends_with(".realtime");
-    // `datetime({timezone: 'Asia/Tokyo'})` is now, there.
+    // `datetime({timezone: n.zone})` is now, there.
+    let is_zone = |key: &str| key.eq_ignore_ascii_case("timezone");
     let now_there = |argument: &Expr| match argument {
-        Expr::Literal(Value::Map(map)) => map.iter().all(|(key, _)| key.eq_ignore_ascii_case("timezone")),
+        Expr::Literal(Value::Map(map)) => map.iter().all(|(key, _)| is_zone(key)),
+        Expr::Map(entries) => entries.iter().all(|(key, _)| is_zone(key)),
         _ => false,
     };
-    let now = arguments.is_empty() || asks_the_clock || arguments.first().is_some_and(now_there);
-    matches!(name.as_str(), "rand" | "timestamp") || (of_time && now)
+    match name.split_once('.').unwrap_or((&name, "")) {
+        ("rand" | "randomuuid" | "timestamp", "") => true,
+        ("date" | "time" | "localtime" | "datetime" | "localdatetime", of) => match of {
+            "" => arguments.first().is_none_or(now_there),
+            "transaction" | "statement" | "realtime" => true,
+            // Without a value it is now that is cut.
+            "truncate" => arguments.len() == 1,
+            _ => false,
+        },
+        _ => false,
+    }
 }

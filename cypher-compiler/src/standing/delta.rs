@@ -39,7 +39,8 @@ fn finish(mut order: Order<'_>) -> Vec<Step> {
     }
 }
 
-/// Pairs of branches of one node in the tree below `root`: they must be satisfied by different neighbours.
+/// Pairs of a node and a branch of it, and of branches of one node, in the tree below `root`: branches must be satisfied by different
+/// neighbours, and no node is a neighbour of its own.
 pub fn siblings(pattern: &Pattern, root: usize) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     let mut reached = vec![false; pattern.nodes.len()];
@@ -59,6 +60,7 @@ pub fn siblings(pattern: &Pattern, root: usize) -> Vec<(usize, usize)> {
             }
         }
         for (i, right) in branches.iter().enumerate() {
+            pairs.push((node, *right));
             pairs.extend(branches[..i].iter().map(|left| (*left, *right)));
         }
         waiting.extend(branches);

@@ -32,9 +32,10 @@ fn of_clause(text: &str, clause: &Clause, options: &Options, found: &mut Vec<Dia
         ClauseKind::Match { .. } | ClauseKind::Unwind { .. } | ClauseKind::With { .. } | ClauseKind::Return(_) => return,
         ClauseKind::Subquery { query, .. } | ClauseKind::Recurse { query, .. } => return of_query(text, query, options, found),
         ClauseKind::Call { procedure, .. } => match procedures::find(&procedure.text, options) {
-            Some(Ok(known)) if !only_looks(&known) => {
-                format!("procedure `{}` does more than look at the graph, and cannot stand in it", known.name)
-            }
+            Some(Ok(known)) => match trouble(&known) {
+                Some(trouble) => format!("procedure `{}` {trouble}, and cannot stand in it", known.name),
+                None => return,
+            },
             // One that is not there is an error anywhere.
             _ => return,
         },
@@ -45,9 +46,14 @@ fn of_clause(text: &str, clause: &Clause, options: &Options, found: &mut Vec<Dia
     found.push(Diagnostic::compile(text, clause.span, CODE, message));
 }
 
-fn only_looks(procedure: &Procedure) -> bool {
-    // Who sleeps keeps all others waiting.
-    procedure.name != "debug.sleep" && !procedure.writes && procedure.idempotent && !matches!(procedure.body, Body::Query(_))
+/// Why a procedure is none whose rows follow from the graph as it is.
+fn trouble(procedure: &Procedure) -> Option<&'static str> {
+    let is_more = procedure.writes || !procedure.idempotent || matches!(procedure.body, Body::Query(_));
+    match procedure.name.as_str() {
+        "debug.sleep" | "util.sleep" => Some("keeps all others waiting"),
+        name if name.starts_with("history.") => Some("tells of the past"),
+        _ => is_more.then_some("does more than look at the graph"),
+    }
 }
 
 /// Expressions that cannot.

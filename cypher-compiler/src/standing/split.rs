@@ -120,6 +120,12 @@ fn is_lone_anchor(pattern: &Pattern) -> bool {
     pattern.edges.is_empty() && conditions.into_iter().any(|condition| anchored(condition, node.slot).is_some())
 }
 
+/// Whether conditions that look at other pieces, too, say which node of this one is meant: every id names a node, whether or not anything is
+/// known of it, so it cannot be one of those that a join would find.
+fn is_entered(piece: &Pattern, across: &[Expr]) -> bool {
+    piece.nodes.iter().any(|node| across.iter().any(|condition| anchored(condition, node.slot).is_some()))
+}
+
 impl Maintain<'_> {
     /// A pattern that stands for itself.
     pub fn source(&mut self, pattern: Pattern) -> Operator {
@@ -163,22 +169,28 @@ impl Maintain<'_> {
                 across.push(Expr::Not(Box::new(same)));
             }
         }
-        let mut pieces = pieces.into_iter();
-        let mut joined = match pieces.next() {
-            Some(first) => self.source(first),
-            None => Operator::Unit,
-        };
-        let mut left = pieces.len();
-        for piece in pieces {
-            let right = self.source(piece);
-            left -= 1;
-            let known = &joined.filled() | &right.filled();
+        let mut joined = Operator::Unit;
+        while !pieces.is_empty() {
+            let next = pieces.iter().position(|piece| !is_entered(piece, &across)).unwrap_or(0);
+            let mut piece = pieces.remove(next);
+            if matches!(joined, Operator::Unit) {
+                joined = self.source(piece);
+                continue;
+            }
+            let known = &joined.filled() | &piece.slots().into_iter().collect();
             let all_known = |condition: &Expr| {
-                left == 0 || slots.iter().flatten().all(|slot| known.contains(slot) || !condition.slots().contains(slot))
+                pieces.is_empty() || slots.iter().flatten().all(|slot| known.contains(slot) || !condition.slots().contains(slot))
             };
+            let is_entered = is_entered(&piece, &across);
             let (now, later) = across.into_iter().partition(all_known);
             across = later;
-            joined = self.joined(joined, right, now);
+            if is_entered {
+                piece.conditions.extend(now);
+                joined = each(joined, |argument| Operator::Match { input: Box::new(argument), pattern: piece });
+            } else {
+                let right = self.source(piece);
+                joined = self.joined(joined, right, now);
+            }
         }
         joined
     }

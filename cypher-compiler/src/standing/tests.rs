@@ -47,6 +47,7 @@ fn the_chain() {
               edge 0: 0-[:parent]->1
               edge 1: 1-[:parent]->2
               edge 2: 2-[:parent]->3
+              distinct nodes: 0-1, 1-2, 2-3
               delta of node 0: expand edge 0 from 0; expand edge 1 from 1; expand edge 2 from 2
               delta of edge 0: expand edge 1 from 1; expand edge 2 from 2
               delta of edge 1: expand edge 0 from 1; expand edge 2 from 2
@@ -82,10 +83,10 @@ fn filters_are_tested_as_early_as_possible() {
 fn siblings_differ_in_mode_distinct_id() {
     let text = "MATCH (a)<-[:X]-(n)-[:X]->(b)-[:Y]->(c), (n)-[:Z]->(d)";
     let plan = compiled(DistinctId, &format!("{text} RETURN DISTINCT id(n)"));
-    assert!(plan.contains("distinct nodes: 0-2, 0-4, 2-4\n"), "{plan}");
+    assert!(plan.contains("distinct nodes: 0-2, 0-4, 1-0, 1-2, 1-4, 2-3, 2-4\n"), "{plan}");
     // Seen from another root other nodes are siblings.
     let plan = compiled(DistinctId, &format!("{text} USING SCAN b:B RETURN DISTINCT id(b)"));
-    assert!(plan.contains("distinct nodes: 0-4, 1-3\n"), "{plan}");
+    assert!(plan.contains("distinct nodes: 0-4, 1-0, 1-3, 1-4, 2-1, 2-3\n"), "{plan}");
     let plan = compiled(MultipleValues, &format!("{text} RETURN id(n)"));
     assert!(!plan.contains("distinct nodes"), "{plan}");
 }
@@ -350,6 +351,18 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
             "NotMaintainable",
             "A standing query's results follow from the graph: procedure `recentNodes` does more than look at the graph, and cannot stand in it",
         ),
+        (
+            "MATCH (n) CALL util.sleep(1) RETURN n.x AS x",
+            "1.11",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: procedure `util.sleep` keeps all others waiting, and cannot stand in it",
+        ),
+        (
+            "MATCH (n) CALL history.nodeChanges(n) YIELD kind RETURN kind",
+            "1.11",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: procedure `history.nodeChanges` tells of the past, and cannot stand in it",
+        ),
         ("MATCH (n) RETURN timestamp() - n.at AS age", "1.18", "NotMaintainable", BY_ITSELF),
         // What turns more than once, or cannot be foreseen.
         ("MATCH (n) WHERE n.at = timestamp() RETURN n", "1.24", "NotMaintainable", BY_ITSELF),
@@ -359,6 +372,9 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
         ("MATCH (n) WHERE timestamp() < n.x + rand() RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
         ("MATCH (n) WHERE datetime.realtime() > n.at RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
         ("RETURN [rand()] AS r", "1.9", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) RETURN randomUUID() AS u", "1.18", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) WHERE n.at < datetime.truncate('second') RETURN n", "1.24", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) RETURN datetime({timezone: n.zone}) AS d", "1.18", "NotMaintainable", BY_ITSELF),
         ("MATCH (n) WITH date('2020-01-01') AS d, date() AS e RETURN d, e", "1.41", "NotMaintainable", BY_ITSELF),
         ("MATCH (n) WHERE EXISTS { MATCH (n)-->(m) WHERE m.x > rand() } RETURN n", "1.54", "NotMaintainable", BY_ITSELF),
         ("RETURN $p AS p", "1.8", "MissingParameter", "Unknown parameter `p`"),

@@ -8,7 +8,9 @@
 //! Moves that follow the same edges lead to the same place, so there are at most as many pieces as sets of edges.
 
 use rustc_hash::FxHashMap;
-use weir_model::plan::{Atom, DeltaPath, Pattern, Step};
+use weir_model::Expr;
+use weir_model::expression::Binary;
+use weir_model::plan::{Atom, DeltaPath, Pattern, PatternEdge, Step};
 
 use super::program::{Closing, EdgeView, Expansion, Move, Need, NodeView, RenderError, Version, Way, place, refuse};
 use crate::arrangement::edge_ranges;
@@ -35,13 +37,16 @@ pub fn needs_and_moves(
             _ => return refuse("a pattern whose parts are not connected"),
         }
     }
-    let mut orders = Orders { pattern, nodes, edges, atom, preferred, moves: Vec::new(), begun: FxHashMap::default() };
+    let mut orders =
+        Orders { pattern, nodes, edges, atom, preferred, apart: None, moves: Vec::new(), begun: FxHashMap::default() };
     let mut state = State::default();
     match path.atom {
         Atom::Node(node) => state.visited.push(node),
         Atom::Edge(edge) => {
             state.crossed.push(edge);
             let edge = &pattern.edges[edge];
+            let ends = [(edge.source, edge.target), (edge.target, edge.source)];
+            orders.apart = ends.iter().any(|ends| pattern.distinct_nodes.contains(ends)).then(|| apart(pattern, edge));
             for node in [edge.source, edge.target] {
                 if !state.visited.contains(&node) {
                     state.visited.push(node);
@@ -54,6 +59,11 @@ pub fn needs_and_moves(
     Ok((orders.needs(path.atom), orders.moves))
 }
 
+fn apart(pattern: &Pattern, edge: &PatternEdge) -> Expr {
+    let end = |node: usize| Box::new(Expr::Slot(pattern.nodes[node].slot));
+    Expr::Not(Box::new(Expr::Binary { operator: Binary::Same, left: end(edge.source), right: end(edge.target) }))
+}
+
 struct Orders<'p> {
     pattern: &'p Pattern,
     nodes: &'p [NodeView],
@@ -62,6 +72,8 @@ struct Orders<'p> {
     atom: usize,
     /// The edges in the order of the compiler.
     preferred: Vec<usize>,
+    /// That the ends of the edge that changes are two nodes, where they must be. Of few rows it is not so: it is the last thing to be asked.
+    apart: Option<Expr>,
     moves: Vec<Move>,
     /// Where the moves begin that follow when these edges have been crossed.
     begun: FxHashMap<Vec<usize>, usize>,
@@ -106,6 +118,7 @@ impl Orders<'_> {
                 refuse("a pattern whose parts are not connected")
             }
             [] => {
+                self.moves.extend(self.apart.iter().map(|condition| Move::Test { condition: condition.clone() }));
                 self.moves.push(Move::Done);
                 Ok(())
             }

@@ -1,6 +1,6 @@
 //! Aggregates: the rows of each group as far as their aggregates need them, and the group's row as it was last given.
 //!
-//! Counts and sums of integers are numbers. Everything else keeps the values of the group in order, and is worked out from
+//! Counts, and sums and averages of integers, are numbers. Everything else keeps the values of the group in order, and is worked out from
 //! them anew when they change: sums of floats depend on the order in which they are added, and must be the same after a
 //! restart.
 
@@ -38,7 +38,7 @@ struct Values {
 enum State {
     CountRows,
     Count(i64),
-    /// Integers as their sum, and how many; the rest one by one.
+    /// Of an average, too. Integers as their sum, and how many; the rest one by one.
     Sum {
         integers: i128,
         count: i64,
@@ -135,7 +135,9 @@ impl State {
         match aggregate.kind {
             AggregateKind::CountRows => State::CountRows,
             AggregateKind::Count if !aggregate.distinct => State::Count(0),
-            AggregateKind::Sum if !aggregate.distinct => State::Sum { integers: 0, count: 0, rest: BTreeMap::new() },
+            AggregateKind::Sum | AggregateKind::Average if !aggregate.distinct => {
+                State::Sum { integers: 0, count: 0, rest: BTreeMap::new() }
+            }
             _ => State::Values(BTreeMap::new()),
         }
     }
@@ -157,7 +159,7 @@ impl State {
             }
             State::Sum { rest: values, .. } | State::Values(values) => {
                 // Without an order of its own, a value stands where ORDER BY would put it.
-                let by_value = aggregate.kind != AggregateKind::Collect || order.is_empty() || aggregate.distinct;
+                let by_value = aggregate.kind != AggregateKind::Collect || order.is_empty();
                 let (keys, descending) = match by_value {
                     true => (vec![value.clone()], Arc::from([false])),
                     false => (order.to_vec(), descending.clone()),
@@ -173,9 +175,7 @@ impl State {
             State::CountRows => return Some(Value::Integer(rows)),
             State::Count(count) => return Some(Value::Integer(*count)),
             State::Sum { integers, count, rest } => {
-                if *count > 0 {
-                    accumulator.add(&[Value::Integer(i64::try_from(*integers).ok()?)]).ok()?;
-                }
+                accumulator.add_integers(*integers, *count).ok()?;
                 rest
             }
             State::Values(values) => match (aggregate.kind, aggregate.distinct) {

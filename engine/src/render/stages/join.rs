@@ -3,6 +3,8 @@
 //! Both sides are kept by a coarse form of their keys, the same for all values that Cypher's `=` may call equal (1 and 1.0
 //! are); whether they are is looked at then.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use weir_model::{Expr, Value};
 
@@ -105,7 +107,11 @@ fn coarse(value: &Value) -> Value {
     match value {
         Value::Integer(n) => Value::Float(*n as f64),
         Value::Float(x) if *x == 0.0 => Value::Float(0.0),
-        Value::Float(_) | Value::Text(_) | Value::Boolean(_) | Value::Node(_) => value.clone(),
+        Value::Float(_) | Value::Text(_) | Value::Boolean(_) | Value::Node(_) | Value::Bytes(_) => value.clone(),
+        Value::Date(_) | Value::LocalTime(_) | Value::Time(_) | Value::LocalDateTime(_) | Value::DateTime(_) => value.clone(),
+        Value::Id(id) => Value::Bytes(id.to_bytes().as_slice().into()),
+        Value::List(items) => Value::list(items.iter().map(coarse).collect()),
+        Value::Map(map) => Value::Map(Arc::new(map.iter().map(|(key, value)| (key.clone(), coarse(value))).collect())),
         _ => Value::Null,
     }
 }
