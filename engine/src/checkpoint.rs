@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_model::Tick;
 
@@ -32,17 +32,43 @@ const FACTS_BEHIND: usize = 8 * FACTS_BETWEEN;
 /// A run is built in memory from at most about this many facts.
 const FACTS_PER_RUN: usize = 1_000_000;
 
+/// So many facts in the log are worth a checkpoint once there is time for it.
+const FACTS_AT_REST: usize = FACTS_BETWEEN / 10;
+
+/// A graph is at rest when hardly anything was logged for so long.
+const REST: Duration = Duration::from_secs(2);
+const HARDLY_ANYTHING: usize = 10 * ENTRY_WEIGHT;
+
 #[derive(Default)]
 pub struct Checkpoints {
     /// Facts logged since the last checkpoint, with `ENTRY_WEIGHT` for each entry.
     facts: Arc<AtomicUsize>,
     /// What the store knows.
     progress: Mutex<Progress>,
+    quiet: Mutex<Option<Quiet>>,
+}
+
+/// How many facts there were in the log when it was last seen to grow, or to be cut, and when that was.
+struct Quiet {
+    facts: usize,
+    since: Instant,
 }
 
 impl Checkpoints {
     pub fn resume(progress: Progress) -> Checkpoints {
-        Checkpoints { facts: Arc::default(), progress: Mutex::new(progress) }
+        Checkpoints { progress: Mutex::new(progress), ..Checkpoints::default() }
+    }
+
+    /// Told every now and then how many facts there are in the log.
+    fn is_at_rest(&self, facts: usize) -> bool {
+        let mut quiet = self.quiet.lock().unwrap_or_else(|e| e.into_inner());
+        match &*quiet {
+            Some(Quiet { facts: then, since }) if (*then..=then + HARDLY_ANYTHING).contains(&facts) => since.elapsed() >= REST,
+            _ => {
+                *quiet = Some(Quiet { facts, since: Instant::now() });
+                false
+            }
+        }
     }
 
     /// Where those who write to the log count.
@@ -51,31 +77,43 @@ impl Checkpoints {
     }
 }
 
-/// Makes a checkpoint if enough has gathered, as far as it is delivered. The last one before the end is worth making for
-/// less: it saves the next start the replay.
+/// Makes a checkpoint if enough has gathered, as far as it is delivered. At rest, and as the last one before the end, it is worth making for
+/// less: it frees disk and saves the next start the replay.
 pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
-    let enough = match last {
+    let is_logged = graph.parts().store.durable() || graph.parts().retention.journal;
+    if !is_logged {
+        return Ok(());
+    }
+    let checkpoints = graph.checkpoints();
+    let facts = checkpoints.facts.load(Ordering::Relaxed);
+    let is_at_rest = checkpoints.is_at_rest(facts);
+    let enough = match last || is_at_rest {
         _ if graph.history().wants_checkpoint() => 1,
-        true => FACTS_BETWEEN / 10,
+        true => FACTS_AT_REST,
         false => FACTS_BETWEEN,
     };
-    let is_logged = graph.parts().store.durable() || graph.parts().retention.journal;
-    if !is_logged || graph.checkpoints().facts.load(Ordering::Relaxed) < enough {
+    if facts < enough {
         return Ok(());
     }
     let delivered = graph.standing().values().filter_map(|state| state.needs_from()).min();
     let until = graph.durable().min(delivered.unwrap_or(Tick::MAX));
-    make(graph, until)
+    // For the last one somebody waits.
+    let breath = (!last).then(Breath::begin);
+    write(graph, until, breath.as_ref())
 }
 
-/// Moves every entry that ends at or before `until` into pages.
+/// Moves every entry that ends at or before `until` into pages, at once.
 pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
+    write(graph, until, None)
+}
+
+/// With `breath` it is work that nobody waits for, unless it falls too far behind.
+fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<(), EngineError> {
     let checkpoints = graph.checkpoints();
     let mut progress = checkpoints.progress.lock().unwrap_or_else(|e| e.into_inner());
     // What was delivered is usually logged with later entries. Were the log cut without it, and the process to end, the
     // results in between would be lost.
     let delivered = graph.delivered();
-    let breath = Breath::begin();
     loop {
         let store = &graph.parts().store;
         let (entries, facts) = read_some(&**store, graph.id(), (progress.upto, until), FACTS_PER_RUN)?;
@@ -89,7 +127,11 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         let is_far_behind = || checkpoints.facts.load(Ordering::Relaxed) > FACTS_BEHIND;
         let pages = pages::run(&entries);
         let nodes = pages.ids();
-        let mut pages = pages.map(|chunk| Ok((Part::Newest, chunk))).inspect(|_| breath.may_rest(!is_far_behind()));
+        let mut pages = pages.map(|chunk| Ok((Part::Newest, chunk))).inspect(|_| {
+            if let Some(breath) = breath {
+                breath.may_rest(!is_far_behind());
+            }
+        });
         let mut chunks = Indexing::new(&mut pages, nodes);
         let info = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next)?;
         graph.history().add(Run::stored(&info, chunks.index));
