@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_model::{NodeId, Tick};
 
 use super::cache::ChunkCache;
-use crate::arrangement::chunk::{Chunk, Times};
+use crate::arrangement::chunk::Chunk;
 use crate::arrangement::numbering::{NOBODY, Numbering};
 use crate::scheduling::breathe;
 use crate::store::{GraphId, Part, RunId, RunInfo, Store, StoreError};
@@ -127,7 +127,7 @@ impl Shelf {
     }
 
     fn read_whole(&self, piece: &Piece, run: RunId, number: usize) -> Result<Chunk, Trouble> {
-        self.read(piece, run, number, |bytes| Chunk::read(bytes, piece.run.upper, Times::Kept))
+        self.read(piece, run, number, |bytes| Chunk::read(bytes, piece.run.upper))
     }
 
     fn read(

@@ -4,7 +4,7 @@ use weir_model::Tick;
 use weir_model::mutation::Kind;
 
 use super::{GraphInfo, Part, RunInfo, Store, StoreError};
-use crate::arrangement::chunk::{Chunk, Times};
+use crate::arrangement::chunk::Chunk;
 use crate::arrangement::numbering::Marks;
 use crate::history::run::decode_index;
 
@@ -101,7 +101,7 @@ impl Checking<'_> {
             let (mut starts, mut marks) = (Vec::new(), Marks::default());
             let read = self.store.read_run(info.id, run.id, part, &mut |bytes| {
                 let number = firsts.len();
-                let Some(chunk) = Chunk::read(bytes, run.upper, Times::Kept) else {
+                let Some(chunk) = Chunk::read(bytes, run.upper) else {
                     return Err(StoreError::damaged("a chunk that is not one", format!("chunk {number}")));
                 };
                 if chunk.segment().times.first().is_some_and(|time| *time < run.first.0) {
