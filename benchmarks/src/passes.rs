@@ -118,6 +118,8 @@ pub enum Mode {
 pub enum End {
     Shutdown,
     Abort,
+    /// Ten seconds at rest, then as `Abort`.
+    Rest,
 }
 
 pub fn find(name: &str) -> Option<&'static Pass> {
@@ -152,7 +154,7 @@ pub struct Settings {
     /// Of `latency`: events a second, instead of a part of what is reached.
     #[arg(long)]
     pub rate: Option<f64>,
-    /// Of `restart`: how the process before ends.
+    /// Of `restart` and `large`: how the process before ends.
     #[arg(long, value_enum, default_value_t = End::Abort)]
     pub end: End,
     /// What the process may have of memory, in MiB; all there is when it is not given.

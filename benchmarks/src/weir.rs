@@ -38,6 +38,9 @@ pub const NUMBERS: &str = "MATCH (n) WHERE id(n) = idFrom($that) SET n.number = 
 
 const CHAIN: &str = "MATCH (p0)-[:parent]->(p1)-[:parent]->(p2)-[:parent]->(p3) WHERE exists(p0.filename) RETURN";
 
+/// How long a process rests that ends with `End::Rest`.
+const REST: Duration = Duration::from_secs(10);
+
 /// The output whose delivery is noted, as a real one's would be.
 pub const OUTPUT: &str = "count";
 
@@ -109,6 +112,10 @@ pub fn end(engine: &Engine, end: End) -> Result<(), EngineError> {
         End::Shutdown => engine.shutdown(),
         // Nothing is flushed and no destructor runs: what is left is what a killed process leaves.
         End::Abort => std::process::abort(),
+        End::Rest => {
+            std::thread::sleep(REST);
+            std::process::abort()
+        }
     }
 }
 

@@ -3,14 +3,15 @@
 //! Old enough is what is durable and delivered: after a restart the graph is loaded as of the checkpoint and the log is
 //! replayed from there, so results that no output has taken yet are found again.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_model::Tick;
 
 use crate::arrangement::build::Shard;
-use crate::arrangement::chunk::{Chunk, Times};
+use crate::arrangement::chunk::Chunk;
 use crate::arrangement::pages;
 use crate::command::Base;
 use crate::engine::Graph;
@@ -32,17 +33,46 @@ const FACTS_BEHIND: usize = 8 * FACTS_BETWEEN;
 /// A run is built in memory from at most about this many facts.
 const FACTS_PER_RUN: usize = 1_000_000;
 
+/// So many facts in the log are worth a checkpoint once there is time for it.
+const FACTS_AT_REST: usize = FACTS_BETWEEN / 10;
+
+/// A graph is at rest when hardly anything was logged for so long.
+const REST: Duration = Duration::from_secs(2);
+const HARDLY_ANYTHING: usize = 10 * ENTRY_WEIGHT;
+
+/// A start reads so many chunks at a time: few enough for all threads to have some until the end.
+const CHUNKS_AT_ONCE: usize = 8;
+
 #[derive(Default)]
 pub struct Checkpoints {
     /// Facts logged since the last checkpoint, with `ENTRY_WEIGHT` for each entry.
     facts: Arc<AtomicUsize>,
     /// What the store knows.
     progress: Mutex<Progress>,
+    quiet: Mutex<Option<Quiet>>,
+}
+
+/// How many facts there were in the log when it was last seen to grow, or to be cut, and when that was.
+struct Quiet {
+    facts: usize,
+    since: Instant,
 }
 
 impl Checkpoints {
     pub fn resume(progress: Progress) -> Checkpoints {
-        Checkpoints { facts: Arc::default(), progress: Mutex::new(progress) }
+        Checkpoints { progress: Mutex::new(progress), ..Checkpoints::default() }
+    }
+
+    /// Told every now and then how many facts there are in the log.
+    fn is_at_rest(&self, facts: usize) -> bool {
+        let mut quiet = self.quiet.lock().unwrap_or_else(|e| e.into_inner());
+        match &*quiet {
+            Some(Quiet { facts: then, since }) if (*then..=then + HARDLY_ANYTHING).contains(&facts) => since.elapsed() >= REST,
+            _ => {
+                *quiet = Some(Quiet { facts, since: Instant::now() });
+                false
+            }
+        }
     }
 
     /// Where those who write to the log count.
@@ -51,31 +81,42 @@ impl Checkpoints {
     }
 }
 
-/// Makes a checkpoint if enough has gathered, as far as it is delivered. The last one before the end is worth making for
-/// less: it saves the next start the replay.
+/// Makes a checkpoint if enough has gathered, as far as it is delivered. At rest, and as the last one before the end, it is worth making for
+/// less: it frees disk and saves the next start the replay.
 pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
-    let enough = match last {
-        _ if graph.history().wants_checkpoint() => 1,
-        true => FACTS_BETWEEN / 10,
-        false => FACTS_BETWEEN,
-    };
     let is_logged = graph.parts().store.durable() || graph.parts().retention.journal;
-    if !is_logged || graph.checkpoints().facts.load(Ordering::Relaxed) < enough {
+    if !is_logged {
         return Ok(());
     }
-    let delivered = graph.standing().values().filter_map(|state| state.needs_from()).min();
-    let until = graph.durable().min(delivered.unwrap_or(Tick::MAX));
-    make(graph, until)
+    let checkpoints = graph.checkpoints();
+    let facts = checkpoints.facts.load(Ordering::Relaxed);
+    let is_at_rest = checkpoints.is_at_rest(facts);
+    let enough = match last || is_at_rest {
+        _ if graph.history().wants_checkpoint() => 1,
+        true => FACTS_AT_REST,
+        false => FACTS_BETWEEN,
+    };
+    if facts < enough {
+        return Ok(());
+    }
+    let until = graph.durable().min(graph.needs_from().unwrap_or(Tick::MAX));
+    // For the last one somebody waits.
+    let breath = (!last).then(Breath::begin);
+    write(graph, until, breath.as_ref())
 }
 
-/// Moves every entry that ends at or before `until` into pages.
+/// Moves every entry that ends at or before `until` into pages, at once.
 pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
+    write(graph, until, None)
+}
+
+/// With `breath` it is work that nobody waits for, unless it falls too far behind.
+fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<(), EngineError> {
     let checkpoints = graph.checkpoints();
     let mut progress = checkpoints.progress.lock().unwrap_or_else(|e| e.into_inner());
     // What was delivered is usually logged with later entries. Were the log cut without it, and the process to end, the
     // results in between would be lost.
     let delivered = graph.delivered();
-    let breath = Breath::begin();
     loop {
         let store = &graph.parts().store;
         let (entries, facts) = read_some(&**store, graph.id(), (progress.upto, until), FACTS_PER_RUN)?;
@@ -89,7 +130,11 @@ pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
         let is_far_behind = || checkpoints.facts.load(Ordering::Relaxed) > FACTS_BEHIND;
         let pages = pages::run(&entries);
         let nodes = pages.ids();
-        let mut pages = pages.map(|chunk| Ok((Part::Newest, chunk))).inspect(|_| breath.may_rest(!is_far_behind()));
+        let mut pages = pages.map(|chunk| Ok((Part::Newest, chunk))).inspect(|_| {
+            if let Some(breath) = breath {
+                breath.may_rest(!is_far_behind());
+            }
+        });
         let mut chunks = Indexing::new(&mut pages, nodes);
         let info = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next)?;
         graph.history().add(Run::stored(&info, chunks.index));
@@ -136,50 +181,97 @@ fn note_delivered(progress: &mut Progress, delivered: &Delivered) {
     }
 }
 
-/// The graph as of its checkpoint, one batch a shard. Runs are read side by side, then shards put together side by side.
-pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -> Result<(Base, Vec<Run>), EngineError> {
+/// What of the runs of a graph is needed for the present, as it was stored.
+pub struct Pages {
+    runs: Vec<(RunInfo, Vec<Chunk>)>,
+    upto: Tick,
+}
+
+/// Reads it, pieces of runs side by side.
+pub fn read_pages(store: &dyn Store, graph: GraphId, upto: Tick, threads: usize) -> Result<Pages, StoreError> {
     let infos = store.runs(graph)?;
     // Each checkpoint moves on where the runs end.
     let end = infos.iter().map(|run| run.upper).max().unwrap_or_default();
     if end != upto {
-        return Err(StoreError::damaged("the runs do not end where the log begins", format!("graph {}", graph.0)).into());
+        return Err(StoreError::damaged("the runs do not end where the log begins", format!("graph {}", graph.0)));
     }
-    // A graph without a checkpoint begins with nothing.
-    if infos.is_empty() {
-        return Ok((Base { shards: Vec::new(), upper: upto }, Vec::new()));
-    }
-    let portion = infos.len().div_ceil(shards);
-    let runs = std::thread::scope(|scope| {
-        let read = |part: &[RunInfo]| {
-            holds_graph();
-            part.iter().map(|run| read_run(store, graph, run, upto)).collect::<Result<Vec<_>, _>>()
-        };
-        let threads: Vec<_> = infos.chunks(portion).map(|part| scope.spawn(move || read(part))).collect();
-        threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>()
+    let read = side_by_side(threads, infos.iter().flat_map(pieces).collect(), |(run, numbers)| {
+        numbers.map(|number| read_chunk(store, graph, run, number)).collect::<Result<Vec<Chunk>, _>>()
     })?;
-    let (chunks, runs): (Vec<Vec<Chunk>>, Vec<Run>) = runs.into_iter().flatten().unzip();
-    let chunks = &chunks;
-    let shards = std::thread::scope(|scope| {
-        let load = |index| {
-            scope.spawn(move || {
-                holds_graph();
-                pages::newest(chunks, Shard { index, count: shards }, upto)
-            })
-        };
-        let threads: Vec<_> = (0..shards).map(load).collect();
-        threads.into_iter().map(joined).collect()
-    });
-    Ok((Base { shards, upper: upto }, runs))
+    let mut read = read.into_iter();
+    let runs = infos.iter().map(|run| (*run, read.by_ref().take(pieces(run).count()).flatten().collect()));
+    Ok(Pages { runs: runs.collect(), upto })
 }
 
-/// What of a run is needed for the present.
-fn read_run(store: &dyn Store, graph: GraphId, run: &RunInfo, upto: Tick) -> Result<(Vec<Chunk>, Run), StoreError> {
-    let mut chunks = Vec::new();
+fn pieces(run: &RunInfo) -> impl Iterator<Item = (&RunInfo, Range<u64>)> {
+    let (count, at_once) = (run.chunks[0], CHUNKS_AT_ONCE as u64);
+    (0..count.div_ceil(at_once)).map(move |part| (run, part * at_once..count.min((part + 1) * at_once)))
+}
+
+fn read_chunk(store: &dyn Store, graph: GraphId, run: &RunInfo, number: u64) -> Result<Chunk, StoreError> {
+    let place = || format!("run {} of graph {}, chunk {number}", run.id.0, graph.0);
+    let bytes = store.chunk(graph, run.id, Part::Newest, number)?;
+    let bytes = bytes.ok_or_else(|| StoreError::damaged(format!("one of {} chunks is missing", run.chunks[0]), place()))?;
+    Chunk::read(&bytes, run.upper).ok_or_else(|| StoreError::damaged("a page", place()))
+}
+
+/// The graph as of its checkpoint and what of the log after it is given, one batch a shard. `log` is what needs no replay: all results of it were
+/// delivered, so it becomes pages as a checkpoint would have made them, but in memory.
+pub fn load_base(
+    store: &dyn Store,
+    graph: GraphId,
+    pages: Pages,
+    log: Vec<Entry>,
+    shards: usize,
+) -> Result<(Base, Vec<Run>), EngineError> {
+    let upper = log.last().map_or(pages.upto, |entry| entry.upper);
+    // A graph that nothing was written to begins with nothing.
+    if pages.runs.is_empty() && log.is_empty() {
+        return Ok((Base { shards: Vec::new(), upper }, Vec::new()));
+    }
+    let (mut chunks, mut runs) = (Vec::new(), Vec::new());
+    for (info, mut of_run) in pages.runs {
+        runs.push(finish_run(store, graph, (&info, upper), &mut of_run, shards)?);
+        chunks.push(of_run);
+    }
+    chunks.extend(side_by_side(shards, stretches(log), |entries| {
+        Ok(pages::run(&entries)
+            .map(|mut chunk| {
+                chunk.make_one_time(upper);
+                chunk
+            })
+            .collect::<Vec<Chunk>>())
+    })?);
+    let put_together = |index| Ok(pages::newest(&chunks, Shard { index, count: shards }, upper));
+    let shards = side_by_side(shards, (0..shards).collect(), put_together)?;
+    Ok((Base { shards, upper }, runs))
+}
+
+/// Entries in portions, each enough for a run.
+fn stretches(log: Vec<Entry>) -> Vec<Vec<Entry>> {
+    let (mut stretches, mut facts) = (Vec::new(), FACTS_PER_RUN);
+    for entry in log {
+        if facts >= FACTS_PER_RUN {
+            stretches.push(Vec::new());
+            facts = 0;
+        }
+        facts += entry.mutations.rows.len();
+        if let Some(stretch) = stretches.last_mut() {
+            stretch.push(entry);
+        }
+    }
+    stretches
+}
+
+/// Puts ids in place of the numbers in the chunks of a run, and one time in place of all; gives the run.
+fn finish_run(
+    store: &dyn Store,
+    graph: GraphId,
+    (run, upper): (&RunInfo, Tick),
+    chunks: &mut [Chunk],
+    threads: usize,
+) -> Result<Run, StoreError> {
     let damaged = |what: &str| StoreError::damaged(what, format!("run {} of graph {}", run.id.0, graph.0));
-    store.read_run(graph, run.id, Part::Newest, &mut |bytes| {
-        chunks.push(Chunk::read(bytes, upto, Times::One).ok_or_else(|| damaged("a page"))?);
-        Ok(())
-    })?;
     let known = store.chunk(graph, run.id, Part::Index, 0)?;
     // One without pages has no index either, and lacks nothing.
     let has_past = known.is_some() || chunks.is_empty();
@@ -192,16 +284,47 @@ fn read_run(store: &dyn Store, graph: GraphId, run: &RunInfo, upto: Tick) -> Res
         return Err(damaged("an index of pages that is not of these"));
     }
     let mut names = NamesOf::new(&index);
-    let named =
-        chunks.iter().all(|chunk| names.add(chunk).is_some()) && chunks.iter_mut().all(|chunk| chunk.name(names.ids()).is_some());
-    if !named {
-        return Err(nameless(graph, run.id));
-    }
+    let nobody = || nameless(graph, run.id);
+    chunks.iter().try_for_each(|chunk| names.add(chunk)).ok_or_else(nobody)?;
+    side_by_side(threads, chunks.chunks_mut(CHUNKS_AT_ONCE).collect(), |part| {
+        part.iter_mut()
+            .try_for_each(|chunk| {
+                chunk.make_one_time(upper);
+                chunk.name(names.ids())
+            })
+            .ok_or_else(nobody)
+    })?;
     let stored = Run::stored(run, index);
-    Ok((chunks, if has_past { stored } else { stored.without_past() }))
+    Ok(if has_past { stored } else { stored.without_past() })
+}
+
+/// Does something with each item, whichever of the threads is free; what comes of them, in their order.
+fn side_by_side<T: Send, R: Send>(
+    threads: usize,
+    items: Vec<T>,
+    act: impl Fn(T) -> Result<R, StoreError> + Sync,
+) -> Result<Vec<R>, StoreError> {
+    let threads = threads.min(items.len());
+    let items = Mutex::new(items.into_iter().enumerate());
+    let next = || items.lock().unwrap_or_else(|e| e.into_inner()).next();
+    let work = || -> Result<Vec<(usize, R)>, StoreError> {
+        holds_graph();
+        let mut done = Vec::new();
+        while let Some((number, item)) = next() {
+            done.push((number, act(item)?));
+        }
+        Ok(done)
+    };
+    let done = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(joined).collect::<Result<Vec<_>, StoreError>>()
+    })?;
+    let mut done: Vec<(usize, R)> = done.into_iter().flatten().collect();
+    done.sort_unstable_by_key(|(number, _)| *number);
+    Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
 /// What a thread found; a panic goes on in the one that waited.
-fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+pub fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

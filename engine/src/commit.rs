@@ -61,6 +61,9 @@ struct State {
     sources: FxHashMap<Text, Position>,
     /// Frontiers of delivery that have not been logged.
     delivered: Vec<Delivered>,
+    /// Others, which are not worth an entry.
+    progress: Vec<Delivered>,
+    progress_noted: Option<Instant>,
 }
 
 /// What a transaction read.
@@ -168,7 +171,9 @@ impl Committer {
             let nodes = mutations.rows.iter().map(|row| row.node).collect();
             Written { upper, nodes, mutations: mutations.clone() }
         });
-        let delivered = std::mem::take(&mut state.delivered);
+        // What is known more surely comes last.
+        let mut delivered = std::mem::take(&mut state.progress);
+        delivered.append(&mut state.delivered);
         let entry = Arc::new(Entry {
             graph: self.graph,
             first,
@@ -243,6 +248,15 @@ impl Committer {
         match state.delivered.iter_mut().find(|other| same(other)) {
             Some(other) => *other = delivered,
             None => state.delivered.push(delivered),
+        }
+    }
+
+    /// Has the next entry take along how far results were delivered, if it was not asked that within the interval. No output comes or goes meanwhile.
+    pub fn note_progress(&self, interval: Duration, outputs: impl FnOnce() -> Vec<Delivered>) {
+        let mut state = self.lock();
+        if state.progress_noted.is_none_or(|at| at.elapsed() >= interval) {
+            state.progress = outputs();
+            state.progress_noted = Some(Instant::now());
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{IdScheme, NodeId, Plan, Position, QueryId, Text, Tick};
 
 use crate::alarm::Alarms;
@@ -28,9 +28,10 @@ use crate::history::{self, History, Retention};
 use crate::index::Catalog;
 use crate::log::{Log, LogOptions};
 use crate::memory;
+use crate::pause::PAUSED;
 use crate::scheduling;
 use crate::standing::StandingState;
-use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Since, Sizes, Store, StoreError};
+use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Progress, Since, Sizes, Store, StoreError};
 use crate::symbols::Symbols;
 use crate::together::Together;
 use crate::worker::Workers;
@@ -43,6 +44,11 @@ const RESULTS_WAITING_MAX: usize = 100_000;
 
 /// How often frontiers of delivery that no commit took along are logged, and how often checkpoints are considered.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often entries take along how far outputs are that have nothing to deliver; and longer by this for each standing query, so that they do not
+/// fill the log.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL_BY_QUERY: Duration = Duration::from_millis(10);
 
 /// How long anyone waits for the log before it is called a failure.
 const DURABLE_PATIENCE: Duration = Duration::from_secs(60);
@@ -189,7 +195,7 @@ impl Engine {
             graph.load_expiry()?;
             indexes.extend(graph.load_indexes()?.into_iter().map(|definition| (graph.clone(), definition)));
         }
-        let delivery = self.housekeeper("delivery", scheduling::prompt, |graph| graph.committer().log_delivered())?;
+        let delivery = self.housekeeper("delivery", scheduling::prompt, Graph::log_delivery)?;
         let checkpoints = self.housekeeper("checkpoints", scheduling::polite, |graph| checkpoint::consider(graph, false))?;
         let pages = self.housekeeper("pages", scheduling::polite, history::tend)?;
         let clock = self.watch_clock()?;
@@ -274,7 +280,7 @@ impl Engine {
         }
         let parts = &self.shared.parts;
         let id = parts.store.create_graph(name, if options.open_cypher { OPEN_CYPHER } else { b"" })?;
-        let graph = Graph::new(parts, id, name.to_owned(), options, Base::default(), Loaded::default())?;
+        let graph = Graph::new(parts, id, name.to_owned(), options, Tick::ZERO, Base::default(), Loaded::default())?;
         self.shared.graphs.write().unwrap_or_else(|e| e.into_inner()).insert(name.to_owned(), graph.clone());
         Ok(graph)
     }
@@ -426,7 +432,9 @@ struct Loaded {
     sources: FxHashMap<Text, Position>,
     /// What was delivered, by query and output.
     delivered: FxHashMap<(QueryId, Text), (Tick, Position)>,
-    /// Entries of the log after the checkpoint.
+    /// Of which of them entries after the checkpoint say something.
+    logged: FxHashSet<(QueryId, Text)>,
+    /// Entries of the log that are replayed.
     tail: Vec<Arc<Entry>>,
     checkpoints: Checkpoints,
     /// Of pages.
@@ -446,6 +454,15 @@ impl Loaded {
             *known = (delivered.tick, delivered.position.clone());
         }
     }
+
+    /// Of what was logged before, every output has all results, and every sum of a pause. An output is in the log from its beginning on; what a checkpoint knows of one that
+    /// had not come as far as the checkpoint itself is of a query that never came to be.
+    fn needs_from(&self, upto: Tick) -> Tick {
+        let is_over = |output: &Text, position: &Position| *output == PAUSED && position.0.is_empty();
+        let counts = |key: &(QueryId, Text), tick: Tick| tick >= upto || self.logged.contains(key);
+        let known = self.delivered.iter().filter(|(key, (tick, position))| counts(key, *tick) && !is_over(&key.1, position));
+        known.map(|(_, (tick, _))| *tick).min().unwrap_or(Tick::MAX)
+    }
 }
 
 impl Graph {
@@ -454,12 +471,13 @@ impl Graph {
         id: GraphId,
         name: String,
         options: GraphOptions,
+        upto: Tick,
         base: Base,
         loaded: Loaded,
     ) -> Result<Graph, EngineError> {
         let shelf = Shelf { graph: id, store: parts.store.clone(), cache: parts.chunks.clone() };
         let end = loaded.tail.last().map_or(base.upper, |entry| entry.upper);
-        let history = History::open(shelf, parts.retention, loaded.runs, base.upper, end)?;
+        let history = History::open(shelf, parts.retention, loaded.runs, upto, end)?;
         let published = Arc::new(Published::new(parts.workers.count()));
         let next = base.upper;
         let (logged, expiry) = (loaded.checkpoints.logged().clone(), Arc::<Expiry>::default());
@@ -498,25 +516,45 @@ impl Graph {
         Ok(Graph { inner: Arc::new(inner) })
     }
 
-    /// Reads a graph from its store: the newest pages as the base, the rest of the log for `replay`.
+    /// Reads a graph from its store: as its base the newest pages and what of the log needs no replay, the rest of the log for `replay`.
     fn load(parts: &Parts, id: GraphId, name: String, options: GraphOptions) -> Result<Graph, EngineError> {
         let began = Instant::now();
         let progress = parts.store.progress(id)?;
-        let (base, runs) = checkpoint::load_base(&*parts.store, id, progress.upto, parts.workers.count())?;
-        let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), runs, ..Loaded::default() };
-        loaded.sources.extend(progress.sources);
-        progress.delivered.into_iter().for_each(|delivered| loaded.note(&delivered));
+        let threads = parts.workers.count();
+        // The log beside the pages.
+        let (pages, log) = std::thread::scope(|scope| {
+            let log = scope.spawn(|| Graph::read_log(parts, id, &progress));
+            (checkpoint::read_pages(&*parts.store, id, progress.upto, threads), checkpoint::joined(log))
+        });
+        let (pages, (mut loaded, mut log)) = (pages?, log?);
+        // The same that a checkpoint could have taken in by then.
+        let needed = loaded.needs_from(progress.upto);
+        let tail = log.split_off(log.partition_point(|entry| entry.upper <= needed));
+        let (read, replayed) = (log.len(), tail.len());
+        loaded.tail = tail.into_iter().map(Arc::new).collect();
+        let (base, runs) = checkpoint::load_base(&*parts.store, id, pages, log, threads)?;
+        loaded.runs = runs;
+        let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
+        tracing::debug!(graph = name, facts, read, replayed, took = ?began.elapsed(), "read from the store");
+        Graph::new(parts, id, name, options, progress.upto, base, loaded)
+    }
+
+    /// What the log holds beyond the checkpoint, and what is known with it.
+    fn read_log(parts: &Parts, id: GraphId, progress: &Progress) -> Result<(Loaded, Vec<Entry>), StoreError> {
+        let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), ..Loaded::default() };
+        loaded.sources.extend(progress.sources.iter().cloned());
+        progress.delivered.iter().for_each(|delivered| loaded.note(delivered));
+        let mut log = Vec::new();
         parts.store.read_log(id, progress.upto, &mut |entry| {
             loaded.sources.extend(entry.sources.iter().cloned());
             entry.delivered.iter().for_each(|delivered| loaded.note(delivered));
+            loaded.logged.extend(entry.delivered.iter().map(|delivered| (delivered.query, delivered.output.clone())));
             loaded.checkpoints.logged().fetch_add(entry.mutations.rows.len() + ENTRY_WEIGHT, Ordering::Relaxed);
-            loaded.tail.push(Arc::new(entry));
+            log.push(entry);
             Ok(())
         })?;
         loaded.sources.retain(|_, position| !position.0.is_empty());
-        let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
-        tracing::debug!(graph = name, facts, tail = loaded.tail.len(), took = ?began.elapsed(), "read from the store");
-        Graph::new(parts, id, name, options, base, loaded)
+        Ok((loaded, log))
     }
 
     fn replay(&self) -> Result<(), EngineError> {
@@ -600,21 +638,31 @@ impl Graph {
         &self.inner.published
     }
 
-    /// How far every output of every standing query has delivered.
+    /// The standing queries as of now. What is asked of them takes locks of theirs, while others who hold those wait for a commit, and commits for the list.
+    fn standing_now(&self) -> Vec<(QueryId, Arc<StandingState>)> {
+        self.standing().iter().map(|(query, state)| (*query, state.clone())).collect()
+    }
+
+    /// How far every output of every standing query has delivered, and the sums of pauses.
     pub(crate) fn delivered(&self) -> Vec<Delivered> {
-        let standing = self.standing();
-        let of_query = |(query, state): (&QueryId, &Arc<StandingState>)| {
-            let pause = state.kept_pause(*query);
-            let delivered = lock(&state.delivered);
-            let of_output = |(output, (tick, position)): (&Text, &(Tick, Position))| Delivered {
-                query: *query,
-                output: output.clone(),
-                tick: *tick,
-                position: position.clone(),
-            };
-            delivered.iter().map(of_output).chain(pause).collect::<Vec<_>>()
+        let of_query = |(query, state): (QueryId, Arc<StandingState>)| {
+            let pause = state.kept_pause(query);
+            state.delivered_of(query).into_iter().chain(pause).collect::<Vec<_>>()
         };
-        standing.iter().flat_map(of_query).collect()
+        self.standing_now().into_iter().flat_map(of_query).collect()
+    }
+
+    /// The log is needed from here on, to find again what was not delivered. None while there is nobody to deliver to.
+    pub(crate) fn needs_from(&self) -> Option<Tick> {
+        self.standing_now().iter().filter_map(|(_, state)| state.needs_from()).min()
+    }
+
+    /// Logs how far outputs have delivered results. Where they have come further without any, the next entry takes that along, so that a start need not replay it.
+    fn log_delivery(&self) -> Result<(), EngineError> {
+        let interval = PROGRESS_INTERVAL + PROGRESS_INTERVAL_BY_QUERY * self.standing_count();
+        let outputs = || self.standing_now().iter().flat_map(|(query, state)| state.delivered_of(*query)).collect();
+        self.committer().note_progress(interval, outputs);
+        self.committer().log_delivered()
     }
 
     pub(crate) fn checkpoints(&self) -> &Checkpoints {

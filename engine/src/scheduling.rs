@@ -15,6 +15,9 @@ const USUAL_TURN_NANOS: u64 = 0;
 /// So long those that keep house work at a time.
 const STRETCH: Duration = Duration::from_micros(250);
 
+/// What they do node by node looks up after so many.
+const NODES_A_BREATH: usize = 16;
+
 /// Their longest rest at a time.
 const REST_MAX: Duration = Duration::from_millis(10);
 
@@ -76,6 +79,13 @@ pub fn breathe() {
         std::thread::yield_now();
     }
     WORKING.set(Some((Instant::now(), may_rest)));
+}
+
+/// `breathe` for what goes node by node, with the number of those that are done.
+pub fn breathe_after(nodes: usize) {
+    if nodes.is_multiple_of(NODES_A_BREATH) {
+        breathe();
+    }
 }
 
 #[cfg(target_os = "linux")]

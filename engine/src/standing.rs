@@ -92,6 +92,18 @@ impl StandingState {
         delivered.values().map(|(tick, _)| *tick).min()
     }
 
+    /// Up to where each output has delivered.
+    pub(crate) fn delivered_of(&self, query: QueryId) -> Vec<Delivered> {
+        let delivered = self.delivered.lock().unwrap_or_else(|e| e.into_inner());
+        let of_output = |(output, (tick, position)): (&Text, &(Tick, Position))| Delivered {
+            query,
+            output: output.clone(),
+            tick: *tick,
+            position: position.clone(),
+        };
+        delivered.iter().map(of_output).collect()
+    }
+
     pub(crate) fn pauses(&self) -> MutexGuard<'_, Pauses> {
         self.pauses.lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{NODES, Random, concatenate, node, random_records, share_symbols};
-use weir_engine::arrangement::chunk::{Chunk, Times};
+use weir_engine::arrangement::chunk::Chunk;
 use weir_engine::history::Changed;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, Part, Store};
@@ -359,7 +359,7 @@ fn what_is_purged_was_never_there_in_rocks_db() {
 }
 
 fn chunk(bytes: &[u8], upper: Tick) -> Chunk {
-    Chunk::read(bytes, upper, Times::Kept).unwrap()
+    Chunk::read(bytes, upper).unwrap()
 }
 
 /// Not a byte of it is in the log or the pages, once those were written again.

@@ -16,7 +16,7 @@ use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions, Store};
 use weir_engine::view::{Direction, View};
 use weir_engine::{Engine, GraphOptions, Ingester, Options, StandingQuery, Start, checkpoint};
-use weir_model::{Position, Tick, Value};
+use weir_model::{Mutations, Position, Tick, Value};
 
 const OUTPUT: &str = "file";
 
@@ -94,11 +94,11 @@ fn run(seed: u64) {
         }
         let upper = ticks.last().unwrap().next();
         graph.wait_durable(upper).unwrap();
-        // Some outputs are up to date, some have stopped noting where they are somewhere on the way, some never began.
-        let last = ticks.len() == records.len();
+        // Some outputs are up to date, some have stopped noting where they are somewhere on the way, some never began; in some lives none is behind.
+        let none_behind = ticks.len() == records.len() || random.below(2) == 0;
         for (query, file) in queries.iter().zip(&mut files) {
             let stop = match random.below(3) {
-                _ if last => Tick::MAX,
+                _ if none_behind => Tick::MAX,
                 0 => Tick::ZERO,
                 1 => ticks[random.below(ticks.len() as u64) as usize],
                 _ => Tick::MAX,
@@ -110,6 +110,8 @@ fn run(seed: u64) {
             checkpoint::make(&graph, delivered.min(upper)).unwrap();
         }
         same_graph(&graph, &records[..ticks.len()]);
+        // Where the outputs stand is in the log by then, or not.
+        std::thread::sleep(Duration::from_millis(random.below(2) * 60));
         // In half of the lives the process just ends.
         if random.below(2) == 0 {
             engine.shutdown().unwrap();
@@ -130,7 +132,7 @@ fn run(seed: u64) {
 }
 
 /// The graph is what the records make of nothing.
-fn same_graph(graph: &weir_engine::Graph, records: &[weir_model::Mutations]) {
+fn same_graph(graph: &weir_engine::Graph, records: &[Mutations]) {
     let mut reference = ReferenceGraph::new();
     records.iter().for_each(|record| reference.apply_all(record));
     graph.wait_visible().unwrap();
@@ -153,6 +155,65 @@ fn nothing_is_lost_and_nothing_is_repeated() {
     for seed in [88172645463325252, 2685821657736338717] {
         run(seed);
     }
+}
+
+/// After the end of a process, what all outputs have of the log is read as if a checkpoint had taken it in. Where there were no results to deliver, an
+/// entry takes along how far that is known of those before it.
+#[test]
+fn what_was_delivered_is_not_replayed() {
+    for (what, loaded) in [("everything", 100), ("nothing", 0), ("progress", 99)] {
+        let directory = tempfile::tempdir().unwrap();
+        let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+        let records = random_records(7, 200, &scratch.default_graph());
+        let (before, after) = records.split_at(100);
+        for life in [1, 2] {
+            let engine = open(directory.path(), 2);
+            let graph = engine.default_graph();
+            share_symbols(&scratch.default_graph(), &graph);
+            if life == 2 {
+                same_graph(&graph, &before[..loaded]);
+            }
+            let start = if life == 1 { Start::WholeGraph } else { Start::Resume };
+            let query = install(&engine, &plans()[..1], start, &[OUTPUT]).remove(0);
+            engine.start().unwrap();
+            let apply = |record: &Mutations| graph.apply(record.clone(), 1).unwrap();
+            let records = if life == 1 { before } else { after };
+            let (last, others) = records.split_last().unwrap();
+            let upper = others.iter().map(apply).last().unwrap();
+            if what == "progress" {
+                query.set_delivered(OUTPUT, upper, Position::default(), false);
+                std::thread::sleep(Duration::from_millis(500));
+            }
+            let upper = apply(last);
+            deliver(&query, &mut File::default(), upper, |_| false);
+            if what == "everything" {
+                query.put_output(OUTPUT, upper, Position::default()).unwrap();
+            }
+        }
+        let engine = open(directory.path(), 3);
+        engine.start().unwrap();
+        same_graph(&engine.default_graph(), &records);
+    }
+}
+
+/// A tenth of what a checkpoint is made for otherwise.
+#[test]
+fn the_log_of_a_graph_at_rest_becomes_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(RocksDb::open(RocksDbOptions::new(directory.path())).unwrap());
+    let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let key = graph.symbols().intern("x");
+    let mut mutations = Mutations::default();
+    (0..160_000).for_each(|n| mutations.set_property(node(n), key, &Value::Integer(n as i64)));
+    let upper = graph.apply(mutations, 1).unwrap();
+    let begun = std::time::Instant::now();
+    while store.progress(graph.id()).unwrap().upto < upper {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it stays in the log");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    engine.shutdown().unwrap();
 }
 
 #[test]

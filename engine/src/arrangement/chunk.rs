@@ -125,13 +125,6 @@ pub struct Chunk {
     named: Vec<u32>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Times {
-    Kept,
-    /// All versions become as old as the last one could be: which came when can no longer be asked.
-    One,
-}
-
 impl Chunk {
     pub fn new(ids: Vec<NodeId>, ends: Vec<u32>, segment: Segment) -> Chunk {
         Chunk { ids, ends, segment: Arc::new(segment), numbers: Vec::new(), named: Vec::new() }
@@ -160,9 +153,9 @@ impl Chunk {
 
     /// Reads a chunk of a run that ends before `upper`. None when the bytes are not one: every index and every offset is
     /// checked.
-    pub fn read(mut bytes: &[u8], upper: Tick, keep: Times) -> Option<Chunk> {
+    pub fn read(mut bytes: &[u8], upper: Tick) -> Option<Chunk> {
         let head = Head::take(&mut bytes)?;
-        let mut chunk = match head.form {
+        let chunk = match head.form {
             Some(PACKED) => Chunk::unpack(bytes, &head, upper)?,
             _ => Chunk::of_values(bytes, &head, upper)?,
         };
@@ -170,12 +163,16 @@ impl Chunk {
         if !ascending || chunk.ends.last().copied().unwrap_or(0) as usize != head.counts.facts {
             return None;
         }
-        if keep == Times::One {
-            let segment = Arc::get_mut(&mut chunk.segment)?;
-            segment.facts.iter_mut().for_each(|fact| fact.when &= 1);
-            segment.times = vec![upper.0.saturating_sub(1)];
-        }
         Some(chunk)
+    }
+
+    /// All versions become as old as the last one before `upper` could be: which came when can no longer be asked.
+    pub fn make_one_time(&mut self, upper: Tick) {
+        // Nobody else has it, or another one is made.
+        let segment = Arc::make_mut(&mut self.segment);
+        segment.facts.iter_mut().for_each(|fact| fact.when &= 1);
+        segment.times = vec![upper.0.saturating_sub(1)];
+        segment.shrink();
     }
 
     fn unpack(bytes: &[u8], Head { counts, first, .. }: &Head, upper: Tick) -> Option<Chunk> {
@@ -538,7 +535,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Chunk {
-        Chunk::read(bytes, UPPER, Times::Kept).expect("a chunk")
+        Chunk::read(bytes, UPPER).expect("a chunk")
     }
 
     #[test]
@@ -556,9 +553,10 @@ mod tests {
         assert_eq!(one.name(&[]), Some(()));
         assert_eq!(shown(&one), expected);
         for bytes in [&packed, &plain, &compressed, &rows] {
-            let one = Chunk::read(bytes, UPPER, Times::One).expect("a chunk");
+            let mut one = Chunk::read(bytes, UPPER).expect("a chunk");
+            one.make_one_time(UPPER);
             assert!(one.segment.times == [999] && one.segment.facts.iter().all(|fact| fact.when & !1 == 0));
-            assert!(Chunk::read(bytes, Tick(900), Times::Kept).is_none(), "a tick after the end of the run");
+            assert!(Chunk::read(bytes, Tick(900)).is_none(), "a tick after the end of the run");
         }
     }
 
@@ -656,13 +654,13 @@ mod tests {
         let numbered = chunk().write(Some(&mut Numbering::new(nodes().0)));
         let packed = [chunk().write(None), numbered, other.write(Some(&mut numbering))];
         for bytes in packed.into_iter().chain(old_forms(&nodes())) {
-            assert!((0..bytes.len()).step_by(7).all(|end| Chunk::read(&bytes[..end], UPPER, Times::Kept).is_none()));
+            assert!((0..bytes.len()).step_by(7).all(|end| Chunk::read(&bytes[..end], UPPER).is_none()));
             // A changed byte may be one of a text; what is read then is a chunk all the same.
             for at in 0..bytes.len().min(4000) {
                 let mut changed = bytes.clone();
                 changed[at] ^= 0x81;
                 Chunk::read_names(&changed);
-                if let Some(chunk) = Chunk::read(&changed, UPPER, Times::Kept) {
+                if let Some(chunk) = Chunk::read(&changed, UPPER) {
                     let count: usize = (0..chunk.ids().len()).map(|place| chunk.facts(place).len()).sum();
                     assert_eq!(count, chunk.segment.facts.len());
                     chunk

@@ -12,7 +12,7 @@ pub const FEW: usize = 8;
 /// Of 64 bits, so many keys are in one word: about one of thirty that are not there is not told.
 const KEYS_A_WORD: usize = 8;
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Filter(Vec<u64>);
 
 impl Filter {

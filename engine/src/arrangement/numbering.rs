@@ -11,9 +11,39 @@ pub const NOBODY: NodeId = NodeId::new(u64::MAX, u64::MAX);
 /// About so many nodes share a slot.
 const NODES_PER_SLOT: usize = 4;
 
-/// What has become of a number.
-const HAS_FACTS: u8 = 1;
-const IS_AN_END: u8 = 2;
+/// What is known of numbers: whether the node has facts, and whether it is at the end of an edge.
+#[derive(Default)]
+pub struct Marks(Vec<u8>);
+
+impl Marks {
+    const HAS_FACTS: u8 = 1;
+    const IS_AN_END: u8 = 2;
+
+    fn of(count: usize) -> Marks {
+        Marks(vec![0; count])
+    }
+
+    pub fn has_facts(&mut self, number: u32) {
+        self.set(number, Marks::HAS_FACTS);
+    }
+
+    pub fn is_an_end(&mut self, number: u32) {
+        self.set(number, Marks::IS_AN_END);
+    }
+
+    fn set(&mut self, number: u32, mark: u8) {
+        let number = number as usize;
+        if self.0.len() <= number {
+            self.0.resize(number + 1, 0);
+        }
+        self.0[number] |= mark;
+    }
+
+    /// Those at the ends of edges that have no facts.
+    pub fn strays(&self) -> impl Iterator<Item = u32> {
+        (0u32..).zip(&self.0).filter(|(_, mark)| **mark == Marks::IS_AN_END).map(|(number, _)| number)
+    }
+}
 
 #[derive(Default)]
 pub struct Numbering {
@@ -22,7 +52,7 @@ pub struct Numbering {
     slots: Vec<u32>,
     /// Small numbers for ids: the largest. They share the slots evenly. 0 for hashes.
     last: u64,
-    marks: Vec<u8>,
+    marks: Marks,
     /// The first node that has not come yet: they come in order.
     next: usize,
 }
@@ -35,7 +65,7 @@ impl Numbering {
         }
         let last = ids.last().filter(|last| last.high == 0).map_or(0, |last| last.low);
         let count = ids.len() / NODES_PER_SLOT + 1;
-        let mut numbering = Numbering { marks: vec![0; ids.len()], slots: Vec::with_capacity(count + 1), last, ids, next: 0 };
+        let mut numbering = Numbering { marks: Marks::of(ids.len()), slots: Vec::with_capacity(count + 1), last, ids, next: 0 };
         for (number, id) in (0u32..).zip(&numbering.ids) {
             let slot = slot(*id, last, count);
             while numbering.slots.len() <= slot {
@@ -61,10 +91,10 @@ impl Numbering {
         while *self.ids.get(self.next)? < id {
             self.next += 1;
         }
-        let number = self.next;
-        (self.ids[number] == id).then(|| {
-            self.marks[number] |= HAS_FACTS;
-            number as u32
+        let number = self.next as u32;
+        (self.ids[self.next] == id).then(|| {
+            self.marks.has_facts(number);
+            number
         })
     }
 
@@ -74,9 +104,9 @@ impl Numbering {
             return None;
         }
         let range = self.range(id);
-        let number = range.start + self.ids[range].binary_search(&id).ok()?;
-        self.marks[number] |= IS_AN_END;
-        Some(number as u32)
+        let number = (range.start + self.ids[range].binary_search(&id).ok()?) as u32;
+        self.marks.is_an_end(number);
+        Some(number)
     }
 
     fn range(&self, id: NodeId) -> Range<usize> {
@@ -86,8 +116,7 @@ impl Numbering {
 
     /// Those at the ends of edges that have no facts themselves.
     pub fn strays(&self) -> Vec<(u32, NodeId)> {
-        let numbered = (0u32..).zip(&self.ids).zip(&self.marks);
-        numbered.filter(|(_, mark)| **mark == IS_AN_END).map(|((number, id), _)| (number, *id)).collect()
+        self.marks.strays().map(|number| (number, self.ids[number as usize])).collect()
     }
 }
 

@@ -21,7 +21,7 @@ use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 use super::versions::{Asked, Hit, holding};
-use crate::scheduling::breathe;
+use crate::scheduling::{breathe, breathe_after};
 use crate::store::Entry;
 
 /// So many stretches ahead the rows are fetched: in the order of nodes they lie all over the log.
@@ -30,9 +30,6 @@ const AHEAD: usize = 8;
 /// Stretches are sorted in so many parts, by the first bits of their nodes: ids are hashes, mostly, so each part is a matter of a fraction of a
 /// millisecond.
 const BIN_BITS: u32 = 7;
-
-/// After so many nodes it is time for a breath, if it is.
-const NODES_A_BREATH: usize = 16;
 
 /// The versions that a stretch of the log holds, chunk by chunk, in the order of nodes. Nothing but the chunk at hand is
 /// copied.
@@ -142,9 +139,7 @@ impl<'a> Writing<'a> {
             self.push_versions(&mut piece, &mut records);
             ids.push(node);
             ends.push(piece.facts.len() as u32);
-            if ids.len().is_multiple_of(NODES_A_BREATH) {
-                breathe();
-            }
+            breathe_after(ids.len());
         }
         if ids.is_empty() {
             return None;

@@ -35,7 +35,7 @@ impl Fact {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Segment {
     pub facts: Vec<Fact>,
     pub arena: Vec<u8>,

@@ -11,11 +11,8 @@ use super::erased::{Erased, erased_at, rest};
 use super::run::{Cursor, NamesOf, Piece, Shelf, Trouble};
 use crate::arrangement::chunk::{Building, Chunk};
 use crate::arrangement::versions::{Hit, Step, sequences};
-use crate::scheduling::breathe;
+use crate::scheduling::breathe_after;
 use crate::store::{Part, StoreError};
-
-/// After so many nodes it is time for a breath, if it is.
-const NODES_A_BREATH: u64 = 16;
 
 pub struct Merging<'a> {
     shelf: &'a Shelf,
@@ -31,7 +28,7 @@ pub struct Merging<'a> {
     older: Building,
     ready: VecDeque<(Part, Chunk)>,
     /// So many were merged.
-    nodes: u64,
+    nodes: usize,
     ended: bool,
 }
 
@@ -98,9 +95,7 @@ impl<'a> Merging<'a> {
             cursor.advance(self.shelf).map_err(lost)?;
         }
         self.nodes += 1;
-        if self.nodes.is_multiple_of(NODES_A_BREATH) {
-            breathe();
-        }
+        breathe_after(self.nodes);
         Ok(true)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_model::{NodeId, Tick};
 
 use super::cache::ChunkCache;
-use crate::arrangement::chunk::{Chunk, Times};
+use crate::arrangement::chunk::Chunk;
 use crate::arrangement::numbering::{NOBODY, Numbering};
 use crate::scheduling::breathe;
 use crate::store::{GraphId, Part, RunId, RunInfo, Store, StoreError};
@@ -127,7 +127,7 @@ impl Shelf {
     }
 
     fn read_whole(&self, piece: &Piece, run: RunId, number: usize) -> Result<Chunk, Trouble> {
-        self.read(piece, run, number, |bytes| Chunk::read(bytes, piece.run.upper, Times::Kept))
+        self.read(piece, run, number, |bytes| Chunk::read(bytes, piece.run.upper))
     }
 
     fn read(
@@ -182,28 +182,46 @@ pub fn nameless(graph: GraphId, run: RunId) -> StoreError {
     StoreError::damaged("an edge to a node that is not there", format!("run {} of graph {}", run.0, graph.0))
 }
 
-/// The ids of a run by number, as its chunks come in.
-pub struct NamesOf(Vec<NodeId>);
+/// The ids of a run by number, as its chunks come in. How many the index says there are bounds what numbers may be and takes no room by itself:
+/// a merge of which little is left leaves many that are nobody's.
+pub struct NamesOf {
+    ids: Vec<NodeId>,
+    count: u32,
+}
 
 impl NamesOf {
     pub fn new(index: &Index) -> NamesOf {
-        let mut names = vec![NOBODY; index.count as usize];
-        for (number, id) in &index.strays {
-            names[*number as usize] = *id;
+        let mut names = NamesOf { ids: Vec::new(), count: index.count };
+        if let Some((last, _)) = index.strays.last() {
+            names.reach(*last);
         }
-        NamesOf(names)
+        for (number, id) in &index.strays {
+            names.ids[*number as usize] = *id;
+        }
+        names
+    }
+
+    fn reach(&mut self, number: u32) {
+        if self.ids.len() <= number as usize {
+            self.ids.resize(number as usize + 1, NOBODY);
+        }
     }
 
     /// None when a number is none of this run.
     pub fn add(&mut self, chunk: &Chunk) -> Option<()> {
+        let Some(last) = chunk.numbers().last() else { return Some(()) };
+        if *last >= self.count {
+            return None;
+        }
+        self.reach(*last);
         for (number, id) in chunk.numbers().iter().zip(chunk.ids()) {
-            *self.0.get_mut(*number as usize)? = *id;
+            self.ids[*number as usize] = *id;
         }
         Some(())
     }
 
     pub fn ids(&self) -> &[NodeId] {
-        &self.0
+        &self.ids
     }
 }
 

@@ -4,7 +4,8 @@ use weir_model::Tick;
 use weir_model::mutation::Kind;
 
 use super::{GraphInfo, Part, RunInfo, Store, StoreError};
-use crate::arrangement::chunk::{Chunk, Times};
+use crate::arrangement::chunk::Chunk;
+use crate::arrangement::numbering::Marks;
 use crate::history::run::decode_index;
 
 /// What was found.
@@ -17,18 +18,6 @@ pub struct Checked {
     pub symbols: u64,
     /// Each with its place; nothing is wrong where there is none.
     pub damage: Vec<String>,
-}
-
-/// What is known of the node with a number.
-const IS_THERE: u8 = 1;
-const IS_AN_END: u8 = 2;
-
-fn mark(marks: &mut Vec<u8>, number: u32, with: u8) {
-    let number = number as usize;
-    if marks.len() <= number {
-        marks.resize(number + 1, 0);
-    }
-    marks[number] |= with;
 }
 
 /// `say` is told what is looked at, before it is.
@@ -109,10 +98,10 @@ impl Checking<'_> {
             let place = format!("{place}, {name} versions");
             let (mut firsts, mut last, mut problems) = (Vec::new(), None, Vec::new());
             let (mut facts, mut symbol_max) = (0, None);
-            let (mut starts, mut marks) = (Vec::new(), Vec::new());
+            let (mut starts, mut marks) = (Vec::new(), Marks::default());
             let read = self.store.read_run(info.id, run.id, part, &mut |bytes| {
                 let number = firsts.len();
-                let Some(chunk) = Chunk::read(bytes, run.upper, Times::Kept) else {
+                let Some(chunk) = Chunk::read(bytes, run.upper) else {
                     return Err(StoreError::damaged("a chunk that is not one", format!("chunk {number}")));
                 };
                 if chunk.segment().times.first().is_some_and(|time| *time < run.first.0) {
@@ -127,8 +116,8 @@ impl Checking<'_> {
                 symbol_max = symbol_max.max(of_facts.map(|fact| fact.tag.symbol().0).max());
                 firsts.push(chunk.ids()[0]);
                 starts.extend(chunk.numbers().first());
-                chunk.numbers().iter().for_each(|number| mark(&mut marks, *number, IS_THERE));
-                chunk.ends_numbered().for_each(|number| mark(&mut marks, number, IS_AN_END));
+                chunk.numbers().iter().for_each(|number| marks.has_facts(*number));
+                chunk.ends_numbered().for_each(|number| marks.is_an_end(number));
                 Ok(())
             });
             self.checked.chunks += firsts.len() as u64;
@@ -143,8 +132,8 @@ impl Checking<'_> {
                 self.wrong(&place, "the index does not tell where the nodes lie");
             }
             let strays = index.iter().flatten().flat_map(|index| &index.strays);
-            strays.for_each(|(number, _)| mark(&mut marks, *number, IS_THERE));
-            if whole && marks.contains(&IS_AN_END) {
+            strays.for_each(|(number, _)| marks.has_facts(*number));
+            if whole && marks.strays().next().is_some() {
                 self.wrong(&place, "an edge to a node that is not there");
             }
         }

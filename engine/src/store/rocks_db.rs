@@ -52,9 +52,18 @@ const WRITE_AHEAD_BYTES_MAX: u64 = 512 << 20;
 /// How much of the log has to be in memory for a checkpoint to clear it out.
 const SHORTEN_BYTES_MIN: u64 = 8 << 20;
 
+/// RocksDB writes down each file that comes and goes, and begins anew when that has become so long, or six times as long as what there is takes.
+const MANIFEST_BYTES_MAX: usize = 128 << 10;
+
+/// What it has to say, a line for each file of pages among it, goes into another file after so much. The last two are kept.
+const INFO_LOG_BYTES_MAX: usize = 128 << 10;
+
 /// A smaller run is written as keys, along with its record; a larger one as files that RocksDB takes over.
 const SMALL_RUN_BYTES_MAX: usize = 1 << 20;
 const FILE_BYTES_MAX: usize = 64 << 20;
+
+/// A run that is gone is removed key by key if it has no more than this.
+const KEYS_CLEARED_MAX: usize = 256;
 
 const READ_AHEAD_BYTES: usize = 4 << 20;
 
@@ -296,6 +305,29 @@ impl RocksDb {
         self.db.compact_range_cf(self.family(LOG), None::<&[u8]>, None::<&[u8]>);
     }
 
+    /// Removes the pages of a run that is gone: files of its own at once, what shares a file with others key by key. A mark over the whole range would be
+    /// written to a file and stay there for ever, as long as there are pages below it. What a crash leaves is removed at the next start.
+    fn clear_run(&self, graph: GraphId, run: RunId) {
+        let (from, to) = (run_pages(graph, run), run_pages(graph, RunId(run.0 + 1)));
+        self.free(PAGES, &from, &to);
+        let mut batch = WriteBatch::default();
+        let mut iterator = self.iterate(PAGES, from.to_vec(), to.to_vec());
+        while let Some(key) = iterator.key() {
+            if batch.len() == KEYS_CLEARED_MAX {
+                batch.clear();
+                batch.delete_range_cf(self.family(PAGES), from, to);
+                break;
+            }
+            batch.delete_cf(self.family(PAGES), key);
+            iterator.next();
+        }
+        if !batch.is_empty()
+            && let Err(error) = self.write(batch, false, "remove pages")
+        {
+            tracing::warn!(%error, "disk space is freed at the next start");
+        }
+    }
+
     /// Frees whole files of keys from `from` and below `to` at once; what shares a file with others goes when RocksDB
     /// next rewrites it.
     fn free(&self, family: &str, from: &[u8], to: &[u8]) {
@@ -406,6 +438,7 @@ impl Store for RocksDb {
         self.complete(graph, batch)?;
         self.free(LOG, &from, &to);
         self.shorten_write_ahead_log();
+        self.tidy_log();
         Ok(info)
     }
 
@@ -413,14 +446,10 @@ impl Store for RocksDb {
         self.must_be_live(graph)?;
         let mut batch = WriteBatch::default();
         let info = self.write_run(graph, run, &mut batch)?;
-        let bounds: Vec<_> = replaced.iter().map(|old| (run_pages(graph, *old), run_pages(graph, RunId(old.0 + 1)))).collect();
-        for (old, (from, to)) in replaced.iter().zip(&bounds) {
-            batch.delete_cf(self.family(META), run_key(graph, *old));
-            batch.delete_range_cf(self.family(PAGES), from, to);
-        }
+        replaced.iter().for_each(|old| batch.delete_cf(self.family(META), run_key(graph, *old)));
         self.complete(graph, batch)?;
-        for (from, to) in bounds {
-            self.free(PAGES, &from, &to);
+        for old in replaced {
+            self.clear_run(graph, *old);
         }
         Ok(info)
     }
@@ -622,6 +651,8 @@ fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, St
     db.set_atomic_flush(!options.write_ahead_log);
     db.set_max_background_jobs(2);
     db.set_bytes_per_sync(1 << 20);
+    db.set_max_manifest_file_size(MANIFEST_BYTES_MAX);
+    db.set_max_log_file_size(INFO_LOG_BYTES_MAX);
     db.set_keep_log_file_num(2);
     db.set_log_level(LogLevel::Warn);
     db.set_stats_dump_period_sec(0);
@@ -851,6 +882,107 @@ mod tests {
         let run = NewRun { first: Tick(10), upper: Tick(20), chunks: &mut std::iter::empty() };
         store.checkpoint(graph, run, &progress).unwrap();
         assert_eq!(read_log(&store, graph, 20).unwrap().len(), 1);
+    }
+
+    /// Entries of 10 MB, as files of RocksDB's first level.
+    fn log_in_files(store: &RocksDb, graph: GraphId) -> Tick {
+        let large = entry(graph, 0, 60_000);
+        append(store, std::slice::from_ref(&large));
+        store.flush(true).unwrap();
+        assert!(store.sizes().unwrap().log > SHORTEN_BYTES_MIN);
+        large.upper
+    }
+
+    fn cut(store: &RocksDb, graph: GraphId, upto: Tick) {
+        let run = NewRun { first: Tick(0), upper: upto, chunks: &mut std::iter::empty() };
+        store.checkpoint(graph, run, &Progress { upto, ..Progress::default() }).unwrap();
+    }
+
+    #[test]
+    fn a_cut_of_the_log_frees_its_files() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let (graph, other) = (store.create_graph("a", b"").unwrap(), store.create_graph("b", b"").unwrap());
+        append(&store, &[entry(other, 0, 10)]);
+        let upto = log_in_files(&store, graph);
+        append(&store, &[entry(graph, upto.0, 10)]);
+        cut(&store, graph, upto);
+        let left = store.sizes().unwrap().log;
+        assert!(left < SHORTEN_BYTES_MIN / 4, "{left}");
+        assert_eq!((read_log(&store, graph, upto.0).unwrap().len(), read_log(&store, other, 0).unwrap().len()), (1, 1));
+    }
+
+    /// What is left of much is not written again and again.
+    #[test]
+    fn files_of_the_log_stay_while_most_of_it_is_needed() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let (graph, other) = (store.create_graph("a", b"").unwrap(), store.create_graph("b", b"").unwrap());
+        log_in_files(&store, graph);
+        append(&store, &[entry(other, 0, 10)]);
+        let before = files(temporary.path(), "sst");
+        cut(&store, other, Tick(10));
+        assert!(before.iter().all(|file| file.exists()));
+    }
+
+    /// What marks a run as gone goes with it: once there was a file more for each minute of merging.
+    #[test]
+    fn runs_that_were_merged_leave_no_files() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let graph = store.create_graph("a", b"").unwrap();
+        let large: Vec<RunId> = (0..3u64)
+            .map(|n| {
+                let mut chunks = (0..10u8).map(|n| Ok((Part::Newest, vec![n; 300_000])));
+                let run = NewRun { first: Tick(n), upper: Tick(n + 1), chunks: &mut chunks };
+                store.checkpoint(graph, run, &Progress { upto: Tick(n + 1), ..Progress::default() }).unwrap().id
+            })
+            .collect();
+        let mut last: Option<RunId> = None;
+        for n in 3..60u64 {
+            let mut chunks = [Ok((Part::Newest, vec![1; 1000])), Ok((Part::Index, vec![2; 100]))].into_iter();
+            let run = NewRun { first: Tick(3), upper: Tick(n + 1), chunks: &mut chunks };
+            let info = match last {
+                None => store.checkpoint(graph, run, &Progress { upto: Tick(n + 1), ..Progress::default() }),
+                Some(old) => store.replace_runs(graph, &[old], run),
+            };
+            last = Some(info.unwrap().id);
+            // As a checkpoint does when the log is long.
+            store.flush(true).unwrap();
+        }
+        let begun = std::time::Instant::now();
+        while files(temporary.path(), "sst").len() > 20 {
+            assert!(begun.elapsed().as_secs() < 20, "{} files", files(temporary.path(), "sst").len());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        let runs: Vec<RunId> = store.runs(graph).unwrap().into_iter().map(|run| run.id).collect();
+        assert_eq!(runs, large.into_iter().chain(last).collect::<Vec<_>>());
+        drop(store);
+        let store = open(temporary.path());
+        runs.iter().for_each(|run| store.read_run(graph, *run, Part::Newest, &mut |_| Ok(())).unwrap());
+    }
+
+    /// It names each file that ever was, which is a megabyte an hour where runs are made and merged all the time.
+    #[test]
+    fn the_list_of_files_begins_anew_when_it_is_long() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let length = || {
+            let items = fs::read_dir(temporary.path().join("rocks-db")).unwrap().map(|item| item.unwrap());
+            let lists = items.filter(|item| item.file_name().to_string_lossy().starts_with("MANIFEST"));
+            lists.map(|item| item.metadata().unwrap().len()).sum::<u64>()
+        };
+        // Each makes a file, of which the list says the first and the last key.
+        let long = "a key that is long ".repeat(50);
+        let (mut last, mut written) = (length(), 0);
+        while written < 2 * MANIFEST_BYTES_MAX as u64 {
+            store.put_metadata(&long, b"").unwrap();
+            store.flush(true).unwrap();
+            let now = length();
+            written += now.saturating_sub(last);
+            last = now;
+            assert!(now < 2 * MANIFEST_BYTES_MAX as u64, "{now}");
+        }
     }
 
     #[test]
