@@ -2,20 +2,25 @@
 //! report what begins and what ends.
 //!
 //! What must come out is counted from outside, by a table of processes that is brought up to date event by event.
+//!
+//! `procs-churn-ingest` is the same as a stream brings it: lines of JSON, one query that tells what each of them says, and a store.
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_engine::evaluate::Evaluator;
 use weir_engine::store::InMemory;
-use weir_engine::{Graph, Start};
-use weir_model::{Mutations, NodeId, Tick, Value};
+use weir_engine::{Graph, Ingester, Start};
+use weir_model::{Mutations, NodeId, Position, Tick, Value, json};
 
 use crate::data::{Processes, mix};
 use crate::measure::{Clock, Run};
 use crate::passes::{Mode, Settings};
-use crate::weir::{self, Batch, Counter};
+use crate::weir::{self, Batch, Counted, Counter, Scratch};
 
 /// Of a hundred events.
 const CHANGES: u64 = 10;
@@ -116,6 +121,11 @@ struct Stream {
 }
 
 impl Stream {
+    fn new(settings: &Settings) -> Stream {
+        let (processes, mode) = (settings.processes(), settings.mode);
+        Stream { processes, mode, known: Known::default(), expected: Expected::default(), next: 0 }
+    }
+
     fn event(&mut self, i: u64) -> Event {
         let (kind, which) = (mix(self.processes.seed ^ mix(3 * i)), mix(self.processes.seed ^ mix(3 * i + 1)));
         let earlier = |below: u64, random: u64| (below > 0).then(|| below - 1 - random % below.min(WITHIN));
@@ -162,7 +172,7 @@ fn batches(graph: &Graph, settings: &Settings) -> Result<(Vec<Batch>, Expected),
     let symbol = |name: &str| graph.symbols().intern(name);
     let (label, parent_of, filename) = (symbol("Process"), symbol("parent"), symbol("filename"));
     let processes = settings.processes();
-    let mut stream = Stream { processes, mode: settings.mode, known: Known::default(), expected: Expected::default(), next: 0 };
+    let mut stream = Stream::new(settings);
     let mut ids: Vec<NodeId> = Vec::new();
     let (mut line, mut batches) = (Vec::new(), Vec::new());
     let mut i = 0;
@@ -222,18 +232,101 @@ pub fn run(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     }
     graph.wait_visible()?;
     let counted = counter.finish(upper)?;
-    let mut run = clock.stop("procs-churn", settings.events)?;
-    run.matches = Some(counted.matches + counted.cancellations);
-    run.expected = Some(expected.matches + expected.cancellations);
-    run.settings = format!(
-        "mutations to counted results, in memory, {:?}, {} workers, {} events a batch; {} matches, {} cancellations",
-        settings.mode, settings.workers, settings.batch, counted.matches, counted.cancellations
-    );
+    let run = clock.stop("procs-churn", settings.events)?;
     engine.shutdown()?;
+    compared(run, "mutations to counted results, in memory", settings, counted, expected)
+}
+
+/// A run with what it found and what it should have.
+fn compared(mut run: Run, what: &str, settings: &Settings, counted: Counted, expected: Expected) -> Result<Run, Box<dyn Error>> {
     if counted.matches != expected.matches {
         return Err(format!("{counted:?}, where {expected:?} are expected").into());
     }
+    run.matches = Some(counted.matches + counted.cancellations);
+    run.expected = Some(expected.matches + expected.cancellations);
+    run.settings = format!(
+        "{what}, {:?}, {} workers, {} events a batch; {} matches, {} cancellations",
+        settings.mode, settings.workers, settings.batch, counted.matches, counted.cancellations
+    );
     Ok(run)
+}
+
+/// One event of each kind. Edges that go are looked up: this query reads the graph.
+const INGEST: &str = "MATCH (n) WHERE id(n) = idFrom('process', $that.process_id)
+    CALL { WITH n WITH n WHERE $that.event_type = 'process_start' SET n = $that, n:Process }
+    CALL { WITH n WITH n WHERE $that.event_type = 'process_name' SET n.filename = $that.filename }
+    CALL { WITH n WITH n WHERE $that.event_type = 'process_move' MATCH (n)-[e:parent]->() DELETE e }
+    CALL { WITH n WITH n WHERE $that.event_type = 'process_end' DETACH DELETE n }
+    WITH n WHERE $that.parent_id IS NOT NULL
+    MATCH (p) WHERE id(p) = idFrom('process', $that.parent_id)
+    CREATE (n)-[:parent]->(p)";
+
+/// The file of events, written anew, and what they must give.
+fn events_file(settings: &Settings) -> Result<(PathBuf, Expected), Box<dyn Error>> {
+    fs::create_dir_all(&settings.directory)?;
+    let path = settings.directory.join(format!("churn-{}-{}-{}.jsonl", settings.seed, settings.events, std::process::id()));
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(&path)?);
+    let mut stream = Stream::new(settings);
+    let mut line = Vec::new();
+    for i in 0..settings.events {
+        let event = stream.event(i);
+        line.clear();
+        match event {
+            Event::Start(process) => stream.processes.write_line(process, &mut line),
+            Event::Name(process, true) => {
+                writeln!(line, r#"{{"event_type":"process_name","process_id":{process},"filename":"/usr/bin/other{i}"}}"#)?
+            }
+            Event::Name(process, false) => {
+                writeln!(line, r#"{{"event_type":"process_name","process_id":{process},"filename":null}}"#)?;
+            }
+            Event::Move(process, parent) => {
+                writeln!(line, r#"{{"event_type":"process_move","process_id":{process},"parent_id":{parent}}}"#)?;
+            }
+            Event::End(process) => writeln!(line, r#"{{"event_type":"process_end","process_id":{process}}}"#)?,
+        }
+        out.write_all(&line)?;
+        stream.count(event);
+    }
+    out.flush()?;
+    Ok((path, stream.expected))
+}
+
+pub fn ingest(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let (path, expected) = events_file(settings)?;
+    let mut file = BufReader::with_capacity(1 << 20, File::open(&path)?);
+    // Nobody else reads it.
+    fs::remove_file(&path)?;
+    let scratch = Scratch::new(settings, "churn")?;
+    let engine = weir::started(weir::open_store(settings.store, &scratch.path())?, settings.workers)?;
+    let graph = engine.default_graph();
+    let counter = Counter::start(weir::install_chain(&graph, settings.mode, Start::Now)?, |_| ())?;
+    let mut ingester = Ingester::new(graph.clone(), weir::prepare_any(&graph, INGEST)?);
+    let clock = Clock::start()?;
+    let (mut line, mut records, mut upper, mut bytes) = (Vec::new(), Vec::new(), Tick::ZERO, 0u64);
+    loop {
+        line.clear();
+        let read = file.read_until(b'\n', &mut line)?;
+        bytes += read as u64;
+        if read > 0 {
+            records.push(json::parse(&line)?);
+        }
+        if records.len() as u64 == settings.batch || (read == 0 && !records.is_empty()) {
+            let ingested = ingester.ingest(&records, Some(("churn", Position(bytes.to_le_bytes().to_vec()))))?;
+            if let Some((index, failure)) = ingested.failures.first() {
+                return Err(format!("record {index} of a batch failed: {failure}").into());
+            }
+            upper = ingested.upper;
+            records.clear();
+        }
+        if read == 0 {
+            break;
+        }
+    }
+    let counted = counter.finish(upper)?;
+    graph.wait_durable(upper)?;
+    let run = clock.stop("procs-churn-ingest", settings.events)?;
+    engine.shutdown()?;
+    compared(run, &format!("file of JSON to counted results, {:?}", settings.store), settings, counted, expected)
 }
 
 #[cfg(test)]
@@ -248,6 +341,10 @@ mod tests {
             let run = run(&settings).expect("it runs");
             assert!(run.count_is_right() && run.matches > Some(6_000), "{run:?}");
             assert!(!run.settings.contains(" 0 cancellations"), "{run:?}");
+            // The same events as lines give the same.
+            let ingested = ingest(&settings).expect("it runs");
+            std::fs::remove_dir_all(&settings.directory).expect("the directory was made");
+            assert_eq!((ingested.matches, ingested.expected), (run.matches, run.expected));
         }
     }
 }

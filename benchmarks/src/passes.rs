@@ -50,6 +50,7 @@ pub static PASSES: &[Pass] = &[
     },
     Pass { name: "numbers", about: "numbers to nodes: the least a record costs", run: stages::numbers },
     Pass { name: "procs-churn", about: "as `dataflow`, while earlier processes change, move and go", run: churn::run },
+    Pass { name: "procs-churn-ingest", about: "the same from a file of JSON into a store", run: churn::ingest },
     Pass { name: "rings", about: "payments to counted cycles of three and of four", run: rings::run },
     Pass { name: "rings-latency", about: "`rings` paced at --load of the rate it reaches", run: rings::paced },
     Pass { name: "rings-count", about: "payments to accounts with three cycles of three or more", run: rings::count },

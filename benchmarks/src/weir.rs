@@ -130,11 +130,16 @@ pub fn filled(settings: &Settings) -> Result<Engine, Box<dyn Error>> {
     Ok(engine)
 }
 
-/// Compiles an ingest query. One that reads the graph is an error: the figures would be those of another path.
-pub fn prepare(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error>> {
+/// Compiles an ingest query.
+pub fn prepare_any(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error>> {
     let options = weir_cypher_compiler::Options { parameters: vec!["that".into()], ids: graph.ids(), ..Default::default() };
     let plan = compile(text, &options).map_err(|problems| problems[0].to_string())?;
-    let prepared = graph.prepare(plan);
+    Ok(graph.prepare(plan))
+}
+
+/// The same. One that reads the graph is an error: the figures would be those of another path.
+pub fn prepare(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error>> {
+    let prepared = prepare_any(graph, text)?;
     if prepared.reads(graph.open_cypher()) {
         return Err(format!("this query reads the graph:\n{}", weir_cypher_compiler::explain_plan(&prepared.plan)).into());
     }
