@@ -1,15 +1,20 @@
 //! Files of Parquet: columns of row groups to rows, and of the columns only those that anybody looks at; and rows to columns (`table`).
 //!
-//!     footer ─> schema ─ tree ─> wanted columns ─ columns: some rows at once ─> Rows ─ one row a frame ─> map
+//!     footer ─> schema ─ tree ─> wanted columns ─ pages ─ columns: some rows at once ─> Rows ─ one row a frame ─> map
 //!
-//! The library reads pages and undoes their encodings; what the numbers and bytes stand for, and how rows are put together of columns that are
-//! lists and groups, is here. A position is the number of the next row, and the length of the file it is in.
+//! The library undoes the encodings of pages; how pages are found and what is believed of what they say (docs/decisions/0043), what the numbers
+//! and bytes stand for, and how rows are put together of columns that are lists and groups, is here. A position is the number of the next row, and
+//! the length of the file it is in.
 
-mod columns;
+mod thrift;
+mod footer;
+mod tree;
+mod compression;
+mod values;
 mod pages;
+mod columns;
 mod spool;
 mod table;
-mod tree;
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,8 +22,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parquet::column::reader::get_column_reader;
-use parquet::file::reader::FileReader;
-use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
 use weir_model::{Map, Position, Text, Value};
 
 use crate::decode::Decoder;
@@ -26,10 +31,10 @@ use crate::error::ConnectorError;
 use crate::frames::{Frame, Frames, Limits, Progress};
 use crate::source::Source;
 use columns::{Column, Leaf};
-use pages::Looked;
+use pages::{Open, Pages};
 pub use spool::Spool;
 pub use table::{Cell, ColumnKind, Field, TableWriter};
-use tree::Root;
+use tree::{LeafType, Root};
 
 /// Taken from the columns at once: so many rows, and about so many bytes.
 const ROWS_MAX: usize = 4096;
@@ -37,8 +42,9 @@ const BYTES_MAX: u64 = 8 << 20;
 
 pub struct ParquetReader {
     place: String,
-    file: SerializedFileReader<File>,
+    file: Arc<File>,
     file_bytes: u64,
+    metadata: ParquetMetaData,
     /// The wanted fields of a row.
     roots: Arc<[Root]>,
     /// Rows in all groups.
@@ -79,10 +85,10 @@ impl ParquetReader {
     ) -> Result<ParquetReader, ConnectorError> {
         let file_bytes = file.metadata().map_err(|error| ConnectorError::io(place, "cannot look at the file", error))?.len();
         let wrong = |problem: String| ConnectorError::Framing { place: place.to_owned(), problem };
-        let file = guarded(|| SerializedFileReader::new(file).map_err(|error| error.to_string()));
-        let file = file.map_err(|problem| wrong(format!("is no file of Parquet: {problem}")))?;
-        let roots = tree::roots(file.metadata().file_metadata().schema(), wanted).map_err(wrong)?;
-        let groups = file.metadata().row_groups().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or_default());
+        let metadata = guarded(|| footer::read(&file, file_bytes));
+        let metadata = metadata.map_err(|problem| wrong(format!("is no file of Parquet: {problem}")))?;
+        let roots = tree::roots(metadata.file_metadata().schema(), wanted).map_err(wrong)?;
+        let groups = metadata.row_groups().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or_default());
         let row_count = groups.fold(0u64, u64::saturating_add);
         let next_row = match from.filter(|position| !position.0.is_empty()) {
             None => 0,
@@ -90,8 +96,9 @@ impl ParquetReader {
         };
         Ok(ParquetReader {
             place: place.to_owned(),
-            file,
+            file: Arc::new(file),
             file_bytes,
+            metadata,
             roots: roots.into(),
             row_count,
             next_row,
@@ -108,28 +115,33 @@ impl ParquetReader {
     /// Opens the group of the next row, and goes there in it.
     fn open_group(&self) -> Result<Group, String> {
         let mut before = 0u64;
-        for (at, group) in self.file.metadata().row_groups().iter().enumerate() {
+        for group in self.metadata.row_groups() {
             let count = u64::try_from(group.num_rows()).unwrap_or_default();
-            if before + count <= self.next_row {
+            if before.saturating_add(count) <= self.next_row {
                 before += count;
                 continue;
             }
             let skipped = self.next_row - before;
-            let reader = self.file.get_row_group(at).map_err(|error| error.to_string())?;
+            let open = Open::default();
             let mut columns = Vec::new();
             let mut bytes = 0u64;
             for leaf in self.roots.iter().flat_map(|root| &root.leaves) {
-                bytes = bytes.saturating_add(u64::try_from(group.column(leaf.column).uncompressed_size()).unwrap_or_default());
-                let pages = reader.get_column_page_reader(leaf.column).map_err(|error| error.to_string())?;
-                let column = group.column(leaf.column).column_descr_ptr();
-                let pages = Box::new(Looked::new(pages, column.clone()));
-                columns.push(Column::new(get_column_reader(column, pages), skipped)?);
+                let chunk = group.column(leaf.column);
+                bytes = bytes.saturating_add(u64::try_from(chunk.uncompressed_size()).unwrap_or_default());
+                let pages = Pages::of(self.file.clone(), self.file_bytes, chunk, open.clone());
+                let column =
+                    pages.and_then(|pages| Column::new(get_column_reader(chunk.column_descr_ptr(), Box::new(pages)), skipped));
+                columns.push(column.map_err(|problem| self.of_column(leaf, &problem))?);
             }
             let row_bytes = (bytes / count.max(1)).max(1);
             let rows_at_once = usize::try_from(BYTES_MAX / row_bytes).unwrap_or(ROWS_MAX).clamp(1, ROWS_MAX);
             return Ok(Group { columns, left: count - skipped, rows_at_once });
         }
         Err("a row is in none of its groups".to_owned())
+    }
+
+    fn of_column(&self, leaf: &LeafType, problem: &str) -> String {
+        format!("column {}: {problem}", self.metadata.file_metadata().schema_descr().column(leaf.column).path())
     }
 
     /// Takes some rows from the columns.
@@ -143,7 +155,7 @@ impl ParquetReader {
         let mut columns = group.columns.iter_mut();
         for root in self.roots.iter() {
             let leaves = root.leaves.iter().map(|leaf| match columns.next() {
-                Some(column) => column.read(leaf, count),
+                Some(column) => column.read(leaf, count).map_err(|problem| self.of_column(leaf, &problem)),
                 None => Err("a column is missing".to_owned()),
             });
             fields.push(root.node.filled(leaves.collect::<Result<_, _>>()?, count)?);
@@ -231,6 +243,14 @@ fn go_on(place: &str, position: &Position, file_bytes: u64) -> Result<u64, Conne
             "the file had {length} bytes and has {file_bytes}; put it back, or delete the stream and create it anew"
         ))),
         None => Err(wrong("the stored position is not one of Parquet; delete the stream and create it anew".to_owned())),
+    }
+}
+
+/// Without what stands before it in the library's own words.
+fn told(error: ParquetError) -> String {
+    match error {
+        ParquetError::General(problem) | ParquetError::EOF(problem) => problem,
+        other => other.to_string(),
     }
 }
 

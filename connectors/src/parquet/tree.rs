@@ -15,7 +15,7 @@ use super::Filled;
 use super::columns::{Leaf, Meaning};
 
 /// Groups within groups.
-const DEPTH_MAX: usize = 64;
+pub const DEPTH_MAX: usize = 64;
 
 /// A field of a row.
 pub struct Root {
