@@ -706,11 +706,11 @@ fn a_partition_that_was_paused_for_a_hand_over_and_comes_back_is_read() {
 /// A stream on which nothing comes for half a minute has no client and is not in its group. What changes meanwhile it sees all the same.
 #[test]
 fn what_changes_while_streams_have_no_client_is_seen() {
-    let mut broker = match Broker::start(false, "streams that have no client, and what changes meanwhile") {
+    let mut broker = match Broker::start(true, "streams that have no client, and what changes meanwhile") {
         Some(broker) => broker,
         None => return,
     };
-    let names = ["committed", "grown", "joined", "paused", "deleted", "many", "named"];
+    let names = ["committed", "grown", "joined", "paused", "deleted", "many", "named", "guarded"];
     for (index, name) in names.into_iter().enumerate() {
         broker.create_topic(name, if name == "joined" { 2 } else { 1 });
         produce(&broker, name, 0, index as u64 * 100_000..index as u64 * 100_000 + 10);
@@ -722,7 +722,12 @@ fn what_changes_while_streams_have_no_client_is_seen() {
     let weir = Home::new().start(RESUME);
     for name in names {
         let commits = json!({"type": "ExplicitCommit", "maxBatch": 1, "maxIntervalMillis": 100});
+        let login =
+            json!({"type": "PlainLogin", "username": broker.said("KAFKA_USER"), "password": broker.said("KAFKA_PASSWORD")});
+        let trust = json!({"ssl.truststore.location": broker.said("KAFKA_CA"), "ssl.truststore.type": "PEM"});
         let more = match name {
+            "guarded" => json!({"autoOffsetReset": "earliest", "bootstrapServers": broker.said("KAFKA_SASL_TLS"),
+                "securityProtocol": "SASL_SSL", "saslJaasConfig": login, "kafkaProperties": trust}),
             "committed" | "joined" => json!({"autoOffsetReset": "earliest", "offsetCommitting": commits}),
             _ => json!({"autoOffsetReset": "earliest"}),
         };
@@ -756,6 +761,12 @@ fn what_changes_while_streams_have_no_client_is_seen() {
     weir.put("/api/v1/ingest/paused/start").expect(200);
     count += 10;
     wait_counted(&weir, count);
+
+    // The login, and whom to trust, are those of the stream.
+    produce(&broker, "guarded", 0, ids("guarded", 10..20));
+    count += 10;
+    wait_counted(&weir, count);
+    assert_eq!(broker.members("guarded"), 0);
 
     // What is read has to be committed, which takes a member.
     produce(&broker, "committed", 0, ids("committed", 10..20));
