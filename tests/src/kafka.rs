@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
@@ -133,6 +133,35 @@ impl Broker {
         let options = AdminOptions::new().request_timeout(Some(PATIENCE));
         let created = runtime.block_on(admin.create_topics([&new], &options)).expect("the broker answers");
         created.into_iter().for_each(|topic| assert!(topic.is_ok(), "{topic:?}"));
+    }
+
+    /// From now on the topic has so many partitions.
+    pub fn add_partitions(&self, topic: &str, count: usize) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+        let made = runtime.block_on(admin.create_partitions(&[NewPartitions::new(topic, count)], &options));
+        made.expect("the broker answers").into_iter().for_each(|topic| assert!(topic.is_ok(), "{topic:?}"));
+    }
+
+    /// How many members a group has that know their partitions.
+    pub fn members(&self, group: &str) -> usize {
+        let consumer: BaseConsumer = self.client().create().expect("a client");
+        let told = consumer.fetch_group_list(Some(group), PATIENCE).expect("the broker answers");
+        told.groups()
+            .iter()
+            .filter(|told| told.name() == group && told.state() == "Stable")
+            .map(|told| told.members().len())
+            .sum()
+    }
+
+    /// Another member of a group, which reads a topic from its beginning.
+    pub fn member(&self, group: &str, topic: &str) -> BaseConsumer {
+        let mut config = self.client();
+        config.set("group.id", group).set("auto.offset.reset", "earliest").set("session.timeout.ms", "6000");
+        let consumer: BaseConsumer = config.create().expect("a client");
+        consumer.subscribe(&[topic]).expect("a subscription");
+        consumer
     }
 
     /// Writes values to a partition and waits until the broker has them. None is a record without a value.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use weir_tests::kafka::Broker;
 use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::streams::{RESUME, counted};
 
 const STREAMS: u64 = 300;
 
@@ -112,7 +113,7 @@ fn streams_that_rest_cost_next_to_nothing_and_wake_at_once() {
     weir.stop();
 }
 
-/// What the client library has for each is its own: four threads and what they need.
+/// Before a stream has been silent for long it has a client of its own: four threads and what they need.
 #[test]
 fn streams_from_kafka_rest_keep_their_groups_and_wake_at_once() {
     const STREAMS: u64 = 20;
@@ -149,5 +150,89 @@ fn streams_from_kafka_rest_keep_their_groups_and_wake_at_once() {
     rest();
     let committed = |n: u64| broker.committed(&format!("kafka{n}"), "idle", 0);
     assert!((0..STREAMS).all(|n| committed(n) == Some(3)), "streams rest only when their offsets are committed");
+    weir.stop();
+}
+
+/// On which nothing comes for half a minute, streams from Kafka have one client together; and what comes for one of them is there at once, and once.
+/// `WEIR_IDLE_STREAMS=1000` does it with so many.
+#[test]
+fn streams_from_kafka_have_one_client_together_when_nothing_comes() {
+    /// Those of one client.
+    const CLIENT_THREADS_MAX: usize = 12;
+    /// Compilers and a broker run beside it.
+    const KILOBYTES_PER_STREAM_MAX: u64 = 300;
+    let streams: u64 = std::env::var("WEIR_IDLE_STREAMS").map_or(150, |count| count.parse().expect("a number of streams"));
+    let Some(broker) = Broker::start(false, "streams from Kafka that have no client") else { return };
+    let topic = |n: u64| if n.is_multiple_of(2) { "one-for-many".to_owned() } else { format!("one-for-one-{n}") };
+    broker.create_topic("one-for-many", 1);
+    (1..streams).step_by(2).for_each(|n| broker.create_topic(&topic(n), 1));
+    let own: Vec<String> = (1..streams).step_by(2).map(topic).collect();
+    let value = |id: u64| json!({"id": id}).to_string();
+    let produce = |topic: &str, id: u64| broker.produce(topic, 0, [Some(value(id).as_bytes())]);
+    let produce_all = |id: u64| {
+        produce("one-for-many", id);
+        own.iter().for_each(|topic| produce(topic, id));
+    };
+    let home = Home::new();
+    let mut weir = home.start(RESUME);
+    let (threads, kilobytes) = (status(&weir, "Threads"), status(&weir, "VmRSS"));
+    for n in 0..streams {
+        let query = format!("MATCH (n) WHERE id(n) = idFrom({n}, $that.id) SET n.count = coalesce(n.count, 0) + 1");
+        // A group's member, and a reader of a partition.
+        let topics = if n.is_multiple_of(3) { json!({topic(n): [0]}) } else { json!([topic(n)]) };
+        let definition = json!({"type": "KafkaIngest", "topics": topics, "bootstrapServers": broker.bootstrap(),
+            "autoOffsetReset": "earliest", "format": {"type": "CypherJson", "query": query}});
+        weir.post(&format!("/api/v1/ingest/kafka{n}"), &definition).expect(200);
+    }
+    produce_all(0);
+    let wait_counted = |weir: &Weir, count: u64| {
+        wait_until("each stream has read the record", PATIENCE, || counted(weir).0 >= count);
+        assert_eq!(counted(weir), (count, 1), "{}", weir.log());
+    };
+    let part = |weir: &Weir| {
+        let before = at_work(weir);
+        sleep(MEASURED);
+        (at_work(weir) - before) as f64 / 100.0 / MEASURED.as_secs_f64()
+    };
+    let told = |weir: &Weir, when: &str| {
+        let (memory, threads) = (status(weir, "VmRSS") / 1024, status(weir, "Threads"));
+        eprintln!("{streams} streams {when}: {memory} MB, {threads} threads, {:.1} % of a core", part(weir) * 100.0);
+    };
+    wait_counted(&weir, streams);
+    let client_threads = |weir: &Weir| threads_named(weir, "rdk:");
+    assert!(client_threads(&weir) >= 3 * streams as usize, "each has a client at first");
+    sleep(Duration::from_secs(3));
+    told(&weir, "with a client each");
+    let away = |weir: &Weir| {
+        wait_until("the clients go", PATIENCE, || client_threads(weir) <= CLIENT_THREADS_MAX);
+        wait_until("the threads go", PATIENCE, || status(weir, "Threads") <= threads + THREADS_MAX);
+    };
+    away(&weir);
+    let most = kilobytes + streams * KILOBYTES_PER_STREAM_MAX;
+    wait_until("the memory is given back", PATIENCE, || status(&weir, "VmRSS") < most);
+    let part = part(&weir);
+    assert!(part < PROCESSOR_PART_MAX, "{:.1} % of a core for streams from Kafka that rest", part * 100.0);
+    sleep(Duration::from_secs(10));
+    told(&weir, "with one together");
+
+    produce(&topic(1), 1);
+    let began = Instant::now();
+    wait_counted(&weir, streams + 1);
+    eprintln!("the first record after a rest was there within {:?} after the broker had it", began.elapsed());
+    let began = Instant::now();
+    produce_all(2);
+    wait_counted(&weir, 2 * streams + 1);
+    eprintln!("{streams} streams had read one each within {:?} after the first was sent", began.elapsed());
+    assert!(client_threads(&weir) <= CLIENT_THREADS_MAX, "a record now and then needs no client");
+
+    // Killed while they rest: they go on where they were.
+    wait_until("the threads go", PATIENCE, || status(&weir, "Threads") <= threads + THREADS_MAX);
+    weir.kill();
+    produce_all(3);
+    weir = home.start(RESUME);
+    wait_counted(&weir, 3 * streams + 1);
+    away(&weir);
+    produce_all(4);
+    wait_counted(&weir, 4 * streams + 1);
     weir.stop();
 }

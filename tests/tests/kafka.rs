@@ -7,6 +7,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use rdkafka::message::Message;
 use serde_json::{Value as Json, json};
 use weir_connectors::{FilePolicy, Frames, HostPolicy, Limits, RecordStream, SourceContext, parse_source_v1};
 use weir_model::Position;
@@ -700,4 +701,124 @@ fn a_partition_that_was_paused_for_a_hand_over_and_comes_back_is_read() {
         second.look(true);
     }
     assert_eq!(second.read.iter().filter(|id| *id % 100 >= 20).count(), 20, "{:?}", second.read);
+}
+
+/// A stream on which nothing comes for half a minute has no client and is not in its group. What changes meanwhile it sees all the same.
+#[test]
+fn what_changes_while_streams_have_no_client_is_seen() {
+    let mut broker = match Broker::start(true, "streams that have no client, and what changes meanwhile") {
+        Some(broker) => broker,
+        None => return,
+    };
+    let names = ["committed", "grown", "joined", "paused", "deleted", "many", "named", "guarded"];
+    for (index, name) in names.into_iter().enumerate() {
+        broker.create_topic(name, if name == "joined" { 2 } else { 1 });
+        produce(&broker, name, 0, index as u64 * 100_000..index as u64 * 100_000 + 10);
+    }
+    let ids = |name: &str, ids: std::ops::Range<u64>| {
+        let first = names.iter().position(|other| *other == name).expect("a name") as u64 * 100_000;
+        first + ids.start..first + ids.end
+    };
+    let weir = Home::new().start(RESUME);
+    for name in names {
+        let commits = json!({"type": "ExplicitCommit", "maxBatch": 1, "maxIntervalMillis": 100});
+        let login =
+            json!({"type": "PlainLogin", "username": broker.said("KAFKA_USER"), "password": broker.said("KAFKA_PASSWORD")});
+        let trust = json!({"ssl.truststore.location": broker.said("KAFKA_CA"), "ssl.truststore.type": "PEM"});
+        let more = match name {
+            "guarded" => json!({"autoOffsetReset": "earliest", "bootstrapServers": broker.said("KAFKA_SASL_TLS"),
+                "securityProtocol": "SASL_SSL", "saslJaasConfig": login, "kafkaProperties": trust}),
+            "committed" | "joined" => json!({"autoOffsetReset": "earliest", "offsetCommitting": commits}),
+            _ => json!({"autoOffsetReset": "earliest"}),
+        };
+        let topics = if name == "named" { json!({"named": [0]}) } else { json!([name]) };
+        weir.post(&format!("/api/v1/ingest/{name}"), &ingest(&broker.bootstrap(), topics, COUNT, more)).expect(200);
+    }
+    let in_groups = |broker: &Broker| -> usize { names.iter().map(|name| broker.members(name)).sum() };
+    let mut count = 10 * names.len() as u64;
+    wait_counted(&weir, count);
+    assert_eq!(in_groups(&broker), names.len() - 1, "each that subscribes is in its group");
+    wait_until("they leave their groups", PATIENCE, || in_groups(&broker) == 0);
+    assert_eq!(broker.committed("committed", "committed", 0), Some(10));
+
+    // The broker goes: that is said, and over when it is back.
+    broker.kill();
+    names.iter().for_each(|name| drop(wait_message(&weir, name, "127.0.0.1")));
+    broker.run();
+    let all_well =
+        || names.iter().all(|name| weir.get(&format!("/api/v1/ingest/{name}")).expect(200).json()["message"].is_null());
+    wait_until("nothing is wrong any more", PATIENCE, all_well);
+    assert_eq!(in_groups(&broker), 0, "nobody needs a client for that");
+
+    // Paused while it has none, and deleted.
+    weir.put("/api/v1/ingest/paused/pause").expect(200);
+    produce(&broker, "paused", 0, ids("paused", 10..20));
+    let began = Instant::now();
+    weir.delete("/api/v1/ingest/deleted").expect(200);
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(counted(&weir).0, count, "a paused stream reads nothing");
+    weir.put("/api/v1/ingest/paused/start").expect(200);
+    count += 10;
+    wait_counted(&weir, count);
+
+    // The login, and whom to trust, are those of the stream.
+    produce(&broker, "guarded", 0, ids("guarded", 10..20));
+    count += 10;
+    wait_counted(&weir, count);
+    assert_eq!(broker.members("guarded"), 0);
+
+    // What is read has to be committed, which takes a member.
+    produce(&broker, "committed", 0, ids("committed", 10..20));
+    count += 10;
+    wait_counted(&weir, count);
+    wait_until("offsets are committed", PATIENCE, || broker.committed("committed", "committed", 0) == Some(20));
+    assert_eq!(broker.members("committed"), 1);
+
+    // More than fits is read all the same, and once.
+    produce(&broker, "many", 0, ids("many", 10..60_010));
+    count += 60_000;
+    wait_counted(&weir, count);
+    produce(&broker, "named", 0, ids("named", 10..60_010));
+    count += 60_000;
+    wait_counted(&weir, count);
+
+    // A partition that is new.
+    broker.add_partitions("grown", 2);
+    produce(&broker, "grown", 1, ids("grown", 10..20));
+    count += 10;
+    wait_counted(&weir, count);
+
+    // Somebody else has come, and has both partitions. What is written then is for the members of the group.
+    let other = broker.member("joined", "joined");
+    let mut read = BTreeSet::new();
+    let mut poll = || {
+        while let Some(Ok(message)) = other.poll(Duration::from_millis(20)) {
+            read.insert((message.partition(), message.offset()));
+        }
+        read.clone()
+    };
+    wait_until("the other is in the group", PATIENCE, || {
+        poll();
+        broker.members("joined") == 1
+    });
+    produce(&broker, "joined", 0, ids("joined", 10..11));
+    wait_until("both are in the group", PATIENCE, || {
+        poll();
+        broker.members("joined") == 2
+    });
+    (0..2).for_each(|partition| {
+        produce(&broker, "joined", partition, ids("joined", 100 + partition as u64 * 100..110 + partition as u64 * 100))
+    });
+    let own = || -> BTreeSet<u64> {
+        let rows = weir.rows("MATCH (n) WHERE n.count IS NOT NULL AND n.id >= 200100 AND n.id < 200300 RETURN n.id");
+        rows.iter().map(|row| row[0].as_u64().expect("an id")).collect()
+    };
+    wait_until("all are read", PATIENCE, || {
+        let others = poll().into_iter().filter(|(partition, offset)| *offset >= if *partition == 0 { 11 } else { 0 }).count();
+        others + own().len() >= 20
+    });
+    assert_eq!(own().len(), 10, "each reads one of the partitions");
+    assert_eq!(counted(&weir).1, 1, "{}", weir.log());
+    weir.stop();
 }

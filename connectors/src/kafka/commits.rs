@@ -121,6 +121,10 @@ impl Commits {
         Commits { policy, durable, sent: Offsets::default(), last: Instant::now(), waiter: None }
     }
 
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
     pub fn durable(&self) -> &Offsets {
         &self.durable
     }

@@ -5,10 +5,12 @@
 //!
 //! `properties` turns both definitions into a client of librdkafka, with the names the Java clients use.
 
+mod away;
 mod client;
 mod commits;
 mod ingest;
 mod login;
+mod lookout;
 mod member;
 mod offsets;
 mod producer;

@@ -43,6 +43,11 @@ impl Partition {
         Partition { topic, number, start: next, next, touched: false, finished: false }
     }
 
+    /// Topic, number, and the offset of the record that comes next; -1 is the first there is.
+    pub fn place(&self) -> (String, i32, i64) {
+        (self.topic.clone(), self.number, self.next.unwrap_or(-1))
+    }
+
     /// Whether records were read of it that are not durable.
     pub fn touched_since(&self, durable: &Offsets) -> bool {
         // What was read of it may be the first of it, so that nothing is known to be durable.
@@ -95,32 +100,37 @@ impl Reading {
     pub fn take(&mut self, message: &BorrowedMessage<'_>, consumer: &BaseConsumer<Member>, batch: &mut Frames) {
         // A record of a partition that has just been given back.
         let Some(index) = self.index(message) else { return };
+        self.take_at(index, message.offset(), message.payload(), batch);
+        let Some(ending) = self.ending_offset else { return };
+        if message.offset() >= ending
+            && let Some(partition) = self.assigned.get_mut(index)
+        {
+            partition.next = Some(ending + 1);
+            partition.touched = true;
+            partition.finish_at(Some(ending), consumer);
+        }
+    }
+
+    /// The same of a record whose partition is known, by its place in `assigned`.
+    pub fn take_at(&mut self, index: usize, offset: i64, payload: Option<&[u8]>, batch: &mut Frames) {
         let ending = self.ending_offset;
         let Some(partition) = self.assigned.get_mut(index).filter(|partition| !partition.finished) else { return };
-        let offset = message.offset();
         let wanted = ending.is_none_or(|ending| offset <= ending);
         partition.next = Some(offset + 1);
         if wanted {
             partition.touched = true;
-            match message.payload() {
+            match payload {
                 Some(payload) => batch.push(payload),
                 None => {
                     self.skipped += 1;
                     if self.skipped == 1 {
-                        let (topic, number) = (message.topic(), message.partition());
+                        let Partition { topic, number, .. } = partition;
                         tracing::info!(
                             "records without a value are skipped; the first is at offset {offset} of {topic}[{number}]"
                         );
                     }
                 }
             }
-        }
-        if let Some(ending) = ending
-            && offset >= ending
-        {
-            partition.next = Some(ending + 1);
-            partition.touched = true;
-            partition.finish_at(Some(ending), consumer);
         }
     }
 

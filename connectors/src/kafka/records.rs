@@ -5,11 +5,14 @@
 //!
 //! The position is what counts: a partition goes on where the graph stands, whatever the broker has been told. Only a
 //! partition that others may have read meanwhile begins at what the group has committed, when that is further.
+//!
+//! Where nothing comes for a while it has no client (`away`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::Receiver;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, RebalanceProtocol};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
@@ -18,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use weir_model::Position;
 
+use super::away::{self, Away};
 use super::client::Voice;
 use super::commits::{Commits, Policy};
 use super::failed;
@@ -53,12 +57,22 @@ pub struct Subscription {
 }
 
 pub struct Records {
-    consumer: Option<Arc<BaseConsumer<Member>>>,
-    subscription: Subscription,
-    reading: Reading,
-    commits: Commits,
+    pub(super) place: String,
+    /// What its clients are set to.
+    pub(super) settings: Settings,
+    /// None while it is away.
+    pub(super) consumer: Option<Arc<BaseConsumer<Member>>>,
+    /// Where it reads while it has no client, and until a new one has its partitions.
+    pub(super) away: Option<Away>,
+    pub(super) may_go_away: bool,
+    /// How long nothing comes before it goes, and when that will be.
+    pub(super) away_after: Duration,
+    pub(super) away_at: Instant,
+    pub(super) subscription: Subscription,
+    pub(super) reading: Reading,
+    pub(super) commits: Commits,
     /// Partitions nobody else can have read since this stream did.
-    ours: BTreeSet<(String, i32)>,
+    pub(super) ours: BTreeSet<(String, i32)>,
     /// Nothing is asked before.
     ask_again: Instant,
     /// To be told by the next call: this one has records to hand out.
@@ -86,22 +100,47 @@ impl Records {
         from: Offsets,
         runtime: &Handle,
     ) -> Result<Records, ConnectorError> {
-        let member = Member::new(Voice::new(&place, settings.login));
         let time_max = settings.client.get("max.poll.interval.ms").and_then(|text| text.parse().ok());
         let time_max = Duration::from_millis(time_max.unwrap_or(POLL_INTERVAL_MILLIS)) / 3;
+        let may_go_away = away::is_possible(&subscription, settings.client.get("group.instance.id").is_some());
+        let away_after = away::after();
+        let mut records = Records {
+            place,
+            settings,
+            consumer: None,
+            away: None,
+            may_go_away,
+            away_after,
+            away_at: Instant::now() + away_after,
+            ours: from.iter().map(|(topic, number, _)| (topic.to_owned(), number)).collect(),
+            commits: Commits::new(policy, from.clone()),
+            reading: Reading::new(from, subscription.ending_offset),
+            subscription,
+            ask_again: Instant::now(),
+            failure: None,
+            rest: Rest { runtime: runtime.clone(), comes: Arc::default(), time_max, waiting: None },
+        };
+        records.consumer = Some(records.connect()?);
+        Ok(records)
+    }
+
+    /// A client that waits for its partitions.
+    pub(super) fn connect(&self) -> Result<Arc<BaseConsumer<Member>>, ConnectorError> {
+        let place = &self.place;
+        let member = Member::new(Voice::new(place, self.settings.login.clone()));
         // The error says which setting, but might show its value.
-        let mut consumer: BaseConsumer<Member> = settings.client.create_with_context(member).map_err(|error| match error {
-            KafkaError::ClientCreation(reason) => failed(&place, reason, false),
-            _ => failed(&place, "the client cannot be made with these properties", false),
-        })?;
-        let comes = Arc::new(Notify::new());
-        let told = comes.clone();
+        let mut consumer: BaseConsumer<Member> =
+            self.settings.client.create_with_context(member).map_err(|error| match error {
+                KafkaError::ClientCreation(reason) => failed(place, reason, false),
+                _ => failed(place, "the client cannot be made with these properties", false),
+            })?;
+        let told = self.rest.comes.clone();
         // Called with a lock of the client held: all else is done by a task.
         consumer.set_nonempty_callback(move || told.notify_one());
-        match &subscription.topics {
+        match &self.subscription.topics {
             Topics::Subscribed(topics) => {
                 let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
-                consumer.subscribe(&topics).map_err(|error| failed(&place, error.to_string(), false))?;
+                consumer.subscribe(&topics).map_err(|error| failed(place, error.to_string(), false))?;
             }
             Topics::Assigned(topics) => {
                 let mut partitions = TopicPartitionList::new();
@@ -113,16 +152,7 @@ impl Records {
                 consumer.context().changes().push_back(Change::Assigned(partitions));
             }
         }
-        Ok(Records {
-            consumer: Some(Arc::new(consumer)),
-            ours: from.iter().map(|(topic, number, _)| (topic.to_owned(), number)).collect(),
-            commits: Commits::new(policy, from.clone()),
-            reading: Reading::new(from, subscription.ending_offset),
-            subscription,
-            ask_again: Instant::now(),
-            failure: None,
-            rest: Rest { runtime: runtime.clone(), comes, time_max, waiting: None },
-        })
+        Ok(Arc::new(consumer))
     }
 
     /// Lets partitions come and go, as far as that is possible now.
@@ -171,7 +201,8 @@ impl Records {
 
     /// Finds out where partitions begin, and begins.
     fn begin(&mut self, partitions: &TopicPartitionList) -> Result<(), ConnectorError> {
-        let Some(consumer) = &self.consumer else { return Ok(()) };
+        let Some(consumer) = self.consumer.clone() else { return Ok(()) };
+        let consumer = &consumer;
         let place = consumer.context().voice.place();
         let elements = partitions.elements();
         let key = |topic: &str, number: i32| (topic.to_owned(), number);
@@ -227,6 +258,8 @@ impl Records {
             _ => consumer.assign(&list),
         };
         assigned.map_err(|error| failed(place, format!("cannot begin with the assigned partitions: {error}"), true))?;
+        self.leave_lookout();
+        self.away_at = Instant::now() + self.away_after;
         for (topic, number, offset) in starts.iter() {
             self.reading.read.set(topic, number, offset);
         }
@@ -292,6 +325,16 @@ impl Records {
         tracing::debug!("{}: {} partitions went to other members", member.voice.place(), partitions.count());
     }
 
+    /// Whether nothing is wrong, nothing under way, and all is committed that is to be.
+    pub(super) fn is_done(&self) -> bool {
+        let Some(consumer) = &self.consumer else { return false };
+        let member = consumer.context();
+        // What is wrong is looked after, and offsets are committed, by whoever polls.
+        let done = member.voice.trouble().is_none() && member.changes().is_empty() && self.failure.is_none();
+        done && self.subscription.ending_offset.is_none()
+            && self.commits.are_done(|topic, number| self.reading.reads(topic, number))
+    }
+
     /// Finds out whether what kept the client from its work is over: the client itself only tells that it began.
     fn look_after_trouble(&mut self) {
         let Some(consumer) = &self.consumer else { return };
@@ -324,8 +367,8 @@ fn whole_millis(wait: Duration) -> Duration {
 
 impl Rest {
     /// What came since the last poll that found something makes the call at once, though it may have been polled: then whoever was called rests again.
-    fn begin(&mut self, call: Call) {
-        let (comes, time_max) = (self.comes.clone(), self.time_max);
+    fn begin(&mut self, call: Call, time_max: Duration) {
+        let (comes, time_max) = (self.comes.clone(), time_max.min(self.time_max));
         self.waiting = Some(self.runtime.spawn(async move {
             // An error says that it is time to poll.
             let _ = tokio::time::timeout(time_max, comes.notified()).await;
@@ -342,15 +385,16 @@ impl Rest {
 
 impl Source for Records {
     fn rest(&mut self, call: Call) -> bool {
-        let Some(consumer) = &self.consumer else { return false };
-        let member = consumer.context();
-        // What is wrong is looked after, and offsets are committed, by whoever polls.
-        let done = member.voice.trouble().is_none() && member.changes().is_empty() && self.failure.is_none();
-        let rests = done
-            && self.subscription.ending_offset.is_none()
-            && self.commits.are_done(|topic, number| self.reading.reads(topic, number));
+        match (&self.consumer, &mut self.away) {
+            (None, Some(away)) => return away.rest(call),
+            // It is on its way back.
+            (_, Some(_)) | (None, None) => return false,
+            (Some(_), None) => {}
+        }
+        let rests = self.is_done();
         if rests {
-            self.rest.begin(call);
+            let goes = if self.may_go_away { self.away_at.saturating_duration_since(Instant::now()) } else { Duration::MAX };
+            self.rest.begin(call, goes);
         }
         rests
     }
@@ -364,7 +408,10 @@ impl Source for Records {
         self.follow()?;
         self.look_after_trouble();
         let finishes = self.subscription.ending_offset.is_some();
-        while !batch.full(limits) {
+        if self.away.is_some() {
+            self.next_from_inbox(limits, deadline, batch)?;
+        }
+        while self.away.is_none() && !batch.full(limits) {
             let Some(consumer) = self.consumer.as_ref().filter(|_| !finishes || !self.reading.is_finished()) else { break };
             let wait = if batch.is_empty() { deadline.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
             match consumer.poll(whole_millis(wait)) {
@@ -385,7 +432,12 @@ impl Source for Records {
         }
         self.reading.note();
         self.reading.read.write(&mut batch.position);
-        if let Some(consumer) = &self.consumer {
+        if !batch.is_empty() {
+            self.away_at = Instant::now() + self.away_after;
+        } else if self.away.is_none() {
+            self.go_away();
+        }
+        if let Some(consumer) = self.consumer.as_ref().filter(|_| self.away.is_none()) {
             let member = consumer.context();
             let elsewhere = |code| matches!(code, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic);
             if !batch.is_empty() && member.voice.trouble().is_some_and(|trouble| !elsewhere(trouble.code)) {
@@ -408,13 +460,14 @@ impl Source for Records {
     }
 
     fn trouble(&self) -> Option<String> {
-        let voice = &self.consumer.as_ref()?.context().voice;
+        let Some(consumer) = &self.consumer else { return self.away.as_ref()?.trouble() };
+        let voice = &consumer.context().voice;
         voice.trouble().map(|trouble| format!("{}: {}", voice.place(), trouble.reason))
     }
 }
 
 /// What does not pass.
-fn fatal(consumer: &BaseConsumer<Member>, error: &KafkaError) -> Option<ConnectorError> {
+pub(super) fn fatal(consumer: &BaseConsumer<Member>, error: &KafkaError) -> Option<ConnectorError> {
     let place = consumer.context().voice.place();
     let code = error.rdkafka_error_code()?;
     let reason = consumer.context().voice.trouble().filter(|trouble| trouble.code == code).map(|trouble| trouble.reason);
@@ -433,37 +486,44 @@ impl Drop for Records {
     fn drop(&mut self) {
         self.rest.end();
         let Some(consumer) = self.consumer.take() else { return };
-        consumer.context().close();
         let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));
-        let waiter = self.commits.end();
-        let place = consumer.context().voice.place().to_owned();
-        let (sender, receiver) = crossbeam_channel::bounded(1);
-        // Leaving a group asks the broker, and one that is away answers late or never: somebody else waits for that.
-        let leave = move || {
-            // What is waited for by the client is told to it, or it would wait on.
-            while let Some(change) = consumer.context().changes().pop_front() {
-                match change {
-                    Change::Revoked { partitions, .. } => give_back(&consumer, &partitions),
-                    Change::Assigned(partitions) => decline(&consumer, &partitions),
-                }
-            }
-            // An older offset that is on its way comes first. The thread is also the other hold on the consumer, which leaves the
-            // group when the last is gone.
-            if let Some(waiter) = waiter {
-                let _ = waiter.join();
-            }
-            if let Some(rest) = rest
-                && let Err(error) = consumer.commit(&rest, CommitMode::Sync)
-            {
-                tracing::warn!("{}: the last offsets could not be committed: {error}", consumer.context().voice.place());
-            }
-            drop(consumer);
-            // Nobody waits any more when it took too long.
-            let _ = sender.send(());
-        };
-        let left = std::thread::Builder::new().name("leave Kafka".to_owned()).spawn(leave);
-        if left.is_ok() && receiver.recv_timeout(CLOSE_TIME_MAX).is_err() {
-            tracing::warn!("{place}: the group is left without waiting for the broker, which does not answer");
+        let left = leave(consumer, rest, self.commits.end());
+        // Leaving a group asks the broker, and one that is away answers late or never.
+        if left.is_some_and(|left| left.recv_timeout(CLOSE_TIME_MAX).is_err()) {
+            tracing::warn!("{}: the group is left without waiting for the broker, which does not answer", self.place);
         }
     }
+}
+
+/// Ends a client, on a thread of its own: what is to be committed, and what commits are on their way. Tells when it has.
+pub(super) fn leave(
+    consumer: Arc<BaseConsumer<Member>>,
+    rest: Option<TopicPartitionList>,
+    waiter: Option<std::thread::JoinHandle<()>>,
+) -> Option<Receiver<()>> {
+    consumer.context().close();
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    let leave = move || {
+        // What is waited for by the client is told to it, or it would wait on.
+        while let Some(change) = consumer.context().changes().pop_front() {
+            match change {
+                Change::Revoked { partitions, .. } => give_back(&consumer, &partitions),
+                Change::Assigned(partitions) => decline(&consumer, &partitions),
+            }
+        }
+        // An older offset that is on its way comes first. The thread is also the other hold on the consumer, which leaves the
+        // group when the last is gone.
+        if let Some(waiter) = waiter {
+            let _ = waiter.join();
+        }
+        if let Some(rest) = rest
+            && let Err(error) = consumer.commit(&rest, CommitMode::Sync)
+        {
+            tracing::warn!("{}: the last offsets could not be committed: {error}", consumer.context().voice.place());
+        }
+        drop(consumer);
+        // Nobody waits any more when it took too long.
+        let _ = sender.send(());
+    };
+    std::thread::Builder::new().name("leave Kafka".to_owned()).spawn(leave).ok().map(|_| receiver)
 }

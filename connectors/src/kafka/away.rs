@@ -1,0 +1,205 @@
+//! A stream on which nothing comes gives up its client, and reads by way of the lookout.
+//!
+//!     own client ─ nothing for a while, alone in its group ─> away ─ too much comes, or offsets are to be committed ─> own client, once it has its partitions
+//!                                                              │ └ a record now and then: read from the inbox
+//!                                                              └ somebody else is in the group, or the topic has changed ─> own client
+//!
+//! While it is away it is not in its group. So it takes nothing from the inbox, after a silence, before it has seen that nobody else is in there; where
+//! somebody is, it joins, and begins as any member does. Named partitions know no group, and nobody has to be asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+
+use super::commits::Policy;
+use super::ingest::Topics;
+use super::lookout::{End, Inbox, Lookout, members};
+use super::member::Member;
+use super::records::{Records, Subscription, fatal, leave};
+use crate::bell::Call;
+use crate::error::ConnectorError;
+use crate::frames::{Frames, Limits};
+
+/// For so long nothing comes before a stream goes away, or a little longer; doubled each time it comes back, up to the other.
+const AWAY_AFTER: Duration = Duration::from_secs(30);
+const AWAY_AFTER_MAX: Duration = Duration::from_secs(480);
+/// After it could not, as there are others in its group.
+const AWAY_AGAIN: Duration = Duration::from_secs(120);
+/// With records coming for longer it has a client again.
+const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
+/// So long it is away at most where offsets are committed: brokers forget those of a group in which nobody is (`offsets.retention.minutes`).
+const AWAY_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
+const NO_OFFSETS_AWAY_TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+/// While both its client and the inbox may have something.
+const SLICE: Duration = Duration::from_millis(10);
+/// For one question to the broker.
+const ASK_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// What a stream has instead of a client.
+pub struct Away {
+    lookout: Arc<Lookout>,
+    inbox: Arc<Inbox>,
+    /// Of each topic that is read.
+    counts: Vec<(String, usize)>,
+    /// Nobody else was in the group when the first record came. Forgotten when it rests.
+    alone: bool,
+    /// Since when records come.
+    busy: Instant,
+}
+
+impl Away {
+    /// As a source rests.
+    pub fn rest(&mut self, call: Call) -> bool {
+        self.alone = false;
+        self.inbox.arm(call)
+    }
+
+    pub fn trouble(&self) -> Option<String> {
+        self.lookout.trouble()
+    }
+}
+
+/// Whether a stream may be away at all. A pattern may come to mean other topics; who gives its member a name wants it to stay.
+pub fn is_possible(subscription: &Subscription, is_static: bool) -> bool {
+    subscription.ending_offset.is_none()
+        && match &subscription.topics {
+            Topics::Assigned(_) => true,
+            Topics::Subscribed(topics) => !is_static && topics.iter().all(|topic| !topic.starts_with('^')),
+        }
+}
+
+/// How long nothing comes before the next stream goes away. A little different for each: brokers are asked by those who go, and thousands may have begun at once.
+pub fn after() -> Duration {
+    static STREAMS: AtomicU64 = AtomicU64::new(0);
+    AWAY_AFTER + Duration::from_millis(STREAMS.fetch_add(1, Ordering::Relaxed) % 64 * 125)
+}
+
+impl Records {
+    /// Gives up the client, if it may and it is time.
+    pub(super) fn go_away(&mut self) {
+        if !self.may_go_away || Instant::now() < self.away_at || !self.is_done() {
+            return;
+        }
+        let Some(consumer) = self.consumer.clone() else { return };
+        let away = self.counts(&consumer).and_then(|counts| Some((counts, Lookout::of(&self.place, &self.settings).ok()?)));
+        let Some((counts, lookout)) = away else {
+            self.away_at = Instant::now() + AWAY_AGAIN;
+            return;
+        };
+        let inbox = self.join(&lookout, &counts);
+        if matches!(self.subscription.topics, Topics::Subscribed(_)) {
+            // Who joins the group from now on may read them.
+            self.ours.clear();
+        }
+        self.away = Some(Away { lookout, inbox, counts, alone: false, busy: Instant::now() });
+        self.consumer = None;
+        let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));
+        leave(consumer, rest, self.commits.end());
+        tracing::debug!("{}: nothing comes, and the client is given up", self.place);
+    }
+
+    /// How many partitions its topics have, where all are its own and nobody else is in the group.
+    fn counts(&self, consumer: &BaseConsumer<Member>) -> Option<Vec<(String, usize)>> {
+        let count = |topic: &String| {
+            let metadata = consumer.fetch_metadata(Some(topic), ASK_TIME_MAX).ok()?;
+            let found = metadata.topics().iter().find(|found| found.name() == topic)?;
+            found.error().is_none().then(|| (topic.clone(), found.partitions().len()))
+        };
+        match &self.subscription.topics {
+            Topics::Assigned(topics) => topics.keys().map(count).collect(),
+            Topics::Subscribed(topics) => {
+                if members(consumer, &self.subscription.group) != Some(1) {
+                    return None;
+                }
+                let counts: Vec<(String, usize)> = topics.iter().map(count).collect::<Option<_>>()?;
+                let own = |topic: &str| self.reading.assigned.iter().filter(|partition| partition.topic == topic).count();
+                counts.iter().all(|(topic, count)| own(topic) == *count).then_some(counts)
+            }
+        }
+    }
+
+    fn join(&self, lookout: &Lookout, counts: &[(String, usize)]) -> Arc<Inbox> {
+        let commits = !matches!(self.commits.policy(), Policy::Never);
+        let time_max = if commits { AWAY_TIME_MAX } else { NO_OFFSETS_AWAY_TIME_MAX };
+        let partitions = self.reading.assigned.iter().map(|partition| partition.place()).collect();
+        lookout.join(partitions, counts.to_vec(), Instant::now() + time_max)
+    }
+
+    /// Takes what is in the inbox. Where there is a client, it has no partitions yet.
+    pub(super) fn next_from_inbox(
+        &mut self,
+        limits: &Limits,
+        deadline: Instant,
+        batch: &mut Frames,
+    ) -> Result<(), ConnectorError> {
+        let Some(away) = &mut self.away else { return Ok(()) };
+        let wait = deadline.saturating_duration_since(Instant::now());
+        match &self.consumer {
+            None => away.inbox.wait(wait),
+            Some(consumer) => {
+                // Nothing is read by it: what it is given comes by way of its callback.
+                if let Some(Err(error)) = consumer.poll(Duration::ZERO)
+                    && let Some(failure) = fatal(consumer, &error)
+                {
+                    return Err(failure);
+                }
+                away.inbox.wait(wait.min(SLICE));
+            }
+        }
+        if !away.alone && away.inbox.has_records() {
+            if let Topics::Subscribed(_) = self.subscription.topics
+                && !away.lookout.is_empty(&self.subscription.group)
+            {
+                return self.come_back(true);
+            }
+            away.alone = true;
+            away.busy = Instant::now();
+        }
+        while !batch.full(limits)
+            && let Some(record) = away.inbox.pop()
+        {
+            self.reading.take_at(record.index, record.offset, record.payload.as_deref(), batch);
+        }
+        let ended = away.inbox.end_after_all();
+        let commits = !matches!(self.commits.policy(), Policy::Never);
+        let is_busy = !batch.is_empty() && (commits || away.busy.elapsed() > BUSY_TIME_MAX);
+        self.reading.note();
+        match ended {
+            Some(End::Over) => self.come_back(true),
+            Some(End::Full) => {
+                self.come_back(false)?;
+                // It may take a while until the client has its partitions.
+                if let Some(Away { lookout, counts, busy, .. }) = self.away.take() {
+                    let inbox = self.join(&lookout, &counts);
+                    self.away = Some(Away { lookout, inbox, counts, alone: true, busy });
+                }
+                Ok(())
+            }
+            None if is_busy => self.come_back(false),
+            None => Ok(()),
+        }
+    }
+
+    /// Has a client of its own again. `at_once`: nothing more is read from the inbox, also not until it has its partitions.
+    fn come_back(&mut self, at_once: bool) -> Result<(), ConnectorError> {
+        if self.consumer.is_none() {
+            self.consumer = Some(self.connect()?);
+            self.away_after = (self.away_after * 2).min(AWAY_AFTER_MAX);
+        }
+        if at_once {
+            self.leave_lookout();
+        }
+        Ok(())
+    }
+
+    /// From now on its client reads.
+    pub(super) fn leave_lookout(&mut self) {
+        if self.away.take().is_some() {
+            self.reading.note();
+            self.reading.assigned.clear();
+            self.reading.forget_addresses();
+        }
+    }
+}
