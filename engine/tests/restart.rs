@@ -179,7 +179,8 @@ fn what_was_delivered_is_not_replayed() {
             let apply = |record: &Mutations| graph.apply(record.clone(), 1).unwrap();
             let records = if life == 1 { before } else { after };
             let (last, others) = records.split_last().unwrap();
-            let upper = others.iter().map(apply).last().unwrap();
+            let uppers: Vec<Tick> = others.iter().map(apply).collect();
+            let upper = *uppers.last().unwrap();
             if what == "progress" {
                 query.set_delivered(OUTPUT, upper, Position::default(), false);
                 std::thread::sleep(Duration::from_millis(500));

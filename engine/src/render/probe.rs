@@ -118,7 +118,7 @@ fn changes<'scope>(
     hubs: Rc<RefCell<Hubs>>,
 ) -> Outputs<'scope, Time> {
     let scope = batches.scope();
-    let mut builder = OperatorBuilder::new("changes".to_owned(), scope.clone());
+    let mut builder = OperatorBuilder::new("changes".to_owned(), scope);
     let again = scope.activator_for(builder.operator_info().address);
     let mut input = builder.new_input(batches, Pipeline);
     let (results_out, results) = builder.new_output();
@@ -219,7 +219,7 @@ fn hop<'scope>(
     hubs: Rc<RefCell<Hubs>>,
 ) -> Outputs<'scope, Moved> {
     let scope = parcels.scope();
-    let mut builder = OperatorBuilder::new("hop".to_owned(), scope.clone());
+    let mut builder = OperatorBuilder::new("hop".to_owned(), scope);
     let again = scope.activator_for(builder.operator_info().address);
     let by_shard = Exchange::new(move |parcel: &Parcel| parcel.shard(shard.count) as u64);
     let mut input = builder.new_input(parcels, by_shard);
