@@ -16,6 +16,7 @@ use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::history::run::{Index, Indexing, NamesOf, Run, decode_index, nameless};
+use crate::loading::Loading;
 use crate::memory::holds_graph;
 use crate::scheduling::{Breath, breathe};
 use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError, read_some};
@@ -137,7 +138,13 @@ fn note_delivered(progress: &mut Progress, delivered: &Delivered) {
 }
 
 /// The graph as of its checkpoint, one batch a shard. Runs are read side by side, then shards put together side by side.
-pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -> Result<(Base, Vec<Run>), EngineError> {
+pub fn load_base(
+    store: &dyn Store,
+    graph: GraphId,
+    upto: Tick,
+    shards: usize,
+    loading: &Loading,
+) -> Result<(Base, Vec<Run>), EngineError> {
     let infos = store.runs(graph)?;
     // Each checkpoint moves on where the runs end.
     let end = infos.iter().map(|run| run.upper).max().unwrap_or_default();
@@ -152,7 +159,7 @@ pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -
     let runs = std::thread::scope(|scope| {
         let read = |part: &[RunInfo]| {
             holds_graph();
-            part.iter().map(|run| read_run(store, graph, run, upto)).collect::<Result<Vec<_>, _>>()
+            part.iter().map(|run| read_run(store, graph, run, upto, loading)).collect::<Result<Vec<_>, _>>()
         };
         let threads: Vec<_> = infos.chunks(portion).map(|part| scope.spawn(move || read(part))).collect();
         threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>()
@@ -173,11 +180,18 @@ pub fn load_base(store: &dyn Store, graph: GraphId, upto: Tick, shards: usize) -
 }
 
 /// What of a run is needed for the present.
-fn read_run(store: &dyn Store, graph: GraphId, run: &RunInfo, upto: Tick) -> Result<(Vec<Chunk>, Run), StoreError> {
+fn read_run(
+    store: &dyn Store,
+    graph: GraphId,
+    run: &RunInfo,
+    upto: Tick,
+    loading: &Loading,
+) -> Result<(Vec<Chunk>, Run), StoreError> {
     let mut chunks = Vec::new();
     let damaged = |what: &str| StoreError::damaged(what, format!("run {} of graph {}", run.id.0, graph.0));
     store.read_run(graph, run.id, Part::Newest, &mut |bytes| {
         chunks.push(Chunk::read(bytes, upto, Times::One).ok_or_else(|| damaged("a page"))?);
+        loading.pages.one();
         Ok(())
     })?;
     let known = store.chunk(graph, run.id, Part::Index, 0)?;
