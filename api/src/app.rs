@@ -75,7 +75,7 @@ impl App {
         };
         startup.at("the graph is being read");
         let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));
-        let engine = Engine::open(store, options).map_err(|error| cannot("open the graph", &error))?;
+        let engine = Engine::open_watched(store, options, startup.loading()).map_err(|error| cannot("open the graph", &error))?;
         let live = Arc::new(LiveState::default());
         let app = App {
             ingests: Ingests::new(engine.clone(), context, procedures.clone()),
@@ -103,11 +103,11 @@ impl App {
     }
 
     /// Why requests should not be sent here, if so.
-    pub fn not_ready(&self) -> Option<&'static str> {
+    pub fn not_ready(&self) -> Option<String> {
         match (*self.stop.borrow(), self.ready.load(Ordering::Relaxed)) {
-            (true, _) => Some("weir is stopping"),
-            (false, false) => Some("the graph is being loaded"),
-            (false, true) => None,
+            (true, _) => Some("weir is stopping".to_owned()),
+            (false, false) => Some("the graph is being loaded".to_owned()),
+            (false, true) => self.engine.log_failure().map(|failure| failure.to_string()),
         }
     }
 
@@ -133,13 +133,21 @@ impl App {
         let name = valid_namespace(namespace)?;
         match name.as_str() {
             DEFAULT_GRAPH | DEFAULT_GRAPH_ALIAS => Ok(self.engine.default_graph()),
-            name => self.engine.graph(name).ok_or_else(|| ApiError::absent("namespace", name)),
+            name => match self.engine.graph(name) {
+                Some(graph) => Ok(graph),
+                None => {
+                    self.engine.check_graph(name)?;
+                    Err(ApiError::absent("namespace", name))
+                }
+            },
         }
     }
 
-    /// The names of all namespaces, the default one first.
+    /// The names of all namespaces, the default one first; also of those that are damaged.
     pub fn namespaces(&self) -> Vec<String> {
-        let others = self.engine.graphs().into_iter().filter(|name| name != DEFAULT_GRAPH);
+        let damaged = self.engine.damaged().into_iter().map(|(name, _)| name);
+        let mut others: Vec<_> = self.engine.graphs().into_iter().filter(|name| name != DEFAULT_GRAPH).chain(damaged).collect();
+        others.sort();
         std::iter::once(DEFAULT_GRAPH_ALIAS.to_owned()).chain(others).collect()
     }
 
@@ -163,7 +171,11 @@ impl App {
         if matches!(name.as_str(), DEFAULT_GRAPH | DEFAULT_GRAPH_ALIAS) {
             return Err(ApiError::bad("The default namespace cannot be deleted"));
         }
-        let Some(graph) = self.engine.graph(&name) else { return Ok((name, false)) };
+        let Some(graph) = self.engine.graph(&name) else {
+            // Of one that is damaged nothing runs.
+            let dropped = self.engine.drop_graph(&name)?;
+            return Ok((name, dropped));
+        };
         for stream in self.ingests.list(&graph) {
             self.ingests.delete(&graph, &stream.name)?;
         }
@@ -219,6 +231,18 @@ pub(crate) fn open_existing_store(settings: &StoreSettings) -> Result<Arc<dyn St
             Err(format!("there is no store in {}: store.filepath, or a configuration file, says where it is", shown(path)))
         }
         _ => open_store(settings),
+    }
+}
+
+/// What can be read of a store that cannot be opened; none where it is not of a kind that has parts.
+pub(crate) fn open_in_part(settings: &StoreSettings) -> Option<Arc<dyn Store>> {
+    match settings {
+        #[cfg(feature = "rocks-db")]
+        StoreSettings::RocksDb { path, .. } => {
+            let store = weir_engine::store::RocksDb::open_in_part(weir_engine::store::RocksDbOptions::new(path));
+            store.map(|store| Arc::new(store) as Arc<dyn Store>).ok()
+        }
+        _ => None,
     }
 }
 

@@ -175,6 +175,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
         tokio::spawn(server::serve(answers, webserver.clone(), listener.clone(), tls.clone(), stop))
     };
     let startup = Arc::new(Startup::default());
+    let watch = Startup::watch(&startup);
     let (opened, stop_starting) = watch::channel(false);
     let mut starting = Vec::new();
     for (listener, tls) in [(&listener, &tls), (&health, &None)] {
@@ -183,6 +184,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
         }
     }
     let app = App::open(settings, &directories, &startup)?;
+    drop(watch);
     opened.send_replace(true);
     for server in starting {
         let _ = server.await;

@@ -1,27 +1,37 @@
 //! The time before weir is ready: how far its start is, and what requests are answered meanwhile. Reading a large graph takes a while,
 //! and whoever watches over weir must be able to tell that from its being dead.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use hyper::Request;
 use hyper::body::Incoming;
 use warp::http::{HeaderValue, StatusCode, Version, header};
 use warp::reply::{Reply, Response};
+use weir_engine::Loading;
 
 use crate::error::ApiError;
 use crate::routes;
+use crate::transfer::progress::bar;
 use crate::wire::family::Family;
+
+/// How often the bar on a terminal moves, and how often a line of the log says the same.
+const BETWEEN: Duration = Duration::from_millis(100);
+const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 pub struct Startup {
     began: Instant,
     /// What is being done.
     now: Mutex<&'static str>,
+    /// How far that is.
+    loading: Arc<Loading>,
 }
 
 impl Default for Startup {
     fn default() -> Startup {
-        Startup { began: Instant::now(), now: Mutex::new("the store is being opened") }
+        Startup { began: Instant::now(), now: Mutex::new("the store is being opened"), loading: Arc::default() }
     }
 }
 
@@ -32,9 +42,29 @@ impl Startup {
         tracing::debug!("{} s after the start {part}", self.began.elapsed().as_secs_f32());
     }
 
-    fn reason(&self) -> String {
+    /// Counted by those who load the graph.
+    pub fn loading(&self) -> Arc<Loading> {
+        self.loading.clone()
+    }
+
+    fn now(&self) -> String {
         let now = *self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        format!("{now}; it was started {} ms ago", self.began.elapsed().as_millis())
+        match self.loading.to_string() {
+            far if far.is_empty() => now.to_owned(),
+            far => format!("{now}: {far}"),
+        }
+    }
+
+    fn reason(&self) -> String {
+        format!("{}; it was started {} ms ago", self.now(), self.began.elapsed().as_millis())
+    }
+
+    /// Says on the terminal and in the log how far it is, until what is given back is dropped.
+    pub fn watch(startup: &Arc<Startup>) -> Watch {
+        let (startup, (end, ended)) = (startup.clone(), mpsc::channel());
+        // A start is not held up for want of this.
+        let teller = std::thread::Builder::new().name("startup".to_owned()).spawn(move || tell(&startup, &ended)).ok();
+        Watch { end: Some(end), teller }
     }
 
     /// It lives; everything else has to wait.
@@ -51,4 +81,42 @@ impl Startup {
         }
         response
     }
+}
+
+/// Somebody tells how far it is.
+pub struct Watch {
+    end: Option<mpsc::Sender<()>>,
+    teller: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        // So that what is said next finds an empty line.
+        if let Some(teller) = self.teller.take() {
+            let _ = teller.join();
+        }
+    }
+}
+
+fn tell(startup: &Startup, ended: &mpsc::Receiver<()>) {
+    let on_terminal = std::io::stderr().is_terminal();
+    let (mut said, mut drawn) = (Instant::now(), false);
+    let clear = |drawn: &mut bool| {
+        if std::mem::take(drawn) {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    };
+    while ended.recv_timeout(BETWEEN) == Err(mpsc::RecvTimeoutError::Timeout) {
+        if said.elapsed() >= BETWEEN_LINES {
+            clear(&mut drawn);
+            said = Instant::now();
+            tracing::info!("starting: {}", startup.reason());
+        }
+        if let Some((what, done, total)) = startup.loading.reached().filter(|_| on_terminal) {
+            let _ = write!(std::io::stderr().lock(), "\r{}  {what}\x1b[K", bar(done, total));
+            drawn = true;
+        }
+    }
+    clear(&mut drawn);
 }

@@ -8,15 +8,22 @@ use std::process::ExitCode;
 
 use weir_engine::store::{Copied, Since, Source, back_up as back_up_store, check, end_of, restore};
 
-use crate::app::{open_existing_store, open_store};
+use crate::app::{open_existing_store, open_in_part, open_store};
 use crate::config::StoreSettings;
 use crate::error::chain;
 use crate::transfer::{back_up_over_http, beside};
 
 /// Reads everything; fails when something is damaged.
 pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
-    let opened = open_existing_store(store)?;
-    let checked = check(&*opened, &mut |what| eprintln!("weir: reading {what}"));
+    // What is wrong with the whole is no reason to say nothing of the parts.
+    let (opened, unopened) = match open_existing_store(store) {
+        Ok(opened) => (opened, None),
+        Err(reason) => (open_in_part(store).ok_or_else(|| reason.clone())?, Some(reason)),
+    };
+    let mut checked = check(&*opened, &mut |what| eprintln!("weir: reading {what}"));
+    if let Some(reason) = unopened {
+        checked.damage.insert(0, reason);
+    }
     for damage in &checked.damage {
         println!("{damage}");
     }
@@ -39,6 +46,10 @@ pub struct Backup {
     #[arg(long, value_name = "BACKUP")]
     pub since: Option<PathBuf>,
 
+    /// Leave this namespace out, because it is damaged; may be given several times
+    #[arg(long, value_name = "NAMESPACE")]
+    pub leave_out: Vec<String>,
+
     /// Ask the weir that runs there, instead of opening the configured store; with an empty text the one at the usual place
     #[arg(long)]
     pub url: Option<String>,
@@ -49,14 +60,18 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
     let file = &backup.file;
     let failed = |error: &dyn std::error::Error| format!("cannot write the backup {}: {}", file.display(), chain(error));
     let since = backup.since.as_deref().map(end_of_file).transpose()?;
+    let leave_out: Vec<String> = backup.leave_out.iter().map(|name| name.to_ascii_lowercase()).collect();
     // Under another name until it is whole and on the disk.
     let unfinished = beside(file, "part");
     let write = || {
         let mut out = BufWriter::new(File::create(&unfinished).map_err(|error| failed(&error))?);
         let said = match url {
             Some(url) => {
-                let since: Vec<(&str, String)> = since.iter().map(|since| ("since", since.to_string())).collect();
-                let bytes = back_up_over_http(url, &since, &mut out)?;
+                let mut pairs: Vec<(&str, String)> = since.iter().map(|since| ("since", since.to_string())).collect();
+                if !leave_out.is_empty() {
+                    pairs.push(("leaveOut", leave_out.join(",")));
+                }
+                let bytes = back_up_over_http(url, &pairs, &mut out)?;
                 format!("{:.1} MB", bytes as f64 / 1e6)
             }
             None => {
@@ -65,7 +80,7 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
                 if !opened.durable() {
                     return Err(format!("the store `{}` keeps nothing that could be backed up", opened.kind()));
                 }
-                shown(back_up_store(&*opened, since.as_ref(), &mut out).map_err(|error| failed(&error))?)
+                shown(back_up_store(&*opened, since.as_ref(), &leave_out, &mut out).map_err(|error| failed(&error))?)
             }
         };
         let synced = out.into_inner().map_err(|error| failed(&error))?.sync_all();
@@ -78,7 +93,8 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
         Ok(said)
     };
     let said = write().inspect_err(|_: &String| drop(fs::remove_file(&unfinished)))?;
-    println!("{said} in {}", file.display());
+    let without = if leave_out.is_empty() { String::new() } else { format!(", without {}", leave_out.join(", ")) };
+    println!("{said} in {}{without}", file.display());
     Ok(ExitCode::SUCCESS)
 }
 

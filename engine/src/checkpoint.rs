@@ -17,6 +17,7 @@ use crate::command::Base;
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::history::run::{Index, Indexing, NamesOf, Run, decode_index, nameless};
+use crate::loading::Loading;
 use crate::memory::holds_graph;
 use crate::scheduling::{Breath, breathe};
 use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError, read_some};
@@ -188,7 +189,7 @@ pub struct Pages {
 }
 
 /// Reads it, pieces of runs side by side.
-pub fn read_pages(store: &dyn Store, graph: GraphId, upto: Tick, threads: usize) -> Result<Pages, StoreError> {
+pub fn read_pages(store: &dyn Store, graph: GraphId, upto: Tick, threads: usize, loading: &Loading) -> Result<Pages, StoreError> {
     let infos = store.runs(graph)?;
     // Each checkpoint moves on where the runs end.
     let end = infos.iter().map(|run| run.upper).max().unwrap_or_default();
@@ -196,7 +197,8 @@ pub fn read_pages(store: &dyn Store, graph: GraphId, upto: Tick, threads: usize)
         return Err(StoreError::damaged("the runs do not end where the log begins", format!("graph {}", graph.0)));
     }
     let read = side_by_side(threads, infos.iter().flat_map(pieces).collect(), |(run, numbers)| {
-        numbers.map(|number| read_chunk(store, graph, run, number)).collect::<Result<Vec<Chunk>, _>>()
+        let read = numbers.map(|number| read_chunk(store, graph, run, number)).inspect(|_| loading.pages.one());
+        read.collect::<Result<Vec<Chunk>, _>>()
     })?;
     let mut read = read.into_iter();
     let runs = infos.iter().map(|run| (*run, read.by_ref().take(pieces(run).count()).flatten().collect()));

@@ -2,7 +2,7 @@
 //!
 //! An engine is a store, its log, the workers and the graphs (namespaces) in it. Both handles are cheap to clone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -26,13 +26,14 @@ use crate::history::cache::ChunkCache;
 use crate::history::run::{Run, Shelf};
 use crate::history::{self, History, Retention};
 use crate::index::Catalog;
+use crate::loading::Loading;
 use crate::log::{Log, LogOptions};
 use crate::memory;
 use crate::pause::PAUSED;
 use crate::render::HubBounds;
 use crate::scheduling;
 use crate::standing::StandingState;
-use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Progress, Since, Sizes, Store, StoreError};
+use crate::store::{Backup, Copied, Delivered, Entry, GraphId, GraphInfo, Part, Progress, Since, Sizes, Store, StoreError};
 use crate::symbols::Symbols;
 use crate::together::Together;
 use crate::worker::Workers;
@@ -108,10 +109,18 @@ pub struct Engine {
 struct Shared {
     parts: Parts,
     graphs: RwLock<BTreeMap<String, Graph>>,
+    /// Graphs that are in the store and cannot be read, by name. Nothing of them is written.
+    damaged: RwLock<BTreeMap<String, Damaged>>,
     /// Creating and dropping graphs, one at a time.
     naming: Mutex<()>,
     stopping: AtomicBool,
     housekeepers: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Clone)]
+struct Damaged {
+    id: GraphId,
+    reason: String,
 }
 
 /// What all graphs of an engine work with.
@@ -134,6 +143,7 @@ pub struct Parts {
     pub chunks: Arc<ChunkCache>,
     pub together: Arc<Together>,
     pub alarms: Arc<Alarms>,
+    pub loading: Arc<Loading>,
     /// Nobody waits for room any more.
     pub closing: Arc<AtomicBool>,
 }
@@ -141,7 +151,15 @@ pub struct Parts {
 impl Engine {
     /// Opens a store: its graphs are loaded up to their checkpoints. Standing queries that were there before are
     /// installed next (`Start::Resume`), then `start` replays what the log holds beyond.
-    pub fn open(store: Arc<dyn Store>, mut options: Options) -> Result<Engine, EngineError> {
+    pub fn open(store: Arc<dyn Store>, options: Options) -> Result<Engine, EngineError> {
+        Engine::open_watched(store, options, Arc::default())
+    }
+
+    /// The same; `loading` says meanwhile how far it is, and `start` goes on with it.
+    ///
+    /// Damage in one graph is no reason to do without the others: it is set aside, as it is, and the rest is opened. Damage in the
+    /// default graph, or in what all share, is an error.
+    pub fn open_watched(store: Arc<dyn Store>, mut options: Options, loading: Arc<Loading>) -> Result<Engine, EngineError> {
         options.retention.journal &= store.remembers();
         let count = match options.workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -166,16 +184,28 @@ impl Engine {
             chunks: Arc::default(),
             together: Arc::new(Together::start()?),
             alarms: Arc::default(),
+            loading,
             closing: Arc::default(),
         };
-        let mut graphs = BTreeMap::new();
-        for info in parts.store.graphs()? {
+        let infos = parts.store.graphs()?;
+        note_ids(&parts, &infos)?;
+        for info in &infos {
+            // What is wrong with it is said when it is loaded.
+            let runs = parts.store.runs(info.id).unwrap_or_default();
+            parts.loading.pages.expect(runs.iter().map(|run| run.chunks[Part::Newest as usize]).sum());
+        }
+        let (mut graphs, mut damaged) = (BTreeMap::new(), BTreeMap::new());
+        for info in infos {
             let options = GraphOptions { open_cypher: info.options == OPEN_CYPHER };
-            graphs.insert(info.name.clone(), Graph::load(&parts, info.id, info.name, options)?);
+            match Graph::load(&parts, info.id, info.name.clone(), options) {
+                Ok(graph) => drop(graphs.insert(info.name, graph)),
+                Err(error) => drop(damaged.insert(info.name.clone(), set_aside(info.id, &info.name, error)?)),
+            }
         }
         let shared = Shared {
             parts,
             graphs: RwLock::new(graphs),
+            damaged: RwLock::new(damaged),
             naming: Mutex::new(()),
             stopping: AtomicBool::new(false),
             housekeepers: Mutex::default(),
@@ -194,11 +224,15 @@ impl Engine {
     /// Replays the log beyond the checkpoints and begins housekeeping.
     pub fn start(&self) -> Result<(), EngineError> {
         let mut indexes = Vec::new();
-        for graph in self.all() {
+        let loading = &self.shared.parts.loading;
+        let graphs = self.all();
+        graphs.iter().for_each(|graph| loading.entries.expect(lock(&graph.inner.tail).len() as u64));
+        for graph in graphs {
             graph.replay()?;
             graph.load_expiry()?;
             indexes.extend(graph.load_indexes()?.into_iter().map(|definition| (graph.clone(), definition)));
         }
+        self.shared.parts.store.loaded(self.damaged().is_empty());
         let delivery = self.housekeeper("delivery", scheduling::prompt, Graph::log_delivery)?;
         let checkpoints = self.housekeeper("checkpoints", scheduling::polite, |graph| checkpoint::consider(graph, false))?;
         let pages = self.housekeeper("pages", scheduling::polite, history::tend)?;
@@ -277,11 +311,29 @@ impl Engine {
         self.shared.graphs.read().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
     }
 
+    /// The graphs that cannot be read, with what is wrong with each.
+    pub fn damaged(&self) -> Vec<(String, String)> {
+        let damaged = self.shared.damaged.read().unwrap_or_else(|e| e.into_inner());
+        damaged.iter().map(|(name, damaged)| (name.clone(), damaged.reason.clone())).collect()
+    }
+
+    /// An error if there is a graph of this name that cannot be read.
+    pub fn check_graph(&self, name: &str) -> Result<(), EngineError> {
+        let damaged = self.shared.damaged.read().unwrap_or_else(|e| e.into_inner()).get(name).cloned();
+        damaged.map_or(Ok(()), |damaged| Err(EngineError::GraphDamaged { name: name.to_owned(), reason: damaged.reason }))
+    }
+
+    /// Why a write to the log failed, if one did. What was committed since is refused, and so is everything from then on.
+    pub fn log_failure(&self) -> Option<StoreError> {
+        self.shared.parts.log.failure()
+    }
+
     pub fn create_graph(&self, name: &str, options: GraphOptions) -> Result<Graph, EngineError> {
         let _one = lock(&self.shared.naming);
         if self.graph(name).is_some() {
             return Err(EngineError::GraphExists(name.to_owned()));
         }
+        self.check_graph(name)?;
         let parts = &self.shared.parts;
         let id = parts.store.create_graph(name, if options.open_cypher { OPEN_CYPHER } else { b"" })?;
         let graph = Graph::new(parts, id, name.to_owned(), options, Tick::ZERO, Base::default(), Loaded::default())?;
@@ -295,10 +347,16 @@ impl Engine {
         if name == DEFAULT_GRAPH {
             return Ok(false);
         }
+        let parts = &self.shared.parts;
+        let damaged = self.shared.damaged.read().unwrap_or_else(|e| e.into_inner()).get(name).map(|damaged| damaged.id);
+        if let Some(id) = damaged {
+            parts.store.drop_graph(id)?;
+            self.shared.damaged.write().unwrap_or_else(|e| e.into_inner()).remove(name);
+            return Ok(true);
+        }
         let Some(graph) = self.shared.graphs.write().unwrap_or_else(|e| e.into_inner()).remove(name) else {
             return Ok(false);
         };
-        let parts = &self.shared.parts;
         graph.expiry().stop();
         graph.committer().between(|_| parts.workers.send(&Command::DropGraph { graph: graph.id() }));
         parts.store.drop_graph(graph.id())?;
@@ -325,14 +383,17 @@ impl Engine {
     }
 
     /// Writes everything that is committed to a backup, or what was committed since another, graph by graph, while all goes on;
-    /// only checkpoints wait.
-    pub fn back_up(&self, since: Option<&Since>, out: &mut dyn Write) -> Result<Copied, EngineError> {
+    /// only checkpoints wait. A graph that cannot be read is an error, unless it is among those that are to be left out.
+    pub fn back_up(&self, since: Option<&Since>, leave_out: &[String], out: &mut dyn Write) -> Result<Copied, EngineError> {
         let store = &*self.shared.parts.store;
         if !store.durable() {
             return Err(StoreError::failed("back up", format!("the store `{}` ends with weir", store.kind())).into());
         }
-        let mut backup = Backup::begin(store, since, out)?;
-        for info in store.graphs()? {
+        if let Some((name, reason)) = self.damaged().into_iter().find(|(name, _)| !leave_out.contains(name)) {
+            return Err(StoreError::BackupDamaged { name, reason }.into());
+        }
+        let mut backup = Backup::begin(store, since, leave_out, out)?;
+        for info in store.graphs()?.into_iter().filter(|info| !leave_out.contains(&info.name)) {
             // One that is being created has nothing yet, one that is being dropped is not wanted.
             let Some(graph) = self.all().into_iter().find(|graph| graph.id() == info.id) else { continue };
             let until = graph.next();
@@ -390,6 +451,36 @@ impl Drop for Shared {
             graph.expiry().stop();
         }
         self.parts.workers.stop();
+    }
+}
+
+/// What is known of a graph that cannot be loaded. An error where the reason is another than damage of its own.
+fn set_aside(id: GraphId, name: &str, error: EngineError) -> Result<Damaged, EngineError> {
+    match error {
+        EngineError::Store(StoreError::Damaged { what, place, .. }) if name != DEFAULT_GRAPH => {
+            let reason = format!("{what}, in {place}");
+            tracing::error!(graph = name, "a damaged namespace is left as it is, the others are opened: {reason}");
+            Ok(Damaged { id, reason })
+        }
+        error => Err(error),
+    }
+}
+
+/// Under which the scheme of ids is kept that the nodes of a store have.
+const IDS: &str = "ids";
+
+/// A store keeps to the scheme of ids it began with: under another one ids would be shown cut, and `idFrom` find other nodes.
+/// Stores of before have none noted; the first service that opens one does it, and no tool, which may have been told less.
+fn note_ids(parts: &Parts, graphs: &[GraphInfo]) -> Result<(), EngineError> {
+    if !parts.store.durable() {
+        return Ok(());
+    }
+    let wanted = parts.ids.to_string();
+    match parts.store.metadata(IDS)? {
+        None if graphs.is_empty() || !parts.nothing_ends => Ok(parts.store.put_metadata(IDS, wanted.as_bytes())?),
+        None => Ok(()),
+        Some(stored) if stored == wanted.as_bytes() => Ok(()),
+        Some(stored) => Err(EngineError::OtherIds { stored: String::from_utf8_lossy(&stored).into_owned(), wanted }),
     }
 }
 
@@ -524,11 +615,13 @@ impl Graph {
     fn load(parts: &Parts, id: GraphId, name: String, options: GraphOptions) -> Result<Graph, EngineError> {
         let began = Instant::now();
         let progress = parts.store.progress(id)?;
+        // Definitions are read one by one later, when much is under way already.
+        parts.store.list_metadata(&id.metadata_prefix())?;
         let threads = parts.workers.count();
         // The log beside the pages.
         let (pages, log) = std::thread::scope(|scope| {
             let log = scope.spawn(|| Graph::read_log(parts, id, &progress));
-            (checkpoint::read_pages(&*parts.store, id, progress.upto, threads), checkpoint::joined(log))
+            (checkpoint::read_pages(&*parts.store, id, progress.upto, threads, &parts.loading), checkpoint::joined(log))
         });
         let (pages, (mut loaded, mut log)) = (pages?, log?);
         // The same that a checkpoint could have taken in by then.
@@ -550,6 +643,7 @@ impl Graph {
         progress.delivered.iter().for_each(|delivered| loaded.note(delivered));
         let mut log = Vec::new();
         parts.store.read_log(id, progress.upto, &mut |entry| {
+            parts.loading.read.fetch_add(1, Ordering::Relaxed);
             loaded.sources.extend(entry.sources.iter().cloned());
             entry.delivered.iter().for_each(|delivered| loaded.note(delivered));
             loaded.logged.extend(entry.delivered.iter().map(|delivered| (delivered.query, delivered.output.clone())));
@@ -563,12 +657,24 @@ impl Graph {
 
     fn replay(&self) -> Result<(), EngineError> {
         let began = Instant::now();
+        let (committer, loading) = (&self.inner.committer, &self.inner.parts.loading);
         let mut tail = std::mem::take(&mut *lock(&self.inner.tail)).into_iter().peekable();
+        let mut sent = VecDeque::new();
         while let Some(entry) = tail.next() {
-            self.inner.committer.replay(entry, tail.peek().is_none())?;
+            sent.push_back(entry.upper);
+            committer.replay(entry, tail.peek().is_none())?;
+            let applied = self.inner.published.upper();
+            while sent.front().is_some_and(|end| *end <= applied) {
+                sent.pop_front();
+                loading.entries.one();
+            }
         }
-        self.inner.parts.log.set_durable(self.inner.id, self.inner.committer.next());
-        self.inner.committer.wait_applied_all()?;
+        self.inner.parts.log.set_durable(self.inner.id, committer.next());
+        for end in sent {
+            committer.wait_applied(end)?;
+            loading.entries.one();
+        }
+        committer.wait_applied_all()?;
         tracing::debug!(graph = self.name(), took = ?began.elapsed(), "replayed the log");
         Ok(())
     }
@@ -721,6 +827,11 @@ impl Graph {
     /// Waits until reads show everything that was committed. Queries that write have done so when they return.
     pub fn wait_visible(&self) -> Result<(), EngineError> {
         self.inner.committer.wait_applied_all()
+    }
+
+    /// An error once a write to the log has failed: what is in memory holds what was refused then.
+    pub(crate) fn readable(&self) -> Result<(), EngineError> {
+        self.inner.parts.log.failure().map_or(Ok(()), |failure| Err(EngineError::Refused(failure)))
     }
 
     /// Where a source stood after its last record that was committed.

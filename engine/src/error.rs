@@ -27,6 +27,18 @@ pub enum EngineError {
         "the graph in this store has the graph model `{stored}`, not `{wanted}`; leave the setting out, or use another store"
     )]
     OtherModel { stored: &'static str, wanted: &'static str },
+    #[error(
+        "the nodes of this store have ids of `id.type` {stored}, not {wanted}: their ids would be shown wrong, and new ones made otherwise; set `id.type` to what the store has, or use another store"
+    )]
+    OtherIds { stored: String, wanted: String },
+    /// Reads must not show what was refused, and the graph in memory holds it.
+    #[error("the graph is not read now, because it holds changes that were refused: {0}")]
+    Refused(StoreError),
+    /// What was read of it is not what was written. The others work.
+    #[error(
+        "namespace '{name}' is damaged: {reason}. Nothing of it is read or written, and it stays as it is: restore the store from a backup, or drop the namespace to go on without it; the others work"
+    )]
+    GraphDamaged { name: String, reason: String },
     #[error("there is an index for this already, or one of this name: {0}")]
     IndexExists(String),
     #[error("there is no index named '{0}'; SHOW INDEXES lists those there are")]

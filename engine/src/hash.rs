@@ -13,7 +13,10 @@ use crate::view::{Direction, EdgeRef, View};
 impl Graph {
     /// The hash code of the graph as it is, or was at the end of a tick. Visits every node.
     pub fn hash_code(&self, at: Option<Tick>) -> Result<i64, EngineError> {
-        let Some(at) = at else { return Ok(hash_code(&self.snapshot(), self.symbols())) };
+        let Some(at) = at else {
+            self.readable()?;
+            return Ok(hash_code(&self.snapshot(), self.symbols()));
+        };
         let moment = self.at(at)?;
         let code = hash_code(moment.view(), self.symbols());
         moment.failure().map_or(Ok(code), Err)

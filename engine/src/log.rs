@@ -9,6 +9,7 @@
 //! It knows nothing of the dataflow, which is fed side by side, and cuts nothing: that is `checkpoint`.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -48,6 +49,8 @@ struct Shared {
     symbols: Arc<Symbols>,
     options: LogOptions,
     state: Mutex<State>,
+    /// `State::failed`, for those who only ask whether.
+    has_failed: AtomicBool,
     /// The writer waits here for entries.
     work: Condvar,
     /// Those who submit wait here for room.
@@ -104,6 +107,7 @@ impl Log {
             symbols,
             options,
             state: Mutex::default(),
+            has_failed: AtomicBool::new(false),
             work: Condvar::new(),
             room: Condvar::new(),
             progress: Condvar::new(),
@@ -199,6 +203,12 @@ impl Log {
         self.shared.lock().accepts()
     }
 
+    /// Why a write failed, if one did: what was committed and is not durable will not be.
+    pub fn failure(&self) -> Option<StoreError> {
+        // Asked before every read, so mostly without the lock.
+        self.shared.has_failed.load(Ordering::Acquire).then(|| self.shared.lock().failed.clone()).flatten()
+    }
+
     /// A graph was dropped: its ticks need not be known any more.
     pub fn forget(&self, graph: GraphId) {
         self.shared.lock().graphs.remove(&graph);
@@ -246,6 +256,7 @@ impl Shared {
         tracing::error!(%error, "the log refuses further writes");
         let mut state = self.lock();
         state.failed.get_or_insert(error.poisoned());
+        self.has_failed.store(true, Ordering::Release);
         state.queue.clear();
         state.queue_bytes = 0;
         self.room.notify_all();
@@ -398,6 +409,58 @@ mod tests {
 
         fn open(temporary: &tempfile::TempDir) -> Arc<dyn Store> {
             Arc::new(RocksDb::open(RocksDbOptions::new(temporary.path())).unwrap())
+        }
+
+        #[test]
+        fn what_was_refused_is_not_read() {
+            use crate::{Engine, EngineError, Options};
+            use weir_model::{Mutations, NodeId, Value};
+
+            let temporary = tempfile::tempdir().unwrap();
+            let options = Options { workers: 1, ..Options::default() };
+            let store: Arc<dyn Store> = Arc::new(FaultyStore::new(open(&temporary), 1));
+            let engine = Engine::open(store, options).unwrap();
+            engine.start().unwrap();
+            let graph = engine.default_graph();
+            let write = |n: u64| {
+                let mut mutations = Mutations::default();
+                mutations.set_property(NodeId::new(0, n), graph.symbols().intern("n"), &Value::Integer(n as i64));
+                graph.apply(mutations, 1).and_then(|upper| graph.wait_durable(upper).map(|()| upper))
+            };
+            let kept = write(1).unwrap();
+            graph.wait_visible().unwrap();
+            let code = graph.hash_code(None).unwrap();
+            assert!(engine.log_failure().is_none());
+            let error = write(2).unwrap_err();
+            assert!(error.to_string().contains("No space left"), "{error}");
+            let failure = engine.log_failure().expect("the log has failed").to_string();
+            assert!(failure.contains("nothing more is written") && failure.contains("No space left"), "{failure}");
+            let refusals = [
+                graph.hash_code(None).map(drop),
+                graph.sizes(&|| true).map(drop),
+                graph.export(None, &mut |_| true),
+                graph.at(graph.next()).map(drop),
+            ];
+            for refusal in refusals {
+                assert!(matches!(refusal, Err(EngineError::Refused(_))), "{refusal:?}");
+            }
+            // What was durable before is as it was.
+            assert_eq!(graph.hash_code(Some(Tick(kept.0 - 1))).unwrap(), code);
+            drop((graph, engine));
+            // One of its threads may let it go a moment later.
+            let begun = Instant::now();
+            let store = loop {
+                match RocksDb::open(RocksDbOptions::new(temporary.path())) {
+                    Ok(store) => break store,
+                    Err(problem) => assert!(begun.elapsed() < PATIENCE, "{problem}"),
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            };
+            let engine = Engine::open(Arc::new(store), options).unwrap();
+            engine.start().unwrap();
+            assert_eq!(engine.default_graph().hash_code(None).unwrap(), code);
+            assert_eq!(engine.default_graph().sizes(&|| true).unwrap().expect("it is counted").nodes, 1);
+            assert!(engine.default_graph().sizes(&|| false).unwrap().is_none());
         }
 
         #[test]

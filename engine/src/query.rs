@@ -108,6 +108,7 @@ impl Graph {
             self.run_schema(schema, each)?;
             return Ok(Answered { committed: None });
         }
+        self.readable()?;
         let reads = query.reads(self.open_cypher());
         if !query.writes() {
             let snapshot = self.snapshot();

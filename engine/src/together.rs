@@ -105,6 +105,7 @@ fn run(receiver: &Receiver<(Graph, Write)>) {
 }
 
 fn commit(graph: &Graph, writes: &[Write]) -> Result<Vec<Written>, EngineError> {
+    graph.readable()?;
     let committer = graph.committer();
     let mut outcomes = Vec::new();
     let received = Some(Instant::now());

@@ -42,6 +42,7 @@ impl Graph {
     /// Hands out everything, until `each` says no: each node, followed by the edges that leave it.
     pub fn export(&self, at: Option<Tick>, each: &mut dyn FnMut(Item) -> bool) -> Result<(), EngineError> {
         let Some(at) = at else {
+            self.readable()?;
             self.export_view(&self.snapshot(), each);
             return Ok(());
         };

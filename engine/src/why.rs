@@ -191,6 +191,7 @@ impl Graph {
             Looked { at, reached: if search.matched { Vec::new() } else { search.reached }, gave_up: search.tries > TRIES_MAX }
         };
         let Some(at) = at else {
+            self.readable()?;
             let snapshot = self.snapshot();
             return Ok(look(&snapshot, snapshot.tick(), each));
         };

@@ -727,7 +727,7 @@ fn a_backup_is_a_graph_there_was() {
             }
         });
         std::thread::sleep(Duration::from_millis(3));
-        engine.back_up(None, &mut written).unwrap();
+        engine.back_up(None, &[], &mut written).unwrap();
         writing.join().unwrap();
     });
     let path = directory.path().join("two");
@@ -749,7 +749,7 @@ fn a_backup_is_a_graph_there_was() {
     let other = restored.graph("other").unwrap();
     assert_eq!(value(&other, 1, now()), Value::Integer(7));
     let in_memory = in_memory(Retention::default());
-    assert!(in_memory.back_up(None, &mut Vec::new()).is_err());
+    assert!(in_memory.back_up(None, &[], &mut Vec::new()).is_err());
 }
 
 /// A backup and those that go on from it, put together after each of them, are the graph and the past there were then: whatever
@@ -790,7 +790,7 @@ fn backups_go_on_from_one_another() {
                 let mut written = Vec::new();
                 graph.wait_visible().unwrap();
                 moments.push((Tick(upper.0 - 1), graph.hash_code(None).unwrap()));
-                engine.back_up(since.as_ref(), &mut written).unwrap();
+                engine.back_up(since.as_ref(), &[], &mut written).unwrap();
                 backups.push(written);
                 let mut readers: Vec<Cursor<&Vec<u8>>> = backups.iter().map(Cursor::new).collect();
                 let mut sources: Vec<&mut dyn Source> = readers.iter_mut().map(|reader| reader as &mut dyn Source).collect();
@@ -829,7 +829,7 @@ fn backups_go_on_from_one_another() {
         let other =
             Engine::open(Arc::new(rocks_db(&directory.path().join(format!("other-{seed}")))), Options::default()).unwrap();
         let since = end_of(&mut Cursor::new(&backups[0])).unwrap();
-        let refused = other.back_up(Some(&since), &mut Vec::new()).unwrap_err().to_string();
+        let refused = other.back_up(Some(&since), &[], &mut Vec::new()).unwrap_err().to_string();
         assert!(refused.contains("make a full one"), "{refused}");
     }
 }

@@ -7,6 +7,9 @@
 //!     6 text in the arena: length in the upper 4 bytes of a, offset in b
 //!     7 any other value in the arena, self-describing (`encode`): length and offset as above
 //!
+//! A float that is no number is always the same one: which of the many NaNs a computation gives depends on the processor, and equal graphs
+//! have equal bytes. Stores of before hold others, so they are made the same when they are read, too.
+//!
 //! Payloads that point into an arena only mean something beside it; `relocate` moves one from arena to arena.
 
 use std::ops::Range;
@@ -14,6 +17,7 @@ use std::sync::Arc;
 
 use crate::id::{EdgeKey, NodeId, Symbol};
 use crate::mutation::{Kind, Payload, Tag};
+use crate::order::identity_bits;
 use crate::value::{Date, DateTime, Duration, LocalDateTime, LocalTime, Map, Text, Time, Value};
 
 const FORM_FALSE: u8 = 1;
@@ -34,7 +38,7 @@ pub fn encode_payload(value: &Value, arena: &mut Vec<u8>) -> Payload {
         Value::Boolean(false) => Payload { a: FORM_FALSE.into(), b: 0 },
         Value::Boolean(true) => Payload { a: FORM_TRUE.into(), b: 0 },
         Value::Integer(n) => Payload { a: FORM_INTEGER.into(), b: *n as u64 },
-        Value::Float(x) => Payload { a: FORM_FLOAT.into(), b: x.to_bits() },
+        Value::Float(x) => Payload { a: FORM_FLOAT.into(), b: identity_bits(*x) },
         Value::Text(text) if text.len() <= TEXT_INLINE_MAX => short_text(text.as_bytes()),
         Value::Text(text) => {
             let offset = arena.len();
@@ -70,7 +74,7 @@ pub fn decode_payload(payload: Payload, arena: &[u8]) -> Value {
         FORM_FALSE => Value::Boolean(false),
         FORM_TRUE => Value::Boolean(true),
         FORM_INTEGER => Value::Integer(payload.b as i64),
-        FORM_FLOAT => Value::Float(f64::from_bits(payload.b)),
+        FORM_FLOAT => Value::Float(float(payload.b)),
         FORM_TEXT => {
             let (bytes, length) = short_text_bytes(payload);
             Value::Text(Text::from_utf8_lossy(&bytes[..length]))
@@ -79,6 +83,10 @@ pub fn decode_payload(payload: Payload, arena: &[u8]) -> Value {
         FORM_ENCODED => decode(&mut arena_bytes(payload, arena)).unwrap_or(Value::Null),
         _ => Value::Null,
     }
+}
+
+fn float(bits: u64) -> f64 {
+    f64::from_bits(identity_bits(f64::from_bits(bits)))
 }
 
 /// The same value in two payloads, each with its arena.
@@ -256,7 +264,7 @@ pub fn encode(value: &Value, out: &mut Vec<u8>) {
         }
         Value::Float(x) => {
             out.push(4);
-            out.extend_from_slice(&x.to_bits().to_le_bytes());
+            out.extend_from_slice(&identity_bits(*x).to_le_bytes());
         }
         Value::Text(s) => {
             out.push(5);
@@ -435,7 +443,7 @@ impl Reader<'_, '_> {
             1 => Value::Boolean(false),
             2 => Value::Boolean(true),
             3 => Value::Integer(self.i64()?),
-            4 => Value::Float(f64::from_bits(self.i64()? as u64)),
+            4 => Value::Float(float(self.i64()? as u64)),
             5 => Value::Text(self.text()?),
             6 => Value::Bytes(self.slice()?.into()),
             7 => Value::Id(self.node()?),
@@ -486,5 +494,30 @@ impl Reader<'_, '_> {
         };
         self.depth -= 1;
         Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_value_that_is_no_number() {
+        let others = [-f64::NAN, f64::from_bits(f64::NAN.to_bits() | 1), std::hint::black_box(0.0) / std::hint::black_box(0.0)];
+        let bits = f64::NAN.to_bits();
+        for other in others {
+            let (mut arena, mut list) = (Vec::new(), Vec::new());
+            assert_eq!(encode_payload(&Value::Float(other), &mut arena).b, bits);
+            encode(&Value::list(vec![Value::Float(other)]), &mut list);
+            assert_eq!(list[list.len() - 8..], bits.to_le_bytes());
+            // As stores of before have it.
+            let payload = Payload { a: FORM_FLOAT.into(), b: other.to_bits() };
+            assert!(matches!(decode_payload(payload, &[]), Value::Float(x) if x.to_bits() == bits));
+            list.truncate(list.len() - 8);
+            list.extend_from_slice(&other.to_bits().to_le_bytes());
+            let Some(Value::List(items)) = decode(&mut &list[..]) else { panic!("a list") };
+            assert!(matches!(items[0], Value::Float(x) if x.to_bits() == bits));
+        }
+        assert_eq!(encode_payload(&Value::Float(-0.0), &mut Vec::new()).b, (-0.0f64).to_bits());
     }
 }

@@ -141,6 +141,26 @@ impl IdScheme {
     }
 }
 
+/// As the configuration says it (`id.type` and what belongs to it). Two schemes with one text make the same ids and show them alike.
+impl fmt::Display for IdScheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, namespace) = match self {
+            IdScheme::Uuid => ("uuid", None),
+            IdScheme::Uuid3 { namespace } => ("uuid-3", Some(namespace)),
+            IdScheme::Uuid4 => ("uuid-4", None),
+            IdScheme::Uuid5 { namespace } => ("uuid-5", Some(namespace)),
+            IdScheme::Long { consecutive: false } => ("long", None),
+            IdScheme::Long { consecutive: true } => ("long with consecutive-start", None),
+        };
+        f.write_str(name)?;
+        // The one that is taken where none is given.
+        match namespace.filter(|namespace| **namespace != [0; 16]) {
+            Some(namespace) => write!(f, " with namespace {}", NodeId::from_bytes(*namespace)),
+            None => Ok(()),
+        }
+    }
+}
+
 fn hex_id(hex: &str) -> Option<NodeId> {
     if !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;

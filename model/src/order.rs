@@ -243,7 +243,7 @@ fn sorted(map: &Map) -> Vec<(&Text, &Value)> {
 }
 
 /// A float as bits that agree exactly when the floats are the same.
-fn identity_bits(x: f64) -> u64 {
+pub(crate) fn identity_bits(x: f64) -> u64 {
     if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }
 }
 

@@ -158,6 +158,7 @@ fn a_start_that_takes_time_is_told() {
         assert!(other.is_ok_and(|status| [503, 200].contains(&status)));
     }
     assert!(lived > 0 && reasons.iter().any(|reason| reason.contains("the graph is being read")), "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains(" entries of the log re")), "{reasons:?}");
     weir.wait_ready();
     assert_eq!(weir.rows("MATCH (n:Number) RETURN count(n)"), [json!([300_000])]);
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 use serde_json::{Value as Json, json};
-use weir_tests::service::{Home, Weir, binary};
+use weir_tests::service::{Home, START_MAX, Weir, binary};
 
 fn run(home: &Home, arguments: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } =
@@ -240,5 +240,173 @@ fn what_expires_survives_kill_9() {
     assert_eq!(left().len(), 1, "only the long one is left");
     let rules = weir.rows("SHOW EXPIRIES");
     assert_eq!((rules.len(), &rules[0][0]), (1, &json!("expiry_S_until")));
+    weir.stop();
+}
+
+/// The largest file of the tables of a store, changed in one byte so far into it.
+fn damage(home: &Home, store: &str, part: f64) -> (std::path::PathBuf, Vec<u8>) {
+    let files = fs::read_dir(home.file(store).join("rocks-db")).expect("a directory").map(|item| item.expect("a file").path());
+    let tables = files.filter(|path| path.extension().is_some_and(|extension| extension == "sst"));
+    let largest = tables.max_by_key(|path| fs::metadata(path).expect("a file").len()).expect("a table");
+    let mut bytes = fs::read(&largest).expect("a file");
+    let at = (bytes.len() as f64 * part) as usize;
+    bytes[at] ^= 0x55;
+    fs::write(&largest, &bytes).expect("writes");
+    (largest, bytes)
+}
+
+#[test]
+fn damage_in_one_namespace_stops_no_other() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    weir.put("/api/v1/namespace/two").expect(201);
+    for namespace in ["default", "two"] {
+        for n in 0..4 {
+            let texts: Vec<String> = (0..500).map(|m| format!("{n} {m} ").repeat(200)).collect();
+            let body = json!({"text": "UNWIND $texts AS text CREATE (:A {text: text})", "parameters": {"texts": texts}});
+            weir.post(&format!("/api/v1/query/cypher?namespace={namespace}"), &body).expect(200);
+        }
+    }
+    let count = |weir: &Weir| weir.rows("MATCH (a:A) RETURN count(a)");
+    assert_eq!(count(&weir), [json!([2000])]);
+    weir.stop();
+    let store = "-Dweir.store.filepath=one";
+    // The log is one file, the default namespace first.
+    let (damaged, bytes) = damage(&home, "one", 0.75);
+
+    let (code, out, _) = run(&home, &["check", store]);
+    assert_eq!((code, out.contains("graph 'two'"), out.contains("graph 'quine'")), (Some(1), true, false), "{out}");
+    let (code, out, error) = run(&home, &["export", "graph.jsonl", store]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    let (code, _, error) = run(&home, &["export", "two.jsonl", "--namespace", "two", store]);
+    assert_eq!((code, error.contains("namespace 'two' is damaged")), (Some(1), true), "{error}");
+    fs::write(home.file("graph.backup"), "the last one").expect("writes");
+    let (code, _, error) = run(&home, &["backup", "graph.backup", store]);
+    assert_eq!((code, error.contains("--leave-out two")), (Some(1), true), "{error}");
+    assert_eq!(home.read("graph.backup"), "the last one");
+    let (code, _, error) = run(&home, &["backup", "graph.backup", "--leave-out", "tow", store]);
+    assert_eq!((code, error.contains("there is no namespace 'tow'")), (Some(1), true), "{error}");
+    let (code, out, error) = run(&home, &["backup", "graph.backup", "--leave-out", "two", store]);
+    assert_eq!((code, out.contains("without two")), (Some(0), true), "{out}{error}");
+    let (code, out, error) = run(&home, &["restore", "graph.backup", "-Dweir.store.filepath=whole"]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    let (code, out, _) = run(&home, &["check", "-Dweir.store.filepath=whole"]);
+    assert_eq!((code, out.contains("1 graphs")), (Some(0), true), "{out}");
+
+    let weir = home.start(&[store]);
+    assert!(weir.log().contains("a damaged namespace is left as it is"), "{}", weir.log());
+    assert_eq!(count(&weir), [json!([2000])]);
+    weir.rows("CREATE (:A)");
+    weir.get("/api/v2/admin/readiness").expect(204);
+    assert_eq!(weir.get("/api/v1/namespace").expect(200).json(), json!(["default", "two"]));
+    let status = weir.get("/api/v2/system/status").expect(200).json();
+    assert!(status["damagedNamespaces"]["two"].as_str().is_some_and(|reason| reason.contains("log of graph 1")), "{status}");
+    let figures = weir.get("/metrics").expect(200).text();
+    assert!(figures.contains("weir_namespace_damaged{namespace=\"two\"} 1"), "{figures}");
+    let ask = json!({"text": "MATCH (a) RETURN a"});
+    let answer = weir.post("/api/v1/query/cypher?namespace=two", &ask).expect(500).text();
+    assert!(answer.contains("namespace 'two' is damaged") && answer.contains("drop the namespace"), "{answer}");
+    weir.put("/api/v1/namespace/two").expect(500);
+    let url = format!("http://{}", weir.address());
+    let (code, _, error) = run(&home, &["backup", "graph.backup", "--url", &url]);
+    assert_eq!((code, error.contains("--leave-out two")), (Some(1), true), "{error}");
+    let (code, out, error) = run(&home, &["backup", "graph.backup", "--leave-out", "two", "--url", &url]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    weir.stop();
+    assert!(fs::read(&damaged).expect("it is left as it was") == bytes);
+
+    let weir = home.start(&[store]);
+    weir.delete("/api/v1/namespace/two").expect(200);
+    assert_eq!(weir.get("/api/v1/namespace").expect(200).json(), json!(["default"]));
+    weir.put("/api/v1/namespace/two").expect(201);
+    weir.post("/api/v1/query/cypher?namespace=two", &ask).expect(200);
+    weir.stop();
+    let weir = home.start(&[store]);
+    assert_eq!(count(&weir), [json!([2001])]);
+    weir.stop();
+
+    // That without which there is nothing is not done without.
+    damage(&home, "whole", 0.5);
+    let (status, log) = home.spawn(&["-Dweir.store.filepath=whole"]).wait_end(START_MAX);
+    assert!(!status.success() && log.contains("damaged data"), "{log}");
+}
+
+#[test]
+fn of_a_store_that_cannot_be_opened_it_is_said_what_is_sound() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    weir.rows("UNWIND range(1, 500) AS n CREATE (:A {n: n})");
+    weir.stop();
+    let tables = |home: &Home| {
+        let files = fs::read_dir(home.file("one/rocks-db")).expect("a directory").map(|item| item.expect("a file").path());
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "sst")).collect::<Vec<_>>()
+    };
+    let log = tables(&home).into_iter().max_by_key(|path| fs::metadata(path).expect("a file").len()).expect("a table");
+    let whole = fs::read(&log).expect("a file");
+    fs::write(&log, &whole[..whole.len() / 2]).expect("writes");
+    let (code, out, error) = run(&home, &["check", "-Dweir.store.filepath=one"]);
+    assert_eq!(
+        (code, out.contains("cannot open the store"), out.contains("graph 'quine'")),
+        (Some(1), true, true),
+        "{out}{error}"
+    );
+    assert!(out.contains("everything not named is sound"), "{out}");
+    fs::write(&log, &whole).expect("writes");
+    let (code, out, error) = run(&home, &["check", "-Dweir.store.filepath=one"]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    let files = fs::read_dir(home.file("one/rocks-db")).expect("a directory").map(|item| item.expect("a file").path());
+    let is_manifest =
+        |path: &std::path::PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("MANIFEST"));
+    fs::remove_file(files.into_iter().find(is_manifest).expect("a manifest")).expect("it goes");
+    let (code, out, error) = run(&home, &["check", "-Dweir.store.filepath=one"]);
+    assert_eq!(
+        (code, error.contains("a file is missing"), error.contains("restore the data directory")),
+        (Some(1), true, true),
+        "{out}{error}"
+    );
+}
+
+#[test]
+fn a_store_keeps_to_its_ids() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    weir.rows("CREATE (:A)");
+    weir.stop();
+    let (status, log) = home.spawn(&["-Dweir.store.filepath=one", "-Dweir.id.type=long"]).wait_end(START_MAX);
+    assert!(!status.success() && log.contains("ids of `id.type` uuid, not long"), "{log}");
+    let (code, _, error) = run(&home, &["export", "out.jsonl", "-Dweir.store.filepath=one", "-Dweir.id.type=uuid-5"]);
+    assert_eq!((code, error.contains("ids of `id.type` uuid, not uuid-5")), (Some(1), true), "{error}");
+    let weir = home.start(&["-Dweir.store.filepath=one", "-Dweir.id.type=uuid"]);
+    assert_eq!(weir.rows("MATCH (a:A) RETURN count(a)"), [json!([1])]);
+    weir.stop();
+}
+
+#[test]
+fn what_is_no_number_is_the_same_wherever_it_goes() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom(1) SET n:L, n.v = 0.0 / 0.0, n.w = [0.0 / 0.0]");
+    travels(&home, &weir, "graph.jsonl", "two");
+    weir.stop();
+}
+
+#[test]
+fn a_namespace_that_is_dropped_frees_the_disk() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    weir.put("/api/v1/namespace/big").expect(201);
+    for n in 0..5 {
+        let texts: Vec<String> = (0..1000).map(|m| format!("{n} {m} ").repeat(600)).collect();
+        let body = json!({"text": "UNWIND $texts AS text CREATE (:A {text: text})", "parameters": {"texts": texts}});
+        weir.post("/api/v1/query/cypher?namespace=big", &body).expect(200);
+    }
+    let bytes = || {
+        let figures = weir.get("/metrics").expect(200).text();
+        let line = figures.lines().find(|line| line.starts_with("weir_store_bytes ")).expect("a figure").to_owned();
+        line.split(' ').nth(1).expect("a value").parse::<f64>().expect("a number")
+    };
+    assert!(bytes() > 15e6, "{}", bytes());
+    weir.delete("/api/v1/namespace/big").expect(200);
+    assert!(bytes() < 4e6, "{}", bytes());
     weir.stop();
 }

@@ -83,6 +83,12 @@ pub fn text(app: &App) -> String {
     page.family("weir_build_info", "gauge", "The version that runs.");
     page.sample("weir_build_info", &[("version", crate::VERSION), ("store", app.settings.store.label())], 1.0);
     page.one("weir_ready", "gauge", "1 when requests may be sent here.", f64::from(u8::from(app.not_ready().is_none())));
+    let failed = app.engine.log_failure().is_some();
+    page.one("weir_log_failed", "gauge", "1 when a write failed: nothing more is written or read.", f64::from(u8::from(failed)));
+    page.family("weir_namespace_damaged", "gauge", "1 for a namespace that cannot be read.");
+    for (name, _) in app.engine.damaged() {
+        page.sample("weir_namespace_damaged", &[("namespace", name.as_str())], 1.0);
+    }
     of_streams(app, &mut page);
     of_queries(app, &mut page);
     let running = app.queries.register.list().len() as f64;

@@ -144,6 +144,10 @@ impl Store for TimedStore {
         timed(&self.timers.get_standing_query_states, || self.store.list_metadata(prefix))
     }
 
+    fn loaded(&self, sound: bool) {
+        self.store.loaded(sound);
+    }
+
     fn sync(&self) -> Result<(), StoreError> {
         self.store.sync()
     }

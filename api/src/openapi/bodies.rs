@@ -479,6 +479,30 @@ pub struct Configuration {
     pub default_api_version: String,
 }
 
+/// How large a graph is.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GraphSizes {
+    pub namespace: String,
+    pub nodes: u64,
+    /// A node with several labels counts for each.
+    pub nodes_by_label: BTreeMap<String, u64>,
+    pub edges: u64,
+    pub edges_by_type: BTreeMap<String, u64>,
+    /// What the graph's pages take in the store, with its past; what is still in the log comes on top.
+    pub page_bytes: u64,
+    pub store: StoreSizes,
+}
+
+/// What all namespaces take, about: on disk, or in memory where that is where the store is.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StoreSizes {
+    pub log_bytes: u64,
+    pub page_bytes: u64,
+    pub other_bytes: u64,
+}
+
 /// A number that equal graphs share.
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -556,6 +580,10 @@ pub struct ClusterStatus {
     /// It is ready.
     pub fully_up: bool,
     pub cluster: Cluster,
+    /// Why it is not, if so.
+    pub not_ready: Option<String>,
+    /// Namespaces that cannot be read, with what is wrong with each, if there are any.
+    pub damaged_namespaces: Option<BTreeMap<String, String>>,
 }
 
 #[derive(JsonSchema)]

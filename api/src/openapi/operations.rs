@@ -150,6 +150,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "admin::garbage_collection" => op("collect-garbage", SYSTEM, "Ask for memory to be given back", &[(202, Accepted)])
             .about("Memory is given back as it becomes free, so nothing is left to do."),
         "admin::graph_hash" => op("get-graph-hashcode", SYSTEM, "A number that equal graphs share", &[(200, Value(of::<GraphHash>))]).takes(READ).graph(),
+        "admin::graph_sizes" => op("get-graph-sizes", SYSTEM, "Nodes by label, edges by type, and bytes", &[(200, Value(of::<GraphSizes>))]).takes(&[p::TIMEOUT]).graph()
+            .about("Counted exactly, in one pass over the graph, which ends with the limit of time."),
         "admin::liveness" => op("get-liveness", SYSTEM, "Whether weir lives", &[(204, Empty)]),
         "admin::readiness" => op("get-readiness", SYSTEM, "Whether weir takes requests; 503 while it does not", &[(204, Empty)]),
         "admin::metadata" => op("get-metadata", SYSTEM, "What is stored beside the graphs", &[(200, Value(map::<String>))]).about("In v1 as base64."),
@@ -162,7 +164,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "admin::status" => op("get-status", SYSTEM, "The members of the cluster", &[(200, Value(of::<ClusterStatus>))]),
         "admin::usage" => op("get-usage", SYSTEM, "What each namespace has taken in", &[(200, Value(of::<Usage>))]),
         "admin::backpressure" => op("get-backpressure", SYSTEM, "Where records, results and writes stand still", &[(200, Value(list::<Pressure>))]),
-        "transfer::back_up" => op("back-up", SYSTEM, "A backup of everything, or of what has come since another", &[(200, Text("application/octet-stream"))]).takes(&[p::SINCE])
+        "transfer::back_up" => op("back-up", SYSTEM, "A backup of everything, or of what has come since another", &[(200, Text("application/octet-stream"))]).takes(&[p::SINCE, p::LEAVE_OUT])
             .about("What `weir backup --url` asks for and `weir restore` reads."),
         "transfer::export" => op("export-graph", SYSTEM, "A graph as text or as a table", &[(200, Text("application/x-ndjson"))]).takes(EXPORT).graph().or_as(&["text/plain", "application/vnd.apache.parquet"])
             .about("JSON Lines, or Cypher as `text/plain`."),

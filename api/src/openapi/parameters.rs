@@ -107,6 +107,8 @@ pub const WALK_SEED: Parameter = same("seed", Kind::Text, "", "Walks of the same
 pub const PARALLELISM: Parameter = same("parallelism", Kind::Integer { from: Some(1) }, "16", "Walks at a time.");
 
 pub const SINCE: Parameter = same("since", Kind::Text, "", "Where the backup ended that this one goes on from.");
+pub const LEAVE_OUT: Parameter =
+    same("leaveOut", Kind::Text, "", "Namespaces that are left out, separated by commas: a damaged one cannot be backed up.");
 pub const IDEMPOTENCY_KEY: Parameter = same(
     "Idempotency-Key",
     Kind::Header,

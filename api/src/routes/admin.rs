@@ -1,7 +1,8 @@
 //! Administration: what runs here, how it is set, whether it lives, what it counts, and its end.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use warp::http::StatusCode;
@@ -71,7 +72,7 @@ pub async fn liveness(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
 pub async fn readiness(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
     match app.not_ready() {
         None => Ok(Reply::Empty(StatusCode::NO_CONTENT)),
-        Some(reason) => Err(ApiError::NotReady(reason.to_owned())),
+        Some(reason) => Err(ApiError::NotReady(reason)),
     }
 }
 
@@ -123,12 +124,64 @@ pub async fn graph_hash(app: Arc<App>, request: Request) -> Result<Reply, ApiErr
     Ok(Reply::Value(json!({"value": value.to_string(), "atTime": at_time})))
 }
 
+/// How large a graph is: nodes by label, edges by type, bytes by part. Counted exactly, in one pass over what holds now; ends with its
+/// limit of time, or when nobody waits for it any more.
+pub async fn graph_sizes(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let common = request.common(&app)?;
+    if common.at.is_some() {
+        return Err(ApiError::bad("sizes are of the present: leave the time out"));
+    }
+    let limit = common.timeout.unwrap_or(app.settings.query.time_max).min(app.settings.query.time_max);
+    let cancelled = Cancelled::default();
+    let counting = cancelled.0.clone();
+    let sizes = blocking(move || {
+        let began = Instant::now();
+        let go_on = || !counting.load(Ordering::Relaxed) && began.elapsed() < limit;
+        let counted = common.graph.sizes(&go_on)?.ok_or(ApiError::TimeLimit(limit.as_millis()))?;
+        Ok((counted, app.engine.sizes()?, common.graph.name().to_owned()))
+    });
+    let (counted, store, name) = sizes.await?;
+    drop(cancelled);
+    let named = |counts: Vec<(weir_model::Text, u64)>| -> JsonMap<String, Json> {
+        counts.into_iter().map(|(name, count)| (name.to_string(), count.into())).collect()
+    };
+    Ok(Reply::Value(json!({
+        "namespace": name,
+        "nodes": counted.nodes,
+        "nodesByLabel": named(counted.labels),
+        "edges": counted.edges,
+        "edgesByType": named(counted.types),
+        "pageBytes": counted.page_bytes,
+        "store": {"logBytes": store.log, "pageBytes": store.pages, "otherBytes": store.other},
+    })))
+}
+
+/// Ends what was asked for when the request is over, however that came.
+#[derive(Default)]
+struct Cancelled(Arc<AtomicBool>);
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// There is one member, and it is up when it answers.
 pub async fn status(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
     let webserver = &app.settings.webserver;
     let member = json!({"address": webserver.address, "port": webserver.port, "uid": std::process::id()});
     let cluster = json!({"clusterMembers": {"0": member}, "hotSpares": [], "targetSize": 1});
-    Ok(Reply::Value(json!({"fullyUp": app.not_ready().is_none(), "cluster": cluster})))
+    let not_ready = app.not_ready();
+    let mut body = json!({"fullyUp": not_ready.is_none(), "cluster": cluster});
+    // What clients of the reference service know nothing of is there when there is something to say.
+    if let Some(reason) = not_ready {
+        body["notReady"] = reason.into();
+    }
+    let damaged = app.engine.damaged();
+    if !damaged.is_empty() {
+        body["damagedNamespaces"] = damaged.into_iter().collect();
+    }
+    Ok(Reply::Value(body))
 }
 
 /// What each namespace has taken in.

@@ -134,6 +134,7 @@ pub static ROUTES: &[Route] = &[
     route!(GET "/api/v2/admin/system-info", Nothing, SystemRead, JSON, admin::build_info),
     route!(GET "/api/v2/admin/config", Nothing, SystemRead, JSON, admin::config),
     route!(POST "/api/v2/admin/garbage-collection", Nothing, SystemWrite, ANY, admin::garbage_collection),
+    route!(GET "/api/v2/admin/graph-sizes", Nothing, GraphQuery, JSON, admin::graph_sizes),
     route!(GET "/api/v2/admin/graph-hash-code", Nothing, GraphQuery, JSON, admin::graph_hash),
     route!(GET "/api/v2/admin/license-usage", Nothing, SystemRead, JSON, admin::usage),
     route!(GET "/api/v2/admin/liveness", Nothing, Open, ANY, admin::liveness),
@@ -227,6 +228,7 @@ pub static ROUTES: &[Route] = &[
     route!(POST "/api/v2/system:shutdown", Nothing, SystemWrite, ANY, admin::shutdown),
     //
     // v2, today: a graph.
+    route!(GET "/api/v2/graph/{graphName}/sizes", Nothing, GraphQuery, JSON, admin::graph_sizes),
     route!(GET "/api/v2/graph/{graphName}/hashCode", Nothing, GraphQuery, JSON, admin::graph_hash),
     route!(POST "/api/v2/graph/{graphName}/cypher:query", Query, GraphQuery, JSON, query::table),
     route!(POST "/api/v2/graph/{graphName}/cypher:queryNodes", Query, GraphQuery, JSON, query::nodes),

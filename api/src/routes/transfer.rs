@@ -26,10 +26,11 @@ const PART_BYTES: usize = 256 << 10;
 /// A backup of everything, or of what has come since another: `since` says where that one ended.
 pub async fn back_up(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let since: Option<Since> = request.parameter("since").map(str::parse).transpose().map_err(ApiError::bad)?;
+    let leave_out: Vec<String> = request.parameter("leaveOut").map(names).unwrap_or_default();
     let (out, parts) = Parts::new();
     tokio::task::spawn_blocking(move || {
         let mut out = out;
-        match app.engine.back_up(since.as_ref(), &mut out) {
+        match app.engine.back_up(since.as_ref(), &leave_out, &mut out) {
             Ok(_) => out.end(Ok(())),
             Err(error) => {
                 tracing::warn!("a backup over HTTP broke off: {}", chain(&error));
@@ -38,6 +39,11 @@ pub async fn back_up(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
         }
     });
     Ok(Reply::Whole(body("application/octet-stream", first_part(parts).await?)))
+}
+
+/// Namespaces as they are kept, out of a list.
+fn names(list: &str) -> Vec<String> {
+    list.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
 }
 
 pub async fn export(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {

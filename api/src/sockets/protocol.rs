@@ -116,7 +116,7 @@ impl Protocol {
 
     fn answer(&self, text: &str, running: &mut HashMap<i64, Arc<Listed>>, said: &mpsc::Sender<Said>) -> String {
         if let Some(reason) = self.app.not_ready() {
-            return wrong(reason);
+            return wrong(&reason);
         }
         match self.decode(text) {
             Err(mistake) => wrong(&format!("Failed to deserialize client message:\n{mistake}")),

@@ -351,11 +351,14 @@ impl Opened {
         };
         let graph = match engine.graph(&name) {
             Some(graph) => graph,
-            None if make => {
+            None => {
+                engine.check_graph(&name).map_err(|error| cannot(&error))?;
+                if !make {
+                    return Err(format!("there is no namespace '{name}'; there are: {}", engine.graphs().join(", ")));
+                }
                 let like = GraphOptions { open_cypher: engine.default_graph().open_cypher() };
                 engine.create_graph(&name, like).map_err(|error| cannot(&error))?
             }
-            None => return Err(format!("there is no namespace '{name}'; there are: {}", engine.graphs().join(", "))),
         };
         Ok(Opened { engine, graph })
     }

@@ -92,6 +92,10 @@ impl Graph {
 
     /// Sees to it that nothing more is committed at or before a tick. Gives the tick after the last commit.
     fn settle(&self, at: Tick) -> Result<Tick, EngineError> {
+        // What was durable before a write failed is as it was.
+        if at >= self.durable() {
+            self.readable()?;
+        }
         let committer = self.committer();
         let next = committer.next();
         if at >= next {

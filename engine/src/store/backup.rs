@@ -24,7 +24,7 @@ use weir_model::Tick;
 
 use super::bytes::put_block;
 use super::since::{Since, checksum_of};
-use super::{GraphInfo, Part, Store, StoreError, encode, records};
+use super::{GraphId, GraphInfo, Part, Store, StoreError, encode, records};
 
 pub(super) const TITLE: &[u8; 16] = b"weir backup 3\n\0\n";
 
@@ -54,8 +54,15 @@ pub struct Backup<'a> {
 }
 
 impl<'a> Backup<'a> {
-    /// Writes what belongs to no graph. With `since`, what that backup holds is left out.
-    pub fn begin(store: &'a dyn Store, since: Option<&'a Since>, out: &'a mut dyn Write) -> Result<Backup<'a>, StoreError> {
+    /// Writes what belongs to no graph, and the metadata of all but those of these names. With `since`, what that backup holds is
+    /// left out.
+    pub fn begin(
+        store: &'a dyn Store,
+        since: Option<&'a Since>,
+        leave_out: &[String],
+        out: &'a mut dyn Write,
+    ) -> Result<Backup<'a>, StoreError> {
+        let left_out = graphs_left_out(store, leave_out)?;
         let title = if since.is_some() { TITLE_MORE } else { TITLE };
         out.write_all(title).map_err(unwritable)?;
         let copied = Copied { bytes: title.len() as u64, ..Copied::default() };
@@ -68,7 +75,8 @@ impl<'a> Backup<'a> {
             }
             backup.block(b'b', &since.encode())?;
         }
-        for (key, value) in store.list_metadata("")? {
+        let of_these = |key: &str| left_out.iter().any(|graph| key.starts_with(&graph.metadata_prefix()));
+        for (key, value) in store.list_metadata("")?.into_iter().filter(|(key, _)| !of_these(key)) {
             let mut payload = Vec::new();
             put_block(&mut payload, key.as_bytes());
             put_block(&mut payload, &value);
@@ -140,12 +148,32 @@ impl<'a> Backup<'a> {
 }
 
 /// A store that nobody works with, as a whole, or what has come since another backup.
-pub fn back_up(store: &dyn Store, since: Option<&Since>, out: &mut dyn Write) -> Result<Copied, StoreError> {
-    let mut backup = Backup::begin(store, since, out)?;
-    for info in store.graphs()? {
-        backup.graph(&info, Tick::MAX)?;
+pub fn back_up(
+    store: &dyn Store,
+    since: Option<&Since>,
+    leave_out: &[String],
+    out: &mut dyn Write,
+) -> Result<Copied, StoreError> {
+    let mut backup = Backup::begin(store, since, leave_out, out)?;
+    for info in store.graphs()?.into_iter().filter(|info| !leave_out.contains(&info.name)) {
+        backup.graph(&info, Tick::MAX).map_err(|error| match error {
+            StoreError::Damaged { what, place, .. } => {
+                StoreError::BackupDamaged { name: info.name.clone(), reason: format!("{what}, in {place}") }
+            }
+            error => error,
+        })?;
     }
     backup.finish()
+}
+
+/// The numbers of graphs with these names. There is one of each, so that nothing is missed by a mistake in writing.
+fn graphs_left_out(store: &dyn Store, names: &[String]) -> Result<Vec<GraphId>, StoreError> {
+    let graphs = store.graphs()?;
+    let of = |name: &String| match graphs.iter().find(|info| info.name == *name) {
+        Some(info) => Ok(info.id),
+        None => Err(StoreError::failed("leave that out", format!("there is no namespace '{name}'"))),
+    };
+    names.iter().map(of).collect()
 }
 
 fn head(kind: u8, length: u32) -> [u8; 5] {

@@ -340,7 +340,7 @@ fn backups(open: Open<'_>) {
     store.put_metadata(&format!("{}query", graph.metadata_prefix()), b"x").unwrap();
     store.put_metadata("setting", b"y").unwrap();
     let mut written = Vec::new();
-    let copied = back_up(&*store, None, &mut written).unwrap();
+    let copied = back_up(&*store, None, &[], &mut written).unwrap();
     assert_eq!((copied.graphs, copied.chunks, copied.entries, copied.bytes), (1, 3, 2, written.len() as u64));
     let other = InMemory::new();
     assert_eq!(restored(&other, &written).unwrap(), copied);

@@ -48,6 +48,11 @@ impl Directory {
         Ok(directory)
     }
 
+    /// Whether one was set up there.
+    pub fn is_there(path: &Path) -> bool {
+        path.join(MARKER).is_file()
+    }
+
     /// Where the store keeps its own files.
     pub fn files(&self) -> PathBuf {
         self.path.join(self.kind)

@@ -32,6 +32,11 @@ pub enum StoreError {
     /// What was read is not what was written.
     #[error("damaged data: {what}, in {place}; {hint}")]
     Damaged { what: String, place: String, hint: &'static str },
+    /// A backup that left it out unasked might take the place of the last one that has it.
+    #[error(
+        "namespace '{name}' is damaged and cannot be backed up: {reason}; `--leave-out {name}` (over HTTP `leaveOut={name}`) makes a backup of the others, without it"
+    )]
+    BackupDamaged { name: String, reason: String },
     /// The disk, the operating system or the server did not do its part.
     #[error("cannot {doing}: {reason}")]
     Failed { doing: String, reason: String },

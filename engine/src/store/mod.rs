@@ -237,6 +237,9 @@ pub trait Store: Send + Sync {
     /// Keys that begin with the prefix, with their values, sorted by key.
     fn list_metadata(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
 
+    /// Everything that a start needs was read. Whether all of it was sound: what is damaged should not be rewritten.
+    fn loaded(&self, _sound: bool) {}
+
     /// Makes everything that was written survive the loss of power.
     fn sync(&self) -> Result<(), StoreError>;
 

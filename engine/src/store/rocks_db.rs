@@ -10,7 +10,7 @@
 //! next start. The write-ahead log of RocksDB makes writes to all three families atomic and durable.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use rocksdb::{
@@ -64,6 +64,8 @@ const FILE_BYTES_MAX: usize = 64 << 20;
 
 /// A run that is gone is removed key by key if it has no more than this.
 const KEYS_CLEARED_MAX: usize = 256;
+/// So many numbers are left out when not all runs there are could be seen: a number must not be given twice.
+const RUNS_UNSEEN: u64 = 1 << 32;
 
 const READ_AHEAD_BYTES: usize = 4 << 20;
 
@@ -91,6 +93,9 @@ pub struct RocksDb {
     next_run: AtomicU64,
     /// Files of runs on their way.
     incoming: PathBuf,
+    read_only: bool,
+    /// Something was found damaged. A file that is rewritten is read, and damage that is met then ends all writes.
+    is_damaged: AtomicBool,
     /// Last, so that the lock is given back when RocksDB has closed.
     _directory: Directory,
 }
@@ -123,10 +128,39 @@ impl RocksDb {
             graphs: RwLock::new(Graphs { live: FxHashSet::default(), next: 0 }),
             next_run: AtomicU64::new(0),
             incoming,
+            read_only: false,
+            is_damaged: AtomicBool::new(false),
             _directory: directory,
         };
         store.load_graphs()?;
         store.remove_orphans()?;
+        Ok(store)
+    }
+
+    /// A store that cannot be opened because files of its tables are damaged or missing, to see what is in the others. Nothing can be
+    /// written.
+    pub fn open_in_part(options: RocksDbOptions) -> Result<RocksDb, StoreError> {
+        if !Directory::is_there(&options.path) {
+            return Err(StoreError::failed("open a part of the store", "there is none"));
+        }
+        let directory = Directory::open(&options.path, "rocks-db", false)?;
+        let mut db = db_options(false);
+        // What is missing is an error when it is read, not before.
+        db.set_paranoid_checks(false);
+        let files = directory.files();
+        let opened = DB::open_cf_descriptors_read_only(&db, &files, families(), false);
+        let db = opened.map_err(|error| StoreError::damaged(error.into_string(), files.display().to_string()))?;
+        let mut store = RocksDb {
+            db,
+            options,
+            graphs: RwLock::new(Graphs { live: FxHashSet::default(), next: 0 }),
+            next_run: AtomicU64::new(0),
+            incoming: directory.path().join("incoming"),
+            read_only: true,
+            is_damaged: AtomicBool::new(false),
+            _directory: directory,
+        };
+        store.load_graphs()?;
         Ok(store)
     }
 
@@ -145,37 +179,62 @@ impl RocksDb {
         Ok(())
     }
 
-    /// Removes pages of runs that a crash kept from being completed.
+    /// Removes pages of runs that a crash kept from being completed. What is damaged stays: it is for those to tell who read it.
     fn remove_orphans(&mut self) -> Result<(), StoreError> {
-        let mut complete = FxHashSet::default();
-        let live = self.read_graphs().live.clone();
+        let (mut complete, mut damaged) = (FxHashSet::default(), FxHashSet::default());
+        let (live, graphs) = {
+            let known = self.read_graphs();
+            (known.live.clone(), known.next)
+        };
         for graph in live {
-            complete.extend(self.runs(graph)?.into_iter().map(|run| (graph, run.id)));
+            match self.runs(graph) {
+                Ok(runs) => complete.extend(runs.into_iter().map(|run| (graph, run.id))),
+                Err(StoreError::Damaged { .. }) => drop(damaged.insert(graph)),
+                Err(error) => return Err(error),
+            }
         }
         let mut next = complete.iter().map(|(_, run)| run.0 + 1).max().unwrap_or(0);
         let mut batch = WriteBatch::default();
         let pages = self.family(PAGES);
         let mut iterator = self.db.raw_iterator_cf(pages);
         iterator.seek_to_first();
+        let (mut at, mut unseen) = (GraphId(0), 0);
         // One seek a run: on to the key after all of its chunks.
-        while let Some(key) = iterator.key() {
+        loop {
+            let Some(key) = iterator.key() else {
+                match iterator.status() {
+                    Ok(()) => break,
+                    Err(error) if error.kind() == ErrorKind::Corruption => {
+                        // On to the next graph. Numbers of runs that are not seen here are not given again.
+                        tracing::warn!(graph = at.0, "pages that cannot be read are passed over: {error}");
+                        unseen = RUNS_UNSEEN;
+                        at = GraphId(at.0 + 1);
+                        if at.0 >= graphs {
+                            break;
+                        }
+                        iterator.seek(at.0.to_be_bytes());
+                        continue;
+                    }
+                    Err(error) => return Err(self.read_error(error, "the pages")),
+                }
+            };
             let Some((graph, run)) = take_page_key(key) else {
                 return Err(self.damaged("a key of unknown form", "the pages"));
             };
+            at = graph;
             next = next.max(run.0 + 1);
             let end = run_pages(graph, RunId(run.0 + 1));
-            if !complete.contains(&(graph, run)) {
+            if !complete.contains(&(graph, run)) && !damaged.contains(&graph) {
                 tracing::info!(graph = graph.0, run = run.0, "removing pages that a crash left incomplete");
                 batch.delete_range_cf(pages, run_pages(graph, run), end);
             }
             iterator.seek(end);
         }
-        iterator.status().map_err(|error| self.read_error(error, "the pages"))?;
         drop(iterator);
         if !batch.is_empty() {
             self.write(batch, false, "remove incomplete pages")?;
         }
-        self.next_run = AtomicU64::new(next);
+        self.next_run = AtomicU64::new(next + unseen);
         Ok(())
     }
 
@@ -287,8 +346,23 @@ impl RocksDb {
         }
     }
 
+    /// RocksDB's write-ahead log, on the disk.
+    fn ahead_bytes(&self) -> Result<u64, StoreError> {
+        let files = std::fs::read_dir(self.db.path())
+            .map_err(|error| StoreError::failed(format!("list {}", self.db.path().display()), error))?;
+        Ok(files
+            .filter_map(Result::ok)
+            .filter(|item| item.path().extension().is_some_and(|extension| extension == "log"))
+            .filter_map(|item| item.metadata().ok())
+            .map(|metadata| metadata.len())
+            .sum())
+    }
+
     /// Files of RocksDB's first level outlive a cut of the log: what is dead in them goes now, if there is much of it beside what is not.
     fn tidy_log(&self) {
+        if self.is_damaged.load(Ordering::Relaxed) {
+            return;
+        }
         let size = self.db.property_int_value_cf(self.family(LOG), "rocksdb.total-sst-files-size");
         if !size.is_ok_and(|bytes| bytes > Some(SHORTEN_BYTES_MIN)) {
             return;
@@ -348,6 +422,9 @@ impl RocksDb {
 
 impl Drop for RocksDb {
     fn drop(&mut self) {
+        if self.read_only {
+            return;
+        }
         // With the write-ahead log this only makes the next start quicker.
         match self.flush(true) {
             Ok(()) => self.tidy_log(),
@@ -531,6 +608,11 @@ impl Store for RocksDb {
         drop(graphs);
         self.free(LOG, &prefix, &end);
         self.free(PAGES, &prefix, &end);
+        // What it had in the write-ahead log takes disk until that is emptied, which nothing else may do for long.
+        if self.ahead_bytes()? > SHORTEN_BYTES_MIN {
+            self.flush(true)?;
+        }
+        self.tidy_log();
         Ok(())
     }
 
@@ -563,6 +645,21 @@ impl Store for RocksDb {
         meta::list_metadata(self, prefix)
     }
 
+    fn loaded(&self, sound: bool) {
+        if !sound {
+            self.is_damaged.store(true, Ordering::Relaxed);
+            tracing::warn!(
+                "files of the store are not rewritten while a namespace is damaged: what is deleted frees less of the disk"
+            );
+            return;
+        }
+        for family in [LOG, PAGES] {
+            if let Err(error) = self.db.set_options_cf(self.family(family), &[("disable_auto_compactions", "false")]) {
+                tracing::warn!(%error, "files of the store are not rewritten");
+            }
+        }
+    }
+
     fn sync(&self) -> Result<(), StoreError> {
         if !self.options.write_ahead_log {
             return self.flush(true);
@@ -576,14 +673,7 @@ impl Store for RocksDb {
             let size = self.db.property_int_value_cf(self.family(family), "rocksdb.total-sst-files-size");
             size.map(|size| size.unwrap_or(0)).map_err(|error| self.read_error(error, "the sizes of files"))
         };
-        let ahead: u64 = std::fs::read_dir(self.db.path())
-            .map_err(|error| StoreError::failed(format!("list {}", self.db.path().display()), error))?
-            .filter_map(Result::ok)
-            .filter(|item| item.path().extension().is_some_and(|extension| extension == "log"))
-            .filter_map(|item| item.metadata().ok())
-            .map(|metadata| metadata.len())
-            .sum();
-        Ok(Sizes { log: files(LOG)? + ahead, pages: files(PAGES)?, other: files(META)? })
+        Ok(Sizes { log: files(LOG)? + self.ahead_bytes()?, pages: files(PAGES)?, other: files(META)? })
     }
 }
 
@@ -637,7 +727,33 @@ impl Drop for IncomingFiles<'_> {
 }
 
 fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, StoreError> {
+    let mut db = db_options(fresh);
+    db.set_atomic_flush(!options.write_ahead_log);
+    DB::open_cf_descriptors(&db, files, families()).map_err(|error| match error.kind() {
+        ErrorKind::Corruption | ErrorKind::InvalidArgument => {
+            StoreError::damaged(error.into_string(), files.display().to_string())
+        }
+        // Those that are there do not tell what was in one that is not.
+        _ if error.to_string().contains("No such file or directory") => {
+            let what =
+                format!("a file is missing ({}): the directory was copied in part, or a file was deleted", error.into_string());
+            StoreError::damaged(what, files.display().to_string())
+        }
+        _ => StoreError::failed(format!("open {}", files.display()), with_advice(&error)),
+    })
+}
+
+fn families() -> [ColumnFamilyDescriptor; 4] {
     let cache = Cache::new_lru_cache(at_most(CACHE_BYTES, 32));
+    [
+        ColumnFamilyDescriptor::new("default", Options::default()),
+        ColumnFamilyDescriptor::new(LOG, log_options(&cache)),
+        ColumnFamilyDescriptor::new(PAGES, pages_options(&cache)),
+        ColumnFamilyDescriptor::new(META, meta_options(&cache)),
+    ]
+}
+
+fn db_options(fresh: bool) -> Options {
     let mut db = Options::default();
     // Only a new directory: files that are lost must not turn into an empty store.
     db.create_if_missing(fresh);
@@ -648,7 +764,6 @@ fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, St
     db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     db.set_track_and_verify_wals_in_manifest(true);
     db.set_max_total_wal_size(WRITE_AHEAD_BYTES_MAX);
-    db.set_atomic_flush(!options.write_ahead_log);
     db.set_max_background_jobs(2);
     db.set_bytes_per_sync(1 << 20);
     db.set_max_manifest_file_size(MANIFEST_BYTES_MAX);
@@ -657,18 +772,7 @@ fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, St
     db.set_log_level(LogLevel::Warn);
     db.set_stats_dump_period_sec(0);
     db.set_stats_persist_period_sec(0);
-    let families = [
-        ColumnFamilyDescriptor::new("default", Options::default()),
-        ColumnFamilyDescriptor::new(LOG, log_options(&cache)),
-        ColumnFamilyDescriptor::new(PAGES, pages_options(&cache)),
-        ColumnFamilyDescriptor::new(META, meta_options(&cache)),
-    ];
-    DB::open_cf_descriptors(&db, files, families).map_err(|error| match error.kind() {
-        ErrorKind::Corruption | ErrorKind::InvalidArgument => {
-            StoreError::damaged(error.into_string(), files.display().to_string())
-        }
-        _ => StoreError::failed(format!("open {}", files.display()), with_advice(&error)),
-    })
+    db
 }
 
 fn table_options(cache: &Cache, block_bytes: usize) -> BlockBasedOptions {
@@ -679,11 +783,14 @@ fn table_options(cache: &Cache, block_bytes: usize) -> BlockBasedOptions {
     table
 }
 
+// A file that is rewritten is read, and damage that is met then ends all writes to the store: `loaded` says when it may begin.
+
 /// Entries are large and die young, so compressing them would cost more than it saves.
 fn log_options(cache: &Cache) -> Options {
     let mut options = Options::default();
     options.set_block_based_table_factory(&table_options(cache, 256 << 10));
     options.set_compression_type(DBCompressionType::None);
+    options.set_disable_auto_compactions(true);
     options.set_write_buffer_size(at_most(LOG_BUFFER_BYTES, 32));
     options.set_max_write_buffer_number(LOG_BUFFERS_MAX);
     options
@@ -693,6 +800,7 @@ fn pages_options(cache: &Cache) -> Options {
     let mut options = Options::default();
     options.set_block_based_table_factory(&table_options(cache, 64 << 10));
     options.set_compression_type(DBCompressionType::Lz4);
+    options.set_disable_auto_compactions(true);
     options.set_write_buffer_size(8 << 20);
     options
 }
