@@ -176,16 +176,17 @@ fn what_was_delivered_is_not_replayed() {
             let start = if life == 1 { Start::WholeGraph } else { Start::Resume };
             let query = install(&engine, &plans()[..1], start, &[OUTPUT]).remove(0);
             engine.start().unwrap();
-            let apply = |record: &Mutations| graph.apply(record.clone(), 1).unwrap();
             let records = if life == 1 { before } else { after };
             let (last, others) = records.split_last().unwrap();
-            let uppers: Vec<Tick> = others.iter().map(apply).collect();
-            let upper = *uppers.last().unwrap();
+            let mut upper = Tick::ZERO;
+            for record in others {
+                upper = graph.apply(record.clone(), 1).unwrap();
+            }
             if what == "progress" {
                 query.set_delivered(OUTPUT, upper, Position::default(), false);
                 std::thread::sleep(Duration::from_millis(500));
             }
-            let upper = apply(last);
+            upper = graph.apply(last.clone(), 1).unwrap();
             deliver(&query, &mut File::default(), upper, |_| false);
             if what == "everything" {
                 query.put_output(OUTPUT, upper, Position::default()).unwrap();

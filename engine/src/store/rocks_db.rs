@@ -1033,43 +1033,6 @@ mod tests {
         assert!(before.iter().all(|file| file.exists()));
     }
 
-    /// What marks a run as gone goes with it: once there was a file more for each minute of merging.
-    #[test]
-    fn runs_that_were_merged_leave_no_files() {
-        let temporary = tempfile::tempdir().unwrap();
-        let store = open(temporary.path());
-        let graph = store.create_graph("a", b"").unwrap();
-        let large: Vec<RunId> = (0..3u64)
-            .map(|n| {
-                let mut chunks = (0..10u8).map(|n| Ok((Part::Newest, vec![n; 300_000])));
-                let run = NewRun { first: Tick(n), upper: Tick(n + 1), chunks: &mut chunks };
-                store.checkpoint(graph, run, &Progress { upto: Tick(n + 1), ..Progress::default() }).unwrap().id
-            })
-            .collect();
-        let mut last: Option<RunId> = None;
-        for n in 3..60u64 {
-            let mut chunks = [Ok((Part::Newest, vec![1; 1000])), Ok((Part::Index, vec![2; 100]))].into_iter();
-            let run = NewRun { first: Tick(3), upper: Tick(n + 1), chunks: &mut chunks };
-            let info = match last {
-                None => store.checkpoint(graph, run, &Progress { upto: Tick(n + 1), ..Progress::default() }),
-                Some(old) => store.replace_runs(graph, &[old], run),
-            };
-            last = Some(info.unwrap().id);
-            // As a checkpoint does when the log is long.
-            store.flush(true).unwrap();
-        }
-        let begun = std::time::Instant::now();
-        while files(temporary.path(), "sst").len() > 20 {
-            assert!(begun.elapsed().as_secs() < 20, "{} files", files(temporary.path(), "sst").len());
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        let runs: Vec<RunId> = store.runs(graph).unwrap().into_iter().map(|run| run.id).collect();
-        assert_eq!(runs, large.into_iter().chain(last).collect::<Vec<_>>());
-        drop(store);
-        let store = open(temporary.path());
-        runs.iter().for_each(|run| store.read_run(graph, *run, Part::Newest, &mut |_| Ok(())).unwrap());
-    }
-
     /// It names each file that ever was, which is a megabyte an hour where runs are made and merged all the time.
     #[test]
     fn the_list_of_files_begins_anew_when_it_is_long() {
