@@ -71,6 +71,7 @@ impl App {
             retention: settings.retention,
             graph: settings.graph,
             nothing_ends: false,
+            ..Options::default()
         };
         startup.at("the graph is being read");
         let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));

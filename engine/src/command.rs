@@ -11,7 +11,7 @@ use crate::arrangement::{Published, SharedBatch};
 use crate::inbox::Inbox;
 use crate::index::{Began, Definition};
 use crate::render::results::{Backfill, Baseline};
-use crate::render::{Maintained, ResultBatch};
+use crate::render::{HubBounds, Maintained, ResultBatch};
 use crate::store::{Entry, GraphId};
 use crate::symbols::Symbols;
 
@@ -80,6 +80,7 @@ pub struct Install {
     pub maintained: Maintained,
     pub symbols: Arc<Symbols>,
     pub open_cypher: bool,
+    pub hubs: HubBounds,
     /// Cancellations of ticks before this one are wanted.
     pub cancellations_until: Tick,
     pub baseline: Baseline,

@@ -28,6 +28,7 @@ use crate::history::{self, History, Retention};
 use crate::index::Catalog;
 use crate::log::{Log, LogOptions};
 use crate::memory;
+use crate::render::HubBounds;
 use crate::scheduling;
 use crate::standing::StandingState;
 use crate::store::{Backup, Copied, Delivered, Entry, GraphId, Since, Sizes, Store, StoreError};
@@ -60,6 +61,7 @@ pub struct Options {
     pub graph: Option<GraphOptions>,
     /// Expiry rules are known and not followed: for tools, which look and leave things as they are.
     pub nothing_ends: bool,
+    pub hubs: HubBounds,
 }
 
 /// What a query may take, where its caller allows no less. Also what each record of an ingest stream may.
@@ -121,6 +123,7 @@ pub struct Parts {
     pub pool: Arc<Pool>,
     pub retention: Retention,
     pub nothing_ends: bool,
+    pub hubs: HubBounds,
     /// Pages that were read lately.
     pub chunks: Arc<ChunkCache>,
     pub together: Arc<Together>,
@@ -153,6 +156,7 @@ impl Engine {
             pool: Arc::new(Pool::new(options.limits.all_memory_bytes_max)),
             retention: options.retention,
             nothing_ends: options.nothing_ends,
+            hubs: options.hubs,
             chunks: Arc::default(),
             together: Arc::new(Together::start()?),
             alarms: Arc::default(),

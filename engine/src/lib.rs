@@ -47,6 +47,6 @@ pub use ingest::{Ingested, Ingester};
 pub use latency::{Histogram, Latency, Stage};
 pub use pause::Paused;
 pub use query::{Answered, QueryOptions, Ways};
-pub use render::{ResultBatch, Row};
+pub use render::{HubBounds, ResultBatch, Row};
 pub use standing::{Standing, StandingQuery, Start};
 pub use together::{Write, Written};

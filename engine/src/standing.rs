@@ -156,6 +156,7 @@ impl Graph {
                 number,
                 maintained,
                 open_cypher: self.open_cypher(),
+                hubs: self.parts().hubs,
                 symbols: self.parts().symbols.clone(),
                 cancellations_until,
                 baseline,

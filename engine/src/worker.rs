@@ -270,6 +270,7 @@ impl State {
                 published: graph.published.clone(),
                 symbols: install.symbols.clone(),
                 shard,
+                hubs: install.hubs,
             };
             let button = worker.dataflow::<Time, _, _>(|scope| render(scope, &mut graph.trace, &common));
             Standing { button, common, numbers: FxHashMap::default() }

@@ -13,7 +13,7 @@ use weir_cypher_compiler::StandingMode;
 use weir_engine::evaluate::Prepared;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::InMemory;
-use weir_engine::{Engine, Graph, GraphOptions, Options, Standing, Start};
+use weir_engine::{Engine, Graph, GraphOptions, HubBounds, Options, Standing, Start};
 use weir_model::{Mutations, NodeId, QueryId, Tick, Value};
 
 /// Some of every construct. Where the order of rows decides, it is complete.
@@ -204,13 +204,21 @@ fn check(text: &str, found: BTreeMap<Tick, Rows>, ticks: &[Tick], wanted: &[Rows
 type Make = fn(&mut Random, &Graph, &mut Mutations);
 
 /// With edges beside others of their type, or without.
-fn open(workers: usize, open_cypher: bool) -> Engine {
+fn open(workers: usize, open_cypher: bool, hubs: HubBounds) -> Engine {
     let graph = Some(GraphOptions { open_cypher });
-    Engine::open(Arc::new(InMemory::default()), Options { workers, graph, ..Options::default() }).unwrap()
+    Engine::open(Arc::new(InMemory::default()), Options { workers, graph, hubs, ..Options::default() }).unwrap()
 }
 
-fn run((queries, make, open_cypher): (&[&str], Make, bool), seed: u64, count: usize, settings: &[(usize, usize)]) {
-    let scratch = open(1, open_cypher);
+/// Every node is a hub.
+const ALL_HUBS: HubBounds = HubBounds { edges_min: 1, kept_max: 1_000_000 };
+
+fn run(
+    (queries, make, open_cypher, hubs): (&[&str], Make, bool, HubBounds),
+    seed: u64,
+    count: usize,
+    settings: &[(usize, usize)],
+) {
+    let scratch = open(1, open_cypher, hubs);
     let mut random = Random(seed);
     let records: Vec<Mutations> = (0..count)
         .map(|_| {
@@ -221,7 +229,7 @@ fn run((queries, make, open_cypher): (&[&str], Make, bool), seed: u64, count: us
         .collect();
     let wanted = answers(queries, &records, &scratch.default_graph());
     for (workers, batch) in settings {
-        let engine = open(*workers, open_cypher);
+        let engine = open(*workers, open_cypher, hubs);
         engine.start().unwrap();
         let graph = engine.default_graph();
         share_symbols(&scratch.default_graph(), &graph);
@@ -257,7 +265,7 @@ const SETTINGS: &[(usize, usize)] = &[(1, 1), (1, 40), (2, 7), (4, 1), (4, 1000)
 #[test]
 fn every_tick_has_the_answer_of_its_graph() {
     for seed in [88172645463325252, 4101842887655102017] {
-        run((QUERIES, random_record, false), seed, 160, SETTINGS);
+        run((QUERIES, random_record, false, ALL_HUBS), seed, 160, SETTINGS);
     }
 }
 
@@ -298,7 +306,72 @@ fn edges_of_hubs(random: &mut Random, graph: &Graph, out: &mut Mutations) {
 fn edges_that_count_are_found_where_they_are_kept() {
     for seed in [88172645463325252, 4101842887655102017] {
         for parallel in [false, true] {
-            run((SIEVES, edges_of_hubs, parallel), seed, 260, &[(1, 1), (1, 9), (1, 70), (3, 7)]);
+            run((SIEVES, edges_of_hubs, parallel, ALL_HUBS), seed, 260, &[(1, 1), (1, 9), (1, 70), (3, 7)]);
+        }
+    }
+}
+
+/// Paths through nodes of many edges, at whose other ends most have nothing that the pattern goes on by.
+const THROUGH_HUBS: &[&str] = &[
+    "MATCH (a)-[:r]->(b)-[:r]->(c) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b)-[:r]->(c)-[:r]->(d) WHERE a.x IS NOT NULL RETURN id(a) AS a, id(d) AS d",
+    "MATCH (a)-[:s]->(b)-[:r]->(c)-[:r]->(d)-[:s]->(e) RETURN id(a) AS a, id(b) AS b, id(d) AS d, id(e) AS e",
+    "MATCH (a)<-[:r]-(b)-[:r]->(c)<-[:s]-(d) RETURN id(a) AS a, id(c) AS c, id(d) AS d",
+    "MATCH (a)-[:r]->(b)<-[:r]-(c)-[:s]->(d) RETURN id(a) AS a, id(c) AS c, id(d) AS d",
+    "MATCH (a)-[:r]-(b)-[:s]-(c)-[:s]->(d) RETURN id(a) AS a, id(c) AS c, id(d) AS d",
+    "MATCH (a)-->(b)-->(c) WHERE a:A RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a:A)--(b)-[:s]-(c:B) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b)-[:r]->(c)-[:s]->(a) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b)-[:s]->(c)-[:r]->(d)-[:s]->(a) RETURN id(a) AS a, id(b) AS b, id(d) AS d",
+    "MATCH (a:A)-[:r]->(b) RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a)-[:r]->(b:A)-[:r]->(c:B) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b)-[:r]->(c) WHERE a.x = 1 AND c.z = 2 RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a)-[:r]->(b)-[:r]->(c) WHERE a.x = 2 AND c.z = 1 RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a)-[:r]->(b)<-[:s]-(c) WHERE a.z > 1 RETURN id(a) AS a, a.x AS x, id(c) AS c",
+    "MATCH (a)-[:s]->(b)<-[:s]-(c) WHERE a.z + 1 = 3 AND a.x < c.x RETURN id(a) AS a, id(c) AS c",
+    "MATCH (a)-[e:r]->(b)-[f:s]->(c) WHERE e.w < f.w RETURN id(a) AS a, e.w AS w, id(c) AS c",
+    "MATCH (a)-[:s]->(b)-[:s]->(c) RETURN properties(a) AS a, id(b) AS b, c.x AS x",
+    "MATCH (a)-[:r|s]->(b)-[:s]->(c)-[:r|s]->(d) WHERE d:B RETURN id(b) AS b, id(c) AS c, count(*) AS n",
+    "MATCH (a)-[:r]->(b) MATCH (b)-[:r]->(c) RETURN DISTINCT id(a) AS a, id(c) AS c",
+];
+
+/// Most edges are of three nodes, and most of their other ends have no other edge. All of it goes again.
+fn around_hubs(random: &mut Random, graph: &Graph, out: &mut Mutations) {
+    let symbol = |name: &str| graph.symbols().intern(name);
+    for _ in 0..=random.below(3) {
+        let hub = node(random.below(3));
+        let (one, two) = (node(3 + random.below(24)), node(random.below(27)));
+        let near = if random.below(5) > 0 { hub } else { two };
+        let (source, target) = if random.below(2) == 0 { (near, one) } else { (one, near) };
+        let kind = symbol(if random.below(3) > 0 { "r" } else { "s" });
+        let ordinal = u32::from(graph.open_cypher() && random.below(6) == 0);
+        match random.below(12) {
+            0 | 1 => out.set_label(two, symbol(if random.below(2) == 0 { "A" } else { "B" }), random.below(3) == 0),
+            2 => {
+                let value = if random.below(2) == 0 { Value::Null } else { Value::Integer(random.below(3) as i64) };
+                out.set_property(two, symbol("x"), &value);
+            }
+            3 => out.set_property(one, symbol("z"), &Value::Integer(random.below(4) as i64)),
+            4 if random.below(4) == 0 => out.clear_properties(two),
+            5 => out.set_edge_property(source, kind, target, ordinal, symbol("w"), &Value::Integer(random.below(4) as i64)),
+            // Both ways, so that what is there is met.
+            6..=8 => {
+                out.set_edge(source, kind, target, ordinal, false);
+                out.set_edge(target, kind, source, ordinal, false);
+            }
+            _ => out.set_edge(source, kind, target, ordinal, true),
+        }
+    }
+}
+
+#[test]
+fn what_leads_on_from_a_hub_is_known_at_every_tick() {
+    // Little room: what is kept is forgotten again and again.
+    let little = HubBounds { edges_min: 2, kept_max: 6 };
+    for (seed, parallel) in [(88172645463325252, false), (4101842887655102017, true), (2685821657736338717, false)] {
+        for hubs in [ALL_HUBS, little] {
+            let settings = &[(1, 1), (1, 4), (1, 25), (1, 110), (2, 5), (4, 2), (4, 60)];
+            run((THROUGH_HUBS, around_hubs, parallel, hubs), seed, 220, settings);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{QUERIES, Rows, collect, compile, concatenate, expected, install, node, plans, random_records, share_symbols};
 use weir_cypher_compiler::StandingMode;
 use weir_engine::store::InMemory;
-use weir_engine::{Engine, Options, Standing, Start};
+use weir_engine::{Engine, HubBounds, Options, Standing, Start};
 use weir_model::{Mutations, NodeId, Plan, QueryId, Text, Tick, Value};
 
 fn run(seed: u64, count: usize, settings: &[(usize, usize)]) {
@@ -24,7 +24,10 @@ fn run(seed: u64, count: usize, settings: &[(usize, usize)]) {
     assert!(changes > count, "the random graph hardly matches anything: {changes} changes in {count} records");
 
     for (workers, batch) in settings {
-        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: *workers, ..Options::default() }).unwrap();
+        // The supernode is a hub, and others are.
+        let hubs = HubBounds { edges_min: 3, ..HubBounds::default() };
+        let options = Options { workers: *workers, hubs, ..Options::default() };
+        let engine = Engine::open(Arc::new(InMemory::default()), options).unwrap();
         engine.start().unwrap();
         let graph = engine.default_graph();
         share_symbols(&scratch.default_graph(), &graph);

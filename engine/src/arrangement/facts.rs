@@ -2,6 +2,8 @@
 //!
 //! Batches follow one another in time, so the newest batch that mentions a fact decides it.
 
+use std::ops::ControlFlow;
+
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use weir_model::codec::{
@@ -102,6 +104,11 @@ impl<'a> Facts<'a> {
         self.parts.is_empty()
     }
 
+    /// Whether there are at least so many updates of the node.
+    pub fn has_at_least(&self, updates: usize) -> bool {
+        self.parts.iter().map(|part| part.facts.len()).sum::<usize>() >= updates
+    }
+
     pub fn has_label(&self, label: Symbol, at: u64) -> bool {
         has_label(&self.parts, label, at)
     }
@@ -126,6 +133,19 @@ impl<'a> Facts<'a> {
 
     /// As `each`, for several ranges, ascending.
     fn each_in(&self, ranges: &[(Tag, Tag)], at: u64, mut each: impl FnMut(&'a Segment, &'a Fact)) {
+        let _: ControlFlow<()> = self.try_each_in(ranges, at, |segment, fact| {
+            each(segment, fact);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// As `each_in`, as long as it is to go on.
+    fn try_each_in(
+        &self,
+        ranges: &[(Tag, Tag)],
+        at: u64,
+        mut each: impl FnMut(&'a Segment, &'a Fact) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         // Keys that a newer batch has decided. Only keys with a removal can also stand in an older batch, and removals
         // are rare, so this is nearly always empty.
         let mut decided: Option<FxHashSet<(Tag, FactKey)>> = None;
@@ -161,11 +181,12 @@ impl<'a> Facts<'a> {
                         decided.get_or_insert_default().insert((first.tag, segment.key(first)));
                     }
                     if last.adds() {
-                        each(segment, last);
+                        each(segment, last)?;
                     }
                 }
             }
         }
+        ControlFlow::Continue(())
     }
 
     fn each_of_kind(&self, kind: Kind, at: u64, each: impl FnMut(&'a Segment, &'a Fact)) {
@@ -184,15 +205,7 @@ impl<'a> Facts<'a> {
 
     /// The half edges of a node, of these types or of any.
     pub fn edges(&self, direction: Direction, kinds: &[Symbol], at: u64, each: &mut dyn FnMut(HalfEdge)) {
-        self.each_in(&edge_ranges(direction, kinds), at, |segment, fact| {
-            let kind = fact.tag.kind();
-            let (other, ordinal) = match kind {
-                Kind::Out | Kind::In => (fact.payload.as_node(), 0),
-                _ => decode_parallel(fact.payload, &segment.arena),
-            };
-            let outgoing = matches!(kind, Kind::Out | Kind::OutParallel);
-            each(HalfEdge { kind: fact.tag.symbol(), outgoing, other, ordinal });
-        });
+        self.each_in(&edge_ranges(direction, kinds), at, |segment, fact| each(segment.half(fact)));
     }
 
     /// How many updates there are of the half edges of a node: no fewer than edges, whatever the tick.
@@ -217,6 +230,16 @@ impl<'a> Facts<'a> {
                 updates.any(|(place, fact)| place == LOOKED_AT || part.last <= at || part.segment.time(fact) <= at)
             })
         })
+    }
+
+    /// Whether at least so many half edges hold in these ranges. Looks no further than it has to.
+    pub fn has_edges(&self, ranges: &[(Tag, Tag)], least: usize, at: u64) -> bool {
+        let mut left = least;
+        let found = self.try_each_in(ranges, at, |_, _| {
+            left = left.saturating_sub(1);
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        found.is_break()
     }
 
     /// The half edges of these types that lead to a node, looked up.

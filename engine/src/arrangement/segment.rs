@@ -5,10 +5,11 @@
 //!     times    the ticks that `when` points at, ascending; a single one where all could be made one
 //!     filter   which edges nodes with many facts may have
 
-use weir_model::codec::{FactKey, extent, fact_key, relocate, shift};
-use weir_model::mutation::{Payload, Tag};
+use weir_model::codec::{FactKey, decode_parallel, extent, fact_key, relocate, shift};
+use weir_model::mutation::{Kind, Payload, Tag};
 
 use super::filter::{self, Filter};
+use crate::view::HalfEdge;
 
 /// One update of one fact of a node.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +65,16 @@ impl Segment {
 
     pub fn key(&self, fact: &Fact) -> FactKey {
         fact_key(fact.tag, fact.payload, &self.arena)
+    }
+
+    /// What a fact that is half of an edge says.
+    pub fn half(&self, fact: &Fact) -> HalfEdge {
+        let kind = fact.tag.kind();
+        let (other, ordinal) = match kind {
+            Kind::Out | Kind::In => (fact.payload.as_node(), 0),
+            _ => decode_parallel(fact.payload, &self.arena),
+        };
+        HalfEdge { kind: fact.tag.symbol(), outgoing: matches!(kind, Kind::Out | Kind::OutParallel), other, ordinal }
     }
 
     /// False where a node, by its facts in here, has no fact with this key.

@@ -50,6 +50,8 @@ pub struct Family {
     /// The numbers of the sieves that `dense` may keep, by edge.
     pub sieves: Vec<Option<u32>>,
     count: usize,
+    /// How many members it ever had: with more, it may let more through.
+    pub joined: u64,
 }
 
 /// The members with the same equalities.
@@ -82,7 +84,7 @@ impl Family {
     pub fn new(program: Arc<Program>, sieves: Vec<Option<u32>>) -> Family {
         let admitted = program.compared.equal.iter().map(|_| FxHashMap::default()).collect();
         let (members, alike) = (FxHashMap::default(), Group::default());
-        Family { program, members, alike, admitted, ranges: Intervals::default(), sieves, count: 0 }
+        Family { program, members, alike, admitted, ranges: Intervals::default(), sieves, count: 0, joined: 0 }
     }
 
     pub fn insert(&mut self, member: Member) {
@@ -102,6 +104,7 @@ impl Family {
         }
         group.members.push(member);
         self.count += 1;
+        self.joined += 1;
     }
 
     pub fn remove(&mut self, query: u32, source: u32, constants: &Constants) {

@@ -6,13 +6,14 @@
 //! `maintained` takes a plan apart: patterns, which are found where the graph lies, and the stages above them, which run
 //! where results come together. `program` turns the paths of a pattern's delta join into moves over slots and symbols, in all `orders` worth choosing from. `walk`
 //! runs them depth first against the one trace of the shard; nothing is arranged besides the graph. Patterns that differ in `constants` alone
-//! are a `family`, which is walked once; `queries` knows which families a change can concern. Of the nodes that walks meet `dense` keeps the edges that count. `probe` holds the timely operators, one
+//! are a `family`, which is walked once; `queries` knows which families a change can concern. Of the nodes that walks meet `dense` keeps the edges that count, and `hubs` of those with very many the neighbours that do. `probe` holds the timely operators, one
 //! dataflow for all queries: where a row must go on at a node of another shard it is sent there. `rest` finds the matches of a graph at rest.
 //! `results` brings rows into the order of ticks; `stages` keeps the answer of everything above patterns, one tick after another.
 
 mod constants;
 mod dense;
 pub mod family;
+mod hubs;
 mod intervals;
 pub mod maintained;
 mod orders;
@@ -26,6 +27,7 @@ mod walk;
 
 use timely::progress::Timestamp;
 
+pub use hubs::HubBounds;
 pub use maintained::Maintained;
 pub use program::{Program, RenderError};
 pub use results::{ResultBatch, Row, RowChange};

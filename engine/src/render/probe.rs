@@ -32,11 +32,12 @@ use weir_model::{Expr, NodeId, Symbol, Value};
 
 use super::dense::Dense;
 use super::family::Family;
+use super::hubs::{Around, HubBounds, Hubs};
 use super::maintained::{Interest, TOUCHED};
 use super::program::{EdgeView, Path, Version};
 use super::queries::{Origin, Queries, Route};
 use super::results::{Row, RowChange};
-use super::walk::{Change, Parcel, Waiting, Walk, is_true, look};
+use super::walk::{Change, Errand, Parcel, Waiting, Walk, is_true, look};
 use super::{Time, before};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Fact, Facts, Layers, Published, Segment, SharedBatch};
@@ -52,17 +53,20 @@ pub struct Common {
     pub published: Arc<Published>,
     pub symbols: Arc<Symbols>,
     pub shard: Shard,
+    pub hubs: HubBounds,
 }
 
 /// Builds the dataflow of all standing queries of a graph, those to come included.
 pub fn render(scope: Scope<'_, Time>, trace: &mut Trace, common: &Common) -> ShutdownButton<CapabilitySet<Time>> {
     let (arranged, button) = trace.import_core(scope, "graph");
-    let (mut results, parcels) = changes(arranged.stream.clone(), trace.clone(), common.clone());
+    let hubs = Rc::new(RefCell::new(Hubs::new(common.hubs, common.shard.count)));
+    let (mut results, parcels) = changes(arranged.stream.clone(), trace.clone(), common.clone(), hubs.clone());
     if common.shard.count > 1 {
         let travelled = scope.iterative::<u32, _, _>(|inner| {
             let (loop_handle, further) = inner.feedback::<Vec<Parcel>>(Product::new(Default::default(), 1));
             let parcels = parcels.enter(inner).concat(further);
-            let (results, further) = hop(parcels, arranged.stream.clone().enter(inner), trace.clone(), common.clone());
+            let (results, further) =
+                hop(parcels, arranged.stream.clone().enter(inner), trace.clone(), common.clone(), hubs.clone());
             further.connect_loop(loop_handle);
             results.leave(scope)
         });
@@ -107,8 +111,15 @@ type Outputs<'scope, T> = (StreamVec<'scope, T, RowChange>, StreamVec<'scope, T,
 const RESERVED_MAX: usize = 4096;
 
 /// The changes of this shard, walked as far as this shard reaches.
-fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Trace, common: Common) -> Outputs<'scope, Time> {
-    let mut builder = OperatorBuilder::new("changes".to_owned(), batches.scope());
+fn changes<'scope>(
+    batches: StreamVec<'scope, Time, SharedBatch>,
+    mut trace: Trace,
+    common: Common,
+    hubs: Rc<RefCell<Hubs>>,
+) -> Outputs<'scope, Time> {
+    let scope = batches.scope();
+    let mut builder = OperatorBuilder::new("changes".to_owned(), scope);
+    let again = scope.activator_for(builder.operator_info().address);
     let mut input = builder.new_input(batches, Pipeline);
     let (results_out, results) = builder.new_output();
     let (parcels_out, parcels) = builder.new_output();
@@ -127,23 +138,27 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
             let mut results_handle = results_out.activate();
             let mut parcels_handle = parcels_out.activate();
             let queries = common.queries.borrow();
+            let mut hubs = hubs.borrow_mut();
             input.for_each(|capability, data| {
                 found.reserve(expected);
                 for batch in data.drain(..) {
                     // Batches that were there when the first query was installed come without.
                     let Some(located) = batch.located() else {
                         dense.forget();
+                        hubs.forget();
                         continue;
                     };
                     view.clear();
                     view.extend_from_slice(&located.existing);
                     view.push(batch.clone());
                     dense.take_in(&queries, &batch, located);
-                    let offered =
-                        Offered { queries: &queries, common: &common, view: &view, batch: &batch, located, dense: &dense };
+                    hubs.take_in(&queries, &common.symbols, &batch, located);
+                    let kept = (&dense, &*hubs);
+                    let offered = Offered { queries: &queries, common: &common, view: &view, batch: &batch, located, kept };
                     offered.walk(&mut found, &mut leaving, &mut waiting);
                     offered.walk_turns(&mut found, &mut leaving, &mut waiting);
                     dense.settle(&queries, &view, before(batch.upper.elements()));
+                    hubs.settle(&queries, &common.symbols, &batch, located);
                     for (query, since, interest) in &queries.interests {
                         touches(&batch, (*query, *since), interest, &mut found);
                     }
@@ -157,6 +172,19 @@ fn changes<'scope>(batches: StreamVec<'scope, Time, SharedBatch>, mut trace: Tra
                     parcels_handle.session(&capability.retain(1)).give_container(&mut leaving);
                 }
             });
+            // What has been found goes on its way first.
+            let frontier = frontiers[0].frontier();
+            let at = hubs.has_all_by(frontier.first().map_or(Time::MAX, |first| before(&[*first])));
+            if hubs.is_busy() && !frontier.is_empty() {
+                view.clear();
+                trace.map_batches(|batch| view.push(batch.clone()));
+                let Common { symbols, shard, published, .. } = &common;
+                let around = Around { queries: &queries, symbols, shard: *shard, published, batches: &view, at };
+                if hubs.tend(&around) {
+                    again.activate();
+                }
+                view.clear();
+            }
             allow_compaction(&mut trace, frontiers[0].frontier().first().copied());
         }
     });
@@ -188,9 +216,12 @@ fn hop<'scope>(
     batches: StreamVec<'scope, Moved, SharedBatch>,
     mut trace: Trace,
     Common { queries, symbols, shard, .. }: Common,
+    hubs: Rc<RefCell<Hubs>>,
 ) -> Outputs<'scope, Moved> {
-    let mut builder = OperatorBuilder::new("hop".to_owned(), parcels.scope());
-    let by_shard = Exchange::new(move |parcel: &Parcel| parcel.node.shard(shard.count) as u64);
+    let scope = parcels.scope();
+    let mut builder = OperatorBuilder::new("hop".to_owned(), scope);
+    let again = scope.activator_for(builder.operator_info().address);
+    let by_shard = Exchange::new(move |parcel: &Parcel| parcel.shard(shard.count) as u64);
     let mut input = builder.new_input(parcels, by_shard);
     let mut ticks = builder.new_input_connection(batches, Pipeline, []);
     let (results_out, results) = builder.new_output_connection([(0, Antichain::from_elem(Default::default()))]);
@@ -214,11 +245,17 @@ fn hop<'scope>(
             let reached = frontiers[1].frontier().first().map_or(Time::MAX, |moved| moved.outer);
             if !waiting.is_empty() {
                 let queries = queries.borrow();
+                let hubs = hubs.borrow();
                 view.clear();
                 trace.map_batches(|batch| view.push(batch.clone()));
                 for (results_capability, parcels_capability, parcels) in &mut waiting {
                     parcels.retain_mut(|parcel| {
-                        let ready = parcel.time < reached;
+                        // The operator that takes in changes may not have had its turn.
+                        let knows = matches!(parcel.errand, Errand::Node) || hubs.knows(parcel.time);
+                        if !knows {
+                            again.activate();
+                        }
+                        let ready = knows && parcel.time < reached;
                         // Without a family, its last query has been taken away.
                         if ready && let Some(family) = queries.family(parcel.family) {
                             let mut walk = Walk {
@@ -234,9 +271,9 @@ fn hop<'scope>(
                                 parcels: &mut leaving,
                                 waiting: &mut [],
                                 dense: None,
+                                hubs: Some(&*hubs),
                             };
-                            let change = Change { path: parcel.path as usize, time: parcel.time, diff: parcel.diff };
-                            walk.run(change, parcel.at as usize, &mut parcel.row.0, None);
+                            walk.receive(parcel);
                         }
                         !ready
                     });
@@ -252,7 +289,9 @@ fn hop<'scope>(
             }
             let coming = frontiers[0].frontier().iter().map(|moved| moved.outer).min();
             let oldest = waiting.iter().map(|(capability, _, _)| capability.time().outer);
-            allow_compaction(&mut trace, coming.into_iter().chain(oldest).min());
+            let awaited = coming.into_iter().chain(oldest).min();
+            hubs.borrow_mut().await_from(awaited.unwrap_or(Time::MAX));
+            allow_compaction(&mut trace, awaited);
         }
     });
     (results, further)
@@ -272,7 +311,7 @@ struct Offered<'a> {
     view: &'a [SharedBatch],
     batch: &'a Batch,
     located: &'a Located,
-    dense: &'a Dense,
+    kept: (&'a Dense, &'a Hubs),
 }
 
 impl<'a> Offered<'a> {
@@ -334,8 +373,7 @@ impl<'a> Offered<'a> {
                     (Atom::Edge(edge), _) => {
                         let fact = &updates[place];
                         let change = Change { path, time, diff: if fact.adds() { 1 } else { -1 } };
-                        let (other, ordinal) = other_end(fact, segment);
-                        let half = HalfEdge { kind: fact.tag.symbol(), outgoing: true, other, ordinal };
+                        let half = segment.half(fact);
                         change_of_edge(
                             &mut walk,
                             change,
@@ -357,7 +395,7 @@ impl<'a> Offered<'a> {
     /// Walks from the edges that begin or end to pass a sieve, one path after another.
     fn walk_turns(&self, found: &mut Vec<RowChange>, leaving: &mut Vec<Parcel>, waiting: &mut Waiting) {
         let mut row: Vec<Value> = Vec::new();
-        for (sieve, turns) in self.dense.turns() {
+        for (sieve, turns) in self.kept.0.turns() {
             for (number, path) in self.queries.routes.of_sieve(sieve) {
                 let (path, Some(family)) = (usize::from(*path), self.queries.family(*number)) else { continue };
                 let Atom::Edge(edge) = family.program.paths[path].atom else { continue };
@@ -399,7 +437,8 @@ impl<'a> Offered<'a> {
             results,
             parcels,
             waiting: std::slice::from_mut(waiting),
-            dense: Some(self.dense),
+            dense: Some(self.kept.0),
+            hubs: Some(self.kept.1),
         }
     }
 }
@@ -510,7 +549,10 @@ fn touched_edges((kinds, keys): (&[Symbol], &[Symbol]), (segment, updates): (&Se
             continue;
         }
         let (other, ordinal) = match fact.tag.kind() {
-            Kind::Out | Kind::OutParallel => other_end(fact, segment),
+            Kind::Out | Kind::OutParallel => {
+                let half = segment.half(fact);
+                (half.other, half.ordinal)
+            }
             Kind::EdgeProperty => {
                 let (target, ordinal, key, _) = weir_model::codec::decode_edge_property(fact.payload, &segment.arena);
                 if !keys.contains(&key) {
@@ -527,13 +569,6 @@ fn touched_edges((kinds, keys): (&[Symbol], &[Symbol]), (segment, updates): (&Se
     touched
 }
 
-fn other_end(fact: &Fact, segment: &Segment) -> (NodeId, u32) {
-    match fact.tag.kind() {
-        Kind::Out => (fact.payload.as_node(), 0),
-        _ => weir_model::codec::decode_parallel(fact.payload, &segment.arena),
-    }
-}
-
 /// A node's local view before and after a tick; where they differ, what was goes and what is comes.
 fn change_of_view<'a>(
     walk: &mut Walk<'a, '_>,
@@ -547,9 +582,9 @@ fn change_of_view<'a>(
     let program = walk.program;
     let view = &program.nodes[node];
     row[view.slot] = Value::Node(id);
-    let was = look(node, facts, time.wrapping_sub(1), row, walk);
+    let was = look(node, facts, time.wrapping_sub(1), row, walk.family, walk.symbols);
     let old = was.then(|| row.to_vec());
-    let is = look(node, facts, time, row, walk);
+    let is = look(node, facts, time, row, walk.family, walk.symbols);
     if let Some(mut old) = old {
         if is && seen(view, &old) == seen(view, row) {
             return;

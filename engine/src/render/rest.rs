@@ -177,6 +177,7 @@ impl Rest {
                 parcels: &mut Vec::new(),
                 waiting: &mut self.waiting,
                 dense: None,
+                hubs: None,
             };
             loop {
                 through.go_on(batches, NODES_BY_CLOCK);
@@ -213,7 +214,7 @@ fn walk_from<'a>(walk: &mut Walk<'a, '_>, id: NodeId, facts: &Facts<'a>, time: u
         Atom::Node(node) => {
             let view = &program.nodes[node];
             row[view.slot] = Value::Node(id);
-            if facts.is_interesting(time) && look(node, facts, time, row, walk) {
+            if facts.is_interesting(time) && look(node, facts, time, row, walk.family, walk.symbols) {
                 walk.run(change, 0, row, Some((id, facts)));
             }
         }

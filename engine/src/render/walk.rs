@@ -1,11 +1,12 @@
 //! Walk: runs the moves of a path depth first over one shard, changing a single row in place.
 
 use smallvec::SmallVec;
-use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Symbol, Text, Value};
+use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Symbol, Value};
 
 use super::Time;
 use super::dense::{Dense, Near};
 use super::family::{Ending, Family};
+use super::hubs::{Crossing, Hubs, turned};
 use super::program::{Closing, EdgeView, Expansion, Move, Program, Version, Way};
 use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
@@ -53,6 +54,8 @@ pub struct Walk<'a, 'w> {
     pub waiting: &'w mut [Waiting],
     /// What is kept of nodes that walks have met, if the ticks of the walk are among those of its batch.
     pub dense: Option<&'a Dense>,
+    /// What this shard keeps of nodes with very many edges.
+    pub hubs: Option<&'a Hubs>,
 }
 
 /// Rows that go on at nodes that are not found yet: they are found together.
@@ -78,6 +81,28 @@ pub struct Parcel {
     pub time: Time,
     pub diff: i64,
     pub row: Row,
+    pub errand: Errand,
+}
+
+/// What a row travels for.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub enum Errand {
+    /// It goes on at its node, on the shard of that.
+    Node,
+    /// To the neighbours of its node, which has about so many edges to cross, that are of this shard and kept there.
+    Neighbours { shard: u16, edges: u32 },
+    /// Nothing is kept there: across those edges of its node, on the shard of that, which lead to this shard.
+    Edges { shard: u16 },
+}
+
+impl Parcel {
+    /// The shard it goes to.
+    pub fn shard(&self, count: usize) -> usize {
+        match self.errand {
+            Errand::Neighbours { shard, .. } => usize::from(shard),
+            Errand::Node | Errand::Edges { .. } => self.node.shard(count),
+        }
+    }
 }
 
 /// What a row is about, apart from its slots.
@@ -95,7 +120,7 @@ impl<'a> Walk<'a, '_> {
         let next = &program.paths[change.path].moves[at];
         let location = match next {
             Move::Done => return self.finish(change, row),
-            Move::Choose(ways) => return self.run(change, self.choose(ways, row, here), row, here),
+            Move::Choose(ways) => return self.run(change, self.choose(ways, change.time, row, here), row, here),
             Move::Test { condition } => {
                 if is_true(condition, row, &program.context) {
                     self.run(change, at + 1, row, here);
@@ -125,17 +150,7 @@ impl<'a> Walk<'a, '_> {
             return self.visit(change, at, next, row, id, facts);
         }
         if self.everywhere.is_none() && self.shard.count > 1 && id.shard(self.shard.count) != self.shard.index {
-            let row = Row::from_slice(row);
-            self.parcels.push(Parcel {
-                family: self.number,
-                node: id,
-                path: change.path as u16,
-                at: at as u16,
-                time: change.time,
-                diff: change.diff,
-                row,
-            });
-            return;
+            return self.send(change, at, row, (id, Errand::Node));
         }
         let shard = self.everywhere.map_or(0, |snapshot| snapshot.shard_of(id));
         if self.newest.is_none_or(|(batch, _)| batch.index_of(id).is_none())
@@ -151,6 +166,28 @@ impl<'a> Walk<'a, '_> {
         }
         let facts = self.find(id);
         self.visit(change, at, next, row, id, &facts);
+    }
+
+    /// Does what a row has come for.
+    pub fn receive(&mut self, parcel: &mut Parcel) {
+        let Parcel { node, path, at, time, diff, row, errand, .. } = parcel;
+        let (change, at) = (Change { path: usize::from(*path), time: *time, diff: *diff }, usize::from(*at));
+        let Move::Expand(expansion) = &self.program.paths[change.path].moves[at] else {
+            return self.run(change, at, &mut row.0, None);
+        };
+        match *errand {
+            Errand::Node => self.run(change, at, &mut row.0, None),
+            Errand::Neighbours { edges, .. } => self.cross_here(change, at, expansion, &mut row.0, (*node, edges as usize)),
+            Errand::Edges { shard } => {
+                let facts = self.find(*node);
+                self.cross_there(change, at, expansion, &mut row.0, (*node, &facts), Some(usize::from(shard)));
+            }
+        }
+    }
+
+    fn send(&mut self, Change { path, time, diff }: Change, at: usize, row: &[Value], (node, errand): (NodeId, Errand)) {
+        let (family, row) = (self.number, Row::from_slice(row));
+        self.parcels.push(Parcel { family, node, path: path as u16, at: at as u16, time, diff, row, errand });
     }
 
     /// Goes on with the rows that wait, and with those that wait because of them.
@@ -190,11 +227,11 @@ impl<'a> Walk<'a, '_> {
         let tick = |version: &Version| version.tick(change.time);
         match next {
             Move::Check { node, version } => {
-                if look(*node, facts, tick(version), row, self) {
+                if look(*node, facts, tick(version), row, self.family, self.symbols) {
                     self.run(change, at + 1, row, Some((id, facts)));
                 }
             }
-            Move::Expand(expansion) => self.expand(change, at, expansion, tick(&expansion.version), row, (id, facts)),
+            Move::Expand(expansion) => self.expand(change, at, expansion, row, (id, facts)),
             Move::Inspect { edge, version } => {
                 let view = &self.program.edges[*edge];
                 let Some((_, half)) = self.edge_in(view, row) else { return };
@@ -225,6 +262,12 @@ impl<'a> Walk<'a, '_> {
         {
             dense.want((sieve, node, outgoing), &self.family.program, edge);
         }
+    }
+
+    /// An edge crossed from a node of the row.
+    fn crossing(&self, edge: usize, from: usize) -> Crossing {
+        let EdgeView { source, target, .. } = self.program.edges[edge];
+        (self.number, edge, if source == from { target } else { source })
     }
 
     /// Crosses the edges that are kept of one of the ends. False where none is.
@@ -333,7 +376,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// The way that begins at the node with the fewest edges to cross.
-    fn choose(&self, ways: &[Way], row: &[Value], here: Option<(NodeId, &Facts<'a>)>) -> usize {
+    fn choose(&self, ways: &[Way], time: Time, row: &[Value], here: Option<(NodeId, &Facts<'a>)>) -> usize {
         let [_, _, ..] = ways else { return ways.first().map_or(0, |way| way.at) };
         let node = |way: &Way| match row[way.from] {
             Value::Node(id) => id,
@@ -353,7 +396,14 @@ impl<'a> Walk<'a, '_> {
             let view = &self.program.edges[way.edge];
             let here = view.reads.is_empty() || way.direction == Direction::Outgoing;
             let price = if here { 1 } else { EDGE_INSPECTED_ELSEWHERE };
-            let count = facts.map_or(EDGES_ELSEWHERE, |facts| facts.about_edges(way.direction, &view.kinds));
+            let all = |facts: &Facts<'_>| facts.about_edges(way.direction, &view.kinds);
+            // Other shards keep about as many as this one.
+            let few = |facts: &Facts<'_>| {
+                let hubs = self.hubs.filter(|hubs| self.family.sieves[way.edge].is_none() && hubs.may_be(facts))?;
+                let ends = hubs.ends(self.crossing(way.edge, way.from), self.family, node(way), time)?;
+                Some(ends.len() * self.shard.count)
+            };
+            let count = facts.map_or(EDGES_ELSEWHERE, |facts| few(facts).unwrap_or_else(|| all(facts)));
             if facts.is_some() {
                 self.want(way.edge, (node(way), way.direction));
             }
@@ -379,28 +429,74 @@ impl<'a> Walk<'a, '_> {
         best.1
     }
 
-    fn expand(
+    /// Crosses the edges of a node. Of one with very many, each shard crosses those that lead to nodes of its own.
+    fn expand(&mut self, change: Change, at: usize, expansion: &Expansion, row: &mut [Value], (id, facts): (NodeId, &Facts<'a>)) {
+        let Expansion { edge, bound, direction, .. } = *expansion;
+        if !bound {
+            self.want(edge, (id, direction));
+        }
+        let hubs = self.hubs.filter(|hubs| !bound && self.family.sieves[edge].is_none() && hubs.may_be(facts));
+        let edges = hubs.map_or(0, |_| facts.about_edges(direction, &self.program.edges[edge].kinds));
+        let Some(hubs) = hubs.filter(|hubs| edges >= hubs.edges_min()) else {
+            return self.cross_there(change, at, expansion, row, (id, facts), None);
+        };
+        let Shard { index, count } = self.shard;
+        for shard in (0..count).filter(|shard| *shard != index) {
+            let edges = edges.min(u32::MAX as usize) as u32;
+            self.send(change, at, row, (id, Errand::Neighbours { shard: shard as u16, edges }));
+        }
+        let crossing = self.crossing(edge, expansion.from);
+        let Some(ends) = hubs.ends(crossing, self.family, id, change.time) else {
+            hubs.want(crossing, id, edges);
+            let own = (count > 1).then_some(index);
+            return self.cross_there(change, at, expansion, row, (id, facts), own);
+        };
+        let (tick, closing) = (expansion.version.tick(change.time), self.closing(expansion, change, row));
+        ends.each(|half| {
+            if closing.lead_to(half.other) && facts.has_half(half, tick) {
+                self.cross(change, at, expansion, row, (id, half), Some((id, facts)));
+            }
+        });
+    }
+
+    /// Crosses the edges of a node of another shard that lead to nodes of this one, by what is kept of them.
+    fn cross_here(&mut self, change: Change, at: usize, expansion: &Expansion, row: &mut [Value], (id, edges): (NodeId, usize)) {
+        let crossing = self.crossing(expansion.edge, expansion.from);
+        let Some(hubs) = self.hubs else { return };
+        let Some(ends) = hubs.ends(crossing, self.family, id, change.time) else {
+            hubs.want(crossing, id, edges);
+            return self.send(change, at, row, (id, Errand::Edges { shard: self.shard.index as u16 }));
+        };
+        let (tick, closing) = (expansion.version.tick(change.time), self.closing(expansion, change, row));
+        ends.each(|half| {
+            let facts = self.find(half.other);
+            if closing.lead_to(half.other) && facts.has_half(turned(half, id), tick) {
+                self.cross(change, at, expansion, row, (id, half), Some((half.other, &facts)));
+            }
+        });
+    }
+
+    /// Crosses the edges of a node, or those that lead to a shard.
+    fn cross_there(
         &mut self,
         change: Change,
         at: usize,
         expansion: &Expansion,
-        tick: Time,
         row: &mut [Value],
         (id, facts): (NodeId, &Facts<'a>),
+        to: Option<usize>,
     ) {
         let program = self.program;
-        let view = &program.edges[expansion.edge];
-        if !expansion.bound {
-            self.want(expansion.edge, (id, expansion.direction));
-        }
+        let (view, tick) = (&program.edges[expansion.edge], expansion.version.tick(change.time));
         let expected = match (expansion.bound, &row[expansion.to]) {
             (true, Value::Node(expected)) => Some(*expected),
             (true, _) => return,
             (false, _) => None,
         };
         let closing = self.closing(expansion, change, row);
+        let shards = self.shard.count;
         let mut cross = |half: HalfEdge, value: Option<Value>| {
-            if !closing.lead_to(half.other) {
+            if to.is_some_and(|to| half.other.shard(shards) != to) || !closing.lead_to(half.other) {
                 return;
             }
             if let (Some(value), Some(sieve)) = (value, &view.sieve) {
@@ -410,14 +506,9 @@ impl<'a> Walk<'a, '_> {
                     return;
                 }
             }
-            if expected.is_some_and(|expected| expected != half.other) || !self.bind(expansion, half, id, row) {
-                return;
+            if expected.is_none_or(|expected| expected == half.other) {
+                self.cross(change, at, expansion, row, (id, half), Some((id, facts)));
             }
-            // With reads, the conditions are tested where those are made.
-            if view.reads.is_empty() && !view.conditions.iter().all(|condition| is_true(condition, row, &program.context)) {
-                return;
-            }
-            self.run(change, at + 1, row, Some((id, facts)));
         };
         match (expected, &view.sieve) {
             (Some(expected), _) if !view.kinds.is_empty() => {
@@ -430,6 +521,28 @@ impl<'a> Walk<'a, '_> {
             }
             _ => facts.edges(expansion.direction, &view.kinds, tick, &mut |half| cross(half, None)),
         }
+    }
+
+    /// Crosses an edge that is there.
+    fn cross(
+        &mut self,
+        change: Change,
+        at: usize,
+        expansion: &Expansion,
+        row: &mut [Value],
+        (id, half): (NodeId, HalfEdge),
+        here: Option<(NodeId, &Facts<'a>)>,
+    ) {
+        let program = self.program;
+        let view = &program.edges[expansion.edge];
+        if !self.bind(expansion, half, id, row) {
+            return;
+        }
+        // With reads, the conditions are tested where those are made.
+        if view.reads.is_empty() && !view.conditions.iter().all(|condition| is_true(condition, row, &program.context)) {
+            return;
+        }
+        self.run(change, at + 1, row, here);
     }
 
     /// Every move is made: the row is a result of each member whose constants and filters it meets.
@@ -450,15 +563,12 @@ impl<'a> Walk<'a, '_> {
             results.push(RowChange { row: Row(values), time: change.time, diff: change.diff as i32, query, source });
         });
     }
-
-    fn symbol_text(&self, symbol: weir_model::Symbol) -> Text {
-        self.symbols.name(symbol)
-    }
 }
 
 /// Puts the local view of a node into the row; false where the node does not pass. `at` may be "before the first tick".
-pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], walk: &Walk<'_, '_>) -> bool {
-    let view = &walk.program.nodes[node];
+pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family: &Family, symbols: &Symbols) -> bool {
+    let program = &family.program;
+    let view = &program.nodes[node];
     let nothing = at == Time::MAX;
     if !view.labels.iter().all(|label| !nothing && facts.has_label(*label, at)) {
         return false;
@@ -475,11 +585,11 @@ pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], walk: &
     if let Some(slot) = view.reads_all {
         let mut map = Map::default();
         if !nothing {
-            facts.properties(at, |key, value| map.push_unique(walk.symbol_text(key), value));
+            facts.properties(at, |key, value| map.push_unique(symbols.name(key), value));
         }
         row[slot] = Value::Map(map.into());
     }
-    walk.family.admits(node, row) && view.conditions.iter().all(|condition| is_true(condition, row, &walk.program.context))
+    family.admits(node, row) && view.conditions.iter().all(|condition| is_true(condition, row, &program.context))
 }
 
 /// What tells an edge from others between the same nodes.

@@ -12,7 +12,7 @@ use weir_cypher_compiler::{Options as CompileOptions, StandingMode, StandingPlan
 use weir_engine::evaluate::{Environment, Limits, Prepared, evaluate};
 use weir_engine::reference::{Question, ReferenceGraph};
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions, Store};
-use weir_engine::{Engine, EngineError, Graph, GraphOptions, Options, QueryOptions};
+use weir_engine::{Engine, EngineError, Graph, GraphOptions, HubBounds, Options, QueryOptions};
 use weir_model::expression::FailureKind;
 use weir_model::{Failure, Mutations, NodeId, Plan, QueryId, Tick, Value};
 
@@ -89,7 +89,9 @@ impl World {
 
     fn open(&mut self) {
         let graph = Some(GraphOptions { open_cypher: self.history.open_cypher });
-        let options = Options { workers: self.setting.workers, graph, ..Options::default() };
+        // These graphs are small: with this nearly every node is a hub.
+        let hubs = HubBounds { edges_min: 2, ..HubBounds::default() };
+        let options = Options { workers: self.setting.workers, graph, hubs, ..Options::default() };
         let store: Arc<dyn Store> = match &self.directory {
             Some(directory) => Arc::new(self.rocks_db(directory.path())),
             None => Arc::new(InMemory::default()),
