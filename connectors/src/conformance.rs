@@ -318,6 +318,38 @@ fn a_compressed_file_is_read_like_any_other() {
 }
 
 #[test]
+fn a_quote_that_is_not_closed_ends_the_stream_where_it_stands() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rows.csv");
+    let rows = |last: &str| {
+        let row = |n: u32| if n == 10 { "10,\"name10\n".to_owned() } else { format!("{n},name{n}\n") };
+        format!("id,name\n{}{last}", (0..5000).map(row).collect::<String>())
+    };
+    let format = json!({"type": "CypherCsv", "query": "RETURN 1", "headers": true});
+    let check = |text: String, more: Json, expected: &str| {
+        fs::write(&path, text).unwrap();
+        let config = file_source(&path, format.clone(), more);
+        let mut stream = config.open(&anything(), None).unwrap();
+        let (mut batch, mut taken) = (Frames::default(), 0);
+        let failure = loop {
+            match stream.next(&Limits::default(), &mut batch) {
+                Ok(progress) => assert_eq!(progress, Progress::More, "it is not complete"),
+                Err(failure) => break failure.to_string(),
+            }
+            taken += batch.len();
+        };
+        assert_eq!(taken, 10, "what was before it is there");
+        assert!(failure.contains(expected), "{failure}");
+    };
+    check(rows(""), json!({}), "the quote opened at byte 91 is not closed");
+    check(rows(""), json!({}), "row 12, which begins with `10,\"name10`");
+    check(rows("x\\"), json!({}), "the quote opened at byte 91 is not closed");
+    check(rows(""), json!({"maximumLineSize": 2000}), "the quote opened at byte 91 is not closed");
+    fs::write(&path, "id,name\n1,\"a\nb\"").unwrap();
+    assert!(run(&*file_source(&path, format.clone(), json!({})), None, &Limits::default()).unwrap().finished);
+}
+
+#[test]
 fn objects_that_are_none_end_the_stream_where_they_stand() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("data");
