@@ -154,6 +154,10 @@ fn bad_definitions_name_the_option_and_what_is_expected() {
     check(file("maximumPerSecond", json!(0)), "maximumPerSecond", "the number must be at least 1 and fit 31 bits");
     check(file("ingestLimit", json!("x")), "ingestLimit", "Long");
     check(file("encoding", json!("klingon")), "encoding", "the character set klingon is not known; UTF-8 is the default");
+    for name in ["ISO-2022-KR", "hz-gb-2312", "replacement"] {
+        let problem = format!("the character set {name} is not read here; convert the data, for example with iconv");
+        check(file("encoding", json!(name)), "encoding", &problem);
+    }
     check(format(json!({"type": "CypherRaw", "query": "q"})), "", "No decoder for discriminator 'CypherRaw'!");
     check(format(json!({"type": "CypherLine"})), "query", "Missing required field");
     check(
