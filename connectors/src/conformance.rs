@@ -25,7 +25,8 @@ pub(crate) fn anything() -> SourceContext {
 
 pub(crate) fn output(runtime: &Runtime) -> DestinationContext {
     let (output, identity) = ("out".to_owned(), "query-out".to_owned());
-    DestinationContext { output, identity, runtime: runtime.handle().clone(), hosts: HostPolicy::default() }
+    let (generation, hosts) = (Generation::V1, HostPolicy::default());
+    DestinationContext { output, identity, generation, runtime: runtime.handle().clone(), hosts }
 }
 
 pub(crate) fn runtime() -> Runtime {
