@@ -23,7 +23,7 @@ use crate::error::ConnectorError;
 use crate::formats::FileFormat;
 use crate::framing::{ByteStream, Chunk, Skipped};
 use crate::parquet::ParquetReader;
-use crate::recoded_stream::{self, recoded_stream};
+use crate::recoded_stream::recoded_stream;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
@@ -58,8 +58,8 @@ pub struct FileIngest {
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to the whole file before it is read, in this order: `Gzip`, `Zlib`, `Base64`; nothing when not
-    /// given.
+    /// What is undone to the whole file before it is read, in this order: `Gzip`, `Zlib`, `Base64`, `Zstd`,
+    /// `Lz4`, `Snappy` (the last two in frames); nothing when not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub record_decoders: Vec<RecordDecoder>,
     /// Whether the file ends, or more is waited for. Found out when not given.
@@ -92,7 +92,6 @@ impl SourceConfig for FileIngest {
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         self.format.check_of_file(Charset::named(&self.encoding)?, &self.record_decoders)?;
-        recoded_stream::check(&self.record_decoders)?;
         if matches!(self.format, FileFormat::CypherParquet(_)) && self.file_ingest_mode == Some(FileIngestMode::NamedPipe) {
             return Err(ConnectorError::config(
                 "fileIngestMode",
