@@ -370,6 +370,139 @@ fn a_quote_that_is_not_closed_ends_the_stream_where_it_stands() {
     assert!(run(&*file_source(&path, format.clone(), json!({})), None, &Limits::default()).unwrap().finished);
 }
 
+/// Reads on until so many records have come, and says where that is.
+fn more(stream: &mut RecordStream, count: usize) -> (Vec<String>, Position) {
+    let (mut batch, mut seen, begun) = (Frames::default(), Vec::new(), Instant::now());
+    while seen.len() < count && begun.elapsed() < PATIENCE {
+        assert_eq!(stream.next(&Limits::default(), &mut batch).unwrap(), Progress::More);
+        seen.extend((0..batch.len()).map(|index| String::from_utf8_lossy(batch.get(index).bytes).into_owned()));
+    }
+    (seen, batch.position)
+}
+
+fn append(path: &Path, text: &str) {
+    let file = fs::OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())).unwrap();
+}
+
+#[test]
+fn a_pattern_is_all_files_that_match_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for (name, text) in [("b.txt", "3\n4\n5"), ("a.txt", "1\n2\n"), ("c.txt", ""), ("d.txt", "6\n"), ("e.log", "no\n")] {
+        fs::write(at(name), text).unwrap();
+    }
+    let config = file_source(&at("*.txt"), lines(), json!({}));
+    let shown: Vec<String> = (1..=6).map(|n| format!("\"{n}\"")).collect();
+    check_resume(&*config, &shown.iter().map(String::as_str).collect::<Vec<_>>());
+
+    // In the middle of the second file the process ends; meanwhile files come that sort before and behind what was read.
+    let single = run(&*config, None, &one_at_a_time()).unwrap();
+    let (_, position) = single.positions.iter().find(|(count, _)| *count == 4).unwrap();
+    fs::write(at("f.txt"), "7\n").unwrap();
+    fs::write(at("0.txt"), "0\n").unwrap();
+    assert_eq!(run(&*config, Some(position), &Limits::default()).unwrap().records, ["\"5\"", "\"6\"", "\"7\""]);
+    // Where it stands the file is over: that it is gone is nothing.
+    let (_, position) = single.positions.iter().rfind(|(count, _)| *count == 5).unwrap();
+    fs::remove_file(at("b.txt")).unwrap();
+    assert_eq!(run(&*config, Some(position), &Limits::default()).unwrap().records, ["\"6\"", "\"7\""]);
+    let (_, position) = single.positions.iter().find(|(count, _)| *count == 3).unwrap();
+    assert!(matches!(config.open(&anything(), Some(position)).err(), Some(ConnectorError::Position { .. })));
+
+    // Each has a header of its own, and the columns may change.
+    for (name, text) in [("1.csv", "id,name\n1,a\n2,b\n"), ("2.csv", ""), ("3.csv", "name,id\nc,3\n")] {
+        fs::write(at(name), text).unwrap();
+    }
+    let csv = json!({"type": "CypherCsv", "query": "RETURN 1", "headers": true});
+    check_resume(
+        &*file_source(&at("[0-9].csv"), csv, json!({})),
+        &["{ id: \"1\", name: \"a\" }", "{ id: \"2\", name: \"b\" }", "{ name: \"c\", id: \"3\" }"],
+    );
+    let refused = file_source(&at("*.parquet"), lines(), json!({})).check(&anything()).unwrap_err().to_string();
+    assert!(refused.contains("no file matches"), "{refused}");
+}
+
+#[test]
+fn a_pattern_that_is_followed_takes_files_as_they_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let config = file_source(&at("*.log"), lines(), json!({"fileIngestMode": "NamedPipe"}));
+    let mut stream = config.open(&anything(), None).unwrap();
+    let mut batch = Frames::default();
+    assert_eq!(stream.next(&Limits::default(), &mut batch).unwrap(), Progress::More);
+    assert!(stream.trouble().unwrap().contains("no file yet"));
+    fs::write(at("1.log"), "a\nb\n").unwrap();
+    assert_eq!(more(&mut stream, 2).0, ["a", "b"]);
+    append(&at("1.log"), "c\n");
+    fs::write(at("2.log"), "d\n").unwrap();
+    let (seen, position) = more(&mut stream, 2);
+    assert_eq!(seen, ["c", "d"]);
+    drop(stream);
+    append(&at("2.log"), "e\n");
+    fs::write(at("3.log"), "f\n").unwrap();
+    assert_eq!(more(&mut config.open(&anything(), Some(&position)).unwrap(), 2).0, ["e", "f"]);
+}
+
+#[test]
+fn a_file_that_is_followed_may_be_rotated() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.log");
+    let aside = directory.path().join("a.log.1");
+    fs::write(&path, "1\n2\n").unwrap();
+    let config = file_source(&path, lines(), json!({"fileIngestMode": "NamedPipe"}));
+    let mut stream = config.open(&anything(), None).unwrap();
+    assert_eq!(more(&mut stream, 2).0, ["1", "2"]);
+    // Put aside, and still written to for a while.
+    fs::rename(&path, &aside).unwrap();
+    append(&aside, "3\n");
+    fs::write(&path, "5\n").unwrap();
+    assert_eq!(more(&mut stream, 1).0, ["3"]);
+    append(&aside, "4");
+    assert_eq!(more(&mut stream, 2).0, ["4", "5"]);
+    // Cut off: to less than was read, and written anew to more than that before anybody looks.
+    fs::write(&path, "").unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    let mut batch = Frames::default();
+    stream.next(&Limits::default(), &mut batch).unwrap();
+    append(&path, "6\n7\n");
+    assert_eq!(more(&mut stream, 2).0, ["6", "7"]);
+    fs::write(&path, "longer than it was\n8\n").unwrap();
+    let (seen, position) = more(&mut stream, 2);
+    assert_eq!(seen, ["longer than it was", "8"]);
+    drop(stream);
+    append(&path, "9\n");
+    let (seen, position) = more(&mut config.open(&anything(), Some(&position)).unwrap(), 1);
+    assert_eq!(seen, ["9"]);
+    // Rotated while nobody reads.
+    fs::write(&path, "another file, of more bytes than were read of the old one\n").unwrap();
+    assert_eq!(more(&mut config.open(&anything(), Some(&position)).unwrap(), 1).0.len(), 1);
+    fs::write(&path, "x\n").unwrap();
+    assert_eq!(more(&mut config.open(&anything(), Some(&position)).unwrap(), 1).0, ["x"]);
+}
+
+#[test]
+fn a_file_that_was_replaced_while_nobody_read_it_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    fs::write(&path, "{\"n\": 1}\n{\"n\": 2}\n{\"n\": 3}\n").unwrap();
+    let config = file_source(&path, json!({"type": "CypherJson", "query": "RETURN 1"}), json!({}));
+    let (_, position) = run(&*config, None, &one_at_a_time()).unwrap().positions.remove(0);
+    let refused = || config.open(&anything(), Some(&position)).err().map(|error| error.to_string()).unwrap_or_default();
+    assert_eq!(refused(), "");
+    append(&path, "{\"n\": 4}\n");
+    assert_eq!(refused(), "", "more of the same is no other file");
+    fs::write(&path, "{\"name\": 1}\n{\"name\": 2}\n{\"name\": 3}\n").unwrap();
+    assert!(refused().contains("has been replaced"), "{}", refused());
+
+    // Beyond what it is known by.
+    let long: String = (0..2000).map(|n| format!("{{\"n\": {n}}}\n")).collect();
+    fs::write(&path, &long).unwrap();
+    let (_, position) = run(&*config, None, &Limits::default()).unwrap().positions.remove(0);
+    fs::write(&path, format!("{}{}", &long[..5000], long[5000..].replace("{\"n\"", "{\"name\""))).unwrap();
+    let refused = config.open(&anything(), Some(&position)).err().unwrap().to_string();
+    assert!(refused.contains("no line ends there"), "{refused}");
+}
+
 #[test]
 fn objects_that_are_none_end_the_stream_where_they_stand() {
     let directory = tempfile::tempdir().unwrap();
