@@ -688,11 +688,48 @@ fn a_file_belongs_to_one_output_and_may_be_taken_away() {
     fs::remove_file(&path).unwrap();
     config.open(&output(&runtime), Some(&position)).unwrap().write(&bodies(&["3"]), 1).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "3\n");
+    let known = Position(2u64.to_le_bytes().to_vec());
+    assert!(config.open(&output(&runtime), Some(&known)).is_ok(), "a position of before");
     let absent = json!({"type": "WriteToFile", "path": directory.path().join("no/out")});
     let refused = parse_destination_v1(&absent).unwrap().open(&output(&runtime), None).err().unwrap();
     assert!(refused.fault() == Fault::User && !refused.retryable(), "{refused}");
     let device = json!({"type": "WriteToFile", "path": "/dev/null"});
     parse_destination_v1(&device).unwrap().open(&output(&runtime), None).unwrap().write(&bodies(&["1"]), 1).unwrap();
+}
+
+#[test]
+fn a_file_of_results_may_be_rotated() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, aside) = (directory.path().join("out.jsonl"), directory.path().join("out.1"));
+    let runtime = runtime();
+    let config = parse_destination_v1(&json!({"type": "WriteToFile", "path": path})).unwrap();
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let mut output_of = config.open(&output(&runtime), None).unwrap();
+    let mut write = |texts: &[&str]| {
+        output_of.write(&bodies(texts), 1).unwrap();
+        output_of.position()
+    };
+    let first = write(&["1", "2"]);
+    // Copied and cut off.
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    write(&["3"]);
+    assert_eq!(read(&path), "3\n");
+    // Put aside; a new one is made here, or was by others.
+    fs::rename(&path, &aside).unwrap();
+    write(&["4"]);
+    assert_eq!((read(&aside), read(&path)), ("3\n".to_owned(), "4\n".to_owned()));
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "theirs\n").unwrap();
+    let last = write(&["5"]);
+    append(&path, "also theirs\n");
+    write(&["6"]);
+    assert_eq!(read(&path), "theirs\n5\nalso theirs\n6\n");
+    drop(output_of);
+    // What is not known of is cut off, but not from another file.
+    config.open(&output(&runtime), Some(&last)).unwrap().write(&bodies(&["6"]), 1).unwrap();
+    assert_eq!(read(&path), "theirs\n5\n6\n");
+    config.open(&output(&runtime), Some(&first)).unwrap().write(&bodies(&["7"]), 1).unwrap();
+    assert_eq!(read(&path), "theirs\n5\n6\n7\n");
 }
 
 #[test]
