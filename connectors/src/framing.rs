@@ -263,10 +263,10 @@ impl FrameReader {
         let bytes = &self.buffer[self.start..self.end];
         let row = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let row = String::from_utf8_lossy(&row[..row.len().min(SHOWN_BYTES_MAX)]);
-        let number = self.rows.map_or_else(String::new, |rows| format!("row {}, ", rows + 1));
+        let number = self.rows.map_or_else(|| "the row".to_owned(), |rows| format!("row {}", rows + 1));
         let (offset, read) = (self.offset + quote as u64, bytes.len() - quote - 1);
         let problem = format!(
-            "the quote opened at byte {offset} is not closed in the {read} bytes that follow: {number}which begins with `{}`; mend it, \
+            "the quote opened at byte {offset} is not closed in the {read} bytes that follow, in {number}, which begins with `{}`; mend it, \
              or choose another quoteChar",
             row.trim_end_matches('\r')
         );
