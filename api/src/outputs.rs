@@ -297,9 +297,10 @@ impl Opened {
         from: Option<&Position>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Opened, ApiError> {
-        let open = |(config, hosts, _): (&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy, Form)| {
+        let open = |(config, hosts, form): (&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy, Form)| {
             let (output, identity) = (name.to_owned(), format!("{}-{name}", query.0));
-            let context = DestinationContext { output, identity, runtime: runtime.clone(), hosts: hosts.clone() };
+            let (generation, runtime, hosts) = (form.generation, runtime.clone(), hosts.clone());
+            let context = DestinationContext { output, identity, generation, runtime, hosts };
             weir_connectors::destination::open(config, &context, from)
         };
         let destination = link.destination().map(open).transpose().map_err(refused)?;

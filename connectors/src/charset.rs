@@ -27,9 +27,17 @@ impl Charset {
             "ISO-8859-1" | "ISO8859-1" | "ISO_8859-1" | "LATIN1" => Ok(Charset::Latin1),
             // Without a byte order mark it is big-endian, unlike on the web.
             "UTF-16" | "UTF16" => Ok(Charset::Other(UTF_16BE)),
-            _ => Encoding::for_label(name.as_bytes()).map(Charset::Other).ok_or_else(|| {
-                ConnectorError::config("encoding", format!("the character set {name} is not known; UTF-8 is the default"))
-            }),
+            // Browsers know some names for which they show nothing at all; of these no record could be read.
+            _ => match Encoding::for_label_no_replacement(name.as_bytes()) {
+                Some(encoding) => Ok(Charset::Other(encoding)),
+                None => {
+                    let problem = match Encoding::for_label(name.as_bytes()) {
+                        Some(_) => "is not read here; convert the data, for example with iconv",
+                        None => "is not known; UTF-8 is the default",
+                    };
+                    Err(ConnectorError::config("encoding", format!("the character set {name} {problem}")))
+                }
+            },
         }
     }
 

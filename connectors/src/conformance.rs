@@ -25,7 +25,8 @@ pub(crate) fn anything() -> SourceContext {
 
 pub(crate) fn output(runtime: &Runtime) -> DestinationContext {
     let (output, identity) = ("out".to_owned(), "query-out".to_owned());
-    DestinationContext { output, identity, runtime: runtime.handle().clone(), hosts: HostPolicy::default() }
+    let (generation, hosts) = (Generation::V1, HostPolicy::default());
+    DestinationContext { output, identity, generation, runtime: runtime.handle().clone(), hosts }
 }
 
 pub(crate) fn runtime() -> Runtime {
@@ -154,6 +155,10 @@ fn bad_definitions_name_the_option_and_what_is_expected() {
     check(file("maximumPerSecond", json!(0)), "maximumPerSecond", "the number must be at least 1 and fit 31 bits");
     check(file("ingestLimit", json!("x")), "ingestLimit", "Long");
     check(file("encoding", json!("klingon")), "encoding", "the character set klingon is not known; UTF-8 is the default");
+    for name in ["ISO-2022-KR", "hz-gb-2312", "replacement"] {
+        let problem = format!("the character set {name} is not read here; convert the data, for example with iconv");
+        check(file("encoding", json!(name)), "encoding", &problem);
+    }
     check(format(json!({"type": "CypherRaw", "query": "q"})), "", "No decoder for discriminator 'CypherRaw'!");
     check(format(json!({"type": "CypherLine"})), "query", "Missing required field");
     check(
@@ -295,11 +300,29 @@ fn a_compressed_file_is_read_like_any_other() {
         base64::engine::general_purpose::STANDARD.encode(bytes).into_bytes().chunks(76).collect::<Vec<_>>().join(&b'\n')
     };
     let gzipped = [gzip(halves.0), gzip(halves.1)].concat();
+    let lz4 = |bytes: &[u8], linked| {
+        let mut info = lz4_flex::frame::FrameInfo::new().content_checksum(true).block_checksums(linked);
+        info.block_mode = if linked { lz4_flex::frame::BlockMode::Linked } else { lz4_flex::frame::BlockMode::Independent };
+        let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
+        std::io::Write::write_all(&mut encoder, bytes).unwrap();
+        encoder.finish().unwrap()
+    };
+    let skipped = [[0x5f, 0x2a, 0x4d, 0x18, 3, 0, 0, 0].as_slice(), b"abc"].concat();
+    let lz4 = [lz4(halves.0, true), skipped, lz4(halves.1, false)].concat();
+    let snappy = {
+        let mut encoder = snap::write::FrameEncoder::new(Vec::new());
+        std::io::Write::write_all(&mut encoder, &plain).unwrap();
+        encoder.into_inner().unwrap()
+    };
+    let zstd = [zstd::stream::encode_all(halves.0, 3).unwrap(), zstd::stream::encode_all(halves.1, 9).unwrap()].concat();
     let latin1 = zlib(&text.join("\n").chars().map(|c| c as u8).collect::<Vec<u8>>());
     for (chain, bytes, encoding) in [
         (json!(["Gzip"]), gzipped.clone(), "UTF-8"),
         (json!(["Base64", "Gzip"]), base64(gzipped), "UTF-8"),
         (json!(["Zlib"]), latin1, "ISO-8859-1"),
+        (json!(["Zstd"]), zstd, "UTF-8"),
+        (json!(["Lz4"]), lz4, "UTF-8"),
+        (json!(["Snappy"]), snappy, "UTF-8"),
     ] {
         fs::write(&path, &bytes).unwrap();
         let config = file_source(&path, lines(), json!({"recordDecoders": chain, "encoding": encoding}));
@@ -313,8 +336,171 @@ fn a_compressed_file_is_read_like_any_other() {
         fs::write(&path, b"no such thing\n").unwrap();
         assert!(run(&*config, None, &Limits::default()).is_err(), "{chain}");
     }
-    let refused = file_source(&path, lines(), json!({"recordDecoders": ["Zstd"]})).check(&anything()).unwrap_err().to_string();
-    assert!(refused.contains("option `recordDecoders`: zstd, lz4 and snappy are undone record by record only"), "{refused}");
+}
+
+#[test]
+fn a_quote_that_is_not_closed_ends_the_stream_where_it_stands() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rows.csv");
+    let rows = |last: &str| {
+        let row = |n: u32| if n == 10 { "10,\"name10\n".to_owned() } else { format!("{n},name{n}\n") };
+        format!("id,name\n{}{last}", (0..5000).map(row).collect::<String>())
+    };
+    let format = json!({"type": "CypherCsv", "query": "RETURN 1", "headers": true});
+    let check = |text: String, more: Json, expected: &str| {
+        fs::write(&path, text).unwrap();
+        let config = file_source(&path, format.clone(), more);
+        let mut stream = config.open(&anything(), None).unwrap();
+        let (mut batch, mut taken) = (Frames::default(), 0);
+        let failure = loop {
+            match stream.next(&Limits::default(), &mut batch) {
+                Ok(progress) => assert_eq!(progress, Progress::More, "it is not complete"),
+                Err(failure) => break failure.to_string(),
+            }
+            taken += batch.len();
+        };
+        assert_eq!(taken, 10, "what was before it is there");
+        assert!(failure.contains(expected), "{failure}");
+    };
+    check(rows(""), json!({}), "the quote opened at byte 91 is not closed");
+    check(rows(""), json!({}), "row 12, which begins with `10,\"name10`");
+    check(rows("x\\"), json!({}), "the quote opened at byte 91 is not closed");
+    check(rows(""), json!({"maximumLineSize": 2000}), "the quote opened at byte 91 is not closed");
+    fs::write(&path, "id,name\n1,\"a\nb\"").unwrap();
+    assert!(run(&*file_source(&path, format.clone(), json!({})), None, &Limits::default()).unwrap().finished);
+}
+
+/// Reads on until so many records have come, and says where that is.
+fn more(stream: &mut RecordStream, count: usize) -> (Vec<String>, Position) {
+    let (mut batch, mut seen, begun) = (Frames::default(), Vec::new(), Instant::now());
+    while seen.len() < count && begun.elapsed() < PATIENCE {
+        assert_eq!(stream.next(&Limits::default(), &mut batch).unwrap(), Progress::More);
+        seen.extend((0..batch.len()).map(|index| String::from_utf8_lossy(batch.get(index).bytes).into_owned()));
+    }
+    (seen, batch.position)
+}
+
+fn append(path: &Path, text: &str) {
+    let file = fs::OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())).unwrap();
+}
+
+#[test]
+fn a_pattern_is_all_files_that_match_in_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for (name, text) in [("b.txt", "3\n4\n5"), ("a.txt", "1\n2\n"), ("c.txt", ""), ("d.txt", "6\n"), ("e.log", "no\n")] {
+        fs::write(at(name), text).unwrap();
+    }
+    let config = file_source(&at("*.txt"), lines(), json!({}));
+    let shown: Vec<String> = (1..=6).map(|n| format!("\"{n}\"")).collect();
+    check_resume(&*config, &shown.iter().map(String::as_str).collect::<Vec<_>>());
+
+    // In the middle of the second file the process ends; meanwhile files come that sort before and behind what was read.
+    let single = run(&*config, None, &one_at_a_time()).unwrap();
+    let (_, position) = single.positions.iter().find(|(count, _)| *count == 4).unwrap();
+    fs::write(at("f.txt"), "7\n").unwrap();
+    fs::write(at("0.txt"), "0\n").unwrap();
+    assert_eq!(run(&*config, Some(position), &Limits::default()).unwrap().records, ["\"5\"", "\"6\"", "\"7\""]);
+    // Where it stands the file is over: that it is gone is nothing.
+    let (_, position) = single.positions.iter().rfind(|(count, _)| *count == 5).unwrap();
+    fs::remove_file(at("b.txt")).unwrap();
+    assert_eq!(run(&*config, Some(position), &Limits::default()).unwrap().records, ["\"6\"", "\"7\""]);
+    let (_, position) = single.positions.iter().find(|(count, _)| *count == 3).unwrap();
+    assert!(matches!(config.open(&anything(), Some(position)).err(), Some(ConnectorError::Position { .. })));
+
+    // Each has a header of its own, and the columns may change.
+    for (name, text) in [("1.csv", "id,name\n1,a\n2,b\n"), ("2.csv", ""), ("3.csv", "name,id\nc,3\n")] {
+        fs::write(at(name), text).unwrap();
+    }
+    let csv = json!({"type": "CypherCsv", "query": "RETURN 1", "headers": true});
+    check_resume(
+        &*file_source(&at("[0-9].csv"), csv, json!({})),
+        &["{ id: \"1\", name: \"a\" }", "{ id: \"2\", name: \"b\" }", "{ name: \"c\", id: \"3\" }"],
+    );
+    let refused = file_source(&at("*.parquet"), lines(), json!({})).check(&anything()).unwrap_err().to_string();
+    assert!(refused.contains("no file matches"), "{refused}");
+}
+
+#[test]
+fn a_pattern_that_is_followed_takes_files_as_they_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let config = file_source(&at("*.log"), lines(), json!({"fileIngestMode": "NamedPipe"}));
+    let mut stream = config.open(&anything(), None).unwrap();
+    let mut batch = Frames::default();
+    assert_eq!(stream.next(&Limits::default(), &mut batch).unwrap(), Progress::More);
+    assert!(stream.trouble().unwrap().contains("no file yet"));
+    fs::write(at("1.log"), "a\nb\n").unwrap();
+    assert_eq!(more(&mut stream, 2).0, ["a", "b"]);
+    append(&at("1.log"), "c\n");
+    fs::write(at("2.log"), "d\n").unwrap();
+    let (seen, position) = more(&mut stream, 2);
+    assert_eq!(seen, ["c", "d"]);
+    drop(stream);
+    append(&at("2.log"), "e\n");
+    fs::write(at("3.log"), "f\n").unwrap();
+    assert_eq!(more(&mut config.open(&anything(), Some(&position)).unwrap(), 2).0, ["e", "f"]);
+}
+
+#[test]
+fn a_file_that_is_followed_may_be_rotated() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.log");
+    let aside = directory.path().join("a.log.1");
+    fs::write(&path, "1\n2\n").unwrap();
+    let config = file_source(&path, lines(), json!({"fileIngestMode": "NamedPipe"}));
+    let mut stream = config.open(&anything(), None).unwrap();
+    assert_eq!(more(&mut stream, 2).0, ["1", "2"]);
+    // Put aside, and still written to for a while.
+    fs::rename(&path, &aside).unwrap();
+    append(&aside, "3\n");
+    fs::write(&path, "5\n").unwrap();
+    assert_eq!(more(&mut stream, 1).0, ["3"]);
+    append(&aside, "4");
+    assert_eq!(more(&mut stream, 2).0, ["4", "5"]);
+    // Cut off: to less than was read, and written anew to more than that before anybody looks.
+    fs::write(&path, "").unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    let mut batch = Frames::default();
+    stream.next(&Limits::default(), &mut batch).unwrap();
+    append(&path, "6\n7\n");
+    assert_eq!(more(&mut stream, 2).0, ["6", "7"]);
+    fs::write(&path, "longer than it was\n8\n").unwrap();
+    let (seen, position) = more(&mut stream, 2);
+    assert_eq!(seen, ["longer than it was", "8"]);
+    drop(stream);
+    append(&path, "9\n");
+    let (seen, position) = more(&mut config.open(&anything(), Some(&position)).unwrap(), 1);
+    assert_eq!(seen, ["9"]);
+    // Rotated while nobody reads.
+    fs::write(&path, "another file, of more bytes than were read of the old one\n").unwrap();
+    assert_eq!(more(&mut config.open(&anything(), Some(&position)).unwrap(), 1).0.len(), 1);
+    fs::write(&path, "x\n").unwrap();
+    assert_eq!(more(&mut config.open(&anything(), Some(&position)).unwrap(), 1).0, ["x"]);
+}
+
+#[test]
+fn a_file_that_was_replaced_while_nobody_read_it_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("data");
+    fs::write(&path, "{\"n\": 1}\n{\"n\": 2}\n{\"n\": 3}\n").unwrap();
+    let config = file_source(&path, json!({"type": "CypherJson", "query": "RETURN 1"}), json!({}));
+    let (_, position) = run(&*config, None, &one_at_a_time()).unwrap().positions.remove(0);
+    let refused = || config.open(&anything(), Some(&position)).err().map(|error| error.to_string()).unwrap_or_default();
+    assert_eq!(refused(), "");
+    append(&path, "{\"n\": 4}\n");
+    assert_eq!(refused(), "", "more of the same is no other file");
+    fs::write(&path, "{\"name\": 1}\n{\"name\": 2}\n{\"name\": 3}\n").unwrap();
+    assert!(refused().contains("has been replaced"), "{}", refused());
+
+    // Beyond what it is known by.
+    let long: String = (0..2000).map(|n| format!("{{\"n\": {n}}}\n")).collect();
+    fs::write(&path, &long).unwrap();
+    let (_, position) = run(&*config, None, &Limits::default()).unwrap().positions.remove(0);
+    fs::write(&path, format!("{}{}", &long[..5000], long[5000..].replace("{\"n\"", "{\"name\""))).unwrap();
+    let refused = config.open(&anything(), Some(&position)).err().unwrap().to_string();
+    assert!(refused.contains("no line ends there"), "{refused}");
 }
 
 #[test]
@@ -502,11 +688,48 @@ fn a_file_belongs_to_one_output_and_may_be_taken_away() {
     fs::remove_file(&path).unwrap();
     config.open(&output(&runtime), Some(&position)).unwrap().write(&bodies(&["3"]), 1).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "3\n");
+    let known = Position(2u64.to_le_bytes().to_vec());
+    assert!(config.open(&output(&runtime), Some(&known)).is_ok(), "a position of before");
     let absent = json!({"type": "WriteToFile", "path": directory.path().join("no/out")});
     let refused = parse_destination_v1(&absent).unwrap().open(&output(&runtime), None).err().unwrap();
     assert!(refused.fault() == Fault::User && !refused.retryable(), "{refused}");
     let device = json!({"type": "WriteToFile", "path": "/dev/null"});
     parse_destination_v1(&device).unwrap().open(&output(&runtime), None).unwrap().write(&bodies(&["1"]), 1).unwrap();
+}
+
+#[test]
+fn a_file_of_results_may_be_rotated() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, aside) = (directory.path().join("out.jsonl"), directory.path().join("out.1"));
+    let runtime = runtime();
+    let config = parse_destination_v1(&json!({"type": "WriteToFile", "path": path})).unwrap();
+    let read = |path: &Path| fs::read_to_string(path).unwrap();
+    let mut output_of = config.open(&output(&runtime), None).unwrap();
+    let mut write = |texts: &[&str]| {
+        output_of.write(&bodies(texts), 1).unwrap();
+        output_of.position()
+    };
+    let first = write(&["1", "2"]);
+    // Copied and cut off.
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(0).unwrap();
+    write(&["3"]);
+    assert_eq!(read(&path), "3\n");
+    // Put aside; a new one is made here, or was by others.
+    fs::rename(&path, &aside).unwrap();
+    write(&["4"]);
+    assert_eq!((read(&aside), read(&path)), ("3\n".to_owned(), "4\n".to_owned()));
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "theirs\n").unwrap();
+    let last = write(&["5"]);
+    append(&path, "also theirs\n");
+    write(&["6"]);
+    assert_eq!(read(&path), "theirs\n5\nalso theirs\n6\n");
+    drop(output_of);
+    // What is not known of is cut off, but not from another file.
+    config.open(&output(&runtime), Some(&last)).unwrap().write(&bodies(&["6"]), 1).unwrap();
+    assert_eq!(read(&path), "theirs\n5\n6\n");
+    config.open(&output(&runtime), Some(&first)).unwrap().write(&bodies(&["7"]), 1).unwrap();
+    assert_eq!(read(&path), "theirs\n5\n6\n7\n");
 }
 
 #[test]

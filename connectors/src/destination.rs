@@ -90,6 +90,8 @@ pub struct DestinationContext {
     pub output: String,
     /// What no other output has or will have, and this one keeps across restarts.
     pub identity: String,
+    /// Whose form results have, where that is not the same for both.
+    pub generation: Generation,
     /// Where waiting for the network happens.
     pub runtime: Handle,
     /// Which web servers may be asked.

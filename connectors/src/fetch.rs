@@ -176,7 +176,7 @@ pub(crate) fn file(location: &str, files: &FilePolicy) -> Result<PathBuf, Connec
 }
 
 fn open_file(location: &str, files: &FilePolicy) -> Result<Box<dyn ByteStream>, ConnectorError> {
-    Ok(Box::new(FileStream::open(&file(location, files)?, location, None, 0)?))
+    Ok(Box::new(FileStream::whole(&file(location, files)?, location)?))
 }
 
 /// The body of an answer, as a thread of its own receives it: the network wants a runtime, a query has none.

@@ -48,6 +48,8 @@ pub struct Frames {
     pub position: Position,
     /// Names of the columns, where a row of the stream gave them.
     pub columns: Option<Arc<[Text]>>,
+    /// They are the first of another file, which may have a header of its own.
+    pub begins: bool,
     /// What reads them, where the stream itself says how.
     pub decoder: Option<Arc<dyn Decoder>>,
 }
@@ -83,6 +85,7 @@ impl Frames {
         self.ranges.clear();
         self.position.0.clear();
         self.columns = None;
+        self.begins = false;
         self.decoder = None;
     }
 

@@ -20,6 +20,9 @@ use crate::source::Source;
 const READ_BYTES_MIN: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 1 << 20;
 
+/// Of a row that is told of.
+const SHOWN_BYTES_MAX: usize = 80;
+
 /// Something that gives bytes in order.
 pub trait ByteStream: Send {
     /// Reads into the buffer, which is not empty, what is there; waits for it no longer than `wait`.
@@ -100,6 +103,8 @@ pub struct FrameReader {
     end: usize,
     /// Where `start` is in the stream.
     offset: u64,
+    /// Rows of CSV that are cut, where all of the stream is.
+    rows: Option<u64>,
     ended: bool,
     /// The stream had nothing, and nothing in the buffer is whole. A limit of records a second may leave whole ones there for long.
     dry: bool,
@@ -140,6 +145,7 @@ impl FrameReader {
             start: 0,
             end: 0,
             offset,
+            rows: (offset == 0).then_some(0),
             ended: false,
             dry: false,
             failure: None,
@@ -186,6 +192,13 @@ impl FrameReader {
                     continue;
                 }
             };
+            if found.is_none()
+                && (self.ended || bytes.len() > self.record_bytes_max)
+                && let Cut::CsvRows(framing) = &self.cut
+                && let Some(at) = framing.open_quote()
+            {
+                return Err(self.not_closed(at));
+            }
             let Some(end) = found.or(self.ended.then_some(bytes.len())) else {
                 return if bytes.len() > self.record_bytes_max { Err(self.too_long(bytes.len())) } else { Ok(()) };
             };
@@ -196,6 +209,7 @@ impl FrameReader {
             if !(record.is_empty() && matches!(self.cut, Cut::CsvRows(_))) {
                 batch.push(record);
             }
+            self.rows = self.rows.map(|rows| rows + 1);
             let taken = (end + 1).min(bytes.len());
             self.start += taken;
             self.offset += taken as u64;
@@ -242,6 +256,21 @@ impl FrameReader {
 
     fn broken(&self, problem: &str) -> ConnectorError {
         ConnectorError::Framing { place: self.place.clone(), problem: format!("at byte {}: {problem}", self.offset) }
+    }
+
+    /// A row of CSV would take all that follows for one field: how much of that was meant cannot be known.
+    fn not_closed(&self, quote: usize) -> ConnectorError {
+        let bytes = &self.buffer[self.start..self.end];
+        let row = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let row = String::from_utf8_lossy(&row[..row.len().min(SHOWN_BYTES_MAX)]);
+        let number = self.rows.map_or_else(|| "the row".to_owned(), |rows| format!("row {}", rows + 1));
+        let (offset, read) = (self.offset + quote as u64, bytes.len() - quote - 1);
+        let problem = format!(
+            "the quote opened at byte {offset} is not closed in the {read} bytes that follow, in {number}, which begins with `{}`; mend it, \
+             or choose another quoteChar",
+            row.trim_end_matches('\r')
+        );
+        ConnectorError::Framing { place: self.place.clone(), problem }
     }
 
     fn too_long(&self, bytes: usize) -> ConnectorError {

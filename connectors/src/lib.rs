@@ -27,6 +27,7 @@ mod event_stream;
 mod feed;
 mod fields;
 pub mod fetch;
+mod file_head;
 pub mod file_policy;
 pub mod formats;
 pub mod frames;

@@ -18,10 +18,10 @@ use crate::frames::Frame;
 const RECORD_BYTES_MAX: usize = 128 << 20;
 
 /// What zstd may look back, as a power of two: four times what its strongest levels do.
-const ZSTD_WINDOW_LOG_MAX: u32 = 25;
+pub(crate) const ZSTD_WINDOW_LOG_MAX: u32 = 25;
 
 /// What the frames of snappy begin with.
-const SNAPPY_FRAMES: &[u8] = b"\xff\x06\x00\x00sNaPpY";
+pub(crate) const SNAPPY_FRAMES: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 
 /// One step of undoing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ pub enum RecordDecoder {
     Zstd,
     /// In frames.
     Lz4,
-    /// In frames, or one block.
+    /// In frames, or one block; of a whole file in frames.
     Snappy,
 }
 

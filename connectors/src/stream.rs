@@ -87,6 +87,9 @@ impl RecordStream {
             if !batch.position.0.is_empty() {
                 self.place.source.clone_from(&batch.position.0);
             }
+            if batch.begins && self.bounds.header.is_some() {
+                self.place.header = None;
+            }
             if self.skipping() {
                 self.skip(batch)?;
                 // Skipped rows are not a batch: the next ones are read at once, but not for ever.

@@ -16,8 +16,10 @@ const SOON: Duration = Duration::from_secs(20);
 fn printed(home: &Home) -> Vec<(bool, Json)> {
     let text = home.read("stdout");
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let results = whole.lines().filter_map(|line| line.split_once(" match: "));
-    let results = results.map(|(_, body)| serde_json::from_str::<Json>(body).expect("JSON is printed"));
+    // In v1 there is a heading before each.
+    let body = |line| if str::starts_with(line, "{") { Some(line) } else { line.split_once(" match: ").map(|(_, body)| body) };
+    let results = whole.lines().filter_map(body);
+    let results = results.map(|body| serde_json::from_str::<Json>(body).expect("JSON is printed"));
     let parted = |mut result: Json| match result.pointer("/meta/isPositiveMatch").and_then(Json::as_bool) {
         Some(positive) => (positive, result["data"].take()),
         None => (true, result),
@@ -39,6 +41,9 @@ fn finds(name: &str, expected: &[(bool, Json)]) {
     wait_until(&format!("{name} prints {expected:?}"), SOON, || printed(&home).len() >= expected.len());
     weir.stop();
     assert_eq!(sorted(&printed(&home)), expected, "{name}");
+    let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../recipes").join(name).join("recipe.yaml");
+    let is_v1 = std::fs::read_to_string(recipe).expect("the recipe").contains("PrintToStandardOut");
+    assert_eq!(home.read("stdout").contains("Standing query `"), is_v1, "a heading stands before results in v1, and not in v2");
     assert!(!home.file("data").exists(), "a recipe has a store of its own");
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{
-    Delivery, DestinationConfig, DestinationContext, Outgoing, SourceConfig, SourceContext, destination, secret,
+    Delivery, DestinationConfig, DestinationContext, Generation, Outgoing, SourceConfig, SourceContext, destination, secret,
 };
 use weir_model::{IdScheme, Value};
 
@@ -175,6 +175,7 @@ fn destination_context(stream: &str, index: usize, context: &SourceContext) -> D
     DestinationContext {
         output: format!("failed records of {stream}"),
         identity: format!("failed-{stream}-{index}"),
+        generation: Generation::V2,
         runtime: context.runtime.clone(),
         hosts: context.hosts.clone(),
     }

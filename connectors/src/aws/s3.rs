@@ -22,7 +22,7 @@ use crate::formats::{CypherLine, FileFormat};
 use crate::frames::{Frames, Limits, Progress};
 use crate::framing::Skipped;
 use crate::parquet::Spool;
-use crate::recoded_stream::{self, recoded_stream};
+use crate::recoded_stream::recoded_stream;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
@@ -68,8 +68,8 @@ pub struct S3Ingest {
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to the whole object before it is read, in this order: `Gzip`, `Zlib`, `Base64`; nothing when not
-    /// given.
+    /// What is undone to the whole object before it is read, in this order: `Gzip`, `Zlib`, `Base64`, `Zstd`, `Lz4`, `Snappy`
+    /// (the last two in frames); nothing when not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub record_decoders: Vec<RecordDecoder>,
 }
@@ -104,7 +104,6 @@ impl SourceConfig for S3Ingest {
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         object::check_name(&self.bucket, &self.key)?;
         self.format.check_of_file(Charset::named(&self.encoding)?, &self.record_decoders)?;
-        recoded_stream::check(&self.record_decoders)?;
         self.access(context).check()
     }
 

@@ -26,6 +26,8 @@ pub struct CsvCharacters {
 pub struct CsvFraming {
     characters: CsvCharacters,
     quoted: bool,
+    /// Where the newest quote that opens a field stands.
+    opened: usize,
     /// Everything before is understood; counts from the start of the row, as does the next.
     scanned: usize,
     /// A delimiter before this was escaped.
@@ -34,7 +36,7 @@ pub struct CsvFraming {
 
 impl CsvFraming {
     pub fn new(characters: CsvCharacters) -> CsvFraming {
-        CsvFraming { characters, quoted: false, scanned: 0, escaped_before: 0 }
+        CsvFraming { characters, quoted: false, opened: 0, scanned: 0, escaped_before: 0 }
     }
 
     /// Where the newline of the row that begins at the start of `bytes` stands. `bytes` is what was given before, and
@@ -73,9 +75,15 @@ impl CsvFraming {
             } else {
                 let after_delimiter = at > 0 && bytes[at - 1] == delimiter && at > self.escaped_before;
                 self.quoted = at == 0 || after_delimiter;
+                self.opened = at;
             }
         }
         None
+    }
+
+    /// Where in the row the quote stands that what was given so far does not close.
+    pub fn open_quote(&self) -> Option<usize> {
+        self.quoted.then_some(self.opened)
     }
 }
 

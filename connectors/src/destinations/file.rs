@@ -1,13 +1,16 @@
 //! A file that grows by one line of JSON a result.
 //!
-//! The position is the length of the file. When the destination is opened at one, what lies behind it was written and is
-//! not known of: it is cut off, and its results come again. So each result is in the file exactly once, also across a
+//! The position is the length of the file, and its beginning to know it by. When the destination is opened at one, what lies behind it was
+//! written and is not known of: it is cut off, and its results come again. So each result is in the file exactly once, also across a
 //! kill of the process. (A power failure may cost lines that the system had not yet brought to the disk.) A lock keeps two
 //! outputs from cutting each other's lines.
+//!
+//! Others may put the file aside or cut it off. That is looked for before each write, which goes to the end of what is there then. A kill
+//! between that and the next stored position brings the results of that moment again: what lies in another file is not cut off.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{Seek, SeekFrom, Write};
-use std::path::PathBuf;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +22,7 @@ use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
 use crate::error::{ConnectorError, Fault};
+use crate::file_head::{Head, identity};
 
 /// Appends each result to a file, as a line of JSON.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -40,36 +44,37 @@ impl DestinationConfig for WriteToFile {
     }
 
     fn open(&self, _context: &DestinationContext, from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
-        let place = self.path.display().to_string();
-        let io = |doing: &'static str| {
-            let place = place.clone();
-            move |error| ConnectorError::io(&place, doing, error)
-        };
-        let file = OpenOptions::new().create(true).write(true).truncate(false).open(&self.path);
-        let mut file = file.map_err(io("cannot open the file for writing"))?;
-        let metadata = file.metadata().map_err(io("cannot look at the file"))?;
-        // A pipe or a device has no length to go back to.
-        let regular = metadata.is_file();
-        let mut length = metadata.len();
-        if regular {
-            lock(&file, &place)?;
-            if let Some(known) = from.filter(|position| !position.0.is_empty()) {
-                let known = known.0.as_slice().try_into().map(u64::from_le_bytes).map_err(|_| ConnectorError::Position {
-                    place: place.clone(),
-                    problem: "the stored position is not one of a file; delete the output and create it anew".to_owned(),
-                })?;
-                if known > length {
-                    // What was there has been taken away; what comes now belongs behind what is left.
-                    tracing::warn!("{place} was {known} bytes long and has {length} now; results are appended to it");
-                } else if known < length {
-                    file.set_len(known).map_err(io("cannot cut off what was written after the last stored position"))?;
-                    length = known;
-                }
+        let mut written = LineFile::open(&self.path)?;
+        let known = from.filter(|position| !position.0.is_empty()).map(|position| known(&written.place, position)).transpose()?;
+        if let Some((known, head)) = known.filter(|_| written.identity.is_some()) {
+            let (place, length) = (&written.place, written.length);
+            if known > length || !head.is_of(&written.file) {
+                // What was there has been taken away; what comes now belongs behind what is left.
+                tracing::warn!(
+                    "{place} is another file than the one that was {known} bytes long, or is cut off; it has {length}, and results are \
+                     appended to it"
+                );
+            } else if known < length {
+                let cut = written.file.set_len(known);
+                cut.map_err(|error| written.io("cannot cut off what was written after the last stored position", error))?;
+                written.begin(known);
             }
-            file.seek(SeekFrom::Start(length)).map_err(io("cannot go to the end of the file"))?;
         }
-        Ok(Box::new(LineFile { file, place, regular, length, torn: false, text: Vec::new() }))
+        Ok(Box::new(written))
     }
+}
+
+/// The length of the file, and what it is known by. Positions of before have the length alone.
+fn known(place: &str, position: &Position) -> Result<(u64, Head), ConnectorError> {
+    let parts = || {
+        let (length, head) = position.0.split_first_chunk::<8>()?;
+        let head = if head.is_empty() { Head::default() } else { Head::from_bytes(head.try_into().ok()?) };
+        Some((u64::from_le_bytes(*length), head))
+    };
+    parts().ok_or_else(|| ConnectorError::Position {
+        place: place.to_owned(),
+        problem: "the stored position is not one of a file; delete the output and create it anew".to_owned(),
+    })
 }
 
 /// Claims the file. One that is just being let go, by an output that is deleted and made anew, is waited for.
@@ -94,27 +99,95 @@ fn lock(file: &File, place: &str) -> Result<(), ConnectorError> {
 }
 
 struct LineFile {
+    path: PathBuf,
     file: File,
     place: String,
-    regular: bool,
+    /// None of a pipe or a device, which has no length to go back to and is not looked at again.
+    identity: Option<(u64, u64)>,
     /// Of whole lines.
     length: u64,
+    head: Head,
     /// A failed write may have left part of a line behind `length`.
     torn: bool,
     text: Vec<u8>,
 }
 
 impl LineFile {
+    /// At its end, whatever is there.
+    fn open(path: &Path) -> Result<LineFile, ConnectorError> {
+        let place = path.display().to_string();
+        let io = |doing: &'static str| {
+            let place = place.clone();
+            move |error| ConnectorError::io(&place, doing, error)
+        };
+        // A pipe that is opened to be read, too, would never be without a reader.
+        let to_be_read = fs::metadata(path).map_or(true, |found| found.is_file());
+        let options = |read| OpenOptions::new().create(true).append(true).read(read).open(path);
+        let file = match options(to_be_read) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && to_be_read => options(false),
+            opened => opened,
+        };
+        let file = file.map_err(io("cannot open the file for writing"))?;
+        let metadata = file.metadata().map_err(io("cannot look at the file"))?;
+        let identity = identity(&metadata);
+        if identity.is_some() {
+            lock(&file, &place)?;
+        }
+        let (path, text) = (path.to_owned(), Vec::new());
+        let mut opened = LineFile { path, file, place, identity, length: 0, head: Head::default(), torn: false, text };
+        opened.begin(metadata.len());
+        Ok(opened)
+    }
+
+    /// So many bytes are in it.
+    fn begin(&mut self, length: u64) {
+        (self.length, self.head) = (length, Head::default());
+        self.head.grow(&self.file, length);
+    }
+
     fn io(&self, doing: &str, error: std::io::Error) -> ConnectorError {
         ConnectorError::io(&self.place, doing, error)
+    }
+
+    /// Notices what others have done to the file: put it aside, to begin with a new one, or cut it off.
+    fn look(&mut self) -> Result<(), ConnectorError> {
+        let is_there = match fs::metadata(&self.path) {
+            Ok(found) => identity(&found) == self.identity,
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => return Err(self.io("cannot look at the file", error)),
+        };
+        if !is_there {
+            if self.torn && self.file.metadata().is_ok_and(|found| found.len() > self.length) {
+                self.file.set_len(self.length).map_err(|error| self.io("cannot take back half a line", error))?;
+            }
+            self.file.sync_data().map_err(|error| self.io("cannot bring the file to the disk", error))?;
+            let next = LineFile::open(&self.path)?;
+            tracing::info!("{} was put aside with {} bytes; results go on in a new one", self.place, self.length);
+            *self = next;
+            return Ok(());
+        }
+        let length = self.file.metadata().map_err(|error| self.io("cannot look at the file", error))?.len();
+        if length < self.length {
+            tracing::info!(
+                "{} was cut off: it had {} bytes and has {length}; results go on behind them",
+                self.place,
+                self.length
+            );
+            self.begin(length);
+        } else if length > self.length && self.torn {
+            self.file.set_len(self.length).map_err(|error| self.io("cannot take back half a line", error))?;
+        } else if length > self.length {
+            // Somebody else has written to it.
+            self.begin(length);
+        }
+        Ok(())
     }
 }
 
 impl Destination for LineFile {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
-        if self.torn && self.regular {
-            self.file.set_len(self.length).map_err(|error| self.io("cannot take back half a line", error))?;
-            self.file.seek(SeekFrom::Start(self.length)).map_err(|error| self.io("cannot take back half a line", error))?;
+        if self.identity.is_some() {
+            self.look()?;
         }
         self.text.clear();
         for result in results {
@@ -125,15 +198,19 @@ impl Destination for LineFile {
         self.file.write_all(&self.text).map_err(|error| self.io("cannot write to the file", error))?;
         self.torn = false;
         self.length += self.text.len() as u64;
+        self.head.grow(&self.file, self.length);
         Ok(Written::default())
     }
 
     fn position(&self) -> Position {
-        if self.regular { Position(self.length.to_le_bytes().to_vec()) } else { Position::default() }
+        if self.identity.is_none() {
+            return Position::default();
+        }
+        Position([self.length.to_le_bytes().as_slice(), &self.head.to_bytes()].concat())
     }
 
     fn close(&mut self) -> Result<(), ConnectorError> {
-        if !self.regular {
+        if self.identity.is_none() {
             return Ok(());
         }
         self.file.sync_data().map_err(|error| self.io("cannot bring the file to the disk", error))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::{Delivery, DestinationContext, HostPolicy, Outgoing, parse_destination_v1};
+use crate::{Delivery, DestinationContext, Generation, HostPolicy, Outgoing, parse_destination_v1};
 
 /// One request: the head in lower case, and the body.
 type Request = (String, String);
@@ -76,6 +76,7 @@ impl Server {
         let context = DestinationContext {
             output: "out".to_owned(),
             identity: "query-out".to_owned(),
+            generation: Generation::V1,
             runtime: runtime.handle().clone(),
             hosts: HostPolicy::default(),
         };

@@ -1,4 +1,4 @@
-//! The standard output of the service: one line a result, in the form of its log.
+//! The standard output of the service: one line a result, in v1 in the form of its log, in v2 the result alone.
 
 use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -58,7 +58,7 @@ impl DestinationConfig for PrintToStandardOut {
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
         Ok(Box::new(Printer {
-            output: context.output.clone(),
+            output: (context.generation == Generation::V1).then(|| context.output.clone()),
             shown: self.log_level != LogLevel::Trace,
             lossy: self.log_mode == LogMode::FastSampling,
             text: Vec::new(),
@@ -67,7 +67,8 @@ impl DestinationConfig for PrintToStandardOut {
 }
 
 struct Printer {
-    output: String,
+    /// What its name is, where the line says it.
+    output: Option<String>,
     shown: bool,
     lossy: bool,
     text: Vec<u8>,
@@ -79,7 +80,7 @@ impl Destination for Printer {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
             self.text.clear();
             for result in results {
-                write_line(&self.output, now, &result.body, &mut self.text);
+                write_line(self.output.as_deref(), now, &result.body, &mut self.text);
             }
             let mut out = std::io::stdout().lock();
             let printed = out.write_all(&self.text).and_then(|()| out.flush());
@@ -94,7 +95,15 @@ impl Destination for Printer {
 }
 
 /// The clock shows UTC.
-fn write_line(output: &str, epoch_millis: i64, body: &[u8], out: &mut Vec<u8>) {
+fn write_line(output: Option<&str>, epoch_millis: i64, body: &[u8], out: &mut Vec<u8>) {
+    if let Some(output) = output {
+        write_heading(output, epoch_millis, out);
+    }
+    out.extend_from_slice(body);
+    out.push(b'\n');
+}
+
+fn write_heading(output: &str, epoch_millis: i64, out: &mut Vec<u8>) {
     const DAY: i64 = 86_400_000;
     let (year, month, day) = Date { epoch_day: epoch_millis.div_euclid(DAY) as _ }.civil();
     let millis = epoch_millis.rem_euclid(DAY);
@@ -104,8 +113,6 @@ fn write_line(output: &str, epoch_millis: i64, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b" Standing query `");
     out.extend_from_slice(output.as_bytes());
     out.extend_from_slice(b"` match: ");
-    out.extend_from_slice(body);
-    out.push(b'\n');
 }
 
 #[cfg(test)]
@@ -113,9 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_is_that_of_the_log() {
+    fn the_line_of_v1_is_that_of_the_log() {
         let mut out = Vec::new();
-        write_line("prn", 1_795_236_243_098, b"{\"data\":{}}", &mut out);
+        write_line(Some("prn"), 1_795_236_243_098, b"{\"data\":{}}", &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), "2026-11-21 04:44:03,098 Standing query `prn` match: {\"data\":{}}\n");
+        let mut out = Vec::new();
+        write_line(None, 0, b"{\"data\":{}}", &mut out);
+        assert_eq!(out, b"{\"data\":{}}\n", "v2 says nothing around it");
     }
 }

@@ -113,9 +113,7 @@ impl<'js> Reading<'_, 'js> {
     fn value(&mut self, value: Js<'js>, depth: u32) -> Result<Value, Problem> {
         self.values += 1;
         if depth > DEPTH_MAX || self.values > VALUES_MAX {
-            let word =
-                format!("it answers with more than {VALUES_MAX} values, or with lists and maps more than {DEPTH_MAX} deep");
-            return Err(Problem::Word(word));
+            return Err(too_many());
         }
         if value.is_null() || value.is_undefined() {
             return Ok(Value::Null);
@@ -157,10 +155,16 @@ impl<'js> Reading<'_, 'js> {
 
     fn list(&mut self, array: &Array<'js>, depth: u32) -> Result<Value, Problem> {
         let mut items = Vec::new();
-        for index in 0..array.len() {
+        for index in 0..self.length(array)? {
             items.push(self.value(array.get(index)?, depth + 1)?);
         }
         Ok(Value::list(items))
+    }
+
+    /// Looked at before anything of it: one may be longer than there is memory.
+    fn length(&self, array: &Array<'js>) -> Result<usize, Problem> {
+        let length: f64 = array.as_object().get("length")?;
+        if length <= f64::from(VALUES_MAX) { Ok(length.max(0.0) as usize) } else { Err(too_many()) }
     }
 
     fn map(&mut self, object: &Object<'js>, depth: u32) -> Result<Value, Problem> {
@@ -190,6 +194,10 @@ impl<'js> Reading<'_, 'js> {
         self.bytes += bytes;
         if self.bytes <= BYTES_MAX { Ok(()) } else { Err(Problem::Word(format!("it answers with more than {BYTES_MAX} bytes"))) }
     }
+}
+
+fn too_many() -> Problem {
+    Problem::Word(format!("it answers with more than {VALUES_MAX} values, or with lists and maps more than {DEPTH_MAX} deep"))
 }
 
 /// An integer where it is one of 64 bits.

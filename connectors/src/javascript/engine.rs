@@ -187,6 +187,8 @@ fn reason(ctx: &Ctx<'_>, error: &rquickjs::Error) -> String {
         (None, Some(message)) => message,
         _ => match thrown.as_string().and_then(|text| text.to_string().ok()) {
             Some(text) => text,
+            // What the engine throws where not even the error fits. A script may throw it, too, and gets another engine for it.
+            None if thrown.is_null() => "out of memory (or the script has thrown null)".to_owned(),
             None => format!("something was thrown that is no error, but {}", thrown.type_name()),
         },
     };

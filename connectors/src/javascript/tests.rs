@@ -163,6 +163,8 @@ fn what_cannot_be_a_record_is_an_error_of_that_record() {
     fails("x => { const a = []; a.push(a); return a }", "1", "deep");
     fails("x => { let a = [1]; for (let i = 0; i < 40; i++) a = [a, a]; return a }", "1", "values");
     fails("x => { const s = 'x'.repeat(1 << 20); return Array(1000).fill(s) }", "1", "bytes");
+    fails("x => Array(2**32 - 1)", "1", "values");
+    fails("x => 'a'.repeat(1 << 25).replace(/a/g, 'bb')", "1", "out of memory");
     fails("x => ({get a() { throw new Error('mine') }})", "1", "Error: mine");
     fails("function f(x) { return f(x) }", "1", "stack");
 }

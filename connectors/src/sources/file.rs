@@ -1,32 +1,42 @@
-//! A file, read once to its end; or a named pipe, which never ends.
+//! A file, or all that a pattern names; a named pipe, or a file that somebody writes to, which never end.
 //!
 //! A regular file can be replayed from any position. A pipe keeps nothing: what was read and not committed when the
-//! process died is lost.
+//! process died is lost. Which file is read is known to `files`; here is how one is.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
 use super::file_watch;
+use super::files::Files;
+use super::glob::{self, Pattern};
 use crate::bell::Call;
 use crate::charset::Charset;
 use crate::config;
 use crate::error::ConnectorError;
+use crate::file_head::{Head, identity};
 use crate::formats::FileFormat;
 use crate::framing::{ByteStream, Chunk, Skipped};
 use crate::parquet::ParquetReader;
-use crate::recoded_stream::{self, recoded_stream};
+use crate::recoded_stream::recoded_stream;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 use crate::stream::Bounds;
+
+/// How long nothing more has to come of a file that has been put aside until the new one is read: whoever writes may not know of it yet.
+const PUT_ASIDE: Duration = Duration::from_secs(1);
+
+/// What a mark of bytes in UTF-8 takes, behind which no line ends.
+const MARK_BYTES: u64 = 3;
 
 /// Reads records from a file or a named pipe on this machine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -35,7 +45,8 @@ pub struct FileIngest {
     /// What the file holds, and the query that runs on each record.
     #[serde(default = "FileFormat::create_nodes")]
     pub format: FileFormat,
-    /// The file, relative to the working directory of the service or absolute.
+    /// The file, relative to the working directory of the service or absolute. With `*`, `?`, `[…]` or `**` in it all files that match, in the
+    /// order of their names.
     pub path: PathBuf,
     /// Its character set.
     #[serde(default = "config::utf_8")]
@@ -58,8 +69,8 @@ pub struct FileIngest {
     #[serde(default, deserialize_with = "config::optional_positive", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub maximum_per_second: Option<u32>,
-    /// What is undone to the whole file before it is read, in this order: `Gzip`, `Zlib`, `Base64`; nothing when not
-    /// given.
+    /// What is undone to the whole file before it is read, in this order: `Gzip`, `Zlib`, `Base64`, `Zstd`,
+    /// `Lz4`, `Snappy` (the last two in frames); nothing when not given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub record_decoders: Vec<RecordDecoder>,
     /// Whether the file ends, or more is waited for. Found out when not given.
@@ -71,7 +82,7 @@ pub struct FileIngest {
 pub enum FileIngestMode {
     /// The stream is complete at the end of the file.
     Regular,
-    /// At the end of what is there, more is waited for.
+    /// At the end of what is there, more is waited for, also when the file is cut off or replaced, and of a pattern more files.
     NamedPipe,
 }
 
@@ -92,101 +103,277 @@ impl SourceConfig for FileIngest {
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
         self.format.check_of_file(Charset::named(&self.encoding)?, &self.record_decoders)?;
-        recoded_stream::check(&self.record_decoders)?;
         if matches!(self.format, FileFormat::CypherParquet(_)) && self.file_ingest_mode == Some(FileIngestMode::NamedPipe) {
             return Err(ConnectorError::config(
                 "fileIngestMode",
                 "a file of Parquet is read from its end on, which a pipe has not",
             ));
         }
+        if glob::is_pattern(&self.path) {
+            let nothing = !self.follows() && Pattern::new(&self.path, &context.files).after(None, true).is_none();
+            let problem = "no file matches that may be read; check the pattern, which counts from the working directory, and \
+                           file-ingest.allowed-directories";
+            return if nothing { Err(self.refused(problem)) } else { Ok(()) };
+        }
         let path = context.files.check(&self.path)?;
         if path.is_dir() {
-            let problem = "is a directory; give the path of a file".to_owned();
-            return Err(ConnectorError::File { path: self.path.clone(), problem });
+            return Err(self.refused("is a directory; give the path of a file, or a pattern such as logs/*.jsonl"));
         }
         Ok(())
     }
 
     fn open_source(&self, context: &SourceContext, from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
-        let charset = Charset::named(&self.encoding)?;
-        let path = context.files.check(&self.path)?;
-        let place = self.path.display().to_string();
+        Ok(Box::new(Files::open(self, context, from)?))
+    }
+}
+
+impl FileIngest {
+    fn refused(&self, problem: &str) -> ConnectorError {
+        ConnectorError::File { path: self.path.clone(), problem: problem.to_owned() }
+    }
+
+    /// Whether more is waited for. Of a pipe it is also when that is not said.
+    pub(super) fn follows(&self) -> bool {
+        self.file_ingest_mode == Some(FileIngestMode::NamedPipe)
+    }
+
+    /// What cuts one file into records.
+    pub(super) fn source(
+        &self,
+        context: &SourceContext,
+        opened: &Arc<Opened>,
+        from: Option<&Position>,
+    ) -> Result<Box<dyn Source>, ConnectorError> {
+        let place = &opened.place;
         if matches!(self.format, FileFormat::CypherParquet(_)) {
-            return Ok(Box::new(ParquetReader::open(&path, &place, context.wanted.as_deref(), from)?));
+            let file = opened.file.try_clone().map_err(|error| opened.io("cannot open the file", error))?;
+            return Ok(Box::new(ParquetReader::of(file, place, context.wanted.as_deref(), from)?));
         }
+        let charset = Charset::named(&self.encoding)?;
         let as_it_is = charset == Charset::Utf8 && self.record_decoders.is_empty();
-        self.format.reader(&place, self.line_bytes_max as usize, from, |offset| {
-            let stream = FileStream::open(&path, &place, self.file_ingest_mode, if as_it_is { offset } else { 0 })?;
-            let stream = charset.decoded(recoded_stream(&place, &self.record_decoders, Box::new(stream))?);
+        let ends_with_lines = !matches!(self.format, FileFormat::CypherJsonObjects(_));
+        self.format.reader(place, self.line_bytes_max as usize, from, |offset| {
+            let stream = FileStream::behind(opened.clone(), if as_it_is { offset } else { 0 }, ends_with_lines)?;
+            let stream = charset.decoded(recoded_stream(place, &self.record_decoders, Box::new(stream))?);
             Ok(if as_it_is { stream } else { Box::new(Skipped::new(stream, offset)) })
         })
     }
 }
 
-pub(crate) struct FileStream {
-    file: Arc<File>,
+/// A file that is read, as its stream, its source and whoever watches it know it.
+pub(super) struct Opened {
+    file: File,
     place: String,
+    /// Where it was found, and another one may lie later.
+    path: PathBuf,
+    /// None where it is no regular file: there is nothing to be known again.
+    identity: Option<(u64, u64)>,
     follow: bool,
-    /// Read until now, counted from the beginning of the file; of no pipe.
-    offset: Option<u64>,
+    /// What it is one of.
+    pattern: Option<Arc<Pattern>>,
+    /// Bytes from its beginning to where it is read.
+    read: AtomicU64,
+    head: Mutex<Head>,
+    /// Why it has ended, though it is followed.
+    ended: OnceLock<Fate>,
+}
+
+/// What becomes of a file that is followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// It is shorter than what was read of it, or begins otherwise: somebody writes it anew.
+    CutOff,
+    /// Another file has its name.
+    Replaced,
+    /// There is a file behind it.
+    Passed,
+}
+
+impl Opened {
+    /// `path` is the file that may be read, `name` where it is looked for.
+    pub(super) fn open(
+        path: &Path,
+        name: &Path,
+        mode: Option<FileIngestMode>,
+        pattern: Option<Arc<Pattern>>,
+    ) -> Result<Opened, ConnectorError> {
+        let place = name.display().to_string();
+        let io = |doing: &'static str| {
+            let place = place.clone();
+            move |error| ConnectorError::io(&place, doing, error)
+        };
+        // Without it, opening a pipe waits until somebody writes to it, and cannot be stopped.
+        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(|error| match error.kind() {
+            // It was there when it was looked for.
+            ErrorKind::NotFound => ConnectorError::File { path: name.to_owned(), problem: "there is no such file".to_owned() },
+            _ => ConnectorError::io(&place, "cannot open the file", error),
+        })?;
+        let metadata = file.metadata().map_err(io("cannot look at the file"))?;
+        let identity = identity(&metadata);
+        let head = if identity.is_some() { Head::of(&file).map_err(io("cannot read the file"))? } else { Head::default() };
+        let follow = mode.map_or(metadata.file_type().is_fifo(), |mode| mode == FileIngestMode::NamedPipe);
+        let (path, read, head) = (name.to_owned(), AtomicU64::new(0), Mutex::new(head));
+        Ok(Opened { file, place, path, identity, follow, pattern, read, head, ended: OnceLock::new() })
+    }
+
+    pub(super) fn follows(&self) -> bool {
+        self.follow
+    }
+
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
+    pub(super) fn length(&self) -> io::Result<u64> {
+        self.file.metadata().map(|found| found.len())
+    }
+
+    /// What it is known by.
+    pub(super) fn head(&self) -> Head {
+        *self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it begins as one did that was read before. Of what is no regular file nobody can say.
+    pub(super) fn begins_with(&self, head: Head) -> bool {
+        self.identity.is_none() || head.is_of(&self.file)
+    }
+
+    /// Why it has ended.
+    pub(super) fn ended(&self) -> Option<Fate> {
+        self.ended.get().copied()
+    }
+
+    /// What has become of it since it was opened.
+    pub(super) fn fate(&self) -> Option<Fate> {
+        let known = self.identity.filter(|_| self.follow)?;
+        if self.length().is_ok_and(|length| length < self.read.load(Ordering::Relaxed)) {
+            return Some(Fate::CutOff);
+        }
+        // Where nothing lies, the new one is still to come.
+        if fs::metadata(&self.path).is_ok_and(|found| identity(&found).is_some_and(|found| found != known)) {
+            return Some(Fate::Replaced);
+        }
+        let passed = self.pattern.as_ref().is_some_and(|pattern| pattern.after(Some(&self.path), false).is_some());
+        passed.then_some(Fate::Passed)
+    }
+
+    /// A short file is known by more once there is more.
+    fn grown(&self) {
+        let mut head = self.head.lock().unwrap_or_else(PoisonError::into_inner);
+        head.grow(&self.file, self.read.load(Ordering::Relaxed));
+    }
+
+    fn io(&self, doing: &str, error: io::Error) -> ConnectorError {
+        ConnectorError::io(&self.place, doing, error)
+    }
+}
+
+pub(crate) struct FileStream {
+    opened: Arc<Opened>,
+    /// There was nothing more the last time.
+    at_end: bool,
+    /// Since when there is another file to be read.
+    put_aside: Option<Instant>,
 }
 
 impl FileStream {
-    pub(crate) fn open(
-        path: &Path,
-        place: &str,
-        mode: Option<FileIngestMode>,
-        offset: u64,
-    ) -> Result<FileStream, ConnectorError> {
-        let io = |doing: &'static str| move |error| ConnectorError::io(place, doing, error);
-        // Without it, opening a pipe waits until somebody writes to it, and cannot be stopped.
-        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-        let mut file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(io("cannot open the file"))?;
-        let metadata = file.metadata().map_err(io("cannot look at the file"))?;
-        let pipe = metadata.file_type().is_fifo();
-        if offset > 0 && !pipe {
-            if metadata.len() < offset {
-                let problem = format!(
-                    "{offset} bytes of the file have been read, and it has {} now; put the file back, or delete the stream and \
-                     create it anew",
-                    metadata.len()
-                );
-                return Err(ConnectorError::Position { place: place.to_owned(), problem });
+    /// A file that is read once, from its beginning to its end.
+    pub(crate) fn whole(path: &Path, place: &str) -> Result<FileStream, ConnectorError> {
+        FileStream::behind(Arc::new(Opened::open(path, Path::new(place), None, None)?), 0, false)
+    }
+
+    /// Goes on behind so many bytes, behind which a line has ended.
+    fn behind(opened: Arc<Opened>, offset: u64, ends_with_lines: bool) -> Result<FileStream, ConnectorError> {
+        if offset > 0 && opened.identity.is_some() {
+            let wrong = |problem: String| ConnectorError::Position { place: opened.place.clone(), problem };
+            let length = opened.length().map_err(|error| opened.io("cannot look at the file", error))?;
+            if length < offset {
+                return Err(wrong(format!(
+                    "{offset} bytes of the file have been read, and it has {length} now; put the file back, or delete the stream and \
+                     create it anew"
+                )));
             }
-            file.seek(SeekFrom::Start(offset)).map_err(io("cannot go to the stored position"))?;
+            let mut before = [b'\n'];
+            if ends_with_lines && offset < length && offset != MARK_BYTES {
+                opened.file.read_exact_at(&mut before, offset - 1).map_err(|error| opened.io("cannot read the file", error))?;
+            }
+            if before != [b'\n'] {
+                return Err(wrong(format!(
+                    "{offset} bytes of the file have been read, and no line ends there now: it has been changed; put the file back, \
+                     or delete the stream and create it anew"
+                )));
+            }
+            (&opened.file).seek(SeekFrom::Start(offset)).map_err(|error| opened.io("cannot go to the stored position", error))?;
+            opened.read.store(offset, Ordering::Relaxed);
         }
-        let follow = mode.map_or(pipe, |mode| mode == FileIngestMode::NamedPipe);
-        let offset = metadata.is_file().then_some(offset);
-        Ok(FileStream { file: Arc::new(file), place: place.to_owned(), follow, offset })
+        Ok(FileStream { opened, at_end: false, put_aside: None })
+    }
+
+    fn end(&mut self, fate: Fate) -> Chunk {
+        let (place, read) = (&self.opened.place, self.opened.read.load(Ordering::Relaxed));
+        match fate {
+            Fate::CutOff => {
+                tracing::warn!("{place} was cut off after {read} bytes were read; it is read again from its beginning")
+            }
+            Fate::Replaced => tracing::info!("{place} is another file now; {read} bytes of the old one were read, to its end"),
+            Fate::Passed => tracing::info!("{place} is read to its end, {read} bytes, and there is another file behind it"),
+        }
+        let _ = self.opened.ended.set(fate);
+        Chunk::End
     }
 }
 
 impl ByteStream for FileStream {
     fn read(&mut self, buffer: &mut [u8], wait: Duration) -> Result<Chunk, ConnectorError> {
-        match (&*self.file).read(buffer) {
-            Ok(0) if !self.follow => Ok(Chunk::End),
+        if self.opened.ended().is_some() {
+            return Ok(Chunk::End);
+        }
+        match (&self.opened.file).read(buffer) {
+            Ok(0) if !self.opened.follow => Ok(Chunk::End),
             // At the end of a file or a pipe nobody writes to, the system has nothing to wait on.
             Ok(0) => {
+                self.at_end = true;
+                match self.opened.fate() {
+                    None => self.put_aside = None,
+                    Some(Fate::CutOff) => return Ok(self.end(Fate::CutOff)),
+                    Some(fate) if self.put_aside.get_or_insert_with(Instant::now).elapsed() >= PUT_ASIDE => {
+                        return Ok(self.end(fate));
+                    }
+                    Some(_) => {}
+                }
                 thread::sleep(wait);
                 Ok(Chunk::Nothing)
             }
             Ok(n) => {
-                self.offset = self.offset.map(|offset| offset + n as u64);
+                if self.opened.follow && self.opened.identity.is_some() {
+                    // One that was cut off may have grown beyond where it was read before anybody looked.
+                    if std::mem::take(&mut self.at_end) && !self.opened.begins_with(self.opened.head()) {
+                        return Ok(self.end(Fate::CutOff));
+                    }
+                    self.put_aside = None;
+                }
+                self.opened.read.fetch_add(n as u64, Ordering::Relaxed);
+                if self.opened.identity.is_some() {
+                    self.opened.grown();
+                }
                 Ok(Chunk::Bytes(n))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                super::standard_input::wait_readable(&self.file, wait);
+                super::standard_input::wait_readable(&self.opened.file, wait);
                 Ok(Chunk::Nothing)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Chunk::Nothing),
-            Err(error) => Err(ConnectorError::io(&self.place, "cannot read the file", error)),
+            Err(error) => Err(self.opened.io("cannot read the file", error)),
         }
     }
 
     fn rest(&mut self, call: Call) -> bool {
-        let Some(offset) = self.offset.filter(|_| self.follow) else { return false };
-        // One that was cut off stays shorter than what was read of it until it has grown again: its length of now is what changes.
-        let length = self.file.metadata().map_or(0, |found| found.len());
-        length <= offset && file_watch::call_when_changed(Arc::downgrade(&self.file), length, call)
+        if !self.opened.follow || self.opened.identity.is_none() || self.opened.fate().is_some() {
+            return false;
+        }
+        let length = self.opened.length().unwrap_or_default();
+        length <= self.opened.read.load(Ordering::Relaxed)
+            && file_watch::call_when_changed(Arc::downgrade(&self.opened), length, call)
     }
 }

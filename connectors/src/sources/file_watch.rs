@@ -1,12 +1,13 @@
-//! Files that somebody writes to, watched for streams that rest at their ends: one thread for all of them, which looks how long they are.
+//! Files that somebody writes to, watched for streams that rest at their ends: one thread for all of them, which looks how long they are, and whether
+//! they are still what lies at their place.
 //!
 //! The system could say when a file is written to (inotify), but not on every file system: what another machine writes, it does not see.
 
-use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::file::Opened;
 use crate::bell::Call;
 
 /// How soon it is seen that a file has grown, unless there are very many.
@@ -17,7 +18,7 @@ const PART_OF_A_CORE: u32 = 100;
 
 struct Watched {
     /// Gone with its stream.
-    file: Weak<File>,
+    file: Weak<Opened>,
     length: u64,
     call: Call,
 }
@@ -34,8 +35,8 @@ fn watch() -> MutexGuard<'static, Watch> {
     WATCH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls once the file has another length than this one. False: nobody could be found to look.
-pub fn call_when_changed(file: Weak<File>, length: u64, call: Call) -> bool {
+/// Calls once the file has another length than this one, or something has become of it. False: nobody could be found to look.
+pub(super) fn call_when_changed(file: Weak<Opened>, length: u64, call: Call) -> bool {
     let mut watch = watch();
     if !watch.has_thread {
         if thread::Builder::new().name("watch files".to_owned()).spawn(look).is_err() {
@@ -70,6 +71,6 @@ fn look() {
 impl Watched {
     /// One that cannot be looked at is for its stream to tell of.
     fn is_unchanged(&self) -> bool {
-        self.file.upgrade().is_some_and(|file| file.metadata().is_ok_and(|found| found.len() == self.length))
+        self.file.upgrade().is_some_and(|file| file.length().is_ok_and(|length| length == self.length) && file.fate().is_none())
     }
 }

@@ -2,6 +2,8 @@
 
 mod file;
 mod file_watch;
+mod files;
+mod glob;
 mod http_poll;
 mod http_push;
 mod number_iterator;

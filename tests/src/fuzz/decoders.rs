@@ -170,7 +170,7 @@ impl Kit {
                 u64::from(recoded(&chain, Arc::new(RawDecoder)).record(frame).is_ok())
             }
             Target::RecodedFile => {
-                let step = looks_like(input).filter(|step| STEPS[..3].contains(step)).unwrap_or(STEPS[(turn % 3) as usize]);
+                let step = looks_like(input).unwrap_or(STEPS[(turn % 6) as usize]);
                 let stream = Pieces::of(input, pieces(turn));
                 let stream = recoded_stream("the fuzz", &[step], stream).map_err(|error| error.to_string())?;
                 drained(stream)?

@@ -1,0 +1,212 @@
+//! Paths with `*`, `?`, `[…]` and `**` in them: which files they name, in order.
+//!
+//! The order is that of names, part by part, so that it does not depend on when anybody looked. What begins with a dot is named by a part
+//! that begins with one, as in a shell.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::file_policy::FilePolicy;
+
+/// What was listed is good for so long.
+const LISTED: Duration = Duration::from_secs(1);
+
+/// Whether the path stands for others: one that is there stands for itself.
+pub fn is_pattern(path: &Path) -> bool {
+    has_wildcards(path.as_os_str()) && fs::symlink_metadata(path).is_err()
+}
+
+fn has_wildcards(part: &OsStr) -> bool {
+    part.as_encoded_bytes().iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// The files that match and may be read, looked for again and again.
+pub struct Pattern {
+    path: PathBuf,
+    files: FilePolicy,
+    listed: Mutex<Listed>,
+}
+
+#[derive(Default)]
+struct Listed {
+    when: Option<Instant>,
+    files: Vec<PathBuf>,
+}
+
+impl Pattern {
+    pub fn new(path: &Path, files: &FilePolicy) -> Pattern {
+        Pattern { path: path.to_owned(), files: files.clone(), listed: Mutex::default() }
+    }
+
+    /// The next file behind that of this name, or the first one. `now`: among those that are there now, and not a moment ago.
+    pub fn after(&self, name: Option<&Path>, now: bool) -> Option<PathBuf> {
+        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        if now || listed.when.is_none_or(|when| when.elapsed() > LISTED) {
+            self.list(name, &mut listed);
+        }
+        let first = name.map_or(0, |name| listed.files.partition_point(|file| file.as_path() <= name));
+        listed.files[first..].iter().find(|file| self.files.check(file).is_ok()).cloned()
+    }
+
+    fn list(&self, name: Option<&Path>, listed: &mut Listed) {
+        let files = list(&self.path);
+        let before =
+            |file: &&PathBuf| name.is_some_and(|name| file.as_path() < name) && listed.files.binary_search(file).is_err();
+        if listed.when.is_some() {
+            for file in files.iter().filter(before) {
+                tracing::warn!("{} is not read: it comes before what is read already of {}", file.display(), self.path.display());
+            }
+        }
+        *listed = Listed { when: Some(Instant::now()), files };
+    }
+}
+
+fn list(pattern: &Path) -> Vec<PathBuf> {
+    let parts: Vec<&OsStr> = pattern.components().map(|part| part.as_os_str()).collect();
+    let mut found = Vec::new();
+    walk(Path::new(""), &parts, &mut found);
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// A directory that cannot be looked into has nothing that matches.
+fn walk(base: &Path, parts: &[&OsStr], found: &mut Vec<PathBuf>) {
+    let Some((part, rest)) = parts.split_first() else {
+        if base.is_file() {
+            found.push(base.to_owned());
+        }
+        return;
+    };
+    if !has_wildcards(part) {
+        return walk(&base.join(part), rest, found);
+    }
+    let deep = *part == "**";
+    if deep {
+        walk(base, rest, found);
+    }
+    let pattern: Vec<char> = part.to_string_lossy().chars().collect();
+    let here = if base.as_os_str().is_empty() { Path::new(".") } else { base };
+    for entry in fs::read_dir(here).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let text: Vec<char> = name.to_string_lossy().chars().collect();
+        if text.first() == Some(&'.') && pattern.first() != Some(&'.') {
+            continue;
+        }
+        if deep {
+            // Links are not gone along here: they may lead back.
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                walk(&base.join(name), parts, found);
+            }
+        } else if matches(&pattern, &text) {
+            walk(&base.join(name), rest, found);
+        }
+    }
+}
+
+/// Whether a name is as the pattern says. Of stars only the newest is ever tried longer: that suffices, and takes no more than the product of both.
+fn matches(pattern: &[char], name: &[char]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star = None;
+    while n < name.len() {
+        let step = match pattern.get(p) {
+            Some('*') => {
+                star = Some((p, n));
+                p += 1;
+                continue;
+            }
+            Some('?') => Some(1),
+            Some('[') => match class(&pattern[p..], name[n]) {
+                Some((length, true)) => Some(length),
+                Some((_, false)) => None,
+                None => (name[n] == '[').then_some(1),
+            },
+            Some(c) => (*c == name[n]).then_some(1),
+            None => None,
+        };
+        match (step, star) {
+            (Some(step), _) => (p, n) = (p + step, n + 1),
+            (None, Some((at, from))) => {
+                star = Some((at, from + 1));
+                (p, n) = (at + 1, from + 1);
+            }
+            (None, None) => return false,
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// How long the `[…]` is that stands at the beginning, and whether the character is one of it. None where it is not closed.
+fn class(pattern: &[char], c: char) -> Option<(usize, bool)> {
+    let negated = matches!(pattern.get(1), Some('!' | '^'));
+    let first = if negated { 2 } else { 1 };
+    // One that stands first is meant itself.
+    let end = first + 1 + pattern.get(first + 1..)?.iter().position(|c| *c == ']')?;
+    let (mut at, mut found) = (first, false);
+    while at < end {
+        if at + 2 < end && pattern[at + 1] == '-' {
+            found |= (pattern[at]..=pattern[at + 2]).contains(&c);
+            at += 3;
+        } else {
+            found |= pattern[at] == c;
+            at += 1;
+        }
+    }
+    Some((end + 1, found != negated))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_as_in_a_shell() {
+        let check = |pattern: &str, yes: &[&str], no: &[&str]| {
+            let matches = |name: &str| {
+                let chars = |text: &str| text.chars().collect::<Vec<_>>();
+                super::matches(&chars(pattern), &chars(name))
+            };
+            yes.iter().for_each(|name| assert!(matches(name), "{pattern} {name}"));
+            no.iter().for_each(|name| assert!(!matches(name), "{pattern} {name}"));
+        };
+        check("*.jsonl", &["a.jsonl", ".jsonl", "a.jsonl.jsonl"], &["a.json", "a.jsonl.gz"]);
+        check("a?c*", &["abc", "aéc", "abcd"], &["ac", "abd"]);
+        check("[ab-d]", &["a", "b", "c", "d"], &["e", "-", "ab", ""]);
+        check("[!ab]x", &["cx", "]x"], &["ax", "x"]);
+        check("[]x]", &["]", "x"], &["[", "a"]);
+        check("[a-]", &["a", "-"], &["b"]);
+        check("[a", &["[a"], &["a"]);
+        check("*a*b*", &["ab", "xaxxbx", "aab"], &["ba", "a", ""]);
+        check(&format!("{}b", "a*".repeat(30)), &[], &["a".repeat(60).as_str()]);
+    }
+
+    #[test]
+    fn files_are_found_in_order() {
+        let tree = tempfile::tempdir().unwrap();
+        let at = |path: &str| tree.path().join(path);
+        fs::create_dir_all(at("in/deep/er")).unwrap();
+        for file in ["in/b.txt", "in/a.txt", "in/.c.txt", "in/d.csv", "in/deep/e.txt", "in/deep/er/f.txt"] {
+            fs::write(at(file), "x").unwrap();
+        }
+        fs::create_dir(at("in/z.txt")).unwrap();
+        let check = |pattern: &str, expected: &[&str]| {
+            assert_eq!(list(&at(pattern)), expected.iter().map(|path| at(path)).collect::<Vec<_>>(), "{pattern}");
+        };
+        check("in/*.txt", &["in/a.txt", "in/b.txt"]);
+        check("in/.*.txt", &["in/.c.txt"]);
+        check("*/*/*.txt", &["in/deep/e.txt"]);
+        check("in/**/*.txt", &["in/a.txt", "in/b.txt", "in/deep/e.txt", "in/deep/er/f.txt"]);
+        check("no/*.txt", &[]);
+        assert!(is_pattern(&at("in/*.txt")) && !is_pattern(&at("in/a.txt")));
+        fs::write(at("in/[x].txt"), "x").unwrap();
+        assert!(!is_pattern(&at("in/[x].txt")), "a file of that name is meant");
+
+        let policy = FilePolicy::new(&[at("in")], crate::FileResolution::Dynamic).unwrap();
+        let pattern = Pattern::new(&at("in/**/*.txt"), &policy);
+        assert_eq!(pattern.after(Some(&at("in/b.txt")), true), None, "what may not be read does not match");
+        assert_eq!(pattern.after(None, false), Some(at("in/[x].txt")));
+    }
+}
