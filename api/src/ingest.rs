@@ -48,6 +48,12 @@ const SOURCES_ELSEWHERE: &[&str] = &[
 /// What a stream is called in errors.
 pub const WHAT: &str = "ingest stream";
 
+/// A stream that shall end still commits what it has read, for so long: not every source can give it again.
+const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// For so long a pause is not answered while a batch takes effect; one that takes longer takes effect within the pause.
+const PAUSE_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// How many failed records are kept to be looked at; the count goes on.
 const FAILURES_KEPT_MAX: usize = 100;
 
@@ -100,8 +106,10 @@ pub struct Stream {
     transformation: Transformation,
     query: Arc<Prepared>,
     state: Mutex<State>,
-    /// Wakes a stream that is paused.
+    /// Wakes a stream that is paused, and whoever waits for its pause.
     changed: Condvar,
+    /// Its end is waited for by one after another.
+    joining: Mutex<()>,
     records: Meter,
     bytes: Meter,
     started: SystemTime,
@@ -118,11 +126,15 @@ struct Place {
 
 struct State {
     status: Status,
-    /// The stream should end: it was deleted, or weir stops.
-    stopping: bool,
+    /// Since then the stream should end: it was deleted, or weir stops.
+    stopping: Option<Instant>,
+    /// A batch takes effect at the moment.
+    committing: bool,
     message: Option<String>,
     /// What keeps the source from reading at the moment.
     trouble: Option<String>,
+    /// What keeps dead letters from their destination.
+    undelivered: Option<String>,
     ended_after: Option<Duration>,
     failed_records: u64,
     kept: Vec<KeptRecord>,
@@ -133,7 +145,7 @@ pub struct Ingests {
     context: SourceContext,
     procedures: Arc<Procedures>,
     streams: Mutex<BTreeMap<(String, String), Arc<Stream>>>,
-    /// Creating and deleting, one at a time.
+    /// What there is, and what is stored of it, changes one at a time. Nothing is waited for under it: neither the world nor the end of a stream.
     changing: Mutex<()>,
 }
 
@@ -146,15 +158,21 @@ impl Ingests {
     pub fn create(&self, graph: &Graph, name: &str, definition: &Json) -> Result<Arc<Stream>, ApiError> {
         let definition = read(definition)?;
         definition.2.check()?;
-        let _one = lock(&self.changing);
-        if self.get(graph, name).is_some() {
-            return Err(ApiError::bad(format!("Cannot create ingest stream `{name}` (a stream with this name already exists)")));
-        }
+        let free = || match self.get(graph, name) {
+            Some(_) => {
+                Err(ApiError::bad(format!("Cannot create ingest stream `{name}` (a stream with this name already exists)")))
+            }
+            None => Ok(()),
+        };
+        free()?;
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
         let stream = Stream::new(graph, name, source, definition, Status::Running, &self.procedures)?;
         secret::check(|| stream.config.stored()).map_err(refused)?;
         stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
         stream.errors.check(&stream.source, &self.context).map_err(refused)?;
+        // Servers may have been asked meanwhile.
+        let _one = lock(&self.changing);
+        free()?;
         self.store(&stream)?;
         self.keep(stream.clone());
         stream.run(&self.engine, &self.context);
@@ -209,20 +227,22 @@ impl Ingests {
         lock(&self.streams).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, stream)| stream.clone()).collect()
     }
 
+    /// Holds a stream. Nothing more of it takes effect when this has returned, or has waited for long.
     pub fn pause(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
+        let one = lock(&self.changing);
+        self.still_there(stream)?;
         stream.set_running(false)?;
-        self.store(stream)
+        self.store(stream)?;
+        drop(one);
+        stream.wait_committed();
+        Ok(())
     }
 
     /// Lets a stream go on where it stood: one that was paused, brought back, or failed.
     pub fn start(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
-        let failed = stream.status() == Status::Failed;
-        let _one = failed.then(|| lock(&self.changing));
-        if failed {
-            // Not one that was deleted meanwhile.
-            if !self.get(&stream.graph, &stream.name).is_some_and(|there| Arc::ptr_eq(&there, stream)) {
-                return Err(ApiError::absent(WHAT, &stream.name));
-            }
+        let _one = lock(&self.changing);
+        self.still_there(stream)?;
+        if stream.status() == Status::Failed {
             stream.begin_again();
         }
         stream.set_running(true)?;
@@ -232,18 +252,32 @@ impl Ingests {
 
     /// Ends a stream, waits for it, and forgets it. Answers with it as it ended.
     pub fn delete(&self, graph: &Graph, name: &str) -> Result<Option<Arc<Stream>>, ApiError> {
-        let _one = lock(&self.changing);
+        let one = lock(&self.changing);
         let Some(stream) = self.get(graph, name) else { return Ok(None) };
         stream.stop();
+        drop(one);
         stream.join();
         stream.end(Status::Terminated, None);
-        self.engine.set_metadata(&key(graph, name), None)?;
-        graph.forget_source(&stream.source)?;
-        lock(&self.streams).remove(&(graph.name().to_owned(), name.to_owned()));
+        let _one = lock(&self.changing);
+        // Somebody else may have deleted it, too, and yet another one created one of its name.
+        if self.is_there(&stream) {
+            self.engine.set_metadata(&key(graph, name), None)?;
+            graph.forget_source(&stream.source)?;
+            lock(&self.streams).remove(&(graph.name().to_owned(), name.to_owned()));
+        }
         Ok(Some(stream))
     }
 
-    /// Weir stops: every stream hands in what it has read and ends. Their status is as it was, so that they come back.
+    fn is_there(&self, stream: &Arc<Stream>) -> bool {
+        self.get(&stream.graph, &stream.name).is_some_and(|there| Arc::ptr_eq(&there, stream))
+    }
+
+    /// Not one that was deleted meanwhile, or is about to be: it would be stored again.
+    fn still_there(&self, stream: &Arc<Stream>) -> Result<(), ApiError> {
+        if self.is_there(stream) && !stream.is_stopping() { Ok(()) } else { Err(ApiError::absent(WHAT, &stream.name)) }
+    }
+
+    /// Weir stops: every stream hands in what it has read, as far as that takes no longer than `FINISH_TIME_MAX`, and ends. Their status is as it was, so that they come back.
     pub fn shut_down(&self) {
         let streams: Vec<_> = lock(&self.streams).values().cloned().collect();
         streams.iter().for_each(|stream| stream.stop());
@@ -282,9 +316,11 @@ impl Stream {
         let query = graph.prepare(plan);
         let state = State {
             status,
-            stopping: false,
+            stopping: None,
+            committing: false,
             message: None,
             trouble: None,
+            undelivered: None,
             ended_after: None,
             failed_records: 0,
             kept: Vec::new(),
@@ -299,6 +335,7 @@ impl Stream {
             query,
             state: Mutex::new(state),
             changed: Condvar::new(),
+            joining: Mutex::default(),
             records: Meter::default(),
             bytes: Meter::default(),
             started: SystemTime::now(),
@@ -436,11 +473,12 @@ impl Stream {
     }
 
     fn stop(&self) {
-        self.lock().stopping = true;
+        self.lock().stopping.get_or_insert_with(Instant::now);
         self.changed.notify_all();
     }
 
     fn join(&self) {
+        let _one = lock(&self.joining);
         // Of a stream that rests everything is durable, and nobody has to be waited for. Its source ends where no lock is held.
         let Place { thread, resting } = std::mem::take(&mut *lock(&self.place));
         drop(resting);
@@ -457,7 +495,7 @@ impl Stream {
         }
         state.status = status;
         state.message = message;
-        state.trouble = None;
+        (state.trouble, state.undelivered) = (None, None);
         drop(state);
         self.freeze();
     }
@@ -486,24 +524,50 @@ impl Stream {
         self.lock().trouble = trouble;
     }
 
+    fn note_undelivered(&self, reason: Option<String>) {
+        self.lock().undelivered = reason;
+    }
+
     fn is_stopping(&self) -> bool {
-        self.lock().stopping
+        self.lock().stopping.is_some()
     }
 
     /// Waits so long. False when it is to end.
     fn rest(&self, pause: Duration) -> bool {
         let state = self.lock();
-        let waited = self.changed.wait_timeout_while(state, pause, |state| !state.stopping);
-        !waited.unwrap_or_else(|e| e.into_inner()).0.stopping
+        let waited = self.changed.wait_timeout_while(state, pause, |state| state.stopping.is_none());
+        waited.unwrap_or_else(|e| e.into_inner()).0.stopping.is_none()
     }
 
     /// Waits while the stream is paused. False when it is to end.
     fn may_go_on(&self) -> bool {
         let mut state = self.lock();
-        while state.status != Status::Running && !state.stopping {
+        while state.status != Status::Running && state.stopping.is_none() {
             state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
         }
-        !state.stopping
+        state.stopping.is_none()
+    }
+
+    /// Waits while the stream is paused; then a batch may take effect, until `committed`. False when it is to end without that batch.
+    fn may_commit(&self) -> bool {
+        let mut state = self.lock();
+        while state.status != Status::Running && state.stopping.is_none() {
+            state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+        let in_time = state.stopping.is_none_or(|since| since.elapsed() < FINISH_TIME_MAX);
+        state.committing = state.status == Status::Running && in_time;
+        state.committing
+    }
+
+    fn committed(&self) {
+        self.lock().committing = false;
+        self.changed.notify_all();
+    }
+
+    /// Waits until no batch takes effect, if that does not take too long.
+    fn wait_committed(&self) {
+        let state = self.lock();
+        drop(self.changed.wait_timeout_while(state, PAUSE_TIME_MAX, |state| state.committing && state.status == Status::Paused));
     }
 
     /// Counts a record that had no effect, and keeps it if there is room. The log has the first of them, then every thousandth.
@@ -540,7 +604,7 @@ impl Stream {
         let state = self.lock();
         let mut info = if with_name { json!({"name": self.name}) } else { json!({}) };
         info["status"] = family.word(state.status.name()).into();
-        if let Some(message) = state.message.as_ref().or(state.trouble.as_ref()) {
+        if let Some(message) = state.message.as_ref().or(state.undelivered.as_ref()).or(state.trouble.as_ref()) {
             info["message"] = message.clone().into();
         }
         let settings = self.config.settings();
@@ -566,6 +630,14 @@ impl Stream {
         }
         info
     }
+}
+
+/// The settings of a stored stream as they may be shown: secrets masked. None where they cannot be read.
+pub fn shown(settings: &Json) -> Option<Json> {
+    let mut shown = parse(settings).ok()?.settings();
+    ErrorHandling::decode(settings).ok()?.show(&mut shown, Family::Current);
+    Transformation::read(settings).ok()?.show(&mut shown);
+    Some(shown)
 }
 
 /// What a definition says of the source, of failures, and of records before their query.

@@ -15,19 +15,20 @@ const NESTED: char = '\u{0}';
 /// Reads a definition. Unknown fields are ignored and null means absent, as in v1.
 pub fn from_json<T: DeserializeOwned>(definition: &Json) -> Result<T, ConnectorError> {
     let Json::Object(fields) = definition else {
-        return Err(ConnectorError::config("", format!("Got value '{definition}' with wrong type, expecting object")));
+        return Err(ConnectorError::config("", wrong_type(definition, "object")));
     };
     let given: serde_json::Map<String, Json> =
         fields.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())).collect();
-    serde_path_to_error::deserialize(Json::Object(given)).map_err(|error| {
-        let path = match error.path().to_string() {
-            path if path == "." => String::new(),
-            path => path,
-        };
+    serde_path_to_error::deserialize(Json::Object(given.clone())).map_err(|error| {
         let message = error.inner().to_string();
         if let Some((field, problem)) = message.split_once(NESTED) {
             return ConnectorError::config(field, problem);
         }
+        let path = match error.path().to_string() {
+            // Of options that several connectors share serde does not know where they stood.
+            path if path == "." => culprit::<T>(&given, &message).unwrap_or_default(),
+            path => path,
+        };
         let (field, problem) = plain_problem(&message, at(definition, &path));
         let field = match (path.is_empty(), field.is_empty()) {
             (false, false) => format!("{path}.{field}"),
@@ -35,6 +36,44 @@ pub fn from_json<T: DeserializeOwned>(definition: &Json) -> Result<T, ConnectorE
         };
         ConnectorError::Config { field, problem }
     })
+}
+
+/// The option without which the definition has not this mistake.
+fn culprit<T: DeserializeOwned>(given: &serde_json::Map<String, Json>, message: &str) -> Option<String> {
+    let other = |name: &str| {
+        let mut rest = given.clone();
+        rest.remove(name);
+        let mistake = T::deserialize(Json::Object(rest)).err().map(|error| error.to_string());
+        mistake.as_deref() != Some(message)
+            // Of one that is needed all that is known is that it is missing then.
+            && (!mistake.is_some_and(|mistake| mistake.starts_with("missing field `")) || is_told(message, &given[name]))
+    };
+    given.keys().find(|name| other(name)).cloned()
+}
+
+/// Whether serde speaks of this value when it says what it did not expect.
+fn is_told(message: &str, value: &Json) -> bool {
+    let Some(told) = message.strip_prefix("invalid type: ") else { return false };
+    match value {
+        Json::String(text) => told.starts_with(&format!("string {text:?}")),
+        Json::Number(number) => told.contains(&format!("`{number}`")),
+        Json::Array(_) => told.starts_with("sequence"),
+        Json::Object(_) => told.starts_with("map"),
+        _ => false,
+    }
+}
+
+/// What is said of a value of another kind than its option takes. What may be a secret that was put at the wrong place is not told: texts,
+/// what lists and objects hold, and where an object belongs anything.
+pub fn wrong_type(given: &Json, expected: &str) -> String {
+    let kind = match given {
+        Json::Array(items) if !items.is_empty() => "an array",
+        Json::Object(fields) if !fields.is_empty() => "an object",
+        Json::String(_) => "a string",
+        Json::Number(_) if expected == "object" => "a number",
+        told => return format!("Got value '{told}' with wrong type, expecting {expected}"),
+    };
+    format!("Got {kind} with wrong type, expecting {expected}")
 }
 
 /// The value at a path. Names may have dots in them, as those of properties have.
@@ -46,7 +85,7 @@ fn at<'d>(definition: &'d Json, path: &str) -> Option<&'d Json> {
 /// The kind of a tagged definition (`"type"`).
 pub fn kind(definition: &Json) -> Result<&str, ConnectorError> {
     if !definition.is_object() {
-        return Err(ConnectorError::config("", format!("Got value '{definition}' with wrong type, expecting object")));
+        return Err(ConnectorError::config("", wrong_type(definition, "object")));
     }
     let kind = definition.get("type").and_then(Json::as_str);
     kind.ok_or_else(|| ConnectorError::config("", "Missing type discriminator field 'type'!"))
@@ -73,16 +112,22 @@ fn plain_problem<'m>(message: &'m str, value: Option<&Json>) -> (&'m str, String
         let known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
         return ("", format!("Invalid value: {variant} ; valid values are: {}", known.join(", ")));
     }
-    if let (true, Some((_, expected)), Some(value)) =
-        (message.starts_with("invalid type: "), message.split_once(", expected "), value)
-    {
+    // What was given stands before it, and may be anything.
+    let (given, expected) = message.rsplit_once(", expected ").unwrap_or((message, ""));
+    if let Some(given) = given.strip_prefix("invalid type: ") {
         let expected = match expected.trim_start_matches("a ") {
             "path string" => "string",
             "map" => "object",
             "sequence" => "array",
+            other if other.starts_with("struct ") => "object",
             other => other,
         };
-        return ("", format!("Got value '{value}' with wrong type, expecting {expected}"));
+        let unknown =
+            || format!("Got {} with wrong type, expecting {expected}", given.split([' ', '`']).next().unwrap_or_default());
+        return ("", value.map_or_else(unknown, |value| wrong_type(value, expected)));
+    }
+    if given.starts_with("invalid value: string ") {
+        return ("", format!("Got a string that cannot be, expecting {expected}"));
     }
     ("", message.to_owned())
 }
@@ -147,4 +192,77 @@ pub fn utf_8() -> String {
 /// 128 MiB.
 pub fn line_bytes_max() -> u32 {
     134_217_728
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    #[test]
+    fn what_may_be_a_secret_at_the_wrong_place_is_not_told_and_its_option_is() {
+        let sources = [
+            ("RedisIngest", "password", json!(12345678)),
+            ("RedisIngest", "password", json!(["12345678"])),
+            ("NatsIngest", "token", json!(12345678)),
+            ("NatsIngest", "servers", json!("nats://u:12345678@h")),
+            ("HttpPollIngest", "headers", json!("Authorization: 12345678")),
+            ("HttpPollIngest", "headers", json!({"Authorization": 12345678})),
+            ("HttpPollIngest", "headers", json!(12345678)),
+            ("HttpPollIngest", "url", json!(["http://u:12345678@h"])),
+            ("HttpPollIngest", "format", json!("12345678")),
+            #[cfg(feature = "kafka")]
+            ("KafkaIngest", "saslJaasConfig", json!("org.x.PlainLoginModule required password=12345678")),
+            #[cfg(feature = "kafka")]
+            ("KafkaIngest", "saslJaasConfig", json!({"type": "PlainLogin", "username": "u", "password": 12345678})),
+            #[cfg(feature = "kafka")]
+            ("KafkaIngest", "kafkaProperties", json!(["sasl.password=12345678"])),
+            #[cfg(feature = "kafka")]
+            ("KafkaIngest", "kafkaProperties", json!({"sasl.password": 12345678})),
+            #[cfg(feature = "aws")]
+            ("SQSIngest", "credentials", json!("AK:12345678")),
+            #[cfg(feature = "aws")]
+            ("SQSIngest", "credentials", json!({"accessKeyId": "a", "secretAccessKey": 12345678})),
+        ];
+        for (kind, option, wrong) in sources {
+            let mut definition = json!({"type": kind, "url": "http://h/", "key": "k", "servers": ["nats://h"], "stream": "s",
+                "topics": ["t"], "bootstrapServers": "h:1", "queueUrl": "http://h/q"});
+            definition[option] = wrong;
+            let refused =
+                crate::parse_source_v1(&definition).err().unwrap_or_else(|| panic!("{definition} is taken")).to_string();
+            assert!(!refused.contains("12345678"), "{definition}: {refused}");
+            let named = if refused.contains("headers.") { "headers.Authorization" } else { option };
+            // A definition within another one is known by its own options.
+            let named = if kind == "KafkaIngest" && definition[option].is_object() { "password" } else { named };
+            let nested = ["saslJaasConfig", "format"].contains(&option) && definition[option].is_string();
+            assert!(nested || refused.contains(named), "{definition}: {refused}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_cannot_be_are_refused_without_their_passwords() {
+        let context = crate::conformance::anything();
+        for kind in ["HttpPollIngest", "ServerSentEventsIngest", "WebsocketSimpleStartupIngest"] {
+            for url in ["http://u:hush@h:999999/", "ws://u:hush@h:999999/", "ftp://u:hush@h/", "hush"] {
+                let config = crate::parse_source_v1(&json!({"type": kind, "url": url})).unwrap();
+                let refused = config.check(&context).unwrap_err().to_string();
+                assert!(!refused.contains("hush") && refused.contains("`url`"), "{kind} {url}: {refused}");
+            }
+        }
+        for (option, wrong) in
+            [("url", "http://u:hush@h:999999/"), ("url", "x://hush@h/"), ("hookUrl", "hush"), ("hookUrl", "ftp://hush")]
+        {
+            let kind = if option == "url" { "PostToEndpoint" } else { "PostToSlack" };
+            let config = crate::parse_destination_v1(&json!({"type": kind, option: wrong})).unwrap();
+            let refused = config.check().unwrap_err().to_string();
+            assert!(!refused.contains("hush") && refused.contains(option), "{wrong}: {refused}");
+        }
+        for definition in [
+            json!({"type": "PostToEndpoint", "url": "http://u:hush@h/"}),
+            json!({"type": "PostToSlack", "hookUrl": "http://h/hush"}),
+        ] {
+            let config = crate::parse_destination_v1(&definition).unwrap();
+            assert!(!config.settings().to_string().contains("hush"), "{}", config.settings());
+            assert!(config.stored().to_string().contains("hush"), "{definition}");
+        }
+    }
 }

@@ -103,7 +103,7 @@ struct Shared {
     /// The newest mark whose results were dropped.
     dropped_up_to: AtomicU64,
     /// Nothing is waited for any more.
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
     /// Why the output has ended.
     failure: Mutex<Option<String>>,
 }
@@ -115,15 +115,26 @@ impl Delivery {
     /// The caller has stored `destination.position()` before: results written and not known of after a crash are written
     /// again otherwise.
     pub fn start(output: &str, destination: Box<dyn Destination>, delivered: Delivered) -> Delivery {
+        Delivery::new(output, destination, delivered, false)
+    }
+
+    /// The same of results of which none is given up: what may pass is tried until it works, and what the other side refuses for good ends
+    /// the output.
+    pub fn of_all(output: &str, destination: Box<dyn Destination>, delivered: Delivered) -> Delivery {
+        Delivery::new(output, destination, delivered, true)
+    }
+
+    fn new(output: &str, mut destination: Box<dyn Destination>, delivered: Delivered, all: bool) -> Delivery {
         let lossy = destination.lossy();
         let shared = Arc::new(Shared {
             output: output.to_owned(),
             counters: Arc::default(),
             dropped_up_to: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
+            stop: Arc::default(),
             failure: Mutex::new(None),
         });
-        let worker = Worker { shared: shared.clone(), destination, delivered, held: 0, upper: 0, told: 0 };
+        destination.ends_by(&shared.stop);
+        let worker = Worker { shared: shared.clone(), destination, delivered, all, held: 0, upper: 0, told: 0 };
         Delivery { worker: OnCall::new("deliver", output, QUEUE_BATCHES_MAX, worker), lossy, shared }
     }
 
@@ -232,6 +243,8 @@ struct Worker {
     shared: Arc<Shared>,
     destination: Box<dyn Destination>,
     delivered: Delivered,
+    /// None is given up.
+    all: bool,
     /// Results that the destination has taken and that do not count as written yet.
     held: u64,
     /// It has taken everything before this mark,
@@ -333,10 +346,14 @@ impl Worker {
             if results.is_empty() {
                 return Ok(true);
             }
-            let mut last = policy.tries_max.is_some_and(|max| tries >= max);
+            let mut last = !self.all && policy.tries_max.is_some_and(|max| tries >= max);
             let given = results.len();
             let reason = match self.destination.write(&results, upper) {
                 Ok(written) => {
+                    if let (true, Some((_, problem))) = (self.all, written.refused.first()) {
+                        let place = self.shared.output.clone();
+                        return Err(crate::http::refusal(&place, format!("what it was sent is refused for good: {problem}")));
+                    }
                     let reason = written.left_reason.clone().unwrap_or_else(|| "not written".to_owned());
                     let left = self.count(results, &written.refused, &written.left);
                     results = left;
@@ -353,6 +370,9 @@ impl Worker {
                 return Ok(true);
             }
             self.shared.counters.note(&reason);
+            if self.is_stopped() {
+                return Ok(false);
+            }
             if last {
                 self.give_up(results.len() as u64, &reason);
                 return Ok(true);

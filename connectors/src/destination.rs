@@ -1,6 +1,7 @@
 //! What a destination is to the rest: something that takes encoded results in order and says how far it has got.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::runtime::Handle;
 use weir_model::Position;
@@ -29,6 +30,9 @@ pub trait Destination: Send {
     fn results_max(&self) -> usize {
         RESULTS_MAX
     }
+
+    /// Before the first `write`: one that takes many requests looks at this between two of them, and leaves the rest once it is true.
+    fn ends_by(&mut self, _stop: &Arc<AtomicBool>) {}
 
     /// Called now and then while there is nothing to write, until it rests.
     fn idle(&mut self) -> Result<(), ConnectorError> {
@@ -108,7 +112,7 @@ pub fn open(
         Err(ConnectorError::Secret { problem }) => {
             tracing::warn!("output {} waits for a secret: {problem}", context.output);
             let from = from.cloned().unwrap_or_default();
-            Ok(Box::new(Waiting { config: config.clone(), context: context.clone(), from, opened: None }))
+            Ok(Box::new(Waiting { config: config.clone(), context: context.clone(), from, stop: Arc::default(), opened: None }))
         }
         other => other,
     }
@@ -119,6 +123,7 @@ struct Waiting {
     config: Arc<dyn DestinationConfig>,
     context: DestinationContext,
     from: Position,
+    stop: Arc<AtomicBool>,
     opened: Option<Box<dyn Destination>>,
 }
 
@@ -126,13 +131,21 @@ impl Destination for Waiting {
     fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError> {
         let opened = match self.opened.take() {
             Some(opened) => opened,
-            None => self.config.open(&self.context, Some(&self.from).filter(|from| !from.0.is_empty()))?,
+            None => {
+                let mut opened = self.config.open(&self.context, Some(&self.from).filter(|from| !from.0.is_empty()))?;
+                opened.ends_by(&self.stop);
+                opened
+            }
         };
         self.opened.insert(opened).write(results, upper)
     }
 
     fn results_max(&self) -> usize {
         self.opened.as_ref().map_or(RESULTS_MAX, |opened| opened.results_max())
+    }
+
+    fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = stop.clone();
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {

@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use reqwest::Url;
@@ -28,6 +28,9 @@ use crate::sources::FileStream;
 
 /// A longer line or row is an error.
 const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// For all of what is wanted at once, also from a server that never stops to send.
+const WHOLE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Chunks of an answer that wait to be read.
 const CHUNKS_WAITING_MAX: usize = 16;
@@ -124,10 +127,24 @@ impl Fetch {
 
 /// All that is behind a path or URL, at once.
 pub fn whole(location: &str, files: &FilePolicy, hosts: &HostPolicy, bytes_max: usize) -> Result<Vec<u8>, ConnectorError> {
+    whole_within(WHOLE_TIME_MAX, location, files, hosts, bytes_max)
+}
+
+fn whole_within(
+    time_max: Duration,
+    location: &str,
+    files: &FilePolicy,
+    hosts: &HostPolicy,
+    bytes_max: usize,
+) -> Result<Vec<u8>, ConnectorError> {
+    let begun = Instant::now();
     let mut stream = open(location, files, hosts)?;
     let (mut whole, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
-    // The time is bounded by whoever gives the bytes.
     loop {
+        // Whoever gives the bytes bounds the time between two of them, and not all of it.
+        if begun.elapsed() >= time_max {
+            return Err(ConnectorError::passing(location, format!("was not there in full within {} s", time_max.as_secs())));
+        }
         match stream.read(&mut buffer, Limits::default().wait_max)? {
             Chunk::Bytes(count) if whole.len() + count > bytes_max => {
                 let problem = format!("has more than {bytes_max} bytes");
@@ -319,6 +336,26 @@ mod tests {
         assert_eq!(all(&url, COMMA, &nothing).expect("reads"), [r#"["a","b"]"#, r#"["1","2"]"#]);
         assert!(all(&url, COMMA, &nothing).expect_err("there is none").to_string().contains("404"));
         assert!(all("http://127.0.0.1:1/x", COMMA, &nothing).is_err());
+    }
+
+    #[test]
+    fn a_server_that_never_stops_to_send_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a client");
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
+            while stream.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let begun = Instant::now();
+        let url = format!("http://{address}/s.avsc");
+        let (files, hosts) = (FilePolicy::default(), HostPolicy::default());
+        let error = whole_within(Duration::from_secs(1), &url, &files, &hosts, 4096).expect_err("it never ends");
+        assert!(error.retryable() && error.to_string().contains("within 1 s"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -78,11 +78,11 @@ fn within(hosts: &HostPolicy) -> Policy {
     })
 }
 
-/// An address of the web, as the option `field` has it.
+/// An address of the web, as the option `field` has it. What is refused is not told: a password may be in it.
 pub(crate) fn url(field: &str, text: &str) -> Result<Url, ConnectorError> {
-    let url = Url::parse(text).map_err(|error| ConnectorError::config(field, format!("{text} is not a URL: {error}")))?;
+    let url = Url::parse(text).map_err(|error| ConnectorError::config(field, format!("is not a URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(ConnectorError::config(field, format!("{text}: the URL must begin with http:// or https://")));
+        return Err(ConnectorError::config(field, "the URL must begin with http:// or https://"));
     }
     Ok(url)
 }

@@ -167,7 +167,17 @@ impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Secret, D::Error> {
         let given = Json::deserialize(input)?;
         let Json::Object(fields) = &given else {
-            return String::deserialize(given).map(Secret::Plain).map_err(D::Error::custom);
+            let kind = match given {
+                Json::String(text) => return Ok(Secret::Plain(text)),
+                Json::Number(_) => "a number",
+                Json::Array(_) => "an array",
+                Json::Bool(_) => "a boolean",
+                _ => "null",
+            };
+            // It may be the secret all the same: YAML takes digits for a number.
+            return Err(D::Error::custom(format!(
+                "Got {kind} with wrong type, expecting string; in YAML, digits alone are one in quotes"
+            )));
         };
         let one =
             fields.iter().next().filter(|_| fields.len() == 1).and_then(|(kind, place)| Some((kind.as_str(), place.as_str()?)));

@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_model::{Clock, Failure, Mutations, Position, Text, Tick, Value};
 
@@ -34,6 +34,8 @@ pub struct Ingested {
     pub upper: Tick,
     /// Records that had no effect, by index, with the reason.
     pub failures: Vec<(usize, Failure)>,
+    /// How long it took once the graph had room for them.
+    pub took: Duration,
 }
 
 impl Ingester {
@@ -53,6 +55,7 @@ impl Ingester {
         let graph = self.graph.clone();
         let received = Some(self.received.take().unwrap_or_else(Instant::now));
         graph.wait_for_room()?;
+        let begun = Instant::now();
         let committer = graph.committer();
         let mut failures = Vec::new();
         let source = progress.map(|(name, position)| (Text::new(name), position));
@@ -61,7 +64,7 @@ impl Ingester {
         if !self.query.reads(graph.open_cypher()) {
             let mutations = self.evaluate(records, &crate::view::Empty, None, &mut failures);
             let upper = committer.commit(change(mutations))?;
-            return Ok(Ingested { upper, failures });
+            return Ok(Ingested { upper, failures, took: begun.elapsed() });
         }
         // What queries fetch, they fetch once, and never with the graph locked.
         let kept = Kept::default();
@@ -76,7 +79,7 @@ impl Ingester {
             drop(overlay);
             let reads = tracked.into_reads();
             if let Ok(upper) = transaction.commit(&snapshot, &reads, change(mutations))? {
-                return Ok(Ingested { upper, failures });
+                return Ok(Ingested { upper, failures, took: begun.elapsed() });
             }
         }
         failures.clear();
@@ -85,7 +88,7 @@ impl Ingester {
             let overlay = Overlay::new(snapshot);
             Ok(change(self.evaluate(records, &overlay, Some((&overlay, &kept)), &mut failures)))
         })?;
-        Ok(Ingested { upper, failures })
+        Ok(Ingested { upper, failures, took: begun.elapsed() })
     }
 
     fn evaluate(

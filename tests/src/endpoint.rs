@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -17,13 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Endpoint {
     address: SocketAddr,
     received: Arc<Mutex<Vec<(String, Json)>>>,
+    /// What all are answered with, and after how many milliseconds.
+    answer: Arc<(AtomicU16, AtomicU64)>,
 }
 
 impl Endpoint {
     /// Answers requests whose path begins with `failing` with 500, all others with 200.
     pub fn start(failing: &'static str) -> Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let endpoint = Endpoint { address: listener.local_addr().expect("an address"), received: Arc::default() };
+        let endpoint =
+            Endpoint { address: listener.local_addr().expect("an address"), received: Arc::default(), answer: Arc::default() };
         let own = endpoint.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -38,9 +42,20 @@ impl Endpoint {
         self.address
     }
 
+    /// From now on all requests are answered with this status, so much later.
+    pub fn answer_with(&self, status: u16, after: Duration) {
+        self.answer.0.store(status, Ordering::Relaxed);
+        self.answer.1.store(after.as_millis() as u64, Ordering::Relaxed);
+    }
+
     /// Path and body of each request, in the order of their arrival; they are forgotten.
     pub fn take(&self) -> Vec<(String, Json)> {
         std::mem::take(&mut *self.received.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    /// How many requests have come and were not taken.
+    pub fn received(&self) -> usize {
+        self.received.lock().unwrap_or_else(|e| e.into_inner()).len()
     }
 
     fn serve(&self, stream: TcpStream, failing: &str) {
@@ -48,11 +63,16 @@ impl Endpoint {
         let Ok(mut out) = stream.try_clone() else { return };
         let mut input = BufReader::new(stream);
         while let Some((path, _, body)) = request(&mut input) {
-            let status = if path.starts_with(failing) { "500 Internal Server Error" } else { "200 OK" };
+            let status = match self.answer.0.load(Ordering::Relaxed) {
+                0 if path.starts_with(failing) => 500,
+                0 => 200,
+                set => set,
+            };
             let body = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
             // Remembered before the answer: who has an answer can be sure of it.
             self.received.lock().unwrap_or_else(|e| e.into_inner()).push((path, body));
-            if write!(out, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").is_err() {
+            thread::sleep(Duration::from_millis(self.answer.1.load(Ordering::Relaxed)));
+            if write!(out, "HTTP/1.1 {status} -\r\nContent-Length: 0\r\n\r\n").is_err() {
                 return;
             }
         }

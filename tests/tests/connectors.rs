@@ -295,6 +295,139 @@ fn records_that_fail_go_to_every_dead_letter_destination() {
 }
 
 #[test]
+fn dead_letters_are_waited_for_and_what_refuses_them_for_good_fails_the_stream() {
+    let endpoint = Endpoint::start("/never");
+    let home = Home::new();
+    home.write("records.jsonl", "{\"id\": 1}\n{\n{\"id\": 2}\n");
+    let boxes = json!([{"type": "HttpEndpoint", "url": format!("http://{}/failed", endpoint.address())}]);
+    let body = |name: &str| {
+        json!({"name": name, "source": {"type": "File", "path": "records.jsonl", "format": {"type": "JsonL"}}, "query": COUNT,
+            "onRecordError": {"deadLetterQueueSettings": {"destinations": boxes}}})
+    };
+    let weir = home.start(RESUME);
+    endpoint.answer_with(503, Duration::ZERO);
+    weir.post(STREAMS, &body("waits")).expect(201);
+    // Longer than an output tries to post a result.
+    wait_until("it was tried often", PATIENCE, || endpoint.received() > 7);
+    let info = stream(&weir, "waits");
+    assert_eq!(info["status"], "RUNNING", "{info}");
+    assert!(
+        info["message"].as_str().is_some_and(|message| message.contains("dead letters wait") && message.contains("503")),
+        "{info}"
+    );
+    assert_eq!((info["stats"]["ingestedCount"].as_u64(), counted(&weir).0), (Some(0), 0), "{info}");
+    endpoint.answer_with(200, Duration::ZERO);
+    let info = weir.wait_ingest("waits", "Completed", PATIENCE);
+    assert_eq!((&info["message"], &info["stats"]["ingestedCount"], counted(&weir)), (&Json::Null, &json!(3), (2, 1)), "{info}");
+    endpoint.answer_with(401, Duration::ZERO);
+    weir.post(STREAMS, &body("refused")).expect(201);
+    let info = weir.wait_ingest("refused", "Failed", PATIENCE);
+    let message = info["message"].as_str().unwrap_or_default();
+    assert!(message.contains("a dead letter cannot be delivered") && message.contains("401"), "{info}");
+    assert_eq!(counted(&weir), (2, 1), "nothing goes past it");
+    endpoint.answer_with(200, Duration::ZERO);
+    weir.post(&format!("{STREAMS}/refused:resume"), &Json::Null).expect(200);
+    weir.wait_ingest("refused", "Completed", PATIENCE);
+    assert_eq!(counted(&weir), (2, 2));
+    // One that waits can be stopped.
+    endpoint.answer_with(503, Duration::ZERO);
+    weir.post(STREAMS, &body("stopped")).expect(201);
+    wait_until("it waits", PATIENCE, || stream(&weir, "stopped")["message"].is_string());
+    let begun = Instant::now();
+    weir.delete(&format!("{STREAMS}/stopped")).expect(200);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    weir.stop();
+}
+
+#[test]
+fn a_stream_of_a_slow_query_is_paused_and_deleted_between_its_records() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let query =
+        "UNWIND range(1, 300000) AS x WITH count(x) AS c MATCH (n) WHERE id(n) = idFrom('slow', $that) SET n.slow = $that";
+    let format = json!({"type": "CypherLine", "query": query});
+    let lines: String = (0..5_000).map(|n| format!("{n}\n")).collect();
+    home.write("lines", lines);
+    weir.post("/api/v1/ingest/slow", &json!({"type": "FileIngest", "path": "lines", "format": format})).expect(200);
+    let ingested = || weir.get("/api/v1/ingest/slow").expect(200).json()["stats"]["ingestedCount"].as_u64();
+    let had_effect = || weir.rows("MATCH (n) WHERE n.slow IS NOT NULL RETURN count(n)")[0][0].as_u64();
+    wait_until("some had their effect", PATIENCE, || ingested() > Some(20));
+    weir.put("/api/v1/ingest/slow/pause").expect(200);
+    let count = ingested();
+    assert!(count < Some(5_000), "the query is slow no more");
+    wait_until("what was counted is seen", PATIENCE, || had_effect() == count);
+    // Of records as slow as these some would have come.
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!((ingested(), had_effect()), (count, count));
+    weir.put("/api/v1/ingest/slow/start").expect(200);
+    wait_until("more had their effect", PATIENCE, || ingested() > count);
+    let begun = Instant::now();
+    weir.delete("/api/v1/ingest/slow").expect(200);
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    weir.stop();
+}
+
+#[test]
+fn a_schema_that_does_not_come_holds_up_no_other_stream() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (asked, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let asked = asked.clone();
+            std::thread::spawn(move || {
+                use std::io::{Read, Write};
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+                let _ = asked.send(());
+                while stream.write_all(b" ").is_ok() {
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+            });
+        }
+    });
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let format = json!({"type": "CypherAvro", "query": "RETURN 1", "schemaUrl": format!("http://{address}/s.avsc")});
+    let definition = json!({"type": "ServerSentEventsIngest", "url": "http://127.0.0.1:1/", "format": format});
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| weir.post("/api/v1/ingest/slow", &definition));
+        told.recv_timeout(PATIENCE).expect("the schema is asked for");
+        let begun = Instant::now();
+        weir.post("/api/v1/ingest/quick", &json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect(200);
+        weir.delete("/api/v1/ingest/quick").expect(200);
+        // Whoever comes first has the name.
+        weir.post("/api/v1/ingest/slow", &json!({"type": "NumberIteratorIngest", "ingestLimit": 1})).expect(200);
+        assert!(!slow.is_finished(), "the others took {:?}", begun.elapsed());
+        let answer = slow.join().expect("it is answered").expect(400).text();
+        assert!(answer.contains("was not there in full within"), "{answer}");
+    });
+    assert_eq!(weir.get("/api/v1/ingest/slow").expect(200).json()["settings"]["type"], "NumberIteratorIngest");
+    weir.stop();
+}
+
+#[test]
+fn a_standing_query_that_is_deleted_posts_nothing_more() {
+    let endpoint = Endpoint::start("/never");
+    endpoint.answer_with(200, Duration::from_secs(1));
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let output = json!({"type": "PostToEndpoint", "url": format!("http://{}/", endpoint.address()), "parallelism": 1});
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Hit) RETURN DISTINCT id(n)"});
+    weir.post("/api/v1/query/standing/q", &json!({"pattern": pattern, "outputs": {"o": output}})).expect(201);
+    weir.query("UNWIND range(1, 300) AS x CREATE (:Hit {x: x})").expect(200);
+    wait_until("results are posted", PATIENCE, || endpoint.received() > 2);
+    weir.delete("/api/v1/query/standing/q").expect(200);
+    // One may be under way.
+    std::thread::sleep(Duration::from_millis(2_500));
+    let posted = endpoint.received();
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(endpoint.received(), posted);
+    assert!(posted < 100, "{posted}");
+    weir.stop();
+}
+
+#[test]
 fn a_stream_that_failed_goes_on_where_it_stood() {
     let home = Home::new();
     let letters = || std::fs::create_dir_all(home.file("no")).expect("a directory");

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_connectors::config::wrong_type;
 use weir_connectors::{
     Delivery, DestinationConfig, DestinationContext, Generation, Outgoing, SourceConfig, SourceContext, destination, secret,
 };
@@ -73,11 +74,16 @@ struct RestartSettings {
 impl ErrorHandling {
     /// Out of the definition of a stream.
     pub fn read(definition: &Json) -> Result<ErrorHandling, ApiError> {
-        let mut mistakes = Mistakes::default();
-        let handling = ErrorHandling::of(definition, &mut mistakes);
-        let handling = mistakes.or(handling).map_err(ApiError::Decode)?;
+        let handling = ErrorHandling::decode(definition)?;
         handling.boxes.iter().try_for_each(|letters| letters.config.check().map_err(refused))?;
         Ok(handling)
+    }
+
+    /// The same without a look at what it refers to.
+    pub fn decode(definition: &Json) -> Result<ErrorHandling, ApiError> {
+        let mut mistakes = Mistakes::default();
+        let handling = ErrorHandling::of(definition, &mut mistakes);
+        mistakes.or(handling).map_err(ApiError::Decode)
     }
 
     fn of(definition: &Json, mistakes: &mut Mistakes) -> Option<ErrorHandling> {
@@ -159,7 +165,12 @@ impl ErrorHandling {
                 let _told = lock(&telling.1);
                 telling.2.notify_all();
             });
-            Ok(Running { delivery: Delivery::start(&at.output, destination, delivered), form: letters.form, reached })
+            Ok(Running {
+                delivery: Delivery::of_all(&at.output, destination, delivered),
+                form: letters.form,
+                retries: 0,
+                reached,
+            })
         };
         let running = self.boxes.iter().enumerate().map(open).collect::<Result<_, _>>()?;
         Ok(Some(DeadLetters { running, mark: 0, ids }))
@@ -201,7 +212,7 @@ fn letter_boxes(fields: &Fields<'_>, mistakes: &mut Mistakes) -> Vec<LetterBox> 
     let path = fields.path_of("destinations");
     let Some(given) = fields.get("destinations") else { return Vec::new() };
     let Some(given) = given.as_array() else {
-        mistakes.at(&path, format!("Got value '{given}' with wrong type, expecting array"));
+        mistakes.at(&path, wrong_type(given, "array"));
         return Vec::new();
     };
     let read = |(index, given): (usize, &Json)| LetterBox::read(given, &format!("{path}[{index}]"), mistakes);
@@ -329,17 +340,21 @@ pub struct DeadLetters {
 struct Running {
     delivery: Delivery,
     form: Form,
+    /// Tries beyond the first, of what it has taken.
+    retries: u64,
     /// The mark that has been reached, and its bell.
     reached: Arc<(AtomicU64, Mutex<()>, Condvar)>,
 }
 
 impl DeadLetters {
-    /// Sends them to every destination and waits until all have them, or are done with them. False: stopped before.
+    /// Sends them to every destination and waits until all have them. False: stopped before. An error: one will not take them, ever.
+    /// `late` is told why a destination has not taken them yet.
     pub fn send(
         &mut self,
         config: &dyn SourceConfig,
         letters: &[Letter<'_>],
         stopping: impl Fn() -> bool,
+        late: impl Fn(String),
     ) -> Result<bool, String> {
         if letters.is_empty() {
             return Ok(true);
@@ -352,24 +367,37 @@ impl DeadLetters {
             };
             running.delivery.send(letters.iter().map(outgoing).collect(), self.mark).map_err(|error| chain(&error))?;
         }
+        let number = letters.len();
         for running in &self.running {
             let (reached, told, bell) = &*running.reached;
+            let tries = || running.delivery.counters().retries.load(Ordering::Relaxed);
+            let mut before = running.retries;
             while reached.load(Ordering::Acquire) < self.mark {
                 if let Some(reason) = running.delivery.failure() {
-                    return Err(format!("a destination of failed records has ended: {reason}"));
+                    return Err(format!("a dead letter cannot be delivered: {reason}"));
                 }
                 if stopping() {
                     return Ok(false);
                 }
+                if let (now @ 1.., Some(reason)) = (tries(), running.delivery.counters().last_error())
+                    && now != before
+                {
+                    before = now;
+                    late(format!("{number} dead letters wait for their destination: {reason}"));
+                }
                 drop(bell.wait_timeout(lock(told), STOP_LOOK));
             }
+        }
+        for running in &mut self.running {
+            running.retries = running.delivery.counters().retries.load(Ordering::Relaxed);
         }
         Ok(true)
     }
 
-    pub fn close(self) {
+    /// `all`: they have what was sent, as far as it is known.
+    pub fn close(self, all: bool) {
         for running in self.running {
-            running.delivery.close(CLOSE_TIME_MAX);
+            running.delivery.close(if all { CLOSE_TIME_MAX } else { Duration::ZERO });
         }
     }
 }

@@ -8,9 +8,11 @@
 //! starts them again. Thousands of streams that have nothing to do are then thousands of values.
 //!
 //! One committing thread keeps the order of the stream, which is what makes the stored position true: everything before
-//! it has had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load.
+//! it has had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load; but not more than
+//! take effect in a moment (`Pace`), since a pause or an end comes between two of them.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use std::time::{Duration, Instant};
@@ -31,6 +33,11 @@ use crate::traces::{self, Kind, Span};
 /// Decoded batches waiting for the committing thread.
 const BATCHES_WAITING_MAX: usize = 4;
 
+/// A batch is to take effect within about this time.
+const BATCH_TIME: Duration = Duration::from_millis(100);
+/// Records of the first batches, of which nobody knows yet how long they take.
+const BATCH_RECORDS_FIRST: usize = 32;
+
 /// A source may get on without a record to show for it; how often that is made durable.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -50,15 +57,46 @@ struct Batch {
     numbers: Vec<u64>,
     position: Position,
     received: Instant,
-    /// For those that are to be told of records that failed: what the records were, and which have come to nothing.
-    raw: Option<(Frames, Vec<Lost>)>,
+    /// What was read, also what came to nothing.
+    record_count: usize,
+    byte_count: usize,
+    /// Which records have come to nothing,
+    lost: Vec<Lost>,
+    /// and what all were, for those that are to be told of records that failed.
+    raw: Option<Frames>,
 }
 
 /// A record that could not be decoded, or not transformed; then it has a value.
 struct Lost {
     number: u64,
     reason: String,
+    sample: String,
     decoded: Option<Value>,
+}
+
+/// How many records a batch may have. It grows while batches are quick, up to what sources give at once, and shrinks with the first that is not.
+struct Pace(AtomicUsize);
+
+impl Pace {
+    fn new() -> Pace {
+        Pace(AtomicUsize::new(BATCH_RECORDS_FIRST))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { records_max: self.0.load(Ordering::Relaxed), ..Limits::default() }
+    }
+
+    /// So many records have taken so long.
+    fn learn(&self, records: usize, took: Duration) {
+        if records == 0 {
+            return;
+        }
+        let fit = records as f64 * BATCH_TIME.as_secs_f64() / took.as_secs_f64().max(1e-9);
+        let now = self.0.load(Ordering::Relaxed);
+        // Twice as many at most: one quick record says little of a thousand.
+        let next = (fit as usize).clamp(1, 2 * now).min(Limits::default().records_max);
+        self.0.store(next, Ordering::Relaxed);
+    }
 }
 
 /// Positions committed and perhaps not yet durable, in order.
@@ -136,27 +174,27 @@ pub fn run(stream: &Arc<Stream>, engine: &Engine, context: &SourceContext, mut r
 
 /// From opening the source, or from where it rested, to its end.
 fn attempt(stream: &Stream, context: &SourceContext, rested: Option<Resting>, quiet_time: Duration) -> Result<Ended, Failed> {
-    let committed = Committed::default();
+    let (committed, pace) = (Committed::default(), Pace::new());
     let (sender, receiver) = bounded(BATCHES_WAITING_MAX);
     std::thread::scope(|scope| {
         let named = weir_connectors::thread::named("commit", &stream.name);
         // The receiver goes when the thread does, or whoever sends would wait for ever.
         let committer = named.spawn_scoped(scope, {
-            let committed = &committed;
-            move || commit(stream, context, receiver, committed)
+            let ways = (&committed, &pace);
+            move || commit(stream, context, receiver, ways)
         });
         let read = match &committer {
-            Ok(_) => read(stream, context, (rested, quiet_time), sender, &committed),
+            Ok(_) => read(stream, context, (rested, quiet_time), sender, (&committed, &pace)),
             Err(error) => Err(Failed::for_good(format!("no thread could be started: {error}"))),
         };
         // The committing thread ends when there is nothing more to come; what it says counts for more.
-        match committer.map(|thread| thread.join()) {
+        let all = match committer.map(|thread| thread.join()) {
             Ok(Ok(commit)) => commit?,
             Ok(Err(_)) => {
                 return Err(Failed::for_good("the stream ended through a bug in weir; the log has the details".to_owned()));
             }
-            Err(_) => {}
-        }
+            Err(_) => false,
+        };
         let (mut ended, source) = read?;
         if let Some(mut source) = source {
             acknowledge(stream, &mut source, &committed)?;
@@ -164,6 +202,12 @@ fn attempt(stream: &Stream, context: &SourceContext, rested: Option<Resting>, qu
         if let Ended::Quiet(resting) = &mut ended {
             // A batch that took long may have been under way.
             acknowledge(stream, &mut resting.source, &committed)?;
+        }
+        if !all {
+            // The source may be at its end; the stream is not.
+            return Ok(Ended::Stopped);
+        }
+        if let Ended::Quiet(_) = ended {
             return Ok(ended);
         }
         // Whoever sees the stream as completed may count on reading all of it.
@@ -199,7 +243,7 @@ fn read(
     context: &SourceContext,
     (rested, quiet_time): (Option<Resting>, Duration),
     batches: Sender<Batch>,
-    committed: &Committed,
+    (committed, pace): (&Committed, &Pace),
 ) -> Result<(Ended, Option<RecordStream>), Failed> {
     // A stream that begins paused or restored opens its source when it is started.
     if !stream.may_go_on() {
@@ -213,7 +257,6 @@ fn read(
             Resting { source, decoder: stream.config.decoder(context)?, position: from.unwrap_or_default() }
         }
     };
-    let limits = Limits::default();
     let mut frames = Frames::default();
     let mut undecodable = Vec::new();
     let mut transformation = stream.transformation.start(&stream.name).map_err(Failed::for_good)?;
@@ -221,7 +264,7 @@ fn read(
     // What a transformation keeps, and who is told of records that failed, is not given up for a while of silence.
     let may_rest = transformation.is_none() && !stream.errors.tells();
     while stream.may_go_on() {
-        let progress = source.next(&limits, &mut frames)?;
+        let progress = source.next(&pace.limits(), &mut frames)?;
         let received = Instant::now();
         acknowledge(stream, &mut source, committed)?;
         stream.note_trouble(source.trouble());
@@ -233,8 +276,6 @@ fn read(
             let mut failed = undecodable.iter().map(|failure| failure.number).peekable();
             let all = frames.first_number..frames.first_number + frames.len() as u64;
             let mut numbers: Vec<u64> = all.filter(|number| failed.next_if_eq(number).is_none()).collect();
-            stream.records.mark(frames.len() as u64);
-            stream.bytes.mark(frames.byte_count() as u64);
             if stream.config.query().is_none() {
                 records.clear();
             }
@@ -248,15 +289,15 @@ fn read(
             };
             let mut lost = Vec::new();
             for RecordFailure { number, reason, sample } in undecodable.drain(..) {
-                stream.set_aside(number, reason.clone(), String::from_utf8_lossy(&sample).into_owned());
-                lost.push(Lost { number, reason, decoded: None });
+                lost.push(Lost { number, reason, sample: String::from_utf8_lossy(&sample).into_owned(), decoded: None });
             }
             for Untransformed { number, reason, record } in untransformed {
-                stream.set_aside(number, reason.clone(), sample(&record));
-                lost.push(Lost { number, reason, decoded: Some(record) });
+                lost.push(Lost { number, reason, sample: sample(&record), decoded: Some(record) });
             }
-            let raw = stream.errors.tells().then(|| (frames.clone(), lost));
-            let batch = Batch { records, numbers, position: frames.position.clone(), received, raw };
+            let raw = stream.errors.tells().then(|| frames.clone());
+            let (record_count, byte_count) = (frames.len(), frames.byte_count());
+            let batch =
+                Batch { records, numbers, position: frames.position.clone(), received, record_count, byte_count, lost, raw };
             if batches.send(batch).is_err() {
                 // The committing thread has failed and says why.
                 return Ok((Ended::Stopped, None));
@@ -293,20 +334,38 @@ fn acknowledge(stream: &Stream, source: &mut RecordStream, committed: &Committed
     latest.map_or(Ok(()), |position| source.durable(&position))
 }
 
-fn commit(stream: &Stream, context: &SourceContext, batches: Receiver<Batch>, committed: &Committed) -> Result<(), Failed> {
+/// False: some of what was read is left, since the stream is to end.
+fn commit(
+    stream: &Stream,
+    context: &SourceContext,
+    batches: Receiver<Batch>,
+    (committed, pace): (&Committed, &Pace),
+) -> Result<bool, Failed> {
     let mut letters = stream.errors.open(&stream.source, stream.graph.ids(), context)?;
     let mut ingester = Ingester::new(stream.graph.clone(), stream.query.clone());
-    let mut last = Tick::ZERO;
+    let (mut last, mut told, mut all) = (Tick::ZERO, true, true);
     for batch in batches {
+        for Lost { number, reason, sample, .. } in &batch.lost {
+            stream.set_aside(*number, reason.clone(), sample.clone());
+        }
         // Told before the position goes past them: a record that nobody has heard of comes again.
-        let lost = batch.raw.iter().flat_map(|(frames, lost)| lost.iter().map(move |lost| (frames, lost)));
+        let lost = batch.raw.iter().flat_map(|frames| batch.lost.iter().map(move |lost| (frames, lost)));
         let lost = lost.map(|(frames, lost)| letter(frames, lost.number, lost.decoded.as_ref(), &lost.reason));
-        if !tell(stream, &mut letters, &lost.collect::<Vec<_>>())? {
+        told = tell(stream, &mut letters, &lost.collect::<Vec<_>>())?;
+        // What is left here has had no effect and is before no position.
+        all = told && stream.may_commit();
+        if !all {
             break;
         }
         let progress = Some((stream.source.as_str(), batch.position.clone()));
         let mut span = begin_span(stream, &batch);
         let ingested = ingester.received(batch.received).ingest(&batch.records, progress);
+        if let Ok(ingested) = &ingested {
+            pace.learn(batch.record_count, ingested.took);
+            stream.records.mark(batch.record_count as u64);
+            stream.bytes.mark(batch.byte_count as u64);
+        }
+        stream.committed();
         if let Some(span) = &mut span {
             match &ingested {
                 Ok(ingested) => span.set("weir.records.failed", ingested.failures.len() as u64),
@@ -320,21 +379,28 @@ fn commit(stream: &Stream, context: &SourceContext, batches: Receiver<Batch>, co
             let number = batch.numbers.get(*index).copied().unwrap_or_default();
             stream.set_aside(number, reason.clone(), batch.records.get(*index).map_or_else(String::new, sample));
         }
-        let ineffective = batch.raw.iter().flat_map(|(frames, _)| failures.iter().map(move |failure| (frames, failure)));
+        let ineffective = batch.raw.iter().flat_map(|frames| failures.iter().map(move |failure| (frames, failure)));
         let ineffective = ineffective.filter_map(|(frames, (index, reason))| {
             Some(letter(frames, *batch.numbers.get(*index)?, batch.records.get(*index), reason))
         });
-        if !tell(stream, &mut letters, &ineffective.collect::<Vec<_>>())? {
+        let ineffective = ineffective.collect::<Vec<_>>();
+        told = tell(stream, &mut letters, &ineffective)?;
+        last = ingested.upper;
+        if !told {
+            // They are before the position that was committed, and come no more.
+            let (ingest, count) = (&stream.name, ineffective.len());
+            tracing::warn!(ingest, "the stream ends before its dead letters were delivered: {count} may be lost");
+            all = false;
             break;
         }
-        last = ingested.upper;
         lock(committed).push_back((ingested.upper, batch.position));
     }
     if let Some(letters) = letters {
-        letters.close();
+        letters.close(told);
     }
     // A stream is over when its records are safe.
-    Ok(stream.graph.wait_durable(last)?)
+    stream.graph.wait_durable(last)?;
+    Ok(all)
 }
 
 /// From the source having given the records to their being committed.
@@ -363,5 +429,41 @@ fn letter<'a>(frames: &'a Frames, number: u64, decoded: Option<&'a Value>, reaso
 /// False when the stream is stopped before all have heard.
 fn tell(stream: &Stream, boxes: &mut Option<DeadLetters>, letters: &[Letter<'_>]) -> Result<bool, Failed> {
     let Some(boxes) = boxes else { return Ok(true) };
-    boxes.send(&*stream.config, letters, || stream.is_stopping()).map_err(Failed::for_good)
+    let late = |reason: String| stream.note_undelivered(Some(reason));
+    let sent = boxes.send(&*stream.config, letters, || stream.is_stopping(), late).map_err(Failed::for_good);
+    if !letters.is_empty() {
+        stream.note_undelivered(None);
+    }
+    sent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_as_large_as_their_query_is_quick() {
+        let pace = Pace::new();
+        let size = || pace.limits().records_max;
+        let run = |each: Duration| {
+            let records = size();
+            pace.learn(records, each * records as u32);
+        };
+        run(Duration::from_millis(20));
+        assert_eq!(size(), 5);
+        run(Duration::from_secs(3));
+        assert_eq!(size(), 1);
+        (0..20).for_each(|_| run(Duration::from_micros(5)));
+        assert_eq!(size(), Limits::default().records_max);
+        // As soon as it is slow.
+        run(Duration::from_micros(400));
+        assert_eq!(size(), 250);
+        // What comes one by one says how long one takes.
+        pace.learn(1, Duration::from_micros(5));
+        assert_eq!(size(), 500);
+        pace.learn(0, Duration::from_secs(9));
+        assert_eq!(size(), 500);
+        pace.learn(1, Duration::ZERO);
+        assert_eq!(size(), 1000);
+    }
 }

@@ -6,12 +6,14 @@ use std::time::{Instant, SystemTime};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use warp::http::StatusCode;
+use weir_connectors::secret::MASKED;
 
 use super::reply::{Reply, blocking};
 use super::request::Request;
 use crate::app::App;
 use crate::clock;
 use crate::error::ApiError;
+use crate::ingest;
 use crate::metrics::{self, ReporterSettings};
 use crate::wire::family::Family;
 use crate::wire::standing::StandingSettings;
@@ -19,8 +21,9 @@ use crate::wire::standing::StandingSettings;
 /// The format of the store, as the reference numbers its own.
 const STORE_FORMAT: &str = "1.0.0";
 
-/// Where a definition lies that holds secrets.
-const STANDING: &str = "standing/";
+/// What is stored beside the graphs, and beside one of them, that holds no secrets: keys, or what they begin with.
+const OPEN: &[&str] = &["sample_queries", "quick_queries", "node_appearances"];
+const OPEN_OF_GRAPH: &[&str] = &["tap_queries", "history", "erased/", "index/", "expiry/"];
 
 /// What clients of the reference service require and weir has not.
 const NO_JAVA: &str = "n/a";
@@ -101,7 +104,7 @@ pub async fn metadata(app: Arc<App>, request: Request) -> Result<Reply, ApiError
         _ => String::from_utf8_lossy(&value).into_owned(),
     };
     let entries = entries.into_iter().map(|(key, value)| {
-        let value = if key.contains(STANDING) { without_secrets(value) } else { value };
+        let value = without_secrets(&key, value);
         (key, Json::String(shown(value)))
     });
     Ok(Reply::Value(Json::Object(entries.collect::<JsonMap<_, _>>())))
@@ -211,14 +214,26 @@ pub async fn not_enabled(_: Arc<App>, _: Request) -> Result<Reply, ApiError> {
     ))
 }
 
-/// Definitions of standing queries are stored with the secrets of their outputs; these stay here.
-fn without_secrets(stored: Vec<u8>) -> Vec<u8> {
-    let Ok(mut definition) = serde_json::from_slice::<Json>(&stored) else { return stored };
-    match StandingSettings::decode(&definition["settings"]) {
-        Ok(settings) => definition["settings"]["outputs"] = settings.outputs_json(),
-        Err(_) => definition["settings"] = Json::Null,
-    }
-    definition.to_string().into_bytes()
+/// Definitions are stored with their secrets; these stay here, and so does whatever nobody knows to have none.
+fn without_secrets(key: &str, stored: Vec<u8>) -> Vec<u8> {
+    let of_graph = key.strip_prefix("graph/").and_then(|rest| rest.split_once('/')).map(|(_, rest)| rest);
+    let begins = |open: &[&str], key: &str| open.iter().any(|open| *open == key || open.ends_with('/') && key.starts_with(*open));
+    let masked: fn(&Json) -> Option<Json> = match of_graph {
+        None if begins(OPEN, key) => return stored,
+        Some(key) if begins(OPEN_OF_GRAPH, key) => return stored,
+        Some(key) if key.starts_with("standing/") => |settings| {
+            let outputs = StandingSettings::decode(settings).ok()?.outputs_json();
+            let mut settings = settings.clone();
+            settings["outputs"] = outputs;
+            Some(settings)
+        },
+        Some(key) if key.starts_with("ingest/") => ingest::shown,
+        _ => return MASKED.into(),
+    };
+    let Ok(Json::Object(mut definition)) = serde_json::from_slice(&stored) else { return MASKED.into() };
+    let settings = definition.get("settings").and_then(masked).unwrap_or_default();
+    definition.insert("settings".to_owned(), settings);
+    Json::Object(definition).to_string().into_bytes()
 }
 
 /// Standard alphabet, padded.
@@ -241,14 +256,38 @@ mod tests {
 
     #[test]
     fn secrets_stay_here() {
+        let shown =
+            |key: &str, stored: &Json| String::from_utf8(without_secrets(key, stored.to_string().into_bytes())).expect("text");
         let output = json!({"type": "PostToEndpoint", "url": "http://x/", "headers": {"X-Key": "hush"}});
         let pattern = json!({"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n)"});
-        let stored = json!({"name": "q", "settings": {"pattern": pattern, "outputs": {"o": output}}}).to_string();
-        let shown = String::from_utf8(without_secrets(stored.into_bytes())).expect("text");
-        assert!(shown.contains("http://x/") && !shown.contains("hush"), "{shown}");
-        let unreadable = json!({"settings": {"outputs": {"o": {"type": "Nope", "key": "hush"}}}}).to_string();
-        assert!(!String::from_utf8(without_secrets(unreadable.into_bytes())).expect("text").contains("hush"));
-        assert_eq!(without_secrets(b"\x00\x01".to_vec()), b"\x00\x01");
+        let stored = json!({"name": "q", "settings": {"pattern": pattern, "outputs": {"o": output}}});
+        let query = shown("graph/0/standing/q", &stored);
+        assert!(query.contains("http://x/") && !query.contains("hush"), "{query}");
+        let unreadable = json!({"settings": {"outputs": {"o": {"type": "Nope", "key": "hush"}}}});
+        assert!(!shown("graph/0/standing/q", &unreadable).contains("hush"));
+
+        let format = json!({"type": "CypherAvro", "query": "RETURN 1", "schemaRegistry": {"url": "http://r/", "username": "u",
+            "password": "hush"}});
+        let boxes = json!([{"type": "HttpEndpoint", "url": "http://d:hush@d/", "headers": {"A": "hush"}}]);
+        let settings = json!({"type": "RedisIngest", "url": "redis://h", "key": "orders", "password": "hush", "format": format,
+            "onRecordError": {"deadLetterQueueSettings": {"destinations": boxes}}});
+        let stored = json!({"name": "s", "source": "s#1", "status": "Running", "settings": settings});
+        // The name of a stream is anybody's choice.
+        for key in ["graph/0/ingest/s", "graph/12/ingest/standing/s", "graph/0/ingest/index/s"] {
+            let stream = shown(key, &stored);
+            for seen in ["orders", "s#1", "Running", "http://r/", "RETURN 1", "@d/", MASKED] {
+                assert!(stream.contains(seen), "{seen} is missing in {stream}");
+            }
+            assert!(!stream.contains("hush"), "{stream}");
+        }
+        let unreadable = json!({"settings": {"type": "Nope", "password": "hush"}});
+        assert!(!shown("graph/0/ingest/s", &unreadable).contains("hush"));
+        for unknown in ["graph/0/novel/x", "novel", "graph", "indexes", "graph/0/indexes"] {
+            assert_eq!(shown(unknown, &json!("hush")), MASKED);
+        }
+        for open in ["graph/0/index/x", "graph/3/history", "sample_queries"] {
+            assert_eq!(without_secrets(open, b"\x00\x01".to_vec()), b"\x00\x01");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Does not know any particular body.
 
 use serde_json::{Map as JsonMap, Value as Json};
+use weir_connectors::config::wrong_type;
 
 use super::family::plain_word;
 
@@ -84,7 +85,7 @@ impl<'a> Fields<'a> {
         match value {
             Json::Object(map) => Some(Fields { map, path: path.to_owned() }),
             other => {
-                mistakes.at(path, format!("Got value '{other}' with wrong type, expecting object"));
+                mistakes.at(path, not_told(other, "object"));
                 None
             }
         }
@@ -143,7 +144,7 @@ impl<'a> Fields<'a> {
         match self.get(name)? {
             Json::String(text) => Some(text.clone()),
             other => {
-                mistakes.at(&self.path_of(name), format!("Got value '{other}' with wrong type, expecting string"));
+                mistakes.at(&self.path_of(name), not_told(other, "string"));
                 None
             }
         }
@@ -178,7 +179,7 @@ impl<'a> Fields<'a> {
         match self.get(name)? {
             Json::Bool(flag) => Some(*flag),
             other => {
-                mistakes.at(&self.path_of(name), format!("Got value '{other}' with wrong type, expecting 'true' or 'false'"));
+                mistakes.at(&self.path_of(name), not_told(other, "'true' or 'false'"));
                 None
             }
         }
@@ -224,6 +225,14 @@ impl<'a> Fields<'a> {
 
     pub fn entries(&self) -> impl Iterator<Item = (&'a String, &'a Json)> + use<'a> {
         self.map.iter()
+    }
+}
+
+/// What is said of a value of another kind. A list or an object may hold a definition with its secrets.
+fn not_told(given: &Json, expected: &str) -> String {
+    match given {
+        Json::Array(_) | Json::Object(_) => wrong_type(given, expected),
+        told => format!("Got value '{told}' with wrong type, expecting {expected}"),
     }
 }
 

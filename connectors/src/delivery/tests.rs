@@ -172,6 +172,24 @@ fn what_is_refused_or_tried_too_often_is_counted_and_the_rest_goes_on() {
 }
 
 #[test]
+fn an_output_of_all_gives_nothing_up_and_ends_with_what_is_refused() {
+    let steps =
+        vec![Step::Leave(vec![0]), Step::Leave(vec![0]), Step::Leave(vec![0]), Step::Leave(vec![]), Step::Refuse(vec![0])];
+    let (log, marks) = (Log::default(), Arc::new(Mutex::new(Vec::new())));
+    let (told, calls) = (marks.clone(), Arc::default());
+    let destination = Box::new(Scripted { steps: steps.into(), log: log.clone(), calls, tries_max: Some(2), lossy: false });
+    let delivery = Delivery::of_all("out", destination, Box::new(move |mark, _| told.lock().unwrap().push(mark)));
+    delivery.send(results("ab"), 1).unwrap();
+    wait_until(|| *marks.lock().unwrap() == [1]);
+    delivery.send(results("c"), 2).unwrap();
+    wait_until(|| delivery.failure().is_some());
+    assert_eq!(log.lock().unwrap().concat(), "ba");
+    assert_eq!(*marks.lock().unwrap(), [1]);
+    assert!(delivery.failure().unwrap().ends_with("refused for good: no"), "{:?}", delivery.failure());
+    assert_eq!(count(&delivery.counters().failed), 0);
+}
+
+#[test]
 fn an_output_that_cannot_go_on_ends_and_says_why() {
     let rig = rig(vec![Step::Fail { retryable: false }], None, false);
     rig.delivery.send(results("a"), 1).unwrap();

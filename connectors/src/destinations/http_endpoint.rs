@@ -3,9 +3,11 @@
 //! At least once, as far as the tries reach: an answer that is lost on the way makes the request come again. What the
 //! server refuses (4xx but 408 and 429) is not tried again; what it cannot take now is, a few times with growing pauses,
 //! and then given up and counted: a broken hook must not hold the graph for ever. With a parallelism of 1 results arrive
-//! in order.
+//! in order. An output that ends makes no further request.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -54,7 +56,12 @@ fn parallelism() -> u32 {
 
 impl DestinationConfig for PostToEndpoint {
     fn settings(&self) -> serde_json::Value {
-        crate::settings("PostToEndpoint", self)
+        let url = http::without_password(&self.url);
+        crate::settings("PostToEndpoint", &PostToEndpoint { url, ..self.clone() })
+    }
+
+    fn stored(&self) -> serde_json::Value {
+        crate::stored("PostToEndpoint", self)
     }
 
     fn envelope(&self, _generation: Generation) -> Envelope {
@@ -75,6 +82,7 @@ impl DestinationConfig for PostToEndpoint {
             url,
             headers: self.headers.clone(),
             parallelism: self.parallelism as usize,
+            stop: Arc::default(),
         }))
     }
 }
@@ -85,6 +93,7 @@ struct Poster {
     url: Url,
     headers: BTreeMap<String, Secret>,
     parallelism: usize,
+    stop: Arc<AtomicBool>,
 }
 
 /// What became of one request.
@@ -93,7 +102,7 @@ pub(super) enum Outcome {
     Refused(String),
     /// May work later.
     Failed(String),
-    /// Not sent, so as to keep the order: one before it failed.
+    /// Not sent: one before it failed and the order is kept, or the output ends.
     Held,
 }
 
@@ -121,15 +130,22 @@ impl Destination for Poster {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let mut headers = http::headers(&self.headers, false)?;
         headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+        let poster = &*self;
+        let one = |result: &Outgoing| {
+            let (body, headers) = (result.body.clone(), &headers);
+            async move {
+                let ends = poster.stop.load(Ordering::Relaxed);
+                if ends { Outcome::Held } else { post(&poster.client, &poster.url, headers, body).await }
+            }
+        };
         let outcomes: Vec<Outcome> = self.runtime.block_on(async {
             if self.parallelism > 1 {
-                let requests = results.iter().map(|result| post(&self.client, &self.url, &headers, result.body.clone()));
-                return stream::iter(requests).buffered(self.parallelism).collect().await;
+                return stream::iter(results.iter().map(one)).buffered(self.parallelism).collect().await;
             }
             let mut outcomes = Vec::with_capacity(results.len());
             for result in results {
-                let outcome = post(&self.client, &self.url, &headers, result.body.clone()).await;
-                let stop = matches!(outcome, Outcome::Failed(_));
+                let outcome = one(result).await;
+                let stop = matches!(outcome, Outcome::Failed(_) | Outcome::Held);
                 outcomes.push(outcome);
                 if stop {
                     break;
@@ -151,6 +167,10 @@ impl Destination for Poster {
             }
         }
         Ok(written)
+    }
+
+    fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = stop.clone();
     }
 
     fn retry(&self) -> RetryPolicy {

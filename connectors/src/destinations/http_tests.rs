@@ -134,6 +134,25 @@ fn what_the_server_refuses_is_counted_and_not_repeated() {
 }
 
 #[test]
+fn an_output_that_ends_makes_no_further_request() {
+    for parallelism in [1, 4] {
+        let server = Server::start(&[200]);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let context = crate::conformance::output(&runtime);
+        let definition =
+            json!({"type": "PostToEndpoint", "url": format!("http://127.0.0.1:{}/", server.port), "parallelism": parallelism});
+        let mut poster = parse_destination_v1(&definition).unwrap().open(&context, None).unwrap();
+        let stop = Arc::default();
+        poster.ends_by(&stop);
+        let results = vec![Outgoing { body: b"1".to_vec(), positive: true, mark: 0, id: None }; 20];
+        assert!(poster.write(&results, 1).unwrap().left.is_empty());
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(poster.write(&results, 1).unwrap().left, (0..20).collect::<Vec<_>>());
+        assert_eq!(server.bodies().len(), 20);
+    }
+}
+
+#[test]
 fn a_broken_server_does_not_hold_results_for_ever() {
     let server = Server::start(&[500]);
     let begun = Instant::now();

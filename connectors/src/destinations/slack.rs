@@ -14,21 +14,20 @@ use tokio::runtime::Handle;
 use weir_model::Position;
 
 use super::http_endpoint::{Outcome, post};
-use crate::config;
+use crate::config::{self, Secret};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
 use crate::host_policy::HostPolicy;
 use crate::http;
-use crate::secret::Open;
 
 /// Sends results to a Slack channel.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostToSlack {
     /// The address of the webhook, as Slack gives it.
-    pub hook_url: Open,
+    pub hook_url: Secret,
     /// Leaves cancellations out.
     #[serde(default)]
     pub only_positive_match_data: bool,
@@ -58,14 +57,14 @@ impl DestinationConfig for PostToSlack {
     }
 
     fn check(&self) -> Result<(), ConnectorError> {
-        match self.hook_url.0.known() {
+        match self.hook_url.known() {
             Some(known) => http::url("hookUrl", known).map(|_| ()),
             None => Ok(()),
         }
     }
 
     fn open(&self, context: &DestinationContext, _from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
-        if let Some(known) = self.hook_url.0.known() {
+        if let Some(known) = self.hook_url.known() {
             context.hosts.check(&http::url("hookUrl", known)?)?;
         }
         Ok(Box::new(Channel {
@@ -83,7 +82,7 @@ impl DestinationConfig for PostToSlack {
 struct Channel {
     client: Client,
     runtime: Handle,
-    hook_url: Open,
+    hook_url: Secret,
     hosts: HostPolicy,
     interval: Duration,
     posted: Option<Instant>,
@@ -151,7 +150,7 @@ fn data(body: &[u8]) -> Json {
 impl Channel {
     /// Anew each time: it may be kept elsewhere.
     fn url(&self) -> Result<Url, ConnectorError> {
-        let text = self.hook_url.0.value()?;
+        let text = self.hook_url.value()?;
         // What a secret holds is not told.
         let url = Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
         let url = url.ok_or_else(|| ConnectorError::Secret { problem: "the hookUrl is no URL with http or https".to_owned() })?;

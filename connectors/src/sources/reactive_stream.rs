@@ -53,7 +53,7 @@ impl SourceConfig for ReactiveStream {
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
-        let problem = || ConnectorError::config("url", format!("'{}' is no name of a host", self.url));
+        let problem = || ConnectorError::config("url", "is no name of a host");
         let host = if self.url.contains(':') { format!("[{}]", self.url) } else { self.url.clone() };
         let url = Url::parse(&format!("http://{host}:{}/", self.port)).map_err(|_| problem())?;
         if url.path() != "/" || url.has_authority() && !url.username().is_empty() {

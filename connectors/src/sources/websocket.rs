@@ -147,13 +147,14 @@ impl KeepAlive {
 impl WebsocketSimpleStartupIngest {
     /// The address of the request that becomes the socket.
     fn address(&self) -> Result<Url, ConnectorError> {
-        let refuse = |problem: &str| ConnectorError::config("url", format!("{}: {problem}", http::without_password(&self.url)));
+        // The address is not told: what cannot be read may have a password anywhere.
+        let refuse = |problem: String| ConnectorError::config("url", problem);
         let address = match self.url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http://{rest}"),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https://{rest}"),
-            _ => return Err(refuse("the URL must begin with ws:// or wss://")),
+            _ => return Err(refuse("the URL must begin with ws:// or wss://".to_owned())),
         };
-        Url::parse(&address).map_err(|error| refuse(&error.to_string()))
+        Url::parse(&address).map_err(|error| refuse(format!("is not a URL: {error}")))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::DESTINATIONS;
+use weir_connectors::config::wrong_type;
 
 use super::names::{fields_to_v2, to_v1};
 use crate::wire::decode::{Fields, Mistakes};
@@ -51,7 +52,7 @@ fn read(body: &Json, mistakes: &mut Mistakes) -> Option<(String, StandingSetting
                 );
             }
         }
-        Some(other) => mistakes.at(".outputs", format!("Got value '{other}' with wrong type, expecting array")),
+        Some(other) => mistakes.at(".outputs", wrong_type(other, "array")),
     }
     let settings = StandingSettings {
         include_cancellations: fields.boolean("includeCancellations", mistakes).unwrap_or(false),
@@ -251,6 +252,8 @@ mod tests {
         let names: Vec<&str> = settings.outputs.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["hook", "hook#2", "drop"]);
         let shown = workflows(&settings.outputs, Family::Current);
+        let mut workflow = workflow;
+        workflow["destinations"][1]["hookUrl"] = "Secret(****)".into();
         assert_eq!(shown, [workflow, json!({"name": "drop", "destinations": [{"type": "Drop"}]})]);
         let stored = settings.to_stored_json();
         let again = StandingSettings::decode(&stored).expect("what is stored is read");
