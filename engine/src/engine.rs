@@ -604,7 +604,8 @@ impl Graph {
     pub(crate) fn delivered(&self) -> Vec<Delivered> {
         let standing = self.standing();
         let of_query = |(query, state): (&QueryId, &Arc<StandingState>)| {
-            let pause = state.kept_pause(*query);
+            // Before the outputs: neither is kept of a tick behind one of them.
+            let kept = state.kept_pause(*query).into_iter().chain(state.kept_held(*query));
             let delivered = lock(&state.delivered);
             let of_output = |(output, (tick, position)): (&Text, &(Tick, Position))| Delivered {
                 query: *query,
@@ -612,7 +613,7 @@ impl Graph {
                 tick: *tick,
                 position: position.clone(),
             };
-            delivered.iter().map(of_output).chain(pause).collect::<Vec<_>>()
+            delivered.iter().map(of_output).chain(kept).collect::<Vec<_>>()
         };
         standing.iter().flat_map(of_query).collect()
     }
