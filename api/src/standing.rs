@@ -95,11 +95,11 @@ impl StandingQueries {
         StandingQueries { engine, procedures, runtime, queries, watch, changing: Mutex::default() }
     }
 
-    /// Creates a query; matches that exist already are held back until `propagate`.
+    /// Creates a query; matches that exist already are held back until `propagate`, or told at once where that is `asked` for already.
     ///
     /// The definition is stored first, as one that is being created; a crash before the end leaves nothing of it, since
     /// nobody was told that it exists.
-    pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings) -> Result<Arc<Query>, ApiError> {
+    pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings, asked: bool) -> Result<Arc<Query>, ApiError> {
         let plan = compiled(graph, &mut settings.pattern)?.plan;
         let links = self.links(graph, &[], &settings.outputs)?;
         let then = self.answer_then(graph, &settings)?;
@@ -115,8 +115,8 @@ impl StandingQueries {
         }
         self.store(graph, name, (id, id), (&settings, &BTreeMap::new()), "creating")?;
         let start = match settings.start {
-            StartFrom::Now => Start::Now,
-            StartFrom::WholeGraph => Start::WholeGraph,
+            StartFrom::Now if !asked => Start::Now,
+            StartFrom::Now | StartFrom::WholeGraph => Start::WholeGraph,
             StartFrom::Moment(_) => Start::Summed,
         };
         let installed =
@@ -350,9 +350,15 @@ impl StandingQueries {
         Ok(())
     }
 
-    /// Reports what matched when the queries were created.
-    pub fn propagate(&self, graph: &Graph) {
-        self.list(graph).iter().for_each(|query| graph.propagate(query.installed().id()));
+    /// Reports what matched when the queries were created. What was asked for comes, whatever happens to the process then.
+    pub fn propagate(&self, graph: &Graph) -> Result<(), ApiError> {
+        let _one = lock(&self.changing);
+        for query in self.list(graph) {
+            if query.installed().propagate()? {
+                query.rouse();
+            }
+        }
+        Ok(())
     }
 
     /// Waits until what was found has been delivered, as far as the time allows, and ends the outputs.

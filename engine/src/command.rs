@@ -29,11 +29,6 @@ pub enum Command {
     /// The changes of a batch of records; their ticks follow those of the entry before.
     Apply(Arc<Entry>),
     Install(Arc<Install>),
-    /// Report what was held back when the query was installed.
-    Propagate {
-        graph: GraphId,
-        query: QueryId,
-    },
     /// Send cancellations of ticks before this one, whoever else wants them.
     Heed {
         graph: GraphId,

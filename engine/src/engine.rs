@@ -756,8 +756,9 @@ impl Graph {
     /// How far every output of every standing query has delivered, and the sums of pauses.
     pub(crate) fn delivered(&self) -> Vec<Delivered> {
         let of_query = |(query, state): (QueryId, Arc<StandingState>)| {
-            let pause = state.kept_pause(query);
-            state.delivered_of(query).into_iter().chain(pause).collect::<Vec<_>>()
+            // Before the outputs: neither is kept of a tick behind one of them.
+            let kept: Vec<Delivered> = state.kept_pause(query).into_iter().chain(state.kept_held(query)).collect();
+            state.delivered_of(query).into_iter().chain(kept).collect::<Vec<_>>()
         };
         self.standing_now().into_iter().flat_map(of_query).collect()
     }

@@ -36,6 +36,7 @@ pub mod memory;
 pub mod scheduling;
 pub mod standing;
 mod inbox;
+mod held;
 pub mod pause;
 pub mod why;
 pub mod reference;

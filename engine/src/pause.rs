@@ -19,6 +19,7 @@ use crate::command::Command;
 use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::held::only_wanted;
 use crate::render::results::ResultRow;
 use crate::render::{ResultBatch, Row};
 use crate::standing::{StandingQuery, StandingState};
@@ -98,8 +99,7 @@ impl Net {
         let mut out = Vec::new();
         for (row, count) in &self.0 {
             out.extend_from_slice(&count.to_le_bytes());
-            out.extend_from_slice(&(row.0.len() as u32).to_le_bytes());
-            row.0.iter().for_each(|value| codec::encode(value, &mut out));
+            encode_row(row, &mut out);
         }
         out
     }
@@ -108,15 +108,24 @@ impl Net {
         let mut net = Net::default();
         while !bytes.is_empty() {
             let count = i64::from_le_bytes(*take(&mut bytes)?);
-            let width = u32::from_le_bytes(*take(&mut bytes)?);
-            let row: Vec<Value> = (0..width).map(|_| codec::decode(&mut bytes)).collect::<Option<_>>()?;
-            net.0.insert(Row(row.into()), count);
+            net.0.insert(decode_row(&mut bytes)?, count);
         }
         Some(net)
     }
 }
 
-fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+pub(crate) fn encode_row(row: &Row, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(row.0.len() as u32).to_le_bytes());
+    row.0.iter().for_each(|value| codec::encode(value, out));
+}
+
+pub(crate) fn decode_row(bytes: &mut &[u8]) -> Option<Row> {
+    let width = u32::from_le_bytes(*take(bytes)?);
+    let row: Vec<Value> = (0..width).map(|_| codec::decode(bytes)).collect::<Option<_>>()?;
+    Some(Row(row.into()))
+}
+
+pub(crate) fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (first, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(first)
@@ -127,7 +136,7 @@ impl Pauses {
         self.stretches.is_empty()
     }
 
-    fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.stretches.back().is_some_and(|last| last.until.is_none())
     }
 
@@ -210,6 +219,11 @@ impl Pauses {
         }
     }
 
+    /// Some have ended, and not for every output.
+    fn has_told(&self) -> bool {
+        self.told > 0
+    }
+
     /// Forgets pauses that are over for every output. True when there were some.
     fn forget(&mut self, delivered: Option<Tick>) -> bool {
         let over = |stretch: &Stretch| stretch.until.is_some_and(|until| delivered.is_none_or(|tick| until <= tick));
@@ -278,7 +292,11 @@ impl StandingQuery {
             if let Some(open) = pauses.stretches.back_mut() {
                 open.until = Some(until);
             }
-            graph.committer().between(|_| self.heed(until));
+            let mut held = state.held();
+            if held.end_pause(until) {
+                self.note_held(&held);
+            }
+            self.heed_again(until, &held);
             self.note(&pauses);
         }
         self.log_pauses()?;
@@ -325,37 +343,51 @@ impl StandingQuery {
         // Before it is told of, the sum is of an earlier one.
         let is_of_this = pauses.told + 1 == pauses.stretches.len();
         let rows = pauses.net.0.values().filter(|count| **count > 0 || self.cancellations());
-        let held_back = if is_of_this { rows.map(|count| count.unsigned_abs()).sum() } else { 0 };
-        Some(Paused { since, held_back })
+        let held_back: u64 = if is_of_this { rows.map(|count| count.unsigned_abs()).sum() } else { 0 };
+        Some(Paused { since, held_back: held_back + self.state().held().asked_in_pause() })
     }
 
-    /// What is of a pause stays here, and what one has held back comes with its end.
+    /// What is of a pause stays here, and what one has held back comes with its end. Then what is held from the beginning stays.
     pub(crate) fn pass(&self, batch: &mut ResultBatch) -> Result<(), EngineError> {
         let state = self.state();
-        if !state.has_pauses.load(Ordering::SeqCst) {
+        let (has_pauses, has_held) = (state.has_pauses.load(Ordering::SeqCst), state.has_held.load(Ordering::SeqCst));
+        if !has_pauses && !has_held {
+            // Some were wanted, and are no longer.
+            only_wanted(batch, self.cancellations());
             return Ok(());
         }
-        let log = {
-            let mut pauses = state.pauses();
-            let taken = pauses.pass(batch, self.cancellations());
-            let forgotten = pauses.forget(state.delivered_by_all());
-            // Nothing finds again what was asked for with `propagate`.
-            let kept = pauses.keep(taken && batch.found.is_none());
-            state.has_pauses.store(!pauses.is_empty(), Ordering::SeqCst);
-            if forgotten {
-                // Where the outputs stand is in the log no later than that nothing is held back for them any more.
-                self.log_frontiers();
-            }
-            if forgotten || (kept && batch.found.is_none()) {
-                self.note(&pauses);
-            }
-            kept && taken && batch.found.is_none()
-        };
-        if log { self.graph().committer().log_delivered() } else { Ok(()) }
+        let mut pauses = state.pauses();
+        let mut held = state.held();
+        let taken = has_pauses && pauses.pass(batch, self.cancellations() || held.is_active());
+        held.pass(batch, self.cancellations());
+        let delivered = state.delivered_by_all();
+        if pauses.has_told() || held.is_empty() {
+            held.advance(delivered.unwrap_or(Tick::MAX));
+        }
+        // What is held goes on from where it is kept with what comes of a pause, and not with what came in it.
+        let forgotten = pauses.forget(delivered.into_iter().chain(held.kept_from()).min());
+        // Nothing finds again what was there when the query was installed.
+        let kept = pauses.keep(taken && batch.found.is_none()) && batch.found.is_none();
+        state.has_pauses.store(!pauses.is_empty(), Ordering::SeqCst);
+        let over = held.is_over();
+        if over {
+            held.end();
+            state.has_held.store(false, Ordering::SeqCst);
+            self.heed_again(pauses.cancellations_until(), &held);
+        }
+        if forgotten || over {
+            // Where the outputs stand is in the log no later than that nothing is held back for them any more.
+            self.note_held(&held);
+        }
+        if forgotten || kept {
+            self.note(&pauses);
+        }
+        drop((pauses, held));
+        if kept && taken { self.graph().committer().log_delivered() } else { Ok(()) }
     }
 
-    /// Cancellations of ticks before this are wanted for the sum.
-    fn heed(&self, until: Tick) {
+    /// Cancellations of ticks before this are wanted.
+    pub(crate) fn heed(&self, until: Tick) {
         let until = if self.cancellations() { Tick::MAX } else { until };
         let (graph, query) = (self.graph().id(), self.id());
         self.graph().parts().workers.send(&Command::Heed { graph, query, until });

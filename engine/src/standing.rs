@@ -15,6 +15,7 @@ use weir_model::{Mutations, Plan, Position, QueryId, Text, Tick};
 use crate::command::{Command, Install};
 use crate::engine::Graph;
 use crate::error::EngineError;
+use crate::held::{HELD, Held};
 use crate::inbox::Inbox;
 use crate::latency::Latency;
 use crate::pause::{PAUSED, Pauses};
@@ -26,7 +27,7 @@ use crate::store::Delivered;
 /// Which of the matches that exist at installation are results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// None, until someone asks (`propagate`).
+    /// None, until someone asks (`StandingQuery::propagate`).
     Now,
     /// All of them.
     WholeGraph,
@@ -83,6 +84,10 @@ pub struct StandingState {
     /// Says without a lock whether there are any.
     pub has_pauses: AtomicBool,
     pauses: Mutex<Pauses>,
+    /// Says without a lock whether there may be some.
+    pub has_held: AtomicBool,
+    /// Locked after `pauses`, where both are.
+    pub(crate) held: Mutex<Held>,
 }
 
 impl StandingState {
@@ -110,7 +115,8 @@ impl StandingState {
 
     /// The log is needed from here on, to find again what was not delivered. None while there is nobody to deliver to.
     pub fn needs_from(&self) -> Option<Tick> {
-        self.delivered_by_all().into_iter().chain(self.pause_needs()).min()
+        let delivered = self.delivered_by_all();
+        delivered.into_iter().chain(self.pause_needs()).chain(self.held_needs(delivered)).min()
     }
 }
 
@@ -125,7 +131,9 @@ impl Graph {
             Start::Summed => Pauses::from_the_beginning(),
             Start::Now | Start::WholeGraph => Pauses::default(),
         };
-        let cancellations_until = if standing.cancellations { Tick::MAX } else { pauses.cancellations_until() };
+        let held = if standing.start == Start::Resume { self.recovered_held(standing.id) } else { Held::default() };
+        let holds = standing.start == Start::Now || held.is_active();
+        let cancellations_until = if standing.cancellations || holds { Tick::MAX } else { pauses.cancellations_until() };
         let state = Arc::new(StandingState {
             inbox: Arc::default(),
             backfill: Arc::default(),
@@ -133,6 +141,8 @@ impl Graph {
             latency: Latency::default(),
             has_pauses: AtomicBool::new(!pauses.is_empty()),
             pauses: Mutex::new(pauses),
+            has_held: AtomicBool::new(holds),
+            held: Mutex::new(held),
         });
         if self.standing().contains_key(&standing.id) {
             return Err(EngineError::StandingExists);
@@ -153,9 +163,12 @@ impl Graph {
                 };
                 known.insert(output.clone(), from);
             }
+            if standing.start == Start::Now {
+                *state.held() = Held::begun(installed);
+            }
             let baseline = match standing.start {
-                Start::Now => Baseline::Hold,
-                Start::WholeGraph | Start::Summed => Baseline::Report,
+                Start::Now | Start::WholeGraph | Start::Summed => Baseline::Report,
+                Start::Resume if state.held().wants_rest() => Baseline::Report,
                 // What an empty graph answers comes at the very first tick.
                 Start::Resume if known.values().all(|(tick, _)| *tick >= installed.max(Tick(1))) => Baseline::Known,
                 Start::Resume => Baseline::Report,
@@ -196,15 +209,12 @@ impl Graph {
             for output in &standing.outputs {
                 query.log_frontier(output);
             }
-            self.committer().log_delivered()?;
+            match standing.start {
+                Start::Now => query.log_held()?,
+                _ => self.committer().log_delivered()?,
+            }
         }
         Ok(query)
-    }
-
-    /// Reports the matches that were there when a query was installed from now on, and still are. A second call finds
-    /// nothing left to report.
-    pub fn propagate(&self, query: QueryId) {
-        self.committer().between(|_| self.parts().workers.send(&Command::Propagate { graph: self.id(), query }));
     }
 
     /// How often a thread looks for progress.
@@ -218,7 +228,12 @@ impl Graph {
         if let Some(state) = self.remove_standing(query) {
             let outputs: Vec<Text> = state.delivered.lock().unwrap_or_else(|e| e.into_inner()).keys().cloned().collect();
             let pauses = state.has_pauses.load(Ordering::SeqCst).then(|| Text::new(PAUSED));
-            outputs.into_iter().chain(pauses).for_each(|output| self.committer().note_delivered(Delivered::gone(query, output)));
+            let held = state.held().is_recorded().then(|| Text::new(HELD));
+            outputs
+                .into_iter()
+                .chain(pauses)
+                .chain(held)
+                .for_each(|output| self.committer().note_delivered(Delivered::gone(query, output)));
         }
     }
 }

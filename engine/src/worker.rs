@@ -179,13 +179,6 @@ impl State {
             }
             Command::Apply(entry) => self.apply(vec![entry]),
             Command::Install(install) => self.install(worker, &install),
-            Command::Propagate { graph, query } => {
-                if let Some(standing) = self.standing.get(&graph)
-                    && let Some(number) = standing.numbers.get(&query)
-                {
-                    standing.common.queries.borrow_mut().propagate(*number);
-                }
-            }
             Command::Heed { graph, query, until } => {
                 if let Some(standing) = self.standing.get(&graph)
                     && let Some(number) = standing.numbers.get(&query)

@@ -383,7 +383,7 @@ fn what_leads_on_from_a_hub_is_known_at_every_tick() {
 }
 
 /// A graph with an `A`, and what is reported of it from now on.
-fn one_of_a(engine: &Engine, text: &str) -> (Graph, weir_engine::StandingQuery) {
+fn one_of_a(engine: &Engine, text: &str) -> weir_engine::StandingQuery {
     let graph = engine.default_graph();
     let mut record = Mutations::default();
     record.set_label(node(0), graph.symbols().intern("A"), true);
@@ -391,17 +391,16 @@ fn one_of_a(engine: &Engine, text: &str) -> (Graph, weir_engine::StandingQuery) 
     let plan = compile(StandingMode::AnyQuery, text);
     let standing =
         Standing { id: QueryId(NodeId::new(1, 1)), plan, cancellations: true, start: Start::Now, outputs: vec!["output".into()] };
-    let query = graph.install(standing).unwrap();
-    (graph, query)
+    graph.install(standing).unwrap()
 }
 
 #[test]
 fn what_is_held_back_comes_however_soon_it_is_asked_for() {
     for text in ["MATCH (a:A) RETURN id(a) AS a", "MATCH (a:A) RETURN count(*) AS c", "RETURN 1 AS one"] {
         let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 2, ..Options::default() }).unwrap();
-        let (graph, query) = one_of_a(&engine, text);
+        let query = one_of_a(&engine, text);
         let (begins, _) = query.delivered("output").unwrap();
-        graph.propagate(query.id());
+        query.propagate().unwrap();
         let mut found = 0;
         while found == 0 {
             let batch = query.next(std::time::Duration::from_secs(20)).unwrap().expect("what was asked for");

@@ -177,6 +177,207 @@ fn a_pause_comes_to_its_difference() {
     }
 }
 
+/// What a query holds back, by the rule: of equal rows those that were told end first, and what was not told ends silently.
+#[derive(Default)]
+struct Holding {
+    /// So often a row is held, and so often it was told since.
+    rows: BTreeMap<Vec<Value>, (i64, i64)>,
+    /// During a pause.
+    net: Option<Rows>,
+    asked_in_pause: bool,
+}
+
+impl Holding {
+    fn hear(&mut self, changes: Rows, cancellations: bool) -> Rows {
+        let mut told = Rows::new();
+        for (row, count) in changes {
+            let (held, known) = self.rows.entry(row.clone()).or_default();
+            let silent = (-count - *known).clamp(0, *held);
+            *held -= silent;
+            let count = count + silent;
+            *known += count;
+            if count > 0 || (count < 0 && cancellations) {
+                told.insert(row, count);
+            }
+        }
+        told
+    }
+
+    fn record(&mut self, changes: Rows, cancellations: bool) -> Rows {
+        match &mut self.net {
+            None => self.hear(changes, cancellations),
+            Some(net) => {
+                sum(net, changes);
+                Rows::new()
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Rows {
+        if self.net.is_some() {
+            self.asked_in_pause = true;
+            return Rows::new();
+        }
+        let tell = |(row, (held, known)): (&Vec<Value>, &mut (i64, i64))| {
+            *known += *held;
+            (row.clone(), std::mem::take(held))
+        };
+        self.rows.iter_mut().map(tell).filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn toggle(&mut self, cancellations: bool) -> Rows {
+        let Some(net) = self.net.take() else {
+            self.net = Some(Rows::new());
+            return Rows::new();
+        };
+        let mut told = self.hear(net, cancellations);
+        if std::mem::take(&mut self.asked_in_pause) {
+            sum(&mut told, self.ask());
+        }
+        told
+    }
+}
+
+fn sum(to: &mut Rows, rows: Rows) {
+    rows.into_iter().for_each(|(row, count)| *to.entry(row).or_default() += count);
+    to.retain(|_, count| *count != 0);
+}
+
+/// Queries are installed before record `first` and hold back what there is, while they are asked for it, paused, and the process ends, in any order.
+fn holds_back(seed: u64, cancellations: bool, first: usize) {
+    let scratch = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    let records = random_records(seed, 240, &scratch.default_graph());
+    let plans = plans();
+    let expected = expected(&plans, &records, &scratch);
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = Random(seed ^ 0x7777);
+    let mut all: Vec<Watched> = plans.iter().map(|_| Watched::default()).collect();
+    // What is done to a query, and before which record: true asks for what is held, false begins or ends a pause.
+    let mut done: Vec<Vec<(usize, bool)>> = vec![Vec::new(); plans.len()];
+    let mut ticks: Vec<Tick> = Vec::new();
+    let (mut lives, mut checkpoints) = (0, 0);
+
+    while ticks.len() < records.len() {
+        lives += 1;
+        let engine = open(directory.path(), 1 + random.below(2) as usize);
+        let graph = engine.default_graph();
+        share_symbols(&scratch.default_graph(), &graph);
+        let apply = |ticks: &mut Vec<Tick>, count: usize| {
+            let upper = graph.apply(concatenate(&records[ticks.len()..ticks.len() + count]), count).unwrap();
+            ticks.extend((0..count).map(|i| Tick(upper.0 - count as u64 + i as u64)));
+            upper
+        };
+        let queries = if lives == 1 {
+            engine.start().unwrap();
+            if first > 0 {
+                apply(&mut ticks, first);
+            }
+            install(&graph, &plans, Start::Now, cancellations)
+        } else {
+            let queries = install(&graph, &plans, Start::Resume, cancellations);
+            for (query, watched) in queries.iter().zip(&mut all) {
+                let (_, position) = query.delivered(OUTPUT).expect("a known output");
+                watched.lines.truncate(position.0.try_into().map_or(0, u64::from_le_bytes) as usize);
+            }
+            engine.start().unwrap();
+            queries
+        };
+        let until = ticks.len() + random.below(40) as usize;
+        while ticks.len() < until.min(records.len()) {
+            let count = (1 + random.below(9) as usize).min(records.len() - ticks.len());
+            let upper = apply(&mut ticks, count);
+            for ((query, watched), done) in queries.iter().zip(&mut all).zip(&mut done) {
+                match random.below(24) {
+                    0 => {
+                        query.propagate().unwrap();
+                        done.push((ticks.len(), true));
+                    }
+                    1..=3 => {
+                        toggle(query, watched, ticks.len());
+                        done.push((ticks.len(), false));
+                    }
+                    4..=10 => deliver(query, watched, upper, |_| true),
+                    _ => {}
+                }
+            }
+            if random.below(4) == 0 {
+                graph.wait_durable(upper).unwrap();
+                let needed = queries.iter().filter_map(StandingQuery::needs_from).min().unwrap();
+                checkpoint::make(&graph, needed.min(upper)).unwrap();
+                checkpoints += usize::from(needed > ticks[0]);
+            }
+        }
+        let last = ticks.len() == records.len();
+        for ((query, watched), done) in queries.iter().zip(&mut all).zip(&mut done).filter(|_| last) {
+            if watched.paused.is_some() {
+                toggle(query, watched, ticks.len());
+                done.push((ticks.len(), false));
+            }
+            query.propagate().unwrap();
+            done.push((ticks.len(), true));
+        }
+        let upper = graph.apply(Mutations::default(), 1).unwrap();
+        graph.wait_durable(upper).unwrap();
+        for (query, watched) in queries.iter().zip(&mut all) {
+            let stop = match random.below(3) {
+                _ if last => Tick::MAX,
+                0 => Tick::ZERO,
+                1 => ticks[random.below(ticks.len() as u64) as usize],
+                _ => Tick::MAX,
+            };
+            deliver(query, watched, upper, |at| at <= stop);
+        }
+        if random.below(2) == 0 {
+            engine.shutdown().unwrap();
+        }
+    }
+    assert!(lives > 3 && checkpoints > 0);
+    for (index, watched) in all.iter().enumerate() {
+        let what = format!("{} with seed {seed}", QUERIES[index].1);
+        let mut found: BTreeMap<Tick, Rows> = BTreeMap::new();
+        for (tick, positive, row) in &watched.lines {
+            *found.entry(*tick).or_default().entry(row.clone()).or_default() += if *positive { 1 } else { -1 };
+        }
+        let mut holding = Holding::default();
+        for record in 0..first {
+            let changes = expected[index].get(&record).cloned().unwrap_or_default();
+            changes.into_iter().for_each(|(row, count)| holding.rows.entry(row).or_default().0 += count);
+        }
+        for record in first..=records.len() {
+            let mut due = Rows::new();
+            for (_, asks) in done[index].iter().filter(|(before, _)| *before == record) {
+                sum(&mut due, if *asks { holding.ask() } else { holding.toggle(cancellations) });
+            }
+            let mut between = Rows::new();
+            let is_between = |tick: &Tick| ticks.get(record).is_none_or(|next| tick < next) && *tick > Tick::ZERO;
+            while let Some(tick) = found.keys().next().copied().filter(is_between) {
+                sum(&mut between, found.remove(&tick).unwrap());
+            }
+            assert_eq!(between, due, "{what}: before record {record}, with {:?}", done[index]);
+            if let Some(tick) = ticks.get(record) {
+                let changes = expected[index].get(&record).cloned().unwrap_or_default();
+                let due = holding.record(changes, cancellations);
+                assert_eq!(found.remove(tick).unwrap_or_default(), due, "{what}: record {record}, with {:?}", done[index]);
+            }
+        }
+        assert!(found.is_empty(), "{what}: {found:?}");
+    }
+}
+
+#[test]
+fn what_is_held_back_stays_so_whatever_happens_to_the_process() {
+    let cases = [
+        (88172645463325252, true, 90),
+        (2685821657736338717, false, 90),
+        (1181783497276652981, true, 0),
+        (7664345821815920749, true, 60),
+        (6364136223846793005, false, 120),
+    ];
+    for (seed, cancellations, first) in cases {
+        holds_back(seed, cancellations, first);
+    }
+}
+
 /// The log is let go of while a query is paused, and what it has held back is not.
 #[test]
 fn checkpoints_go_on_during_a_pause() {

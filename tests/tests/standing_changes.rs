@@ -467,3 +467,121 @@ fn processor_time(weir: &Weir) -> Duration {
     let ticks = |field: usize| fields[field].parse::<u64>().expect("a number");
     Duration::from_millis((ticks(11) + ticks(12)) * 10)
 }
+
+fn propagate(weir: &Weir) {
+    weir.send("POST", "/api/v1/query/standing/control/propagate", &[], b"").expect(202);
+}
+
+/// What was answered with 201 or 202 comes, however soon the process ends, and into a file once.
+#[test]
+fn what_was_asked_for_comes_though_the_process_ends_at_once() {
+    const COUNT: usize = 30_000;
+    let home = Home::new();
+    let mut weir = home.start(&[]);
+    weir.rows(&format!("UNWIND range(1, {COUNT}) AS i MATCH (n) WHERE id(n) = idFrom('n', i) SET n.x = i"));
+    // In v2 it is asked for when the query is created.
+    for (name, mode, text) in [
+        ("a", "DISTINCT_ID", "MATCH (n) WHERE n.x > 0 RETURN DISTINCT id(n) AS id"),
+        ("b", "ANY_QUERY", "MATCH (n) WHERE n.x > 0 RETURN n.x AS x"),
+    ] {
+        let outputs = json!([{"name": "file", "destinations": [{"type": "File", "path": format!("{name}.jsonl")}]}]);
+        let pattern = json!({"type": "Cypher", "mode": mode, "query": text});
+        let body = json!({"name": name, "pattern": pattern, "includeCancellations": true, "outputs": outputs});
+        weir.post("/api/v2/graph/quine/standingQueries", &body).expect(201);
+        weir.kill();
+        weir = home.start(&[]);
+        home.wait_lines(&format!("{name}.jsonl"), COUNT);
+    }
+    let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.x > 0 RETURN n.x AS x"});
+    let outputs = json!({"file": {"type": "WriteToFile", "path": "c.jsonl"}});
+    weir.post("/api/v1/query/standing/c", &json!({"pattern": pattern, "outputs": outputs})).expect(201);
+    propagate(&weir);
+    weir.kill();
+    weir = home.start(&[]);
+    home.wait_lines("c.jsonl", COUNT);
+    propagate(&weir);
+    weir.stop();
+    for name in ["a", "b", "c"] {
+        let lines = home.lines(&format!("{name}.jsonl"));
+        let all: std::collections::BTreeSet<String> = lines.iter().map(|line| line["data"].to_string()).collect();
+        assert_eq!((lines.len(), all.len()), (COUNT, COUNT), "{name}");
+    }
+}
+
+#[test]
+fn what_is_held_back_outlives_the_process_in_every_mode() {
+    let home = Home::new();
+    let mut weir = home.start(&["-Dweir.workers=2"]);
+    weir.rows("UNWIND [1, 2, 3] AS i MATCH (n) WHERE id(n) = idFrom('n', i) SET n.x = i");
+    let modes = [("DistinctId", "DISTINCT strId(n) AS x"), ("MultipleValues", "n.x AS x"), ("AnyQuery", "n.x AS x")];
+    for (mode, columns) in modes {
+        for cancellations in [true, false] {
+            let pattern = json!({"type": "Cypher", "mode": mode, "query": format!("MATCH (n) WHERE n.x > 0 RETURN {columns}")});
+            let name = format!("{mode}-{cancellations}");
+            let outputs = json!({"file": {"type": "WriteToFile", "path": format!("{name}.jsonl")}});
+            let body = json!({"pattern": pattern, "includeCancellations": cancellations, "outputs": outputs});
+            weir.post(&format!("/api/v1/query/standing/{name}"), &body).expect(201);
+        }
+    }
+    let told = |lines: usize| {
+        let of_mode = |(mode, _): &(&str, &str)| {
+            let lines = home.wait_lines(&format!("{mode}-true.jsonl"), lines);
+            lines.iter().map(|line| line["meta"]["isPositiveMatch"] == true).collect::<Vec<bool>>()
+        };
+        modes.iter().map(of_mode).collect::<Vec<_>>()
+    };
+    let end = |weir: &Weir, x: u32| drop(weir.rows(&format!("MATCH (n) WHERE id(n) = idFrom('n', {x}) SET n.x = NULL")));
+    for (ended, orderly) in [(1, true), (7, false)] {
+        match orderly {
+            true => weir.stop(),
+            false => weir.kill(),
+        }
+        weir = home.start(&["-Dweir.workers=1"]);
+        end(&weir, ended);
+    }
+    weir.catch_up();
+    assert_eq!(told(0), vec![Vec::<bool>::new(); 3], "nothing was asked for, and what ends before that leaves no trace");
+    propagate(&weir);
+    assert_eq!(told(2), [[true, true]; 3]);
+    weir.kill();
+    weir = home.start(&["-Dweir.workers=2"]);
+    end(&weir, 2);
+    propagate(&weir);
+    assert_eq!(told(3), [[true, true, false]; 3]);
+    weir.stop();
+    for (mode, _) in modes {
+        assert_eq!(home.lines(&format!("{mode}-true.jsonl")).len(), 3);
+        assert_eq!(home.lines(&format!("{mode}-false.jsonl")).len(), 2);
+    }
+}
+
+#[test]
+fn what_is_held_back_stays_so_when_a_query_is_replaced() {
+    let home = Home::new();
+    let mut weir = home.start(&[]);
+    for (name, age) in [("ann", 40), ("bob", 20), ("eve", 30)] {
+        set(&weir, name, age);
+    }
+    create(&weir, true);
+    set(&weir, "zoe", 18);
+    let text = |least: u32| format!("MATCH (n) WHERE n.age > {least} RETURN n.name AS name, n.age AS age");
+    assert_eq!(results(&home.wait_lines("out.jsonl", 1)), [(true, json!("zoe"))]);
+    // Of those that go only the one that was told is taken back.
+    change(&weir, PLACE, &pattern(&text(25))).expect(200);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 2)[1..]), [(false, json!("zoe"))]);
+    weir.kill();
+    weir = home.start(&[]);
+    // Not told, and gone.
+    set(&weir, "eve", 3);
+    set(&weir, "zoe", 3);
+    // What the new one has, and the old one had not, is told.
+    set(&weir, "tim", 9);
+    change(&weir, PLACE, &pattern(&text(8))).expect(200);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 4)[2..]), [(true, json!("bob")), (true, json!("tim"))]);
+    propagate(&weir);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 5)[4..]), [(true, json!("ann"))]);
+    set(&weir, "ann", 4);
+    assert_eq!(results(&home.wait_lines("out.jsonl", 6)[5..]), [(false, json!("ann"))]);
+    weir.stop();
+    assert_eq!(home.lines("out.jsonl").len(), 6);
+}

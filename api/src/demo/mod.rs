@@ -49,7 +49,7 @@ pub fn start(app: &Arc<App>, per_second: u32, url: &str) -> Result<JoinHandle<()
         let body = json!({"pattern": {"type": "Cypher", "query": PATTERN, "mode": "MultipleValues"}, "outputs": {}, "includeCancellations": true});
         let settings = StandingSettings::decode(&body).map_err(ApiError::Decode);
         settings
-            .and_then(|settings| app.standing.create(&graph, QUERY_NAME, settings))
+            .and_then(|settings| app.standing.create(&graph, QUERY_NAME, settings, false))
             .map_err(|error| format!("the demonstration's standing query could not be created: {error}"))?;
     }
     introduce(url);

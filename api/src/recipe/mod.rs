@@ -87,7 +87,7 @@ impl Recipe {
         }
         let mut queries = Vec::new();
         for (name, settings) in self.standing {
-            match app.standing.create(&graph, &name, settings) {
+            match app.standing.create(&graph, &name, settings, false) {
                 Ok(query) => {
                     say(&format!("Running Standing Query {name}"));
                     queries.push(query);

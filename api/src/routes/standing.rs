@@ -28,7 +28,7 @@ pub async fn list(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
 pub async fn create(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let graph = request.graph(&app)?;
     let settings = StandingSettings::decode(&request.data()?).map_err(ApiError::Decode)?;
-    blocking(move || app.standing.create(&graph, request.name(0), settings)).await?;
+    blocking(move || app.standing.create(&graph, request.name(0), settings, false)).await?;
     Ok(Reply::Empty(StatusCode::CREATED))
 }
 
@@ -56,13 +56,8 @@ pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiE
     let (name, mut settings) = v2::standing::decode(&request.data()?).map_err(ApiError::Decode)?;
     request.check_name(&name)?;
     settings.hash_results = hashed.unwrap_or(false);
-    let query = blocking(move || {
-        let query = app.standing.create(&graph, &name, settings)?;
-        if propagate.unwrap_or(family == Family::Current) {
-            graph.propagate(query.installed().id());
-        }
-        Ok(query)
-    });
+    let asked = propagate.unwrap_or(family == Family::Current);
+    let query = blocking(move || app.standing.create(&graph, &name, settings, asked));
     Ok(Reply::Created(query.await?.to_json(family)))
 }
 
@@ -178,11 +173,7 @@ pub async fn propagate(app: Arc<App>, request: Request) -> Result<Reply, ApiErro
         return Err(ApiError::Decode(mistakes));
     }
     let graph = request.graph(&app)?;
-    blocking(move || {
-        app.standing.propagate(&graph);
-        Ok(())
-    })
-    .await?;
+    blocking(move || app.standing.propagate(&graph)).await?;
     Ok(Reply::Accepted)
 }
 

@@ -57,6 +57,7 @@ impl StandingQueries {
             query.graph.drop_standing(old.id());
         }
         if switched.is_err() {
+            query.installed().unmark_held();
             query.graph.drop_standing(successor.installed.id());
         }
         switched
@@ -72,6 +73,9 @@ impl StandingQueries {
             return Ok(Successor { installed, outputs, old: None });
         }
         let id = fresh_query_id(&query.graph);
+        if query.installed().holds() {
+            installed.await_held();
+        }
         let standing = Standing { id, plan: old.plan, cancellations: true, start: Start::WholeGraph, outputs: Vec::new() };
         match query.graph.install(standing) {
             Ok(old) => Ok(Successor { installed, outputs, old: Some(old) }),
@@ -111,7 +115,7 @@ impl StandingQueries {
         // What is found from here on may be of a tick behind the switch.
         query.until.store(HOLD, Ordering::SeqCst);
         query.rouse();
-        let until = successor.end().map_err(ApiError::from);
+        let until = query.installed().mark_held(|| successor.end()).map_err(ApiError::from);
         let settled = until.and_then(|until| {
             query.until.store(until.0, Ordering::SeqCst);
             query.rouse();
@@ -156,11 +160,14 @@ impl StandingQueries {
             .iter()
             .filter(|output| !outputs.contains(output))
             .for_each(|gone| successor.installed.remove_output(gone));
+        // The first results of the new one are of the tick before.
+        let first = Tick(until.0 - 1);
         for output in outputs {
             let (_, position) = query.installed().delivered(&output).unwrap_or_default();
-            // Its first results are of the tick before.
-            successor.installed.put_output(&output, Tick(until.0 - 1), position)?;
+            successor.installed.put_output(&output, first, position)?;
         }
+        // The difference is told as far as the old query had told its part of it; what it holds back, and the new one has, stays held.
+        successor.installed.take_over_held(&query.installed(), first);
         Ok(successor.installed.keep_sum()?)
     }
 }

@@ -227,12 +227,6 @@ impl Queries {
         true
     }
 
-    pub fn propagate(&mut self, query: u32) {
-        if let Some(Installed { gather, .. }) = self.installed.get_mut(&query) {
-            gather.propagate(self.upper);
-        }
-    }
-
     /// Cancellations of ticks before this one are wanted.
     pub fn heed(&mut self, query: u32, until: Time) {
         if let Some(Installed { gather, .. }) = self.installed.get_mut(&query) {

@@ -83,10 +83,8 @@ impl ResultBatch {
 pub enum Baseline {
     /// They are results like any other.
     Report,
-    /// They were reported in an earlier life of the process; their end is still reported.
+    /// They were reported in an earlier life of the process, or are held back since then; their end is still reported.
     Known,
-    /// They are held back until someone asks for them (`propagate`); ending before that, they leave no trace.
-    Hold,
 }
 
 /// What a query's results go through at its home worker.
@@ -105,12 +103,9 @@ pub struct Gather {
     looked_through: bool,
     /// And what has changed meanwhile has been answered. Before that, changes wait.
     rested: bool,
-    /// What was held back shall be reported as soon as it is known.
-    propagates: bool,
     /// The baseline, where it is reported.
     first: Baselined,
     counts: Counts,
-    held: FxHashMap<Row, Held>,
     pending: Vec<RowChange>,
     /// Changes of complete ticks, in their order, that are answered a part at a time. None of them shares a tick with the next.
     behind: VecDeque<Vec<RowChange>>,
@@ -134,15 +129,6 @@ pub struct Backfill {
     pub looked_at: AtomicU64,
     /// It is done, and what has changed since has been answered.
     pub done: AtomicBool,
-}
-
-/// A row that was there at the installation.
-#[derive(Default)]
-struct Held {
-    /// So often it is held back.
-    back: i64,
-    /// So often it came since then, and was reported.
-    reported: i64,
 }
 
 /// How often each row is there now. Most queries in mode DistinctId have rows of a single id.
@@ -272,10 +258,8 @@ impl Gather {
             stages,
             looked_through: false,
             rested: false,
-            propagates: false,
             first: Baselined::default(),
             counts: Counts::default(),
-            held: FxHashMap::default(),
             pending: Vec::new(),
             behind: VecDeque::new(),
             sorter: Sorter::default(),
@@ -335,8 +319,6 @@ impl Gather {
                     (0..diff).for_each(|_| self.first.push(result.clone()));
                 }
                 Baseline::Known => {}
-                Baseline::Hold if diff != 0 => self.held.entry(row).or_default().back += diff,
-                Baseline::Hold => {}
             }
         }
     }
@@ -348,13 +330,6 @@ impl Gather {
             let Some(rows) = self.first.gather() else { return false };
             self.looked_through = true;
             self.send(rows, self.installed, None);
-            if std::mem::take(&mut self.propagates) {
-                // As it was asked for: before anything that has changed since.
-                if self.stages.is_some() {
-                    self.turn(self.installed);
-                }
-                self.report_held(self.installed);
-            }
         }
         if self.stages.is_none() && !self.catch_up(frontier) {
             return false;
@@ -362,9 +337,6 @@ impl Gather {
         self.rested = true;
         if self.stages.is_some() || !self.pending.is_empty() {
             self.turn(frontier.max(self.installed));
-        }
-        if std::mem::take(&mut self.propagates) {
-            self.report_held(frontier);
         }
         if self.out.results.is_some() {
             self.out.backfill.done.store(true, Ordering::SeqCst);
@@ -458,74 +430,20 @@ impl Gather {
                 diff = i64::from(after > 0) - i64::from(before > 0);
             }
             // Only stages answer for the graph at rest here.
-            if *time < self.installed {
-                match self.baseline {
-                    Baseline::Report => {}
-                    Baseline::Known => continue,
-                    Baseline::Hold => {
-                        self.held.entry(row.clone()).or_default().back += diff;
-                        continue;
-                    }
-                }
+            if *time < self.installed && self.baseline == Baseline::Known {
+                continue;
             }
             if diff > 0 {
-                if let Some(held) = self.held.get_mut(row) {
-                    held.reported += diff;
-                }
                 let result = ResultRow { tick: Tick(*time), positive: true, row: std::mem::take(&mut same[0].row) };
                 out.extend(std::iter::repeat_n(result, diff as usize));
                 continue;
             }
-            for _ in diff..0 {
-                if self.release_held(row) {
-                    continue;
-                }
-                if *time < self.cancellations_until {
-                    gone.push(ResultRow { tick: Tick(*time), positive: false, row: row.clone() });
-                }
+            if *time < self.cancellations_until {
+                let result = ResultRow { tick: Tick(*time), positive: false, row: std::mem::take(&mut same[0].row) };
+                gone.extend(std::iter::repeat_n(result, diff.unsigned_abs() as usize));
             }
         }
         out.append(&mut gone);
-    }
-
-    /// A row that ends before it was reported ends silently. Of equal rows those that were reported end first: whoever was
-    /// told that one came is told that one went.
-    fn release_held(&mut self, row: &Row) -> bool {
-        if self.held.is_empty() {
-            return false;
-        }
-        let Some(held) = self.held.get_mut(row) else { return false };
-        if held.reported > 0 {
-            held.reported -= 1;
-            return false;
-        }
-        held.back -= 1;
-        if held.back <= 0 {
-            self.held.remove(row);
-        }
-        true
-    }
-
-    /// Reports what was held back at installation and still holds. Everything before `upper` has been answered.
-    pub fn propagate(&mut self, upper: Time) {
-        if self.rested {
-            self.report_held(upper);
-        } else {
-            self.propagates = true;
-        }
-    }
-
-    fn report_held(&mut self, upper: Time) {
-        // Outputs begin no earlier than the installation, and skip what is older. A worker may not have got that far yet.
-        let upper = upper.max(self.installed);
-        let tick = Tick(upper);
-        let mut rows = Vec::new();
-        for (row, held) in std::mem::take(&mut self.held) {
-            for _ in 0..held.back {
-                rows.push(ResultRow { tick, positive: true, row: row.clone() });
-            }
-        }
-        self.send(rows, upper, None);
     }
 
     fn send(&mut self, rows: Vec<ResultRow>, upper: Time, found: Option<Instant>) {

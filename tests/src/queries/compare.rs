@@ -225,8 +225,9 @@ impl World {
             if let Baseline::Later(batches) = one.begin.baseline
                 && one.is_installed()
                 && at == one.begin.after + batches
+                && let Err(what) = one.propagate()
             {
-                one.propagate(self.graph());
+                broken.get_or_insert_with(|| self.difference(one.query, what, Sort::Maintained));
             }
             true
         });

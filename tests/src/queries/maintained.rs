@@ -110,9 +110,11 @@ impl<'q> Watched<'q> {
     }
 
     /// It is asked for what it held back.
-    pub fn propagate(&mut self, graph: &Graph) {
-        graph.propagate(self.id);
+    pub fn propagate(&mut self) -> Result<(), String> {
+        let Some(standing) = &self.standing else { return Ok(()) };
+        standing.propagate().map_err(|error| format!("not asked for what is held back: {error}\n"))?;
         add(&mut self.due, std::mem::take(&mut self.held));
+        Ok(())
     }
 
     pub fn drop_from(&mut self, graph: &Graph) {

@@ -40,8 +40,7 @@ impl Setting {
         let begin = |at: usize, random: &mut Random| {
             // Half of the queries see the whole history.
             let after = if at.is_multiple_of(2) { 0 } else { random.below(6) as usize };
-            // What is held back is known to this engine alone, so it is not tried where engines end.
-            let later = at % 3 == 1 && batches_per_life.is_none();
+            let later = at % 3 == 1;
             let baseline = if later { Baseline::Later(random.below(3) as usize) } else { Baseline::All };
             // Before the first record the nodes are not there whose ids are given: to seek one finds it all the same, to scan does not.
             Begin { after: if later { after.max(1) } else { after }, baseline }
