@@ -61,7 +61,7 @@ impl Startup {
 
     /// Says on the terminal and in the log how far it is, until what is given back is dropped.
     pub fn watch(startup: &Arc<Startup>) -> Watch {
-        let (startup, (end, ended)) = (startup.clone(), mpsc::channel());
+        let (startup, (end, ended)) = (startup.clone(), mpsc::sync_channel(1));
         // A start is not held up for want of this.
         let teller = std::thread::Builder::new().name("startup".to_owned()).spawn(move || tell(&startup, &ended)).ok();
         Watch { end: Some(end), teller }
@@ -85,7 +85,7 @@ impl Startup {
 
 /// Somebody tells how far it is.
 pub struct Watch {
-    end: Option<mpsc::Sender<()>>,
+    end: Option<mpsc::SyncSender<()>>,
     teller: Option<JoinHandle<()>>,
 }
 

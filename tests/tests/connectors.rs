@@ -371,7 +371,7 @@ fn a_stream_of_a_slow_query_is_paused_and_deleted_between_its_records() {
 fn a_schema_that_does_not_come_holds_up_no_other_stream() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
-    let (asked, told) = std::sync::mpsc::channel();
+    let (asked, told) = std::sync::mpsc::sync_channel(16);
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let asked = asked.clone();
