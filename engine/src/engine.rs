@@ -22,6 +22,7 @@ use crate::error::EngineError;
 use crate::evaluate::pool::Pool;
 use crate::evaluate::{Limits, Prepared};
 use crate::expiry::Expiry;
+use crate::held::HELD;
 use crate::history::cache::ChunkCache;
 use crate::history::run::{Run, Shelf};
 use crate::history::{self, History, Retention};
@@ -550,10 +551,10 @@ impl Loaded {
         }
     }
 
-    /// Of what was logged before, every output has all results, and every sum of a pause. An output is in the log from its beginning on; what a checkpoint knows of one that
+    /// Of what was logged before, every output has all results, and every sum of a pause and of what is held. An output is in the log from its beginning on; what a checkpoint knows of one that
     /// had not come as far as the checkpoint itself is of a query that never came to be.
     fn needs_from(&self, upto: Tick) -> Tick {
-        let is_over = |output: &Text, position: &Position| *output == PAUSED && position.0.is_empty();
+        let is_over = |output: &Text, position: &Position| [PAUSED, HELD].contains(&output.as_str()) && position.0.is_empty();
         let counts = |key: &(QueryId, Text), tick: Tick| tick >= upto || self.logged.contains(key);
         let known = self.delivered.iter().filter(|(key, (tick, position))| counts(key, *tick) && !is_over(&key.1, position));
         known.map(|(_, (tick, _))| *tick).min().unwrap_or(Tick::MAX)

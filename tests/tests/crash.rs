@@ -238,14 +238,15 @@ fn touched(processes: &[Process], id: usize) -> Vec<usize> {
     (0..processes.len()).filter(|place| *place == id || reaches(place)).collect()
 }
 
-/// Three edges in a row. A standing pattern of weir, unlike an ad-hoc MATCH, may walk one edge twice: a self loop is a
-/// chain. That is how things are, taken from weir and not from openCypher, which would have the edges differ.
+/// Three edges in a row. A pattern in mode DistinctId, unlike an ad-hoc MATCH, may walk one edge twice, but no node is a neighbour of its own: a
+/// cycle of two is a chain, a self loop is none.
 fn chain(processes: &[Process], a: usize) -> Option<String> {
     let b = processes[a].parent?;
     let c = processes[b].parent?;
     let d = processes[c].parent?;
     let named = processes[a].name.is_some() && processes[d].name.is_some();
-    named.then(|| json!({"id": a}).to_string())
+    let apart = a != b && b != c && c != d;
+    (named && apart).then(|| json!({"id": a}).to_string())
 }
 
 fn pair(processes: &[Process], a: usize) -> Option<String> {

@@ -106,7 +106,8 @@ fn a_file_that_was_changed_or_is_none_is_refused() {
     fs::copy(vector("zstd.parquet"), &path).unwrap();
     let (_, positions) = read(&*config, &anything(), None, &Limits::default()).unwrap();
     fs::copy(vector("gzip.parquet"), &path).unwrap();
-    assert!(problem(Some(&positions[0].1)).contains("put it back"));
+    let changed = problem(Some(&positions[0].1));
+    assert!(changed.contains("back, or delete the stream"), "{changed}");
     let check = |definition: Json| crate::parse_source_v1(&definition).unwrap().check(&anything()).unwrap_err().to_string();
     let format = json!({"type": "CypherParquet", "query": "RETURN 1"});
     assert!(check(json!({"type": "StandardInputIngest", "format": format})).contains("only files and objects of S3"));

@@ -220,6 +220,8 @@ impl Past {
     /// What has become different since, unless that is too much to make anything easier.
     fn since(&self) -> Option<&Since> {
         let find = || {
+            // The present may hold what was refused, and nothing says where it differs.
+            self.graph.readable().ok()?;
             let upto = self.present.tick();
             let known = self.history().since(self.at, upto);
             if known.as_ref().is_some_and(|known| known.upto == upto) {
