@@ -481,7 +481,7 @@ fn what_was_asked_for_comes_though_the_process_ends_at_once() {
     weir.rows(&format!("UNWIND range(1, {COUNT}) AS i MATCH (n) WHERE id(n) = idFrom('n', i) SET n.x = i"));
     // In v2 it is asked for when the query is created.
     for (name, mode, text) in [
-        ("a", "DISTINCT_ID", "MATCH (n) WHERE n.x > 0 RETURN DISTINCT id(n) AS id"),
+        ("a", "DISTINCT_ID", "MATCH (n) WHERE n.x IS NOT NULL RETURN DISTINCT id(n) AS id"),
         ("b", "ANY_QUERY", "MATCH (n) WHERE n.x > 0 RETURN n.x AS x"),
     ] {
         let outputs = json!([{"name": "file", "destinations": [{"type": "File", "path": format!("{name}.jsonl")}]}]);
@@ -516,7 +516,8 @@ fn what_is_held_back_outlives_the_process_in_every_mode() {
     let modes = [("DistinctId", "DISTINCT strId(n) AS x"), ("MultipleValues", "n.x AS x"), ("AnyQuery", "n.x AS x")];
     for (mode, columns) in modes {
         for cancellations in [true, false] {
-            let pattern = json!({"type": "Cypher", "mode": mode, "query": format!("MATCH (n) WHERE n.x > 0 RETURN {columns}")});
+            let pattern =
+                json!({"type": "Cypher", "mode": mode, "query": format!("MATCH (n) WHERE n.x IS NOT NULL RETURN {columns}")});
             let name = format!("{mode}-{cancellations}");
             let outputs = json!({"file": {"type": "WriteToFile", "path": format!("{name}.jsonl")}});
             let body = json!({"pattern": pattern, "includeCancellations": cancellations, "outputs": outputs});
