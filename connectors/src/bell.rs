@@ -33,8 +33,10 @@ impl Bell {
 
     /// Keeps the call until something comes. The caller looks afterwards whether it has come before, and then disarms.
     pub fn arm(&self, call: Call) {
-        *self.0.call.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
+        let mut kept = self.0.call.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Some(call);
         self.0.armed.store(true, Ordering::Relaxed);
+        drop(kept);
         fence(Ordering::SeqCst);
     }
 
@@ -54,9 +56,10 @@ impl Bell {
     }
 
     fn take(&self) -> Option<Call> {
-        let call = self.0.call.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let mut kept = self.0.call.lock().unwrap_or_else(PoisonError::into_inner);
+        // With the lock held: it would be said of the next call otherwise, and nobody would ring that one.
         self.0.armed.store(false, Ordering::Relaxed);
-        call
+        kept.take()
     }
 }
 
