@@ -18,7 +18,7 @@ use weir_cypher_compiler::compile;
 use weir_engine::{Engine, Graph, Prepared};
 use weir_model::Text;
 
-pub use errors::{ErrorHandling, NO_LETTER_BOXES};
+pub use errors::ErrorHandling;
 pub use transformation::Transformation;
 
 use self::pump::Resting;
@@ -169,7 +169,7 @@ impl Ingests {
         let stream = Stream::new(graph, name, source, definition, Status::Running, &self.procedures)?;
         secret::check(|| stream.config.stored()).map_err(refused)?;
         stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
-        stream.errors.check(&stream.source, &self.context).map_err(refused)?;
+        stream.errors.check(&stream.source, &*stream.config, stream.graph.ids(), &self.context).map_err(refused)?;
         // Servers may have been asked meanwhile.
         let _one = lock(&self.changing);
         free()?;

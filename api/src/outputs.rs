@@ -7,15 +7,16 @@
 //! run again after a crash, destinations that know their place (files) get each result once.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::Receiver;
 use weir_connectors::delivery::{Delivered, Stopper};
 use weir_connectors::on_call::{OnCall, Refusal, Work};
 use weir_connectors::{
-    Delivery, DeliveryCounters, DestinationContext, Encoder, Envelope, Generation, HostPolicy, Outgoing, RecordSchema, secret,
+    DeadLetters, Delivery, DeliveryCounters, DestinationConfig, DestinationContext, Encoder, Envelope, Generation, HostPolicy,
+    OnRefused, Outgoing, RecordSchema, destination, secret,
 };
 use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
@@ -25,11 +26,16 @@ use crate::error::{ApiError, chain, failure_text};
 use crate::events::{Hub, Live};
 use crate::ingest::refused;
 use crate::procedures::Procedures;
-use crate::wire::standing::{CypherOutput, Output, Workflow};
+use crate::wire::letters::Refusals;
+use crate::wire::standing::{CypherOutput, DestinationOutput, Output, Workflow};
 
+mod figures;
 mod lane;
+mod letters;
 mod spans;
-pub use lane::Lane;
+pub use figures::{Figures, State};
+pub use lane::{Given, Lane};
+use letters::Letters;
 use spans::Spans;
 
 /// Batches of results waiting for the queries of one output.
@@ -51,7 +57,14 @@ pub struct Sent {
 /// An output that has been checked and compiled, and not yet opened.
 pub enum Link {
     Query(QueryLink),
-    Destination(Arc<dyn weir_connectors::DestinationConfig>, HostPolicy, Form),
+    Destination(DestinationLink),
+}
+
+pub struct DestinationLink {
+    config: Arc<dyn DestinationConfig>,
+    refusals: Refusals,
+    hosts: HostPolicy,
+    form: Form,
 }
 
 /// How results are written at the end.
@@ -68,11 +81,7 @@ pub struct Form {
 
 impl Form {
     /// Fetches what the format needs.
-    fn of(
-        config: &dyn weir_connectors::DestinationConfig,
-        generation: Generation,
-        procedures: &Procedures,
-    ) -> Result<Form, ApiError> {
+    fn of(config: &dyn DestinationConfig, generation: Generation, procedures: &Procedures) -> Result<Form, ApiError> {
         let (mut envelope, mut positive_only) = (config.envelope(generation), config.positive_only());
         let schema = config.format().map(|format| format.schema(config.subject(), procedures.files(), procedures.hosts()));
         let schema = schema.transpose().map_err(refused)?.flatten();
@@ -97,10 +106,12 @@ impl Link {
     /// Finds everything that is wrong with an output before anything is kept of it.
     pub fn prepare(output: &Output, graph: &Graph, procedures: &Arc<Procedures>) -> Result<Link, ApiError> {
         match output {
-            Output::Destination(config) => {
+            Output::Destination(DestinationOutput { config, refusals }) => {
                 config.check().map_err(refused)?;
+                refusals.boxes().iter().try_for_each(|letters| letters.config.check().map_err(refused))?;
                 let form = Form::of(&**config, Generation::V1, procedures)?;
-                Ok(Link::Destination(config.clone(), procedures.hosts().clone(), form))
+                let (config, refusals, hosts) = (config.clone(), refusals.clone(), procedures.hosts().clone());
+                Ok(Link::Destination(DestinationLink { config, refusals, hosts, form }))
             }
             Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph, procedures)?)),
             Output::Workflow(workflow) => Link::of_workflow(workflow, graph, procedures),
@@ -116,7 +127,7 @@ impl Link {
             }
             other => Link::prepare(other, graph, procedures)?,
         };
-        if let Link::Destination(config, _, form) = &mut end {
+        if let Link::Destination(DestinationLink { config, form, .. }) = &mut end {
             *form = Form::of(&**config, Generation::V2, procedures)?;
             // One in the notation of v1 may ask for nothing but the data.
             if form.envelope != Envelope::Bare && !config.takes_whole() {
@@ -142,9 +153,9 @@ impl Link {
         matches!(self, Link::Query(query) if query.prepared.writes())
     }
 
-    fn destination(&self) -> Option<(&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy, Form)> {
+    fn destination(&self) -> Option<&DestinationLink> {
         match self {
-            Link::Destination(config, hosts, form) => Some((config, hosts, form.clone())),
+            Link::Destination(link) => Some(link),
             Link::Query(query) => query.next.as_ref()?.destination(),
         }
     }
@@ -153,7 +164,10 @@ impl Link {
 /// Whether the values are there that an output refers to.
 pub fn check_secrets(output: &Output) -> Result<(), ApiError> {
     match output {
-        Output::Destination(config) => secret::check(|| config.stored()).map_err(refused),
+        Output::Destination(DestinationOutput { config, refusals }) => {
+            let all = std::iter::once(config).chain(refusals.boxes().iter().map(|letters| &letters.config));
+            all.into_iter().try_for_each(|config| secret::check(|| config.stored()).map_err(refused))
+        }
         Output::CypherQuery(cypher) => cypher.and_then.as_deref().map_or(Ok(()), check_secrets),
         Output::Workflow(workflow) => check_secrets(&workflow.destination),
     }
@@ -191,17 +205,19 @@ pub type Progress = Box<dyn FnMut(Tick, Position, bool) + Send>;
 /// A running output.
 pub struct RunningOutput {
     pub name: String,
+    query: String,
     /// Results of earlier ticks were delivered in an earlier life.
     from: Tick,
     rows_upto: Arc<AtomicU64>,
     way: Way,
-    failed: AtomicBool,
+    /// Why it has ended by itself, once that is known here.
+    failed: OnceLock<String>,
     /// It is being ended: that it takes no more is no failure.
     ending: AtomicBool,
     pub taps: Arc<Taps>,
     spans: Arc<Spans>,
-    /// Of its destination, where it has one.
-    pub counters: Option<Arc<DeliveryCounters>>,
+    /// Of its destination, or of its query where it has none.
+    pub counters: Arc<DeliveryCounters>,
 }
 
 /// What flows through an output, for whoever listens.
@@ -219,7 +235,7 @@ pub struct Taps {
 impl Taps {
     fn of(link: &Link, ids: IdScheme) -> Taps {
         let (envelope, positive_only, enriched) = match link {
-            Link::Destination(_, _, form) => (form.envelope, form.positive_only, false),
+            Link::Destination(DestinationLink { form, .. }) => (form.envelope, form.positive_only, false),
             Link::Query(query) => (query.structure, query.positive_only, query.next.is_some()),
         };
         Taps { before: Hub::default(), after: Hub::default(), envelope, positive_only, enriched, ids }
@@ -283,25 +299,48 @@ struct End {
 /// An opened destination, or none for queries that run for their effect.
 pub struct Opened {
     link: Link,
-    destination: Option<Box<dyn weir_connectors::Destination>>,
+    destination: Option<(Box<dyn weir_connectors::Destination>, OnRefused)>,
     ids: IdScheme,
+}
+
+/// What an output is called where it is told of.
+fn whose(query: &str, output: &str) -> String {
+    format!("{output} of standing query {query}")
 }
 
 impl Opened {
     /// Opens the destination at the end of the output, behind a position it gave before.
     pub fn open(
-        query: QueryId,
+        (id, query): (QueryId, &str),
         name: &str,
         link: Link,
         ids: IdScheme,
         from: Option<&Position>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Opened, ApiError> {
-        let open = |(config, hosts, form): (&Arc<dyn weir_connectors::DestinationConfig>, &HostPolicy, Form)| {
-            let (output, identity) = (name.to_owned(), format!("{}-{name}", query.0));
+        let open = |DestinationLink { config, refusals, hosts, form }: &DestinationLink| {
+            let (output, identity) = (name.to_owned(), format!("{}-{name}", id.0));
             let (generation, runtime, hosts) = (form.generation, runtime.clone(), hosts.clone());
             let context = DestinationContext { output, identity, generation, runtime, hosts };
-            weir_connectors::destination::open(config, &context, from)
+            let whose = whose(query, name);
+            let opened = destination::open(config, &whose, &context, from)?;
+            let on_refused = match refusals {
+                Refusals::GiveUp => OnRefused::GiveUp,
+                Refusals::Fail => OnRefused::End,
+                Refusals::Retry => OnRefused::Retry,
+                Refusals::DeadLetter(boxes) => {
+                    let mut open = DeadLetters::default();
+                    let whose = format!("dead letters of {whose}");
+                    for (index, letters) in boxes.iter().enumerate() {
+                        let identity = format!("{}-dead-{index}", context.identity);
+                        let context = DestinationContext { identity, generation: Generation::V2, ..context.clone() };
+                        let destination = destination::open(&letters.config, &whose, &context, None)?;
+                        open.add(&whose, destination, (letters.form, None));
+                    }
+                    OnRefused::Letters(Box::new(Letters::new(open, query, name)))
+                }
+            };
+            Ok((opened, on_refused))
         };
         let destination = link.destination().map(open).transpose().map_err(refused)?;
         Ok(Opened { link, destination, ids })
@@ -309,7 +348,7 @@ impl Opened {
 
     /// Where the destination stands, to be stored before the first result.
     pub fn position(&self) -> Position {
-        self.destination.as_ref().map_or_else(Position::default, |destination| destination.position())
+        self.destination.as_ref().map_or_else(Position::default, |(destination, _)| destination.position())
     }
 
     /// Starts delivering results of the query, those of `from` and later.
@@ -317,11 +356,11 @@ impl Opened {
         let rows_upto = Arc::new(AtomicU64::new(0));
         let spans = Arc::new(Spans::new(query, name, graph.name()));
         let mut progress = noting_rows(rows_upto.clone(), spans.clone(), progress);
-        let form = self.link.destination().map(|(_, _, form)| form);
+        let form = self.link.destination().map(|link| link.form.clone());
         let taps = Arc::new(Taps::of(&self.link, self.ids));
         let (end, unfinished) = match (self.destination, form) {
-            (Some(destination), Some(Form { envelope, generation, positive_only, lines, schema })) => {
-                let delivery = Delivery::start(name, destination, progress);
+            (Some((destination, on_refused)), Some(Form { envelope, generation, positive_only, lines, schema })) => {
+                let delivery = Delivery::start(&whose(query, name), destination, on_refused, progress);
                 let encoder = Encoder { envelope, generation, ids: self.ids };
                 (Some(End { delivery, encoder, positive_only, lines, schema }), None)
             }
@@ -330,20 +369,30 @@ impl Opened {
                 (None, Some(progress))
             }
         };
-        let counters = end.as_ref().map(|end: &End| end.delivery.counters().clone());
+        let counters = end.as_ref().map_or_else(Arc::default, |end: &End| end.delivery.counters().clone());
         let way = match (self.link, end) {
             (Link::Destination(..), Some(end)) => Way::Direct(end),
             (Link::Destination(..), None) => return Err(ApiError::Failed("the destination was not opened".to_owned())),
             (Link::Query(link), end) => {
                 let stop = Arc::new(AtomicBool::new(false));
                 let stopper = end.as_ref().map(|end| end.delivery.stopper());
-                let (output, graph, progress) = (name.to_owned(), graph.clone(), unfinished);
-                let queries = Queries { name: output, graph, link, end, progress, taps: taps.clone(), stop: stop.clone() };
+                let queries = Queries {
+                    name: name.to_owned(),
+                    query: query.to_owned(),
+                    graph: graph.clone(),
+                    link,
+                    end,
+                    progress: unfinished,
+                    taps: taps.clone(),
+                    stop: stop.clone(),
+                    counters: counters.clone(),
+                };
                 Way::Queries { worker: OnCall::new("query", name, BATCHES_WAITING_MAX, queries), stop, end: stopper }
             }
         };
-        let (failed, ending) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(RunningOutput { name: name.to_owned(), from, rows_upto, way, failed, ending, taps, spans, counters })
+        let (failed, ending) = (OnceLock::new(), AtomicBool::new(false));
+        let (name, query) = (name.to_owned(), query.to_owned());
+        Ok(RunningOutput { name, query, from, rows_upto, way, failed, ending, taps, spans, counters })
     }
 }
 
@@ -369,7 +418,7 @@ impl RunningOutput {
     pub fn send(&self, results: &[Sent], upper: Tick, stop: &AtomicBool) {
         let new = results.iter().filter(|result| result.tick >= self.from);
         // What was held back and is asked for comes between ticks, and may come right where the output begins.
-        if self.failed.load(Ordering::Relaxed) || (upper <= self.from && new.clone().next().is_none()) {
+        if self.is_over() || (upper <= self.from && new.clone().next().is_none()) {
             return;
         }
         if !results.is_empty() {
@@ -391,9 +440,10 @@ impl RunningOutput {
         if let Err(reason) = sent
             && !stop.load(Ordering::Relaxed)
             && !self.ending.load(Ordering::Relaxed)
-            && !self.failed.swap(true, Ordering::Relaxed)
+            && self.failed.set(self.end_reason().unwrap_or_else(|| reason.clone())).is_ok()
         {
             tracing::error!(
+                query = self.query,
                 output = self.name,
                 "the output has ended: {reason}. Results from here on are delivered when it is changed or weir starts again, or never if the output is removed"
             );
@@ -408,9 +458,30 @@ impl RunningOutput {
         }
     }
 
-    /// It has ended by itself.
+    /// Whether what is sent next is taken without waiting for the other side.
+    pub fn has_room(&self) -> bool {
+        match &self.way {
+            Way::Direct(end) => end.delivery.has_room(),
+            Way::Queries { worker, .. } => worker.has_room(),
+        }
+    }
+
+    /// It has ended by itself, and takes no more.
     pub fn is_over(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.failed.get().is_some()
+    }
+
+    /// Why it has ended by itself.
+    pub fn failure(&self) -> Option<String> {
+        self.failed.get().cloned().or_else(|| self.end_reason())
+    }
+
+    /// Why its destination takes no more.
+    fn end_reason(&self) -> Option<String> {
+        match &self.way {
+            Way::Direct(end) => end.delivery.failure(),
+            Way::Queries { end, .. } => end.as_ref().and_then(Stopper::failure),
+        }
     }
 
     /// Whoever waits to hand over something need not wait any more.
@@ -441,7 +512,7 @@ impl RunningOutput {
                     end.iter().for_each(Stopper::stop);
                 }
                 if worker.join().is_err() {
-                    tracing::error!(output = self.name, "the output ended through a bug in weir");
+                    tracing::error!(query = self.query, output = self.name, "the output ended through a bug in weir");
                 }
             }
         }
@@ -451,36 +522,38 @@ impl RunningOutput {
 
 impl End {
     fn send<'a>(&self, results: impl Iterator<Item = &'a Sent>, upper: Tick) -> Result<(), String> {
-        let encode = |result: &Sent| {
-            Some(Outgoing { body: self.body(result)?, positive: result.positive, mark: result.tick.0, id: Some(result.id) })
-        };
-        let outgoing = results.filter(|result| result.positive || !self.positive_only).filter_map(encode).collect();
-        self.delivery.send(outgoing, upper.0).map_err(|error| chain(&error))
+        let (mut outgoing, mut unfit) = (Vec::new(), Vec::new());
+        for result in results.filter(|result| result.positive || !self.positive_only) {
+            let of = |body| Outgoing { body, positive: result.positive, mark: result.tick.0, id: Some(result.id) };
+            match self.body(result) {
+                Ok(body) => outgoing.push(of(body)),
+                Err(problem) => unfit.push((of(self.text(result)), problem)),
+            }
+        }
+        self.delivery.send_all(outgoing, unfit, upper.0).map_err(|error| chain(&error))
     }
 
-    /// None for one that does not fit the schema; that is counted.
-    fn body(&self, result: &Sent) -> Option<Vec<u8>> {
-        let Some(schema) = &self.schema else {
-            let mut body = Vec::with_capacity(128);
-            self.encoder.row(result.positive, Some(result.id), &result.data, &mut body);
-            if self.lines {
-                body.push(b'\n');
-            }
-            return Some(body);
-        };
+    /// An error says why it does not fit the schema.
+    fn body(&self, result: &Sent) -> Result<Vec<u8>, String> {
+        let Some(schema) = &self.schema else { return Ok(self.text(result)) };
         let encoded = self.encoder.record(schema, result.positive, Some(result.id), &result.data);
-        let not_fitting = |problem: &String| {
-            let reason = format!("a result does not fit {}: {problem}", schema.name);
-            tracing::warn!("{reason}; it is not delivered");
-            self.delivery.counters().not_encoded(1, &reason);
-        };
-        encoded.inspect_err(not_fitting).ok()
+        encoded.map_err(|problem| format!("a result does not fit {}: {problem}", schema.name))
+    }
+
+    fn text(&self, result: &Sent) -> Vec<u8> {
+        let mut body = Vec::with_capacity(128);
+        self.encoder.row(result.positive, Some(result.id), &result.data, &mut body);
+        if self.lines {
+            body.push(b'\n');
+        }
+        body
     }
 }
 
 /// The work of an output that begins with a query.
 struct Queries {
     name: String,
+    query: String,
     graph: Graph,
     link: QueryLink,
     end: Option<End>,
@@ -488,6 +561,7 @@ struct Queries {
     progress: Option<Delivered>,
     taps: Arc<Taps>,
     stop: Arc<AtomicBool>,
+    counters: Arc<DeliveryCounters>,
 }
 
 impl Work for Queries {
@@ -495,15 +569,22 @@ impl Work for Queries {
 
     fn take(&mut self, (batch, upper): Batch, _more: &Receiver<Batch>) -> bool {
         let mut rows = Vec::new();
+        let alone = self.end.is_none() && !batch.is_empty();
+        if alone {
+            self.counters.asking(Some(Instant::now()));
+        }
         for result in batch.iter().filter(|result| result.positive || !self.link.positive_only) {
             if !self.ask(&self.link, result, &mut rows) {
                 return false;
             }
         }
+        if alone {
+            self.counters.asking(None);
+        }
         match (&self.end, &mut self.progress) {
             (Some(end), _) => {
                 if let Err(reason) = end.send(rows.iter(), upper) {
-                    tracing::error!(output = self.name, "the output has ended: {reason}");
+                    tracing::error!(query = self.query, output = self.name, "the output has ended: {reason}");
                     return false;
                 }
             }
@@ -537,7 +618,7 @@ impl Queries {
         let parameter = that(result, link.structure);
         let columns: Vec<Text> = link.prepared.plan.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut rows: Vec<Sent> = Vec::new();
-        loop {
+        for tries in 1.. {
             rows.clear();
             let ended = self.graph.query(
                 &link.prepared,
@@ -550,32 +631,36 @@ impl Queries {
                 },
             );
             match ended {
-                Ok(_) => break,
+                Ok(_) => {
+                    if tries > 1 {
+                        self.counters.trying(0, None);
+                    }
+                    break;
+                }
                 Err(_) if self.stop.load(Ordering::Relaxed) => return false,
                 Err(EngineError::Query(failure)) => {
-                    tracing::warn!(
-                        output = self.name,
-                        "the query failed on a result, which is left out: {}",
-                        failure_text(&failure)
-                    );
+                    self.leave_out("the query failed on a result, which is left out", &failure_text(&failure));
                     return true;
                 }
                 Err(error) if link.retries => {
-                    tracing::warn!(output = self.name, "the query could not run and is tried again: {}", chain(&error));
+                    let problem = format!("the query could not run and is tried again: {}", chain(&error));
+                    tracing::warn!(query = self.query, output = self.name, "{problem}");
+                    self.counters.note(&problem);
+                    self.counters.retries.fetch_add(1, Ordering::Relaxed);
+                    self.counters.trying(tries, Some(SystemTime::now() + RETRY_PAUSE));
                     std::thread::sleep(RETRY_PAUSE);
                 }
                 Err(error) => {
-                    tracing::warn!(
-                        output = self.name,
-                        "the query could not run on a result, which is left out: {}",
-                        chain(&error)
-                    );
+                    self.leave_out("the query could not run on a result, which is left out", &chain(&error));
                     return true;
                 }
             }
         }
         if std::ptr::eq(link, &self.link) {
             self.taps.show_enriched(&rows);
+            if self.end.is_none() {
+                self.counters.delivered.fetch_add(1, Ordering::Relaxed);
+            }
         }
         match link.next.as_deref() {
             None => true,
@@ -585,6 +670,12 @@ impl Queries {
             }
             Some(Link::Query(next)) => rows.iter().all(|row| self.ask(next, row, out)),
         }
+    }
+
+    fn leave_out(&self, what: &str, why: &str) {
+        let problem = format!("{what}: {why}");
+        tracing::warn!(query = self.query, output = self.name, "{problem}");
+        self.counters.given_up(1, &problem);
     }
 }
 

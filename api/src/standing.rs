@@ -12,14 +12,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 use weir_cypher_compiler::{Options, StandingPlan, compile_standing};
-use weir_engine::{Engine, Graph, Row, Standing, StandingQuery, Start};
+use weir_engine::{Engine, Graph, RESULTS_WAITING_MAX, Row, Standing, StandingQuery, Start};
 use weir_model::{NodeId, Plan, QueryId, Text, Tick};
 
 use crate::error::ApiError;
 use crate::events::Hub;
 use crate::live::LiveState;
 use crate::meter::Meter;
-use crate::outputs::{Lane, Link, Opened, RunningOutput, check_secrets};
+use crate::outputs::{Figures, Lane, Link, Opened, RunningOutput, check_secrets};
 use crate::procedures::Procedures;
 use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings, StartFrom};
 
@@ -60,6 +60,8 @@ pub struct Query {
     /// Everything before this tick has been handed out.
     handed_out: AtomicU64,
     outputs: RwLock<Vec<Arc<Lane>>>,
+    /// Results that wait for the slowest of them, as the engine was told.
+    weighed: Mutex<usize>,
     /// How often the definition of an output was replaced, where it was.
     changes: Mutex<BTreeMap<String, u64>>,
     /// For SSE and web sockets of v1.
@@ -110,7 +112,7 @@ impl StandingQueries {
         let id = fresh_query_id(graph);
         let mut opened = Vec::new();
         for (output, link) in links {
-            let output_opened = Opened::open(id, &output, link, graph.ids(), None, &self.runtime)?;
+            let output_opened = Opened::open((id, name), &output, link, graph.ids(), None, &self.runtime)?;
             opened.push((output, output_opened));
         }
         self.store(graph, name, (id, id), (&settings, &BTreeMap::new()), "creating")?;
@@ -223,6 +225,7 @@ impl StandingQueries {
             until: AtomicU64::new(u64::MAX),
             handed_out: AtomicU64::new(0),
             outputs: RwLock::default(),
+            weighed: Mutex::default(),
             changes: Mutex::new(changes),
             results: Hub::default(),
             tap: Hub::default(),
@@ -254,15 +257,19 @@ impl StandingQueries {
             let lane = query.add_lane(name);
             let position = query.installed().delivered(&query.frontier(name)).map(|(_, position)| position);
             let position = position.filter(|position| !position.0.is_empty());
-            let opened = Link::prepare(definition, &query.graph, &self.procedures)
-                .and_then(|link| Opened::open(query.id, name, link, query.graph.ids(), position.as_ref(), &self.runtime));
+            let opened = Link::prepare(definition, &query.graph, &self.procedures).and_then(|link| {
+                Opened::open((query.id, &query.name), name, link, query.graph.ids(), position.as_ref(), &self.runtime)
+            });
             match opened {
                 Ok(opened) => query.start_output(&lane, opened)?,
-                Err(error) => tracing::error!(
-                    query = query.name,
-                    output = name,
-                    "the output cannot be opened: {error}. Its results wait until it is changed, or removed, or weir starts again and it can"
-                ),
+                Err(error) => {
+                    lane.park(&error.to_string());
+                    tracing::error!(
+                        query = query.name,
+                        output = name,
+                        "the output cannot be opened: {error}. Its results wait until it is changed, or removed, or weir starts again and it can"
+                    );
+                }
             }
         }
         Ok(())
@@ -302,7 +309,7 @@ impl StandingQueries {
     fn add_linked(&self, query: &Arc<Query>, outputs: Vec<(String, Output)>, links: Vec<(String, Link)>) -> Result<(), ApiError> {
         let mut settings = query.settings();
         for (name, link) in links {
-            let opened = Opened::open(query.id, &name, link, query.graph.ids(), None, &self.runtime)?;
+            let opened = Opened::open((query.id, &query.name), &name, link, query.graph.ids(), None, &self.runtime)?;
             let output = outputs.iter().find(|(other, _)| *other == name).cloned();
             settings.outputs.extend(output);
             // Where it begins is stored before its definition: one without the other would be given the whole past.
@@ -437,7 +444,7 @@ impl Query {
         self.meter.count()
     }
 
-    /// Found and not handed to the outputs yet.
+    /// Found, and not taken by every output yet.
     pub fn waiting(&self) -> usize {
         self.installed().waiting()
     }
@@ -445,6 +452,18 @@ impl Query {
     /// The outputs that run.
     pub fn outputs(&self) -> Vec<Arc<RunningOutput>> {
         self.lanes().iter().filter_map(|lane| lane.running()).collect()
+    }
+
+    /// How each output is, and whether ingest waits for it.
+    pub fn figures(&self) -> Vec<(Figures, bool)> {
+        let figures: Vec<Figures> = self.lanes().iter().map(|lane| Figures::of(lane)).collect();
+        let most = figures.iter().map(|figures| figures.behind).max().unwrap_or(0);
+        let holds = most > 0 && self.waiting() > RESULTS_WAITING_MAX;
+        figures
+            .into_iter()
+            .map(|figures| (holds && figures.behind == most, figures))
+            .map(|(holds, figures)| (figures, holds))
+            .collect()
     }
 
     fn lanes(&self) -> Vec<Arc<Lane>> {
@@ -539,6 +558,7 @@ impl Query {
             outputs.iter().position(|output| output.name == name).map(|index| outputs.remove(index))
         };
         if let Some(lane) = removed {
+            self.weigh();
             lane.close(deadline);
         }
     }

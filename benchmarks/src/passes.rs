@@ -59,6 +59,13 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "watch", about: "--queries standing queries of one node, mutations to counted results", run: watch::distinct },
     Pass { name: "watch-chain", about: "--queries standing queries that share a chain of three", run: watch::sharing },
     Pass { name: "installing", about: "single changes while one query after another is installed", run: watch::installing },
+    Pass { name: "installing-any", about: "the same, of queries that are asked row by row", run: watch::installing_any },
+    Pass {
+        name: "stage-sums",
+        about: "one of --events floats of ten groups changes, their sums and averages kept",
+        run: stages::sums,
+    },
+    Pass { name: "stage-window", about: "one of --events rows in order changes, ten in their middle shown", run: stages::window },
     Pass { name: "backfill", about: "the chain of four installed on --events while more come in", run: backfill::run },
     Pass { name: "backfill-ingest", about: "the same while lines of JSON come into a store", run: backfill::beside_ingest },
     Pass { name: "hub", about: "one more edge at a node of --events edges, of which no match comes", run: backfill::hub },

@@ -5,13 +5,14 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use weir_engine::evaluate::Evaluator;
 use weir_engine::log::{Log, LogOptions};
 use weir_engine::store::{Entry, InMemory};
 use weir_engine::symbols::Symbols;
 use weir_engine::{Ingester, Start};
-use weir_model::{Mutations, Tick, Value};
+use weir_model::{Mutations, NodeId, Tick, Value};
 
 use crate::measure::{Clock, Run, bytes_on_disk, resident_bytes};
 use crate::passes::{Settings, StoreKind};
@@ -69,7 +70,7 @@ pub fn log(settings: &Settings) -> Result<Run, Box<dyn Error>> {
         }))?;
         next = upper;
     }
-    log.wait_durable(graph, next, std::time::Duration::from_secs(60))?;
+    log.wait_durable(graph, next, Duration::from_secs(60))?;
     let mut run = clock.stop("log", settings.events)?;
     if settings.store == StoreKind::RocksDb {
         run.disk_bytes = bytes_on_disk(&scratch.path())?;
@@ -119,6 +120,75 @@ fn maintain(settings: &Settings, name: &str, standing: bool) -> Result<Run, Box<
     Ok(run)
 }
 
+/// Ten groups of floats, of which one changes with each record.
+pub fn sums(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let text = "MATCH (n:Thing) RETURN n.group AS group, sum(n.value) AS sum, avg(n.value) AS mean";
+    above_patterns(settings, "stage-sums", text)
+}
+
+/// Ten rows from the middle of all in order, of which one changes with each record.
+pub fn window(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    let skip = settings.events / 2;
+    above_patterns(
+        settings,
+        "stage-window",
+        &format!("MATCH (n:Thing) RETURN n.value AS value ORDER BY value SKIP {skip} LIMIT 10"),
+    )
+}
+
+/// So many records change something, a batch of `--batch` at a time.
+const CHANGES: u64 = 20_000;
+
+/// No longer than this: what costs as much as all rows has done few then.
+const STAGE_TIME: Duration = Duration::from_secs(20);
+
+fn above_patterns(settings: &Settings, name: &str, text: &str) -> Result<Run, Box<dyn Error>> {
+    let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
+    let graph = engine.default_graph();
+    let [label, group, value] = ["Thing", "group", "value"].map(|name| graph.symbols().intern(name));
+    let node = |n: u64| NodeId::new(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), n);
+    let number = |n: u64| Value::Float((n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) as f64 * 1e-7);
+    let mut mutations = Mutations::default();
+    for n in 0..settings.events {
+        mutations.set_label(node(n), label, true);
+        mutations.set_property(node(n), group, &Value::Integer((n % 10) as i64));
+        mutations.set_property(node(n), value, &number(n));
+    }
+    graph.apply(mutations, 1)?;
+    let query = weir::install_any(&graph, 0, text, Start::WholeGraph)?;
+    let wait = |upper: Tick| -> Result<u64, Box<dyn Error>> {
+        let mut rows = 0;
+        loop {
+            let batch = query.next(Duration::from_secs(120))?.ok_or("no result within two minutes")?;
+            rows += batch.rows.len() as u64;
+            if batch.upper >= upper {
+                return Ok(rows);
+            }
+        }
+    };
+    wait(graph.next())?;
+    let clock = Clock::start()?;
+    let (begun, mut changed, mut upper) = (Instant::now(), 0, Tick::ZERO);
+    while changed < CHANGES && begun.elapsed() < STAGE_TIME {
+        let mut mutations = Mutations::default();
+        for record in 0..settings.batch {
+            let n = (changed + record).wrapping_mul(7919) % settings.events;
+            mutations.start_record(record as u32);
+            mutations.set_property(node(n), value, &number(settings.events + changed + record));
+        }
+        upper = graph.apply(mutations, settings.batch as usize)?;
+        changed += settings.batch;
+    }
+    let rows = wait(upper)?;
+    let mut run = clock.stop(name, changed)?;
+    let Settings { events, batch, .. } = settings;
+    run.settings = format!(
+        "changes of one value each to results, in memory, {events} values there, {batch} changes a batch, {rows} results"
+    );
+    engine.shutdown()?;
+    Ok(run)
+}
+
 /// Numbers to nodes with one property: no text to parse, nothing to watch.
 pub fn numbers(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let scratch = Scratch::new(settings, "numbers")?;
@@ -157,9 +227,9 @@ mod tests {
     fn every_stage_runs_and_the_dataflow_counts_right() {
         for batch in [1, 100] {
             let settings = Settings { batch, ..test_settings(&format!("stages-{batch}"), 1_000) };
-            for stage in [evaluate, log, commit, numbers] {
+            for stage in [evaluate, log, commit, numbers, sums, window] {
                 let run = stage(&settings).expect("it runs");
-                assert_eq!(run.events, 1_000, "{run:?}");
+                assert!(run.events == 1_000 || run.events == CHANGES, "{run:?}");
             }
             for workers in [1, 2] {
                 let run = dataflow(&Settings { workers, ..settings.clone() }).expect("it runs");

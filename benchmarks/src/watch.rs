@@ -133,6 +133,19 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Single changes of a graph of `--events` that `--queries` watch, timed until their match is received, while one more query after
 /// another is installed and dropped.
 pub fn installing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    while_installing(settings, "installing", |graph, number| install(graph, number, &local(number), Start::Now))
+}
+
+const ROW_BY_ROW: &str = "MATCH (n:Process) OPTIONAL MATCH (n)-[:parent]->(p) RETURN n.filename AS program, count(p) AS parents";
+
+/// The same, where what is installed is worked out row by row.
+pub fn installing_any(settings: &Settings) -> Result<Run, Box<dyn Error>> {
+    while_installing(settings, "installing-any", |graph, number| weir::install_any(graph, number, ROW_BY_ROW, Start::Now))
+}
+
+type InstallOne = fn(&Graph, u64) -> Result<StandingQuery, Box<dyn Error>>;
+
+fn while_installing(settings: &Settings, name: &str, install_one: InstallOne) -> Result<Run, Box<dyn Error>> {
     let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
     let graph = engine.default_graph();
     let processes = settings.processes();
@@ -164,7 +177,7 @@ pub fn installing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
         while !ended.load(Ordering::Relaxed) {
             let begun = Instant::now();
             let from = other.next();
-            let query = install(&other, number, &local(number), Start::Now).map_err(|error| error.to_string())?;
+            let query = install_one(&other, number).map_err(|error| error.to_string())?;
             calls.record(begun.elapsed());
             loop {
                 let batch = query.next(Duration::from_millis(20)).map_err(|error| error.to_string())?;
@@ -182,7 +195,7 @@ pub fn installing(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let clock = Clock::start()?;
     let first = pulse.next;
     pulse.beat(TIMED, &mut timed)?;
-    let mut run = clock.stop("installing", pulse.next - first)?;
+    let mut run = clock.stop(name, pulse.next - first)?;
     stop.store(true, Ordering::Relaxed);
     let (calls, caught_up) = installer.join().map_err(|_| "the thread that installs panicked")??;
     let upper = graph.next();

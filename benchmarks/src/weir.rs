@@ -130,6 +130,14 @@ pub fn filled(settings: &Settings) -> Result<Engine, Box<dyn Error>> {
     Ok(engine)
 }
 
+/// Installs a standing query of any kind.
+pub fn install_any(graph: &Graph, number: u64, text: &str, start: Start) -> Result<StandingQuery, Box<dyn Error>> {
+    let options = weir_cypher_compiler::Options { parameters: Vec::new(), ids: graph.ids(), ..Default::default() };
+    let standing = compile_standing(text, StandingMode::AnyQuery, &options).map_err(|problems| problems[0].to_string())?;
+    let id = QueryId(NodeId::new(number.wrapping_mul(0x9E37_79B9_7F4A_7C15), number));
+    Ok(graph.install(Standing { id, plan: standing.plan, cancellations: true, start, outputs: Vec::new() })?)
+}
+
 /// Compiles an ingest query.
 pub fn prepare_any(graph: &Graph, text: &str) -> Result<Arc<Prepared>, Box<dyn Error>> {
     let options = weir_cypher_compiler::Options { parameters: vec!["that".into()], ids: graph.ids(), ..Default::default() };

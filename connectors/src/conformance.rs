@@ -733,6 +733,65 @@ fn a_file_of_results_may_be_rotated() {
 }
 
 #[test]
+fn a_destination_that_shall_end_waits_for_no_answer() {
+    // Connections are taken, and nothing is ever said.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let at = |scheme: &str| format!("{scheme}://127.0.0.1:{port}");
+    let mut definitions = vec![
+        json!({"type": "PostToEndpoint", "url": at("http")}),
+        json!({"type": "PostToEndpoint", "url": at("http"), "parallelism": 1}),
+        json!({"type": "WriteToElasticsearch", "urls": [at("http")], "index": "results"}),
+        json!({"type": "WriteToRedis", "url": at("redis"), "key": "results"}),
+        json!({"type": "WriteToAmqp", "url": at("amqp"), "routingKey": "results"}),
+        json!({"type": "WriteToMqtt", "url": at("mqtt"), "topic": "results"}),
+        json!({"type": "WriteToNats", "servers": [at("nats")], "subject": "results"}),
+        json!({"type": "WriteToPostgres", "url": at("postgres") + "/x", "username": "weir", "table": "results"}),
+    ];
+    #[cfg(feature = "kafka")]
+    definitions.push(json!({"type": "WriteToKafka", "topic": "results", "bootstrapServers": format!("127.0.0.1:{port}")}));
+    #[cfg(feature = "aws")]
+    definitions.extend(
+        [
+            json!({"type": "WriteToSQS", "queueUrl": at("http") + "/1/results"}),
+            json!({"type": "WriteToSNS", "topic": "arn:aws:sns:eu-west-1:123456789012:results", "endpoint": at("http")}),
+            json!({"type": "WriteToKinesis", "streamName": "results", "endpoint": at("http")}),
+            json!({"type": "WriteToKinesis", "streamName": "results", "endpoint": at("http"), "kinesisMaxRecordsPerSecond": 1}),
+            json!({"type": "WriteToS3", "bucket": "lake", "endpoint": at("http")}),
+        ]
+        .map(|mut definition| {
+            definition["credentials"] = json!({"accessKeyId": "a", "secretAccessKey": "b"});
+            definition["region"] = json!({"region": "eu-west-1"});
+            definition
+        }),
+    );
+    let runtime = runtime();
+    for definition in definitions {
+        let config = parse_destination_v1(&definition).unwrap();
+        let mut destination = config.open(&output(&runtime), None).unwrap();
+        let stop = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+        destination.ends_by(&stop);
+        let stopping = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(200));
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let begun = Instant::now();
+        let mut written = destination.write(&bodies(&["1"]), 1);
+        if destination.held() > 0 {
+            written = destination.close().map(|()| destination::Written::default());
+        }
+        let took = begun.elapsed();
+        stopping.join().unwrap();
+        match written {
+            Ok(written) => assert_eq!((written.left, written.refused), (vec![0], Vec::new()), "{definition}"),
+            Err(error) => assert!(error.retryable(), "{definition}: {error}"),
+        }
+        assert!(took >= Duration::from_millis(150), "{definition} did not ask anybody");
+        assert!(took < Duration::from_millis(1500), "{definition} took {took:?}");
+    }
+}
+
+#[test]
 fn every_destination_closes_promptly() {
     let directory = tempfile::tempdir().unwrap();
     let runtime = runtime();
@@ -746,7 +805,7 @@ fn every_destination_closes_promptly() {
             *port = json!(free.local_addr().unwrap().port());
         }
         let destination = parse_destination_v1(&definition).unwrap().open(&output(&runtime), None).unwrap();
-        let delivery = Delivery::start("out", destination, Box::new(|_, _| {}));
+        let delivery = Delivery::start("out", destination, crate::OnRefused::GiveUp, Box::new(|_, _| {}));
         let begun = Instant::now();
         assert!(delivery.close(PATIENCE), "{}", row.name);
         assert!(begun.elapsed() < Duration::from_secs(1), "{} took {:?}", row.name, begun.elapsed());

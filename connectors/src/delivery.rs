@@ -5,10 +5,12 @@
 //!
 //! It does not know what a mark means: the caller gives one with each batch and is told when everything up to it is out.
 
+use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::Receiver;
 use weir_model::{NodeId, Position};
@@ -52,6 +54,36 @@ impl Default for RetryPolicy {
     }
 }
 
+/// What becomes of a result that the other side refuses for good, or that was tried too often.
+pub enum OnRefused {
+    /// It is counted and told of, and the next one comes.
+    GiveUp,
+    /// None is given up: what may pass is tried until it works, and what is refused for good ends the output.
+    End,
+    /// It is tried until it works, whatever the reason.
+    Retry,
+    /// It goes there, and what comes behind it waits until all of them have it.
+    Letters(Box<dyn TakesRefused>),
+}
+
+impl OnRefused {
+    /// What is left of the policy of a destination.
+    fn in_force(&self, policy: RetryPolicy) -> RetryPolicy {
+        match self {
+            OnRefused::GiveUp | OnRefused::Letters(_) => policy,
+            OnRefused::End | OnRefused::Retry => RetryPolicy { tries_max: None, ..policy },
+        }
+    }
+}
+
+/// Where results go that the other side refuses.
+pub trait TakesRefused: Send {
+    /// True when they are there; false: stopped before. `late` is told why they are not there yet.
+    fn take(&mut self, refused: &[(Outgoing, String)], stop: &AtomicBool, late: &mut dyn FnMut(String)) -> Result<bool, String>;
+
+    fn close(&mut self, all: bool);
+}
+
 /// What has become of the results of one output. Read at any time.
 #[derive(Debug, Default)]
 pub struct DeliveryCounters {
@@ -65,28 +97,66 @@ pub struct DeliveryCounters {
     pub dropped: AtomicU64,
     /// Sent and not written yet.
     pub waiting: AtomicU64,
-    last_error: Mutex<Option<String>>,
+    /// Refused, and taken by the destinations of dead letters.
+    pub dead_letters: AtomicU64,
+    state: Mutex<DeliveryState>,
+}
+
+/// What a delivery is about.
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryState {
+    pub policy: RetryPolicy,
+    /// Tries so far of what is tried again; 0 where nothing is.
+    pub tries: u32,
+    /// When the next one is, while it is waited for.
+    pub next_try: Option<SystemTime>,
+    /// Since when the other side has been asked, while it has not answered.
+    pub asked: Option<Instant>,
+    /// The newest thing that went wrong, also when it passed, and when that was.
+    pub last_error: Option<(String, SystemTime)>,
 }
 
 impl DeliveryCounters {
     /// The newest thing that went wrong, also when it passed.
     pub fn last_error(&self) -> Option<String> {
-        self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.state().last_error.map(|(error, _)| error)
     }
 
-    /// Results that could not be encoded: nobody is asked to take them.
-    pub fn not_encoded(&self, count: u64, reason: &str) {
+    pub fn state(&self) -> DeliveryState {
+        self.lock().clone()
+    }
+
+    /// Results that were given up before anybody was asked to take them.
+    pub fn given_up(&self, count: u64, reason: &str) {
         self.failed.fetch_add(count, Ordering::Relaxed);
         self.note(reason);
     }
 
-    fn note(&self, error: &str) {
-        *self.last_error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error.to_owned());
+    /// Something went wrong.
+    pub fn note(&self, error: &str) {
+        self.lock().last_error = Some((error.to_owned(), SystemTime::now()));
+    }
+
+    /// What is tried again, or that nothing is.
+    pub fn trying(&self, tries: u32, next_try: Option<SystemTime>) {
+        let mut state = self.lock();
+        (state.tries, state.next_try) = (tries, next_try);
+    }
+
+    /// Since when there is no answer.
+    pub fn asking(&self, asked: Option<Instant>) {
+        self.lock().asked = asked;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, DeliveryState> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 struct Batch {
     results: Vec<Outgoing>,
+    /// What nobody is asked to take, and why.
+    unfit: Vec<(Outgoing, String)>,
     mark: u64,
 }
 
@@ -113,18 +183,8 @@ pub type Delivered = Box<dyn FnMut(u64, Position) + Send>;
 
 impl Delivery {
     /// The caller has stored `destination.position()` before: results written and not known of after a crash are written
-    /// again otherwise.
-    pub fn start(output: &str, destination: Box<dyn Destination>, delivered: Delivered) -> Delivery {
-        Delivery::new(output, destination, delivered, false)
-    }
-
-    /// The same of results of which none is given up: what may pass is tried until it works, and what the other side refuses for good ends
-    /// the output.
-    pub fn of_all(output: &str, destination: Box<dyn Destination>, delivered: Delivered) -> Delivery {
-        Delivery::new(output, destination, delivered, true)
-    }
-
-    fn new(output: &str, mut destination: Box<dyn Destination>, delivered: Delivered, all: bool) -> Delivery {
+    /// again otherwise. `output` is what it is called where it is told of.
+    pub fn start(output: &str, mut destination: Box<dyn Destination>, on_refused: OnRefused, delivered: Delivered) -> Delivery {
         let lossy = destination.lossy();
         let shared = Arc::new(Shared {
             output: output.to_owned(),
@@ -134,17 +194,24 @@ impl Delivery {
             failure: Mutex::new(None),
         });
         destination.ends_by(&shared.stop);
-        let worker = Worker { shared: shared.clone(), destination, delivered, all, held: 0, upper: 0, told: 0 };
+        let at = destination.position();
+        shared.counters.lock().policy = on_refused.in_force(destination.retry());
+        let worker = Worker { shared: shared.clone(), destination, delivered, on_refused, held: 0, upper: 0, told: 0, at };
         Delivery { worker: OnCall::new("deliver", output, QUEUE_BATCHES_MAX, worker), lossy, shared }
     }
 
     /// Hands over results, waiting while the queue is full. `mark` grows from call to call; no results are fine, and say
     /// that there is nothing up to the mark. An error means that the output has ended.
     pub fn send(&self, results: Vec<Outgoing>, mark: u64) -> Result<(), ConnectorError> {
-        let count = results.len() as u64;
+        self.send_all(results, Vec::new(), mark)
+    }
+
+    /// The same with results that can only be refused.
+    pub fn send_all(&self, results: Vec<Outgoing>, unfit: Vec<(Outgoing, String)>, mark: u64) -> Result<(), ConnectorError> {
+        let count = (results.len() + unfit.len()) as u64;
         let waiting = &self.shared.counters.waiting;
         waiting.fetch_add(count, Ordering::Relaxed);
-        let batch = Batch { results, mark };
+        let batch = Batch { results, unfit, mark };
         let sent = if self.lossy {
             self.worker.post_if_room(batch).map(|full| {
                 if let Some(full) = full {
@@ -166,6 +233,11 @@ impl Delivery {
     /// Whether what is sent next is taken without waiting.
     pub fn is_free(&self) -> bool {
         self.worker.is_free()
+    }
+
+    /// Whether what is sent next is taken without waiting for the other side.
+    pub fn has_room(&self) -> bool {
+        self.lossy || self.worker.has_room()
     }
 
     #[cfg(test)]
@@ -212,6 +284,11 @@ impl Stopper {
     pub fn stop(&self) {
         self.0.stop.store(true, Ordering::Relaxed);
     }
+
+    /// Why the delivery has ended by itself.
+    pub fn failure(&self) -> Option<String> {
+        self.0.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
 }
 
 impl Drop for Delivery {
@@ -243,21 +320,22 @@ struct Worker {
     shared: Arc<Shared>,
     destination: Box<dyn Destination>,
     delivered: Delivered,
-    /// None is given up.
-    all: bool,
+    on_refused: OnRefused,
     /// Results that the destination has taken and that do not count as written yet.
     held: u64,
     /// It has taken everything before this mark,
     upper: u64,
     /// and everything before this one counts as written.
     told: u64,
+    /// Where the destination stood then.
+    at: Position,
 }
 
 impl Work for Worker {
     type Item = Batch;
 
     fn take(&mut self, first: Batch, more: &Receiver<Batch>) -> bool {
-        let Batch { mut results, mut mark } = first;
+        let Batch { mut results, mut unfit, mut mark } = first;
         // Whatever waits goes along, so that a slow destination is asked less often.
         let bytes = |results: &[Outgoing]| results.iter().map(|result| result.body.len()).sum::<usize>();
         let mut size = bytes(&results);
@@ -265,16 +343,21 @@ impl Work for Worker {
             let Ok(more) = more.try_recv() else { break };
             size += bytes(&more.results);
             results.extend(more.results);
+            unfit.extend(more.unfit);
             mark = more.mark;
         }
-        match self.write(results, mark) {
+        let written = match self.refuse(unfit) {
+            Ok(true) => self.write(results, mark),
+            other => other,
+        };
+        self.shared.counters.trying(0, None);
+        match written {
             Ok(true) => {
                 // Read before the queue is looked at: what was dropped came behind what the queue held then.
                 let dropped = self.shared.dropped_up_to.load(Ordering::Acquire);
                 let mark = if more.is_empty() { mark.max(dropped) } else { mark };
                 self.upper = mark;
-                self.told = self.destination.settled(mark).max(self.told);
-                (self.delivered)(self.told, self.destination.position());
+                self.tell();
                 true
             }
             Ok(false) => false,
@@ -286,7 +369,7 @@ impl Work for Worker {
     }
 
     fn is_quick(&self, batch: &Batch) -> bool {
-        batch.results.is_empty()
+        batch.results.is_empty() && batch.unfit.is_empty()
     }
 
     fn look_after(&mut self) -> Care {
@@ -315,18 +398,25 @@ impl Work for Worker {
             tracing::warn!("output {}: {error}", self.shared.output);
         }
         self.settle();
+        if let OnRefused::Letters(letters) = &mut self.on_refused {
+            letters.close(!self.shared.stop.load(Ordering::Relaxed));
+        }
     }
 }
 
 impl Worker {
-    /// Tells what counts as written by now that did not when it was taken.
+    /// Tells what counts as written by now that did not when it was taken, and where the destination has moved to meanwhile.
     fn settle(&mut self) {
         self.released(0);
-        let settled = self.destination.settled(self.upper);
-        if settled > self.told {
-            self.told = settled;
-            (self.delivered)(settled, self.destination.position());
+        if self.destination.settled(self.upper) > self.told || self.destination.position() != self.at {
+            self.tell();
         }
+    }
+
+    fn tell(&mut self) {
+        self.told = self.destination.settled(self.upper).max(self.told);
+        self.at = self.destination.position();
+        (self.delivered)(self.told, self.at.clone());
     }
 
     /// Counts what was taken, without what is held, and with what is held no longer.
@@ -338,25 +428,40 @@ impl Worker {
         self.shared.counters.waiting.fetch_sub(delivered, Ordering::Relaxed);
     }
 
-    /// Writes all of the results or gives up those that cannot be. False: stopped before.
+    /// Writes all of the results or does with those that cannot be what is chosen for them. False: stopped before.
     fn write(&mut self, mut results: Vec<Outgoing>, upper: u64) -> Result<bool, ConnectorError> {
-        let policy = self.destination.retry();
+        let policy = self.on_refused.in_force(self.destination.retry());
+        self.shared.counters.lock().policy = policy;
         let mut backoff = policy.backoff_min;
+        // Refused, and to be tried all the same when the others are through: until then the destination knows those that are left by their places.
+        let mut kept: Vec<Outgoing> = Vec::new();
         for tries in 1.. {
             if results.is_empty() {
                 return Ok(true);
             }
-            let mut last = !self.all && policy.tries_max.is_some_and(|max| tries >= max);
+            let mut last = policy.tries_max.is_some_and(|max| tries >= max);
             let given = results.len();
-            let reason = match self.destination.write(&results, upper) {
+            self.shared.counters.asking(Some(Instant::now()));
+            let answer = self.destination.write(&results, upper);
+            self.shared.counters.asking(None);
+            let reason = match answer {
                 Ok(written) => {
-                    if let (true, Some((_, problem))) = (self.all, written.refused.first()) {
+                    let problem = written.refused.first().map(|(_, problem)| problem.clone());
+                    if let (OnRefused::End, Some(problem)) = (&self.on_refused, &problem) {
                         let place = self.shared.output.clone();
                         return Err(crate::http::refusal(&place, format!("what it was sent is refused for good: {problem}")));
                     }
-                    let reason = written.left_reason.clone().unwrap_or_else(|| "not written".to_owned());
-                    let left = self.count(results, &written.refused, &written.left);
+                    let reason = written.left_reason.clone().or(problem).unwrap_or_else(|| "not written".to_owned());
+                    let (left, refused) = self.count(results, written.refused, &written.left);
                     results = left;
+                    if matches!(self.on_refused, OnRefused::Retry) {
+                        kept.extend(refused.into_iter().map(|(result, _)| result));
+                    } else if !self.refuse(refused)? {
+                        return Ok(false);
+                    }
+                    if results.is_empty() {
+                        results = std::mem::take(&mut kept);
+                    }
                     reason
                 }
                 Err(error) if error.retryable() => {
@@ -374,8 +479,7 @@ impl Worker {
                 return Ok(false);
             }
             if last {
-                self.give_up(results.len() as u64, &reason);
-                return Ok(true);
+                return self.refuse(results.into_iter().map(|result| (result, reason.clone())).collect());
             }
             // Where some get through, the rest need not wait for long.
             if results.len() < given {
@@ -383,45 +487,93 @@ impl Worker {
             }
             tracing::warn!("output {}: {reason}; {} results are tried again", self.shared.output, results.len());
             self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
-            let until = Instant::now() + jittered(backoff);
+            let pause = jittered(backoff);
+            self.shared.counters.trying(tries, Some(SystemTime::now() + pause));
+            let until = Instant::now() + pause;
             while Instant::now() < until {
                 if self.is_stopped() {
                     return Ok(false);
                 }
                 thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
             }
+            self.shared.counters.trying(tries, None);
             backoff = (backoff * 2).min(policy.backoff_max);
         }
         Ok(true)
     }
 
-    /// Counts what is written and refused; returns what is left.
-    fn count(&mut self, results: Vec<Outgoing>, refused: &[(usize, String)], left: &[usize]) -> Vec<Outgoing> {
-        if let Some((_, reason)) = refused.first() {
-            self.give_up(refused.len() as u64, reason);
-        }
-        let mut remaining = Vec::with_capacity(left.len());
+    /// Counts what is written; returns what is left, and what is refused.
+    fn count(
+        &mut self,
+        results: Vec<Outgoing>,
+        refused: Vec<(usize, String)>,
+        left: &[usize],
+    ) -> (Vec<Outgoing>, Vec<(Outgoing, String)>) {
+        let mut reasons: HashMap<usize, String> = refused.into_iter().collect();
+        let (mut remaining, mut given_back) = (Vec::with_capacity(left.len()), Vec::with_capacity(reasons.len()));
         let (mut delivered, mut bytes) = (0, 0);
         for (index, result) in results.into_iter().enumerate() {
             if left.binary_search(&index).is_ok() {
                 remaining.push(result);
-            } else if !refused.iter().any(|(refused, _)| *refused == index) {
+            } else if let Some(reason) = reasons.remove(&index) {
+                given_back.push((result, reason));
+            } else {
                 delivered += 1;
                 bytes += result.body.len() as u64;
             }
         }
         self.shared.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.released(delivered);
-        remaining
+        (remaining, given_back)
     }
 
-    fn give_up(&self, count: u64, reason: &str) {
-        let counters = &self.shared.counters;
-        counters.failed.fetch_add(count, Ordering::Relaxed);
-        counters.waiting.fetch_sub(count, Ordering::Relaxed);
+    /// Does what is chosen with results that are not written. False: stopped before.
+    fn refuse(&mut self, refused: Vec<(Outgoing, String)>) -> Result<bool, ConnectorError> {
+        let Some((_, reason)) = refused.first() else { return Ok(true) };
+        let (shared, count) = (self.shared.clone(), refused.len() as u64);
+        let (output, counters) = (&shared.output, &shared.counters);
         counters.note(reason);
-        tracing::warn!("output {}: {count} results were not delivered: {reason}", self.shared.output);
+        match &mut self.on_refused {
+            OnRefused::Letters(letters) => {
+                tracing::warn!("output {output}: {count} results were not delivered and go to the dead letters: {reason}");
+                let mut late = |why: String| {
+                    tracing::warn!("output {output}: {why}");
+                    counters.note(&why);
+                };
+                match letters.take(&refused, &shared.stop, &mut late) {
+                    Ok(true) => _ = counters.dead_letters.fetch_add(count, Ordering::Relaxed),
+                    Ok(false) => return Ok(false),
+                    Err(problem) => return Err(crate::http::refusal(output, problem)),
+                }
+            }
+            // Nothing makes it fit.
+            OnRefused::End | OnRefused::Retry => {
+                return Err(crate::http::refusal(output, format!("a result cannot be sent: {reason}")));
+            }
+            OnRefused::GiveUp => {
+                counters.failed.fetch_add(count, Ordering::Relaxed);
+                tracing::warn!("output {output}: {count} results were not delivered: {reason}");
+            }
+        }
+        counters.waiting.fetch_sub(count, Ordering::Relaxed);
+        Ok(true)
     }
+}
+
+/// What is asked of the other side, unless the output ends meanwhile: then nobody waits for an answer, and what was asked for comes again.
+pub(crate) async fn unless_stopped<T>(stop: &AtomicBool, asked: impl Future<Output = T>) -> Option<T> {
+    let mut asked = pin!(asked);
+    while !stop.load(Ordering::Relaxed) {
+        if let Ok(answer) = tokio::time::timeout(LOOK, &mut asked).await {
+            return Some(answer);
+        }
+    }
+    None
+}
+
+/// What is told of it then.
+pub(crate) fn unheard(place: &str) -> ConnectorError {
+    ConnectorError::passing(place, "the output ends before there is an answer".to_owned())
 }
 
 /// Between the whole and half of it, so that many outputs do not come back to a server at the same moment.

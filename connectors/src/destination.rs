@@ -102,15 +102,17 @@ pub struct DestinationContext {
     pub hosts: HostPolicy,
 }
 
-/// Opens a destination. One that lacks a value that is kept elsewhere is opened when that is there; results wait until then.
+/// Opens a destination. One that lacks a value that is kept elsewhere is opened when that is there; results wait until then. `whose` is what
+/// it is called where it is told of.
 pub fn open(
     config: &Arc<dyn DestinationConfig>,
+    whose: &str,
     context: &DestinationContext,
     from: Option<&Position>,
 ) -> Result<Box<dyn Destination>, ConnectorError> {
     match config.open(context, from) {
         Err(ConnectorError::Secret { problem }) => {
-            tracing::warn!("output {} waits for a secret: {problem}", context.output);
+            tracing::warn!("output {whose} waits for a secret: {problem}");
             let from = from.cloned().unwrap_or_default();
             Ok(Box::new(Waiting { config: config.clone(), context: context.clone(), from, stop: Arc::default(), opened: None }))
         }
@@ -209,6 +211,11 @@ pub trait DestinationConfig: Send + Sync {
 
     /// Whether a result is a line, as v2 sends it.
     fn is_line(&self, _generation: Generation) -> bool {
+        false
+    }
+
+    /// Whether it commits how far it has got together with what it writes, so that what is refused of a write never comes again.
+    fn commits_with_results(&self) -> bool {
         false
     }
 

@@ -67,7 +67,9 @@ impl ConnectorError {
             NotFound | PermissionDenied | IsADirectory | NotADirectory | InvalidInput | InvalidFilename => Fault::User,
             _ => Fault::World,
         };
-        let problem = format!("{doing}: {source}");
+        let advice =
+            if matches!(source.kind(), StorageFull | QuotaExceeded) { "; make room there, it is tried again" } else { "" };
+        let problem = format!("{doing}: {source}{advice}");
         ConnectorError::World { place: place.to_owned(), problem, fault, retryable, source: Some(Box::new(source)) }
     }
 

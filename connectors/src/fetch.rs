@@ -73,8 +73,8 @@ impl Fetch {
             }
         };
         Ok(Fetch {
-            place: location.to_owned(),
-            source: FrameReader::new(location, stream, framing, RECORD_BYTES_MAX, 0),
+            place: shown(location),
+            source: FrameReader::new(&shown(location), stream, framing, RECORD_BYTES_MAX, 0),
             decoder,
             frames: Frames::default(),
             header_due,
@@ -143,12 +143,15 @@ fn whole_within(
     loop {
         // Whoever gives the bytes bounds the time between two of them, and not all of it.
         if begun.elapsed() >= time_max {
-            return Err(ConnectorError::passing(location, format!("was not there in full within {} s", time_max.as_secs())));
+            return Err(ConnectorError::passing(
+                &shown(location),
+                format!("was not there in full within {} s", time_max.as_secs()),
+            ));
         }
         match stream.read(&mut buffer, Limits::default().wait_max)? {
             Chunk::Bytes(count) if whole.len() + count > bytes_max => {
                 let problem = format!("has more than {bytes_max} bytes");
-                return Err(ConnectorError::Framing { place: location.to_owned(), problem });
+                return Err(ConnectorError::Framing { place: shown(location), problem });
             }
             Chunk::Bytes(count) => whole.extend_from_slice(&buffer[..count]),
             Chunk::Nothing => {}
@@ -163,8 +166,18 @@ fn open(location: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<Box<dy
         Some("file") | None => open_file(location, files),
         Some(other) => {
             let problem = format!("`{other}:` URLs are not read; give an http or https URL, or the path of a file");
-            Err(ConnectorError::config("", format!("{location}: {problem}")))
+            Err(ConnectorError::config("", format!("{}: {problem}", shown(location))))
         }
+    }
+}
+
+/// A path or URL as it is told: without a password, and of a web server without the query, where tokens are kept. What is no URL may be
+/// one with a mistake in its password.
+pub(crate) fn shown(location: &str) -> String {
+    match (is_file(location), Url::parse(location)) {
+        (true, _) => location.to_owned(),
+        (false, Ok(url)) => http::shown(&url),
+        (false, Err(_)) => format!("{}:…", scheme(location).unwrap_or_default()),
     }
 }
 
@@ -205,12 +218,13 @@ struct Answer {
 
 impl Answer {
     fn request(url: &str, hosts: &HostPolicy) -> Result<Answer, ConnectorError> {
-        let parsed = Url::parse(url).map_err(|error| ConnectorError::config("", format!("{url} is not a URL: {error}")))?;
+        let parsed =
+            Url::parse(url).map_err(|error| ConnectorError::config("", format!("{} is not a URL: {error}", shown(url))))?;
         hosts.check(&parsed)?;
         let (sender, chunks) = bounded(CHUNKS_WAITING_MAX);
         let (url, hosts) = (url.to_owned(), hosts.clone());
         let named = thread::Builder::new().name("fetch".to_owned());
-        let place = url.clone();
+        let place = shown(&url);
         named
             .spawn(move || {
                 if let Err(error) = receive(&url, &hosts, &sender) {
@@ -224,13 +238,14 @@ impl Answer {
 
 /// Ends as soon as nobody takes the chunks any more.
 fn receive(url: &str, hosts: &HostPolicy, sender: &Sender<Result<Vec<u8>, ConnectorError>>) -> Result<(), ConnectorError> {
+    let place = shown(url);
     let world =
-        |problem: String, fault| ConnectorError::World { place: url.to_owned(), problem, fault, retryable: true, source: None };
-    let failed = |error: reqwest::Error| world(http::chain(&error), Fault::World);
+        |problem: String, fault| ConnectorError::World { place: place.clone(), problem, fault, retryable: true, source: None };
+    let failed = |error: reqwest::Error| world(http::chain(&error.without_url()), Fault::World);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| ConnectorError::io(url, "the network cannot be used", error))?;
+        .map_err(|error| ConnectorError::io(&place, "the network cannot be used", error))?;
     runtime.block_on(async {
         let mut answer = http::fetching_client(hosts)?.get(url).send().await.map_err(failed)?;
         if !answer.status().is_success() {
@@ -315,6 +330,30 @@ mod tests {
         assert!(refused(&at("none"), COMMA).contains("no such file"));
         assert!(refused(&at("bad.json"), Form::JsonLines).contains("record 2"));
         assert!(refused(&at("a.csv"), Form::Csv { separator: b'"', headers: false }).contains("separate fields"));
+    }
+
+    #[test]
+    fn passwords_and_tokens_of_addresses_are_not_told() {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        for (location, told) in [
+            (format!("http://u:hush@127.0.0.1:{port}/x?token=hush"), format!("http://127.0.0.1:{port}/x")),
+            ("http://u:hush@h:999999/".to_owned(), "http:…".to_owned()),
+            ("ftp://u:hush@h/x".to_owned(), "ftp://h/x".to_owned()),
+        ] {
+            let refused = all(&location, COMMA, &FilePolicy::default()).expect_err("refused").to_string();
+            assert!(!refused.contains("hush") && refused.contains(&told), "{location}: {refused}");
+            for (format, name) in [("CypherAvro", None), ("CypherProtobuf", Some("x.Y"))] {
+                let mut format = serde_json::json!({"type": format, "query": "RETURN 1", "schemaUrl": location});
+                name.iter().for_each(|name| format["typeName"] = (*name).into());
+                let definition = serde_json::json!({"type": "ServerSentEventsIngest", "url": "http://h/", "format": format});
+                let source = crate::parse_source_v1(&definition).expect("is read");
+                let refused = source.check(&crate::conformance::anything()).expect_err("refused").to_string();
+                assert!(!refused.contains("hush") && refused.contains(&told), "{definition}: {refused}");
+                let parses = Url::parse(&location).is_ok();
+                assert!(!parses || !source.settings().to_string().contains("u:hush@"), "{}", source.settings());
+                assert!(source.stored().to_string().contains("u:hush@"), "{}", source.stored());
+            }
+        }
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::error::ConnectorError;
 use crate::framing::{ByteStream, FrameReader, Framing};
 use crate::recoding::{RecordDecoder, recoded};
 use crate::registry::{Kind, Registered, Registry, SchemaRegistry};
-use crate::schema;
 use crate::source::{RecordQuery, Source, SourceContext};
+use crate::{fetch, schema, secret};
 
 /// The format of files and other long streams of bytes.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -73,7 +73,7 @@ pub struct CypherAvro {
     pub parameter: String,
     /// Where the schema the records were written with is found: a URL with http, https or file, or the path of a file. Not with
     /// `schemaRegistry`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
     /// The registry whose schemas the records name, each by five bytes at its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,7 +93,7 @@ pub struct CypherAvroContainer {
     #[serde(default = "that")]
     pub parameter: String,
     /// Refused: records are read by the schema of the file, not by another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
     /// Whether dates, times, decimals and the like become values of their own; when not, as by default, they are the
     /// numbers and bytes they are written as.
@@ -120,7 +120,7 @@ pub struct CypherProtobuf {
     pub parameter: String,
     /// Where the compiled descriptor set is found, as protoc writes it with `--descriptor_set_out --include_imports`: a URL with
     /// http, https or file, or the path of a file. Not with `schemaRegistry`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
     /// The message the records are: its full name, or the end of it where no other message of the set ends so. Goes with `schemaUrl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -464,7 +464,7 @@ impl CypherAvro {
         };
         let schema = schema::text(url, &context.files, &context.hosts)?;
         let decoder = AvroDecoder::new(&schema, self.logical_types);
-        let wrong = |problem| ConnectorError::config("schemaUrl", format!("{url}: {problem}"));
+        let wrong = |problem| ConnectorError::config("schemaUrl", format!("{}: {problem}", fetch::shown(url)));
         Ok(Arc::new(decoder.map_err(wrong)?))
     }
 }

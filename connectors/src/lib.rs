@@ -13,8 +13,10 @@ mod avro;
 pub mod bell;
 pub mod body;
 pub mod charset;
+mod compression;
 pub mod config;
 mod container;
+pub mod dead_letters;
 pub mod decode;
 pub mod delivery;
 pub mod destination;
@@ -78,7 +80,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value as Json, json};
 
-pub use delivery::{Delivery, DeliveryCounters, Outgoing};
+pub use dead_letters::{DeadLetters, LetterForm};
+pub use delivery::{Delivery, DeliveryCounters, OnRefused, Outgoing, RetryPolicy};
 pub use destination::{Destination, DestinationConfig, DestinationContext};
 pub use encode::{Encoder, Envelope, Generation};
 pub use error::{ConnectorError, Fault};
@@ -88,7 +91,7 @@ pub use host_policy::HostPolicy;
 pub use intake::{Intake, NotTaken, Taken};
 pub use output_format::{OutputFormat, RecordSchema};
 pub use secret::SecretPolicy;
-pub use source::{Delivery as SourceDelivery, RecordQuery, Source, SourceConfig, SourceContext};
+pub use source::{Delivery as SourceDelivery, RecordQuery, Source, SourceConfig, SourceContext, frame_json};
 pub use stream::RecordStream;
 pub use upload::{Upload, Uploader};
 
@@ -304,7 +307,7 @@ pub static DESTINATIONS: &[DestinationRow] = &[
         name: "File",
         name_v1: "WriteToFile",
         parse_v1: destination::<WriteToFile>,
-        sample: || json!({"type": "WriteToFile", "path": "results.jsonl"}),
+        sample: || json!({"type": "WriteToFile", "path": "results.jsonl", "rotation": {"bytesMax": 100_000_000, "compression": "Gzip", "keepMax": 10}}),
         schema: SchemaGenerator::subschema_for::<WriteToFile>,
     },
     DestinationRow {

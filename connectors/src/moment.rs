@@ -11,6 +11,12 @@ pub fn parts(mark: u64) -> [i64; 6] {
     [year, month, day, of_day / 3600, of_day / 60 % 60, of_day % 60]
 }
 
+/// As names have it: what is later sorts behind it.
+pub fn text(mark: u64) -> String {
+    let [year, month, day, hour, minute, second] = parts(mark);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -19,5 +25,6 @@ mod tests {
     fn a_mark_has_a_moment() {
         assert_eq!(parts(0), [1970, 1, 1, 0, 0, 0]);
         assert_eq!(parts(Tick::at_millis(1_772_323_199_999).0 + 7), [2026, 2, 28, 23, 59, 59]);
+        assert_eq!(text(Tick::at_millis(1_772_323_199_999).0 + 7), "2026-02-28T23-59-59Z");
     }
 }

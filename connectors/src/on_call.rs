@@ -121,6 +121,11 @@ impl<W: Work> OnCall<W> {
         self.sender.as_ref().is_none_or(Sender::is_empty)
     }
 
+    /// Whether what is posted next is taken without waiting for room. Holds until then, where one alone posts.
+    pub fn has_room(&self) -> bool {
+        self.sender.as_ref().is_none_or(|sender| !sender.is_full())
+    }
+
     #[cfg(test)]
     pub fn is_resting(&self) -> bool {
         self.desk.place().thread.is_none()

@@ -14,7 +14,7 @@ use crate::error::ConnectorError;
 use crate::file_policy::FilePolicy;
 use crate::host_policy::HostPolicy;
 use crate::registry::{self, MAGIC, Registration, Registry, SchemaRegistry};
-use crate::schema;
+use crate::{fetch, schema, secret};
 
 /// What a record that leaves for a message service is.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
@@ -35,7 +35,7 @@ pub enum OutputFormat {
 pub struct ProtobufOutput {
     /// Where the compiled descriptor set is found, as protoc writes it with `--descriptor_set_out --include_imports`: a URL with
     /// http, https or file, or the path of a file. Without one the schema is the newest of `subject` in `schemaRegistry`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
     /// The message a result becomes: its full name, or the end of it where no other message of the set ends so. Of a registry's schema the
     /// first, when not given.
@@ -54,7 +54,7 @@ pub struct ProtobufOutput {
 pub struct AvroOutput {
     /// Where the schema is found: a URL with http, https or file, or the path of a file. With `schemaRegistry` it is registered there;
     /// without one the schema is the newest of `subject` there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "secret::address")]
     pub schema_url: Option<String>,
     /// The registry of the schema. The number that it has there then stands before each datum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -162,7 +162,7 @@ impl AvroOutput {
             return Ok(RecordSchema {
                 form: Form::Avro(writer(text, &[], "schemaUrl")?),
                 header: Vec::new(),
-                name: format!("the schema at {url}"),
+                name: format!("the schema at {}", fetch::shown(url)),
             });
         };
         let (registry, subject) = (Registry::open(registry, hosts)?, subject(&self.subject, usual)?);

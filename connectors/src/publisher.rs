@@ -3,12 +3,14 @@
 //!
 //! What a result is made into, and what is answered, is for the protocol.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::delivery::Outgoing;
+use crate::delivery::{Outgoing, unless_stopped};
 use crate::destination::{Destination, DestinationContext, Written};
 use crate::ends::{Refused, Writer};
 use crate::error::ConnectorError;
@@ -59,12 +61,22 @@ pub struct Publisher<P: Publish> {
     connection: Option<P::Connection>,
     /// When the other side has heard something.
     said: Instant,
+    /// Nothing is waited for any more.
+    stop: Arc<AtomicBool>,
 }
 
 impl<P: Publish> Publisher<P> {
     pub fn new(context: &DestinationContext, place: &str, protocol: P) -> Publisher<P> {
         let (runtime, ids) = (context.runtime.clone(), Ids::new(&context.identity));
-        Publisher { place: place.to_owned(), runtime, protocol, ids, connection: None, said: Instant::now() }
+        Publisher {
+            place: place.to_owned(),
+            runtime,
+            protocol,
+            ids,
+            connection: None,
+            said: Instant::now(),
+            stop: Arc::default(),
+        }
     }
 
     async fn publish(&mut self, results: &[Outgoing], ids: &[String]) -> Result<Written, Refused> {
@@ -94,13 +106,19 @@ impl<P: Publish> Publisher<P> {
 impl<P: Publish> Destination for Publisher<P> {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let ids = if P::IDS { self.ids.of(results) } else { Vec::new() };
-        let published = self.runtime.clone().block_on(self.publish(results, &ids));
+        let stop = self.stop.clone();
+        let published = self.runtime.clone().block_on(unless_stopped(&stop, self.publish(results, &ids)));
+        let published = published.unwrap_or_else(|| Err("the output ends before there is an answer".to_owned().into()));
         let again = match &published {
             Ok(written) => written.left.iter().filter_map(|index| ids.get(*index).cloned()).collect(),
             Err(_) => ids,
         };
         self.ids.again(again);
         published.map_err(|refused| refused.error(&self.place))
+    }
+
+    fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = stop.clone();
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {

@@ -38,7 +38,8 @@ pub fn text(location: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<Ar
     static KEPT: Cache<String> = Mutex::new(VecDeque::new());
     let read = |bytes| {
         let problem = "the schema is no text in UTF-8";
-        String::from_utf8(bytes).map_err(|_| ConnectorError::config("schemaUrl", format!("{location}: {problem}")))
+        String::from_utf8(bytes)
+            .map_err(|_| ConnectorError::config("schemaUrl", format!("{}: {problem}", fetch::shown(location))))
     };
     known_or(&KEPT, location, files, hosts, read)
 }
@@ -46,7 +47,7 @@ pub fn text(location: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<Ar
 /// A message of the descriptor set behind a URL or path, which has to be allowed.
 pub fn message(url: &str, name: &str, files: &FilePolicy, hosts: &HostPolicy) -> Result<MessageType, ConnectorError> {
     static KEPT: Cache<Schema> = Mutex::new(VecDeque::new());
-    let wrong = |field: &str, error| ConnectorError::config(field, format!("{url}: {error}"));
+    let wrong = |field: &str, error| ConnectorError::config(field, format!("{}: {error}", fetch::shown(url)));
     let read = |bytes: Vec<u8>| Schema::read(&bytes).map_err(|error| wrong("schemaUrl", error));
     known_or(&KEPT, url, files, hosts, read)?.message(name).map_err(|error| wrong("typeName", error))
 }

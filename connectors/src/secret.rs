@@ -115,6 +115,14 @@ pub fn with_secrets<T>(write: impl FnOnce() -> T) -> T {
     if NOTATION.get() == Notation::Marked { write() } else { noted(Notation::Whole, write) }
 }
 
+/// `serialize_with` for an optional address that may have a password in it: that is masked where secrets are.
+pub fn address<S: Serializer>(address: &Option<String>, out: S) -> Result<S::Ok, S::Error> {
+    match address {
+        Some(text) if NOTATION.get() != Notation::Whole => out.serialize_some(&crate::http::without_password(text)),
+        other => other.serialize(out),
+    }
+}
+
 /// Whether all is there that a definition refers to; `stored` writes it down.
 pub fn check(stored: impl FnOnce() -> Json) -> Result<(), ConnectorError> {
     check_under(&policy(), stored)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::runtime::Handle;
-use weir_model::{Position, Text};
+use weir_model::{Position, Text, Value};
 
 use crate::bell::Call;
 use crate::config;
@@ -102,9 +102,9 @@ pub trait SourceConfig: Send + Sync {
         }
     }
 
-    /// A record that failed as it is told to others, in JSON.
-    fn frame(&self, bytes: &[u8]) -> serde_json::Value {
-        STANDARD.encode(bytes).into()
+    /// A record that failed as it is told to others: its bytes, alone or under a name.
+    fn frame(&self, bytes: &[u8]) -> Value {
+        Value::Bytes(bytes.into())
     }
 
     /// Where a client brings what it reads.
@@ -168,4 +168,14 @@ pub struct RecordQuery<'a> {
     pub text: &'a str,
     /// The parameter that carries the record.
     pub parameter: &'a str,
+}
+
+/// A record that failed, in JSON: bytes in base64.
+pub fn frame_json(frame: &Value) -> serde_json::Value {
+    match frame {
+        Value::Bytes(bytes) => STANDARD.encode(bytes).into(),
+        Value::Text(text) => text.as_str().into(),
+        Value::Map(fields) => fields.iter().map(|(name, value)| (name.to_string(), frame_json(value))).collect(),
+        _ => serde_json::Value::Null,
+    }
 }

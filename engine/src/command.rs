@@ -10,6 +10,7 @@ use crate::alarm::Alarms;
 use crate::arrangement::{Published, SharedBatch};
 use crate::inbox::Inbox;
 use crate::index::{Began, Definition};
+use crate::render::aside::{Asides, Pace};
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{HubBounds, Maintained, ResultBatch};
 use crate::store::{Entry, GraphId};
@@ -82,6 +83,9 @@ pub struct Install {
     pub results: Sender<ResultBatch>,
     pub inbox: Arc<Inbox>,
     pub backfill: Arc<Backfill>,
+    /// Who works for its stages, and how far they are.
+    pub asides: Arc<Asides>,
+    pub pace: Arc<Pace>,
     /// Where it says that it waits for the clock.
     pub alarms: Arc<Alarms>,
 }

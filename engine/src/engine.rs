@@ -32,6 +32,7 @@ use crate::log::{Log, LogOptions};
 use crate::memory;
 use crate::pause::PAUSED;
 use crate::render::HubBounds;
+use crate::render::aside::Asides;
 use crate::scheduling;
 use crate::standing::StandingState;
 use crate::store::{Backup, Copied, Delivered, Entry, GraphId, GraphInfo, Part, Progress, Since, Sizes, Store, StoreError};
@@ -43,7 +44,10 @@ use crate::worker::Workers;
 pub const DEFAULT_GRAPH: &str = "quine";
 
 /// Ingest pauses while a standing query has more results waiting than this.
-const RESULTS_WAITING_MAX: usize = 100_000;
+pub const RESULTS_WAITING_MAX: usize = 100_000;
+
+/// So long a batch of records waits at most for standing queries that do not keep up.
+const STAGES_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// How often frontiers of delivery that no commit took along are logged, and how often checkpoints are considered.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
@@ -144,6 +148,8 @@ pub struct Parts {
     pub chunks: Arc<ChunkCache>,
     pub together: Arc<Together>,
     pub alarms: Arc<Alarms>,
+    /// Who works for the stages of standing queries.
+    pub asides: Arc<Asides>,
     pub loading: Arc<Loading>,
     /// Nobody waits for room any more.
     pub closing: Arc<AtomicBool>,
@@ -185,6 +191,7 @@ impl Engine {
             chunks: Arc::default(),
             together: Arc::new(Together::start()?),
             alarms: Arc::default(),
+            asides: Arc::new(Asides::new(count)),
             loading,
             closing: Arc::default(),
         };
@@ -431,6 +438,7 @@ impl Engine {
             checkpoint::consider(&graph, true)?;
         }
         self.shared.parts.workers.stop();
+        self.shared.parts.asides.stop();
         self.shared.parts.log.shutdown()?;
         Ok(())
     }
@@ -452,6 +460,7 @@ impl Drop for Shared {
             graph.expiry().stop();
         }
         self.parts.workers.stop();
+        self.parts.asides.stop();
     }
 }
 
@@ -664,6 +673,7 @@ impl Graph {
         while let Some(entry) = tail.next() {
             sent.push_back(entry.upper);
             committer.replay(entry, tail.peek().is_none())?;
+            self.wait_for_stages();
             let applied = self.inner.published.upper();
             while sent.front().is_some_and(|end| *end <= applied) {
                 sent.pop_front();
@@ -869,7 +879,20 @@ impl Graph {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        self.wait_for_stages();
         Ok(())
+    }
+
+    /// A little, while standing queries do not keep up. What they cost slows those who write, and never stops them.
+    fn wait_for_stages(&self) {
+        let begun = Instant::now();
+        let is_behind = |state: &Arc<StandingState>| {
+            let looks_through = !state.backfill.done.load(Ordering::Relaxed);
+            state.pace.holds_up(looks_through)
+        };
+        while begun.elapsed() < STAGES_WAIT_MAX && self.standing().values().any(is_behind) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

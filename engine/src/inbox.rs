@@ -8,16 +8,23 @@ type Wake = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 pub struct Inbox {
-    /// Results sent and not yet consumed: what the ingest valve looks at.
+    /// Results sent and not yet consumed.
     waiting: AtomicUsize,
+    /// Consumed, and not taken by the slowest of those they are for.
+    behind: AtomicUsize,
     /// Says without a lock whether somebody is to be told.
     resting: AtomicBool,
     wake: Mutex<Option<Wake>>,
 }
 
 impl Inbox {
+    /// What the ingest valve looks at.
     pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.waiting.load(Ordering::Relaxed) + self.behind.load(Ordering::Relaxed)
+    }
+
+    pub fn set_behind(&self, count: usize) {
+        self.behind.store(count, Ordering::Relaxed);
     }
 
     /// Around sending: the results count before somebody can take them, and whoever rests is told when they are there.
@@ -79,6 +86,18 @@ mod tests {
         assert!(inbox.rest(wake(&told)));
         inbox.put(1, || ());
         assert_eq!(told.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn what_was_taken_and_lies_elsewhere_waits_and_calls_nobody() {
+        let inbox = Inbox::default();
+        inbox.put(3, || ());
+        inbox.taken(3);
+        inbox.set_behind(3);
+        assert_eq!(inbox.waiting(), 3);
+        assert!(inbox.rest(|| ()), "nothing is here that somebody could take");
+        inbox.set_behind(0);
+        assert_eq!(inbox.waiting(), 0);
     }
 
     /// Whatever the order in which one goes to rest and another sends: one of them knows.

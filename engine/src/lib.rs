@@ -42,7 +42,7 @@ pub mod why;
 pub mod reference;
 pub mod error;
 
-pub use engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryLimits};
+pub use engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryLimits, RESULTS_WAITING_MAX};
 pub use error::EngineError;
 pub use evaluate::Prepared;
 pub use history::{Moment, Past, Retention};
@@ -51,6 +51,7 @@ pub use latency::{Histogram, Latency, Stage};
 pub use loading::Loading;
 pub use pause::Paused;
 pub use query::{Answered, QueryOptions, Ways};
+pub use render::aside::LeftOut;
 pub use render::{HubBounds, ResultBatch, Row};
 pub use standing::{Standing, StandingQuery, Start};
 pub use together::{Write, Written};

@@ -19,6 +19,7 @@ use crate::held::{HELD, Held};
 use crate::inbox::Inbox;
 use crate::latency::Latency;
 use crate::pause::{PAUSED, Pauses};
+use crate::render::aside::{LeftOut, Pace};
 use crate::render::probe::home;
 use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
@@ -78,6 +79,7 @@ const PROGRESS_LOOK_DOUBLED_MAX: u32 = 6;
 pub struct StandingState {
     pub inbox: Arc<Inbox>,
     pub backfill: Arc<Backfill>,
+    pub pace: Arc<Pace>,
     /// Up to where each output has delivered, and the position its destination gave.
     pub delivered: Mutex<FxHashMap<Text, (Tick, Position)>>,
     pub latency: Latency,
@@ -137,6 +139,7 @@ impl Graph {
         let state = Arc::new(StandingState {
             inbox: Arc::default(),
             backfill: Arc::default(),
+            pace: Arc::new(Pace::new(standing.id, standing.plan.source.as_str().into())),
             delivered: Mutex::default(),
             latency: Latency::default(),
             has_pauses: AtomicBool::new(!pauses.is_empty()),
@@ -188,6 +191,8 @@ impl Graph {
                 results: sender,
                 inbox: state.inbox.clone(),
                 backfill: state.backfill.clone(),
+                asides: self.parts().asides.clone(),
+                pace: state.pace.clone(),
                 alarms: self.parts().alarms.clone(),
             })));
             (number, installed)
@@ -359,7 +364,7 @@ impl StandingQuery {
         if !self.state.backfill.done.load(Ordering::SeqCst) {
             return Tick::ZERO;
         }
-        self.graph.published().answered(home(self.number))
+        self.state.pace.answered(self.graph.published().answered(home(self.number)))
     }
 
     /// How many nodes of the graph at rest have been looked at, and of about how many. None once it has been looked through.
@@ -369,9 +374,24 @@ impl StandingQuery {
         (!done.load(Ordering::SeqCst)).then(|| (looked_at, nodes.load(Ordering::Relaxed).max(looked_at)))
     }
 
-    /// Results that were found and not yet taken with `next`.
+    /// Why it has ended by itself: it cost too much, and has no results from there on.
+    pub fn failure(&self) -> Option<&str> {
+        self.state.pace.failure()
+    }
+
+    /// Rows that are not in its answer because too much would have to be looked at for them.
+    pub fn left_out(&self) -> Option<LeftOut> {
+        self.state.pace.left_out()
+    }
+
+    /// Results that were found and not yet taken: with `next`, or by the slowest of those that whoever takes them hands them to.
     pub fn waiting(&self) -> usize {
         self.state.inbox.waiting()
+    }
+
+    /// So many results that were taken with `next` wait for the slowest of those they are handed to. Ingest waits for these, too.
+    pub fn set_behind(&self, results: usize) {
+        self.state.inbox.set_behind(results);
     }
 
     /// Up to where an output has delivered, and where its destination stood then. Results of earlier ticks are skipped.

@@ -23,7 +23,7 @@ use crate::render::Time;
 use crate::render::family::Member;
 use crate::render::probe::{Common, home, render};
 use crate::render::rest::{Installation, Turns};
-use crate::render::results::{Baseline, Gather, Outlet};
+use crate::render::results::{Baseline, Gather, Outlet, Rested};
 use crate::render::stages::Outside;
 use crate::store::{Entry, GraphId};
 
@@ -32,6 +32,9 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// What was sent is applied at the end, as far as this is enough for it: it is in the log, and the next start goes on there.
 const FINISH_MAX: Duration = Duration::from_secs(60);
+
+/// What stages are at is waited for so long.
+const FINISH_ASIDE_MAX: Duration = Duration::from_secs(1);
 
 /// Entries that wait are taken together until they have this many rows.
 const JOINED_ROWS: usize = 4096;
@@ -242,9 +245,11 @@ impl State {
             symbols: install.symbols.clone(),
             open_cypher: install.open_cypher,
             alarm: Alarm::new(install.alarms.clone(), install.graph, *number),
+            pace: install.pace.clone(),
         };
         let staged = maintained.staged.as_ref().filter(|_| is_home);
-        let stages = staged.and_then(|staged| staged.start(outside, graph.upper).ok());
+        let stages =
+            staged.and_then(|staged| staged.start(outside, graph.upper).ok()).map(|stages| (stages, install.asides.clone()));
         let outlet = Outlet {
             results: is_home.then(|| install.results.clone()),
             inbox: install.inbox.clone(),
@@ -272,10 +277,14 @@ impl State {
         let mut queries = standing.common.queries.borrow_mut();
         queries.install(*number, graph.upper, maintained, gather);
         if maintained.interest.is_some() {
-            queries.held.get_or_insert_with(|| graph.trace.clone());
+            queries.held.get_or_insert_with(|| {
+                let mut held = graph.trace.clone();
+                held.set_physical_compaction(AntichainRef::new(&[]));
+                held
+            });
         }
         let Some(snapshot) = at_rest else {
-            while !queries.rested(*number) {}
+            while queries.rested(*number) != Rested::Yes {}
             return;
         };
         drop(queries);
@@ -301,8 +310,11 @@ impl State {
             };
             state.graphs.values().any(|graph| !graph.is_current()) || state.standing.iter().any(waits)
         };
-        let until = Instant::now() + FINISH_MAX;
-        while behind(&self) {
+        let begun = Instant::now();
+        let until = begun + FINISH_MAX;
+        let is_aside =
+            |state: &State| state.standing.values().any(|standing| standing.common.queries.borrow_mut().behind().is_some());
+        while behind(&self) || is_aside(&self) && begun.elapsed() < FINISH_ASIDE_MAX {
             if Instant::now() > until {
                 tracing::error!(worker = worker.index(), "this worker ends without having applied what it was sent");
                 break;

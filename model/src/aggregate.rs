@@ -1,13 +1,14 @@
 //! Aggregates: one `Accumulator` folds the values of a group.
 //!
 //! Nulls are skipped by all but `count(*)`. DISTINCT goes by identity (`Value::same`): 1 and 1.0 are two values. What an
-//! accumulator holds is constant in size except for `collect`, the percentiles and DISTINCT.
+//! accumulator holds is constant in size except for `collect`, the percentiles and DISTINCT. Sums, averages and deviations of numbers
+//! are exact until they are given out, so the order of the rows does not matter.
 
 use rustc_hash::FxHashSet;
 
 use crate::arithmetic::{self, mismatch};
+use crate::exact::{Spread, Total};
 use crate::expression::{Aggregate, AggregateKind, Failure, FailureKind};
-use crate::temporal::Duration;
 use crate::value::Value;
 
 #[derive(Clone, Debug)]
@@ -19,34 +20,12 @@ pub struct Accumulator {
 
 #[derive(Clone, Debug)]
 enum State {
-    Count {
-        rows: bool,
-        count: i64,
-    },
-    Sum(Value),
-    Average {
-        integers: i128,
-        floats: f64,
-        durations: Option<Value>,
-        count: i64,
-    },
-    Extreme {
-        best: Value,
-        largest: bool,
-    },
+    Count { rows: bool, count: i64 },
+    Sum { numbers: Total, durations: Option<(Value, i64)>, mean: bool },
+    Extreme { best: Value, largest: bool },
     Collect(Vec<Value>),
-    /// Welford's running form: the mean and the sum of squared distances from it.
-    Deviation {
-        count: i64,
-        mean: f64,
-        squares: f64,
-        population: bool,
-    },
-    Percentile {
-        values: Vec<Value>,
-        fraction: Option<f64>,
-        continuous: bool,
-    },
+    Deviation { spread: Spread, population: bool },
+    Percentile { values: Vec<Value>, fraction: Option<f64>, continuous: bool },
 }
 
 impl Accumulator {
@@ -54,15 +33,13 @@ impl Accumulator {
         let state = match aggregate.kind {
             AggregateKind::CountRows => State::Count { rows: true, count: 0 },
             AggregateKind::Count => State::Count { rows: false, count: 0 },
-            AggregateKind::Sum => State::Sum(Value::Integer(0)),
-            AggregateKind::Average => State::Average { integers: 0, floats: 0.0, durations: None, count: 0 },
+            AggregateKind::Sum => State::Sum { numbers: Total::default(), durations: None, mean: false },
+            AggregateKind::Average => State::Sum { numbers: Total::default(), durations: None, mean: true },
             AggregateKind::Min => State::Extreme { best: Value::Null, largest: false },
             AggregateKind::Max => State::Extreme { best: Value::Null, largest: true },
             AggregateKind::Collect => State::Collect(Vec::new()),
-            AggregateKind::StandardDeviation => State::Deviation { count: 0, mean: 0.0, squares: 0.0, population: false },
-            AggregateKind::StandardDeviationPopulation => {
-                State::Deviation { count: 0, mean: 0.0, squares: 0.0, population: true }
-            }
+            AggregateKind::StandardDeviation => State::Deviation { spread: Spread::default(), population: false },
+            AggregateKind::StandardDeviationPopulation => State::Deviation { spread: Spread::default(), population: true },
             AggregateKind::PercentileContinuous => State::Percentile { values: Vec::new(), fraction: None, continuous: true },
             AggregateKind::PercentileDiscrete => State::Percentile { values: Vec::new(), fraction: None, continuous: false },
         };
@@ -85,19 +62,21 @@ impl Accumulator {
         }
         match &mut self.state {
             State::Count { count, .. } => *count += 1,
-            State::Sum(sum) => *sum = plus(sum, value, "sum of values")?,
-            State::Average { integers, floats, durations, count } => {
-                match (value, durations.is_some() || *count == 0) {
-                    (Value::Integer(x), _) if durations.is_none() => *integers += i128::from(*x),
-                    (Value::Float(x), _) if durations.is_none() => *floats += x,
-                    (Value::Duration(_), true) => {
-                        let sum = durations.take().unwrap_or_else(zero_duration);
-                        *durations = Some(arithmetic::add(&sum, value)?);
-                    }
-                    _ => return Err(mismatch("Number, Duration", value, "average of values")),
+            // The first value decides what is summed: numbers or durations.
+            State::Sum { numbers, durations, mean } => match (value, durations.as_mut()) {
+                (Value::Duration(_), Some((sum, count))) => {
+                    *sum = arithmetic::add(sum, value)?;
+                    *count += 1;
                 }
-                *count += 1;
-            }
+                (Value::Duration(_), None) if numbers.count() == 0 => *durations = Some((value.clone(), 1)),
+                (Value::Integer(_) | Value::Float(_), None) => {
+                    numbers.add(value, 1);
+                }
+                _ => {
+                    let place = if *mean { "average of values" } else { "sum of values" };
+                    return Err(mismatch("Number, Duration", value, place));
+                }
+            },
             State::Extreme { best, largest } => {
                 let order = value.order(best);
                 if best.is_null() || (if *largest { order.is_gt() } else { order.is_lt() }) {
@@ -105,12 +84,10 @@ impl Accumulator {
                 }
             }
             State::Collect(values) => values.push(value.clone()),
-            State::Deviation { count, mean, squares, .. } => {
-                let x = number(value).ok_or_else(|| mismatch("Number", value, "standard deviation of values"))?;
-                *count += 1;
-                let distance = x - *mean;
-                *mean += distance / *count as f64;
-                *squares += distance * (x - *mean);
+            State::Deviation { spread, .. } => {
+                if !spread.add(value, 1) {
+                    return Err(mismatch("Number", value, "standard deviation of values"));
+                }
             }
             State::Percentile { values, .. } => {
                 if number(value).is_none() {
@@ -122,52 +99,19 @@ impl Accumulator {
         Ok(())
     }
 
-    /// Takes so many integers of which only the sum is known; of a sum or an average.
-    pub fn add_integers(&mut self, sum: i128, count: i64) -> Result<(), Failure> {
-        match &mut self.state {
-            State::Average { integers, count: known, .. } => {
-                *integers += sum;
-                *known += count;
-                Ok(())
-            }
-            _ if count == 0 => Ok(()),
-            _ => match i64::try_from(sum) {
-                Ok(sum) => self.add(&[Value::Integer(sum)]),
-                Err(_) => Err(Failure::new(FailureKind::Arithmetic, "The sum is no 64-bit integer")),
-            },
-        }
-    }
-
     pub fn finish(self) -> Result<Value, Failure> {
         Ok(match self.state {
             State::Count { count, .. } => Value::Integer(count),
-            State::Sum(sum) => sum,
-            State::Average { count: 0, .. } => Value::Null,
-            State::Average { durations: Some(sum), count, .. } => arithmetic::divide(&sum, &Value::Integer(count))?,
-            State::Average { integers, floats, count, .. } => Value::Float((integers as f64 + floats) / count as f64),
+            State::Sum { durations: Some((sum, count)), mean: true, .. } => arithmetic::divide(&sum, &Value::Integer(count))?,
+            State::Sum { durations: Some((sum, _)), .. } => sum,
+            State::Sum { numbers, mean: true, .. } => numbers.mean(),
+            State::Sum { numbers, .. } => numbers.sum()?,
             State::Extreme { best, .. } => best,
             State::Collect(values) => Value::list(values),
-            State::Deviation { count, squares, population, .. } => {
-                let divisor = if population { count } else { count - 1 };
-                Value::Float(if divisor > 0 { (squares / divisor as f64).sqrt() } else { 0.0 })
-            }
+            State::Deviation { spread, population } => Value::Float(spread.deviation(population)),
             State::Percentile { values, fraction, continuous } => percentile(values, fraction.unwrap_or(0.0), continuous),
         })
     }
-}
-
-/// The first value decides what is summed: numbers or durations.
-fn plus(sum: &Value, value: &Value, place: &str) -> Result<Value, Failure> {
-    match (sum, value) {
-        (Value::Integer(0), Value::Duration(_)) => Ok(value.clone()),
-        (Value::Duration(_), Value::Duration(_)) => arithmetic::add(sum, value),
-        (Value::Integer(_) | Value::Float(_), Value::Integer(_) | Value::Float(_)) => arithmetic::add(sum, value),
-        _ => Err(mismatch("Number, Duration", value, place)),
-    }
-}
-
-fn zero_duration() -> Value {
-    Value::Duration(Duration::default().into())
 }
 
 fn number(value: &Value) -> Option<f64> {
@@ -208,6 +152,7 @@ fn percentile(mut values: Vec<Value>, fraction: f64, continuous: bool) -> Value 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temporal::Duration;
 
     fn fold(kind: AggregateKind, distinct: bool, values: &[Value]) -> Result<Value, Failure> {
         let mut accumulator = Accumulator::new(&Aggregate { kind, arguments: Vec::new(), distinct });
@@ -239,6 +184,9 @@ mod tests {
         check(Count, &[Null, Integer(1)], Integer(1));
         check(Sum, &[Integer(1), Null, Integer(2)], Integer(3));
         check(Sum, &[Integer(1), Float(0.5)], Float(1.5));
+        check(Sum, &[Float(1e100), Integer(1), Float(-1e100)], Float(1.0));
+        check(Average, &[Float(0.1), Float(0.2), Float(0.3), Float(-0.3)], Float((0.1f64 + 0.2) / 4.0));
+        check(Sum, &[Integer(i64::MAX), Integer(1), Integer(-1)], Integer(i64::MAX));
         check(Average, &[Integer(1), Integer(2)], Float(1.5));
         check(Max, &[Integer(1), Value::text("z"), Null], Integer(1));
         check(Min, &[Integer(1), Value::text("z")], Value::text("z"));

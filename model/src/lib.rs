@@ -10,6 +10,7 @@ pub mod asked;
 pub mod clock;
 pub mod codec;
 pub mod evaluation;
+pub mod exact;
 pub mod expression;
 pub mod extent;
 pub mod id;

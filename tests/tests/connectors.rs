@@ -295,6 +295,83 @@ fn records_that_fail_go_to_every_dead_letter_destination() {
 }
 
 #[test]
+fn records_that_fail_are_told_as_messages_of_protobuf() {
+    let home = Home::new();
+    home.write("letters.desc", include_bytes!("../../model/src/protobuf/vectors/letters.desc"));
+    home.write("records.jsonl", "");
+    let weir = home.start(RESUME);
+    let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let format =
+        |name: &str| json!({"type": "Protobuf", "schemaUrl": "letters.desc", "typeName": name, "withInfoEnvelope": true});
+    let body = |name: &str, format: Json| {
+        let letters = json!([{"type": "ReactiveStream", "address": "127.0.0.1", "port": port, "outputFormat": format}]);
+        json!({"name": name, "source": {"type": "File", "path": "records.jsonl", "fileIngestMode": "NamedPipe", "format": {"type": "JsonL"}},
+            "query": "CREATE (:Record {quotient: 1 / $that.n})",
+            "onRecordError": {"logRecord": false, "deadLetterQueueSettings": {"destinations": letters}}})
+    };
+    let refused = |format: Json, expected: &str| {
+        let refused = weir.post(STREAMS, &body("wrong", format)).expect(400).text();
+        assert!(refused.contains(expected), "{refused}");
+    };
+    refused(format("letters.Absent"), "outputFormat.typeName");
+    refused(format("letters.Wrong"), "a dead letter does not fit letters.Wrong: field `message`");
+    refused(format("letters.Nothing"), "letters.Nothing has none of the fields that are told: frame, decoded, message, number");
+    let mut bare = format("letters.Nothing");
+    bare["withInfoEnvelope"] = json!(false);
+    refused(bare, "letters.Nothing has none of the fields that are told: frame");
+    refused(json!({"type": "Protobuf", "typeName": "Letter"}), "outputFormat.schemaUrl");
+    let created = weir.post(STREAMS, &body("records", format("letters.Letter"))).expect(201).json();
+    let shown = &created["settings"]["onRecordError"]["deadLetterQueueSettings"]["destinations"][0];
+    assert_eq!((&shown["outputFormat"], shown.get("format")), (&format("letters.Letter"), None));
+
+    // Read back by a stream, as whoever gets them would.
+    let source = json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": port,
+        "format": {"type": "Protobuf", "schemaUrl": "letters.desc", "typeName": "Letter"}});
+    let query = "MATCH (n) WHERE id(n) = idFrom('letter', $that.number) SET n:Letter, n = $that, n.frame = text.utf8Decode($that.frame), n.n = $that.decoded.n";
+    weir.post(STREAMS, &json!({"name": "letters", "source": source, "query": query})).expect(201);
+    let count = |weir: &Weir| weir.rows("MATCH (n:Letter) RETURN count(n)")[0][0].as_u64().expect("a count");
+    let push = |records: &str| {
+        let mut file = std::fs::OpenOptions::new().append(true).open(home.file("records.jsonl")).expect("the file");
+        std::io::Write::write_all(&mut file, records.as_bytes()).expect("written");
+    };
+    wait_until("the stream of letters is connected", PATIENCE, || {
+        push("{\n");
+        std::thread::sleep(Duration::from_millis(20));
+        count(&weir) > 0
+    });
+    let before = count(&weir);
+    // One that does not decode, one that divides by zero, and one whose decoded form has no place in the message.
+    push("[\n{\"n\": 0}\n{\"n\": \"text\"}\n");
+    wait_until("all letters have come back", PATIENCE, || count(&weir) == before + 3);
+    let rows = weir.rows("MATCH (n:Letter) RETURN n.frame, n.n, n.message ORDER BY n.number DESC LIMIT 3");
+    assert_eq!((&rows[0][0], &rows[0][1]), (&json!("{\"n\": \"text\"}"), &Json::Null));
+    assert_eq!((&rows[1][0], &rows[1][1]), (&json!("{\"n\": 0}"), &json!(0)));
+    assert_eq!((&rows[2][0], &rows[2][1]), (&json!("["), &Json::Null));
+    assert!(rows[2][2].as_str().is_some_and(|message| message.contains("not JSON")), "{rows:?}");
+    weir.stop();
+}
+
+/// What asks over HTTP goes by the proxy that the environment names, but for the hosts that it excepts.
+#[test]
+fn a_proxy_of_the_environment_is_used() {
+    let (proxy, direct) = (Endpoint::start("/never"), Endpoint::start("/never"));
+    let home = Home::new();
+    let proxy_url = format!("http://{}", proxy.address());
+    let weir = home.start_with(&[("http_proxy", &proxy_url), ("no_proxy", "127.0.0.1")], &[]);
+    let output = |url: String| json!({"type": "HttpEndpoint", "url": url});
+    let query = json!({"name": "numbers", "pattern": {"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"},
+        "outputs": [{"name": "far", "destinations": [output("http://results.invalid/far".to_owned())]},
+            {"name": "near", "destinations": [output(format!("http://{}/near", direct.address()))]}]});
+    weir.post("/api/v2/graph/quine/standingQueries", &query).expect(201);
+    weir.query("CREATE (:Number)").expect(200);
+    wait_until("both have the result", PATIENCE, || proxy.received() > 0 && direct.received() > 0);
+    let targets = |endpoint: &Endpoint| endpoint.take().into_iter().map(|(target, _)| target).collect::<Vec<_>>();
+    assert_eq!(targets(&proxy), ["http://results.invalid/far"]);
+    assert_eq!(targets(&direct), ["/near"]);
+    weir.stop();
+}
+
+#[test]
 fn dead_letters_are_waited_for_and_what_refuses_them_for_good_fails_the_stream() {
     let endpoint = Endpoint::start("/never");
     let home = Home::new();

@@ -326,6 +326,7 @@ fn compare_lines(what: &str, expected: &[String], found: &[String]) {
 fn run_undisturbed(records: &[Record]) -> Outcome {
     let home = Home::new();
     home.write("records.jsonl", file(records));
+    std::fs::create_dir(home.file("rotated")).expect("a directory");
     let weir = home.start(SETTINGS);
     create(&weir, records.len() as u64, None);
     wait_completed(&weir, records.len() as u64);
@@ -336,6 +337,7 @@ fn run_undisturbed(records: &[Record]) -> Outcome {
 fn run_disturbed(records: &[Record], kills: u64, random: &mut Random) -> (Outcome, Writes) {
     let home = Home::new();
     home.write("records.jsonl", file(records));
+    std::fs::create_dir(home.file("rotated")).expect("a directory");
     let weir = home.start(SETTINGS);
     create(&weir, records.len() as u64, Some(RECORDS_A_SECOND));
     let (mut writes, mut operator) = (Writes::default(), Operator::new(random.number()));
@@ -375,11 +377,12 @@ fn run_disturbed(records: &[Record], kills: u64, random: &mut Random) -> (Outcom
 }
 
 fn create(weir: &Weir, records: u64, per_second: Option<u64>) {
-    for (name, query, mode) in QUERIES {
+    for ((name, query, mode), compression) in QUERIES.into_iter().zip(["None", "Gzip", "Zstd"]) {
         let body = json!({
             "pattern": {"type": "Cypher", "query": query, "mode": mode},
             "includeCancellations": true,
-            "outputs": {"file": {"type": "WriteToFile", "path": format!("{name}.jsonl")}},
+            "outputs": {"file": {"type": "WriteToFile", "path": format!("{name}.jsonl")}, "rotated": {"type": "WriteToFile",
+                "path": format!("rotated/{name}.jsonl"), "rotation": {"bytesMax": 8_000, "intervalSeconds": 1, "compression": compression}}},
         });
         weir.post(&format!("/api/v1/query/standing/{name}"), &body).expect(201);
     }
@@ -420,9 +423,39 @@ fn finish(home: Home, weir: Weir) -> Outcome {
 fn files(home: &Home) -> BTreeMap<&'static str, Vec<Json>> {
     let lines = |name: &str| {
         let text = home.read(&format!("{name}.jsonl"));
+        let sorted = |text: &str| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort_unstable();
+            lines
+        };
+        assert!(sorted(&text) == sorted(&rotated(home, name)), "the files of {name} that were put aside hold other results");
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
     };
     QUERIES.iter().map(|(name, ..)| (*name, lines(name))).collect()
+}
+
+/// What the file that is put aside holds, in all its parts. Of one that is there in both forms one is enough: weir may have ended between the two.
+fn rotated(home: &Home, name: &str) -> String {
+    let entries = std::fs::read_dir(home.file("rotated")).expect("the directory");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
+    let mut names: Vec<String> = names.filter(|found| found.starts_with(&format!("{name}-"))).collect();
+    names.sort_unstable();
+    let compressed: BTreeSet<String> = names.iter().filter_map(|name| Some(name.rsplit_once(".jsonl.")?.0.to_owned())).collect();
+    let parts = names.iter().filter(|name| !name.strip_suffix(".jsonl").is_some_and(|stem| compressed.contains(stem)));
+    let part = |name: &String| {
+        let file = std::fs::File::open(home.file(&format!("rotated/{name}"))).expect("the file");
+        let mut text = String::new();
+        let mut reader: Box<dyn std::io::Read> = match name.rsplit('.').next() {
+            Some("gz") => Box::new(flate2::read::GzDecoder::new(file)),
+            Some("zst") => Box::new(zstd::Decoder::new(file).expect("a decoder")),
+            _ => Box::new(file),
+        };
+        reader.read_to_string(&mut text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        text
+    };
+    let parts: Vec<String> = parts.map(part).collect();
+    assert!(parts.len() > 3, "hardly a file of {name} was put aside");
+    parts.concat() + &home.read(&format!("rotated/{name}.jsonl"))
 }
 
 /// Everything the streams made, as lines; and the number behind each id.

@@ -586,3 +586,186 @@ fn what_is_held_back_stays_so_when_a_query_is_replaced() {
     weir.stop();
     assert_eq!(home.lines("out.jsonl").len(), 6);
 }
+
+/// A server that takes requests and never answers.
+fn silent() -> (std::net::TcpListener, String) {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", silent.local_addr().expect("an address"));
+    (silent, url)
+}
+
+/// How an output is, as the family of v1 has it.
+fn output(weir: &Weir, name: &str) -> Json {
+    weir.get(PLACE).expect(200).json()["stats"]["local"]["outputs"][name].take()
+}
+
+#[test]
+fn an_output_that_hangs_holds_up_no_other_and_ingest_no_sooner_than_the_limit() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    create(&weir, false);
+    let (_silent, url) = silent();
+    weir.post(&format!("{PLACE}/output/hook"), &json!({"type": "PostToEndpoint", "url": url})).expect(201);
+    let pattern =
+        json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.age > 17 RETURN n.name AS name"});
+    let outputs = json!({"file": {"type": "WriteToFile", "path": "other.jsonl"}});
+    weir.post("/api/v1/query/standing/other", &json!({"pattern": pattern, "outputs": outputs})).expect(201);
+    let query = "WITH toInteger($that) AS k MATCH (n) WHERE id(n) = idFrom('person', k) SET n.name = k, n.age = 18";
+    let stream = json!({"type": "NumberIteratorIngest", "format": {"type": "CypherLine", "query": query}});
+    weir.post("/api/v1/ingest/people", &stream).expect(200);
+    wait_until("ingest waits for the output that hangs", RESULTS_MAX * 3, || output(&weir, "hook")["holdsIngest"] == true);
+    let ingested = || weir.get("/api/v1/ingest/people").expect(200).json()["stats"]["ingestedCount"].as_u64().expect("a count");
+    let mut count = 0;
+    wait_until("it stands still", RESULTS_MAX, || {
+        sleep(Duration::from_millis(300));
+        std::mem::replace(&mut count, ingested()) == count
+    });
+    // What hangs keeps nothing from the others: all that came in has gone out there.
+    let lines = |file: &str| home.read(file).lines().count() as u64;
+    for file in ["out.jsonl", "other.jsonl"] {
+        wait_until("the others have all", RESULTS_MAX, || lines(file) == count);
+    }
+    assert!(count > 100_000, "{count}");
+    let (hook, file) = (output(&weir, "hook"), output(&weir, "file"));
+    assert_eq!((&hook["state"], &hook["delivered"], &hook["waiting"]), (&json!("Running"), &json!(0), &json!(count)), "{hook}");
+    assert!(hook["unansweredFor"].as_u64() > Some(0) && hook["lag"].as_u64() > Some(0), "{hook}");
+    assert_eq!((&hook["retryPolicy"]["maxTries"], &file["retryPolicy"]["maxTries"]), (&json!(6), &Json::Null), "{hook} {file}");
+    assert_eq!((&file["delivered"], &file["waiting"], &file["holdsIngest"]), (&json!(count), &json!(0), &json!(false)), "{file}");
+    let pressure = weir.get("/api/v2/system/backpressure").expect(200).json()[0].take();
+    assert_eq!(pressure["globalValve"]["closedCount"], 1, "{pressure}");
+    let adults = pressure["standingQueries"].as_array().and_then(|all| all.iter().find(|query| query["name"] == "adults"));
+    let of = |name: &str| adults.and_then(|query| query["outputs"].as_array()?.iter().find(|output| output["name"] == name));
+    let state = |name: &str| of(name).map(|output| output["destinations"][0]["state"].clone());
+    assert_eq!((state("hook"), state("file")), (Some(json!("BACKPRESSURED")), Some(json!("FLOWING"))), "{pressure}");
+    // Queries that write are not held.
+    set(&weir, "ann", 40);
+    wait_until("what was written by hand comes", RESULTS_MAX, || lines("out.jsonl") == count + 1);
+    // Without it, all goes on.
+    weir.delete(&format!("{PLACE}/output/hook")).expect(200);
+    wait_until("ingest goes on", RESULTS_MAX, || ingested() > count);
+    weir.delete("/api/v1/ingest/people").expect(200);
+    let all = weir.rows("MATCH (n) WHERE n.age > 17 RETURN count(n)")[0][0].as_u64().expect("a count");
+    for (file, wanted) in [("out.jsonl", all), ("other.jsonl", all)] {
+        wait_until("the rest has come", RESULTS_MAX, || lines(file) == wanted);
+    }
+    let names: std::collections::BTreeSet<String> = home.read("out.jsonl").lines().map(str::to_owned).collect();
+    assert_eq!(names.len() as u64, all, "each once");
+    weir.stop();
+}
+
+/// Whatever hung, was tried again or could not be reached: each output goes on by itself where it stood.
+#[test]
+fn after_a_restart_each_output_goes_on_where_it_stood() {
+    const COUNT: usize = 80;
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let endpoint = weir_tests::endpoint::Endpoint::start("/down");
+    create(&weir, false);
+    let hook = json!({"type": "PostToEndpoint", "url": format!("http://{}/down", endpoint.address()), "parallelism": 1,
+        "onResultError": {"type": "Retry"}});
+    weir.post(&format!("{PLACE}/output/hook"), &hook).expect(201);
+    (0..COUNT).for_each(|k| set(&weir, &format!("p{k}"), 20));
+    home.wait_lines("out.jsonl", COUNT);
+    wait_until("it is tried again", RESULTS_MAX, || output(&weir, "hook")["state"] == "Retrying");
+    let hook = output(&weir, "hook");
+    assert!(hook["lastError"]["message"].as_str().is_some_and(|error| error.contains("500")), "{hook}");
+    assert!(hook["tries"].as_u64() > Some(0) && hook["lastError"]["at"].is_string() && hook["delivered"] == 0, "{hook}");
+    assert!(hook["retryPolicy"]["minBackoff"] == 100 && hook["retryPolicy"]["maxTries"].is_null(), "{hook}");
+    weir.kill();
+    endpoint.take();
+    endpoint.answer_with(200, Duration::ZERO);
+    let weir = home.start(&[]);
+    wait_until("what was not delivered is", RESULTS_MAX, || endpoint.received() >= COUNT);
+    set(&weir, "last", 20);
+    wait_until("what came then, too", RESULTS_MAX, || endpoint.received() > COUNT);
+    let names: Vec<Json> = endpoint.take().into_iter().map(|(_, body)| body["data"]["name"].clone()).collect();
+    let expected: Vec<Json> = (0..COUNT).map(|k| json!(format!("p{k}"))).chain([json!("last")]).collect();
+    assert_eq!(names, expected, "each once, in their order");
+    assert_eq!(home.wait_lines("out.jsonl", COUNT + 1).len(), COUNT + 1);
+    assert_eq!(output(&weir, "hook")["state"], "Running");
+    weir.stop();
+}
+
+#[test]
+fn what_a_destination_refuses_for_good_is_dealt_with_as_it_is_chosen() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let endpoint = weir_tests::endpoint::Endpoint::start("/none");
+    endpoint.answer_with(422, Duration::ZERO);
+    let url = format!("http://{}/", endpoint.address());
+    create(&weir, true);
+    let letters = json!({"type": "DeadLetter", "destinations": [
+        {"type": "File", "path": "dead.jsonl", "outputFormat": {"type": "JSON", "withInfoEnvelope": true}},
+        {"type": "HttpEndpoint", "url": format!("http://{}/none", endpoint.address()), "headers": {"A": "hush"}, "outputFormat": {"type": "Bytes"}}]});
+    let add = |name: &str, destination: Json| {
+        let workflow = json!({"name": name, "destinations": [destination]});
+        weir.post("/api/v2/graph/quine/standingQueries/adults/outputs", &workflow)
+    };
+    let to = |choice: Json| json!({"type": "HttpEndpoint", "url": url, "parallelism": 1, "onResultError": choice});
+    for (wrong, named) in [
+        (json!({"type": "Nope"}), "is not one of GiveUp, Fail, Retry, DeadLetter"),
+        (json!({"type": "DeadLetter"}), "at least one destination is needed"),
+        (json!({"type": "DeadLetter", "destinations": [{"type": "Slack", "hookUrl": "http://h/"}]}), "takes no dead letters"),
+        (
+            json!({"type": "DeadLetter", "destinations": [{"type": "File", "path": "x", "onResultError": {"type": "Fail"}}]}),
+            "has no onResultError",
+        ),
+        (json!(5), "expecting object"),
+    ] {
+        assert!(add("wrong", to(wrong.clone())).expect(400).text().contains(named), "{wrong}");
+    }
+    add("letters", to(letters)).expect(201);
+    let shown = weir.get("/api/v2/graph/quine/standingQueries/adults").expect(200).text();
+    assert!(shown.contains("onResultError") && !shown.contains("hush"), "{shown}");
+    add("fails", to(json!({"type": "Fail"}))).expect(201);
+    add("usual", to(json!({"type": "GiveUp"}))).expect(201);
+    set(&weir, "ann", 40);
+    let dead = home.wait_lines("dead.jsonl", 1).remove(0);
+    assert_eq!((&dead["standingQuery"], &dead["output"]), (&json!("adults"), &json!("letters")));
+    assert_eq!((&dead["result"]["data"]["name"], &dead["isPositiveMatch"]), (&json!("ann"), &json!(true)), "{dead}");
+    assert!(dead["message"].as_str().is_some_and(|why| why.contains("422")) && dead["resultId"].is_string(), "{dead}");
+    assert!(dead["tick"].as_str().is_some_and(|tick| tick.parse::<u64>().is_ok()), "{dead}");
+    // The other box refuses it: nothing is lost, the output ends and says so.
+    wait_until("it has ended", RESULTS_MAX, || output(&weir, "letters")["state"] == "Failed");
+    wait_until("as has the other", RESULTS_MAX, || output(&weir, "fails")["state"] == "Failed");
+    for name in ["letters", "fails"] {
+        let shown = output(&weir, name);
+        assert!(shown["reason"].as_str().is_some_and(|why| why.contains("422")), "{shown}");
+        assert_eq!((&shown["waiting"], &shown["delivered"], &shown["failed"]), (&json!(1), &json!(0), &json!(0)), "{shown}");
+    }
+    wait_until("what is given up is counted", RESULTS_MAX, || output(&weir, "usual")["failed"] == 1);
+    assert_eq!((&output(&weir, "usual")["state"], &output(&weir, "usual")["waiting"]), (&json!("Running"), &json!(0)));
+    // Another definition gets what is there.
+    let target = "/api/v2/graph/quine/standingQueries/adults/outputs/letters";
+    let better = to(json!({"type": "DeadLetter", "destinations": [{"type": "File", "path": "dead2.jsonl"}]}));
+    change(&weir, target, &json!({"destinations": [better]})).expect(200);
+    assert_eq!(home.wait_lines("dead2.jsonl", 1)[0]["data"]["name"], "ann");
+    wait_until("it is counted", RESULTS_MAX, || output(&weir, "letters")["deadLetters"] == 1);
+    let figures = weir.get("/metrics").expect(200).text();
+    for line in [
+        r#"weir_output_dead_letters_total{namespace="quine",query="adults",output="letters"} 1"#,
+        r#"weir_output_ended{namespace="quine",query="adults",output="fails"} 1"#,
+        r#"weir_output_waiting{namespace="quine",query="adults",output="fails"} 1"#,
+    ] {
+        assert!(figures.contains(line), "{line} is not in {figures}");
+    }
+    change(&weir, &format!("{PLACE}/output/fails"), &json!({"type": "WriteToFile", "path": "fails.jsonl"})).expect(200);
+    assert_eq!(results(&home.wait_lines("fails.jsonl", 1)), [(true, json!("ann"))]);
+    // It is shown, and read again.
+    let shown = |weir: &Weir| {
+        let v2 = weir.get("/api/v2/graph/quine/standingQueries/adults").expect(200).json()["outputs"].take();
+        (v2, weir.get(PLACE).expect(200).json()["outputs"].take())
+    };
+    let before = shown(&weir);
+    assert_eq!(before.1["letters"]["onResultError"]["destinations"][0]["type"], "WriteToFile", "{}", before.1);
+    let warned = weir.log();
+    assert!(warned.contains("output usual of standing query adults: 1 results were not delivered"), "{warned}");
+    weir.stop();
+    let weir = home.start(&[]);
+    assert_eq!(shown(&weir), before);
+    let in_v2 = before.0.as_array().and_then(|all| all.iter().find(|workflow| workflow["name"] == "letters")).cloned();
+    let boxes = in_v2.map(|workflow| workflow["destinations"][0]["onResultError"].clone()).expect("the output");
+    let expected = json!({"type": "DeadLetter", "destinations": [{"type": "File", "path": "dead2.jsonl", "outputFormat": {"type": "JSON", "withInfoEnvelope": false}}]});
+    assert_eq!(boxes, expected);
+    weir.stop();
+}

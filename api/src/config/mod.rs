@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use serde_json::{Map as JsonMap, Value as Json};
 use thiserror::Error;
+use weir_connectors::config::MASKED;
 
 use self::hocon::{Kind as Written, Object, Value};
 use self::keys::{Effect, KEYS};
@@ -249,6 +250,16 @@ impl<'a> Reading<'a> {
             return self.default(path);
         }
         match convert(value, key.kind) {
+            Ok(json) if is_masked(&json) => {
+                let problem = format!(
+                    "{}: {name} is '{MASKED}', which only stands for a secret that is not shown; write the secret, or leave the line out",
+                    value.origin
+                );
+                if !self.problems.contains(&problem) {
+                    self.problems.push(problem);
+                }
+                self.default(path)
+            }
             Ok(json) => Some(json),
             Err(expected) => {
                 let problem = format!("{}: {name} is {}, and should be {expected}", value.origin, describe(value));
@@ -270,6 +281,16 @@ impl<'a> Reading<'a> {
     }
 }
 
+/// Whether it, or anything in it, is what is shown in the place of a secret.
+fn is_masked(value: &Json) -> bool {
+    match value {
+        Json::String(text) => text == MASKED,
+        Json::Array(items) => items.iter().any(is_masked),
+        Json::Object(fields) => fields.values().any(is_masked),
+        _ => false,
+    }
+}
+
 fn similar(a: &str, b: &str) -> bool {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
     a == b || (a.len().abs_diff(b.len()) <= 1 && a.chars().zip(b.chars()).filter(|(x, y)| x == y).count() + 1 >= b.len())
@@ -281,6 +302,17 @@ mod tests {
     use weir_model::IdScheme;
 
     use super::*;
+
+    #[test]
+    fn what_stands_for_a_secret_is_not_taken_for_one() {
+        for line in [
+            format!("weir.webserver.use-mtls.trust-store.password = \"{MASKED}\""),
+            format!("weir.traces.headers {{ authorization = \"{MASKED}\" }}"),
+        ] {
+            let refused = load_text(&line, &[]).expect_err("is refused");
+            assert!(refused.contains("only stands for a secret that is not shown"), "{line}: {refused}");
+        }
+    }
 
     fn load_text(text: &str, overrides: &[(&str, &str)]) -> Result<Settings, String> {
         let directory = tempfile::tempdir().expect("a directory");

@@ -3,32 +3,20 @@
 //! A record that cannot be decoded, or whose query fails, is sent to each of the dead-letter destinations. The stream goes
 //! on when they have it: nothing is acknowledged of which nobody has heard.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_connectors::config::wrong_type;
 use weir_connectors::{
-    Delivery, DestinationConfig, DestinationContext, Generation, Outgoing, SourceConfig, SourceContext, destination, secret,
+    ConnectorError, DestinationContext, Generation, LetterForm, RecordSchema, SourceConfig, SourceContext, destination, frame_json,
+    secret,
 };
-use weir_model::{IdScheme, Value};
+use weir_model::{IdScheme, Map, Value};
 
-use super::{lock, refused};
-use crate::error::{ApiError, chain};
+use super::refused;
+use crate::error::ApiError;
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::{Family, duration_text, parse_duration};
-use crate::wire::standing::Output;
-use crate::wire::v2::standing::{destination_json, read_destination};
-
-/// Destinations of results that are none of failed records.
-pub const NO_LETTER_BOXES: [&str; 6] = ["Drop", "CypherQuery", "Slack", "Elasticsearch", "S3", "Postgres"];
-
-/// What keeps failed records is given this long to take the last of them when the stream ends.
-const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);
-
-/// How soon whoever waits sees that it shall stop.
-const STOP_LOOK: Duration = Duration::from_millis(20);
+use crate::wire::letters::{LetterBox, letter_boxes};
 
 const RECORD: &str = "onRecordError";
 const STREAM: &str = "onStreamError";
@@ -48,19 +36,6 @@ impl Default for ErrorHandling {
     fn default() -> ErrorHandling {
         ErrorHandling { given: JsonMap::new(), retry_settings: None, log_record: true, boxes: Vec::new(), restarts: None }
     }
-}
-
-struct LetterBox {
-    output: Output,
-    config: Arc<dyn DestinationConfig>,
-    form: Form,
-}
-
-/// What of a record is sent.
-#[derive(Clone, Copy, PartialEq)]
-enum Form {
-    Bytes,
-    Json { envelope: bool },
 }
 
 #[derive(Clone, Copy)]
@@ -96,7 +71,7 @@ impl ErrorHandling {
             handling.retry_settings = fields.get("retrySettings").and_then(|given| retry_settings(given, mistakes));
             if let Some(letters) = fields.get("deadLetterQueueSettings") {
                 let letters = Fields::of(letters, ".onRecordError.deadLetterQueueSettings", mistakes)?;
-                handling.boxes = letter_boxes(&letters, mistakes);
+                handling.boxes = letter_boxes(&letters, "takes no failed records", mistakes);
             }
         }
         if let Some(given) = part(STREAM) {
@@ -137,43 +112,37 @@ impl ErrorHandling {
     }
 
     /// Whether failed records could go there: who creates a stream is told, and not only the stream when it begins.
-    pub fn check(&self, stream: &str, context: &SourceContext) -> Result<(), weir_connectors::ConnectorError> {
+    pub fn check(
+        &self,
+        stream: &str,
+        config: &dyn SourceConfig,
+        ids: IdScheme,
+        context: &SourceContext,
+    ) -> Result<(), ConnectorError> {
         let open = |(index, letters): (usize, &LetterBox)| {
             secret::check(|| letters.config.stored())?;
+            if let (LetterForm::Message { envelope }, Some(schema)) = (letters.form, letters.schema(context)?) {
+                fits(&schema, envelope, config, ids)
+                    .map_err(|problem| ConnectorError::config("outputFormat.typeName", problem))?;
+            }
             letters.config.open(&destination_context(stream, index, context), None).map(drop)
         };
         self.boxes.iter().enumerate().try_for_each(open)
     }
 
     /// Where failed records go, if anywhere.
-    pub fn open(
-        &self,
-        stream: &str,
-        ids: IdScheme,
-        context: &SourceContext,
-    ) -> Result<Option<DeadLetters>, weir_connectors::ConnectorError> {
+    pub fn open(&self, stream: &str, ids: IdScheme, context: &SourceContext) -> Result<Option<DeadLetters>, ConnectorError> {
         if self.boxes.is_empty() {
             return Ok(None);
         }
-        let open = |(index, letters): (usize, &LetterBox)| {
+        let mut open = weir_connectors::DeadLetters::default();
+        for (index, letters) in self.boxes.iter().enumerate() {
             let at = destination_context(stream, index, context);
-            let destination = destination::open(&letters.config, &at, None)?;
-            let reached = Arc::new((AtomicU64::new(0), Mutex::new(()), Condvar::new()));
-            let telling = reached.clone();
-            let delivered = Box::new(move |mark, _| {
-                telling.0.store(mark, Ordering::Release);
-                let _told = lock(&telling.1);
-                telling.2.notify_all();
-            });
-            Ok(Running {
-                delivery: Delivery::of_all(&at.output, destination, delivered),
-                form: letters.form,
-                retries: 0,
-                reached,
-            })
-        };
-        let running = self.boxes.iter().enumerate().map(open).collect::<Result<_, _>>()?;
-        Ok(Some(DeadLetters { running, mark: 0, ids }))
+            let schema = letters.schema(context)?;
+            let destination = destination::open(&letters.config, &at.output, &at, None)?;
+            open.add(&at.output, destination, (letters.form, schema));
+        }
+        Ok(Some(DeadLetters { open, ids }))
     }
 
     /// How often the stream begins again by itself.
@@ -206,64 +175,6 @@ fn retry_settings(given: &Json, mistakes: &mut Mistakes) -> Option<Json> {
         "randomFactor": factor?,
         "maxRetries": number("maxRetries", 6),
     }))
-}
-
-fn letter_boxes(fields: &Fields<'_>, mistakes: &mut Mistakes) -> Vec<LetterBox> {
-    let path = fields.path_of("destinations");
-    let Some(given) = fields.get("destinations") else { return Vec::new() };
-    let Some(given) = given.as_array() else {
-        mistakes.at(&path, wrong_type(given, "array"));
-        return Vec::new();
-    };
-    let read = |(index, given): (usize, &Json)| LetterBox::read(given, &format!("{path}[{index}]"), mistakes);
-    given.iter().enumerate().filter_map(read).collect()
-}
-
-impl LetterBox {
-    fn read(given: &Json, path: &str, mistakes: &mut Mistakes) -> Option<LetterBox> {
-        let (fields, kind) = Fields::tagged(given, path, mistakes)?;
-        if NO_LETTER_BOXES.contains(&kind) {
-            mistakes.at(path, format!("the destination '{kind}' takes no failed records"));
-            return None;
-        }
-        let form = match fields.get("outputFormat") {
-            None => Form::Json { envelope: false },
-            Some(format) => {
-                let (inner, name) = Fields::tagged(format, &format!("{path}.outputFormat"), mistakes)?;
-                match name {
-                    "Bytes" => Form::Bytes,
-                    "JSON" => Form::Json { envelope: inner.boolean("withInfoEnvelope", mistakes).unwrap_or(false) },
-                    "Protobuf" => {
-                        let problem = "Protobuf is not in this version of weir; there are Bytes, JSON";
-                        mistakes.at(&format!("{path}.outputFormat"), problem);
-                        return None;
-                    }
-                    other => {
-                        mistakes.at(
-                            &format!("{path}.outputFormat"),
-                            format!("type '{other}' names no format; there are Bytes, JSON"),
-                        );
-                        return None;
-                    }
-                }
-            }
-        };
-        let output = read_destination(given, path, mistakes)?;
-        let Output::Destination(config) = &output else {
-            mistakes.at(path, format!("the destination '{kind}' takes no failed records"));
-            return None;
-        };
-        Some(LetterBox { config: config.clone(), output, form })
-    }
-
-    fn shown(&self, family: Family) -> Json {
-        let mut shown = destination_json(&self.output, family);
-        shown["outputFormat"] = match self.form {
-            Form::Bytes => json!({"type": "Bytes"}),
-            Form::Json { envelope } => json!({"type": "JSON", "withInfoEnvelope": envelope}),
-        };
-        shown
-    }
 }
 
 fn restarts(given: &Json, mistakes: &mut Mistakes) -> Option<RestartSettings> {
@@ -332,18 +243,8 @@ pub struct Letter<'a> {
 
 /// The destinations of one stream's failed records, at work.
 pub struct DeadLetters {
-    running: Vec<Running>,
-    mark: u64,
+    open: weir_connectors::DeadLetters,
     ids: IdScheme,
-}
-
-struct Running {
-    delivery: Delivery,
-    form: Form,
-    /// Tries beyond the first, of what it has taken.
-    retries: u64,
-    /// The mark that has been reached, and its bell.
-    reached: Arc<(AtomicU64, Mutex<()>, Condvar)>,
 }
 
 impl DeadLetters {
@@ -356,60 +257,32 @@ impl DeadLetters {
         stopping: impl Fn() -> bool,
         late: impl Fn(String),
     ) -> Result<bool, String> {
-        if letters.is_empty() {
-            return Ok(true);
-        }
-        self.mark += 1;
-        for running in &self.running {
-            let outgoing = |letter: &Letter<'_>| {
-                let body = letter.body(running.form, config, self.ids);
-                Outgoing { body, positive: true, mark: self.mark, id: None }
-            };
-            running.delivery.send(letters.iter().map(outgoing).collect(), self.mark).map_err(|error| chain(&error))?;
-        }
-        let number = letters.len();
-        for running in &self.running {
-            let (reached, told, bell) = &*running.reached;
-            let tries = || running.delivery.counters().retries.load(Ordering::Relaxed);
-            let mut before = running.retries;
-            while reached.load(Ordering::Acquire) < self.mark {
-                if let Some(reason) = running.delivery.failure() {
-                    return Err(format!("a dead letter cannot be delivered: {reason}"));
-                }
-                if stopping() {
-                    return Ok(false);
-                }
-                if let (now @ 1.., Some(reason)) = (tries(), running.delivery.counters().last_error())
-                    && now != before
-                {
-                    before = now;
-                    late(format!("{number} dead letters wait for their destination: {reason}"));
-                }
-                drop(bell.wait_timeout(lock(told), STOP_LOOK));
-            }
-        }
-        for running in &mut self.running {
-            running.retries = running.delivery.counters().retries.load(Ordering::Relaxed);
-        }
-        Ok(true)
+        let ids = self.ids;
+        self.open.send(letters.len(), |index, form, schema| letters[index].body(form, schema, config, ids), stopping, late)
     }
 
     /// `all`: they have what was sent, as far as it is known.
     pub fn close(self, all: bool) {
-        for running in self.running {
-            running.delivery.close(if all { CLOSE_TIME_MAX } else { Duration::ZERO });
-        }
+        self.open.close(all);
     }
 }
 
 impl Letter<'_> {
-    fn body(&self, form: Form, config: &dyn SourceConfig, ids: IdScheme) -> Vec<u8> {
-        let frame = match form {
-            Form::Bytes => return self.bytes.to_vec(),
-            Form::Json { .. } => config.frame(self.bytes),
+    fn body(
+        &self,
+        form: LetterForm,
+        schema: Option<&RecordSchema>,
+        config: &dyn SourceConfig,
+        ids: IdScheme,
+    ) -> Result<Vec<u8>, String> {
+        let envelope = match (form, schema) {
+            (LetterForm::Bytes, _) => return Ok(self.bytes.to_vec()),
+            (LetterForm::Message { envelope }, Some(schema)) => return self.message(schema, envelope, config, ids),
+            (LetterForm::Message { envelope } | LetterForm::Json { envelope }, _) => envelope,
         };
-        if form == (Form::Json { envelope: false }) {
-            return frame.to_string().into_bytes();
+        let frame = frame_json(&config.frame(self.bytes));
+        if !envelope {
+            return Ok(frame.to_string().into_bytes());
         }
         let mut body = format!("{{\"frame\":{frame},").into_bytes();
         if let Some(decoded) = self.decoded {
@@ -418,8 +291,48 @@ impl Letter<'_> {
             body.push(b',');
         }
         body.extend_from_slice(format!("\"message\":{},\"number\":{}}}", json!(self.reason), self.number).as_bytes());
-        body
+        Ok(body)
     }
+
+    /// The same by a schema: its fields are those of the object in JSON, and bytes are bytes.
+    fn message(
+        &self,
+        schema: &RecordSchema,
+        envelope: bool,
+        config: &dyn SourceConfig,
+        ids: IdScheme,
+    ) -> Result<Vec<u8>, String> {
+        let frame = config.frame(self.bytes);
+        let written = match (envelope, &frame) {
+            (false, Value::Map(fields)) => schema.write(fields, ids),
+            (false, _) => schema.write(&Map::from_iter([("frame".into(), frame)]), ids),
+            (true, _) => {
+                let number = Value::Integer(self.number as i64);
+                let fields = [("frame".into(), frame), ("message".into(), Value::text(self.reason)), ("number".into(), number)];
+                let mut whole = Map::from_iter(fields);
+                let bare = whole.clone();
+                // What was decoded may be anything. Where it does not fit, the record itself is there.
+                self.decoded.iter().for_each(|decoded| whole.insert("decoded".into(), (*decoded).clone()));
+                schema.write(&whole, ids).or_else(|_| schema.write(&bare, ids))
+            }
+        };
+        written.map_err(|problem| format!("a dead letter does not fit {}: {problem}", schema.name))
+    }
+}
+
+/// Whether letters can be written by the schema, and something of them is.
+fn fits(schema: &RecordSchema, envelope: bool, config: &dyn SourceConfig, ids: IdScheme) -> Result<(), String> {
+    let letter = Letter { number: 1, bytes: b"record", decoded: None, reason: "reason" };
+    let written = letter.message(schema, envelope, config, ids)?;
+    if schema.write(&Map::default(), ids).is_ok_and(|empty| empty.len() == written.len()) {
+        let frame = match config.frame(b"") {
+            Value::Map(fields) if !envelope => fields.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>().join(", "),
+            _ if envelope => "frame, decoded, message, number".to_owned(),
+            _ => "frame".to_owned(),
+        };
+        return Err(format!("{} has none of the fields that are told: {frame}", schema.name));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -454,6 +367,9 @@ mod tests {
         ]}});
         let shown = read(record, json!({"type": "RetryStreamError", "retryCount": 2, "minBackoff": "1s"})).expect("is read");
         assert!(!shown.to_string().contains("geheim"), "{shown}");
+        let restarts =
+            json!({"type": "RetryStreamError", "retryCount": 2, "within": "31s", "minBackoff": "1s", "maxBackoff": "10s"});
+        assert_eq!(shown["onStreamError"], restarts);
         let boxes = &shown["onRecordError"]["deadLetterQueueSettings"]["destinations"];
         assert_eq!(
             boxes[0],
@@ -461,9 +377,15 @@ mod tests {
         );
         assert_eq!(boxes[1]["outputFormat"]["withInfoEnvelope"], true);
         assert_eq!(shown["onRecordError"]["retrySettings"]["maxBackoff"], 20);
-        let restarts =
-            json!({"type": "RetryStreamError", "retryCount": 2, "within": "31s", "minBackoff": "1s", "maxBackoff": "10s"});
-        assert_eq!(shown["onStreamError"], restarts);
+        let registry = json!({"url": "http://h/", "username": "u", "password": "geheim"});
+        let redis = json!({"type": "Redis", "url": "redis://h", "key": "failed", "outputFormat":
+            {"type": "Protobuf", "schemaRegistry": registry, "subject": "letters", "withInfoEnvelope": true}});
+        let shown = read(json!({"deadLetterQueueSettings": {"destinations": [redis]}}), Json::Null).expect("is read");
+        assert!(!shown.to_string().contains("geheim"), "{shown}");
+        let redis = &shown["onRecordError"]["deadLetterQueueSettings"]["destinations"][0];
+        let format = json!({"type": "Protobuf", "schemaRegistry": {"url": "http://h/", "username": "u", "password": "Secret(****)"},
+            "subject": "letters", "withInfoEnvelope": true});
+        assert_eq!((&redis["outputFormat"], redis.get("format")), (&format, None));
     }
 
     #[test]
@@ -481,7 +403,13 @@ mod tests {
         refused(to(json!({"type": "Nope"})), Json::Null, "names no known destination");
         refused(to(json!({"type": "File"})), Json::Null, "path: Missing required field");
         let format = json!({"type": "File", "path": "x", "outputFormat": {"type": "Protobuf"}});
-        refused(to(format), Json::Null, "Protobuf is not in this version");
+        refused(
+            to(format),
+            Json::Null,
+            "the destination 'File' holds texts and takes no Protobuf; these do: ReactiveStream, Redis",
+        );
+        let format = json!({"type": "StandardOut", "outputFormat": {"type": "Avro"}});
+        refused(to(format), Json::Null, "there are Bytes, JSON, Protobuf");
         refused(json!({"deadLetterQueueSettings": {"destinations": 5}}), Json::Null, "expecting array");
         refused(json!(5), Json::Null, "expecting object");
         refused(json!({"retrySettings": {"maxRetries": "x"}}), Json::Null, ".onRecordError.retrySettings.maxRetries: Int");

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_engine::DEFAULT_GRAPH;
+use weir_engine::{DEFAULT_GRAPH, RESULTS_WAITING_MAX};
 
 use crate::app::App;
 use crate::clock;
@@ -28,9 +28,6 @@ pub use self::process::{Process, memory_bytes_total};
 pub use self::prometheus::text;
 pub use self::reporters::ReporterSettings;
 pub use self::timed_store::{StoreTimers, TimedStore};
-
-/// The engine lets ingest wait while a query has more results waiting than this.
-const RESULTS_WAITING_MAX: usize = 100_000;
 
 /// What there is of a graph.
 pub struct GraphFigures {
@@ -83,12 +80,7 @@ pub fn to_json(app: &App) -> Json {
             counters.insert(format!("{prefix}ingest.{}.bytes", stream.name), stream.ingested_bytes().into());
         }
         for query in &graph.queries {
-            let dropped: u64 = query
-                .outputs()
-                .iter()
-                .filter_map(|output| output.counters.clone())
-                .map(|counters| counters.dropped.load(Ordering::Relaxed))
-                .sum();
+            let dropped: u64 = query.outputs().iter().map(|output| output.counters.dropped.load(Ordering::Relaxed)).sum();
             let (results, cancelled) = (query.result_count(), query.cancellation_count());
             counters
                 .insert(format!("{prefix}standing-queries.results.{}", query.name), (results - cancelled.min(results)).into());
@@ -175,23 +167,25 @@ fn stream_state(namespace: &str, stream: &Stream, closed: usize) -> Json {
 
 fn query_state(namespace: &str, query: &Query) -> Json {
     let (waiting, produced, cancelled) = (query.waiting(), query.result_count(), query.cancellation_count());
-    let outputs = query.outputs();
-    let outputs = outputs.iter().map(|output| {
-        let counters = output.counters.as_ref();
-        let count = |read: fn(&weir_connectors::DeliveryCounters) -> u64| counters.map_or(0, |counters| read(counters));
-        let behind = count(|counters| counters.waiting.load(Ordering::Relaxed)) > 0;
+    let outputs = query.figures();
+    let outputs = outputs.iter().map(|(output, holds)| {
+        let behind = output.behind > 0 || output.count(|counters| counters.waiting.load(Ordering::Relaxed)) > 0;
         let definition = query.output_settings(&output.name);
         let enriched = match &definition {
             Some(Output::CypherQuery(cypher)) => cypher.and_then.is_some(),
             Some(Output::Workflow(workflow)) => workflow.enrichment.is_some(),
             _ => false,
         };
-        let state = if behind { "CONSTRAINED" } else { "FLOWING" };
+        let state = match behind {
+            _ if *holds => "BACKPRESSURED",
+            true => "CONSTRAINED",
+            false => "FLOWING",
+        };
         let kind = definition.as_ref().map_or("Drop".to_owned(), v2::standing::destination_kind);
         json!({
             "name": output.name,
             "rate": query.results_per_second(),
-            "totalCount": count(|counters| counters.delivered.load(Ordering::Relaxed)),
+            "totalCount": output.count(|counters| counters.delivered.load(Ordering::Relaxed)),
             "hasEnrichment": enriched,
             "destinations": [{"index": 0, "type": kind, "state": state}],
         })

@@ -11,6 +11,7 @@ use super::timer::Timer;
 use super::{Process, closed_valves, graphs, memory_bytes_total, store_bytes};
 use crate::app::App;
 use crate::ingest::Status;
+use crate::outputs::{Figures, State};
 use crate::traces;
 
 const fn micros(micros: u64) -> Duration {
@@ -166,6 +167,9 @@ fn of_queries(app: &App, page: &mut Page) {
     });
     each("weir_standing_cancellations_total", "counter", "Cancellations among them.", &|query| query.cancellation_count() as f64);
     each("weir_standing_waiting", "gauge", "Results that wait for the outputs.", &|query| query.waiting() as f64);
+    each("weir_standing_failed", "gauge", "1 where the query has ended by itself because it cost too much.", &|query| {
+        if query.installed().failure().is_some() { 1.0 } else { 0.0 }
+    });
     let name = "weir_standing_latency_seconds";
     page.family(name, "histogram", "How long results took, by stage; of queries that had any.");
     for graph in &graphs {
@@ -180,28 +184,40 @@ fn of_queries(app: &App, page: &mut Page) {
             }
         }
     }
-    let mut each = |name: &str, kind: &str, help: &str, value: fn(&DeliveryCounters) -> u64| {
+    let outputs: Vec<_> = graphs
+        .iter()
+        .flat_map(|graph| graph.queries.iter().map(move |query| (graph.name.as_str(), query)))
+        .flat_map(|(graph, query)| query.figures().into_iter().map(move |(figures, holds)| (graph, &query.name, figures, holds)))
+        .collect();
+    let mut each = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Figures, bool) -> f64| {
         page.family(name, kind, help);
-        for graph in &graphs {
-            for query in &graph.queries {
-                for output in query.outputs() {
-                    let labels = [("namespace", graph.name.as_str()), ("query", &query.name), ("output", &output.name)];
-                    if let Some(counters) = &output.counters {
-                        page.sample(name, &labels, value(counters) as f64);
-                    }
-                }
-            }
+        for (graph, query, figures, holds) in &outputs {
+            let labels = [("namespace", *graph), ("query", query.as_str()), ("output", &figures.name)];
+            page.sample(name, &labels, value(figures, *holds));
         }
     };
-    each("weir_output_delivered_total", "counter", "Results delivered.", |counters| counters.delivered.load(Ordering::Relaxed));
-    each("weir_output_failed_total", "counter", "Results given up.", |counters| counters.failed.load(Ordering::Relaxed));
-    each("weir_output_retries_total", "counter", "Tries beyond the first.", |counters| counters.retries.load(Ordering::Relaxed));
-    each("weir_output_dropped_total", "counter", "Results left out because they came too fast.", |counters| {
-        counters.dropped.load(Ordering::Relaxed)
+    let counts: [(&str, &str, fn(&DeliveryCounters) -> u64); 5] = [
+        ("weir_output_delivered_total", "Results delivered.", |counters| counters.delivered.load(Ordering::Relaxed)),
+        ("weir_output_failed_total", "Results given up.", |counters| counters.failed.load(Ordering::Relaxed)),
+        ("weir_output_dead_letters_total", "Results that went to dead letters.", |c| c.dead_letters.load(Ordering::Relaxed)),
+        ("weir_output_retries_total", "Tries beyond the first.", |counters| counters.retries.load(Ordering::Relaxed)),
+        ("weir_output_dropped_total", "Results left out because they came too fast.", |c| c.dropped.load(Ordering::Relaxed)),
+    ];
+    for (name, help, read) in counts {
+        each(name, "counter", help, &|figures, _| figures.count(read) as f64);
+    }
+    let flag = |is: bool| f64::from(u8::from(is));
+    each("weir_output_waiting", "gauge", "Results that are not delivered yet.", &|figures, _| figures.waiting as f64);
+    each("weir_output_lag_seconds", "gauge", "How long ago the oldest of these was found.", &|figures, _| {
+        figures.lag().as_secs_f64()
     });
-    each("weir_output_waiting", "gauge", "Results that wait for the destination.", |counters| {
-        counters.waiting.load(Ordering::Relaxed)
+    each("weir_output_retrying", "gauge", "1 while what failed is tried again.", &|figures, _| {
+        flag(figures.state == State::Retrying)
     });
+    each("weir_output_ended", "gauge", "1 when it has ended by itself or could not be opened.", &|figures, _| {
+        flag(matches!(figures.state, State::Failed | State::Parked))
+    });
+    each("weir_output_holds_ingest", "gauge", "1 while ingest waits for it.", &|_, holds| flag(holds));
     let closed = closed_valves(&graphs) as f64;
     page.one("weir_ingest_valves_closed", "gauge", "Standing queries that ingest waits for.", closed);
 }

@@ -280,6 +280,66 @@ pub struct StandingPause {
     pub held_back: u64,
 }
 
+/// Rows that are not in the answer, because too much would have to be looked at for them.
+#[derive(JsonSchema)]
+pub struct LeftOut {
+    pub rows: u64,
+    /// The values of the last one, and what was too much.
+    pub last: String,
+}
+
+/// What went wrong last, also when it passed.
+#[derive(JsonSchema)]
+pub struct LastError {
+    pub message: String,
+    pub at: Instant,
+}
+
+/// How failures that may pass are met.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OutputRetries {
+    /// Not there where it is tried until it works.
+    pub max_tries: Option<u32>,
+    pub min_backoff: Span,
+    pub max_backoff: Span,
+}
+
+/// How an output is.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OutputState {
+    /// `Running`; `Retrying`: what failed is tried again; `Failed`: it has ended by itself; `Parked`: it could not be opened, or too much has come since it
+    /// ended. In v2 in capitals.
+    pub state: String,
+    /// Why it is parked or has failed.
+    pub reason: Option<String>,
+    /// Results since weir started or the output was changed, as are the counts below.
+    pub delivered: u64,
+    /// Results that are not delivered yet.
+    pub waiting: u64,
+    /// How long ago the oldest of these was found.
+    pub lag: Span,
+    /// Given up.
+    pub failed: u64,
+    /// Refused, and taken by the destinations of dead letters.
+    pub dead_letters: u64,
+    /// Left out because they came too fast.
+    pub dropped: u64,
+    /// Tries beyond the first.
+    pub retries: u64,
+    /// Whether ingest waits for this output.
+    pub holds_ingest: bool,
+    pub retry_policy: Option<OutputRetries>,
+    /// Tries so far of what is tried again; there only while something is.
+    pub tries: Option<u32>,
+    /// When the next try is; there only while it is waited for.
+    pub next_try: Option<Instant>,
+    /// How long the destination has not answered; there only while it is asked.
+    pub unanswered_for: Option<Span>,
+    pub last_error: Option<LastError>,
+}
+
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StandingCounts {
@@ -295,6 +355,12 @@ pub struct StandingCounts {
     pub replacement: Option<Backfill>,
     /// There only while the query is paused.
     pub paused: Option<StandingPause>,
+    /// There only where rows were left out.
+    pub left_out: Option<LeftOut>,
+    /// There only when the query has ended by itself, because it cost too much: why, and what to do.
+    pub failed: Option<String>,
+    /// How each of its outputs is, by name; the destinations of a workflow of v2 but the first as `name#2` and so on. There where it has any.
+    pub outputs: Option<BTreeMap<String, OutputState>>,
     /// How long results took, by stage: `commit`, `durable`, `dataflow`, `delivered`, and `whole` from the record to the output. Those
     /// that have been measured.
     pub latency: Option<BTreeMap<String, Latency>>,

@@ -6,8 +6,9 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{DESTINATIONS, SOURCES};
 
 use super::schemas::{PLACE, generator, named};
-use crate::ingest::{ErrorHandling, NO_LETTER_BOXES, Transformation};
+use crate::ingest::{ErrorHandling, Transformation};
 use crate::wire::family::Family;
+use crate::wire::letters::{NO_LETTER_BOXES, ON_RESULT_ERROR};
 use crate::wire::v2;
 use crate::wire::v2::names::{FIELDS, MOMENT, WORDS, to_v2, to_v2_anywhere};
 
@@ -22,9 +23,23 @@ pub fn all(family: Family) -> JsonMap<String, Json> {
     if family == Family::V1 {
         let mut generator = generator();
         let sources = union(&mut generator, &mut all, sources.into_iter().map(|(_, v1, schema, sample)| (v1, schema, sample)));
+        let mut boxes = Vec::new();
+        let kinds: Vec<_> = destinations.iter().map(|(kind, v1, _, _)| (*kind, *v1)).collect();
         let outputs =
             union(&mut generator, &mut all, destinations.into_iter().map(|(_, v1, schema, sample)| (v1, schema, sample)));
         add_definitions(generator, &mut all);
+        for (kind, v1) in kinds {
+            let name = outputs["discriminator"]["mapping"][v1].as_str().and_then(|place| place.strip_prefix(PLACE)).unwrap_or(v1);
+            let Some(mut definition) = all.remove(name) else { continue };
+            if !NO_LETTER_BOXES.contains(&kind) {
+                all.insert(format!("{v1}LetterBox"), letter_box(definition.clone()));
+                boxes.push((v1.to_owned(), format!("{v1}LetterBox")));
+            }
+            definition["properties"][ON_RESULT_ERROR] = named("OnResultError");
+            all.insert(name.to_owned(), definition);
+        }
+        all.insert("LetterBox".to_owned(), described(one_of(boxes), "Where a result that is refused goes."));
+        all.insert("OnResultError".to_owned(), on_result_error());
         all.insert(
             "IngestSettings".to_owned(),
             described(sources, "A source, what it holds, and the query that runs on each record."),
@@ -211,13 +226,18 @@ fn v2_destinations(all: &mut JsonMap<String, Json>, rows: Vec<Row>, family: Fami
             letter_boxes.insert(name.clone(), letter_box(definition.clone()));
             boxes.push((kind.to_owned(), name));
         }
+        definition["properties"][ON_RESULT_ERROR] = named("OnResultError");
         let name = format!("{kind}Destination");
         all.insert(name.clone(), definition);
         kinds.push((kind.to_owned(), name));
     }
     definitions.retain(|name, _| !["Envelope", "LogLevel", "LogMode"].contains(&name.as_str()));
     take(all, definitions, &words, family);
-    letter_boxes.insert("LetterBox".to_owned(), described(one_of(boxes), "Where a record that failed goes."));
+    letter_boxes.insert(
+        "LetterBox".to_owned(),
+        described(one_of(boxes), "Where a record that failed goes, or a result that is refused."),
+    );
+    all.insert("OnResultError".to_owned(), on_result_error());
     (one_of(kinds), letter_boxes)
 }
 
@@ -413,16 +433,30 @@ fn ingest_body(family: Family) -> Json {
 
 /// A destination, as records that failed go to it.
 fn letter_box(mut definition: Json) -> Json {
+    let by_schema = definition["properties"].get("format").is_some();
     remove(&mut definition, &["format"]);
-    definition["properties"]["outputFormat"] = json!({
+    let mut format = json!({
         "type": "object",
         "required": ["type"],
-        "description": "How a record is written there: as it came, or as JSON.",
+        "description": "How it is written there: as it was, or as JSON.",
         "properties": {
             "type": {"type": "string", "enum": ["JSON", "Bytes"]},
-            "withInfoEnvelope": {"type": "boolean", "default": false, "description": "JSON with the reason beside the record."},
+            "withInfoEnvelope": {"type": "boolean", "default": false, "description": "JSON with the reason beside it."},
         },
     });
+    if by_schema {
+        format["description"] = "How a record is written there: as it came, as JSON, or as a message of Protobuf.".into();
+        let properties = &mut format["properties"];
+        properties["type"]["enum"] = json!(["JSON", "Bytes", "Protobuf"]);
+        properties["withInfoEnvelope"]["description"] = "With the reason beside the record; not of Bytes.".into();
+        properties["schemaUrl"] =
+            json!({"type": "string", "description": "Of Protobuf: where the compiled descriptor set is found."});
+        properties["typeName"] = json!({"type": "string", "description": "Of Protobuf: the message a record becomes."});
+        properties["schemaRegistry"] = named("SchemaRegistry");
+        properties["subject"] =
+            json!({"type": "string", "description": "Of Protobuf, with `schemaRegistry`: what the schema is registered for."});
+    }
+    definition["properties"]["outputFormat"] = format;
     for example in
         definition.get_mut("examples").and_then(Json::as_array_mut).into_iter().flatten().filter_map(Json::as_object_mut)
     {
@@ -430,6 +464,29 @@ fn letter_box(mut definition: Json) -> Json {
         example.insert("outputFormat".to_owned(), json!({"type": "JSON", "withInfoEnvelope": true}));
     }
     definition
+}
+
+/// What becomes of a result that the other side refuses.
+fn on_result_error() -> Json {
+    json!({
+        "type": "object",
+        "description": "What becomes of a result that the destination refuses for good, or that was tried as often as the destination tries.",
+        "required": ["type"],
+        "properties": {
+            "type": {
+                "type": "string",
+                "enum": ["GiveUp", "Fail", "Retry", "DeadLetter"],
+                "description": "`GiveUp`, the default: it is counted, and the next one comes. `Fail`: none is given up; what is refused ends the output, and is there for the next definition. `Retry`: it is tried until it works. `DeadLetter`: it goes to `destinations`.",
+            },
+            "destinations": {
+                "type": "array",
+                "minItems": 1,
+                "description": "Of dead letters; nothing goes on before all of them have it.",
+                "items": named("LetterBox"),
+            },
+        },
+        "examples": [{"type": "Fail"}],
+    })
 }
 
 fn cypher_output(family: Family) -> Json {

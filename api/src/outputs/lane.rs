@@ -1,10 +1,16 @@
 //! Lane: one output of a query for as long as it has its name, whatever its definition becomes.
 //!
 //! What was handed over and is not delivered stays here too, so that another output can take the place of one that runs and go on
-//! where that stood. It is as much as an output takes before it makes others wait, and bounded where nothing takes it.
+//! where that stood.
+//!
+//!     thread of the query ─> queue ─ as long as there is room ─> output
+//!                              └ from then on a thread of the lane's own, until it is through ─> output
+//!
+//! So an output that is slow, or hangs, makes neither the others of its query wait nor the query itself. How much lies here is bounded from
+//! outside: ingest waits while it is too much. Where nothing takes it, it is let go of, and found again from the log.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::{Duration, Instant};
 
@@ -21,6 +27,25 @@ pub struct Lane {
     /// Held while results are handed over, so that they keep their order.
     handing: Mutex<()>,
     running: RwLock<Option<Arc<RunningOutput>>>,
+    /// Why none runs.
+    parked: Mutex<Option<String>>,
+}
+
+/// What became of results that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Given {
+    /// The output has them, or there is none, or they are on their way.
+    All,
+    /// There was no room for all of them: somebody has to `follow`.
+    Some,
+}
+
+/// What lies in a lane.
+pub struct Held {
+    /// Results that are not delivered.
+    pub waiting: usize,
+    /// The tick of the oldest.
+    pub oldest: Option<Tick>,
 }
 
 #[derive(Default)]
@@ -28,8 +53,12 @@ struct Queue {
     batches: VecDeque<(Arc<Vec<Sent>>, Tick)>,
     /// So many of the first ones have been handed over.
     given: usize,
-    /// How many results are in all of them.
+    /// How many results are in all of them,
     results: usize,
+    /// and in those that have not been handed over.
+    left: usize,
+    /// A thread of the lane's own hands over.
+    followed: bool,
     /// Some were let go of.
     lost: bool,
     /// Which of the outputs that were here one after another is heard.
@@ -38,7 +67,13 @@ struct Queue {
 
 impl Lane {
     pub fn new(name: &str) -> Lane {
-        Lane { name: name.to_owned(), queue: Mutex::default(), handing: Mutex::default(), running: RwLock::default() }
+        Lane {
+            name: name.to_owned(),
+            queue: Mutex::default(),
+            handing: Mutex::default(),
+            running: RwLock::default(),
+            parked: Mutex::default(),
+        }
     }
 
     /// The output that takes the results; none while it is changed, or where it could not be opened.
@@ -51,20 +86,85 @@ impl Lane {
         lock(&self.queue).lost
     }
 
-    /// Hands over the results of complete ticks; waits while the output is behind.
-    pub fn send(&self, results: &Arc<Vec<Sent>>, upper: Tick, stop: &AtomicBool) {
-        let is_taken = self.running().is_some_and(|running| !running.is_over());
-        lock(&self.queue).push(results, upper, is_taken);
-        self.hand_over(stop);
+    /// Why none runs, where it is known.
+    pub fn parked(&self) -> Option<String> {
+        let lost =
+            || "more results have come since it ended than are kept in memory: it begins when weir starts again".to_owned();
+        lock(&self.parked).clone().or_else(|| self.has_lost().then(lost))
     }
 
-    /// Hands over what waits.
-    pub fn hand_over(&self, stop: &AtomicBool) {
+    /// None runs from here on, for this reason.
+    pub fn park(&self, reason: &str) {
+        *lock(&self.parked) = Some(reason.to_owned());
+    }
+
+    pub fn held(&self) -> Held {
+        let queue = lock(&self.queue);
+        let oldest = queue.batches.iter().find_map(|(results, _)| results.first()).map(|result| result.tick);
+        Held { waiting: queue.results, oldest }
+    }
+
+    /// Results that the output which runs has not been given, for want of room.
+    pub fn behind(&self) -> usize {
+        let is_taken = self.running().is_some_and(|running| running.failure().is_none());
+        if is_taken { lock(&self.queue).left } else { 0 }
+    }
+
+    /// Takes the results of complete ticks, and hands them over as far as there is room.
+    pub fn send(&self, results: &Arc<Vec<Sent>>, upper: Tick, stop: &AtomicBool) -> Given {
+        let is_taken = self.running().is_some_and(|running| !running.is_over());
+        lock(&self.queue).push(results, upper, is_taken);
+        self.hand_over(stop)
+    }
+
+    /// Hands over what waits, as far as there is room. To be called by one thread at a time.
+    pub fn hand_over(&self, stop: &AtomicBool) -> Given {
+        if lock(&self.queue).followed {
+            return Given::All;
+        }
         let _one = lock(&self.handing);
         while let Some(running) = self.running() {
-            let Some((results, upper)) = lock(&self.queue).give() else { return };
+            let mut queue = lock(&self.queue);
+            if queue.is_given() {
+                break;
+            }
+            if !running.has_room() && !running.is_over() {
+                queue.followed = true;
+                return Given::Some;
+            }
+            let Some((results, upper)) = queue.give() else { break };
+            drop(queue);
             running.send(&results, upper, stop);
         }
+        Given::All
+    }
+
+    /// Hands over what waits until nothing does, waiting for room. `noting` is called whenever something has been handed over.
+    pub fn follow(&self, stop: &AtomicBool, mut noting: impl FnMut()) {
+        loop {
+            let one = lock(&self.handing);
+            let running = self.running().filter(|_| !stop.load(Ordering::Relaxed));
+            let given = {
+                let mut queue = lock(&self.queue);
+                let given = if running.is_some() { queue.give() } else { None };
+                queue.followed = given.is_some();
+                given
+            };
+            if let (Some(running), Some((results, upper))) = (&running, &given) {
+                running.send(results, *upper, stop);
+            }
+            drop(one);
+            drop(running);
+            noting();
+            if given.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Nobody follows, after all.
+    pub fn leave(&self) {
+        lock(&self.queue).followed = false;
     }
 
     /// Whether the output, where there is one, has everything that is here and takes what comes next without waiting.
@@ -76,12 +176,13 @@ impl Lane {
     pub fn begin(&self) -> u64 {
         let _one = lock(&self.handing);
         let mut queue = lock(&self.queue);
-        queue.given = 0;
+        (queue.given, queue.left) = (0, queue.results);
         queue.turn += 1;
         queue.turn
     }
 
     pub fn start(&self, running: RunningOutput) {
+        *lock(&self.parked) = None;
         *self.running.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::new(running));
     }
 
@@ -116,7 +217,7 @@ impl Lane {
 impl Queue {
     fn push(&mut self, results: &Arc<Vec<Sent>>, upper: Tick, is_taken: bool) {
         if self.lost || (!is_taken && self.results + results.len() > WAITING_MAX) {
-            *self = Queue { lost: true, turn: self.turn, ..Queue::default() };
+            *self = Queue { lost: true, turn: self.turn, followed: self.followed, ..Queue::default() };
             return;
         }
         let waits = self.given < self.batches.len();
@@ -125,12 +226,14 @@ impl Queue {
             None => self.batches.push_back((results.clone(), upper)),
         }
         self.results += results.len();
+        self.left += results.len();
     }
 
     /// The next that has not been handed over.
     fn give(&mut self) -> Option<(Arc<Vec<Sent>>, Tick)> {
         let next = self.batches.get(self.given).cloned()?;
         self.given += 1;
+        self.left -= next.0.len();
         Some(next)
     }
 
@@ -141,7 +244,11 @@ impl Queue {
     fn forget(&mut self, upper: Tick) {
         while let Some((results, _)) = self.batches.pop_front_if(|(_, of)| *of <= upper) {
             self.results -= results.len();
-            self.given = self.given.saturating_sub(1);
+            match self.given.checked_sub(1) {
+                Some(given) => self.given = given,
+                // Another output had it.
+                None => self.left -= results.len(),
+            }
         }
     }
 }
@@ -170,8 +277,8 @@ mod tests {
         let given: Vec<Tick> = std::iter::from_fn(|| queue.give()).take(3).map(|(_, upper)| upper).collect();
         assert_eq!(given, [1, 2, 3].map(Tick));
         queue.forget(Tick(1));
-        assert_eq!((queue.given, queue.results), (2, 3));
-        queue.given = 0;
+        assert_eq!((queue.given, queue.results, queue.left), (2, 3, 1));
+        (queue.given, queue.left) = (0, queue.results);
         assert_eq!(std::iter::from_fn(|| queue.give()).map(|(_, upper)| upper).collect::<Vec<_>>(), [2, 3, 4].map(Tick));
     }
 

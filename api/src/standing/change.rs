@@ -44,7 +44,7 @@ impl StandingQueries {
         let Some(lane) = query.lanes().into_iter().find(|lane| lane.name == name) else {
             return Err(ApiError::absent("output", name));
         };
-        let open = |position| Opened::open(query.id, name, link, query.graph.ids(), position, &self.runtime);
+        let open = |position| Opened::open((query.id, &query.name), name, link, query.graph.ids(), position, &self.runtime);
         let (early, late) = match touches(before, after) {
             // What cannot be opened disturbs nothing.
             false => (Some(open(None)?), None),
@@ -110,9 +110,11 @@ impl StandingQueries {
     fn go_back(&self, query: &Arc<Query>, lane: &Arc<Lane>, before: &Output, error: ApiError) -> ApiError {
         let position = query.installed().delivered(&query.frontier(&lane.name)).map(|(_, position)| position);
         let position = position.filter(|position| !position.0.is_empty());
-        let opened = Link::prepare(before, &query.graph, &self.procedures)
-            .and_then(|link| Opened::open(query.id, &lane.name, link, query.graph.ids(), position.as_ref(), &self.runtime));
+        let opened = Link::prepare(before, &query.graph, &self.procedures).and_then(|link| {
+            Opened::open((query.id, &query.name), &lane.name, link, query.graph.ids(), position.as_ref(), &self.runtime)
+        });
         if let Err(worse) = opened.and_then(|opened| query.start_output(lane, opened)) {
+            lane.park(&worse.to_string());
             tracing::error!(
                 query = query.name,
                 output = lane.name,
@@ -127,8 +129,8 @@ impl StandingQueries {
 /// the same file.
 fn touches(before: &Output, after: &Output) -> bool {
     let place = |output: &Output| match output.end() {
-        Output::Destination(config) => {
-            let stored = config.stored();
+        Output::Destination(to) => {
+            let stored = to.config.stored();
             Some((stored["type"].clone(), stored["path"].clone()))
         }
         _ => None,

@@ -1,4 +1,5 @@
-//! The thread of a standing query, while it has results: it takes them from the engine to the outputs and to whoever watches.
+//! The thread of a standing query, while it has results: it takes them from the engine to the outputs and to whoever watches. It waits for none of
+//! them: what an output has no room for lies in its lane, and counts as waiting for the engine, which lets ingest wait when that is too much.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,9 +9,9 @@ use weir_connectors::{Encoder, Envelope, Generation};
 use weir_engine::ResultBatch;
 use weir_model::{QueryId, Tick};
 
-use super::{HOLD, LOOK, Query, WAIT};
+use super::{HOLD, LOOK, Query, WAIT, lock};
 use crate::error::chain;
-use crate::outputs::Sent;
+use crate::outputs::{Given, Lane, Sent};
 use crate::result_id::result_id;
 
 /// How soon the thread sees that a switch to another query has been made.
@@ -54,7 +55,7 @@ impl Query {
                     self.hand_out(&now, hashed);
                 }
                 // What an output that was changed takes over.
-                Ok(None) => self.lanes().iter().for_each(|lane| lane.hand_over(&self.stop)),
+                Ok(None) => self.give(|lane| lane.hand_over(&self.stop)),
                 Err(_) if self.stop.load(Ordering::Relaxed) => return,
                 // The one that it was replaced by is there.
                 Err(weir_engine::EngineError::StandingGone) if self.installed().id() != installed.id() => {}
@@ -89,7 +90,7 @@ impl Query {
         Some((batch, Some(rest)))
     }
 
-    pub(super) fn hand_out(&self, batch: &ResultBatch, hashed: bool) {
+    pub(super) fn hand_out(self: &Arc<Self>, batch: &ResultBatch, hashed: bool) {
         // A query that took the place of another begins further back. The outputs are past that, and would say of it, too, how far they are:
         // as if what the switch brings were delivered.
         if batch.rows.is_empty() && self.has_handed_out(batch.upper) {
@@ -106,9 +107,7 @@ impl Query {
             })
             .collect::<Vec<Sent>>()
             .into();
-        for lane in self.lanes() {
-            lane.send(&sent, batch.upper, &self.stop);
-        }
+        self.give(|lane| lane.send(&sent, batch.upper, &self.stop));
         self.handed_out.fetch_max(batch.upper.0, Ordering::SeqCst);
         if sent.is_empty() {
             return;
@@ -123,6 +122,38 @@ impl Query {
         self.cancellations.fetch_add(cancelled, Ordering::Relaxed);
         self.watch.live.count(positive, cancelled);
         self.show(&sent);
+    }
+
+    /// To every output. One without room for all of it is given the rest by a thread that waits for it.
+    fn give(self: &Arc<Self>, give: impl Fn(&Lane) -> Given) {
+        let mut behind = 0;
+        for lane in self.lanes() {
+            if give(&lane) == Given::Some {
+                self.follow(lane.clone());
+            }
+            behind = lane.behind().max(behind);
+        }
+        if behind > 0 || *lock(&self.weighed) > 0 {
+            self.weigh();
+        }
+    }
+
+    fn follow(self: &Arc<Self>, lane: Arc<Lane>) {
+        let (query, of) = (self.clone(), lane.clone());
+        let started =
+            weir_connectors::thread::named("behind", &lane.name).spawn(move || of.follow(&query.stop, || query.weigh()));
+        if let Err(error) = started {
+            lane.leave();
+            tracing::warn!(query = self.name, output = lane.name, "its results wait: no thread could be started: {error}");
+        }
+    }
+
+    /// Tells the engine how many results wait for the slowest output.
+    pub(super) fn weigh(&self) {
+        let mut weighed = lock(&self.weighed);
+        let behind = self.lanes().iter().map(|lane| lane.behind()).max().unwrap_or(0);
+        *weighed = behind;
+        self.installed().set_behind(behind);
     }
 
     /// To whoever watches: streams and sockets get every result, the live page as many as a person can see.

@@ -44,6 +44,9 @@ impl StandingQueries {
         let successor = {
             let _one = lock(&self.changing);
             query.check_begun()?;
+            if let Some(reason) = query.installed().failure() {
+                return Err(ApiError::bad(format!("The standing query '{}' has no answer to go on from: {reason}", query.name)));
+            }
             if lock(&query.successor).is_some() {
                 return Err(ApiError::bad(format!("The standing query '{}' is being replaced already", query.name)));
             }
@@ -92,6 +95,13 @@ impl StandingQueries {
             successor.take(LOOK)?;
             if query.stop.load(Ordering::Relaxed) {
                 return Err(ApiError::bad(format!("The standing query '{}' has ended", query.name)));
+            }
+            if let Some(reason) = successor.failure() {
+                let message = format!(
+                    "The standing query '{}' stays as it was, for what should take its place ended: {reason}",
+                    query.name
+                );
+                return Err(ApiError::bad(message));
             }
             if successor.backfill().is_none() && successor.installed.has_summed_rest() {
                 return Ok(());
@@ -173,6 +183,11 @@ impl StandingQueries {
 }
 
 impl Successor {
+    /// Why one of the two has ended.
+    fn failure(&self) -> Option<&str> {
+        self.installed.failure().or_else(|| self.old.as_ref()?.failure())
+    }
+
     /// How many nodes of the graph at rest have been looked at, and of about how many.
     pub fn backfill(&self) -> Option<(u64, u64)> {
         self.installed.backfill().or_else(|| self.old.as_ref()?.backfill())

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_engine::{Histogram, Paused, Stage};
+use weir_engine::{Histogram, LeftOut, Paused, Stage};
 
 use super::{Query, lock};
 use crate::clock;
@@ -31,6 +31,11 @@ impl Query {
                 "outputHashCode": if family.is_v2() { json!(hash) } else { json!(hash.to_string()) },
             }},
         });
+        let outputs = self.figures();
+        if !outputs.is_empty() {
+            let shown = outputs.iter().map(|(figures, holds)| (figures.name.clone(), figures.to_json(family, *holds)));
+            described["stats"]["local"]["outputs"] = shown.collect::<JsonMap<_, _>>().into();
+        }
         // Said only by those who began otherwise than clients of the reference service know.
         if settings.start != StartFrom::Now {
             described["startFrom"] = settings.start.to_json(family);
@@ -45,6 +50,13 @@ impl Query {
         }
         if let Some((looked_at, nodes)) = lock(&self.successor).as_ref().map(|next| next.backfill().unwrap_or_default()) {
             described["stats"]["local"]["replacement"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
+        }
+        // There only where it costs more than is good.
+        if let Some(LeftOut { rows, last, .. }) = self.installed().left_out() {
+            described["stats"]["local"]["leftOut"] = json!({"rows": rows, "last": last});
+        }
+        if let Some(reason) = self.installed().failure() {
+            described["stats"]["local"]["failed"] = reason.into();
         }
         // There as soon as a result has been measured, for the stages that have been.
         let installed = self.installed();

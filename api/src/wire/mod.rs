@@ -7,6 +7,7 @@ pub mod diagnostic;
 pub mod family;
 pub mod half_edge;
 pub mod icons;
+pub mod letters;
 pub mod query;
 pub mod standing;
 pub mod style;

@@ -9,6 +9,7 @@ use weir_cypher_compiler::StandingMode;
 
 use super::decode::{Fields, Mistakes, refuse_elsewhere};
 use super::family::{Family, plain_word};
+use super::letters::{Notation, Refusals};
 use crate::clock;
 
 const CYPHER_QUERY: &str = "CypherQuery";
@@ -80,9 +81,15 @@ impl Mode {
 pub enum Output {
     /// Runs for each result; needs the graph, so it is no connector.
     CypherQuery(CypherOutput),
-    Destination(Arc<dyn DestinationConfig>),
+    Destination(DestinationOutput),
     /// One destination of a workflow of v2.
     Workflow(Workflow),
+}
+
+#[derive(Clone)]
+pub struct DestinationOutput {
+    pub config: Arc<dyn DestinationConfig>,
+    pub refusals: Refusals,
 }
 
 #[derive(Clone)]
@@ -239,7 +246,7 @@ impl Output {
     /// As shown: secrets masked.
     pub fn to_json(&self) -> Json {
         match self {
-            Output::Destination(config) => config.settings(),
+            Output::Destination(to) => to.written(to.config.settings(), Notation::Shown(Family::V1)),
             Output::CypherQuery(cypher) => cypher.json(&Output::to_json),
             Output::Workflow(workflow) => workflow.as_output_json(),
         }
@@ -248,7 +255,7 @@ impl Output {
     /// As stored: with secrets.
     pub fn to_stored_json(&self) -> Json {
         match self {
-            Output::Destination(config) => config.stored(),
+            Output::Destination(to) => to.written(to.config.stored(), Notation::Stored),
             Output::CypherQuery(cypher) => cypher.json(&Output::to_stored_json),
             Output::Workflow(workflow) => json!({
                 "type": WORKFLOW,
@@ -270,9 +277,21 @@ impl Output {
         }
     }
 
+    /// Where it is nothing but a destination: which.
+    pub fn own_destination(&self) -> Option<&Arc<dyn DestinationConfig>> {
+        if let Output::Destination(to) = self { Some(&to.config) } else { None }
+    }
+
     /// The workflow of v2 it is a part of.
     pub fn workflow(&self) -> Option<&str> {
         if let Output::Workflow(workflow) = self { Some(&workflow.of) } else { None }
+    }
+}
+
+impl DestinationOutput {
+    fn written(&self, mut definition: Json, notation: Notation) -> Json {
+        self.refusals.write(&mut definition, notation);
+        definition
     }
 }
 
@@ -334,7 +353,10 @@ pub fn decode_output(value: &Json, path: &str, depth: usize, mistakes: &mut Mist
         return None;
     }
     match weir_connectors::parse_destination_v1(value) {
-        Ok(config) => Some(Output::Destination(config.into())),
+        Ok(config) => {
+            let refusals = Refusals::read(&fields, &*config, mistakes)?;
+            Some(Output::Destination(DestinationOutput { config: config.into(), refusals }))
+        }
         Err(ConnectorError::Config { field, problem }) => {
             mistakes.at(&if field.is_empty() { field } else { format!(".{field}") }, problem);
             None

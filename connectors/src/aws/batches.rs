@@ -1,12 +1,14 @@
 //! Results in requests of many: cut to what a service takes at once, sent in order, and what became of each.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 
 use super::client::{Client, Failed, Opening};
-use crate::delivery::Outgoing;
+use crate::delivery::{Outgoing, unheard, unless_stopped};
 use crate::destination::{Destination, Written};
 use crate::error::ConnectorError;
 
@@ -35,15 +37,26 @@ pub struct Batched<R> {
     /// Requests at a time.
     pub at_once: usize,
     pub request: R,
+    /// Nothing is waited for any more.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl<R: Request + Send> Destination for Batched<R> {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         self.runtime.block_on(async {
-            let client = self.client.get().await?;
-            let request = async |range: Range<usize>| self.request.send(client, results, range).await;
+            let place = self.client.service.name;
+            let client = unless_stopped(&self.stop, self.client.get()).await.unwrap_or_else(|| Err(unheard(place)))?;
+            let request = async |range: Range<usize>| {
+                let sent = unless_stopped(&self.stop, self.request.send(client, results, range)).await;
+                let ended = || Failed { code: String::new(), reason: unheard(place).to_string(), retryable: true };
+                sent.unwrap_or_else(|| Err(ended()))
+            };
             Ok(send(results, self.bounds, self.at_once, request).await)
         })
+    }
+
+    fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = stop.clone();
     }
 }
 

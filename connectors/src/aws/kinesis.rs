@@ -4,12 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value as Json, json};
-use weir_model::Position;
+use serde_json::Value as Json;
+use weir_model::{Position, Value};
 
 use super::access::{Access, AwsCredentials, AwsRegion};
 use super::iterator::IteratorType;
@@ -91,8 +89,8 @@ impl SourceConfig for KinesisIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> Json {
-        json!({"data": STANDARD.encode(bytes)})
+    fn frame(&self, bytes: &[u8]) -> Value {
+        Value::map([("data".into(), Value::Bytes(bytes.into()))])
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

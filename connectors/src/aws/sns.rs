@@ -4,6 +4,7 @@
 //! taken waits. What becomes of it among subscribers is theirs and the topic's.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,6 +85,7 @@ impl DestinationConfig for WriteToSns {
         let access = Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() };
         access.check()?;
         Ok(Box::new(Batched {
+            stop: Arc::default(),
             runtime: context.runtime.clone(),
             client: Opening { service: &SNS, access, address: None, client: OnceCell::new() },
             bounds: BOUNDS,

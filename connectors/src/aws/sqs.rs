@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use tokio::sync::Mutex;
-use weir_model::Position;
+use weir_model::{Position, Value};
 
 use super::access::{Access, AwsCredentials, AwsRegion};
 use super::client::{Client, Service};
@@ -103,8 +103,8 @@ impl SourceConfig for SqsIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> Json {
-        json!({"body": String::from_utf8_lossy(bytes)})
+    fn frame(&self, bytes: &[u8]) -> Value {
+        Value::map([("body".into(), Value::text(&String::from_utf8_lossy(bytes)))])
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use base64::Engine;
@@ -105,6 +106,7 @@ impl DestinationConfig for WriteToKinesis {
         let access = Access { credentials, region, endpoint: self.endpoint.clone(), hosts: context.hosts.clone() };
         access.check()?;
         Ok(Box::new(Batched {
+            stop: Arc::default(),
             runtime: context.runtime.clone(),
             client: Opening { service: &KINESIS, access, address: None, client: OnceCell::new() },
             bounds: Bounds {

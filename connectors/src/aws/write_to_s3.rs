@@ -6,11 +6,10 @@
 //! results are stored: all of this output before the mark `UPTO`. So an output that is opened again asks for the names behind the last one it
 //! knows of, and leaves out what comes again of these: each result is in one object.
 
-use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use flate2::Compression as Level;
-use flate2::write::GzEncoder;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -21,8 +20,9 @@ use weir_model::Position;
 use super::access::{Access, AwsCredentials, AwsRegion};
 use super::bucket::Bucket;
 use super::object;
+use crate::compression::Compression;
 use crate::config;
-use crate::delivery::Outgoing;
+use crate::delivery::{Outgoing, unheard, unless_stopped};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
@@ -71,37 +71,14 @@ pub struct WriteToS3 {
     pub structure: Envelope,
 }
 
-/// What is done to an object before it is stored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[schemars(rename = "ObjectCompression")]
-pub enum Compression {
-    #[default]
-    None,
-    Gzip,
-    Zstd,
-}
-
-impl Compression {
-    /// What names end with, and what is said of the content.
-    fn kind(self) -> (&'static str, &'static str) {
-        match self {
-            Compression::None => (".jsonl", "application/x-ndjson"),
-            Compression::Gzip => (".jsonl.gz", "application/gzip"),
-            Compression::Zstd => (".jsonl.zst", "application/zstd"),
-        }
-    }
-
-    fn done_to(self, text: &[u8]) -> std::io::Result<Vec<u8>> {
-        match self {
-            Compression::None => Ok(text.to_vec()),
-            Compression::Gzip => {
-                let mut encoder = GzEncoder::new(Vec::new(), Level::default());
-                encoder.write_all(text)?;
-                encoder.finish()
-            }
-            Compression::Zstd => zstd::encode_all(text, 0),
-        }
-    }
+/// What names end with, and what is said of the content.
+fn kind(compression: Compression) -> (String, &'static str) {
+    let content = match compression {
+        Compression::None => "application/x-ndjson",
+        Compression::Gzip => "application/gzip",
+        Compression::Zstd => "application/zstd",
+    };
+    (format!(".jsonl{}", compression.ending()), content)
 }
 
 fn object_results_max() -> u32 {
@@ -166,6 +143,7 @@ impl DestinationConfig for WriteToS3 {
             stored: stored.unwrap_or_default(),
             held: Held::default(),
             again: None,
+            stop: Arc::default(),
         }))
     }
 }
@@ -185,6 +163,8 @@ struct Objects {
     held: Held,
     /// Not before, and how long it is waited then.
     again: Option<(Instant, Duration)>,
+    /// Nothing is waited for any more.
+    stop: Arc<AtomicBool>,
 }
 
 /// What has no object yet.
@@ -201,8 +181,7 @@ struct Held {
 
 /// The beginning of a name: what comes later sorts behind it.
 fn begins(prefix: &str, mark: u64) -> String {
-    let [year, month, day, hour, minute, second] = moment::parts(mark);
-    format!("{prefix}{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z-{mark:016x}-")
+    format!("{prefix}{}-{mark:016x}-", moment::text(mark))
 }
 
 /// Up to which mark an object of this output holds what came before.
@@ -220,8 +199,9 @@ impl Objects {
         }
         let prefix = &self.definition.prefix;
         let after = if self.stored == 0 { String::new() } else { begins(prefix, self.stored) };
-        let names = self.runtime.clone().block_on(self.bucket.names(prefix, &after))?;
-        let ends = [Compression::None, Compression::Gzip, Compression::Zstd].map(|compression| compression.kind().0);
+        let asked = unless_stopped(&self.stop, self.bucket.names(prefix, &after));
+        let names = self.runtime.clone().block_on(asked).unwrap_or_else(|| Err(unheard(prefix)))?;
+        let ends = Compression::ALL.map(|compression| kind(compression).0);
         let marks = names.iter().filter_map(|name| ends.iter().find_map(|end| upto(name, &self.output, end)));
         self.stored = marks.max().unwrap_or_default().max(self.stored);
         (self.known, self.looked) = (self.stored, true);
@@ -241,12 +221,13 @@ impl Objects {
             return Ok(());
         }
         let compression = self.definition.compression;
-        let (end, kind) = compression.kind();
+        let (end, content) = kind(compression);
         let Held { first, upto, .. } = self.held;
         let name = format!("{}{upto:016x}-{}{end}", begins(&self.definition.prefix, first), self.output);
-        let compressed = compression.done_to(&self.held.text);
+        let compressed = compression.pour(&mut self.held.text.as_slice(), Vec::new());
         let body = compressed.map_err(|error| ConnectorError::io(&name, "cannot compress results", error))?;
-        self.runtime.clone().block_on(self.bucket.put(&name, kind, &body))?;
+        let asked = unless_stopped(&self.stop, self.bucket.put(&name, content, &body));
+        self.runtime.clone().block_on(asked).unwrap_or_else(|| Err(unheard(&name)))?;
         tracing::debug!("{} results are stored as {name}", self.held.count);
         self.stored = self.stored.max(upto);
         self.held = Held::default();
@@ -275,6 +256,10 @@ impl Destination for Objects {
             self.known = 0;
         }
         Ok(Written::default())
+    }
+
+    fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = stop.clone();
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {
@@ -335,12 +320,12 @@ mod tests {
     #[test]
     fn what_is_compressed_comes_back() {
         let text = b"{\"a\":1}\n".repeat(1000);
-        let gzip = Compression::Gzip.done_to(&text).unwrap();
+        let gzip = Compression::Gzip.pour(&mut text.as_slice(), Vec::new()).unwrap();
         let mut read = Vec::new();
         std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(gzip.as_slice()), &mut read).unwrap();
         assert!(read == text && gzip.len() < text.len());
-        assert_eq!(zstd::decode_all(Compression::Zstd.done_to(&text).unwrap().as_slice()).unwrap(), text);
-        assert_eq!(Compression::None.done_to(&text).unwrap(), text);
+        assert_eq!(zstd::decode_all(Compression::Zstd.pour(&mut text.as_slice(), Vec::new()).unwrap().as_slice()).unwrap(), text);
+        assert_eq!(Compression::None.pour(&mut text.as_slice(), Vec::new()).unwrap(), text);
     }
 
     #[test]

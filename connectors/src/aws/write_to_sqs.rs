@@ -6,6 +6,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -84,6 +85,7 @@ impl DestinationConfig for WriteToSqs {
         let address = service_of(&self.queue_url)?;
         context.hosts.check(&address)?;
         Ok(Box::new(Batched {
+            stop: Arc::default(),
             runtime: context.runtime.clone(),
             client: Opening { service: &SQS, access, address: Some(address), client: OnceCell::new() },
             bounds: BOUNDS,

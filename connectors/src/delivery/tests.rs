@@ -86,7 +86,7 @@ fn rig(steps: Vec<Step>, tries_max: Option<u32>, lossy: bool) -> Rig {
     let calls = Arc::default();
     let destination = Box::new(Scripted { steps: steps.into(), log: log.clone(), calls: Arc::clone(&calls), tries_max, lossy });
     let delivered = Box::new(move |mark, position: Position| told.lock().unwrap().push((mark, position.0[0])));
-    Rig { delivery: Delivery::start("out", destination, delivered), log, calls, marks }
+    Rig { delivery: Delivery::start("out", destination, OnRefused::GiveUp, delivered), log, calls, marks }
 }
 
 fn results(names: &str) -> Vec<Outgoing> {
@@ -178,7 +178,7 @@ fn an_output_of_all_gives_nothing_up_and_ends_with_what_is_refused() {
     let (log, marks) = (Log::default(), Arc::new(Mutex::new(Vec::new())));
     let (told, calls) = (marks.clone(), Arc::default());
     let destination = Box::new(Scripted { steps: steps.into(), log: log.clone(), calls, tries_max: Some(2), lossy: false });
-    let delivery = Delivery::of_all("out", destination, Box::new(move |mark, _| told.lock().unwrap().push(mark)));
+    let delivery = Delivery::start("out", destination, OnRefused::End, Box::new(move |mark, _| told.lock().unwrap().push(mark)));
     delivery.send(results("ab"), 1).unwrap();
     wait_until(|| *marks.lock().unwrap() == [1]);
     delivery.send(results("c"), 2).unwrap();
@@ -262,4 +262,75 @@ fn an_output_that_rests_has_no_thread_and_still_says_how_far_it_is() {
     assert_eq!(*rig.marks.lock().unwrap(), [(1, 0), (2, 1), (3, 1), (4, 2)]);
     wait_until(|| rig.delivery.is_resting());
     assert!(rig.delivery.close(Duration::from_secs(10)));
+}
+
+/// Takes what is refused, after it has failed as often as it is told.
+struct Kept {
+    letters: Log,
+    stops: bool,
+}
+
+impl TakesRefused for Kept {
+    fn take(&mut self, refused: &[(Outgoing, String)], _: &AtomicBool, late: &mut dyn FnMut(String)) -> Result<bool, String> {
+        late("they wait".to_owned());
+        let text = |(result, reason): &(Outgoing, String)| format!("{}:{reason}", String::from_utf8_lossy(&result.body));
+        self.letters.lock().unwrap().extend(refused.iter().map(text));
+        Ok(!self.stops)
+    }
+
+    fn close(&mut self, all: bool) {
+        self.letters.lock().unwrap().push(format!("closed:{all}"));
+    }
+}
+
+fn letters_rig(steps: Vec<Step>, tries_max: Option<u32>, stops: bool) -> (Delivery, Log, Log, Arc<Mutex<Vec<u64>>>) {
+    let (log, letters, marks) = (Log::default(), Log::default(), Arc::new(Mutex::new(Vec::new())));
+    let destination =
+        Box::new(Scripted { steps: steps.into(), log: log.clone(), calls: Arc::default(), tries_max, lossy: false });
+    let (told, kept) = (marks.clone(), Kept { letters: letters.clone(), stops });
+    let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
+    (Delivery::start("out", destination, OnRefused::Letters(Box::new(kept)), delivered), log, letters, marks)
+}
+
+#[test]
+fn dead_letters_are_what_is_refused_what_was_tried_too_often_and_what_does_not_fit() {
+    let steps = vec![Step::Refuse(vec![1]), Step::Leave(vec![0]), Step::Leave(vec![0])];
+    let (delivery, log, letters, marks) = letters_rig(steps, Some(2), false);
+    delivery.send(results("abc"), 1).unwrap();
+    wait_until(|| marks.lock().unwrap().len() == 1);
+    let unfit = results("e").into_iter().map(|result| (result, "odd".to_owned())).collect();
+    delivery.send_all(results("d"), unfit, 2).unwrap();
+    wait_until(|| marks.lock().unwrap().len() == 2);
+    let counters = delivery.counters().clone();
+    assert_eq!((count(&counters.delivered), count(&counters.dead_letters), count(&counters.failed)), (2, 3, 0));
+    assert_eq!((count(&counters.waiting), counters.state().tries), (0, 0));
+    assert!(delivery.close(Duration::from_secs(10)));
+    assert_eq!(log.lock().unwrap().concat(), "ac");
+    assert_eq!(*letters.lock().unwrap(), ["b:no", "e:odd", "d:not written", "closed:true"]);
+}
+
+#[test]
+fn nothing_counts_as_delivered_before_the_dead_letters_are() {
+    let (delivery, _, letters, marks) = letters_rig(vec![Step::Refuse(vec![0])], None, true);
+    delivery.send(results("a"), 1).unwrap();
+    wait_until(|| !letters.lock().unwrap().is_empty());
+    assert!(!delivery.close(Duration::from_secs(10)));
+    assert!(marks.lock().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_refused_is_tried_again_where_that_is_chosen() {
+    let steps = vec![Step::Refuse(vec![0]), Step::Fail { retryable: true }, Step::Refuse(vec![0])];
+    let (log, marks) = (Log::default(), Arc::new(Mutex::new(Vec::new())));
+    let told = marks.clone();
+    let destination =
+        Box::new(Scripted { steps: steps.into(), log: log.clone(), calls: Arc::default(), tries_max: Some(2), lossy: false });
+    let delivered = Box::new(move |mark, _| told.lock().unwrap().push(mark));
+    let delivery = Delivery::start("out", destination, OnRefused::Retry, delivered);
+    delivery.send(results("ab"), 1).unwrap();
+    wait_until(|| *marks.lock().unwrap() == [1]);
+    assert_eq!(log.lock().unwrap().concat(), "ba");
+    let counters = delivery.counters();
+    assert_eq!((count(&counters.failed), count(&counters.retries), count(&counters.waiting)), (0, 3, 0));
+    assert!(matches!(counters.state().last_error, Some((error, _)) if error == "no"));
 }

@@ -6,6 +6,8 @@
 //! what comes later waits while something before it is tried again: of an id the newest is what stays.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Client, StatusCode, Url};
@@ -16,7 +18,7 @@ use tokio::runtime::Handle;
 use weir_model::Position;
 
 use crate::config::{self, Secret};
-use crate::delivery::Outgoing;
+use crate::delivery::{Outgoing, unheard, unless_stopped};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::dial::Certificates;
 use crate::encode::{Envelope, Generation};
@@ -158,6 +160,7 @@ impl DestinationConfig for WriteToElasticsearch {
             ids: Ids::new(&context.identity),
             urls,
             next_url: 0,
+            stop: Arc::default(),
         }))
     }
 }
@@ -231,6 +234,8 @@ struct Bulk {
     urls: Vec<Url>,
     /// The one that is asked next.
     next_url: usize,
+    /// Nothing is waited for any more.
+    stop: Arc<AtomicBool>,
 }
 
 /// What became of a document.
@@ -299,10 +304,13 @@ impl Bulk {
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
         }
-        let asked = match request.body(body).send().await {
-            Ok(answer) => self.answered(answer, count).await,
-            Err(error) => Asked::Failed(ConnectorError::passing(&self.place, http::chain(&error.without_url()))),
+        let asking = async {
+            match request.body(body).send().await {
+                Ok(answer) => self.answered(answer, count).await,
+                Err(error) => Asked::Failed(ConnectorError::passing(&self.place, http::chain(&error.without_url()))),
+            }
         };
+        let asked = unless_stopped(&self.stop, asking).await.unwrap_or_else(|| Asked::Failed(unheard(&self.place)));
         if matches!(asked, Asked::Failed(_)) {
             self.next_url = (self.next_url + 1) % self.urls.len();
         }
@@ -428,6 +436,10 @@ impl Destination for Bulk {
         self.ids.again(again);
         sent
     }
+
+    fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = stop.clone();
+    }
 }
 
 #[cfg(test)]
@@ -454,6 +466,7 @@ mod tests {
             urls: definition.urls(&HostPolicy::default()).unwrap(),
             definition,
             next_url: 0,
+            stop: Arc::default(),
         }
     }
 

@@ -6,11 +6,14 @@
 //! outputs from cutting each other's lines.
 //!
 //! Others may put the file aside or cut it off. That is looked for before each write, which goes to the end of what is there then. A kill
-//! between that and the next stored position brings the results of that moment again: what lies in another file is not cut off.
+//! between that and the next stored position brings the results of that moment again: what lies in another file is not cut off. What is put
+//! aside here is known (`rotation`), and a kill brings nothing again.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::Position;
 
+use super::rotation::{Known, Rotated, Rotation};
 use crate::delivery::Outgoing;
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
@@ -29,6 +33,9 @@ use crate::file_head::{Head, identity};
 pub struct WriteToFile {
     /// The file; it is made when it is not there.
     pub path: PathBuf,
+    /// When the file is put aside for a new one, and what becomes of it then. It grows without an end when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotation: Option<Rotation>,
     /// What is around the data of a result.
     #[serde(default)]
     pub structure: Envelope,
@@ -43,12 +50,37 @@ impl DestinationConfig for WriteToFile {
         self.structure
     }
 
+    fn check(&self) -> Result<(), ConnectorError> {
+        self.rotation.iter().try_for_each(Rotation::check)
+    }
+
     fn open(&self, _context: &DestinationContext, from: Option<&Position>) -> Result<Box<dyn Destination>, ConnectorError> {
+        self.check()?;
         let mut written = LineFile::open(&self.path)?;
-        let known = from.filter(|position| !position.0.is_empty()).map(|position| known(&written.place, position)).transpose()?;
-        if let Some((known, head)) = known.filter(|_| written.identity.is_some()) {
+        let known =
+            from.filter(|position| !position.0.is_empty()).map(|position| Stood::read(&written.place, position)).transpose()?;
+        if written.identity.is_none() {
+            return match self.rotation {
+                Some(_) => {
+                    Err(ConnectorError::config("rotation", "only a file can be put aside, and this is a pipe or a device"))
+                }
+                None => Ok(Box::new(written)),
+            };
+        }
+        let rotated = known.as_ref().and_then(|known| known.rotated);
+        let mut put_aside_since = false;
+        if self.rotation.is_some() || rotated.is_some() {
+            // Of a link the file is put aside where it lies.
+            let path = fs::canonicalize(&self.path).map_err(|error| written.io("cannot look at the file", error))?;
+            let (state, since) = Rotated::open(self.rotation.as_ref(), &path, rotated)?;
+            (written.path, written.rotated, put_aside_since) = (path, Some(state), since);
+        }
+        if let Some(Stood { length: mut known, head, .. }) = known {
             let (place, length) = (&written.place, written.length);
-            if known > length || !head.is_of(&written.file) {
+            if put_aside_since {
+                known = 0;
+            }
+            if known > length || (!put_aside_since && !head.is_of(&written.file)) {
                 // What was there has been taken away; what comes now belongs behind what is left.
                 tracing::warn!(
                     "{place} is another file than the one that was {known} bytes long, or is cut off; it has {length}, and results are \
@@ -60,21 +92,35 @@ impl DestinationConfig for WriteToFile {
                 written.begin(known);
             }
         }
+        written.grown();
         Ok(Box::new(written))
     }
 }
 
-/// The length of the file, and what it is known by. Positions of before have the length alone.
-fn known(place: &str, position: &Position) -> Result<(u64, Head), ConnectorError> {
-    let parts = || {
-        let (length, head) = position.0.split_first_chunk::<8>()?;
-        let head = if head.is_empty() { Head::default() } else { Head::from_bytes(head.try_into().ok()?) };
-        Some((u64::from_le_bytes(*length), head))
-    };
-    parts().ok_or_else(|| ConnectorError::Position {
-        place: place.to_owned(),
-        problem: "the stored position is not one of a file; delete the output and create it anew".to_owned(),
-    })
+/// What a position says.
+struct Stood {
+    length: u64,
+    /// What the file is known by. Positions of before have the length alone.
+    head: Head,
+    rotated: Option<Known>,
+}
+
+impl Stood {
+    fn read(place: &str, position: &Position) -> Result<Stood, ConnectorError> {
+        let parts = || {
+            let (length, rest) = position.0.split_first_chunk::<8>()?;
+            let (head, rest) = match rest.split_first_chunk::<{ Head::BYTES }>() {
+                Some((head, rest)) => (Head::from_bytes(head), rest),
+                None => (Head::default(), rest),
+            };
+            let rotated = if rest.is_empty() { None } else { Some(Known::from_bytes(rest.try_into().ok()?)) };
+            Some(Stood { length: u64::from_le_bytes(*length), head, rotated })
+        };
+        parts().ok_or_else(|| ConnectorError::Position {
+            place: place.to_owned(),
+            problem: "the stored position is not one of a file; delete the output and create it anew".to_owned(),
+        })
+    }
 }
 
 /// Claims the file. One that is just being let go, by an output that is deleted and made anew, is waited for.
@@ -99,6 +145,8 @@ fn lock(file: &File, place: &str) -> Result<(), ConnectorError> {
 }
 
 struct LineFile {
+    /// Of a file that is put aside here. What it does beside ends before the file is let go.
+    rotated: Option<Rotated>,
     path: PathBuf,
     file: File,
     place: String,
@@ -110,6 +158,8 @@ struct LineFile {
     /// A failed write may have left part of a line behind `length`.
     torn: bool,
     text: Vec<u8>,
+    /// Nothing is waited for any more.
+    stop: Arc<AtomicBool>,
 }
 
 impl LineFile {
@@ -133,8 +183,9 @@ impl LineFile {
         if identity.is_some() {
             lock(&file, &place)?;
         }
-        let (path, text) = (path.to_owned(), Vec::new());
-        let mut opened = LineFile { path, file, place, identity, length: 0, head: Head::default(), torn: false, text };
+        let (path, text, stop) = (path.to_owned(), Vec::new(), Arc::default());
+        let (length, head, torn) = (0, Head::default(), false);
+        let mut opened = LineFile { rotated: None, path, file, place, identity, length, head, torn, text, stop };
         opened.begin(metadata.len());
         Ok(opened)
     }
@@ -149,6 +200,54 @@ impl LineFile {
         ConnectorError::io(&self.place, doing, error)
     }
 
+    fn grown(&mut self) {
+        if let Some(rotated) = &mut self.rotated {
+            rotated.grown(self.length);
+        }
+    }
+
+    /// Goes on in the file that is at the path now, whichever that is.
+    fn go_on(&mut self) -> Result<(), ConnectorError> {
+        let next = LineFile::open(&self.path)?;
+        // What is to be written next stays, too.
+        let (rotated, place, text) = (self.rotated.take(), std::mem::take(&mut self.place), std::mem::take(&mut self.text));
+        *self = LineFile { rotated, place, text, stop: self.stop.clone(), ..next };
+        self.grown();
+        Ok(())
+    }
+
+    /// Half a line that a failed write has left.
+    fn take_back(&mut self) -> Result<(), ConnectorError> {
+        if self.torn && self.file.metadata().is_ok_and(|found| found.len() > self.length) {
+            self.file.set_len(self.length).map_err(|error| self.io("cannot take back half a line", error))?;
+        }
+        Ok(())
+    }
+
+    /// Puts the file aside, if it is time before so many bytes more come. All of it is on the disk then.
+    fn rotate(&mut self, more: u64) -> Result<(), ConnectorError> {
+        if !self.rotated.as_ref().is_some_and(|rotated| rotated.is_due(self.length, more)) {
+            return Ok(());
+        }
+        self.take_back()?;
+        self.file.sync_data().map_err(|error| self.io("cannot bring the file to the disk", error))?;
+        let Some(rotated) = &mut self.rotated else { return Ok(()) };
+        if !rotated.wait(&self.stop) {
+            return Err(ConnectorError::passing(
+                &self.place,
+                "the file that was put aside before is not compressed yet".to_owned(),
+            ));
+        }
+        let before = rotated.known.number;
+        let put_aside = rotated.put_aside(&self.path);
+        if rotated.known.number > before {
+            // Also where what follows fails: the file at the path, if any, is another one.
+            (self.length, self.head, self.torn) = (0, Head::default(), false);
+        }
+        put_aside.map_err(|error| self.io("cannot put the file aside", error))?;
+        self.go_on()
+    }
+
     /// Notices what others have done to the file: put it aside, to begin with a new one, or cut it off.
     fn look(&mut self) -> Result<(), ConnectorError> {
         let is_there = match fs::metadata(&self.path) {
@@ -157,13 +256,11 @@ impl LineFile {
             Err(error) => return Err(self.io("cannot look at the file", error)),
         };
         if !is_there {
-            if self.torn && self.file.metadata().is_ok_and(|found| found.len() > self.length) {
-                self.file.set_len(self.length).map_err(|error| self.io("cannot take back half a line", error))?;
-            }
+            self.take_back()?;
             self.file.sync_data().map_err(|error| self.io("cannot bring the file to the disk", error))?;
-            let next = LineFile::open(&self.path)?;
-            tracing::info!("{} was put aside with {} bytes; results go on in a new one", self.place, self.length);
-            *self = next;
+            let length = self.length;
+            self.go_on()?;
+            tracing::info!("{} was put aside with {length} bytes; results go on in a new one", self.place);
             return Ok(());
         }
         let length = self.file.metadata().map_err(|error| self.io("cannot look at the file", error))?.len();
@@ -185,28 +282,55 @@ impl LineFile {
 }
 
 impl Destination for LineFile {
-    fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
+    fn write(&mut self, results: &[Outgoing], upper: u64) -> Result<Written, ConnectorError> {
         if self.identity.is_some() {
             self.look()?;
         }
         self.text.clear();
-        for result in results {
+        let repeats = |result: &&Outgoing| self.rotated.as_ref().is_some_and(|rotated| rotated.repeats(result.mark));
+        for result in results.iter().filter(|result| !repeats(result)) {
             self.text.extend_from_slice(&result.body);
             self.text.push(b'\n');
         }
+        self.rotate(self.text.len() as u64)?;
         self.torn = true;
         self.file.write_all(&self.text).map_err(|error| self.io("cannot write to the file", error))?;
         self.torn = false;
         self.length += self.text.len() as u64;
         self.head.grow(&self.file, self.length);
+        if let Some(rotated) = &mut self.rotated {
+            rotated.wrote(upper);
+            rotated.grown(self.length);
+        }
         Ok(Written::default())
+    }
+
+    fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = stop.clone();
+    }
+
+    fn idle(&mut self) -> Result<(), ConnectorError> {
+        if self.rotated.as_ref().is_some_and(|rotated| rotated.is_due(self.length, 0)) {
+            self.look()?;
+            self.rotate(0)?;
+        }
+        self.rotated.as_mut().map_or(Ok(()), Rotated::look)
+    }
+
+    fn rests(&self) -> bool {
+        self.rotated.as_ref().is_none_or(|rotated| rotated.rests(self.length))
     }
 
     fn position(&self) -> Position {
         if self.identity.is_none() {
             return Position::default();
         }
-        Position([self.length.to_le_bytes().as_slice(), &self.head.to_bytes()].concat())
+        let mut bytes = self.length.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&self.head.to_bytes());
+        if let Some(rotated) = &self.rotated {
+            bytes.extend_from_slice(&rotated.known.to_bytes());
+        }
+        Position(bytes)
     }
 
     fn close(&mut self) -> Result<(), ConnectorError> {

@@ -3,11 +3,11 @@
 //! At least once, as far as the tries reach: an answer that is lost on the way makes the request come again. What the
 //! server refuses (4xx but 408 and 429) is not tried again; what it cannot take now is, a few times with growing pauses,
 //! and then given up and counted: a broken hook must not hold the graph for ever. With a parallelism of 1 results arrive
-//! in order. An output that ends makes no further request.
+//! in order. An output that ends makes no further request, and waits for no answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use weir_model::Position;
 
 use crate::config::{self, Secret};
-use crate::delivery::{Outgoing, RetryPolicy};
+use crate::delivery::{Outgoing, RetryPolicy, unless_stopped};
 use crate::destination::{Destination, DestinationConfig, DestinationContext, Written};
 use crate::encode::{Envelope, Generation};
 use crate::error::ConnectorError;
@@ -134,8 +134,8 @@ impl Destination for Poster {
         let one = |result: &Outgoing| {
             let (body, headers) = (result.body.clone(), &headers);
             async move {
-                let ends = poster.stop.load(Ordering::Relaxed);
-                if ends { Outcome::Held } else { post(&poster.client, &poster.url, headers, body).await }
+                let posted = post(&poster.client, &poster.url, headers, body);
+                unless_stopped(&poster.stop, posted).await.unwrap_or(Outcome::Held)
             }
         };
         let outcomes: Vec<Outcome> = self.runtime.block_on(async {

@@ -81,7 +81,7 @@ impl Server {
             hosts: HostPolicy::default(),
         };
         let destination = parse_destination_v1(&definition).unwrap().open(&context, None).unwrap();
-        let delivery = Delivery::start("out", destination, Box::new(|_, _| {}));
+        let delivery = Delivery::start("out", destination, crate::OnRefused::GiveUp, Box::new(|_, _| {}));
         let results =
             (0..count).map(|n| Outgoing { body: n.to_string().into_bytes(), positive: true, mark: 0, id: None }).collect();
         delivery.send(results, 1).unwrap();

@@ -5,6 +5,7 @@ mod elasticsearch;
 mod file;
 mod http_endpoint;
 mod reactive_stream;
+mod rotation;
 mod slack;
 mod standard_out;
 
@@ -18,3 +19,5 @@ pub use standard_out::{LogLevel, LogMode, PrintToStandardOut};
 
 #[cfg(test)]
 mod http_tests;
+#[cfg(test)]
+mod rotation_tests;

@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value as Json, json};
-use weir_model::Position;
+use serde_json::Value as Json;
+use weir_model::{Position, Value};
 
 use super::commits::{ExplicitCommit, Policy};
 use super::login::SaslLogin;
@@ -237,8 +235,8 @@ impl SourceConfig for KafkaIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> Json {
-        json!({"value": STANDARD.encode(bytes)})
+    fn frame(&self, bytes: &[u8]) -> Value {
+        Value::map([("value".into(), Value::Bytes(bytes.into()))])
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

@@ -3,6 +3,8 @@
 //! A result counts as delivered when the broker has acknowledged it. The producer is idempotent and never gives up by
 //! itself, so what the broker could not take now is not overtaken by what comes later.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::error::KafkaError;
@@ -129,6 +131,10 @@ impl DestinationConfig for WriteToKafka {
         generation == Generation::V2
     }
 
+    fn commits_with_results(&self) -> bool {
+        self.exactly_once
+    }
+
     fn check(&self) -> Result<(), ConnectorError> {
         super::ingest::check_topic("topic", &self.topic)?;
         match self.client(self.exactly_once.then_some("weir")) {
@@ -148,7 +154,14 @@ impl DestinationConfig for WriteToKafka {
         }
         let settings = self.client(None)?;
         let producer = Some(TopicProducer::new(&place, &self.topic, &settings)?);
-        Ok(Box::new(Acknowledged { place, topic: self.topic.clone(), settings, producer, sending: Sending::default() }))
+        Ok(Box::new(Acknowledged {
+            place,
+            topic: self.topic.clone(),
+            settings,
+            producer,
+            sending: Sending::default(),
+            stop: Arc::default(),
+        }))
     }
 }
 
@@ -160,6 +173,8 @@ struct Acknowledged {
     producer: Option<TopicProducer>,
     /// What an earlier call began: the same results come again.
     sending: Sending,
+    /// Nothing is waited for any more.
+    stop: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -187,6 +202,10 @@ impl Sending {
 }
 
 impl Destination for Acknowledged {
+    fn ends_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = stop.clone();
+    }
+
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         let deadline = Instant::now() + WRITE_TIME_MAX;
         let producer = match self.producer.take() {
@@ -213,7 +232,7 @@ impl Destination for Acknowledged {
             }
             let reason = match error {
                 Some(error) => error.to_string(),
-                None if Instant::now() < deadline => continue,
+                None if Instant::now() < deadline && !self.stop.load(Ordering::Relaxed) => continue,
                 None => producer.trouble().unwrap_or_else(|| "the broker has not acknowledged all records yet".to_owned()),
             };
             (self.producer, self.sending) = (Some(producer), sending);

@@ -10,7 +10,7 @@ use reqwest::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use reqwest::{Client, Response, StatusCode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_model::Position;
+use weir_model::{Position, Value};
 
 use crate::config;
 use crate::error::ConnectorError;
@@ -57,8 +57,8 @@ impl SourceConfig for ServerSentEventsIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> serde_json::Value {
-        serde_json::json!({"data": String::from_utf8_lossy(bytes)})
+    fn frame(&self, bytes: &[u8]) -> Value {
+        Value::map([("data".into(), Value::text(&String::from_utf8_lossy(bytes)))])
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

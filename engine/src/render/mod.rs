@@ -8,8 +8,9 @@
 //! runs them depth first against the one trace of the shard; nothing is arranged besides the graph. Patterns that differ in `constants` alone
 //! are a `family`, which is walked once; `queries` knows which families a change can concern. Of the nodes that walks meet `dense` keeps the edges that count, and `hubs` of those with very many the neighbours that do. `probe` holds the timely operators, one
 //! dataflow for all queries: where a row must go on at a node of another shard it is sent there. `rest` finds the matches of a graph at rest.
-//! `results` brings rows into the order of ticks; `stages` keeps the answer of everything above patterns, one tick after another.
+//! `results` brings rows into the order of ticks; `stages` keeps the answer of everything above patterns, one tick after another, `aside` of the workers.
 
+pub mod aside;
 mod constants;
 mod dense;
 pub mod family;

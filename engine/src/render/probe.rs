@@ -13,6 +13,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use differential_dataflow::operators::arrange::{ShutdownButton, TraceAgent};
 use differential_dataflow::trace::TraceReader;
@@ -26,6 +27,7 @@ use timely::dataflow::operators::{Capability, CapabilitySet, Concat, ConnectLoop
 use timely::dataflow::{Scope, StreamVec};
 use timely::order::Product;
 use timely::progress::Antichain;
+use timely::progress::frontier::AntichainRef;
 use weir_model::mutation::Kind;
 use weir_model::plan::Atom;
 use weir_model::{Expr, NodeId, Symbol, Value};
@@ -45,6 +47,9 @@ use crate::symbols::Symbols;
 use crate::view::HalfEdge;
 
 pub type Trace = TraceAgent<Layers>;
+
+/// How often it is looked up whether stages are done with the ticks that are kept apart for them.
+pub const ASIDE_LOOK: Duration = Duration::from_millis(1);
 
 /// What the operators of a graph share.
 #[derive(Clone)]
@@ -74,15 +79,25 @@ pub fn render(scope: Scope<'_, Time>, trace: &mut Trace, common: &Common) -> Shu
     }
     let to_home = Exchange::new(|change: &RowChange| home(change.query));
     let (queries, published, worker) = (common.queries.clone(), common.published.clone(), common.shard.index);
-    let done = results.unary_frontier::<CapacityContainerBuilder<Vec<()>>, _, _, _>(to_home, "results", |capability, _| {
+    let done = results.unary_frontier::<CapacityContainerBuilder<Vec<()>>, _, _, _>(to_home, "results", |capability, info| {
         let mut capability = Some(capability);
+        let again = scope.activator_for(info.address);
         move |(input, frontier), _| {
             let mut queries = queries.borrow_mut();
             input.for_each(|_, changes| queries.push(changes));
             match frontier.frontier().first() {
                 Some(frontier) => {
                     queries.advance(*frontier, (&published, worker));
-                    capability.iter_mut().for_each(|capability| capability.downgrade(frontier));
+                    let behind = queries.behind();
+                    if behind.is_some() {
+                        again.activate_after(ASIDE_LOOK);
+                    }
+                    let done = behind.map_or(*frontier, |behind| behind.min(*frontier));
+                    // One that begins may be further back: until it has come here, its installation keeps the ticks apart.
+                    capability
+                        .iter_mut()
+                        .filter(|capability| *capability.time() < done)
+                        .for_each(|capability| capability.downgrade(&done));
                 }
                 // No frontier: the queries are being taken away.
                 None => capability = None,
@@ -93,7 +108,9 @@ pub fn render(scope: Scope<'_, Time>, trace: &mut Trace, common: &Common) -> Shu
     let queries = common.queries.clone();
     done.sink(Pipeline, "held", move |(_, frontier)| {
         if let Some(held) = &mut queries.borrow_mut().held {
-            allow_compaction(held, frontier.frontier().first().copied());
+            // Of ticks, not of batches: those of stages that take long would become more and more.
+            let frontier = frontier.frontier().first().copied();
+            frontier.iter().for_each(|frontier| held.set_logical_compaction(AntichainRef::new(&[before(&[*frontier])])));
         }
     });
     button
@@ -300,8 +317,8 @@ fn hop<'scope>(
 /// No row with a tick before the frontier will be read for again.
 fn allow_compaction(trace: &mut Trace, frontier: Option<Time>) {
     let Some(frontier) = frontier else { return };
-    trace.set_logical_compaction(timely::progress::frontier::AntichainRef::new(&[before(&[frontier])]));
-    trace.set_physical_compaction(timely::progress::frontier::AntichainRef::new(&[frontier]));
+    trace.set_logical_compaction(AntichainRef::new(&[before(&[frontier])]));
+    trace.set_physical_compaction(AntichainRef::new(&[frontier]));
 }
 
 /// A batch on offer to the families of all queries.

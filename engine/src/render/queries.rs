@@ -13,11 +13,12 @@ use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::Atom;
 
 use super::Time;
+use super::aside::Aside;
 use super::dense::Sieves;
 use super::family::{Ending, Family, Member};
 use super::maintained::{Interest, Maintained, Source};
 use super::program::Program;
-use super::results::{Gather, RowChange};
+use super::results::{Gather, Rested, RowChange};
 use crate::arrangement::{Layers, Published};
 
 #[derive(Default)]
@@ -44,7 +45,9 @@ pub struct Queries {
     changed: Vec<u32>,
     /// Queries whose answer passes with time.
     clocked: Vec<u32>,
-    /// Everything before this has been answered.
+    /// Those whose stages are at it.
+    aside: FxHashMap<u32, Arc<Aside>>,
+    /// Everything before this has been answered, or handed over to stages.
     upper: Time,
     /// Keeps apart the ticks at which the graph may still be looked at. There while any query looks at it.
     pub held: Option<TraceAgent<Layers>>,
@@ -140,6 +143,7 @@ impl Queries {
         }
         self.changed.retain(|changed| *changed != query);
         self.clocked.retain(|clocked| *clocked != query);
+        self.aside.remove(&query);
     }
 
     pub fn is_installed(&self, query: u32) -> bool {
@@ -194,14 +198,16 @@ impl Queries {
             return;
         }
         self.upper = frontier;
-        let Queries { installed, changed, clocked, .. } = self;
-        let turns =
-            |query: &&u32| installed.get(query).and_then(|query| query.gather.next_turn()).is_some_and(|turn| turn < frontier);
+        let Queries { installed, changed, clocked, aside, .. } = self;
+        let turns = |query: &&u32| installed.get(query).is_some_and(|query| query.gather.may_turn(frontier));
         let turned: Vec<u32> = clocked.iter().filter(turns).filter(|query| !changed.contains(query)).copied().collect();
         changed.extend(turned);
         changed.retain(|query| {
             let Some(Installed { gather, .. }) = installed.get_mut(query) else { return false };
             gather.advance(frontier);
+            if let Some(stages) = gather.aside() {
+                aside.entry(*query).or_insert_with(|| stages.clone());
+            }
             !gather.is_idle()
         });
         published.set_answered(worker, frontier);
@@ -215,16 +221,23 @@ impl Queries {
         }
     }
 
-    /// The graph at rest has been looked through for a query: from here on it keeps up. False if it first has to be called again.
-    pub fn rested(&mut self, query: u32) -> bool {
-        let Some(Installed { gather, .. }) = self.installed.get_mut(&query) else { return true };
-        if !gather.rested(self.upper) {
-            return false;
+    /// The first tick at which stages may still look at the graph; None where all have what they need.
+    pub fn behind(&mut self) -> Option<Time> {
+        self.aside.retain(|_, stages| stages.behind().is_some());
+        self.aside.values().filter_map(|stages| stages.behind()).min()
+    }
+
+    /// The graph at rest has been looked through for a query: from here on it keeps up. Unless the answer is yes this wants to be called again.
+    pub fn rested(&mut self, query: u32) -> Rested {
+        let Some(Installed { gather, .. }) = self.installed.get_mut(&query) else { return Rested::Yes };
+        let rested = gather.rested(self.upper);
+        if !gather.is_rested() {
+            return rested;
         }
         if !gather.is_idle() && !self.changed.contains(&query) {
             self.changed.push(query);
         }
-        true
+        rested
     }
 
     /// Cancellations of ticks before this one are wanted.
@@ -234,7 +247,7 @@ impl Queries {
         }
     }
 
-    /// Whether every query has answered everything before `upper`.
+    /// Whether every query has answered everything before `upper`, or its stages have it.
     pub fn is_current(&self, upper: Time) -> bool {
         self.upper >= upper && self.installed.values().all(|installed| installed.gather.is_rested())
     }
@@ -395,7 +408,19 @@ mod tests {
     /// Only what is nothing: no family, no route, no row.
     fn holds_nothing(queries: &Queries) -> bool {
         let Queries {
-            families, numbers, sieve_numbers, sieves, routes, interests, installed, early, changed, clocked, held, ..
+            families,
+            numbers,
+            sieve_numbers,
+            sieves,
+            routes,
+            interests,
+            installed,
+            early,
+            changed,
+            clocked,
+            aside,
+            held,
+            ..
         } = queries;
         families.is_empty()
             && numbers.is_empty()
@@ -408,6 +433,7 @@ mod tests {
             && early.is_empty()
             && changed.is_empty()
             && clocked.is_empty()
+            && aside.is_empty()
             && held.is_none()
     }
 

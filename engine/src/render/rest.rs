@@ -26,8 +26,8 @@ use weir_model::{NodeId, Value};
 
 use super::Time;
 use super::family::{Family, Member};
-use super::probe::{Common, Trace, change_of_edge, has_needs, home};
-use super::results::{Backfill, RowChange};
+use super::probe::{ASIDE_LOOK, Common, Trace, change_of_edge, has_needs, home};
+use super::results::{Backfill, Rested, RowChange};
 use super::walk::{Change, Waiting, Walk, look};
 use crate::arrangement::locate::{Through, by_node, parts};
 use crate::arrangement::{Facts, Snapshot};
@@ -78,10 +78,10 @@ impl Installation {
                 let mut queries = queries.borrow_mut();
                 input.for_each(|_, changes| queries.at_rest(query, changes));
                 if frontier.frontier().is_empty() && capability.is_some() {
-                    if queries.rested(query) {
-                        capability = None;
-                    } else {
-                        again.activate();
+                    match queries.rested(query) {
+                        Rested::Yes => capability = None,
+                        Rested::Soon => again.activate(),
+                        Rested::Later => again.activate_after(ASIDE_LOOK),
                     }
                 }
             }

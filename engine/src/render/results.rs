@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 use weir_model::{Map, Match, NodeId, Text, Tick, Value, codec};
 
 use super::Time;
+use super::aside::{Aside, Asides};
 use super::maintained::Maintained;
 use super::stages::Stages;
 use crate::inbox::Inbox;
@@ -89,26 +90,51 @@ pub enum Baseline {
 
 /// What a query's results go through at its home worker.
 pub struct Gather {
+    way: Way,
+    /// Rows of ticks before this are the baseline.
+    installed: Time,
+    /// Whether the graph at rest has been looked through.
+    looked_through: bool,
+    /// And what has changed meanwhile has been answered, or handed over. Before that, changes wait.
+    rested: bool,
+    /// The baseline, where it is reported.
+    first: Baselined,
+    /// Rows of the graph at rest that stages will have.
+    at_rest: Vec<Vec<RowChange>>,
+    pending: Vec<RowChange>,
+    /// Changes of complete ticks, in their order, that are answered a part at a time. None of them shares a tick with the next.
+    behind: VecDeque<Vec<RowChange>>,
+}
+
+/// Who answers.
+enum Way {
+    /// The worker at once: rows are results.
+    Here(Answer),
+    /// The stages above the patterns.
+    Aside(Arc<Aside>),
+}
+
+/// How far what follows from the graph at rest is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rested {
+    Yes,
+    /// There is more to do here.
+    Soon,
+    /// Others are at it.
+    Later,
+}
+
+/// From changes of rows to results.
+pub struct Answer {
     columns: Arc<[Text]>,
     distinct: bool,
     /// Cancellations of earlier ticks are sent.
-    cancellations_until: Time,
+    pub cancellations_until: Time,
     baseline: Baseline,
     /// Rows of ticks before this are the baseline.
     installed: Time,
     out: Outlet,
-    /// What stands above patterns, where it is more than a list of expressions.
-    stages: Option<Stages>,
-    /// Whether the graph at rest has been looked through.
-    looked_through: bool,
-    /// And what has changed meanwhile has been answered. Before that, changes wait.
-    rested: bool,
-    /// The baseline, where it is reported.
-    first: Baselined,
     counts: Counts,
-    pending: Vec<RowChange>,
-    /// Changes of complete ticks, in their order, that are answered a part at a time. None of them shares a tick with the next.
-    behind: VecDeque<Vec<RowChange>>,
     sorter: Sorter<(Time, u32)>,
 }
 
@@ -243,37 +269,43 @@ impl Counts {
 impl Gather {
     pub fn new(
         maintained: &Maintained,
-        stages: Option<Stages>,
+        stages: Option<(Stages, Arc<Asides>)>,
         (cancellations_until, baseline): (Time, Baseline),
         installed: Time,
         out: Outlet,
     ) -> Gather {
-        Gather {
+        let answer = Answer {
             columns: maintained.columns.clone(),
             distinct: maintained.distinct,
             cancellations_until,
             baseline,
             installed,
             out,
-            stages,
+            counts: Counts::default(),
+            sorter: Sorter::default(),
+        };
+        let way = match stages {
+            Some((stages, asides)) => Way::Aside(Aside::new(stages, answer, asides)),
+            None => Way::Here(answer),
+        };
+        Gather {
+            way,
+            installed,
             looked_through: false,
             rested: false,
             first: Baselined::default(),
-            counts: Counts::default(),
+            at_rest: Vec::new(),
             pending: Vec::new(),
             behind: VecDeque::new(),
-            sorter: Sorter::default(),
         }
-    }
-
-    /// Whether the matches of the graph at rest matter.
-    pub fn asks_for_rest(&self) -> bool {
-        self.distinct || self.stages.is_some() || !matches!(self.baseline, Baseline::Known)
     }
 
     /// Cancellations of ticks before this one are wanted.
     pub fn heed(&mut self, until: Time) {
-        self.cancellations_until = until;
+        match &mut self.way {
+            Way::Here(answer) => answer.cancellations_until = until,
+            Way::Aside(aside) => aside.heed(until),
+        }
     }
 
     /// Takes over changes whose ticks may not be complete.
@@ -285,9 +317,9 @@ impl Gather {
         }
     }
 
-    /// The first tick at which time alone changes the answer.
-    pub fn next_turn(&self) -> Option<Time> {
-        self.stages.as_ref().filter(|_| self.rested).and_then(Stages::next_turn)
+    /// Whether time alone may change the answer before `frontier`.
+    pub fn may_turn(&self, frontier: Time) -> bool {
+        matches!(&self.way, Way::Aside(aside) if self.rested && aside.awaits(frontier))
     }
 
     /// Nothing waits for its tick to be complete.
@@ -299,21 +331,27 @@ impl Gather {
         self.rested
     }
 
+    /// The stages, if there are some.
+    pub fn aside(&self) -> Option<&Arc<Aside>> {
+        if let Way::Aside(aside) = &self.way { Some(aside) } else { None }
+    }
+
     /// Matches of the graph at rest, a part of them at a time.
     pub fn at_rest(&mut self, changes: &mut Vec<RowChange>) {
-        if self.stages.is_some() {
-            return self.pending.append(changes);
-        }
-        if self.distinct {
-            self.counts.touch(changes);
+        let answer = match &mut self.way {
+            Way::Aside(_) => return self.at_rest.push(std::mem::take(changes)),
+            Way::Here(answer) => answer,
+        };
+        if answer.distinct {
+            answer.counts.touch(changes);
         }
         for RowChange { row, time, diff, .. } in changes.drain(..) {
             let mut diff = i64::from(diff);
-            if self.distinct {
-                let (before, after) = self.counts.add(&row, diff);
+            if answer.distinct {
+                let (before, after) = answer.counts.add(&row, diff);
                 diff = i64::from(after > 0) - i64::from(before > 0);
             }
-            match self.baseline {
+            match answer.baseline {
                 Baseline::Report => {
                     let result = ResultRow { tick: Tick(time), positive: true, row };
                     (0..diff).for_each(|_| self.first.push(result.clone()));
@@ -323,25 +361,39 @@ impl Gather {
         }
     }
 
-    /// There are no more of them; everything before `frontier` has arrived. False if much has changed meanwhile: then this wants to be
-    /// called again, so that others need not wait for all of it.
-    pub fn rested(&mut self, frontier: Time) -> bool {
-        if !self.looked_through {
-            let Some(rows) = self.first.gather() else { return false };
-            self.looked_through = true;
-            self.send(rows, self.installed, None);
+    /// There are no more of them; everything before `frontier` has arrived. Unless the answer is yes this wants to be
+    /// called again: others need not wait for all of it.
+    pub fn rested(&mut self, frontier: Time) -> Rested {
+        if let Way::Aside(aside) = &self.way {
+            let aside = aside.clone();
+            if !self.rested {
+                self.fall_behind(frontier);
+                let parts = std::mem::take(&mut self.at_rest).into_iter().chain(self.behind.drain(..));
+                aside.begin(parts, frontier.max(self.installed));
+                self.rested = true;
+            }
+            return if aside.behind().is_none() { Rested::Yes } else { Rested::Later };
         }
-        if self.stages.is_none() && !self.catch_up(frontier) {
-            return false;
+        if !self.looked_through {
+            let Some(rows) = self.first.gather() else { return Rested::Soon };
+            self.looked_through = true;
+            if let Way::Here(answer) = &mut self.way {
+                answer.send(rows, self.installed, None);
+            }
+        }
+        if !self.catch_up(frontier) {
+            return Rested::Soon;
         }
         self.rested = true;
-        if self.stages.is_some() || !self.pending.is_empty() {
+        if !self.pending.is_empty() {
             self.turn(frontier.max(self.installed));
         }
-        if self.out.results.is_some() {
-            self.out.backfill.done.store(true, Ordering::SeqCst);
+        if let Way::Here(Answer { out, .. }) = &self.way
+            && out.results.is_some()
+        {
+            out.backfill.done.store(true, Ordering::SeqCst);
         }
-        true
+        Rested::Yes
     }
 
     /// Answers a part of what has changed before `frontier`. True when nothing is left.
@@ -353,8 +405,8 @@ impl Gather {
         {
             ready.append(&mut next);
         }
-        if let Some(last) = ready.last().map(|change| change.time) {
-            self.answer(ready, last + 1);
+        if let (Some(last), Way::Here(answer)) = (ready.last().map(|change| change.time), &mut self.way) {
+            answer.answer(ready, last + 1);
         }
         self.behind.is_empty()
     }
@@ -373,28 +425,41 @@ impl Gather {
     pub fn advance(&mut self, frontier: Time) {
         if self.rested {
             self.turn(frontier);
-        } else if self.stages.is_none() {
+        } else {
             self.fall_behind(frontier);
         }
     }
 
     fn turn(&mut self, frontier: Time) {
-        let mut ready: Vec<RowChange> = if self.pending.iter().all(|change| change.time < frontier) {
+        let ready: Vec<RowChange> = if self.pending.iter().all(|change| change.time < frontier) {
             std::mem::take(&mut self.pending)
         } else {
             let (ready, later) = std::mem::take(&mut self.pending).into_iter().partition(|change| change.time < frontier);
             self.pending = later;
             ready
         };
-        if let Some(stages) = &mut self.stages {
-            ready.sort_by_key(|change| change.time);
-            ready = stages.turn(ready, frontier);
+        match &mut self.way {
+            Way::Here(answer) => answer.answer(ready, frontier),
+            Way::Aside(aside) => aside.hand_over([ready], frontier),
         }
-        self.answer(ready, frontier);
+    }
+}
+
+impl Drop for Gather {
+    fn drop(&mut self) {
+        if let Way::Aside(aside) = &self.way {
+            aside.end();
+        }
+    }
+}
+
+impl Answer {
+    pub fn outlet(&self) -> &Outlet {
+        &self.out
     }
 
     /// Sends what comes of changes. There are no more of them before `frontier`.
-    fn answer(&mut self, mut ready: Vec<RowChange>, frontier: Time) {
+    pub fn answer(&mut self, mut ready: Vec<RowChange>, frontier: Time) {
         if self.distinct {
             self.counts.touch(&ready);
         }
@@ -530,7 +595,7 @@ mod tests {
         let change = |n| RowChange { row: row(n), time: 1, diff: 1, query: 0, source: 0 };
         (0..COUNT).for_each(|n| gather.at_rest(&mut vec![change(n)]));
         let mut calls = 1;
-        while !gather.rested(2) {
+        while gather.rested(2) != Rested::Yes {
             assert!(results.is_empty());
             calls += 1;
         }
@@ -546,7 +611,7 @@ mod tests {
         const COUNT: u64 = 30_000;
         let end = 2 + COUNT / 7 + 1;
         let (mut keeping_up, results) = gather();
-        assert!(keeping_up.rested(2));
+        assert_eq!(keeping_up.rested(2), Rested::Yes);
         keeping_up.push(&mut changes(COUNT).collect());
         keeping_up.advance(end);
         let expected: Vec<ResultBatch> = results.try_iter().collect();
@@ -568,12 +633,12 @@ mod tests {
                 late.advance(complete);
             }
             let mut calls = 1;
-            while !late.rested(complete) {
+            while late.rested(complete) != Rested::Yes {
                 calls += 1;
                 if calls == 3 {
                     late.push(&mut after.to_vec());
                 }
-                assert!(!late.out.backfill.done.load(Ordering::SeqCst) && calls < 100);
+                assert!(!late.is_rested() && calls < 100);
             }
             assert!(calls > 4, "{calls}");
             late.advance(end);

@@ -34,6 +34,7 @@ pub const FIELDS: &[Renamed] = &[
     Renamed { within: Some("keepAlive"), ..duration("intervalMillis", "interval", 1) },
     duration("intervalSeconds", "interval", 1000),
     duration("claimAfterSeconds", "claimAfter", 1000),
+    duration("keepSeconds", "keepFor", 1000),
     // Of KinesisKCL.
     Renamed { within: Some("initialPosition"), ..renamed("dayOfMonth", "date") },
     duration("backpressureTimeoutMillis", "backpressureTimeout", 1),
@@ -197,15 +198,15 @@ mod tests {
         let v1 = json!({"startAtOffset": 1, "fileIngestMode": "NamedPipe", "recordDecoders": ["Gzip"], "autoOffsetReset": "latest",
             "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000}, "delimiter": "DoubleQuote",
             "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "intervalMillis": 1500},
-            "intervalSeconds": 20});
+            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90}});
         let current = json!({"startOffset": 1, "fileIngestMode": "NAMED_PIPE", "recordDecoders": ["GZIP"], "autoOffsetReset": "LATEST",
             "offsetCommitting": {"type": "ExplicitCommit", "maxInterval": "10s"}, "delimiter": "DOUBLE_QUOTE",
             "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "interval": "1500ms"},
-            "interval": "20s"});
+            "interval": "20s", "rotation": {"bytesMax": 5, "interval": "1h", "keepFor": "1m30s"}});
         let preview = json!({"startOffset": 1, "fileIngestMode": {"type": "NamedPipe"}, "recordDecoders": [{"type": "Gzip"}],
             "autoOffsetReset": {"type": "Latest"}, "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000},
             "delimiter": "DoubleQuote", "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "intervalMillis": 1500},
-            "intervalSeconds": 20});
+            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90}});
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Current)), current);
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Preview)), preview);
         for v2 in [current, preview] {

@@ -9,8 +9,10 @@ use weir_connectors::config::wrong_type;
 use super::names::{fields_to_v2, to_v1};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
+use crate::wire::letters::Notation;
 use crate::wire::standing::{
-    CypherOutput, Output, StandingSettings, Workflow, decode_cypher, decode_output, decode_pattern, decode_start,
+    CypherOutput, DestinationOutput, Output, StandingSettings, Workflow, decode_cypher, decode_output, decode_pattern,
+    decode_start,
 };
 
 /// Destinations of the reference service that are not here.
@@ -162,7 +164,7 @@ fn workflow(name: &str, output: &Output, family: Family) -> (String, Json) {
             Some(next) => (name, false, cypher.is_bare(), Some(cypher), &**next),
             None => (name, false, cypher.is_bare(), None, output),
         },
-        Output::Destination(config) => {
+        Output::Destination(DestinationOutput { config, .. }) => {
             (name, config.positive_only(), config.settings()["structure"]["type"] == "Bare", None, output)
         }
     };
@@ -193,7 +195,7 @@ pub fn destination_kind(output: &Output) -> String {
 pub fn destination_json(output: &Output, family: Family) -> Json {
     let mut shown = JsonMap::new();
     match output {
-        Output::Destination(config) => {
+        Output::Destination(DestinationOutput { config, .. }) => {
             let settings = config.settings();
             let v1 = settings["type"].as_str().unwrap_or_default();
             let kind = DESTINATIONS.iter().find(|row| row.name_v1 == v1).map_or(v1, |row| row.name);
@@ -214,7 +216,11 @@ pub fn destination_json(output: &Output, family: Family) -> Json {
         }
         Output::Workflow(inner) => return destination_json(&inner.destination, family),
     }
-    Json::Object(shown)
+    let mut shown = Json::Object(shown);
+    if let Output::Destination(to) = output {
+        to.refusals.write(&mut shown, Notation::Shown(family));
+    }
+    shown
 }
 
 fn query(cypher: &CypherOutput) -> Json {

@@ -13,12 +13,10 @@ mod tests;
 
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value as Json, json};
-use weir_model::Position;
+use serde_json::Value as Json;
+use weir_model::{Position, Value};
 
 pub use options::*;
 
@@ -158,8 +156,8 @@ impl SourceConfig for KinesisKclIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> Json {
-        json!({"data": STANDARD.encode(bytes)})
+    fn frame(&self, bytes: &[u8]) -> Value {
+        Value::map([("data".into(), Value::Bytes(bytes.into()))])
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

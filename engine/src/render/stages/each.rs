@@ -6,13 +6,13 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::expression::FailureKind;
 use weir_model::plan::Operator;
 use weir_model::{Clock, IdScheme, Mutations, NodeId, Symbol, Value};
 
+use super::bounds::STEPS_MAX;
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
 use crate::arrangement::Snapshot;
 use crate::commit::ReadSet;
@@ -20,8 +20,8 @@ use crate::evaluate::{Environment, Evaluator, Limits};
 use crate::tracked::Tracked;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
-/// How much may be looked at for one row: more than this, and the worker would keep all others waiting.
-const STEPS_MAX: u32 = 20_000_000;
+/// Of a row for which more nodes were looked at it is only kept that they were many: then any change is one of them.
+const NODES_KEPT_MAX: usize = 1_000_000;
 
 pub struct Each {
     pub input: Box<Stage>,
@@ -113,6 +113,9 @@ impl Each {
         }
         let mut out = Vec::new();
         for (row, diff) in changes {
+            if turn.made.is_too_many() {
+                return out;
+            }
             let Some(number) = self.numbers.get(&row).copied() else {
                 let seen = self.look(&row, turn);
                 out.extend(seen.found.iter().map(|found| (found.clone(), diff)));
@@ -135,6 +138,9 @@ impl Each {
             }
         }
         for number in again {
+            if turn.made.is_too_many() {
+                return out;
+            }
             let kept = &mut self.kept[number as usize];
             let (row, count) = (kept.row.clone(), kept.count);
             out.extend(kept.found.drain(..).map(|found| (found, -count)));
@@ -161,11 +167,11 @@ impl Each {
             ids: *ids,
             now: Clock::watched(turn.now, &turn_at),
             fresh_id: &NodeId::default,
-            limits: Limits { steps_max: Some(STEPS_MAX), time_max: None, ..Limits::default() },
+            limits: Limits { steps_max: Some(STEPS_MAX), time_max: None, cancelled: Some(turn.pace.over()), ..Limits::default() },
             open_cypher: *open_cypher,
             recall: None,
         };
-        let mut found = Vec::new();
+        let (made, mut found) = (turn.made, Vec::new());
         let ran = evaluator.run_part(
             &self.inner,
             &turn.row,
@@ -174,19 +180,22 @@ impl Each {
             &mut Mutations::default(),
             &mut |values| {
                 found.push(Row::from_slice(values));
-                ControlFlow::Continue(())
+                made.beyond(&found)
             },
         );
         if let Err(failure) = ran {
             if matches!(failure.kind, FailureKind::TimeLimit | FailureKind::MemoryLimit) {
-                tracing::warn!("a standing query leaves out a row: {failure}");
+                turn.pace.leave_out(row, &failure);
             }
             found.clear();
         }
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.
         let ReadSet { nodes, scanned, questions } = tracked.into_reads();
         let turn = Some(turn_at.get()).filter(|turn| *turn < Clock::NEVER);
-        Seen { found, nodes: nodes.into_iter().collect(), scanned: scanned || !questions.is_empty(), turn }
+        let scanned = scanned || !questions.is_empty() || nodes.len() > NODES_KEPT_MAX;
+        // Whatever changes is looked at again then.
+        let nodes = if scanned { Vec::new() } else { nodes.into_iter().collect() };
+        Seen { found, nodes, scanned, turn }
     }
 
     fn keep(&mut self, row: Row, count: i64, seen: Seen) {

@@ -1,14 +1,15 @@
 //! Aggregates: the rows of each group as far as their aggregates need them, and the group's row as it was last given.
 //!
-//! Counts, and sums and averages of integers, are numbers. Everything else keeps the values of the group in order, and is worked out from
-//! them anew when they change: sums of floats depend on the order in which they are added, and must be the same after a
-//! restart.
+//! Counts, sums, averages and deviations of numbers are kept as numbers from which what goes is taken off again: sums are exact, so it
+//! does not matter in which order rows came and went. Everything else keeps the values of the group in order, and is worked out from
+//! them anew when they change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::aggregate::Accumulator;
+use weir_model::exact::{Spread, Total};
 use weir_model::plan::{Slot, SortKey};
 use weir_model::{Aggregate, AggregateKind, Expr, Value};
 
@@ -35,14 +36,24 @@ struct Values {
 }
 
 /// What is kept for one aggregate of one group.
-enum State {
+struct State {
+    /// How often each value is there, where only distinct ones count.
+    apart: Option<FxHashMap<Value, i64>>,
+    sum: Summed,
+}
+
+enum Summed {
     CountRows,
     Count(i64),
-    /// Of an average, too. Integers as their sum, and how many; the rest one by one.
-    Sum {
-        integers: i128,
-        count: i64,
+    /// Of an average, too. What is no number stands by itself.
+    Numbers {
+        numbers: Total,
         rest: BTreeMap<Placed, i64>,
+    },
+    Deviation {
+        spread: Spread,
+        /// Of which there is none.
+        others: i64,
     },
     Values(BTreeMap<Placed, i64>),
 }
@@ -82,13 +93,14 @@ impl Group {
         }
         for (row, diff) in self.input.step(turn) {
             self.layout.spread(&row, &mut turn.row);
+            turn.context.begin();
             let values = |exprs: &[Expr]| -> Option<Vec<Value>> {
                 exprs.iter().map(|expr| expr.evaluate(&turn.row, turn.context).ok()).collect()
             };
             let arguments: Option<Vec<_>> = self.aggregates.iter().map(|aggregate| values(&aggregate.arguments)).collect();
-            let (Some(key), Some(order), Some(arguments)) = (values(&self.keys), values(&self.order), arguments) else {
-                continue;
-            };
+            let evaluated = (values(&self.keys), values(&self.order), arguments);
+            turn.context.end(&row);
+            let (Some(key), Some(order), Some(arguments)) = evaluated else { continue };
             let key = Row::from_slice(&key);
             let group = self.groups.entry(key.clone()).or_insert_with(|| Values::new(&self.aggregates));
             group.rows += diff;
@@ -132,14 +144,17 @@ impl Values {
 
 impl State {
     fn new(aggregate: &Aggregate) -> State {
-        match aggregate.kind {
-            AggregateKind::CountRows => State::CountRows,
-            AggregateKind::Count if !aggregate.distinct => State::Count(0),
-            AggregateKind::Sum | AggregateKind::Average if !aggregate.distinct => {
-                State::Sum { integers: 0, count: 0, rest: BTreeMap::new() }
-            }
-            _ => State::Values(BTreeMap::new()),
-        }
+        use AggregateKind::*;
+        let sum = match aggregate.kind {
+            CountRows => Summed::CountRows,
+            Count => Summed::Count(0),
+            Sum | Average => Summed::Numbers { numbers: Total::default(), rest: BTreeMap::new() },
+            StandardDeviation | StandardDeviationPopulation => Summed::Deviation { spread: Spread::default(), others: 0 },
+            _ => Summed::Values(BTreeMap::new()),
+        };
+        // Of those that keep values, each has its count there.
+        let is_apart = aggregate.distinct && !matches!(sum, Summed::CountRows | Summed::Values(_));
+        State { apart: is_apart.then(FxHashMap::default), sum }
     }
 
     fn add(&mut self, aggregate: &Aggregate, arguments: Vec<Value>, order: &[Value], descending: &Arc<[bool]>, diff: i64) {
@@ -148,16 +163,25 @@ impl State {
             Some(_) => return,
             None => &Value::Null,
         };
-        match self {
-            State::CountRows => {}
-            State::Count(count) => *count += diff,
-            State::Sum { integers, count, .. } if matches!(value, Value::Integer(_)) => {
-                if let Value::Integer(n) = value {
-                    *integers += i128::from(*n) * i128::from(diff);
-                    *count += diff;
+        let diff = match &mut self.apart {
+            Some(counts) => {
+                let (before, after) = change(counts, value, diff);
+                i64::from(after > 0) - i64::from(before > 0)
+            }
+            None => diff,
+        };
+        match &mut self.sum {
+            Summed::CountRows => {}
+            Summed::Count(count) => *count += diff,
+            Summed::Deviation { spread, others } => {
+                if !spread.add(value, diff) {
+                    *others += diff;
                 }
             }
-            State::Sum { rest: values, .. } | State::Values(values) => {
+            Summed::Numbers { numbers, .. } if matches!(value, Value::Integer(_) | Value::Float(_)) => {
+                numbers.add(value, diff);
+            }
+            Summed::Numbers { rest: values, .. } | Summed::Values(values) => {
                 // Without an order of its own, a value stands where ORDER BY would put it.
                 let by_value = aggregate.kind != AggregateKind::Collect || order.is_empty();
                 let (keys, descending) = match by_value {
@@ -170,21 +194,26 @@ impl State {
     }
 
     fn value(&self, aggregate: &Aggregate, rows: i64) -> Option<Value> {
-        let mut accumulator = Accumulator::new(aggregate);
-        let values = match self {
-            State::CountRows => return Some(Value::Integer(rows)),
-            State::Count(count) => return Some(Value::Integer(*count)),
-            State::Sum { integers, count, rest } => {
-                accumulator.add_integers(*integers, *count).ok()?;
-                rest
+        let values = match &self.sum {
+            Summed::CountRows => return Some(Value::Integer(rows)),
+            Summed::Count(count) => return Some(Value::Integer(*count)),
+            Summed::Deviation { spread, others } => {
+                let population = aggregate.kind == AggregateKind::StandardDeviationPopulation;
+                return (*others == 0).then(|| Value::Float(spread.deviation(population)));
             }
-            State::Values(values) => match (aggregate.kind, aggregate.distinct) {
-                (AggregateKind::Count, _) => return Some(Value::Integer(values.len() as i64)),
-                (AggregateKind::Min, _) => return Some(edge(values.first_key_value())),
-                (AggregateKind::Max, _) => return Some(edge(values.last_key_value())),
+            Summed::Numbers { numbers, rest } if rest.is_empty() => {
+                return if aggregate.kind == AggregateKind::Sum { numbers.sum().ok() } else { Some(numbers.mean()) };
+            }
+            // Numbers and others are not added.
+            Summed::Numbers { numbers, .. } if numbers.count() > 0 => return None,
+            Summed::Numbers { rest, .. } => rest,
+            Summed::Values(values) => match aggregate.kind {
+                AggregateKind::Min => return Some(edge(values.first_key_value())),
+                AggregateKind::Max => return Some(edge(values.last_key_value())),
                 _ => values,
             },
         };
+        let mut accumulator = Accumulator::new(aggregate);
         for (placed, count) in values {
             for _ in 0..if aggregate.distinct { 1 } else { *count } {
                 accumulator.add(&placed.row.0).ok()?;
@@ -192,6 +221,16 @@ impl State {
         }
         accumulator.finish().ok()
     }
+}
+
+/// Adds to the count of a value, and says what it was before and is after.
+fn change(counts: &mut FxHashMap<Value, i64>, value: &Value, diff: i64) -> (i64, i64) {
+    let before = counts.get(value).copied().unwrap_or(0);
+    match before + diff {
+        0 => drop(counts.remove(value)),
+        after => drop(counts.insert(value.clone(), after)),
+    }
+    (before, before + diff)
 }
 
 fn edge(end: Option<(&Placed, &i64)>) -> Value {

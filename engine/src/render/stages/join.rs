@@ -3,6 +3,7 @@
 //! Both sides are kept by a coarse form of their keys, the same for all values that Cypher's `=` may call equal (1 and 1.0
 //! are); whether they are is looked at then.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -42,30 +43,37 @@ impl Join {
 
     pub fn step(&mut self, turn: &mut Turn) -> Changes {
         let (of_left, of_right) = (self.left.changes(turn), self.right.changes(turn));
+        turn.made.allow(of_left.len() + of_right.len());
         let mut found = Vec::new();
         // What is new on the left meets the right as it is now, what is new on the right the left as it was.
         self.right.apply(&of_right);
         for (coarse, keyed, diff) in &of_left {
             for (other, count) in self.right.rows.get(coarse).into_iter().flatten() {
-                self.pair(turn, (keyed, other), diff * count, &mut found);
+                if self.pair(turn, (keyed, other), diff * count, &mut found).is_break() {
+                    return found;
+                }
             }
         }
         for (coarse, keyed, diff) in &of_right {
             for (other, count) in self.left.rows.get(coarse).into_iter().flatten() {
-                self.pair(turn, (other, keyed), diff * count, &mut found);
+                if self.pair(turn, (other, keyed), diff * count, &mut found).is_break() {
+                    return found;
+                }
             }
         }
         self.left.apply(&of_left);
         found
     }
 
-    fn pair(&self, turn: &mut Turn, (left, right): (&Keyed, &Keyed), count: i64, found: &mut Changes) {
+    /// Enough, when there are too many.
+    fn pair(&self, turn: &mut Turn, (left, right): (&Keyed, &Keyed), count: i64, found: &mut Changes) -> ControlFlow<()> {
         if left.keys.iter().zip(&right.keys).all(|(a, b)| a.equals(b) == Some(true)) {
             // Where both have a slot, it is the right one that fills it.
             self.left.layout.spread(&left.row, &mut turn.row);
             self.right.layout.spread(&right.row, &mut turn.row);
             found.push((self.out.collect(&turn.row), count));
         }
+        turn.made.one()
     }
 }
 
@@ -78,7 +86,9 @@ impl Side {
         let mut out = Vec::with_capacity(changes.len());
         for (row, diff) in changes {
             self.layout.spread(&row, &mut turn.row);
+            turn.context.begin();
             let keys = self.keys.iter().map(|key| key.evaluate(&turn.row, turn.context)).collect::<Result<Vec<_>, _>>();
+            turn.context.end(&row);
             let Ok(keys) = keys else { continue };
             // Null is equal to nothing.
             if !keys.iter().any(Value::is_null) {

@@ -5,8 +5,9 @@
 //! answer follows from the graph alone: where Cypher leaves a choice (which of equal rows comes first, in which order
 //! `collect` lists) the order of values decides, so that a restart, or another number of workers, changes nothing.
 //!
-//! A row for which an expression has no value is no row.
+//! A row for which an expression has no value is no row. How much may be looked at for one is bounded (`bounds`).
 
+mod bounds;
 mod build;
 mod each;
 mod group;
@@ -14,14 +15,19 @@ mod join;
 mod timed;
 mod top;
 
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use weir_model::clock::At;
 use weir_model::{Clock, Context, Expr, GraphFree, IdScheme, NodeId, Tick, Value};
 
+use self::bounds::{Bounded, Made};
 use self::timed::Timed;
 use super::Time;
+use super::aside::Pace;
 use super::maintained::{TOUCHED, is_clocked};
 use super::program::RenderError;
 use super::results::{Row, RowChange};
@@ -45,6 +51,7 @@ pub struct Outside {
     pub symbols: Arc<Symbols>,
     pub open_cypher: bool,
     pub alarm: Alarm,
+    pub pace: Arc<Pace>,
 }
 
 /// The stages at work.
@@ -121,7 +128,10 @@ pub struct Turn<'t, 'p> {
     pub sources: Vec<Changes>,
     pub touched: Vec<NodeId>,
     pub looking: each::Looking<'t, 'p>,
-    pub context: &'t GraphFree,
+    pub context: &'t Bounded<'t>,
+    /// How many rows have been made.
+    pub made: &'t Made<'t>,
+    pub pace: &'t Pace,
     /// A row of the plan, to evaluate expressions over.
     pub row: Vec<Value>,
 }
@@ -155,20 +165,27 @@ impl Stages {
         (turn < Clock::NEVER).then(|| Tick::at_millis(turn.max(0) as u64).0)
     }
 
-    /// The changes of the answer that follow from the changes of complete ticks, in their order.
-    pub fn turn(&mut self, changes: Vec<RowChange>, frontier: Time) -> Vec<RowChange> {
-        let mut out = Vec::new();
-        let prepared = self.prepared.clone();
-        let symbols = self.outside.symbols.clone();
+    pub fn pace(&self) -> &Arc<Pace> {
+        &self.outside.pace
+    }
+
+    /// Answers complete ticks in their order, all before `frontier`, or those until one after which it is enough. An error says why
+    /// a tick has no answer; then these stages are of no more use.
+    pub fn turn(&mut self, input: &mut Input, frontier: Time, enough: &mut dyn FnMut() -> bool) -> Result<Turned, String> {
+        let mut turned = Turned { changes: Vec::new(), upper: frontier, taken: 0 };
+        let (prepared, symbols, pace) = (self.prepared.clone(), self.outside.symbols.clone(), self.outside.pace.clone());
         let mut evaluator = Evaluator::new(&prepared, &symbols);
-        let mut changes = changes.into_iter().peekable();
+        let made = Made::new(&pace);
+        let context = Bounded::new(&self.context, &pace);
         loop {
-            let turn = self.next_turn();
-            let next = changes.peek().map(|next| next.time).into_iter().chain(self.first).chain(turn).min();
+            let turn = self.root.next_turn();
+            let turn = (turn < Clock::NEVER).then(|| Tick::at_millis(turn.max(0) as u64).0);
+            let next = input.first().into_iter().chain(self.first).chain(turn).min();
             let Some(time) = next.filter(|time| *time < frontier) else {
                 self.outside.alarm.set(turn.map(|turn| Tick(turn).millis()));
-                return out;
+                return Ok(turned);
             };
+            made.begin();
             let mut turn = Turn {
                 first: self.first.take_if(|first| *first == time).is_some(),
                 now: Tick(time).millis() as i64,
@@ -180,10 +197,13 @@ impl Stages {
                     ids: self.ids,
                     open_cypher: self.outside.open_cypher,
                 },
-                context: &self.context,
+                context: &context,
+                made: &made,
+                pace: &pace,
                 row: vec![Value::Null; prepared.plan.width.max(1)],
             };
-            while let Some(change) = changes.next_if(|change| change.time == time) {
+            while let Some(change) = input.next_of(time) {
+                turned.taken += 1;
                 match (change.source, change.row.0.first()) {
                     (TOUCHED, Some(Value::Node(node))) => turn.touched.push(*node),
                     (TOUCHED, _) => {}
@@ -194,17 +214,62 @@ impl Stages {
             turn.touched.dedup();
             turn.sources.iter_mut().for_each(consolidate);
             let mut rows = self.root.step(&mut turn);
+            if let Some(reason) = made.too_many() {
+                return Err(reason);
+            }
             consolidate(&mut rows);
             for (row, count) in rows {
                 // A count no `i32` holds comes in pieces.
                 let mut left = count;
                 while left != 0 {
                     let diff = left.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
-                    out.push(RowChange { row: row.clone(), time, diff, query: 0, source: 0 });
+                    turned.changes.push(RowChange { row: row.clone(), time, diff, query: 0, source: 0 });
                     left -= i64::from(diff);
                 }
             }
+            if enough() {
+                turned.upper = time + 1;
+                return Ok(turned);
+            }
         }
+    }
+}
+
+/// What has come of some ticks.
+pub struct Turned {
+    pub changes: Vec<RowChange>,
+    /// Everything before this has been answered.
+    pub upper: Time,
+    /// How many changes have been taken in for it.
+    pub taken: usize,
+}
+
+/// Changes of complete ticks, in parts of which none has an earlier tick than the one before it.
+#[derive(Default)]
+pub struct Input {
+    parts: VecDeque<Vec<RowChange>>,
+    /// The last is the first to be taken.
+    current: Vec<RowChange>,
+}
+
+impl Input {
+    pub fn extend(&mut self, parts: &mut Vec<Vec<RowChange>>) {
+        self.parts.extend(parts.drain(..));
+    }
+
+    /// The tick of the next change.
+    fn first(&mut self) -> Option<Time> {
+        while self.current.is_empty()
+            && let Some(part) = self.parts.pop_front()
+        {
+            self.current = part;
+            self.current.sort_unstable_by_key(|change| Reverse(change.time));
+        }
+        self.current.last().map(|change| change.time)
+    }
+
+    fn next_of(&mut self, time: Time) -> Option<RowChange> {
+        if self.first() == Some(time) { self.current.pop() } else { None }
     }
 }
 
@@ -235,7 +300,7 @@ impl Stage {
                 let changes = input.step(turn);
                 each_row(changes, layout, turn, timed, |row, context, each| {
                     if holds(condition, row, context) {
-                        each(out.collect(row));
+                        let _ = each(out.collect(row));
                     }
                 })
             }
@@ -251,7 +316,7 @@ impl Stage {
                     for ((slot, _), value) in items.iter().zip(values.drain(..)) {
                         row[*slot] = value;
                     }
-                    each(out.collect(row));
+                    let _ = each(out.collect(row));
                 })
             }
             Stage::Unwind { input, layout, list, into, out, timed } => {
@@ -266,7 +331,9 @@ impl Stage {
                     };
                     for element in elements {
                         row[*into] = element;
-                        each(out.collect(row));
+                        if each(out.collect(row)).is_break() {
+                            return;
+                        }
                     }
                 })
             }
@@ -289,7 +356,9 @@ impl Stage {
                 if layout.0 == out.0 {
                     return flips;
                 }
-                each_row(flips, layout, turn, &mut None, |row, _, each| each(out.collect(row)))
+                each_row(flips, layout, turn, &mut None, |row, _, each| {
+                    let _ = each(out.collect(row));
+                })
             }
             Stage::Union(left, right) => {
                 let mut changes = left.step(turn);
@@ -304,27 +373,42 @@ impl Stage {
     }
 }
 
-/// Makes rows out of each row, the same number of times.
+/// Makes rows out of each row, the same number of times, until there are too many.
 fn each_row(
     changes: Changes,
     layout: &Layout,
     turn: &mut Turn,
     timed: &mut Option<Timed>,
-    mut make: impl FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row)),
+    mut make: impl FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row) -> ControlFlow<()>),
 ) -> Changes {
+    let (values, context, made) = (&mut turn.row, turn.context, turn.made);
     if let Some(timed) = timed {
-        let (row, context) = (&mut turn.row, turn.context);
         return timed.step(changes, turn.now, |of, clock| {
             let mut found = Vec::new();
-            layout.spread(of, row);
-            make(row, &At { context, clock }, &mut |row| found.push(row));
+            layout.spread(of, values);
+            context.begin();
+            make(values, &At { context, clock }, &mut |row| {
+                found.push(row);
+                made.beyond(&found)
+            });
+            context.end(of);
             found
         });
     }
     let mut out = Vec::with_capacity(changes.len());
+    let mut found = Vec::new();
     for (row, diff) in changes {
-        layout.spread(&row, &mut turn.row);
-        make(&mut turn.row, turn.context, &mut |row| out.push((row, diff)));
+        layout.spread(&row, values);
+        context.begin();
+        make(values, context, &mut |row| {
+            found.push(row);
+            made.beyond(&found)
+        });
+        context.end(&row);
+        out.extend(found.drain(..).map(|found| (found, diff)));
+        if made.is_too_many() {
+            break;
+        }
     }
     out
 }

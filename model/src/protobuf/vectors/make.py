@@ -1,5 +1,5 @@
 """Makes the vectors of the Protobuf tests with Google's own compiler and library: `pip install protobuf grpcio-tools`, then
-`python make.py` here. Writes `all.desc` and `vectors.txt`, whose lines are: message, bytes in hex, the values in JSON.
+`python make.py` here. Writes `all.desc`, `letters.desc` and `vectors.txt`, whose lines are: message, bytes in hex, the values in JSON.
 
 Bytes are base64 in the JSON, and floats that JSON cannot write are texts; the tests write what they decode in the same way."""
 import base64, json, math
@@ -10,6 +10,7 @@ import pathlib, grpc_tools
 include = str(pathlib.Path(grpc_tools.__file__).parent / "_proto")
 assert protoc.main(["", "-I.", f"-I{include}", "--include_imports", "--descriptor_set_out=all.desc",
                     "shapes.proto", "old.proto", "new.proto", "event.proto"]) == 0
+assert protoc.main(["", "-I.", "--descriptor_set_out=letters.desc", "letters.proto"]) == 0
 files = descriptor_pb2.FileDescriptorSet.FromString(open("all.desc", "rb").read())
 pool = descriptor_pool.DescriptorPool()
 for file in files.file:

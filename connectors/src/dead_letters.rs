@@ -1,0 +1,132 @@
+//! Dead letters: what failed goes to destinations of its own, and nothing goes on before all of these have it.
+//!
+//! It does not know what failed: records of a stream, or results that a destination refuses.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::delivery::{Delivery, OnRefused, Outgoing};
+use crate::destination::Destination;
+use crate::error::ConnectorError;
+use crate::output_format::RecordSchema;
+
+/// What keeps them is given this long to take the last of them at the end.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// How soon whoever waits sees that it shall stop.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
+/// So many times can something be sent in a millisecond, as bits, before marks of one life reach those of the next.
+const MARKS_PER_MILLI_BITS: u32 = 16;
+
+/// What of a letter is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LetterForm {
+    /// What failed, as it was.
+    Bytes,
+    /// As JSON; with an envelope, beside the reason.
+    Json { envelope: bool },
+    /// The same by the schema that the destination is told.
+    Message { envelope: bool },
+}
+
+/// The destinations, at work.
+pub struct DeadLetters {
+    boxes: Vec<LetterBox>,
+    /// Grows with what is sent, also from one life of the process to the next: there are destinations that remember how far they got.
+    mark: u64,
+}
+
+impl Default for DeadLetters {
+    fn default() -> DeadLetters {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        DeadLetters { boxes: Vec::new(), mark: (now.as_millis() as u64) << MARKS_PER_MILLI_BITS }
+    }
+}
+
+struct LetterBox {
+    delivery: Delivery,
+    form: LetterForm,
+    schema: Option<Arc<RecordSchema>>,
+    /// Tries beyond the first, of what it has taken.
+    retries: u64,
+    /// The mark that has been reached, and its bell.
+    reached: Arc<(AtomicU64, Mutex<()>, Condvar)>,
+}
+
+impl DeadLetters {
+    /// `whose` is what it is called where it is told of.
+    pub fn add(
+        &mut self,
+        whose: &str,
+        destination: Box<dyn Destination>,
+        (form, schema): (LetterForm, Option<Arc<RecordSchema>>),
+    ) {
+        let reached = Arc::new((AtomicU64::new(0), Mutex::new(()), Condvar::new()));
+        let telling = reached.clone();
+        let delivered = Box::new(move |mark, _| {
+            telling.0.store(mark, Ordering::Release);
+            let _told = lock(&telling.1);
+            telling.2.notify_all();
+        });
+        let delivery = Delivery::start(whose, destination, OnRefused::End, delivered);
+        self.boxes.push(LetterBox { delivery, form, schema, retries: 0, reached });
+    }
+
+    /// Sends so many to every destination and waits until all have them. False: stopped before. An error: one will not take them, ever.
+    /// `late` is told why a destination has not taken them yet.
+    pub fn send(
+        &mut self,
+        number: usize,
+        letter: impl Fn(usize, LetterForm, Option<&RecordSchema>) -> Result<Vec<u8>, String>,
+        stopping: impl Fn() -> bool,
+        mut late: impl FnMut(String),
+    ) -> Result<bool, String> {
+        if number == 0 {
+            return Ok(true);
+        }
+        self.mark += 1;
+        for LetterBox { delivery, form, schema, .. } in &self.boxes {
+            let outgoing = |index| {
+                let body = letter(index, *form, schema.as_deref())?;
+                Ok(Outgoing { body, positive: true, mark: self.mark, id: None })
+            };
+            let sent = delivery.send((0..number).map(outgoing).collect::<Result<_, String>>()?, self.mark);
+            sent.map_err(|error: ConnectorError| format!("a dead letter cannot be delivered: {error}"))?;
+        }
+        for LetterBox { delivery, retries, reached, .. } in &mut self.boxes {
+            let (reached, told, bell) = &**reached;
+            let tries = || delivery.counters().retries.load(Ordering::Relaxed);
+            let mut before = *retries;
+            while reached.load(Ordering::Acquire) < self.mark {
+                if let Some(reason) = delivery.failure() {
+                    return Err(format!("a dead letter cannot be delivered: {reason}"));
+                }
+                if stopping() {
+                    return Ok(false);
+                }
+                if let (now @ 1.., Some(reason)) = (tries(), delivery.counters().last_error())
+                    && now != before
+                {
+                    before = now;
+                    late(format!("{number} dead letters wait for their destination: {reason}"));
+                }
+                drop(bell.wait_timeout(lock(told), STOP_LOOK));
+            }
+            *retries = tries();
+        }
+        Ok(true)
+    }
+
+    /// `all`: they have what was sent, as far as it is known.
+    pub fn close(self, all: bool) {
+        for LetterBox { delivery, .. } in self.boxes {
+            delivery.close(if all { CLOSE_TIME_MAX } else { Duration::ZERO });
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
