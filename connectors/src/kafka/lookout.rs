@@ -66,7 +66,7 @@ const SET: &[(&str, &str)] = &[
     ("fetch.max.bytes", "1000000"),
     ("fetch.min.bytes", "1"),
     // A partition that is new to it is fetched with the next request, so it waits for the one that is under way.
-    ("fetch.wait.max.ms", "250"),
+    ("fetch.wait.max.ms", "500"),
     ("max.partition.fetch.bytes", "65536"),
     ("queued.max.messages.kbytes", "1024"),
     ("queued.min.messages", "1000"),
@@ -81,6 +81,8 @@ pub struct Lookout(Arc<Shared>);
 struct Shared {
     key: Key,
     consumer: BaseConsumer<Context>,
+    /// Asks what there is. A broker answers what comes by one connection in its order, and would let a question wait until records come.
+    asking: BaseConsumer<Context>,
     /// Streams that have come and are not looked after yet.
     joins: Mutex<Vec<Reader>>,
     /// Told when there is something to poll, or somebody has come.
@@ -98,8 +100,9 @@ struct Reader {
     until: Instant,
 }
 
+#[derive(Clone)]
 struct Context {
-    voice: Voice,
+    voice: Arc<Voice>,
 }
 
 impl rdkafka::ClientContext for Context {
@@ -150,16 +153,19 @@ impl Lookout {
     }
 
     fn start(place: &str, config: &ClientConfig, key: Key) -> Result<Lookout, ConnectorError> {
-        let context = Context { voice: Voice::new(place, key.1.clone()) };
+        let context = Context { voice: Arc::new(Voice::new(place, key.1.clone())) };
         let cannot = |_| failed(place, "the client that reads for streams at rest cannot be made", true);
-        let mut consumer: BaseConsumer<Context> = config.create_with_context(context).map_err(cannot)?;
+        let mut consumer: BaseConsumer<Context> = config.create_with_context(context.clone()).map_err(cannot)?;
+        let mut questions = config.clone();
+        questions.remove("group.id");
+        let asking = questions.create_with_context(context).map_err(cannot)?;
         let (calls, called) = bounded(1);
         let call = calls.clone();
         // One that was not taken yet does as well.
         consumer.set_nonempty_callback(move || {
             let _ = call.try_send(());
         });
-        let shared = Arc::new(Shared { key, consumer, joins: Mutex::default(), calls, ended: AtomicBool::new(false) });
+        let shared = Arc::new(Shared { key, consumer, asking, joins: Mutex::default(), calls, ended: AtomicBool::new(false) });
         let watch = Watch { shared: shared.clone(), streams: Vec::new(), places: HashMap::new(), told: None, give_back_at: None };
         let thread = std::thread::Builder::new().name("look out".to_owned()).spawn(move || watch.run(&called));
         thread.map_err(|error| failed(place, format!("no thread could be started: {error}"), true))?;
@@ -176,7 +182,7 @@ impl Lookout {
 
     /// Whether the group has no member, as far as the brokers say.
     pub fn is_empty(&self, group: &str) -> bool {
-        members(&self.0.consumer, group) == Some(0)
+        members(&self.0.asking, group) == Some(0)
     }
 
     pub fn trouble(&self) -> Option<String> {
@@ -423,7 +429,7 @@ impl Watch {
     fn count(&mut self) {
         let topics: BTreeSet<&str> =
             self.streams.iter().flat_map(|stream| &stream.counts).map(|(topic, _)| topic.as_str()).collect();
-        let ask = |topic| self.shared.consumer.fetch_metadata(topic, ASK_TIME_MAX);
+        let ask = |topic| self.shared.asking.fetch_metadata(topic, ASK_TIME_MAX);
         let asked: Result<Vec<Metadata>, KafkaError> = if topics.len() > TOPICS_ASKED_MAX {
             ask(None).map(|all| vec![all])
         } else {
