@@ -54,10 +54,20 @@ pub(crate) struct Run {
 
 /// Runs to the end, or until nothing has come for a while.
 pub(crate) fn run(config: &dyn SourceConfig, from: Option<&Position>, limits: &Limits) -> Result<Run, ConnectorError> {
+    run_within(config, from, limits, Duration::from_millis(300))
+}
+
+/// The same with another patience for what comes next: a server may take its time.
+pub(crate) fn run_within(
+    config: &dyn SourceConfig,
+    from: Option<&Position>,
+    limits: &Limits,
+    patience: Duration,
+) -> Result<Run, ConnectorError> {
     let mut stream = config.open(&anything(), from)?;
     let (decoder, mut batch, mut run) = (config.decoder(&anything()).unwrap(), Frames::default(), Run::default());
     let mut last = Instant::now();
-    while last.elapsed() < Duration::from_millis(300) {
+    while last.elapsed() < patience {
         let progress = stream.next(limits, &mut batch)?;
         let mut records = Vec::new();
         decode(&*decoder, &batch, &mut records, &mut run.failures);

@@ -157,7 +157,9 @@ fn a_server_that_asks_for_a_certificate_is_shown_one() {
     set_numbers(&weir, 0..50);
     wait_until("all documents are there", PATIENCE, || server.numbers("numbers").len() == 50);
     // Whoever shows none is not let in, and the output says that it waits.
-    wait_until("the other output says why it waits", PATIENCE, || home.read("weir.log").contains("output without: "));
+    wait_until("the other output says why it waits", PATIENCE, || {
+        home.read("weir.log").contains("output without of standing query without: ")
+    });
     assert!(server.numbers("numbers").into_iter().eq(0..50) && server.kept().wrong.is_empty(), "{:?}", server.kept().wrong);
     weir.stop();
     assert!(!home.read("weir.log").contains("PRIVATE KEY"));

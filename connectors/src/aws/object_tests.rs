@@ -7,8 +7,8 @@ use std::net::TcpListener;
 use serde_json::{Value as Json, json};
 
 use super::server_tests::Server;
-use crate::conformance::{anything, run, runtime};
-use crate::real_server::{Way, open, read, texts, wait};
+use crate::conformance::{anything, run_within, runtime};
+use crate::real_server::{PATIENCE, Way, open, read, texts, wait};
 use crate::recoding::tests::gzip;
 use crate::*;
 
@@ -117,10 +117,10 @@ fn objects_are_decoded_as_files_are() {
     put(&server, "lake/rows.parquet", include_bytes!("../parquet_vectors/zstd.parquet").to_vec());
     let parquet = json!({"format": {"type": "CypherParquet", "query": "RETURN 1"}});
     let config = parse_source_v1(&definition(&server, "rows.parquet", parquet)).unwrap();
-    let single = run(&*config, None, &Limits { records_max: 1, ..Limits::default() }).unwrap();
+    let single = run_within(&*config, None, &Limits { records_max: 1, ..Limits::default() }, PATIENCE).unwrap();
     assert!(single.finished && single.records.len() == rows_of_parquet, "{}", single.records.len());
     for (count, position) in single.positions.iter().step_by(29) {
-        let rest = run(&*config, Some(position), &Limits::default()).unwrap();
+        let rest = run_within(&*config, Some(position), &Limits::default(), PATIENCE).unwrap();
         assert!(rest.finished && rest.records == single.records[*count..], "from {count}");
     }
     let csv = json!({"type": "CypherCsv", "query": "RETURN 1", "headers": true});
@@ -132,10 +132,10 @@ fn objects_are_decoded_as_files_are() {
         ("empty", json!({}), &[]),
     ] {
         let config = parse_source_v1(&definition(&server, key, more)).unwrap();
-        let single = run(&*config, None, &Limits { records_max: 1, ..Limits::default() }).unwrap();
+        let single = run_within(&*config, None, &Limits { records_max: 1, ..Limits::default() }, PATIENCE).unwrap();
         assert!(single.finished && single.records == expected, "{key}: {:?}", single.records);
         for (count, position) in &single.positions {
-            let rest = run(&*config, Some(position), &Limits::default()).unwrap();
+            let rest = run_within(&*config, Some(position), &Limits::default(), PATIENCE).unwrap();
             assert!(rest.finished && rest.records == expected[*count..], "{key} from {count}: {:?}", rest.records);
         }
     }

@@ -9,9 +9,10 @@
 //! What lies under which key says `keys`. A run counts once its record is there; what a crash left of others is removed at the
 //! next start. The write-ahead log of RocksDB makes writes to all three families atomic and durable.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode,
@@ -91,6 +92,8 @@ pub struct RocksDb {
     options: RocksDbOptions,
     graphs: RwLock<Graphs>,
     next_run: AtomicU64,
+    /// Runs that are being written.
+    unfinished: Mutex<BTreeSet<RunId>>,
     /// Files of runs on their way.
     incoming: PathBuf,
     read_only: bool,
@@ -127,6 +130,7 @@ impl RocksDb {
             options,
             graphs: RwLock::new(Graphs { live: FxHashSet::default(), next: 0 }),
             next_run: AtomicU64::new(0),
+            unfinished: Mutex::default(),
             incoming,
             read_only: false,
             is_damaged: AtomicBool::new(false),
@@ -155,6 +159,7 @@ impl RocksDb {
             options,
             graphs: RwLock::new(Graphs { live: FxHashSet::default(), next: 0 }),
             next_run: AtomicU64::new(0),
+            unfinished: Mutex::default(),
             incoming: directory.path().join("incoming"),
             read_only: true,
             is_damaged: AtomicBool::new(false),
@@ -285,9 +290,21 @@ impl RocksDb {
         }
     }
 
-    /// Writes the chunks of a run; a small one goes into the batch that will complete it.
-    fn write_run(&self, graph: GraphId, run: NewRun<'_>, batch: &mut WriteBatch) -> Result<RunInfo, StoreError> {
+    fn unfinished(&self) -> MutexGuard<'_, BTreeSet<RunId>> {
+        self.unfinished.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Gives a run its number. As long as what is given back lives, its pages are left alone though nothing says that it is there.
+    fn begin_run(&self) -> Unfinished<'_> {
+        // The lock is held so that nobody sees a later number before this one is among the unfinished.
+        let mut unfinished = self.unfinished();
         let id = RunId(self.next_run.fetch_add(1, Ordering::Relaxed));
+        unfinished.insert(id);
+        Unfinished { store: self, id }
+    }
+
+    /// Writes the chunks of a run; a small one goes into the batch that will complete it.
+    fn write_run(&self, graph: GraphId, id: RunId, run: NewRun<'_>, batch: &mut WriteBatch) -> Result<RunInfo, StoreError> {
         let mut info = RunInfo { id, first: run.first, upper: run.upper, chunks: [0; 3], bytes: 0 };
         // By part: keys within a file ascend, and files do not overlap.
         let mut waiting: [Waiting; 3] = Default::default();
@@ -402,6 +419,21 @@ impl RocksDb {
         }
     }
 
+    /// Frees the files in which nothing is but marks of pages that were removed key by key: RocksDB would keep one that has a single mark for ever.
+    fn free_between_runs(&self, graph: GraphId) {
+        // Asked first: a run that is not unfinished any more is among the others then.
+        let mut ids = self.unfinished().clone();
+        let Ok(runs) = meta::runs(self, graph) else { return };
+        ids.extend(runs.iter().map(|run| run.id));
+        let mut from = RunId(0);
+        for id in ids {
+            if from < id {
+                self.free(PAGES, &run_pages(graph, from), &run_pages(graph, id));
+            }
+            from = RunId(id.0 + 1);
+        }
+    }
+
     /// Frees whole files of keys from `from` and below `to` at once; what shares a file with others goes when RocksDB
     /// next rewrites it.
     fn free(&self, family: &str, from: &[u8], to: &[u8]) {
@@ -507,7 +539,8 @@ impl Store for RocksDb {
     fn checkpoint(&self, graph: GraphId, run: NewRun<'_>, progress: &Progress) -> Result<RunInfo, StoreError> {
         self.must_be_live(graph)?;
         let mut batch = WriteBatch::default();
-        let info = self.write_run(graph, run, &mut batch)?;
+        let unfinished = self.begin_run();
+        let info = self.write_run(graph, unfinished.id, run, &mut batch)?;
         let key = progress_key(graph);
         batch.put_cf(self.family(META), key, records::seal(&key, records::put_progress(progress)));
         let (from, to) = (log_key(graph, Tick::ZERO), log_key(graph, progress.upto));
@@ -522,12 +555,14 @@ impl Store for RocksDb {
     fn replace_runs(&self, graph: GraphId, replaced: &[RunId], run: NewRun<'_>) -> Result<RunInfo, StoreError> {
         self.must_be_live(graph)?;
         let mut batch = WriteBatch::default();
-        let info = self.write_run(graph, run, &mut batch)?;
+        let unfinished = self.begin_run();
+        let info = self.write_run(graph, unfinished.id, run, &mut batch)?;
         replaced.iter().for_each(|old| batch.delete_cf(self.family(META), run_key(graph, *old)));
         self.complete(graph, batch)?;
         for old in replaced {
             self.clear_run(graph, *old);
         }
+        self.free_between_runs(graph);
         Ok(info)
     }
 
@@ -682,6 +717,18 @@ impl Store for RocksDb {
 struct Waiting {
     chunks: Vec<([u8; 20], Vec<u8>)>,
     bytes: usize,
+}
+
+/// A run that is not complete.
+struct Unfinished<'a> {
+    store: &'a RocksDb,
+    id: RunId,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.store.unfinished().remove(&self.id);
+    }
 }
 
 /// Files of a run until RocksDB takes them over; removed when that does not come to be.
@@ -1056,6 +1103,51 @@ mod tests {
         }
     }
 
+    /// Small runs are removed key by key, and the marks of that went to a file of their own each, which RocksDB never looked at again.
+    #[test]
+    fn marks_of_what_was_removed_do_not_gather() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        store.loaded(true);
+        let graph = store.create_graph("a", b"").unwrap();
+        let chunks = |bytes: usize| (0..1u8).map(move |n| Ok((Part::Newest, vec![n; bytes])));
+        let first = NewRun { first: Tick(0), upper: Tick(1), chunks: &mut chunks(2 << 20) };
+        let stays = store.checkpoint(graph, first, &Progress { upto: Tick(1), ..Progress::default() }).unwrap().id;
+        for n in 1..60 {
+            let run = |bytes| {
+                store
+                    .checkpoint(
+                        graph,
+                        NewRun { first: Tick(n), upper: Tick(n + 1), chunks: &mut chunks(bytes) },
+                        &Progress { upto: Tick(n + 1), ..Progress::default() },
+                    )
+                    .unwrap()
+                    .id
+            };
+            let small = run(100);
+            store.flush(true).unwrap();
+            let merged = NewRun { first: Tick(n), upper: Tick(n + 1), chunks: &mut chunks(2 << 20) };
+            let merged = store.replace_runs(graph, &[small], merged).unwrap().id;
+            let merged_again = NewRun { first: Tick(n), upper: Tick(n + 1), chunks: &mut chunks(100) };
+            store.replace_runs(graph, &[merged], merged_again).unwrap();
+            store.flush(true).unwrap();
+            let last = store.runs(graph).unwrap().last().unwrap().id;
+            let next = NewRun { first: Tick(n), upper: Tick(n + 1), chunks: &mut chunks(2 << 20) };
+            store.replace_runs(graph, &[last], next).unwrap();
+            store.flush(true).unwrap();
+        }
+        assert!(store.runs(graph).unwrap().iter().any(|run| run.id == stays));
+        store.read_run(graph, stays, Part::Newest, &mut |_| Ok(())).unwrap();
+        let live = store.db.live_files().unwrap();
+        let pages = live.iter().filter(|file| file.column_family_name == PAGES);
+        let empty: Vec<_> = pages
+            .filter(|file| file.num_entries == file.num_deletions)
+            .map(|file| (file.level, file.num_deletions, file.name.clone()))
+            .collect();
+        eprintln!("{} files, of these without pages: {empty:?}", live.len());
+        assert!(empty.len() < 10, "{}", empty.len());
+    }
+
     #[test]
     fn pages_that_a_crash_left_incomplete_are_removed() {
         let temporary = tempfile::tempdir().unwrap();
@@ -1066,7 +1158,7 @@ mod tests {
             let mut batch = WriteBatch::default();
             let run = NewRun { first: Tick(0), upper: Tick(1), chunks: &mut chunks };
             // As far as a checkpoint gets before its last write.
-            store.write_run(graph, run, &mut batch).unwrap();
+            store.write_run(graph, store.begin_run().id, run, &mut batch).unwrap();
         }
         fs::write(store.incoming.join("9-0.sst"), "half a file").unwrap();
         let keys = |store: &RocksDb| {
