@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{
-    ConnectorError, DestinationContext, Generation, LetterForm, RecordSchema, SourceConfig, SourceContext, destination, frame_json,
-    secret,
+    ConnectorError, DestinationContext, Generation, LetterForm, RecordSchema, SourceConfig, SourceContext, destination,
+    frame_json, secret,
 };
 use weir_model::{IdScheme, Map, Value};
 
