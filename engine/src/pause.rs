@@ -45,6 +45,8 @@ pub struct Pauses {
     /// Everything before this has come.
     upper: Tick,
     kept: Kept,
+    /// There was one: the store may know of it.
+    is_recorded: bool,
 }
 
 /// From the first tick on, up to but without the other.
@@ -136,6 +138,11 @@ impl Pauses {
         self.stretches.is_empty()
     }
 
+    /// The store may know of one.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.stretches.back().is_some_and(|last| last.until.is_none())
     }
@@ -156,7 +163,8 @@ impl Pauses {
     pub fn recover(tick: Tick, position: &Position) -> Option<Pauses> {
         let mut bytes = &*position.0;
         if bytes.is_empty() {
-            return Some(Pauses::default());
+            let kept = Kept { tick, ..Kept::default() };
+            return Some(Pauses { kept, is_recorded: true, ..Pauses::default() });
         }
         let count = u32::from_le_bytes(*take(&mut bytes)?);
         let mut stretches = VecDeque::new();
@@ -167,7 +175,7 @@ impl Pauses {
         }
         let net = Net::decode(bytes)?;
         let kept = Kept { tick, rows: bytes.to_vec(), is_current: true, next: None };
-        Some(Pauses { stretches, told: 0, net, known: tick, upper: tick, kept })
+        Some(Pauses { stretches, told: 0, net, known: tick, upper: tick, kept, is_recorded: true })
     }
 
     /// For the log: where the sum stands, and the sum.
@@ -187,6 +195,7 @@ impl Pauses {
             self.kept = Kept { tick: from, is_current: true, ..Kept::default() };
         }
         self.stretches.push_back(Stretch { from, until: None });
+        self.is_recorded = true;
     }
 
     /// Takes out of a batch what is of a pause, and puts in what the ends of pauses bring. True when there was something to take.
@@ -228,12 +237,14 @@ impl Pauses {
     fn forget(&mut self, delivered: Option<Tick>) -> bool {
         let over = |stretch: &Stretch| stretch.until.is_some_and(|until| delivered.is_none_or(|tick| until <= tick));
         let count = self.stretches.iter().take(self.told).take_while(|stretch| over(stretch)).count();
-        self.stretches.drain(..count);
+        let ends = self.stretches.drain(..count).filter_map(|stretch| stretch.until).last();
         self.told -= count;
-        let Some(next) = self.stretches.front().filter(|_| count > 0) else { return count > 0 };
-        // Of a pause that has not been told of, the sum begins with it.
-        self.kept = Kept { tick: next.from, ..Kept::default() };
-        true
+        if let Some(end) = ends {
+            // Of a pause that has not been told of, the sum begins with it. That there is none is known as of the last end, and so better than what was kept before that.
+            let tick = self.stretches.front().map_or(end, |next| next.from);
+            self.kept = Kept { tick, ..Kept::default() };
+        }
+        count > 0
     }
 
     /// Keeps the sum as it is now, where that is due or `at_once`. True when it has been written anew.
@@ -404,10 +415,11 @@ impl StandingQuery {
 }
 
 impl StandingState {
-    /// For checkpoints: the sum of the pause of a query, as it is kept.
+    /// For checkpoints: the sum of the pause of a query, as it is kept; or that the last pause is over, for a checkpoint may let go of the log that
+    /// says so, or be made before that is in it.
     pub(crate) fn kept_pause(&self, query: QueryId) -> Option<Delivered> {
-        let has = self.has_pauses.load(Ordering::SeqCst);
-        has.then(|| self.pauses()).filter(|pauses| !pauses.is_empty()).map(|pauses| kept(query, &pauses))
+        let pauses = self.pauses();
+        pauses.is_recorded.then(|| kept(query, &pauses))
     }
 
     /// The log is needed from here on for the pauses.

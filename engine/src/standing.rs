@@ -232,7 +232,7 @@ impl Graph {
         self.committer().between(|_| self.parts().workers.send(&Command::Drop { graph: self.id(), query }));
         if let Some(state) = self.remove_standing(query) {
             let outputs: Vec<Text> = state.delivered.lock().unwrap_or_else(|e| e.into_inner()).keys().cloned().collect();
-            let pauses = state.has_pauses.load(Ordering::SeqCst).then(|| Text::new(PAUSED));
+            let pauses = state.pauses().is_recorded().then(|| Text::new(PAUSED));
             let held = state.held().is_recorded().then(|| Text::new(HELD));
             outputs
                 .into_iter()

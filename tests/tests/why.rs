@@ -111,23 +111,6 @@ fn the_past_is_asked_too() {
 }
 
 #[test]
-fn what_stands_above_patterns_is_said_and_groups_are_found_by_their_keys() {
-    let home = Home::new();
-    let weir = weir(&home);
-    create(
-        &weir,
-        "groups",
-        "AnyQuery",
-        "MATCH (u:User)-[r:OWNS]->(d) WHERE r.w IS NULL WITH d.risk AS risk, count(*) AS n RETURN risk, n",
-    );
-    let answer = ask(&weir, "/api/v1/query/standing/groups", json!({"data": {"risk": 9}}));
-    assert_eq!((&answer["staged"], &answer["matches"][0]["nodes"]), (&json!(true), &json!({"u": "1", "d": "2"})), "{answer}");
-    assert_eq!(answer["matches"][0]["data"], json!({"risk": 9}), "a count is no part of one match");
-    let refused = weir.post("/api/v1/query/standing/groups/why", &json!({"resultId": "x"})).expect(400).text();
-    assert!(refused.contains("aggregates"), "{refused}");
-}
-
-#[test]
 fn questions_that_make_no_sense_are_refused() {
     let home = Home::new();
     let weir = weir(&home);

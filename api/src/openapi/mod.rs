@@ -5,6 +5,7 @@
 //! What follows from the row itself (its path, the statuses of bodies, names and limits of time) is not said again.
 
 pub mod bodies;
+pub mod why;
 mod definitions;
 mod operations;
 mod parameters;

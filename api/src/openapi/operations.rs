@@ -4,6 +4,7 @@
 use super::bodies::*;
 use super::parameters::{self as p, Parameter};
 use super::schemas::{Named, list, map, named, of};
+use super::why::{WhyAnswer, WhyQuestion};
 use crate::transfer::Moved;
 use crate::wire::family::Family;
 use crate::wire::half_edge::HalfEdge;

@@ -232,6 +232,16 @@ impl<'p> Evaluator<'p> {
         })
     }
 
+    /// For whoever wants values of expressions of the plan.
+    pub fn in_context(&mut self, environment: &Environment, act: &mut dyn FnMut(&dyn Context)) {
+        let ended = self.within(environment, None, &mut Mutations::default(), &mut |run, _| {
+            act(run);
+            Ok(())
+        });
+        // Nothing was written that it could ask for.
+        debug_assert!(ended.is_ok());
+    }
+
     /// How the patterns of the plan would be visited, with these parameters, as the graph is now: by operator.
     pub fn ways(&mut self, environment: &Environment, index_name: IndexName) -> FxHashMap<*const Operator, String> {
         let mut ways = FxHashMap::default();

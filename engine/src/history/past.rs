@@ -330,6 +330,11 @@ impl Past {
         segment
     }
 
+    /// Every node that there is or ever was.
+    pub fn every(&self, each: &mut dyn FnMut(NodeId) -> bool) {
+        self.walk(&mut |node, _| each(node));
+    }
+
     /// Every node that any run knows, with where, in the order of ids.
     fn walk(&self, each: &mut dyn FnMut(NodeId, Found) -> bool) {
         let mut from = NodeId::new(0, 0);

@@ -137,7 +137,8 @@ pub fn is_clocked(expr: &Expr) -> bool {
     matches!(expr, Expr::Clocked(_)) || expr.children().into_iter().any(is_clocked)
 }
 
-fn asks_clock(operator: &Operator) -> bool {
+/// The same of all conditions of a plan.
+pub fn asks_clock(operator: &Operator) -> bool {
     let mut expressions = Vec::new();
     operator.all_expressions(&mut expressions);
     expressions.into_iter().any(is_clocked)

@@ -14,7 +14,6 @@ use weir_model::{Clock, IdScheme, Mutations, NodeId, Symbol, Value};
 
 use super::bounds::STEPS_MAX;
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
-use crate::arrangement::Snapshot;
 use crate::commit::ReadSet;
 use crate::evaluate::{Environment, Evaluator, Limits};
 use crate::tracked::Tracked;
@@ -25,10 +24,10 @@ const NODES_KEPT_MAX: usize = 1_000_000;
 
 pub struct Each {
     pub input: Box<Stage>,
-    layout: Layout,
+    pub(super) layout: Layout,
     /// Starts at `Argument`.
-    inner: Operator,
-    out: Layout,
+    pub(super) inner: Operator,
+    pub(super) out: Layout,
     /// Nodes and edges are given in full.
     in_full: bool,
     numbers: FxHashMap<Row, u32>,
@@ -56,19 +55,19 @@ struct Kept {
 /// How the graph is looked at during one tick.
 pub struct Looking<'t, 'p> {
     /// As of the tick.
-    pub snapshot: Snapshot,
+    pub view: &'t dyn View,
     pub evaluator: &'t mut Evaluator<'p>,
     pub ids: IdScheme,
     pub open_cypher: bool,
 }
 
 /// What came of a row, and what was looked at.
-struct Seen {
-    found: Vec<Row>,
+pub struct Seen {
+    pub found: Vec<Row>,
     nodes: Vec<NodeId>,
     scanned: bool,
     /// When time alone changes it.
-    turn: Option<i64>,
+    pub turn: Option<i64>,
 }
 
 impl Seen {
@@ -155,11 +154,11 @@ impl Each {
         out
     }
 
-    fn look(&self, row: &Row, turn: &mut Turn) -> Seen {
+    pub fn look(&self, row: &Row, turn: &mut Turn) -> Seen {
         self.layout.spread(row, &mut turn.row);
         let turn_at = Cell::new(Clock::NEVER);
-        let Looking { snapshot, evaluator, ids, open_cypher } = &mut turn.looking;
-        let ordered = Ordered(snapshot);
+        let Looking { view, evaluator, ids, open_cypher } = &mut turn.looking;
+        let ordered = Ordered(*view);
         let tracked = Tracked::new(&ordered);
         let environment = Environment {
             view: &tracked,

@@ -13,6 +13,7 @@ use weir_model::exact::{Spread, Total};
 use weir_model::plan::{Slot, SortKey};
 use weir_model::{Aggregate, AggregateKind, Expr, Value};
 
+use super::derive::What;
 use super::top::{Placed, add};
 use super::{Changes, Layout, Row, Stage, Turn};
 
@@ -24,6 +25,8 @@ pub struct Group {
     /// The order in which `collect` lists.
     order: Vec<Expr>,
     descending: Arc<[bool]>,
+    /// The slots of a row that goes on.
+    pub slots: Vec<usize>,
     /// For each value of a row that goes on: the key or, after the keys, the aggregate it is.
     out: Vec<Option<usize>>,
     groups: FxHashMap<Row, Values>,
@@ -80,6 +83,7 @@ impl Group {
             aggregates: aggregates.iter().map(|(_, aggregate)| aggregate.clone()).collect(),
             order: order.iter().map(|key| key.expr.clone()).collect(),
             descending: order.iter().map(|key| key.descending).collect(),
+            slots: out.0.clone(),
             out: out.0.iter().map(|slot| made.iter().position(|made| made == slot)).collect(),
             groups: FxHashMap::default(),
         }
@@ -92,16 +96,7 @@ impl Group {
             changed.insert(Row::from_slice(&[]));
         }
         for (row, diff) in self.input.step(turn) {
-            self.layout.spread(&row, &mut turn.row);
-            turn.context.begin();
-            let values = |exprs: &[Expr]| -> Option<Vec<Value>> {
-                exprs.iter().map(|expr| expr.evaluate(&turn.row, turn.context).ok()).collect()
-            };
-            let arguments: Option<Vec<_>> = self.aggregates.iter().map(|aggregate| values(&aggregate.arguments)).collect();
-            let evaluated = (values(&self.keys), values(&self.order), arguments);
-            turn.context.end(&row);
-            let (Some(key), Some(order), Some(arguments)) = evaluated else { continue };
-            let key = Row::from_slice(&key);
+            let Some((key, order, arguments)) = self.parts(&row, turn) else { continue };
             let group = self.groups.entry(key.clone()).or_insert_with(|| Values::new(&self.aggregates));
             group.rows += diff;
             for ((state, aggregate), arguments) in group.states.iter_mut().zip(&self.aggregates).zip(arguments) {
@@ -124,6 +119,48 @@ impl Group {
             }
         }
         out
+    }
+}
+
+impl Group {
+    /// The key of a row, where it stands in the order, and what its aggregates take of it. None where one of these has no value.
+    fn parts(&self, row: &Row, turn: &mut Turn) -> Option<(Row, Vec<Value>, Vec<Vec<Value>>)> {
+        self.layout.spread(row, &mut turn.row);
+        turn.context.begin();
+        let values = |exprs: &[Expr]| -> Option<Vec<Value>> {
+            exprs.iter().map(|expr| expr.evaluate(&turn.row, turn.context).ok()).collect()
+        };
+        let arguments: Option<Vec<_>> = self.aggregates.iter().map(|aggregate| values(&aggregate.arguments)).collect();
+        let evaluated = (values(&self.keys), values(&self.order), arguments);
+        turn.context.end(row);
+        let (Some(key), Some(order), Some(arguments)) = evaluated else { return None };
+        Some((Row::from_slice(&key), order, arguments))
+    }
+
+    /// The rows of all groups, each with the numbers of those that went in.
+    pub fn derive<'r>(&self, rows: impl Iterator<Item = &'r Row>, turn: &mut Turn) -> Vec<(Row, Vec<u32>)> {
+        let mut groups: FxHashMap<Row, (Values, Vec<u32>)> = FxHashMap::default();
+        if self.keys.is_empty() {
+            groups.insert(Row::from_slice(&[]), (Values::new(&self.aggregates), Vec::new()));
+        }
+        for (row, number) in rows.zip(0..) {
+            let Some((key, order, arguments)) = self.parts(row, turn) else { continue };
+            let (values, of) = groups.entry(key).or_insert_with(|| (Values::new(&self.aggregates), Vec::new()));
+            values.rows += 1;
+            for ((state, aggregate), arguments) in values.states.iter_mut().zip(&self.aggregates).zip(arguments) {
+                state.add(aggregate, arguments, &order, &self.descending, 1);
+            }
+            of.push(number);
+        }
+        let rows = groups.into_iter();
+        let mut rows: Vec<_> =
+            rows.filter_map(|(key, (values, of))| Some((values.row(&key, &self.aggregates, &self.out)?, of))).collect();
+        rows.sort_unstable();
+        rows
+    }
+
+    pub fn made(&self) -> What<'_> {
+        What::Group { keys: &self.keys, aggregates: &self.aggregates, out: &self.out }
     }
 }
 

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use weir_model::{Expr, Value};
 
+use super::derive::What;
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
 
 pub struct Join {
     pub left: Side,
     pub right: Side,
-    out: Layout,
+    pub(super) out: Layout,
 }
 
 pub struct Side {
@@ -65,6 +66,41 @@ impl Join {
         found
     }
 
+    /// Every pair, with the numbers of its rows; a few more than so many at most.
+    pub fn derive<'r>(
+        &self,
+        left: impl Iterator<Item = &'r Row>,
+        right: impl Iterator<Item = &'r Row>,
+        turn: &mut Turn,
+        most: usize,
+    ) -> Vec<(Row, u32, u32)> {
+        let mut of_right: FxHashMap<Vec<Value>, Vec<(Vec<Value>, &Row, u32)>> = FxHashMap::default();
+        for (row, number) in right.zip(0..) {
+            if let Some(keys) = self.right.keys_of(row, turn) {
+                of_right.entry(keys.iter().map(coarse).collect()).or_default().push((keys, row, number));
+            }
+        }
+        let mut found = Vec::new();
+        for (row, number) in left.zip(0..) {
+            let Some(keys) = self.left.keys_of(row, turn) else { continue };
+            for (others, other, at) in of_right.get(&keys.iter().map(coarse).collect::<Vec<_>>()).into_iter().flatten() {
+                if found.len() > most {
+                    return found;
+                }
+                if keys.iter().zip(others).all(|(a, b)| a.equals(b) == Some(true)) {
+                    self.left.layout.spread(row, &mut turn.row);
+                    self.right.layout.spread(other, &mut turn.row);
+                    found.push((self.out.collect(&turn.row), number, *at));
+                }
+            }
+        }
+        found
+    }
+
+    pub fn made(&self) -> What<'_> {
+        What::Join { left: &self.left.keys, right: &self.right.keys }
+    }
+
     /// Enough, when there are too many.
     fn pair(&self, turn: &mut Turn, (left, right): (&Keyed, &Keyed), count: i64, found: &mut Changes) -> ControlFlow<()> {
         if left.keys.iter().zip(&right.keys).all(|(a, b)| a.equals(b) == Some(true)) {
@@ -85,17 +121,20 @@ impl Side {
         consolidate(&mut changes);
         let mut out = Vec::with_capacity(changes.len());
         for (row, diff) in changes {
-            self.layout.spread(&row, &mut turn.row);
-            turn.context.begin();
-            let keys = self.keys.iter().map(|key| key.evaluate(&turn.row, turn.context)).collect::<Result<Vec<_>, _>>();
-            turn.context.end(&row);
-            let Ok(keys) = keys else { continue };
-            // Null is equal to nothing.
-            if !keys.iter().any(Value::is_null) {
+            if let Some(keys) = self.keys_of(&row, turn) {
                 out.push((keys.iter().map(coarse).collect(), Keyed { keys, row }, diff));
             }
         }
         out
+    }
+
+    /// None where one has no value, or is equal to nothing.
+    fn keys_of(&self, row: &Row, turn: &mut Turn) -> Option<Vec<Value>> {
+        self.layout.spread(row, &mut turn.row);
+        turn.context.begin();
+        let keys = self.keys.iter().map(|key| key.evaluate(&turn.row, turn.context)).collect::<Result<Vec<_>, _>>();
+        turn.context.end(row);
+        keys.ok().filter(|keys| !keys.iter().any(Value::is_null))
     }
 
     fn apply(&mut self, changes: &[SideChange]) {

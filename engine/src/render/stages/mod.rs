@@ -9,6 +9,7 @@
 
 mod bounds;
 mod build;
+pub mod derive;
 mod each;
 mod group;
 mod join;
@@ -186,13 +187,14 @@ impl Stages {
                 return Ok(turned);
             };
             made.begin();
+            let snapshot = self.outside.published.at(time);
             let mut turn = Turn {
                 first: self.first.take_if(|first| *first == time).is_some(),
                 now: Tick(time).millis() as i64,
                 sources: vec![Vec::new(); self.sources],
                 touched: Vec::new(),
                 looking: each::Looking {
-                    snapshot: self.outside.published.at(time),
+                    view: &snapshot,
                     evaluator: &mut evaluator,
                     ids: self.ids,
                     open_cypher: self.outside.open_cypher,
@@ -429,7 +431,7 @@ pub fn consolidate(changes: &mut Changes) {
 }
 
 /// Null is no, and so is what has no value. A list holds when it is not empty.
-fn holds(condition: &Expr, row: &[Value], context: &dyn Context) -> bool {
+pub fn holds(condition: &Expr, row: &[Value], context: &dyn Context) -> bool {
     match condition.evaluate(row, context) {
         Ok(Value::Boolean(answer)) => answer,
         Ok(Value::List(items)) => !items.is_empty(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weir_model::plan::SortKey;
 use weir_model::{Expr, Value};
 
+use super::derive::What;
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
 
 /// A row at its place: by its keys, then by its values.
@@ -48,7 +49,7 @@ pub struct Top {
     layout: Layout,
     keys: Vec<Expr>,
     descending: Arc<[bool]>,
-    out: Layout,
+    pub(super) out: Layout,
     window: Window,
 }
 
@@ -69,14 +70,37 @@ impl Top {
         let mut changes = self.input.step(turn);
         consolidate(&mut changes);
         for (row, diff) in changes {
-            self.layout.spread(&row, &mut turn.row);
-            turn.context.begin();
-            let keys = self.keys.iter().map(|key| key.evaluate(&turn.row, turn.context)).collect::<Result<Vec<_>, _>>();
-            turn.context.end(&row);
-            let Ok(keys) = keys else { continue };
-            self.window.add(Placed { keys, row: self.out.collect(&turn.row), descending: self.descending.clone() }, diff);
+            if let Some(placed) = self.placed(&row, turn) {
+                self.window.add(placed, diff);
+            }
         }
         self.window.settle()
+    }
+
+    /// A row at its place. None where what it is ordered by has no value.
+    fn placed(&self, row: &Row, turn: &mut Turn) -> Option<Placed> {
+        self.layout.spread(row, &mut turn.row);
+        turn.context.begin();
+        let keys = self.keys.iter().map(|key| key.evaluate(&turn.row, turn.context)).collect::<Result<Vec<_>, _>>();
+        turn.context.end(row);
+        Some(Placed { keys: keys.ok()?, row: self.out.collect(&turn.row), descending: self.descending.clone() })
+    }
+
+    /// What is shown, each with the number of its row; and the numbers of all, in order.
+    pub fn derive<'r>(&self, rows: impl Iterator<Item = &'r Row>, turn: &mut Turn) -> (Vec<(Row, u32)>, Vec<u32>) {
+        let mut all: Vec<(Placed, u32)> =
+            rows.zip(0..).filter_map(|(row, number)| Some((self.placed(row, turn)?, number))).collect();
+        all.sort();
+        let order = all.iter().map(|(_, number)| *number).collect();
+        let count = |count: i64| usize::try_from(count).unwrap_or(usize::MAX);
+        let shown = all.into_iter().skip(count(self.window.skip)).take(count(self.window.limit));
+        (shown.map(|(placed, number)| (placed.row, number)).collect(), order)
+    }
+
+    pub fn made(&self) -> What<'_> {
+        let Window { skip, limit, .. } = &self.window;
+        let limit = Some(*limit).filter(|limit| *limit < i64::MAX).map(|limit| limit as usize);
+        What::Window { keys: &self.keys, descending: &self.descending, skip: *skip as usize, limit }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Why a standing query has a result, or has none: what was asked is read, the engine looks, and what it found is told in the words
 //! of the query's text.
 
+mod staged;
+
 use std::ops::ControlFlow;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
@@ -58,6 +60,11 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
     let encoder = Encoder { envelope: Envelope::Bare, generation, ids: graph.ids() };
     let question = Question { query, graph, asked, mode, encoder, standing: &standing, words: Words::of(&standing) };
     question.check(&origins)?;
+    // What stands above patterns may make other results, or none, of what matches.
+    let is_staged = origins.is_empty() || origins.iter().any(|origin| !origin.whole);
+    if is_staged && let Some(answer) = question.staged(&origins, at)? {
+        return Ok(answer);
+    }
     let (mut matches, mut reached, mut others) = (Vec::new(), Vec::new(), Vec::new());
     let (mut gave_up, mut moment) = (false, at.unwrap_or_default());
     for (number, origin) in origins.iter().enumerate() {
@@ -78,9 +85,8 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
         moment = looked.at;
         reached.extend(looked.reached.iter().map(|reached| question.reached(origin, number, reached)));
     }
-    // What stands above patterns may make other results, or none, of what matches.
-    let staged = origins.iter().any(|origin| !origin.whole);
-    let mut answer = json!({"moment": when(moment), "matches": matches, "staged": staged, "gaveUp": gave_up});
+    // Too much for the whole answer: what is told is of patterns alone.
+    let mut answer = json!({"moment": when(moment), "matches": matches, "staged": is_staged, "gaveUp": gave_up || is_staged});
     if answer["matches"].as_array().is_some_and(Vec::is_empty) {
         answer["whyNot"] = reached.into();
         answer["otherResults"] = others.into();
@@ -117,14 +123,6 @@ impl Question<'_> {
             if !columns.iter().any(|(name, _)| name == key) {
                 problems.push(format!("the query has no column '{key}'"));
             }
-        }
-        if origins.is_empty() {
-            problems.push("the query looks for no pattern of which something could be told".to_owned());
-        }
-        if self.asked.result_id.is_some() && !origins.iter().any(|origin| origin.whole) {
-            let reason =
-                "the results of this query are made of many rows (aggregates, joins and the like), so none is found by its id";
-            problems.push(format!("{reason}; give `nodes`, or the columns of `data` that groups are made by"));
         }
         if problems.is_empty() { Ok(()) } else { Err(ApiError::Bad(problems)) }
     }
@@ -191,25 +189,30 @@ impl Question<'_> {
     /// A match, with the facts it rests on and the records that brought them.
     fn told(&self, origin: &Origin<'_>, made: &Made, number: usize, looked: &Looked) -> Result<Json, ApiError> {
         let reasons = self.graph.reasons(origin, made, looked.at)?;
-        let ticks: Vec<Tick> = reasons.iter().filter_map(|reason| reason.since).collect();
-        let records = self.graph.records_of(&ticks)?;
-        let mut records = records.into_iter();
-        let facts: Vec<Json> = reasons
-            .iter()
-            .map(|reason| self.fact(origin, made, reason, reason.since.and_then(|_| records.next()).flatten()))
-            .collect();
+        let (since, facts) = self.facts(origin, made, &reasons)?;
         let values = self.values(origin, made);
         let mut told = json!({
             "pattern": number,
             "data": self.json(&values),
             "nodes": self.nodes(origin.pattern, &made.nodes.iter().copied().map(Some).collect::<Vec<_>>()),
-            "since": ticks.iter().max().map(|tick| when(*tick)),
+            "since": since,
             "facts": facts,
         });
         if origin.whole {
             told["resultId"] = self.result_id(&values).into();
         }
         Ok(told)
+    }
+
+    /// The facts of a match, and since when all of them are there.
+    fn facts(&self, origin: &Origin<'_>, made: &Made, reasons: &[Reason]) -> Result<(Json, Vec<Json>), ApiError> {
+        let ticks: Vec<Tick> = reasons.iter().filter_map(|reason| reason.since).collect();
+        let mut records = self.graph.records_of(&ticks)?.into_iter();
+        let facts = reasons.iter().map(|reason| {
+            let record = reason.since.and_then(|_| records.next()).flatten();
+            self.fact(origin, made, reason, record)
+        });
+        Ok((ticks.iter().max().map(|tick| when(*tick)).into(), facts.collect()))
     }
 
     fn fact(&self, origin: &Origin<'_>, made: &Made, reason: &Reason, record: Option<OfRecord>) -> Json {
@@ -220,6 +223,11 @@ impl Question<'_> {
             ReasonOf::Label { node: at, label } => json!({"node": node(*at), "id": id(made.nodes[*at]), "label": label.as_str()}),
             ReasonOf::Property { node: at, key, value } => {
                 json!({"node": node(*at), "id": id(made.nodes[*at]), "property": key.as_str(), "value": self.value(value)})
+            }
+            ReasonOf::There { node: at, by } => {
+                let mut fact = self.fact_of(by);
+                fact["node"] = node(*at).into();
+                fact
             }
             ReasonOf::Edge { edge } => json!({"edge": self.words.edge(pattern, *edge)}),
             ReasonOf::EdgeProperty { edge, key, value } => {

@@ -1,0 +1,430 @@
+//! Why, of a query with stages: each result is told from the answer down to the patterns, stage by stage.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map as JsonMap, Value as Json, json};
+use weir_engine::view::View;
+use weir_engine::why::{Answered, AskedOf, Asks, FactOf, Level, Matched, Meant, Of, Origin, Since, Staged, Stop, What, Worked};
+use weir_engine::{EngineError, Moment, Row};
+use weir_model::plan::Slot;
+use weir_model::{EdgeKey, Expr, Map, NodeId, Tick, Value};
+
+use super::{Question, SHOWN_MAX, record_json, when};
+use crate::error::ApiError;
+
+/// Of many rows that became one so many are told, and of the facts that were read for a row.
+const ROWS_MAX: usize = 5;
+const FACTS_MAX: usize = 20;
+
+/// The answer as of a moment, and what is needed to tell of it.
+struct Telling<'a> {
+    question: &'a Question<'a>,
+    staged: &'a Staged<'a>,
+    worked: Worked<'a>,
+    view: &'a dyn View,
+}
+
+impl Question<'_> {
+    /// None where there is too much to work out.
+    pub fn staged(&self, origins: &[Origin<'_>], at: Option<Tick>) -> Result<Option<Json>, ApiError> {
+        let plan = &self.standing.plan;
+        let staged = Staged::new(self.graph, plan)?;
+        let (moment, at) = self.graph.moment(at)?;
+        let (seeds, mut nodes) = (staged.seeds(&self.shown_nodes()), Vec::new());
+        for (origin, seeds) in origins.iter().zip(&seeds) {
+            let mut given = seeds.clone();
+            for (name, id) in &self.asked.nodes {
+                given.extend(self.node_named(origin, name).zip(self.graph.ids().parse(id)));
+            }
+            nodes.push(given);
+        }
+        let view = moment.view();
+        let worked = self.graph.work(&staged, &seeds, view, at);
+        failed(&moment)?;
+        if worked.gave_up {
+            return Ok(None);
+        }
+        let telling = Telling { question: self, staged: &staged, worked, view };
+        let answer = telling.answer(nodes, &seeds)?;
+        failed(&moment)?;
+        Ok(Some(answer))
+    }
+
+    /// The nodes that columns are asked to show.
+    fn shown_nodes(&self) -> Vec<(Slot, NodeId)> {
+        let columns = self.standing.plan.columns.iter().filter_map(|(name, slot)| {
+            let value = self.asked.data.as_ref()?.get(name.as_str())?;
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            Some((*slot, self.graph.ids().parse(&shown)?))
+        });
+        columns.collect()
+    }
+
+    /// A fact of the graph, by ids.
+    pub fn fact_of(&self, fact: &FactOf) -> Json {
+        let graph = self.graph;
+        let name = |symbol| graph.symbols().name(symbol);
+        let id = |id: &NodeId| graph.ids().text(*id);
+        let edge = |edge: &weir_engine::view::EdgeRef| json!({"from": id(&edge.source), "type": name(edge.kind).as_str(), "to": id(&edge.target)});
+        match fact {
+            FactOf::Label { node, label } => json!({"id": id(node), "label": name(*label).as_str()}),
+            FactOf::Property { node, key, value } => {
+                json!({"id": id(node), "property": name(*key).as_str(), "value": self.value(value)})
+            }
+            FactOf::Edge { edge: of } => edge(of),
+            FactOf::EdgeProperty { edge: of, key, value } => {
+                let mut shown = edge(of);
+                shown["property"] = name(*key).as_str().into();
+                shown["value"] = self.value(value);
+                shown
+            }
+        }
+    }
+}
+
+fn failed(moment: &Moment) -> Result<(), EngineError> {
+    moment.failure().map_or(Ok(()), Err)
+}
+
+impl Telling<'_> {
+    fn answer(&self, nodes: Vec<Vec<(usize, NodeId)>>, seeds: &[Vec<(usize, NodeId)>]) -> Result<Json, ApiError> {
+        let question = self.question;
+        let columns = &question.standing.plan.columns;
+        let asked: Vec<(Slot, &Json)> =
+            columns.iter().filter_map(|(name, slot)| Some((*slot, question.asked.data.as_ref()?.get(name.as_str())?))).collect();
+        let fits: Vec<_> = asked.iter().map(|(_, wanted)| move |value: &Value| question.value(value) == **wanted).collect();
+        let is_asked =
+            |row: &Row| question.asked.result_id.as_ref().is_none_or(|id| question.result_id(&self.columns(row)) == *id);
+        let meant = Meant {
+            values: asked.iter().zip(&fits).map(|((slot, _), fits)| (*slot, fits as &dyn Fn(&Value) -> bool)).collect(),
+            row: Some(&is_asked),
+            nodes,
+        };
+        let found = self.worked.find(question.graph, self.staged, &meant);
+        // Equal rows are one result, as often as they are there.
+        let mut results: BTreeMap<&Row, Vec<u32>> = BTreeMap::new();
+        for number in &found.rows {
+            results.entry(&self.worked.rows()[*number as usize].0).or_default().push(*number);
+        }
+        let results = results.into_iter().take(SHOWN_MAX).map(|(row, numbers)| self.result(row, &numbers, seeds));
+        let results = results.collect::<Result<Vec<Json>, ApiError>>()?;
+        let mut answer = json!({"moment": when(self.worked.at), "matches": results, "staged": true, "gaveUp": false});
+        if !results.is_empty() {
+            return Ok(answer);
+        }
+        let mut why_not = found.stops.iter().map(|stop| self.stop(stop)).collect::<Result<Vec<Json>, ApiError>>()?;
+        for source in &found.missing {
+            let origin = &self.staged.origins()[*source];
+            let given = &meant.nodes[*source];
+            let mut go_on = |_: &weir_engine::why::Made| std::ops::ControlFlow::Break(());
+            let looked = question.graph.why(origin, given, Some(self.worked.at), &mut go_on)?;
+            if looked.reached.is_empty() {
+                let fails = "no match of the pattern has these values";
+                why_not.push(json!({"pattern": source, "nodes": {}, "edges": [], "fails": fails, "values": {}}));
+            }
+            why_not.extend(looked.reached.iter().map(|reached| question.reached(origin, *source, reached)));
+        }
+        let nothing_is_known = why_not.is_empty() && found.others.is_empty();
+        let all = 0..self.worked.rows().len() as u32;
+        let others: Vec<u32> = if nothing_is_known { all.take(SHOWN_MAX).collect() } else { found.others };
+        let mut shown: Vec<Json> = Vec::new();
+        for number in others {
+            let data = question.json(&self.columns(&self.worked.rows()[number as usize].0));
+            if shown.len() < SHOWN_MAX && !shown.contains(&data) {
+                shown.push(data);
+            }
+        }
+        answer["whyNot"] = why_not.into();
+        answer["otherResults"] = shown.into();
+        Ok(answer)
+    }
+
+    fn columns(&self, row: &Row) -> Map {
+        let columns = &self.question.standing.plan.columns;
+        columns.iter().zip(&row.0).map(|((name, _), value)| (name.clone(), value.clone())).collect()
+    }
+
+    fn result(&self, row: &Row, numbers: &[u32], seeds: &[Vec<(usize, NodeId)>]) -> Result<Json, ApiError> {
+        let (question, values) = (self.question, self.columns(row));
+        let since = question.graph.since(self.staged, seeds, self.worked.at, &|other| other == row)?;
+        let (since, at_least) = match since {
+            Since::Tick(tick) => (when(tick), Json::Null),
+            Since::Always => (Json::Null, Json::Null),
+            Since::AtLeast(tick) => (Json::Null, when(tick)),
+        };
+        let made = numbers.iter().take(ROWS_MAX).map(|number| self.row(self.worked.root(), *number));
+        Ok(json!({
+            "resultId": question.result_id(&values),
+            "data": question.json(&values),
+            "times": self.worked.rows().iter().filter(|(other, _)| other == row).count(),
+            "since": since,
+            "sinceAtLeast": at_least,
+            "made": made.collect::<Result<Vec<Json>, ApiError>>()?,
+        }))
+    }
+
+    /// A row of a stage, and what it was made of.
+    fn row(&self, at: usize, number: u32) -> Result<Json, ApiError> {
+        let level = &self.worked.levels[at];
+        let (row, of) = &level.rows[number as usize];
+        // What only hands values on is passed over.
+        if let (What::Project([]), Of::One(below)) = (&level.what, of) {
+            return self.row(level.inputs[0], *below);
+        }
+        let mut told = json!({"stage": stage(&level.what), "says": self.says(level), "values": self.values(level, row)});
+        let below: Vec<(usize, u32)> = match of {
+            Of::Match(number) => {
+                self.matched(level, *number, &mut told)?;
+                Vec::new()
+            }
+            Of::Nothing => Vec::new(),
+            Of::One(number) => vec![(0, *number)],
+            Of::Right(number) => vec![(1, *number)],
+            Of::Two(left, right) => vec![(0, *left), (1, *right)],
+            Of::Many(numbers) => {
+                told["rows"] = numbers.len().into();
+                numbers.iter().take(ROWS_MAX).map(|number| (0, *number)).collect()
+            }
+        };
+        match &level.what {
+            What::Union => told["part"] = (1 + below.first().map_or(0, |(input, _)| *input)).into(),
+            What::Window { .. } => {
+                let place = below.first().and_then(|(_, number)| level.order.iter().position(|other| other == number));
+                told["place"] = place.map(|place| place + 1).into();
+                told["among"] = level.order.len().into();
+            }
+            What::Each(asks) => {
+                if let Some((_, number)) = below.first() {
+                    self.asked(asks, &self.worked.levels[level.inputs[0]].rows[*number as usize].0, &mut told)?;
+                }
+            }
+            _ => {}
+        }
+        let below = below.into_iter().map(|(input, number)| self.row(level.inputs[input], number));
+        let below = below.collect::<Result<Vec<Json>, ApiError>>()?;
+        if !below.is_empty() {
+            told["of"] = below.into();
+        }
+        Ok(told)
+    }
+
+    /// A match of a pattern with its facts.
+    fn matched(&self, level: &Level<'_>, number: u32, told: &mut Json) -> Result<(), ApiError> {
+        let What::Pattern(source) = level.what else { return Ok(()) };
+        let of: &Matched = &self.worked.matches[source][number as usize];
+        let (made, reasons) = self.question.graph.reasons_of(self.staged, source, of, self.view, self.worked.at)?;
+        let origin = &self.staged.origins()[source];
+        let (since, facts) = self.question.facts(origin, &made, &reasons)?;
+        let nodes: Vec<Option<NodeId>> = made.nodes.iter().copied().map(Some).collect();
+        told["pattern"] = source.into();
+        told["nodes"] = self.question.nodes(origin.pattern, &nodes);
+        told["since"] = since;
+        told["facts"] = facts.into();
+        Ok(())
+    }
+
+    /// What was asked of the graph for a row.
+    fn asked(&self, asks: &Asks<'_>, row: &Row, told: &mut Json) -> Result<(), ApiError> {
+        let (question, at) = (self.question, self.worked.at);
+        let read = question.graph.read_for(self.staged, *asks, row, self.view, at);
+        let more = read.len().saturating_sub(FACTS_MAX);
+        let facts = question.graph.facts(read.into_iter().take(FACTS_MAX).collect(), at)?;
+        let ticks: Vec<Tick> = facts.iter().filter_map(|fact| fact.since).collect();
+        let mut records = question.graph.records_of(&ticks)?.into_iter();
+        let facts = facts.iter().map(|fact| {
+            let mut shown = question.fact_of(&fact.of);
+            shown["since"] = fact.since.map(when).into();
+            shown["record"] = fact.since.and_then(|_| records.next()).flatten().map(record_json).into();
+            shown
+        });
+        told["facts"] = facts.collect();
+        if more > 0 {
+            told["moreFacts"] = more.into();
+        }
+        let answered = question.graph.asked(self.staged, *asks, row, self.view, at);
+        told["asked"] = answered.iter().map(|answered| self.answered(answered)).collect();
+        Ok(())
+    }
+
+    /// One thing that was asked for a row, and how far it got.
+    fn answered(&self, answered: &Answered<'_>) -> Json {
+        let question = self.question;
+        match answered.of {
+            AskedOf::Condition(condition) => json!({
+                "where": question.words.expr(condition),
+                "holds": answered.found,
+                "values": self.looked_at(condition, &answered.row),
+            }),
+            AskedOf::Pattern(pattern, may_be_none) => {
+                let edges = (0..pattern.edges.len()).map(|edge| question.words.edge(pattern, edge));
+                let shown: Vec<String> = if pattern.edges.is_empty() {
+                    pattern.nodes.iter().map(|node| question.words.node(node)).collect()
+                } else {
+                    edges.collect()
+                };
+                let ways = answered.made.iter().map(|made| {
+                    let nodes: Vec<Option<NodeId>> = made.nodes.iter().copied().map(Some).collect();
+                    question.nodes(pattern, &nodes)
+                });
+                let mut told = json!({
+                    "looksFor": shown.join(", "),
+                    "found": answered.found,
+                    "mayBeNone": may_be_none,
+                    "nodes": ways.collect::<Vec<Json>>(),
+                });
+                if !answered.found {
+                    let origin = Origin::of(self.staged.plan(), pattern);
+                    let reached = answered.reached.iter().map(|reached| {
+                        let mut told = question.reached(&origin, 0, reached);
+                        told.as_object_mut().map(|told| told.remove("pattern"));
+                        told
+                    });
+                    told["whyNot"] = reached.collect();
+                }
+                told
+            }
+        }
+    }
+
+    /// Why nothing comes of a row.
+    fn stop(&self, stop: &Stop) -> Result<Json, ApiError> {
+        let level = &self.worked.levels[stop.level];
+        let input = level.inputs[stop.input];
+        let (row, _) = &self.worked.levels[input].rows[stop.row as usize];
+        let values = self.worked.spread(&self.worked.levels[input], row, self.staged.plan().width);
+        let words = &self.question.words;
+        let mut told = json!({"stage": stage(&level.what), "says": self.says(level)});
+        let (fails, values) = match &level.what {
+            What::Filter(condition) => {
+                (format!("where {} does not hold", words.expr(condition)), self.looked_at(condition, &values))
+            }
+            What::Window { skip, limit, .. } => {
+                let place = level.order.iter().position(|other| *other == stop.row);
+                told["place"] = place.map(|place| place + 1).into();
+                told["among"] = level.order.len().into();
+                let last = limit.map(|limit| skip.saturating_add(limit));
+                let fails = match (place, last) {
+                    (None, _) => "what it is ordered by has no value".to_owned(),
+                    (Some(place), _) if place < *skip => format!("it is number {} in order, and {skip} are skipped", place + 1),
+                    (Some(place), _) => format!(
+                        "it is number {} of {} in order, and only those to number {} are shown",
+                        place + 1,
+                        level.order.len(),
+                        last.unwrap_or(usize::MAX)
+                    ),
+                };
+                (fails, self.values(&self.worked.levels[input], row))
+            }
+            What::Join { left, right } => {
+                let keys = if stop.input == 0 { left } else { right };
+                let mut values_of = JsonMap::new();
+                for key in keys.iter() {
+                    values_of.extend(self.looked_at(key, &values));
+                }
+                let fails = match keys.is_empty() {
+                    true => "the other part has no row".to_owned(),
+                    false => {
+                        let equal = left.iter().zip(right.iter());
+                        let equal: Vec<String> =
+                            equal.map(|(left, right)| format!("{} = {}", words.expr(left), words.expr(right))).collect();
+                        format!("no row of the other part has {}", equal.join(" and "))
+                    }
+                };
+                (fails, values_of)
+            }
+            What::Each(asks) => {
+                self.asked(asks, row, &mut told)?;
+                ("what is asked of the graph for this row gives nothing".to_owned(), self.values(&self.worked.levels[input], row))
+            }
+            What::Unwind(list) => (format!("{} is empty or null", words.expr(list)), self.looked_at(list, &values)),
+            What::Project(items) => {
+                let of: Vec<String> = items.iter().map(|(_, expr)| words.expr(expr)).collect();
+                (format!("one of these has no value: {}", of.join(", ")), self.values(&self.worked.levels[input], row))
+            }
+            What::Group { .. } => ("a key or an aggregate has no value".to_owned(), self.values(&self.worked.levels[input], row)),
+            What::Pattern(_) | What::Unit | What::Distinct | What::Union => {
+                ("it is not in the answer".to_owned(), JsonMap::new())
+            }
+        };
+        told["fails"] = fails.into();
+        told["values"] = values.into();
+        told["of"] = vec![self.row(input, stop.row)?].into();
+        Ok(told)
+    }
+
+    /// What a stage does, in the words of the query.
+    fn says(&self, level: &Level<'_>) -> String {
+        let words = &self.question.words;
+        let all = |exprs: &[Expr]| exprs.iter().map(|expr| words.expr(expr)).collect::<Vec<String>>().join(", ");
+        match &level.what {
+            What::Pattern(source) => {
+                let pattern = self.staged.origins()[*source].pattern;
+                match pattern.edges.is_empty() {
+                    true => pattern.nodes.iter().map(|node| words.node(node)).collect::<Vec<String>>().join(", "),
+                    false => (0..pattern.edges.len()).map(|edge| words.edge(pattern, edge)).collect::<Vec<String>>().join(", "),
+                }
+            }
+            What::Filter(condition) => format!("where {}", words.expr(condition)),
+            What::Project(items) => {
+                let items = items.iter().map(|(slot, expr)| format!("{} = {}", words.slot(Slot(*slot as u32)), words.expr(expr)));
+                items.collect::<Vec<String>>().join(", ")
+            }
+            What::Unwind(list) => format!("each of {}", words.expr(list)),
+            What::Group { keys: [], .. } => "all rows together".to_owned(),
+            What::Group { keys, .. } => format!("by {}", all(keys)),
+            What::Window { keys, descending, skip, limit } => {
+                let keys = keys.iter().zip(descending.iter());
+                let keys: Vec<String> =
+                    keys.map(|(key, down)| format!("{}{}", words.expr(key), if *down { " DESC" } else { "" })).collect();
+                let order = if keys.is_empty() { String::new() } else { format!("ORDER BY {}", keys.join(", ")) };
+                let skip = if *skip > 0 { format!(" SKIP {skip}") } else { String::new() };
+                format!("{order}{skip}{}", limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"))).trim().to_owned()
+            }
+            What::Join { left, right } => {
+                let equal =
+                    left.iter().zip(right.iter()).map(|(left, right)| format!("{} = {}", words.expr(left), words.expr(right)));
+                equal.collect::<Vec<String>>().join(" and ")
+            }
+            What::Unit | What::Distinct | What::Union | What::Each(_) => String::new(),
+        }
+    }
+
+    /// By the names of slots.
+    fn values(&self, level: &Level<'_>, row: &Row) -> JsonMap<String, Json> {
+        let values = level.slots.iter().zip(&row.0);
+        values.map(|(slot, value)| (self.question.words.slot(*slot), self.shown(value))).collect()
+    }
+
+    fn looked_at(&self, expr: &Expr, row: &[Value]) -> JsonMap<String, Json> {
+        let value = |slot: &Slot| row.get(slot.0 as usize).cloned().unwrap_or_default();
+        expr.slots().iter().map(|slot| (self.question.words.slot(*slot), self.shown(&value(slot)))).collect()
+    }
+
+    /// Nodes by their ids, edges by their ends.
+    fn shown(&self, value: &Value) -> Json {
+        match value {
+            Value::Node(id) => self.question.graph.ids().text(*id).into(),
+            Value::Edge(edge) => {
+                let edge: &EdgeKey = edge;
+                self.question.edge_text(edge).into()
+            }
+            other => self.question.value(other),
+        }
+    }
+}
+
+fn stage(what: &What<'_>) -> &'static str {
+    match what {
+        What::Pattern(_) => "Pattern",
+        What::Unit => "Start",
+        What::Filter(_) => "Filter",
+        What::Project(_) => "Project",
+        What::Unwind(_) => "Unwind",
+        What::Distinct => "Distinct",
+        What::Union => "Union",
+        What::Each(_) => "Asked",
+        What::Group { .. } => "Group",
+        What::Window { .. } => "Window",
+        What::Join { .. } => "Join",
+    }
+}

@@ -1,0 +1,234 @@
+//! Asked: what a query asks of the graph for one row: the facts that were the answer, and where nothing was found, how far it got.
+
+use std::ops::ControlFlow;
+
+use weir_model::expression::Subquery;
+use weir_model::plan::{Operator, Pattern};
+use weir_model::{Clock, Context, Expr, Mutations, NodeId, Symbol, Tick, Value};
+
+use super::search::{Around, Search, is_plain};
+use super::staged::Staged;
+use super::watching::Watching;
+use super::{Made, Origin, Reached, TRIES_MAX};
+use crate::engine::Graph;
+use crate::error::EngineError;
+use crate::evaluate::{Environment, Evaluator, Limits};
+use crate::history::{Changed, Past};
+use crate::render::Row;
+use crate::render::stages::derive::Asks;
+use crate::render::stages::holds;
+use crate::view::{Direction, EdgeRef, HalfEdge, View};
+
+/// What is told of one row.
+const ANSWERED_MAX: usize = 12;
+
+/// Ways of a pattern that are told.
+const MADE_MAX: usize = 3;
+
+/// Rows that go through parts of what is asked.
+const ROWS_MAX: usize = 5;
+
+const STEPS_MAX: u32 = 2_000_000;
+
+/// A fact of the graph.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FactOf {
+    Label { node: NodeId, label: Symbol },
+    Property { node: NodeId, key: Symbol, value: Value },
+    Edge { edge: EdgeRef },
+    EdgeProperty { edge: EdgeRef, key: Symbol, value: Value },
+}
+
+/// With since when it is so; None where history does not reach back, or where it never was otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    pub of: FactOf,
+    pub since: Option<Tick>,
+}
+
+/// One thing that was asked, and what came of it.
+pub struct Answered<'p> {
+    pub of: AskedOf<'p>,
+    pub found: bool,
+    /// Some ways in which a pattern matches.
+    pub made: Vec<Made>,
+    /// Where it does not, how far it gets.
+    pub reached: Vec<Reached>,
+    /// The row that a condition was looked at with.
+    pub row: Vec<Value>,
+}
+
+#[derive(Clone, Copy)]
+pub enum AskedOf<'p> {
+    /// Whether it may find nothing.
+    Pattern(&'p Pattern, bool),
+    Condition(&'p Expr),
+}
+
+impl Graph {
+    /// What was asked of the graph for a row that went into a stage.
+    pub fn asked<'p>(&self, staged: &'p Staged<'p>, asks: Asks<'p>, row: &Row, view: &dyn View, at: Tick) -> Vec<Answered<'p>> {
+        let argument = asks.argument(row, staged.plan().width);
+        let environment = Environment {
+            view,
+            parameters: &[],
+            ids: self.ids(),
+            now: Clock::at(at.millis() as i64),
+            fresh_id: &NodeId::default,
+            limits: Limits { steps_max: Some(STEPS_MAX), time_max: None, ..Limits::default() },
+            open_cypher: self.open_cypher(),
+            recall: None,
+        };
+        let mut found = Vec::new();
+        Telling { graph: self, staged, environment: &environment, found: &mut found }.operator(asks.inner(), &argument, false);
+        found.truncate(ANSWERED_MAX);
+        found
+    }
+
+    /// The facts that were the answer: with these alone it would be the same.
+    pub fn read_for(&self, staged: &Staged<'_>, asks: Asks<'_>, row: &Row, view: &dyn View, at: Tick) -> Vec<FactOf> {
+        let watching = Watching::new(view);
+        let scene = staged.scene(self, &watching, at);
+        asks.look(row, staged.prepared(), &scene);
+        watching.into_seen().facts
+    }
+
+    /// Everything that is known of a node.
+    pub(super) fn known_of(&self, node: NodeId, at: Tick) -> Result<Vec<Fact>, EngineError> {
+        let moment = match self.at(at) {
+            Err(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => self.moment(None)?.0,
+            moment => moment?,
+        };
+        let watching = Watching::new(moment.view());
+        watching.labels(node, &mut |_| ());
+        watching.properties(node, &mut |_, _| ());
+        watching.edges(node, Direction::Both, &[], &mut |_| ());
+        moment.failure().map_or(Ok(()), Err)?;
+        self.facts(watching.into_seen().facts, at)
+    }
+
+    /// Facts with since when each is there.
+    pub fn facts(&self, of: Vec<FactOf>, at: Tick) -> Result<Vec<Fact>, EngineError> {
+        let past = match self.past(at) {
+            Ok(past) => Some(past),
+            Err(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let facts = of.into_iter().map(|of| Fact { since: past.as_ref().and_then(|past| since(past, &of)), of }).collect();
+        past.and_then(|past| past.failure()).map_or(Ok(facts), Err)
+    }
+}
+
+fn since(past: &Past, of: &FactOf) -> Option<Tick> {
+    let half = |edge: &EdgeRef| HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
+    let (node, is): (NodeId, Box<dyn Fn(&Changed) -> bool + '_>) = match of {
+        FactOf::Label { node, label: wanted } => {
+            (*node, Box::new(move |what| matches!(what, Changed::Label { label, .. } if label == wanted)))
+        }
+        FactOf::Property { node, key: wanted, .. } => {
+            (*node, Box::new(move |what| matches!(what, Changed::Property { key, .. } if key == wanted)))
+        }
+        FactOf::Edge { edge } => {
+            (edge.source, Box::new(move |what| matches!(what, Changed::Edge { half: other, .. } if *other == half(edge))))
+        }
+        FactOf::EdgeProperty { edge, key: wanted, .. } => (
+            edge.source,
+            Box::new(
+                move |what| matches!(what, Changed::EdgeProperty { half: other, key, .. } if *other == half(edge) && key == wanted),
+            ),
+        ),
+    };
+    past.changes(node).iter().rev().find(|change| is(&change.what)).map(|change| change.tick)
+}
+
+struct Telling<'t, 'p> {
+    graph: &'t Graph,
+    staged: &'p Staged<'p>,
+    environment: &'t Environment<'t>,
+    found: &'t mut Vec<Answered<'p>>,
+}
+
+impl<'p> Telling<'_, 'p> {
+    /// Tells of an operator that starts at `Argument`, and gives some of its rows. `may_be_none`: where it has none, a row goes on all the same.
+    fn operator(&mut self, operator: &'p Operator, argument: &[Value], may_be_none: bool) -> Vec<Vec<Value>> {
+        if self.found.len() >= ANSWERED_MAX {
+            return Vec::new();
+        }
+        let rows = match operator.input() {
+            Some(input) => self.operator(input, argument, may_be_none),
+            None => return vec![argument.to_vec()],
+        };
+        let own = self.rows(operator, argument);
+        match operator {
+            Operator::Match { pattern, .. } => {
+                rows.iter().for_each(|row| self.pattern(pattern, row, (may_be_none, !own.is_empty())));
+            }
+            Operator::Optional { inner, .. } => {
+                for row in &rows {
+                    self.operator(inner, row, true);
+                }
+            }
+            Operator::Filter { condition, .. } => rows.iter().for_each(|row| self.condition(condition, row)),
+            Operator::Project { items, .. } => {
+                rows.iter().for_each(|row| items.iter().for_each(|(_, expr)| self.subqueries(expr, row)));
+            }
+            _ => {}
+        }
+        own
+    }
+
+    fn rows(&self, operator: &Operator, argument: &[Value]) -> Vec<Vec<Value>> {
+        let all: Vec<usize> = (0..argument.len()).collect();
+        let (mut rows, mut ignored) = (Vec::new(), Mutations::default());
+        let mut evaluator = Evaluator::new(self.staged.prepared(), self.graph.symbols());
+        // What has no value has no rows.
+        let _ = evaluator.run_part(operator, argument, (&all, false), self.environment, &mut ignored, &mut |row| {
+            rows.push(row.to_vec());
+            if rows.len() < ROWS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        rows
+    }
+
+    fn pattern(&mut self, pattern: &'p Pattern, row: &[Value], (may_be_none, any): (bool, bool)) {
+        let (mut made, mut reached) = (Vec::new(), Vec::new());
+        if is_plain(pattern) {
+            let origin = Origin::of(self.staged.plan(), pattern);
+            let mut evaluator = Evaluator::new(self.staged.prepared(), self.graph.symbols());
+            evaluator.in_context(self.environment, &mut |context| {
+                let (graph, view) = (self.graph, self.environment.view);
+                let around = Around { graph, view, context, tries_max: TRIES_MAX / 10 };
+                let mut take = |one: &Made| {
+                    made.push(one.clone());
+                    if made.len() < MADE_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                };
+                let mut search = Search::new(&origin, around, Some(row), &[], &mut take);
+                let _ = search.go_on();
+                if !search.matched {
+                    reached = std::mem::take(&mut search.reached);
+                }
+            });
+        }
+        let found = if is_plain(pattern) { !made.is_empty() } else { any };
+        let of = AskedOf::Pattern(pattern, may_be_none);
+        self.found.push(Answered { of, found, made, reached, row: row.to_vec() });
+    }
+
+    fn condition(&mut self, condition: &'p Expr, row: &[Value]) {
+        let mut found = false;
+        let mut evaluator = Evaluator::new(self.staged.prepared(), self.graph.symbols());
+        evaluator.in_context(self.environment, &mut |context: &dyn Context| {
+            found = holds(condition, row, context);
+        });
+        let of = AskedOf::Condition(condition);
+        self.found.push(Answered { of, found, made: Vec::new(), reached: Vec::new(), row: row.to_vec() });
+        self.subqueries(condition, row);
+    }
+
+    fn subqueries(&mut self, expr: &'p Expr, row: &[Value]) {
+        if let Expr::Subquery(subquery) = expr {
+            let subquery: &'p Subquery = subquery;
+            self.operator(&subquery.plan, row, true);
+        }
+        expr.children().into_iter().for_each(|child| self.subqueries(child, row));
+    }
+}

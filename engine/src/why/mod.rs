@@ -1,0 +1,313 @@
+//! Why: what made a match of a standing query's pattern, and where there is none, how far the pattern gets.
+//!
+//! Worked out when somebody asks, from the graph as of a moment and its history; nothing is kept for it. The pattern is looked for from
+//! the nodes that were given, one choice after another, with a bound on how many are tried. Of the choices that come to nothing
+//! those are kept that got farthest, each with the condition that it does not meet. What stands above patterns is worked out as of the moment, with what
+//! each row was made of (`staged`); since when a row is there is found by going back through the changes it can depend on (`since`).
+
+mod asked;
+mod search;
+mod since;
+mod staged;
+mod watching;
+
+use std::ops::ControlFlow;
+
+use weir_model::plan::{Name, Operator, Pattern, Plan, Slot};
+use weir_model::{Expr, GraphFree, NodeId, Position, Text, Tick, Value};
+
+use crate::engine::Graph;
+use crate::error::EngineError;
+use crate::history::Changed;
+use crate::store::StoreError;
+use crate::view::{EdgeRef, HalfEdge, View};
+use search::{Around, Search};
+
+pub use crate::render::stages::derive::{Asks, Level, Of, What};
+pub use asked::{Answered, AskedOf, Fact, FactOf};
+pub use since::Since;
+pub use staged::{Found, Matched, Meant, Staged, Stop, Worked};
+
+/// Nodes and edges that are tried for one question.
+const TRIES_MAX: u64 = 2_000_000;
+
+/// Of the choices that got equally far, so many are kept.
+const REACHED_MAX: usize = 5;
+
+/// A pattern of a standing query, with what its rows go through up to the first stage that is more than a condition or an expression.
+pub struct Origin<'p> {
+    plan: &'p Plan,
+    pub pattern: &'p Pattern,
+    ways: Vec<Way<'p>>,
+    /// No such stage is there: its rows are the results.
+    pub whole: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Way<'p> {
+    Filter(&'p Expr),
+    Item(Slot, &'p Expr),
+}
+
+/// One way in which a pattern matches.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The values of all slots of the plan.
+    pub row: Vec<Value>,
+    /// As the nodes and edges of the pattern.
+    pub nodes: Vec<NodeId>,
+    pub edges: Vec<EdgeRef>,
+}
+
+/// How far a choice got.
+#[derive(Clone, Debug)]
+pub struct Reached {
+    pub row: Vec<Value>,
+    pub nodes: Vec<Option<NodeId>>,
+    pub edges: Vec<Option<EdgeRef>>,
+    pub obstacle: Obstacle,
+}
+
+/// What is not as the pattern wants it. Numbers are those of nodes and edges of the pattern.
+#[derive(Clone, Debug)]
+pub enum Obstacle {
+    /// No node is there that could be this one.
+    NoNode(usize),
+    Label(usize, Name),
+    /// No edge leads on from a node.
+    NoEdge {
+        edge: usize,
+        from: usize,
+    },
+    /// Of a node, of an edge, of the whole.
+    Condition(Expr),
+    SameNode(usize, usize),
+    SameEdge(usize, usize),
+}
+
+/// What came of a question.
+#[derive(Debug)]
+pub struct Looked {
+    /// The moment that was looked at.
+    pub at: Tick,
+    /// Those that got farthest, where nothing matched.
+    pub reached: Vec<Reached>,
+    /// More would have had to be tried.
+    pub gave_up: bool,
+}
+
+/// A fact that a match rests on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reason {
+    pub of: ReasonOf,
+    /// Since when it is so; None where history does not reach back, or where it never was otherwise.
+    pub since: Option<Tick>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReasonOf {
+    Label {
+        node: usize,
+        label: Text,
+    },
+    Property {
+        node: usize,
+        key: Text,
+        value: Value,
+    },
+    Edge {
+        edge: usize,
+    },
+    EdgeProperty {
+        edge: usize,
+        key: Text,
+        value: Value,
+    },
+    /// Of a node nothing is asked but that it is there: what has been known of it for longest.
+    There {
+        node: usize,
+        by: FactOf,
+    },
+}
+
+/// The record that a tick was given to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfRecord {
+    /// Its place in its batch.
+    pub place: u64,
+    /// Where the source stood after the batch; none for writes that came from no source.
+    pub source: Option<(Text, Position)>,
+}
+
+/// The patterns that a standing query is maintained by.
+pub fn origins(plan: &Plan) -> Vec<Origin<'_>> {
+    let mut found = Vec::new();
+    collect(plan, &plan.root, &mut Vec::new(), true, &mut found);
+    found
+}
+
+fn collect<'p>(plan: &'p Plan, operator: &'p Operator, ways: &mut Vec<Way<'p>>, whole: bool, found: &mut Vec<Origin<'p>>) {
+    let before = ways.len();
+    match operator {
+        Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => {
+            let ways = ways.iter().rev().copied().collect();
+            found.push(Origin { plan, pattern, ways, whole });
+        }
+        Operator::Filter { input, condition } => {
+            ways.push(Way::Filter(condition));
+            collect(plan, input, ways, whole, found);
+        }
+        Operator::Project { input, items } => {
+            ways.extend(items.iter().rev().map(|(slot, expr)| Way::Item(*slot, expr)));
+            collect(plan, input, ways, whole, found);
+        }
+        Operator::Distinct { input, .. } => collect(plan, input, ways, whole, found),
+        Operator::Aggregate { input, keys, .. } => {
+            // Columns that are named after a key hold it.
+            let mut known: Vec<Slot> = keys.iter().map(|(slot, _)| *slot).collect();
+            let mut below: Vec<Way<'p>> = keys.iter().map(|(slot, expr)| Way::Item(*slot, expr)).collect();
+            for way in ways.iter().rev() {
+                if let Way::Item(slot, Expr::Slot(from)) = way
+                    && known.contains(from)
+                {
+                    known.push(*slot);
+                    below.push(*way);
+                }
+            }
+            below.reverse();
+            collect(plan, input, &mut below, false, found);
+        }
+        // What is asked for each row is no part of it.
+        Operator::Subquery { input, .. } | Operator::Optional { input, .. } | Operator::Recurse { input, .. } => {
+            collect(plan, input, &mut Vec::new(), false, found);
+        }
+        other => other.children().into_iter().for_each(|child| collect(plan, child, &mut Vec::new(), false, found)),
+    }
+    ways.truncate(before);
+}
+
+impl<'p> Origin<'p> {
+    /// The pattern alone.
+    pub fn of(plan: &'p Plan, pattern: &'p Pattern) -> Origin<'p> {
+        Origin { plan, pattern, ways: Vec::new(), whole: false }
+    }
+
+    /// Which slots hold something when a row of the pattern has come so far.
+    pub fn fills(&self, slot: Slot) -> bool {
+        self.pattern.slots().contains(&slot) || self.ways.iter().any(|way| matches!(way, Way::Item(of, _) if *of == slot))
+    }
+
+    /// The node of the pattern whose id a column shows.
+    pub fn node_of(&self, column: Slot) -> Option<usize> {
+        let node = |slot: Slot| self.pattern.nodes.iter().position(|node| node.slot == slot);
+        node(column).or_else(|| {
+            self.ways.iter().find_map(|way| match way {
+                Way::Item(slot, Expr::Call { function, arguments }) if *slot == column => match arguments.as_slice() {
+                    [Expr::Slot(of)] if matches!(function.name, "id" | "strId") => node(*of),
+                    _ => None,
+                },
+                _ => None,
+            })
+        })
+    }
+}
+
+impl Graph {
+    /// Looks for matches of a pattern in which some of its nodes are the given ones, as of a moment; none is the present.
+    pub fn why(
+        &self,
+        origin: &Origin<'_>,
+        given: &[(usize, NodeId)],
+        at: Option<Tick>,
+        each: &mut dyn FnMut(&Made) -> ControlFlow<()>,
+    ) -> Result<Looked, EngineError> {
+        let look = |view: &dyn View, at: Tick, each: &mut dyn FnMut(&Made) -> ControlFlow<()>| {
+            let context = GraphFree::rows(self.ids(), &origin.plan.names).at(at.millis() as i64);
+            let around = Around { graph: self, view, context: &context, tries_max: TRIES_MAX };
+            let mut search = Search::new(origin, around, None, given, each);
+            let _ = search.go_on();
+            Looked { at, reached: if search.matched { Vec::new() } else { search.reached }, gave_up: search.tries > TRIES_MAX }
+        };
+        let Some(at) = at else {
+            self.readable()?;
+            let snapshot = self.snapshot();
+            return Ok(look(&snapshot, snapshot.tick(), each));
+        };
+        let moment = self.at(at)?;
+        let looked = look(moment.view(), at, each);
+        moment.failure().map_or(Ok(looked), Err)
+    }
+
+    /// The facts that a match rests on, and since when each is there.
+    pub fn reasons(&self, origin: &Origin<'_>, made: &Made, at: Tick) -> Result<Vec<Reason>, EngineError> {
+        let mut reasons = Vec::new();
+        let text = |name: &Name| origin.plan.names.get(name.0 as usize).cloned().unwrap_or_default();
+        let symbol = |name: &Name| self.symbols().intern(&text(name));
+        let value = |slot: &Slot| made.row.get(slot.0 as usize).cloned().unwrap_or_default();
+        let changes = |node: NodeId| match self.changes(node, at) {
+            Err(EngineError::NoHistory | EngineError::TooLongAgo { .. }) => Ok(Vec::new()),
+            found => found,
+        };
+        for (number, (node, id)) in origin.pattern.nodes.iter().zip(&made.nodes).enumerate() {
+            let changes = changes(*id)?;
+            let since =
+                |is: &dyn Fn(&Changed) -> bool| changes.iter().rev().find(|change| is(&change.what)).map(|change| change.tick);
+            for name in &node.labels {
+                let wanted = symbol(name);
+                let since = since(&|what| matches!(what, Changed::Label { label, .. } if *label == wanted));
+                reasons.push(Reason { of: ReasonOf::Label { node: number, label: text(name) }, since });
+            }
+            for (name, slot) in &node.reads {
+                let wanted = symbol(name);
+                let since = since(&|what| matches!(what, Changed::Property { key, .. } if *key == wanted));
+                reasons.push(Reason { of: ReasonOf::Property { node: number, key: text(name), value: value(slot) }, since });
+            }
+        }
+        let is_known = |reason: &Reason| !matches!(&reason.of, ReasonOf::Property { value: Value::Null, .. });
+        if let ([id], []) = (made.nodes.as_slice(), made.edges.as_slice())
+            && !reasons.iter().any(is_known)
+        {
+            let oldest = self.known_of(*id, at)?.into_iter().min_by_key(|fact| fact.since);
+            reasons.extend(oldest.map(|fact| Reason { of: ReasonOf::There { node: 0, by: fact.of }, since: fact.since }));
+        }
+        for (number, (edge, found)) in origin.pattern.edges.iter().zip(&made.edges).enumerate() {
+            let changes = changes(found.source)?;
+            let half = HalfEdge { kind: found.kind, outgoing: true, other: found.target, ordinal: found.ordinal };
+            let since =
+                |is: &dyn Fn(&Changed) -> bool| changes.iter().rev().find(|change| is(&change.what)).map(|change| change.tick);
+            let came = since(&|what| matches!(what, Changed::Edge { half: other, .. } if *other == half));
+            reasons.push(Reason { of: ReasonOf::Edge { edge: number }, since: came });
+            for (name, slot) in &edge.reads {
+                let wanted = symbol(name);
+                let is =
+                    |what: &Changed| matches!(what, Changed::EdgeProperty { half: of, key, .. } if *of == half && *key == wanted);
+                let of = ReasonOf::EdgeProperty { edge: number, key: text(name), value: value(slot) };
+                reasons.push(Reason { of, since: since(&is) });
+            }
+        }
+        Ok(reasons)
+    }
+
+    /// Which records ticks were given to, as far back as the log reaches: None for those that a checkpoint has taken out of it.
+    pub fn records_of(&self, ticks: &[Tick]) -> Result<Vec<Option<OfRecord>>, EngineError> {
+        let mut found = vec![None; ticks.len()];
+        let Some(last) = ticks.iter().max() else { return Ok(found) };
+        let store = &self.parts().store;
+        let from = store.progress(self.id())?.upto;
+        let read = store.read_log(self.id(), from, &mut |entry| {
+            if entry.first > *last {
+                return Err(StoreError::Stopped);
+            }
+            for (tick, found) in ticks.iter().zip(&mut found) {
+                if entry.first <= *tick && *tick < entry.upper {
+                    *found = Some(OfRecord { place: tick.0 - entry.first.0, source: entry.sources.first().cloned() });
+                }
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) | Err(StoreError::Stopped) => Ok(found),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! Staged: the answer of a query with stages as of one moment, with what each row was made of; what is meant in it, and where the rest stops.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use weir_model::plan::{Operator, Plan, Slot};
+use weir_model::{Expr, GraphFree, NodeId, Tick, Value};
+
+use super::search::{Around, Search};
+use super::{Made, Origin, Reason, TRIES_MAX, origins};
+use crate::engine::Graph;
+use crate::error::EngineError;
+use crate::evaluate::Prepared;
+use crate::history::Moment;
+use crate::render::Row;
+use crate::render::maintained::asks_clock;
+use crate::render::stages::derive::{Derived, Ladder, Level, Of, Scene, What};
+use crate::view::{EdgeRef, View};
+
+/// Rows of all stages together that are worked out for one question.
+const ROWS_MAX: usize = 500_000;
+
+/// So long a question may take; then what is known by then is told.
+const TIME_MAX: Duration = Duration::from_secs(20);
+
+/// Obstacles that are told for each pattern.
+const STOPS_MAX: usize = 5;
+
+/// Rows that are followed for each pattern.
+const FOLLOWED_MAX: usize = 50;
+
+/// A plan with stages, for those who ask why.
+pub struct Staged<'p> {
+    plan: &'p Plan,
+    prepared: Prepared,
+    ladder: Ladder,
+    origins: Vec<Origin<'p>>,
+    /// When whoever asks has waited long enough.
+    deadline: Instant,
+}
+
+/// The answer as of a moment.
+pub struct Worked<'s> {
+    pub at: Tick,
+    pub levels: Vec<Level<'s>>,
+    /// Of each pattern its matches, as its nodes and edges.
+    pub matches: Vec<Vec<Matched>>,
+    /// More would have had to be tried, or more rows worked out.
+    pub gave_up: bool,
+    /// The first millisecond after the moment at which time alone changes something.
+    pub turn: i64,
+}
+
+pub struct Matched {
+    pub nodes: Box<[NodeId]>,
+    pub edges: Box<[EdgeRef]>,
+}
+
+/// A look at a value.
+type Fits<'a> = &'a dyn Fn(&Value) -> bool;
+
+/// What is asked about.
+pub struct Meant<'a> {
+    /// Of columns, by their slots.
+    pub values: Vec<(Slot, Fits<'a>)>,
+    /// Of the whole row.
+    pub row: Option<&'a dyn Fn(&Row) -> bool>,
+    /// By pattern: those of its nodes that are given.
+    pub nodes: Vec<Vec<(usize, NodeId)>>,
+}
+
+/// A row from which nothing goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stop {
+    /// The stage that makes nothing of it.
+    pub level: usize,
+    /// Which of its inputs the row is of, and the number of the row.
+    pub input: usize,
+    pub row: u32,
+}
+
+/// Which rows are meant.
+pub struct Found {
+    /// Of the answer, by number.
+    pub rows: Vec<u32>,
+    /// Where it is none: where rows that could have become one stop.
+    pub stops: Vec<Stop>,
+    /// Rows of the answer that come of what is meant, with other values.
+    pub others: Vec<u32>,
+    /// Patterns of which no match is meant, by number, though something is said of them, or that have none.
+    pub missing: Vec<usize>,
+}
+
+impl<'p> Staged<'p> {
+    pub fn new(graph: &Graph, plan: &'p Plan) -> Result<Staged<'p>, EngineError> {
+        let ladder = Ladder::new(plan, graph.ids())?;
+        let origins = origins(plan).iter().map(|origin| Origin::of(plan, origin.pattern)).collect();
+        let prepared = Prepared::new(plan.clone(), graph.symbols());
+        Ok(Staged { plan, prepared, ladder, origins, deadline: Instant::now() + TIME_MAX })
+    }
+
+    pub fn plan(&self) -> &'p Plan {
+        self.plan
+    }
+
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    pub fn origins(&self) -> &[Origin<'p>] {
+        &self.origins
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    pub(super) fn is_clocked(&self) -> bool {
+        asks_clock(&self.plan.root)
+    }
+
+    pub(super) fn scene<'v>(&self, graph: &'v Graph, view: &'v dyn View, at: Tick) -> Scene<'v> {
+        Scene {
+            view,
+            symbols: graph.symbols(),
+            ids: graph.ids(),
+            open_cypher: graph.open_cypher(),
+            now: at.millis() as i64,
+            rows_max: ROWS_MAX,
+            deadline: self.deadline,
+        }
+    }
+
+    /// Of each pattern the nodes that are known, where rows are wanted in which these columns show these nodes. All rows of the answer that do come of
+    /// matches with those nodes alone.
+    pub fn seeds(&self, columns: &[(Slot, NodeId)]) -> Vec<Vec<(usize, NodeId)>> {
+        let mut seeds = Vec::new();
+        seed(&self.plan.root, columns.to_vec(), &mut seeds);
+        seeds.resize(self.origins.len(), Vec::new());
+        seeds
+    }
+}
+
+/// Goes down to the patterns, in the order of their numbers.
+fn seed(operator: &Operator, mut known: Vec<(Slot, NodeId)>, seeds: &mut Vec<Vec<(usize, NodeId)>>) {
+    let through = |known: Vec<(Slot, NodeId)>, items: &[(Slot, Expr)], others: bool| {
+        let below = |(slot, id): (Slot, NodeId)| match items.iter().find(|(into, _)| *into == slot) {
+            Some((_, Expr::Slot(of))) => Some((*of, id)),
+            Some((_, Expr::Call { function, arguments })) if matches!(function.name, "id" | "strId") => {
+                match arguments.as_slice() {
+                    [Expr::Slot(of)] => Some((*of, id)),
+                    _ => None,
+                }
+            }
+            Some(_) => None,
+            None => Some((slot, id)).filter(|_| others),
+        };
+        known.into_iter().filter_map(below).collect::<Vec<_>>()
+    };
+    match operator {
+        Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => {
+            let number = |(slot, id): &(Slot, NodeId)| Some((pattern.nodes.iter().position(|node| node.slot == *slot)?, *id));
+            seeds.push(known.iter().filter_map(number).collect());
+        }
+        Operator::Filter { input, .. } => seed(input, known, seeds),
+        Operator::Project { input, items } => seed(input, through(known, items, true), seeds),
+        Operator::Aggregate { input, keys, .. } => seed(input, through(known, keys, false), seeds),
+        Operator::Distinct { input, slots } => {
+            known.retain(|(slot, _)| slots.contains(slot));
+            seed(input, known, seeds);
+        }
+        Operator::Sort { input, limit: None, .. } => seed(input, known, seeds),
+        Operator::Unwind { input, into, .. } => {
+            known.retain(|(slot, _)| slot != into);
+            seed(input, known, seeds);
+        }
+        Operator::Union { left, right, distinct } => {
+            if let Some(slots) = distinct {
+                known.retain(|(slot, _)| slots.contains(slot));
+            }
+            seed(left, known.clone(), seeds);
+            seed(right, known, seeds);
+        }
+        Operator::Join { left, right, .. } => {
+            let filled = right.filled();
+            let (of_right, of_left) = known.into_iter().partition(|(slot, _)| filled.contains(slot));
+            seed(left, of_left, seeds);
+            seed(right, of_right, seeds);
+        }
+        Operator::Subquery { input, inner, .. } => {
+            let filled = inner.filled();
+            known.retain(|(slot, _)| !filled.contains(slot));
+            seed(input, known, seeds);
+        }
+        // Others may be made of all rows together.
+        other => {
+            if let Some(input) = other.input() {
+                seed(input, Vec::new(), seeds);
+            }
+        }
+    }
+}
+
+impl Graph {
+    /// The graph as of a moment, and which that is; none is the present.
+    pub fn moment(&self, at: Option<Tick>) -> Result<(Moment, Tick), EngineError> {
+        let Some(at) = at else {
+            self.readable()?;
+            let snapshot = self.snapshot();
+            let at = snapshot.tick();
+            return Ok((Moment::Present(Box::new(snapshot)), at));
+        };
+        Ok((self.at(at)?, at))
+    }
+
+    /// The answer of a query with stages, as far as it comes of matches with these nodes.
+    pub fn work<'s>(&self, staged: &'s Staged<'_>, seeds: &[Vec<(usize, NodeId)>], view: &dyn View, at: Tick) -> Worked<'s> {
+        let plan = staged.plan;
+        let base = GraphFree::rows(self.ids(), &plan.names).at(at.millis() as i64);
+        let (mut tries, mut rows, mut gave_up) = (0, 0, false);
+        let mut matches: Vec<Vec<Matched>> = staged.origins.iter().map(|_| Vec::new()).collect();
+        let scene = staged.scene(self, view, at);
+        let derived = staged.ladder.derive(&staged.prepared, &scene, &mut |source| {
+            let (Some(origin), Some(found)) = (staged.origins.get(source), matches.get_mut(source)) else { return Vec::new() };
+            let (slots, mut given) = (staged.ladder.slots(source), Vec::new());
+            let mut take = |made: &Made| {
+                found.push(Matched { nodes: made.nodes.as_slice().into(), edges: made.edges.as_slice().into() });
+                given.push(Row(slots.iter().map(|slot| made.row[slot.0 as usize].clone()).collect()));
+                rows += 1;
+                if rows < ROWS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            };
+            let around = Around { graph: self, view, context: &base, tries_max: TRIES_MAX - tries };
+            let seeds = seeds.get(source).map_or(&[][..], Vec::as_slice);
+            let mut search = Search::new(origin, around, None, seeds, &mut take);
+            let _ = search.go_on();
+            gave_up |= search.tries > TRIES_MAX - tries;
+            tries = (tries + search.tries).min(TRIES_MAX);
+            gave_up |= rows >= ROWS_MAX;
+            given
+        });
+        let Derived { levels, gave_up: too_many, turn } = derived;
+        Worked { at, levels, matches, gave_up: gave_up || too_many, turn }
+    }
+
+    /// The facts that a match of a pattern rests on.
+    pub fn reasons_of(
+        &self,
+        staged: &Staged<'_>,
+        source: usize,
+        of: &Matched,
+        view: &dyn View,
+        at: Tick,
+    ) -> Result<(Made, Vec<Reason>), EngineError> {
+        let origin = &staged.origins[source];
+        let base = GraphFree::rows(self.ids(), &staged.plan.names).at(at.millis() as i64);
+        let around = Around { graph: self, view, context: &base, tries_max: 0 };
+        let mut ignored = |_: &Made| ControlFlow::Break(());
+        let row = Search::new(origin, around, None, &[], &mut ignored).fill(&of.nodes, &of.edges);
+        let made = Made { row, nodes: of.nodes.to_vec(), edges: of.edges.to_vec() };
+        let reasons = self.reasons(origin, &made, at)?;
+        Ok((made, reasons))
+    }
+}
+
+impl<'s> Worked<'s> {
+    pub fn root(&self) -> usize {
+        self.levels.len().saturating_sub(1)
+    }
+
+    pub fn rows(&self) -> &[(Row, Of)] {
+        self.levels.last().map_or(&[], |level| &level.rows)
+    }
+
+    /// A row of a level as a row of the plan.
+    pub fn spread(&self, level: &Level<'_>, row: &Row, width: usize) -> Vec<Value> {
+        let mut values = vec![Value::Null; width.max(1)];
+        for (slot, value) in level.slots.iter().zip(&row.0) {
+            values[slot.0 as usize].clone_from(value);
+        }
+        values
+    }
+
+    /// Looks for what is meant.
+    pub fn find(&self, graph: &Graph, staged: &Staged<'_>, meant: &Meant<'_>) -> Found {
+        let context = GraphFree::rows(graph.ids(), &staged.plan.names).at(self.at.millis() as i64);
+        let width = staged.plan.width;
+        let of_nodes = self.with_nodes(meant);
+        let wanted = self.wanted(meant);
+        let is_meant = |at: usize, number: usize, row: &Row| {
+            if of_nodes[at].as_ref().is_some_and(|is| !is[number]) {
+                return false;
+            }
+            if wanted[at].is_empty() {
+                return true;
+            }
+            let values = self.spread(&self.levels[at], row, width);
+            wanted[at].iter().all(|(expr, fits)| expr.evaluate(&values, &context).is_ok_and(|value| fits(&value)))
+        };
+        let meant_at = |at: usize| -> Vec<u32> {
+            let rows = self.levels[at].rows.iter().zip(0u32..);
+            rows.filter(|((row, _), number)| is_meant(at, *number as usize, row)).map(|(_, number)| number).collect()
+        };
+        let root = self.root();
+        let mut found = Found { rows: Vec::new(), stops: Vec::new(), others: Vec::new(), missing: Vec::new() };
+        if self.levels.is_empty() {
+            return found;
+        }
+        found.rows = meant_at(root);
+        found.rows.retain(|number| meant.row.is_none_or(|is| is(&self.rows()[*number as usize].0)));
+        if !found.rows.is_empty() {
+            return found;
+        }
+        let above = self.above();
+        for leaf in (0..self.levels.len()).filter(|at| self.levels[*at].inputs.is_empty()) {
+            // From the answer down: the first stage that has rows as they are meant.
+            let mut way = vec![leaf];
+            while let Some((next, _)) = above[way[way.len() - 1]] {
+                way.push(next);
+            }
+            let says = |at: &usize| of_nodes[*at].is_some() || !wanted[*at].is_empty();
+            let start = way
+                .iter()
+                .enumerate()
+                .rev()
+                .filter(|(_, at)| says(at))
+                .find_map(|(place, at)| Some((place, meant_at(*at))).filter(|(_, rows)| !rows.is_empty()));
+            let all = || (0, (0..self.levels[leaf].rows.len() as u32).collect::<Vec<u32>>());
+            // Where nothing is said that could be looked for, any row tells why there are none.
+            let start = start.or_else(|| (!says(&leaf) && self.rows().is_empty()).then(all)).filter(|(_, rows)| !rows.is_empty());
+            let Some((place, rows)) = start else {
+                if let What::Pattern(source) = self.levels[leaf].what
+                    && (says(&leaf) || self.levels[leaf].rows.is_empty())
+                {
+                    found.missing.push(source);
+                }
+                continue;
+            };
+            let mut stops = 0;
+            for row in rows.into_iter().take(FOLLOWED_MAX) {
+                match self.follow(&way[place..], row) {
+                    Ok(others) => found.others.extend(others),
+                    Err(stop) if stops < STOPS_MAX && !found.stops.contains(&stop) => {
+                        stops += 1;
+                        found.stops.push(stop);
+                    }
+                    Err(_) => {}
+                }
+                if stops == STOPS_MAX && !found.others.is_empty() {
+                    break;
+                }
+            }
+        }
+        found.others.sort_unstable();
+        found.others.dedup();
+        found
+    }
+
+    /// Follows a row of the first of these levels up to the answer, or to where all that came of it stops.
+    fn follow(&self, way: &[usize], row: u32) -> Result<Vec<u32>, Stop> {
+        let mut rows = vec![row];
+        for pair in way.windows(2) {
+            let (from, to) = (pair[0], pair[1]);
+            let input = self.levels[to].inputs.iter().position(|input| *input == from).unwrap_or_default();
+            let comes = |of: &Of| rows.iter().any(|row| is_of(of, input, *row));
+            let next: Vec<u32> =
+                self.levels[to].rows.iter().zip(0..).filter(|((_, of), _)| comes(of)).map(|(_, number)| number).collect();
+            if next.is_empty() {
+                return Err(Stop { level: to, input, row: rows[0] });
+            }
+            rows = next;
+        }
+        Ok(rows)
+    }
+
+    /// For each level the one above it, and as which input.
+    fn above(&self) -> Vec<Option<(usize, usize)>> {
+        let mut above = vec![None; self.levels.len()];
+        for (at, level) in self.levels.iter().enumerate() {
+            level.inputs.iter().enumerate().for_each(|(place, input)| above[*input] = Some((at, place)));
+        }
+        above
+    }
+
+    /// By level, where nodes are given below it: which of its rows come of them.
+    fn with_nodes(&self, meant: &Meant<'_>) -> Vec<Option<Vec<bool>>> {
+        let mut all: Vec<Option<Vec<bool>>> = Vec::with_capacity(self.levels.len());
+        for level in &self.levels {
+            let here: Option<Vec<bool>> = match level.what {
+                What::Pattern(source) => {
+                    let given = meant.nodes.get(source).filter(|given| !given.is_empty());
+                    let fits =
+                        |of: &Matched, given: &[(usize, NodeId)]| given.iter().all(|(node, id)| of.nodes.get(*node) == Some(id));
+                    given.map(|given| self.matches[source].iter().take(level.rows.len()).map(|of| fits(of, given)).collect())
+                }
+                _ if level.inputs.iter().any(|input| all[*input].is_some()) => {
+                    let side = |input: usize, row: u32| {
+                        level.inputs.get(input).and_then(|input| all[*input].as_ref()).map(|is| is[row as usize])
+                    };
+                    let comes = |of: &Of| match of {
+                        Of::Match(_) | Of::Nothing => false,
+                        Of::One(row) => side(0, *row) == Some(true),
+                        Of::Right(row) => side(1, *row) == Some(true),
+                        Of::Two(left, right) => side(0, *left) != Some(false) && side(1, *right) != Some(false),
+                        Of::Many(rows) => rows.iter().any(|row| side(0, *row) == Some(true)),
+                    };
+                    Some(level.rows.iter().map(|(_, of)| comes(of)).collect())
+                }
+                _ => None,
+            };
+            all.push(here);
+        }
+        all
+    }
+
+    /// By level, what is wanted of its rows.
+    fn wanted<'a>(&self, meant: &Meant<'a>) -> Vec<Vec<(Expr, Fits<'a>)>> {
+        let mut all: Vec<Vec<(Expr, Fits<'a>)>> = self.levels.iter().map(|_| Vec::new()).collect();
+        if let Some(last) = all.last_mut() {
+            last.extend(meant.values.iter().map(|(slot, fits)| (Expr::Slot(*slot), *fits)));
+        }
+        for (at, level) in self.levels.iter().enumerate().rev() {
+            for (expr, fits) in all[at].clone() {
+                let below = match (&level.what, &expr) {
+                    (What::Project(items), Expr::Slot(slot)) => {
+                        items.iter().find(|(into, _)| *into == slot.0 as usize).map_or(expr.clone(), |(_, item)| item.clone())
+                    }
+                    (What::Project(items), _) if items.iter().any(|(into, _)| expr.slots().contains(&Slot(*into as u32))) => {
+                        continue;
+                    }
+                    (What::Group { keys, out, .. }, Expr::Slot(slot)) => {
+                        let place = level.slots.iter().position(|of| of == slot);
+                        match place.and_then(|place| out[place]).and_then(|number| keys.get(number)) {
+                            Some(key) => key.clone(),
+                            None => continue,
+                        }
+                    }
+                    (What::Group { .. }, _) => continue,
+                    _ => expr.clone(),
+                };
+                let slots = below.slots();
+                for input in &level.inputs {
+                    let is_there = slots.iter().all(|slot| self.levels[*input].slots.contains(slot));
+                    if is_there && !slots.is_empty() {
+                        all[*input].push((below.clone(), fits));
+                    }
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Whether something was made of a row of an input.
+fn is_of(of: &Of, input: usize, row: u32) -> bool {
+    match of {
+        Of::Match(_) | Of::Nothing => false,
+        Of::One(one) => input == 0 && *one == row,
+        Of::Right(one) => input == 1 && *one == row,
+        Of::Two(left, right) => (if input == 0 { *left } else { *right }) == row,
+        Of::Many(rows) => input == 0 && rows.binary_search(&row).is_ok(),
+    }
+}

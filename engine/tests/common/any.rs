@@ -1,0 +1,145 @@
+//! What is asked in mode AnyQuery, and the changes it is asked of.
+
+use weir_engine::Graph;
+use weir_model::{Mutations, Value};
+
+use super::{Random, Rows, node};
+
+/// Some of every construct. Where the order of rows decides, it is complete.
+pub const QUERIES: &[&str] = &[
+    // Patterns.
+    "MATCH (a)-[:r]->(b)-[:r]->(c)-[:r]->(a) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b)-[:r]->(c)-[:r]->(d)-[:r]->(a) RETURN id(a) AS a, id(c) AS c",
+    "MATCH (a)-[:r]->(a) RETURN id(a) AS a",
+    "MATCH (a)-[e:r]->(b) RETURN id(a) AS a, e.w AS w, b.x AS x",
+    "MATCH (a)-[e:r]->(b) WHERE e.w > 1 AND a.z < b.z RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a)-[e]->(b) RETURN id(a) AS a, type(e) AS t, id(b) AS b",
+    "MATCH (a)-[:r|s]->(b:B) RETURN id(a) AS a, b.z AS z",
+    "MATCH (a:A)-[e:r]-(b) RETURN id(a) AS a, id(b) AS b, e.w AS w",
+    "MATCH (a)--(b)--(c) WHERE a.x = 1 RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b), (a)-[:r]->(c) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a)-[:r]->(b) MATCH (b)-[:r]->(c) WHERE a.x <> c.x RETURN id(a) AS a, id(c) AS c",
+    "MATCH (a:A), (b:B) WHERE a.x = b.x RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A), (b:B), (c)-[:s]->(d) WHERE a.z < b.z AND c.z = a.z RETURN id(a) AS a, id(b) AS b, id(d) AS d",
+    "MATCH (a:A)-[e]->(b), (c:B)-[f]->(d) RETURN id(a) AS a, id(b) AS b, id(c) AS c, id(d) AS d",
+    "MATCH (a)-[:r]->(b) WHERE id(a) = quineId('9e3779b9-7f4a-7c15-0000-000000000000') RETURN id(b) AS b",
+    "MATCH (a)-[:r]->(b), (c:A) WHERE id(a) = id(c) RETURN id(b) AS b, c.x AS x",
+    "MATCH (c:A), (a)--(b) WHERE id(a) = id(b) RETURN id(b) AS b, id(c) AS c",
+    "MATCH (a) WHERE id(a) = quineId('9e3779b9-7f4a-7c15-0000-000000000000') OR a.x = 1 RETURN id(a) AS a",
+    "MATCH (a:A), (b) WHERE id(b) = idFrom('b', a.x) RETURN id(a) AS a, b.x AS x",
+    "MATCH (b), (c:B), (a:A) WHERE id(b) = idFrom('b', a.x) AND a.z = c.z RETURN id(a) AS a, b.x AS x, id(c) AS c",
+    "MATCH (a:A) MATCH (b)-[:s]->(c) WHERE strId(b) = strId(a) RETURN id(a) AS a, c.x AS x",
+    "MATCH (a:A), (b:B) WHERE [a.x, a.z] = [b.x, b.z] RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A), (b:B) WHERE {of: a.x} = {of: b.z} RETURN id(a) AS a, id(b) AS b",
+    "MATCH (n) WITH n.z AS z ORDER BY z DESC RETURN collect(DISTINCT z) AS apart, collect(z) AS all",
+    "MATCH (a) WHERE a:A OR a.x = 1 RETURN id(a) AS a",
+    "MATCH (a:A|B) RETURN id(a) AS a, a:B AS is",
+    "MATCH (a)-[e:r {w: 2}]->(b {x: 1}) RETURN id(a) AS a, id(b) AS b",
+    "MATCH (n) RETURN n",
+    "MATCH (a:A)-[e:r]->(b) RETURN a, e, [b] AS bs",
+    "MATCH p = (a:A)-[:r]->(b)-[:s]->(c) RETURN p, length(p) AS l",
+    "MATCH (n) RETURN id(n) AS id, labels(n) AS l, keys(n) AS k, properties(n) AS p",
+    // Pipelines.
+    "RETURN 1 AS one",
+    "UNWIND [1, 2, 2, null] AS x RETURN x, count(*) AS c",
+    "MATCH (n) RETURN count(*) AS c, count(n.x) AS x, count(DISTINCT n.x) AS d",
+    "MATCH (n) RETURN n.x AS x, count(*) AS c, min(n.z) AS low, max(n.z) AS high, sum(n.z) AS s, avg(n.z) AS a",
+    "MATCH (n:A) RETURN collect(n.z) AS zs, collect(DISTINCT n.x) AS xs, sum(DISTINCT n.z) AS s, stDev(n.z) AS d",
+    "MATCH (n) RETURN percentileDisc(n.z, 0.5) AS m, percentileCont(n.z, 0.25) AS q, max(n.z) AS x, min(n.z) AS y",
+    "MATCH (a)-[:r]->(b) WITH a, count(b) AS c WHERE c > 2 RETURN id(a) AS a, c",
+    "MATCH (a)-[:r]->(b) WITH a, count(*) AS c MATCH (a)-[:s]->(d) RETURN id(a) AS a, c, d.x AS x",
+    "MATCH (a)-[:r]->(b) WITH a.x AS x, collect(b) AS bs UNWIND bs AS b RETURN x, b.z AS z, size(bs) AS s",
+    "MATCH (n) WITH DISTINCT n.x AS x RETURN x",
+    "MATCH (n) WITH DISTINCT n.x AS x, n.z AS z WITH x, count(z) AS c RETURN c, collect(x) AS xs",
+    "MATCH (n:A) WITH n ORDER BY n.z DESC, id(n) LIMIT 3 RETURN id(n) AS n, n.z AS z",
+    "MATCH (n) RETURN id(n) AS n, n.z AS z ORDER BY z, n SKIP 2 LIMIT 2",
+    "MATCH (n) WITH n ORDER BY n.z, id(n) WITH collect(n.z) AS zs RETURN zs[0..3] AS zs",
+    "MATCH (n) WITH n ORDER BY n.z DESC, id(n) LIMIT 4 RETURN collect(id(n)) AS ordered",
+    "MATCH (n:A) RETURN n.x AS x UNION MATCH (m:B) RETURN m.x AS x",
+    "MATCH (n:A) RETURN n.z AS x UNION ALL MATCH (m)-[:s]->() RETURN m.x AS x",
+    "MATCH (n) WITH [x IN [n.z, 1, 2] WHERE x > 1 | x * 2] AS l, {a: n.x} AS m RETURN l, m.a AS a, reduce(t = 0, x IN l | t + x) AS t",
+    "MATCH (n:A) WITH n AS m WHERE m.z > 0 RETURN m.x AS x, CASE WHEN m.z > 1 THEN 'high' ELSE 'low' END AS c",
+    // What is asked row by row.
+    "MATCH (a:A) OPTIONAL MATCH (a)-[:r]->(b:B) RETURN id(a) AS a, id(b) AS b",
+    "OPTIONAL MATCH (a:A)-[:s]->(b) RETURN id(a) AS a, b.x AS x",
+    "MATCH (a:A) OPTIONAL MATCH (a)-[e:r]->(b) WITH a, count(b) AS c, sum(e.w) AS w RETURN id(a) AS a, c, w",
+    "MATCH (a) WHERE EXISTS { (a)-[:r]->(:B) } RETURN id(a) AS a",
+    "MATCH (a:A) WHERE NOT (a)-[:r]->() RETURN id(a) AS a",
+    "MATCH (a)-[:r]->(b) WHERE NOT EXISTS { MATCH (b)-[:r]->(a) } RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A) RETURN id(a) AS a, COUNT { (a)-[:r]->(b) WHERE b.x = 1 } AS c",
+    "MATCH (a:A) RETURN id(a) AS a, COLLECT { MATCH (a)-[:r]->(b) RETURN b.z ORDER BY b.z } AS zs",
+    "MATCH (a:A) RETURN id(a) AS a, [(a)-[:r]->(b) | b.z] AS zs",
+    "MATCH (a) WITH a, [(a)-->(b) WHERE b:B | b.x] AS xs WHERE size(xs) > 1 RETURN xs, count(*) AS c",
+    "MATCH (a:A) CALL { WITH a MATCH (a)-[:r]->(b) RETURN max(b.z) AS m } RETURN id(a) AS a, m",
+    "CALL { MATCH (n:A) RETURN count(*) AS c } MATCH (m:B) RETURN id(m) AS m, c",
+    "UNWIND [1, 2] AS x MATCH (n) WHERE n.x = x RETURN x, id(n) AS n",
+    "MATCH (n:A) WITH max(n.z) AS top MATCH (m) WHERE m.z = top RETURN id(m) AS m, top",
+    // A MATCH that goes on, with a part of its own that is held against what it goes on from.
+    "MATCH (a)-[:r]->(b) MATCH (b), (c) WHERE (c)-[:s]-(b) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a:A)-[:r]->(b) MATCH (b), (c:B) WHERE c.x = b.x RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a:A)-[:r]->(b) MATCH (b), (c)-[e:s]->(d) WHERE e.w > b.z AND d.z = a.z RETURN id(a) AS a, id(b) AS b, e.w AS w",
+    // Chains.
+    "MATCH (a:A)-[:r*1..2]->(b) RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A)-[es:s*]->(b:B) RETURN id(a) AS a, size(es) AS l, id(b) AS b",
+    "MATCH (a:A)-[:s*0..2]-(b) RETURN id(a) AS a, count(*) AS c, sum(b.z) AS s",
+    "MATCH (a)-[:r]->(b:B), (b)-[:s*1..3]->(c) RETURN id(a) AS a, id(c) AS c",
+    "MATCH p = (a:A)-[:s*..3]->(b) RETURN length(p) AS l, count(*) AS c",
+    "MATCH (a:A), (b:B), p = shortestPath((a)-[:r*]->(b)) RETURN id(a) AS a, id(b) AS b, length(p) AS l",
+    "MATCH p = allShortestPaths((a:A)-[:r|s*..4]-(b:B)) RETURN id(a) AS a, id(b) AS b, count(p) AS c",
+    "MATCH (a)-[e:r]->(b)-[:r*1..2]->(c:B) WHERE a.x = 1 RETURN e.w AS w, id(c) AS c",
+    "MATCH (a) WHERE a.z > 0 MATCH (a)-[:s*1..2]->(b:B {x: 1}) RETURN id(a) AS a, a.z AS z, id(b) AS b",
+];
+
+pub const NODES: u64 = 9;
+
+/// The changes of one record: one to three of any kind, deletions included. `z` and `w` hold integers alone.
+pub fn random_record(random: &mut Random, graph: &Graph, out: &mut Mutations) {
+    let symbol = |name: &str| graph.symbols().intern(name);
+    for _ in 0..=random.below(3) {
+        let (source, target) = (node(random.below(NODES)), node(random.below(NODES)));
+        let kind = symbol(if random.below(3) > 0 { "r" } else { "s" });
+        match random.below(12) {
+            0 | 1 => out.set_label(target, symbol(if random.below(2) == 0 { "A" } else { "B" }), random.below(3) > 0),
+            2 | 3 => {
+                let value = match random.below(6) {
+                    0 => Value::Null,
+                    1 => Value::text("a text that is too long to lie inline"),
+                    2 => Value::Float(1.0),
+                    n => Value::Integer(n as i64 - 3),
+                };
+                out.set_property(target, symbol("x"), &value);
+            }
+            4 | 5 => {
+                let value = if random.below(5) == 0 { Value::Null } else { Value::Integer(random.below(4) as i64) };
+                out.set_property(target, symbol("z"), &value);
+            }
+            6 if random.below(4) == 0 => out.clear_properties(target),
+            7 | 8 => out.set_edge(source, kind, target, 0, true),
+            9 => out.set_edge_property(source, kind, target, 0, symbol("w"), &Value::Integer(random.below(4) as i64)),
+            // Edges of a small corner, so that those that are there go too.
+            _ => out.set_edge(node(random.below(4)), kind, node(random.below(4)), 0, random.below(3) == 0),
+        }
+    }
+}
+
+/// Lists whose order nothing in the query tells are compared as multisets.
+pub fn comparable(value: &Value, ordered: bool) -> Value {
+    match value {
+        Value::List(items) => {
+            let mut items: Vec<Value> = items.iter().map(|item| comparable(item, ordered)).collect();
+            if !ordered {
+                items.sort();
+            }
+            Value::list(items)
+        }
+        other => other.clone(),
+    }
+}
+
+pub fn comparable_rows(rows: Rows, ordered: bool) -> Rows {
+    let mut result = Rows::new();
+    for (row, count) in rows {
+        *result.entry(row.iter().map(|value| comparable(value, ordered)).collect()).or_default() += count;
+    }
+    result
+}

@@ -1,0 +1,254 @@
+//! Why, against the oracle: each row of the answer of a query with stages is found, the facts that are named make it, and it is there since the tick at which
+//! it came; of each row that is not there it is told where it stops.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::any::{QUERIES, comparable, comparable_rows, random_record};
+use common::{Random, Rows, ad_hoc, answer, compile, node};
+use weir_cypher_compiler::StandingMode;
+use weir_engine::evaluate::Prepared;
+use weir_engine::reference::ReferenceGraph;
+use weir_engine::store::InMemory;
+use weir_engine::view::View;
+use weir_engine::why::{FactOf, Meant, Of, ReasonOf, Since, Staged, What, Worked};
+use weir_engine::{Engine, Graph, Options, Row};
+use weir_model::{Mutations, Tick, Value};
+
+/// The facts that a row of a stage was made of.
+fn facts(
+    graph: &Graph,
+    staged: &Staged<'_>,
+    worked: &Worked<'_>,
+    view: &dyn View,
+    (at, number): (usize, u32),
+    out: &mut Vec<FactOf>,
+) {
+    let level = &worked.levels[at];
+    let of = &level.rows[number as usize].1;
+    let below: Vec<(usize, u32)> = match of {
+        Of::Match(number) => {
+            let What::Pattern(source) = level.what else { panic!("a match of no pattern") };
+            let matched = &worked.matches[source][*number as usize];
+            let (made, reasons) = graph.reasons_of(staged, source, matched, view, worked.at).unwrap();
+            let symbol = |text: &str| graph.symbols().intern(text);
+            out.extend(reasons.into_iter().map(|reason| match reason.of {
+                ReasonOf::Label { node, label } => FactOf::Label { node: made.nodes[node], label: symbol(&label) },
+                ReasonOf::Property { node, key, value } => FactOf::Property { node: made.nodes[node], key: symbol(&key), value },
+                ReasonOf::There { by, .. } => by,
+                ReasonOf::Edge { edge } => FactOf::Edge { edge: made.edges[edge] },
+                ReasonOf::EdgeProperty { edge, key, value } => {
+                    FactOf::EdgeProperty { edge: made.edges[edge], key: symbol(&key), value }
+                }
+            }));
+            Vec::new()
+        }
+        Of::Nothing => Vec::new(),
+        Of::One(number) => vec![(0, *number)],
+        Of::Right(number) => vec![(1, *number)],
+        Of::Two(left, right) => vec![(0, *left), (1, *right)],
+        Of::Many(numbers) => numbers.iter().map(|number| (0, *number)).collect(),
+    };
+    for (input, number) in below {
+        let input = level.inputs[input];
+        if let What::Each(asks) = level.what {
+            out.extend(graph.read_for(staged, asks, &worked.levels[input].rows[number as usize].0, view, worked.at));
+        }
+        facts(graph, staged, worked, view, (input, number), out);
+    }
+}
+
+/// A graph of these facts alone.
+fn graph_of(facts: &[FactOf]) -> ReferenceGraph {
+    let mut changes = Mutations::default();
+    for fact in facts {
+        match fact {
+            FactOf::Label { node, label } => changes.set_label(*node, *label, true),
+            FactOf::Property { node, key, value } => changes.set_property(*node, *key, value),
+            FactOf::Edge { edge } => changes.set_edge(edge.source, edge.kind, edge.target, edge.ordinal, true),
+            FactOf::EdgeProperty { edge, key, value } => {
+                changes.set_edge_property(edge.source, edge.kind, edge.target, edge.ordinal, *key, value);
+            }
+        }
+    }
+    let mut graph = ReferenceGraph::new();
+    graph.apply_all(&changes);
+    graph
+}
+
+/// Whether more facts can take no row away: nothing is skipped, and no group is made of rows that ask the graph.
+fn is_monotone(worked: &Worked<'_>) -> bool {
+    let asks = |at: usize| {
+        let mut open = vec![at];
+        while let Some(at) = open.pop() {
+            if matches!(worked.levels[at].what, What::Each(_)) {
+                return true;
+            }
+            open.extend(&worked.levels[at].inputs);
+        }
+        false
+    };
+    worked.levels.iter().all(|level| match level.what {
+        What::Window { .. } => false,
+        What::Group { .. } => !level.inputs.iter().any(|input| asks(*input)),
+        _ => true,
+    })
+}
+
+fn comparable_row(row: &[Value], ordered: bool) -> Vec<Value> {
+    row.iter().map(|value| comparable(value, ordered)).collect()
+}
+
+const RECORDS: usize = 120;
+
+fn run(seed: u64) {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let mut random = Random(seed);
+    let (mut reference, mut states, mut ticks) = (ReferenceGraph::new(), vec![ReferenceGraph::new()], Vec::new());
+    for _ in 0..RECORDS {
+        let mut record = Mutations::default();
+        random_record(&mut random, &graph, &mut record);
+        reference.apply_all(&record);
+        states.push(reference.clone());
+        ticks.push(Tick(graph.apply(record, 1).unwrap().0 - 1));
+    }
+    graph.wait_visible().unwrap();
+    let (mut wrong, mut sufficient, mut stopped, mut since_when) = (Vec::new(), 0, 0, 0);
+    for text in QUERIES {
+        let ordered = text.contains("ORDER BY");
+        let asked = Prepared::new(ad_hoc(text), graph.symbols());
+        let answers: Vec<Rows> = states.iter().map(|state| comparable_rows(answer(&asked, state, &graph), ordered)).collect();
+        let plan = compile(StandingMode::AnyQuery, text);
+        let staged = Staged::new(&graph, &plan).unwrap();
+        for record in [RECORDS / 3, RECORDS / 2, RECORDS - 1] {
+            let at = ticks[record];
+            let (moment, at) = graph.moment(Some(at)).unwrap();
+            let view = moment.view();
+            let worked = graph.work(&staged, &[], view, at);
+            assert!(!worked.gave_up);
+            let mut rows = Rows::new();
+            worked.rows().iter().for_each(|(row, _)| *rows.entry(row.0.to_vec()).or_default() += 1);
+            let (rows, wanted) = (comparable_rows(rows, ordered), &answers[record + 1]);
+            if rows != *wanted {
+                wrong.push(format!("{text}\n  at record {record}: worked out {rows:?}, not {wanted:?}"));
+                continue;
+            }
+            let all: BTreeSet<&Row> = worked.rows().iter().map(|(row, _)| row).collect();
+            let tested: Vec<Row> = all.into_iter().take(4).cloned().collect();
+            for row in tested {
+                let fits: Vec<_> = row.0.iter().map(|wanted| move |value: &Value| value == wanted).collect();
+                let values = plan.columns.iter().zip(&fits).map(|((_, slot), fits)| (*slot, fits as &dyn Fn(&Value) -> bool));
+                let meant = Meant { values: values.collect(), row: None, nodes: Vec::new() };
+                let found = worked.find(&graph, &staged, &meant);
+                if found.rows.is_empty() || found.rows.iter().any(|number| worked.rows()[*number as usize].0 != row) {
+                    wrong.push(format!("{text}\n  at record {record}: not found {row:?}: {:?}", found.rows));
+                    continue;
+                }
+                let wanted = comparable_row(&row.0, ordered);
+                if is_monotone(&worked) {
+                    let mut of = Vec::new();
+                    facts(&graph, &staged, &worked, view, (worked.root(), found.rows[0]), &mut of);
+                    let alone = comparable_rows(answer(&asked, &graph_of(&of), &graph), ordered);
+                    sufficient += 1;
+                    if !alone.contains_key(&wanted) {
+                        wrong.push(format!("{text}\n  at record {record}: {of:?} make no {row:?}, but {alone:?}"));
+                    }
+                }
+                // The first of the records since when it is there.
+                let there = answers[..=record + 1].iter().rev().take_while(|rows| rows.contains_key(&wanted)).count();
+                let expected = match (record + 2).checked_sub(there + 1) {
+                    None => Since::Always,
+                    Some(last) => Since::Tick(ticks[last]),
+                };
+                let since = graph.since(&staged, &[], at, &|other| *other == row).unwrap();
+                since_when += 1;
+                if since != expected {
+                    wrong.push(format!("{text}\n  at record {record}: {row:?} since {since:?}, not {expected:?}"));
+                }
+            }
+            // What was there at other times and is not now.
+            let now = &answers[record + 1];
+            let gone: BTreeSet<&Vec<Value>> =
+                answers.iter().flat_map(|rows| rows.keys()).filter(|row| !now.contains_key(*row)).collect();
+            for row in gone.into_iter().take(4) {
+                let fits: Vec<_> = row.iter().map(|wanted| move |value: &Value| comparable(value, ordered) == *wanted).collect();
+                let values = plan.columns.iter().zip(&fits).map(|((_, slot), fits)| (*slot, fits as &dyn Fn(&Value) -> bool));
+                let meant = Meant { values: values.collect(), row: None, nodes: Vec::new() };
+                let found = worked.find(&graph, &staged, &meant);
+                let is_told = !(found.stops.is_empty() && found.others.is_empty() && found.missing.is_empty());
+                stopped += usize::from(!found.stops.is_empty());
+                if !found.rows.is_empty() || !(is_told || !worked.rows().is_empty()) {
+                    wrong.push(format!("{text}\n  at record {record}: nothing is told of {row:?}, which is not there"));
+                }
+            }
+            assert!(moment.failure().is_none());
+        }
+    }
+    eprintln!("seed {seed}: {sufficient} rows made of their facts, {since_when} since when, {stopped} that stop");
+    assert!(wrong.is_empty(), "{} are wrong\n{}", wrong.len(), wrong.join("\n"));
+    assert!(sufficient > 100 && since_when > 200 && stopped > 50);
+    engine.shutdown().unwrap();
+}
+
+#[test]
+fn each_row_is_told_with_what_makes_it_and_since_when() {
+    for seed in [88172645463325252, 4101842887655102017] {
+        run(seed);
+    }
+}
+
+/// A row that came because time passed is there since the millisecond in which it turned.
+#[test]
+fn what_time_alone_brings_is_there_since_then() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let change = |n: u64, key: &str, value: i64| {
+        let mut record = Mutations::default();
+        record.set_label(node(n), symbol("A"), true);
+        record.set_property(node(n), symbol(key), &Value::Integer(value));
+        Tick(graph.apply(record, 1).unwrap().0 - 1)
+    };
+    let first = change(1, "until", 0).millis() as i64;
+    let turns = [first + 30, first + 60];
+    change(1, "until", turns[0]);
+    change(2, "until", turns[1]);
+    let mut last = change(3, "other", 1);
+    while (last.millis() as i64) < turns[1] + 20 {
+        std::thread::sleep(Duration::from_millis(5));
+        last = change(3, "other", last.millis() as i64);
+    }
+    let tested = [
+        ("MATCH (n:A) WHERE n.until < timestamp() RETURN id(n) AS n", [turns[0] + 1, turns[1] + 1]),
+        ("MATCH (n:A) WHERE n.until < timestamp() RETURN n.until AS u, count(*) AS c", [turns[0] + 1, turns[1] + 1]),
+        ("MATCH (n:A) WHERE n.until < timestamp() RETURN count(*) AS c", [turns[1] + 1, turns[1] + 1]),
+    ];
+    for (text, expected) in tested {
+        let plan = compile(StandingMode::AnyQuery, text);
+        let staged = Staged::new(&graph, &plan).unwrap();
+        let (moment, at) = graph.moment(Some(last)).unwrap();
+        let worked = graph.work(&staged, &[], moment.view(), at);
+        let mut found: Vec<i64> = worked
+            .rows()
+            .iter()
+            .map(|(row, _)| match graph.since(&staged, &[], at, &|other| other == row).unwrap() {
+                Since::Tick(tick) => tick.millis() as i64,
+                other => panic!("{text}: {row:?} since {other:?}"),
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        let mut expected = expected.to_vec();
+        expected.dedup();
+        assert_eq!(found, expected, "{text}");
+    }
+    engine.shutdown().unwrap();
+}

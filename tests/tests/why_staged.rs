@@ -1,0 +1,218 @@
+//! Why a standing query with stages has a result or has none, told stage by stage: one example of each construct, against the real binary.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+use weir_tests::service::{Home, Weir};
+
+/// Customers, their orders, and a stream that brought one of these.
+fn weir(home: &Home) -> Weir {
+    let weir = home.start(&["-Dweir.id.type=long", "-Dweir.workers=2"]);
+    weir.rows(
+        "UNWIND [[1, 'ann'], [2, 'bob'], [3, 'cid']] AS c MATCH (n) WHERE id(n) = c[0] SET n:Customer, n.name = c[1], n.city = 'Ulm'",
+    );
+    weir.rows(
+        "UNWIND [[1, 11, 5], [1, 12, 7], [2, 13, 1]] AS o MATCH (c), (n) WHERE id(c) = o[0] AND id(n) = o[1]
+         SET n:Order, n.sum = o[2] CREATE (c)-[:PLACED]->(n)",
+    );
+    let query = "MATCH (c), (n) WHERE id(c) = 1 AND id(n) = 14 SET n:Order, n.sum = toInteger($that) CREATE (c)-[:PLACED]->(n)";
+    let source = json!({"type": "NumberIteratorIngest", "startAtOffset": 9, "ingestLimit": 1, "format": {"type": "CypherLine", "query": query}});
+    weir.post("/api/v1/ingest/orders", &source).expect(200);
+    weir.wait_ingest("orders", "Completed", Duration::from_secs(20));
+    weir
+}
+
+/// Creates a query and gives its place.
+fn keep(weir: &Weir, name: &str, query: &str) -> String {
+    let pattern = json!({"type": "Cypher", "mode": "AnyQuery", "query": query});
+    let place = format!("/api/v1/query/standing/{name}");
+    weir.post(&place, &json!({"pattern": pattern, "outputs": {}})).expect(201);
+    place
+}
+
+fn ask(weir: &Weir, place: &str, question: Json) -> Json {
+    let answer = weir.post(&format!("{place}/why"), &question).expect(200).json();
+    assert_eq!((&answer["staged"], &answer["gaveUp"]), (&json!(true), &json!(false)), "{answer}");
+    answer
+}
+
+/// The stages of a row by their names, from the answer down, along the first of each.
+fn stages(made: &Json) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut at = made;
+    while let Some(name) = at["stage"].as_str() {
+        names.push(name);
+        at = &at["of"][0];
+    }
+    names
+}
+
+/// The first stage of a name.
+fn stage<'a>(made: &'a Json, name: &str) -> &'a Json {
+    let mut at = made;
+    while at["stage"] != name {
+        assert!(at["stage"].is_string(), "no {name} in {made}");
+        at = &at["of"][0];
+    }
+    at
+}
+
+#[test]
+fn a_group_is_told_with_its_rows_and_their_facts() {
+    let home = Home::new();
+    let weir = weir(&home);
+    let place = keep(
+        &weir,
+        "busy",
+        "MATCH (c:Customer)-[:PLACED]->(o:Order) WITH c, count(o) AS orders, sum(o.sum) AS total WHERE orders > 2 RETURN c.name AS name, orders, total",
+    );
+    let answer = ask(&weir, &place, json!({"data": {"name": "ann"}}));
+    let found = &answer["matches"][0];
+    assert_eq!(found["data"], json!({"name": "ann", "orders": 3, "total": 21}), "{answer}");
+    let made = &found["made"][0];
+    let group = stage(made, "Group");
+    assert_eq!(
+        (&group["rows"], &group["values"]["orders"], &group["values"]["total"]),
+        (&json!(3), &json!(3), &json!(21)),
+        "{group}"
+    );
+    assert_eq!(group["of"].as_array().map(Vec::len), Some(3), "{group}");
+    // The record of the stream made it: its facts are those of the newest row.
+    let of_stream =
+        group["of"].as_array().into_iter().flatten().find(|row| row["nodes"]["o"] == "14").expect("a row of order 14");
+    let facts = of_stream["facts"].as_array().expect("facts");
+    let sum = facts.iter().find(|fact| fact["property"] == "sum").expect("its sum");
+    assert_eq!((&sum["value"], &sum["record"]["ingest"], &sum["id"]), (&json!(9), &json!("orders"), &json!("14")), "{sum}");
+    assert!(facts.iter().any(|fact| fact["type"] == "PLACED") && facts.iter().any(|fact| fact["label"] == "Order"), "{facts:?}");
+    assert_eq!(found["since"], of_stream["since"], "it is there since that record: {answer}");
+    // The same by its id, and by a node that it was made of.
+    assert_eq!(ask(&weir, &place, json!({"resultId": found["resultId"]}))["matches"], answer["matches"]);
+    assert_eq!(ask(&weir, &place, json!({"nodes": {"o": "12"}}))["matches"], answer["matches"]);
+    // HAVING: the value that is compared.
+    let answer = ask(&weir, &place, json!({"nodes": {"c": "2"}}));
+    let stop = &answer["whyNot"][0];
+    assert_eq!(
+        (&answer["matches"], &stop["stage"], &stop["values"]),
+        (&json!([]), &json!("Filter"), &json!({"orders": 1})),
+        "{answer}"
+    );
+    assert_eq!((&stop["fails"], &stop["of"][0]["rows"]), (&json!("where (orders > 2) does not hold"), &json!(1)), "{answer}");
+    // No row of the pattern at all, and another value than there is.
+    let answer = ask(&weir, &place, json!({"nodes": {"c": "3"}}));
+    assert_eq!(answer["whyNot"][0]["fails"], "no edge (c:Customer)-[:PLACED]->(o:Order) at (c:Customer)", "{answer}");
+    let answer = ask(&weir, &place, json!({"data": {"name": "ann", "orders": 4}}));
+    assert_eq!(answer["otherResults"], json!([{"name": "ann", "orders": 3, "total": 21}]), "{answer}");
+    // What was asked of the past.
+    weir.rows("MATCH (c)-[r:PLACED]->(o) WHERE id(o) = 12 DELETE r");
+    assert_eq!(ask(&weir, &place, json!({"data": {"name": "ann"}}))["whyNot"][0]["values"], json!({"orders": 2}));
+}
+
+#[test]
+fn since_when_is_told_though_facts_are_older_or_newer() {
+    let home = Home::new();
+    let weir = weir(&home);
+    let place = keep(&weir, "cities", "MATCH (c:Customer) RETURN DISTINCT c.city AS city, 1 AS one ORDER BY city LIMIT 3");
+    let first = ask(&weir, &place, json!({"data": {"city": "Ulm"}}));
+    let found = &first["matches"][0];
+    assert_eq!(stage(&found["made"][0], "Distinct")["rows"], 3, "{first}");
+    // Another customer there changes nothing, and that the first ones go changes nothing either.
+    weir.rows("MATCH (n) WHERE id(n) = 4 SET n:Customer, n.city = 'Ulm'");
+    weir.rows("UNWIND [1, 2, 3] AS i MATCH (n) WHERE id(n) = i SET n.city = 'Bonn'");
+    let later = ask(&weir, &place, json!({"data": {"city": "Ulm"}}));
+    assert_eq!(later["matches"][0]["since"], found["since"], "{later}");
+    assert!(found["since"]["tick"].is_string() && later["matches"][0]["sinceAtLeast"].is_null(), "{later}");
+    // It went and came again.
+    weir.rows("MATCH (n) WHERE id(n) = 4 SET n.city = 'Bonn'");
+    weir.rows("MATCH (n) WHERE id(n) = 4 SET n.city = 'Ulm'");
+    let again = ask(&weir, &place, json!({"data": {"city": "Ulm"}}));
+    assert_ne!(again["matches"][0]["since"], found["since"], "{again}");
+}
+
+#[test]
+fn what_was_not_found_is_told_too() {
+    let home = Home::new();
+    let weir = weir(&home);
+    // OPTIONAL MATCH.
+    let place =
+        keep(&weir, "last", "MATCH (c:Customer) OPTIONAL MATCH (c)-[:PLACED]->(o) WHERE o.sum > 6 RETURN id(c) AS c, id(o) AS o");
+    let answer = ask(&weir, &place, json!({"data": {"c": 2}}));
+    let asked = stage(&answer["matches"][0]["made"][0], "Asked");
+    let looked =
+        asked["asked"].as_array().into_iter().flatten().find(|asked| asked["found"] == false).expect("what was not found");
+    assert_eq!((&answer["matches"][0]["data"], &looked["mayBeNone"]), (&json!({"c": 2, "o": null}), &json!(true)), "{answer}");
+    assert_eq!(looked["whyNot"][0]["fails"], "where (o.sum > 6) does not hold", "{answer}");
+    let answer = ask(&weir, &place, json!({"data": {"c": 1, "o": 12}}));
+    let asked = stage(&answer["matches"][0]["made"][0], "Asked");
+    let facts = asked["facts"].as_array().into_iter().flatten();
+    assert!(facts.clone().any(|fact| fact["property"] == "sum" && fact["value"] == 7 && fact["since"].is_object()), "{answer}");
+    // NOT EXISTS.
+    let place = keep(
+        &weir,
+        "idle",
+        "MATCH (c:Customer) WHERE NOT EXISTS { (c)-[:PLACED]->(o:Order) WHERE o.sum > 6 } RETURN c.name AS name",
+    );
+    let answer = ask(&weir, &place, json!({"data": {"name": "bob"}}));
+    let asked = &stage(&answer["matches"][0]["made"][0], "Asked")["asked"];
+    let looked = asked.as_array().into_iter().flatten().find(|asked| asked["looksFor"].is_string()).expect("the pattern");
+    assert_eq!(
+        (&looked["found"], &looked["whyNot"][0]["fails"]),
+        (&json!(false), &json!("where (o.sum > 6) does not hold")),
+        "{answer}"
+    );
+    let answer = ask(&weir, &place, json!({"nodes": {"c": "1"}}));
+    let stop = &answer["whyNot"][0];
+    assert_eq!(
+        (&stop["stage"], &stop["fails"]),
+        (&json!("Asked"), &json!("what is asked of the graph for this row gives nothing")),
+        "{answer}"
+    );
+    let found = stop["asked"].as_array().into_iter().flatten().find(|asked| asked["looksFor"].is_string()).expect("the pattern");
+    assert_eq!((&found["found"], &found["nodes"][0]["c"]), (&json!(true), &json!("1")), "{answer}");
+}
+
+#[test]
+fn orders_unions_and_joins_are_told() {
+    let home = Home::new();
+    let weir = weir(&home);
+    // ORDER BY … LIMIT.
+    let place = keep(&weir, "top", "MATCH (o:Order) RETURN id(o) AS o, o.sum AS sum ORDER BY sum DESC LIMIT 2");
+    let answer = ask(&weir, &place, json!({"data": {"o": 12}}));
+    let window = stage(&answer["matches"][0]["made"][0], "Window");
+    assert_eq!((&window["place"], &window["among"]), (&json!(2), &json!(4)), "{answer}");
+    let answer = ask(&weir, &place, json!({"data": {"o": 11}}));
+    let stop = &answer["whyNot"][0];
+    assert_eq!((&stop["stage"], &stop["place"], &stop["among"]), (&json!("Window"), &json!(3), &json!(4)), "{answer}");
+    assert_eq!(stop["fails"], "it is number 3 of 4 in order, and only those to number 2 are shown", "{answer}");
+    // UNION.
+    let place = keep(&weir, "names", "MATCH (c:Customer) RETURN c.name AS x UNION ALL MATCH (o:Order) RETURN o.sum AS x");
+    let part = |x: Json| {
+        let answer = ask(&weir, &place, json!({"data": {"x": x}}));
+        stage(&answer["matches"][0]["made"][0], "Union")["part"].clone()
+    };
+    assert_eq!((part(json!("bob")), part(json!(5))), (json!(1), json!(2)));
+    // Parts that no edge connects.
+    let place = keep(&weir, "same", "MATCH (a:Customer), (b:Order) WHERE a.rank = b.sum RETURN a.name AS a, id(b) AS b");
+    let answer = ask(&weir, &place, json!({"nodes": {"b": "11"}}));
+    assert!(answer["whyNot"].as_array().is_some_and(|all| !all.is_empty()), "{answer}");
+    weir.rows("MATCH (c) WHERE id(c) = 1 SET c.rank = 5");
+    let answer = ask(&weir, &place, json!({"nodes": {"b": "11"}}));
+    let join = stage(&answer["matches"][0]["made"][0], "Join");
+    let facts = |side: usize| join["of"][side]["facts"].as_array().map(Vec::len);
+    assert!(facts(0) > Some(0) && facts(1) > Some(0), "both parts have their facts: {answer}");
+    assert_eq!((&join["of"][0]["nodes"], &join["of"][1]["nodes"]), (&json!({"a": "1"}), &json!({"b": "11"})), "{answer}");
+    let answer = ask(&weir, &place, json!({"nodes": {"b": "12"}}));
+    assert_eq!(
+        (&answer["whyNot"][0]["stage"], &answer["whyNot"][0]["values"]),
+        (&json!("Join"), &json!({"b.sum": 7})),
+        "{answer}"
+    );
+    // A pattern after a group, and each of a list.
+    let place = keep(
+        &weir,
+        "after",
+        "MATCH (c:Customer)-[:PLACED]->(o) WITH c, collect(o.sum) AS sums MATCH (c)-[:PLACED]->(p) WHERE p.sum = 5 UNWIND sums AS s RETURN c.name AS name, s",
+    );
+    let answer = ask(&weir, &place, json!({"data": {"name": "ann", "s": 9}}));
+    let names = stages(&answer["matches"][0]["made"][0]);
+    assert!(names.contains(&"Unwind") && names.contains(&"Group"), "{names:?} of {answer}");
+}
