@@ -16,11 +16,11 @@ use weir_connectors::delivery::{Delivered, Stopper};
 use weir_connectors::on_call::{OnCall, Refusal, Work};
 use weir_connectors::{
     DeadLetters, Delivery, DeliveryCounters, DestinationConfig, DestinationContext, Encoder, Envelope, Generation, HostPolicy,
-    OnRefused, Outgoing, RecordSchema, destination, secret,
+    Meta, OnRefused, Outgoing, RecordSchema, destination, secret,
 };
 use weir_cypher_compiler::{compile, unknown_parameter};
 use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
-use weir_model::{IdScheme, Map, NodeId, Position, QueryId, Text, Tick, Value};
+use weir_model::{IdScheme, Map, NodeId, Place, Position, QueryId, Text, Tick, Value};
 
 use crate::error::{ApiError, chain, failure_text};
 use crate::events::{Hub, Live};
@@ -47,7 +47,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// A result on its way.
 #[derive(Clone)]
 pub struct Sent {
-    pub tick: Tick,
+    pub place: Place,
     pub positive: bool,
     /// The same for a match and its cancellation.
     pub id: NodeId,
@@ -131,7 +131,10 @@ impl Link {
             *form = Form::of(&**config, Generation::V2, procedures)?;
             // One in the notation of v1 may ask for nothing but the data.
             if form.envelope != Envelope::Bare && !config.takes_whole() {
-                form.envelope = workflow.envelope();
+                form.envelope = match (form.envelope, workflow.envelope()) {
+                    (Envelope::WithTick, Envelope::WithMetadata) => Envelope::WithTick,
+                    (_, of_workflow) => of_workflow,
+                };
             }
             form.positive_only |= workflow.only_positive;
         }
@@ -141,8 +144,8 @@ impl Link {
             }
             return Ok(end);
         };
-        let structure = if workflow.bare { Envelope::Bare } else { Envelope::WithMetadata };
-        let mut first = QueryLink::prepare(&CypherOutput { structure, and_then: None, ..cypher.clone() }, graph, procedures)?;
+        let own = CypherOutput { structure: workflow.structure, and_then: None, ..cypher.clone() };
+        let mut first = QueryLink::prepare(&own, graph, procedures)?;
         first.positive_only = workflow.only_positive;
         first.next = Some(Box::new(end));
         Ok(Link::Query(first))
@@ -273,9 +276,13 @@ impl Sent {
     /// As those who listen get it.
     pub fn live(&self, encoder: &Encoder) -> Live {
         let mut body = Vec::with_capacity(128);
-        encoder.row(self.positive, Some(self.id), &self.data, &mut body);
+        encoder.row(&self.meta(), &self.data, &mut body);
         let name = if self.positive { "result" } else { "cancellation" };
-        Live { name, id: Some(self.id.to_string()), data: String::from_utf8_lossy(&body).into_owned() }
+        Live { name, id: Some(self.place.to_string()), data: String::from_utf8_lossy(&body).into_owned() }
+    }
+
+    fn meta(&self) -> Meta {
+        Meta { positive: self.positive, id: Some(self.id), place: self.place }
     }
 }
 
@@ -416,7 +423,7 @@ fn noting_rows(rows_upto: Arc<AtomicU64>, spans: Arc<Spans>, mut progress: Progr
 impl RunningOutput {
     /// Hands over the results of complete ticks; waits while the output is behind. `stop` ends the waiting.
     pub fn send(&self, results: &[Sent], upper: Tick, stop: &AtomicBool) {
-        let new = results.iter().filter(|result| result.tick >= self.from);
+        let new = results.iter().filter(|result| result.place.tick >= self.from);
         // What was held back and is asked for comes between ticks, and may come right where the output begins.
         if self.is_over() || (upper <= self.from && new.clone().next().is_none()) {
             return;
@@ -524,7 +531,7 @@ impl End {
     fn send<'a>(&self, results: impl Iterator<Item = &'a Sent>, upper: Tick) -> Result<(), String> {
         let (mut outgoing, mut unfit) = (Vec::new(), Vec::new());
         for result in results.filter(|result| result.positive || !self.positive_only) {
-            let of = |body| Outgoing { body, positive: result.positive, mark: result.tick.0, id: Some(result.id) };
+            let of = |body| Outgoing { body, positive: result.positive, mark: result.place.tick.0, id: Some(result.id) };
             match self.body(result) {
                 Ok(body) => outgoing.push(of(body)),
                 Err(problem) => unfit.push((of(self.text(result)), problem)),
@@ -536,13 +543,13 @@ impl End {
     /// An error says why it does not fit the schema.
     fn body(&self, result: &Sent) -> Result<Vec<u8>, String> {
         let Some(schema) = &self.schema else { return Ok(self.text(result)) };
-        let encoded = self.encoder.record(schema, result.positive, Some(result.id), &result.data);
+        let encoded = self.encoder.record(schema, &result.meta(), &result.data);
         encoded.map_err(|problem| format!("a result does not fit {}: {problem}", schema.name))
     }
 
     fn text(&self, result: &Sent) -> Vec<u8> {
         let mut body = Vec::with_capacity(128);
-        self.encoder.row(result.positive, Some(result.id), &result.data, &mut body);
+        self.encoder.row(&result.meta(), &result.data, &mut body);
         if self.lines {
             body.push(b'\n');
         }
@@ -574,9 +581,12 @@ impl Work for Queries {
             self.counters.asking(Some(Instant::now()));
         }
         for result in batch.iter().filter(|result| result.positive || !self.link.positive_only) {
+            let before = rows.len();
             if !self.ask(&self.link, result, &mut rows) {
                 return false;
             }
+            // Each has an id of its own.
+            (1..).zip(&mut rows[before..]).for_each(|(number, row)| row.place.row = number);
         }
         if alone {
             self.counters.asking(None);
@@ -681,15 +691,10 @@ impl Queries {
 
 /// A result as a parameter.
 fn that(result: &Sent, structure: Envelope) -> Value {
-    let data = Value::Map(result.data.clone());
-    if structure == Envelope::Bare {
-        return data;
+    match structure {
+        Envelope::Bare => Value::Map(result.data.clone()),
+        _ => Value::Map(result.meta().whole(structure, &result.data).into()),
     }
-    let meta = Value::map([
-        ("isPositiveMatch".into(), Value::Boolean(result.positive)),
-        ("resultId".into(), Value::text(&result.id.to_string())),
-    ]);
-    Value::map([("meta".into(), meta), ("data".into(), data)])
 }
 
 /// Nodes, edges and paths cannot leave as plain values.

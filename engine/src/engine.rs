@@ -822,6 +822,11 @@ impl Graph {
         self.inner.published.snapshot()
     }
 
+    /// The tick after the last commit that is known, also while the log has yet to be replayed.
+    pub fn known_end(&self) -> Tick {
+        lock(&self.inner.tail).last().map_or_else(|| self.next(), |entry| entry.upper)
+    }
+
     /// The tick after the last commit.
     pub fn next(&self) -> Tick {
         self.inner.committer.next()

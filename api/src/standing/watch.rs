@@ -113,6 +113,9 @@ impl Query {
 
     /// Tells the outputs of a query that rests how far it is. One that has more to do gets its thread.
     fn glance(self: &Arc<Self>) {
+        if let Err(error) = self.keep_tail(false) {
+            tracing::debug!(query = self.name, "from where on results are kept cannot be said: {error}");
+        }
         let thread = lock(&self.thread);
         if thread.is_some() || self.stop.load(Ordering::SeqCst) {
             return;
