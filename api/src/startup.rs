@@ -12,7 +12,7 @@ use warp::http::{HeaderValue, StatusCode, Version, header};
 use warp::reply::{Reply, Response};
 use weir_engine::Loading;
 
-use crate::error::ApiError;
+use crate::error::{self, ApiError};
 use crate::routes;
 use crate::transfer::progress::bar;
 use crate::wire::family::Family;
@@ -77,7 +77,9 @@ impl Startup {
         let mut response = match asked {
             Some("admin::liveness") => StatusCode::NO_CONTENT.into_response(),
             // A browser that follows results gives up at an error, and comes back when a stream ends.
-            Some("standing::results") => document("text/event-stream", format!("retry: {COME_BACK_MILLIS}\n\n"), Duration::ZERO),
+            Some("standing::results") => {
+                error::response(StatusCode::OK, Some("text/event-stream"), format!("retry: {COME_BACK_MILLIS}\n\n"))
+            }
             _ => ApiError::NotReady(self.reason()).into_response(Family::of(path)),
         };
         // The next request may find weir ready, and this connection does not lead there. HTTP/2 has another way to say so.

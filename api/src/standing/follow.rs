@@ -347,3 +347,112 @@ fn decode(position: &Position) -> Option<Place> {
     let (tick, number) = (Tick(u64::from_le_bytes(*tick)), u32::from_le_bytes(number.try_into().ok()?));
     Some(Place { tick, number, row: 0 })
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_model::NodeId;
+
+    use super::*;
+
+    const QUERY: QueryId = QueryId(NodeId { high: 1, low: 2 });
+
+    fn push(tail: &Arc<Tail>, tick: u64, count: u32) {
+        let sent = |number| Sent { place: at(tick, number), positive: true, id: NodeId::default(), data: Arc::default() };
+        tail.push(&Arc::new((1..=count).map(sent).collect()), Tick(tick + 1));
+    }
+
+    fn at(tick: u64, number: u32) -> Place {
+        Place { tick: Tick(tick), number, row: 0 }
+    }
+
+    fn places(news: Option<News>) -> Vec<Place> {
+        match news {
+            Some(News::Results(results)) => results.iter().map(|result| result.place).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_before_somebody_follows() {
+        let tail = Arc::new(Tail::new(Tick(5), QUERY, None));
+        push(&tail, 7, 2);
+        assert_eq!(tail.follow(at(7, 1)).err(), Some(at(7, 2)));
+        let mut follower = tail.follow(at(7, 2)).unwrap_or_else(|_| panic!("none is missed"));
+        assert!(follower.look().is_none());
+        push(&tail, 9, 3);
+        assert_eq!(tail.follow(at(9, 1)).map(|mut other| places(other.look())).ok(), Some(vec![at(9, 2), at(9, 3)]));
+        assert_eq!(places(follower.look()), [at(9, 1), at(9, 2), at(9, 3)]);
+        // Nothing more, up to the tick before the one that is said.
+        tail.push(&Arc::default(), Tick(20));
+        assert_eq!((follower.rest(), follower.rest()), (at(19, 0), at(19, 0)));
+        push(&tail, 19, 1);
+        assert_eq!(follower.rest(), at(19, 0), "one is waiting");
+        tail.close();
+        assert_eq!(places(follower.look()), [at(19, 1)]);
+        assert!(matches!(follower.look(), Some(News::Ended)));
+    }
+
+    #[test]
+    fn who_is_too_slow_is_told_so() {
+        let tail = Arc::new(Tail::new(Tick(5), QUERY, None));
+        let (mut slow, mut quick) = (tail.overhear(), tail.overhear());
+        let mut taken = 0;
+        for tick in 10..=30 {
+            push(&tail, tick, RESULTS_MAX as u32 / 20);
+            while let Some(News::Results(results)) = quick.look() {
+                taken += results.len();
+            }
+        }
+        assert_eq!(taken, RESULTS_MAX / 20 * 21);
+        assert!(matches!(slow.look(), Some(News::Lost(from, kept)) if from == at(5, 0) && kept == at(10, RESULTS_MAX as u32 / 20)));
+        // At one tick more than are kept at all.
+        push(&tail, 40, RESULTS_MAX as u32 * 2);
+        assert!(matches!(quick.look(), Some(News::Lost(..))));
+        let kept = RESULTS_MAX as u32;
+        assert_eq!(tail.follow(at(40, kept - 1)).err(), Some(at(40, kept)));
+        assert_eq!(tail.follow(at(40, kept)).map(|mut late| places(late.look()).len()).ok(), Some(AT_ONCE));
+    }
+
+    #[test]
+    fn the_log_is_kept_for_the_results_of_the_last_minute() {
+        let tail = Arc::new(Tail::new(Tick(5), QUERY, None));
+        let told = |after: Duration, by| match tail.look(Instant::now() + after, by) {
+            Told::Nothing => None,
+            Told::Keep(tick, place, is_news) => Some((tick.0, place, is_news)),
+            Told::Over => Some((0, Place::default(), false)),
+        };
+        assert_eq!(told(Duration::ZERO, QUERY), None, "nobody follows");
+        let follower = tail.overhear();
+        assert_eq!(told(Duration::ZERO, QUERY), Some((5, at(5, 0), true)));
+        push(&tail, 10, 2);
+        push(&tail, 20, 2);
+        tail.push(&Arc::default(), Tick(31));
+        assert_eq!(told(Duration::ZERO, QUERY), Some((10, at(5, 0), false)));
+        assert_eq!(told(Duration::ZERO, QUERY), None, "it knows");
+        assert_eq!(told(LOGGED_FOR * 2, QUERY), Some((30, at(20, 2), true)));
+        // Another pattern finds nothing of this again.
+        push(&tail, 40, 1);
+        let other = QueryId(NodeId { high: 3, low: 4 });
+        assert_eq!(told(Duration::ZERO, other), Some((40, at(40, 1), true)));
+        push(&tail, 50, 1);
+        assert_eq!(told(Duration::ZERO, other), Some((50, at(40, 1), false)));
+        drop(follower);
+        assert_eq!(told(KEPT_FOR * 2, other), Some((0, Place::default(), false)));
+        assert_eq!(tail.follow(at(40, 1)).err(), Some(at(50, 1)));
+        assert_eq!(told(Duration::ZERO, other), None);
+    }
+
+    #[test]
+    fn what_comes_again_after_a_crash_is_kept_from_where_it_was_noted() {
+        let noted = (Tick(10), encode(at(8, 3)));
+        let tail = Arc::new(Tail::new(Tick(100), QUERY, Some(noted)));
+        // Of another output's past.
+        push(&tail, 8, 3);
+        assert_eq!(tail.follow(at(8, 2)).err(), Some(at(8, 3)));
+        let mut follower = tail.follow(at(10, 1)).unwrap_or_else(|_| panic!("it is kept"));
+        push(&tail, 10, 2);
+        assert_eq!(places(follower.look()), [at(10, 2)]);
+        assert_eq!(decode(&encode(at(10, 2))), Some(at(10, 2)));
+        assert_eq!(decode(&Position(vec![1; 11])), None);
+    }
+}
