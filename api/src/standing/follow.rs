@@ -7,7 +7,7 @@
 //! not kept any more, is told that. Of a query that nobody follows only the place of its last result is known.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -33,6 +33,8 @@ const AT_ONCE: usize = 256;
 pub struct Tail {
     state: Mutex<State>,
     news: Notify,
+    /// Held while the engine is told from where on results are to be found again, and while what it is told of changes.
+    telling: Mutex<()>,
 }
 
 struct State {
@@ -93,7 +95,7 @@ impl Tail {
         let kept = noted.map(|noted| Kept { logged: Some(Logged { by, since: noted.1, noted }), ..Kept::begin() });
         let gone = noted.map_or(Place::before(begins), |(_, place)| place);
         let state = State { upto: Place::default(), gone, kept, ended: false };
-        Tail { state: Mutex::new(state), news: Notify::new() }
+        Tail { state: Mutex::new(state), news: Notify::new(), telling: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -135,13 +137,20 @@ impl Tail {
         kept.log(now, by, (upto, gone))
     }
 
-    /// The log need not be kept, should that have been said.
+    /// Whether results are kept, and will be.
     fn is_kept(&self) -> bool {
-        self.state().kept.is_some()
+        let state = self.state();
+        state.kept.is_some() && !state.ended
     }
 
-    /// Ends all who follow.
+    /// Nothing is told of an installation of the query that is gone.
+    pub fn hold(&self) -> MutexGuard<'_, ()> {
+        lock(&self.telling)
+    }
+
+    /// Ends all who follow. The engine is told nothing from here on.
     pub fn close(&self) {
+        let _none = self.hold();
         self.state().ended = true;
         self.news.notify_waiters();
     }
@@ -321,6 +330,15 @@ impl Query {
     /// Lets go of results that are too old for those who follow, and tells the engine from where on they are to be found again. `at_once` the log knows that it is
     /// to be kept when this returns.
     pub(super) fn keep_tail(&self, at_once: bool) -> Result<(), ApiError> {
+        if !self.tail.is_kept() {
+            return Ok(());
+        }
+        let _one = match self.tail.telling.try_lock() {
+            Err(TryLockError::WouldBlock) if !at_once => return Ok(()),
+            Err(TryLockError::WouldBlock) => self.tail.hold(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Ok(one) => one,
+        };
         if !self.tail.is_kept() {
             return Ok(());
         }
