@@ -67,7 +67,7 @@ impl Hub {
 }
 
 /// The results of one who follows, as events: `REST` at once and after every ten seconds of silence.
-pub fn follow(follower: Follower, encoder: Encoder) -> impl Stream<Item = Live> + Send {
+pub fn follow(follower: Follower, encoder: Encoder) -> impl Stream<Item = Live> + Send + Sync {
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let following = Following { follower, encoder, waiting: Vec::new().into_iter(), heartbeat, begun: false, over: false };
@@ -120,7 +120,7 @@ fn rest(place: String) -> Live {
 }
 
 /// What one who follows gets, as a response. A browser that has lost the connection comes back with the id of the last event.
-pub fn following(events: impl Stream<Item = Live> + Send + 'static) -> Response {
+pub fn following(events: impl Stream<Item = Live> + Send + Sync + 'static) -> Response {
     respond(events.map(|live| Ok(event(live))))
 }
 
@@ -133,7 +133,7 @@ fn event(live: Live) -> Event {
     }
 }
 
-fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Send + Sync + 'static) -> Response {
     let mut reply = warp::sse::reply(events).into_response();
     reply.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     reply

@@ -29,8 +29,8 @@ mod replace;
 mod since;
 mod status;
 mod watch;
-pub use follow::{Follower, News};
 use follow::Tail;
+pub use follow::{Follower, News};
 use replace::Successor;
 use watch::{Queries, Watch};
 

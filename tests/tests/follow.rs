@@ -236,7 +236,8 @@ fn a_query_that_is_replaced_keeps_who_follows() {
     weir.send("PUT", &format!("{BASE}/q"), &[("Content-Type", "application/json")], other.to_string().as_bytes()).expect(200);
     set(&weir, 3, 40);
     let all: Vec<Event> = (0..4).map(|_| events.result()).collect();
-    let shown: Vec<(bool, Json)> = all.iter().map(|event| (event.name == "result", told(event).1["data"]["name"].clone())).collect();
+    let shown: Vec<(bool, Json)> =
+        all.iter().map(|event| (event.name == "result", told(event).1["data"]["name"].clone())).collect();
     assert_eq!(shown, [(true, json!(1)), (true, json!(2)), (false, json!(1)), (true, json!(3))]);
     for (index, event) in all.iter().enumerate().take(3) {
         let mut again = Events::open(&weir, &place, Some(&event.id)).expect("it goes on");
@@ -277,8 +278,12 @@ fn results_carry_their_tick_and_an_id_of_their_own_where_that_is_wanted() {
     }
     // As it was defined it is shown, and it is there again after a restart.
     let shown = weir.get(&format!("{V2}/q")).expect(200).json();
-    let transformed: Vec<&Json> =
-        shown["outputs"].as_array().expect("outputs").iter().map(|output| &output["preEnrichmentTransformation"]["type"]).collect();
+    let transformed: Vec<&Json> = shown["outputs"]
+        .as_array()
+        .expect("outputs")
+        .iter()
+        .map(|output| &output["preEnrichmentTransformation"]["type"])
+        .collect();
     assert_eq!(transformed, [&Json::Null, &json!("WithTick"), &json!("WithTick"), &json!("WithTick")]);
     weir.stop();
     let weir = home.start(&[]);

@@ -422,7 +422,9 @@ mod tests {
             }
         }
         assert_eq!(taken, RESULTS_MAX / 20 * 21);
-        assert!(matches!(slow.look(), Some(News::Lost(from, kept)) if from == at(5, 0) && kept == at(10, RESULTS_MAX as u32 / 20)));
+        assert!(
+            matches!(slow.look(), Some(News::Lost(from, kept)) if from == at(5, 0) && kept == at(10, RESULTS_MAX as u32 / 20))
+        );
         // At one tick more than are kept at all.
         push(&tail, 40, RESULTS_MAX as u32 * 2);
         assert!(matches!(quick.look(), Some(News::Lost(..))));

@@ -135,7 +135,7 @@ impl Query {
         let mut behind = 0;
         for lane in self.lanes() {
             if give(&lane) == Given::Some {
-                self.follow(lane.clone());
+                self.follow_lane(lane.clone());
             }
             behind = lane.behind().max(behind);
         }
@@ -144,7 +144,7 @@ impl Query {
         }
     }
 
-    fn follow(self: &Arc<Self>, lane: Arc<Lane>) {
+    fn follow_lane(self: &Arc<Self>, lane: Arc<Lane>) {
         let (query, of) = (self.clone(), lane.clone());
         let started =
             weir_connectors::thread::named("behind", &lane.name).spawn(move || of.follow(&query.stop, || query.weigh()));
