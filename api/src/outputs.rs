@@ -19,7 +19,7 @@ use weir_connectors::{
     Meta, OnRefused, Outgoing, RecordSchema, destination, secret,
 };
 use weir_cypher_compiler::{compile, unknown_parameter};
-use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
+use weir_engine::{Cause, EngineError, Graph, Prepared, QueryOptions};
 use weir_model::{IdScheme, Map, NodeId, Place, Position, QueryId, Text, Tick, Value};
 
 use crate::error::{ApiError, chain, failure_text};
@@ -29,12 +29,14 @@ use crate::procedures::Procedures;
 use crate::wire::letters::Refusals;
 use crate::wire::standing::{CypherOutput, DestinationOutput, Output, Workflow};
 
+mod chain;
 mod figures;
 mod lane;
 mod letters;
 mod spans;
 pub use figures::{Figures, State};
 pub use lane::{Given, Lane};
+use chain::Chain;
 use letters::Letters;
 use spans::Spans;
 
@@ -52,6 +54,8 @@ pub struct Sent {
     /// The same for a match and its cancellation.
     pub id: NodeId,
     pub data: Arc<Map>,
+    /// Of its tick, where an output has written that.
+    pub cause: Option<Arc<Cause>>,
 }
 
 /// An output that has been checked and compiled, and not yet opened.
@@ -219,6 +223,7 @@ pub struct RunningOutput {
     ending: AtomicBool,
     pub taps: Arc<Taps>,
     spans: Arc<Spans>,
+    chain: Arc<Chain>,
     /// Of its destination, or of its query where it has none.
     pub counters: Arc<DeliveryCounters>,
 }
@@ -359,7 +364,14 @@ impl Opened {
     }
 
     /// Starts delivering results of the query, those of `from` and later.
-    pub fn run(self, query: &str, name: &str, graph: &Graph, from: Tick, progress: Progress) -> Result<RunningOutput, ApiError> {
+    pub fn run(
+        self,
+        (query, name): (&str, &str),
+        graph: &Graph,
+        chain_max: u32,
+        from: Tick,
+        progress: Progress,
+    ) -> Result<RunningOutput, ApiError> {
         let rows_upto = Arc::new(AtomicU64::new(0));
         let spans = Arc::new(Spans::new(query, name, graph.name()));
         let mut progress = noting_rows(rows_upto.clone(), spans.clone(), progress);
@@ -376,6 +388,7 @@ impl Opened {
                 (None, Some(progress))
             }
         };
+        let chain = Arc::new(Chain::new(query, chain_max));
         let counters = end.as_ref().map_or_else(Arc::default, |end: &End| end.delivery.counters().clone());
         let way = match (self.link, end) {
             (Link::Destination(..), Some(end)) => Way::Direct(end),
@@ -393,13 +406,14 @@ impl Opened {
                     taps: taps.clone(),
                     stop: stop.clone(),
                     counters: counters.clone(),
+                    chain: chain.clone(),
                 };
                 Way::Queries { worker: OnCall::new("query", name, BATCHES_WAITING_MAX, queries), stop, end: stopper }
             }
         };
         let (failed, ending) = (OnceLock::new(), AtomicBool::new(false));
         let (name, query) = (name.to_owned(), query.to_owned());
-        Ok(RunningOutput { name, query, from, rows_upto, way, failed, ending, taps, spans, counters })
+        Ok(RunningOutput { name, query, from, rows_upto, way, failed, ending, taps, spans, chain, counters })
     }
 }
 
@@ -569,6 +583,7 @@ struct Queries {
     taps: Arc<Taps>,
     stop: Arc<AtomicBool>,
     counters: Arc<DeliveryCounters>,
+    chain: Arc<Chain>,
 }
 
 impl Work for Queries {
@@ -625,6 +640,14 @@ impl Work for Queries {
 impl Queries {
     /// Runs a query for a result and hands its rows to what follows. False when weir stops.
     fn ask(&self, link: &QueryLink, result: &Sent, out: &mut Vec<Sent>) -> bool {
+        let cause = match link.prepared.writes().then(|| self.chain.next(&self.graph, result)).transpose() {
+            Ok(cause) => cause,
+            Err(reason) => {
+                self.chain.cut(&self.name, &reason);
+                self.counters.given_up(1, &reason);
+                return true;
+            }
+        };
         let parameter = that(result, link.structure);
         let columns: Vec<Text> = link.prepared.plan.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut rows: Vec<Sent> = Vec::new();
@@ -633,7 +656,7 @@ impl Queries {
             let ended = self.graph.query(
                 &link.prepared,
                 std::slice::from_ref(&parameter),
-                QueryOptions { cancelled: Some(&self.stop), ..QueryOptions::default() },
+                QueryOptions { cancelled: Some(&self.stop), cause: cause.as_ref(), ..QueryOptions::default() },
                 &mut |row| {
                     let data = columns.iter().cloned().zip(row.iter().map(carried)).collect();
                     rows.push(Sent { data: Arc::new(data), ..result.clone() });

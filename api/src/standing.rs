@@ -91,9 +91,9 @@ pub struct StandingQueries {
 
 impl StandingQueries {
     /// To be called within the runtime that waits for the network.
-    pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>) -> StandingQueries {
+    pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>, chain_max: u32) -> StandingQueries {
         let (runtime, queries) = (Handle::current(), Arc::default());
-        let watch = Watch::start(live, &queries);
+        let watch = Watch::start((live, chain_max), &queries);
         StandingQueries { engine, procedures, runtime, queries, watch, changing: Mutex::default() }
     }
 
@@ -553,7 +553,7 @@ impl Query {
                 lane.delivered(turn, upper, || query.installed().set_delivered(&frontier, upper, position, rows));
             }
         });
-        lane.start(opened.run(&self.name, &lane.name, &self.graph, from, progress)?);
+        lane.start(opened.run((&self.name, &lane.name), &self.graph, self.watch.chain_max, from, progress)?);
         // For what waits in the lane.
         self.rouse();
         Ok(())

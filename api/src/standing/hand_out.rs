@@ -98,10 +98,14 @@ impl Query {
         }
         let (mode, ids) = (self.mode(), self.graph.ids());
         let mut place = Place::default();
+        let mut cause = None;
         let sent: Arc<Vec<Sent>> = batch
             .matches()
             .map(|result| Sent {
                 place: {
+                    if result.tick != place.tick {
+                        cause = self.graph.cause(result.tick);
+                    }
                     // All results of a tick are in one batch, and always in the same order.
                     place = place.next(result.tick);
                     place
@@ -109,6 +113,7 @@ impl Query {
                 positive: result.positive,
                 id: result_id(mode, self.id, &result.data, ids),
                 data: result.data,
+                cause: cause.clone(),
             })
             .collect::<Vec<Sent>>()
             .into();
