@@ -34,9 +34,9 @@ mod figures;
 mod lane;
 mod letters;
 mod spans;
+use chain::Chain;
 pub use figures::{Figures, State};
 pub use lane::{Given, Lane};
-use chain::Chain;
 use letters::Letters;
 use spans::Spans;
 

@@ -237,7 +237,8 @@ impl Graph {
         view: &dyn View,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Change, EngineError> {
-        let mut change = Change { records: 1, received: Some(Instant::now()), cause: options.cause.cloned(), ..Change::default() };
+        let mut change =
+            Change { records: 1, received: Some(Instant::now()), cause: options.cause.cloned(), ..Change::default() };
         let fresh_id = || self.fresh_id();
         let QueryOptions { now_millis, deadline, cancelled, steps_max, .. } = options;
         let now = now_millis.unwrap_or_else(crate::commit::wall_clock_millis);

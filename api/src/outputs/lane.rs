@@ -264,7 +264,8 @@ mod tests {
     use super::*;
 
     fn results(count: usize) -> Arc<Vec<Sent>> {
-        let sent = Sent { place: Place::before(Tick(1)), positive: true, id: NodeId::default(), data: Arc::default(), cause: None };
+        let sent =
+            Sent { place: Place::before(Tick(1)), positive: true, id: NodeId::default(), data: Arc::default(), cause: None };
         Arc::new(vec![sent; count])
     }
 

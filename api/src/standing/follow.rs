@@ -375,7 +375,8 @@ mod tests {
     const QUERY: QueryId = QueryId(NodeId { high: 1, low: 2 });
 
     fn push(tail: &Arc<Tail>, tick: u64, count: u32) {
-        let sent = |number| Sent { place: at(tick, number), positive: true, id: NodeId::default(), data: Arc::default(), cause: None };
+        let sent =
+            |number| Sent { place: at(tick, number), positive: true, id: NodeId::default(), data: Arc::default(), cause: None };
         tail.push(&Arc::new((1..=count).map(sent).collect()), Tick(tick + 1));
     }
 
