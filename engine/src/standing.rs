@@ -268,7 +268,7 @@ impl StandingQuery {
     }
 
     /// The tick it was installed before.
-    pub fn installed(&self) -> Tick {
+    pub(crate) fn installed(&self) -> Tick {
         self.installed
     }
 
