@@ -79,7 +79,7 @@ impl App {
         let live = Arc::new(LiveState::default());
         let app = App {
             ingests: Ingests::new(engine.clone(), context, procedures.clone()),
-            standing: StandingQueries::new(engine.clone(), live.clone(), procedures.clone()),
+            standing: StandingQueries::new(engine.clone(), live.clone(), procedures.clone(), settings.chain_max),
             live,
             procedures,
             engine,

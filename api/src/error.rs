@@ -34,6 +34,9 @@ pub enum ApiError {
     /// The named thing is not there.
     #[error("{0}")]
     Absent(String),
+    /// It was there.
+    #[error("{0}")]
+    Gone(String),
     #[error("there is no such route")]
     NoRoute,
     #[error("the method is not supported")]
@@ -86,6 +89,7 @@ impl ApiError {
             }
             ApiError::Absent(_) if family == Family::V1 => response(StatusCode::NOT_FOUND, None, String::new()),
             ApiError::Absent(reason) => texts(family, StatusCode::NOT_FOUND, Kind::Api, &[reason]),
+            ApiError::Gone(reason) => texts(family, StatusCode::GONE, Kind::Api, &[reason]),
             ApiError::NoRoute => plain(StatusCode::NOT_FOUND, "The requested resource could not be found."),
             ApiError::Method(methods) => {
                 let mut reply =
@@ -176,6 +180,8 @@ fn v2_body(status: StatusCode, kind: &Kind, texts: &[String]) -> Json {
         StatusCode::UNAUTHORIZED => "UNAUTHENTICATED",
         StatusCode::FORBIDDEN => "PERMISSION_DENIED",
         StatusCode::NOT_FOUND => "NOT_FOUND",
+        // What was asked for has passed the range of what is kept.
+        StatusCode::GONE => "OUT_OF_RANGE",
         StatusCode::SERVICE_UNAVAILABLE => "UNAVAILABLE",
         _ => "INTERNAL",
     };

@@ -16,11 +16,11 @@ use weir_connectors::delivery::{Delivered, Stopper};
 use weir_connectors::on_call::{OnCall, Refusal, Work};
 use weir_connectors::{
     DeadLetters, Delivery, DeliveryCounters, DestinationConfig, DestinationContext, Encoder, Envelope, Generation, HostPolicy,
-    OnRefused, Outgoing, RecordSchema, destination, secret,
+    Meta, OnRefused, Outgoing, RecordSchema, destination, secret,
 };
 use weir_cypher_compiler::{compile, unknown_parameter};
-use weir_engine::{EngineError, Graph, Prepared, QueryOptions};
-use weir_model::{IdScheme, Map, NodeId, Position, QueryId, Text, Tick, Value};
+use weir_engine::{Cause, EngineError, Graph, Prepared, QueryOptions};
+use weir_model::{IdScheme, Map, NodeId, Place, Position, QueryId, Text, Tick, Value};
 
 use crate::error::{ApiError, chain, failure_text};
 use crate::events::{Hub, Live};
@@ -29,10 +29,12 @@ use crate::procedures::Procedures;
 use crate::wire::letters::Refusals;
 use crate::wire::standing::{CypherOutput, DestinationOutput, Output, Workflow};
 
+mod chain;
 mod figures;
 mod lane;
 mod letters;
 mod spans;
+use chain::Chain;
 pub use figures::{Figures, State};
 pub use lane::{Given, Lane};
 use letters::Letters;
@@ -47,11 +49,13 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// A result on its way.
 #[derive(Clone)]
 pub struct Sent {
-    pub tick: Tick,
+    pub place: Place,
     pub positive: bool,
     /// The same for a match and its cancellation.
     pub id: NodeId,
     pub data: Arc<Map>,
+    /// Of its tick, where an output has written that.
+    pub cause: Option<Arc<Cause>>,
 }
 
 /// An output that has been checked and compiled, and not yet opened.
@@ -131,7 +135,10 @@ impl Link {
             *form = Form::of(&**config, Generation::V2, procedures)?;
             // One in the notation of v1 may ask for nothing but the data.
             if form.envelope != Envelope::Bare && !config.takes_whole() {
-                form.envelope = workflow.envelope();
+                form.envelope = match (form.envelope, workflow.envelope()) {
+                    (Envelope::WithTick, Envelope::WithMetadata) => Envelope::WithTick,
+                    (_, of_workflow) => of_workflow,
+                };
             }
             form.positive_only |= workflow.only_positive;
         }
@@ -141,8 +148,8 @@ impl Link {
             }
             return Ok(end);
         };
-        let structure = if workflow.bare { Envelope::Bare } else { Envelope::WithMetadata };
-        let mut first = QueryLink::prepare(&CypherOutput { structure, and_then: None, ..cypher.clone() }, graph, procedures)?;
+        let own = CypherOutput { structure: workflow.structure, and_then: None, ..cypher.clone() };
+        let mut first = QueryLink::prepare(&own, graph, procedures)?;
         first.positive_only = workflow.only_positive;
         first.next = Some(Box::new(end));
         Ok(Link::Query(first))
@@ -216,6 +223,7 @@ pub struct RunningOutput {
     ending: AtomicBool,
     pub taps: Arc<Taps>,
     spans: Arc<Spans>,
+    chain: Arc<Chain>,
     /// Of its destination, or of its query where it has none.
     pub counters: Arc<DeliveryCounters>,
 }
@@ -273,9 +281,13 @@ impl Sent {
     /// As those who listen get it.
     pub fn live(&self, encoder: &Encoder) -> Live {
         let mut body = Vec::with_capacity(128);
-        encoder.row(self.positive, Some(self.id), &self.data, &mut body);
+        encoder.row(&self.meta(), &self.data, &mut body);
         let name = if self.positive { "result" } else { "cancellation" };
-        Live { name, id: Some(self.id.to_string()), data: String::from_utf8_lossy(&body).into_owned() }
+        Live { name, id: Some(self.place.to_string()), data: String::from_utf8_lossy(&body).into_owned() }
+    }
+
+    fn meta(&self) -> Meta {
+        Meta { positive: self.positive, id: Some(self.id), place: self.place }
     }
 }
 
@@ -352,7 +364,14 @@ impl Opened {
     }
 
     /// Starts delivering results of the query, those of `from` and later.
-    pub fn run(self, query: &str, name: &str, graph: &Graph, from: Tick, progress: Progress) -> Result<RunningOutput, ApiError> {
+    pub fn run(
+        self,
+        (query, name): (&str, &str),
+        graph: &Graph,
+        chain_max: u32,
+        from: Tick,
+        progress: Progress,
+    ) -> Result<RunningOutput, ApiError> {
         let rows_upto = Arc::new(AtomicU64::new(0));
         let spans = Arc::new(Spans::new(query, name, graph.name()));
         let mut progress = noting_rows(rows_upto.clone(), spans.clone(), progress);
@@ -369,6 +388,7 @@ impl Opened {
                 (None, Some(progress))
             }
         };
+        let chain = Arc::new(Chain::new(query, chain_max));
         let counters = end.as_ref().map_or_else(Arc::default, |end: &End| end.delivery.counters().clone());
         let way = match (self.link, end) {
             (Link::Destination(..), Some(end)) => Way::Direct(end),
@@ -386,13 +406,14 @@ impl Opened {
                     taps: taps.clone(),
                     stop: stop.clone(),
                     counters: counters.clone(),
+                    chain: chain.clone(),
                 };
                 Way::Queries { worker: OnCall::new("query", name, BATCHES_WAITING_MAX, queries), stop, end: stopper }
             }
         };
         let (failed, ending) = (OnceLock::new(), AtomicBool::new(false));
         let (name, query) = (name.to_owned(), query.to_owned());
-        Ok(RunningOutput { name, query, from, rows_upto, way, failed, ending, taps, spans, counters })
+        Ok(RunningOutput { name, query, from, rows_upto, way, failed, ending, taps, spans, chain, counters })
     }
 }
 
@@ -416,7 +437,7 @@ fn noting_rows(rows_upto: Arc<AtomicU64>, spans: Arc<Spans>, mut progress: Progr
 impl RunningOutput {
     /// Hands over the results of complete ticks; waits while the output is behind. `stop` ends the waiting.
     pub fn send(&self, results: &[Sent], upper: Tick, stop: &AtomicBool) {
-        let new = results.iter().filter(|result| result.tick >= self.from);
+        let new = results.iter().filter(|result| result.place.tick >= self.from);
         // What was held back and is asked for comes between ticks, and may come right where the output begins.
         if self.is_over() || (upper <= self.from && new.clone().next().is_none()) {
             return;
@@ -524,7 +545,7 @@ impl End {
     fn send<'a>(&self, results: impl Iterator<Item = &'a Sent>, upper: Tick) -> Result<(), String> {
         let (mut outgoing, mut unfit) = (Vec::new(), Vec::new());
         for result in results.filter(|result| result.positive || !self.positive_only) {
-            let of = |body| Outgoing { body, positive: result.positive, mark: result.tick.0, id: Some(result.id) };
+            let of = |body| Outgoing { body, positive: result.positive, mark: result.place.tick.0, id: Some(result.id) };
             match self.body(result) {
                 Ok(body) => outgoing.push(of(body)),
                 Err(problem) => unfit.push((of(self.text(result)), problem)),
@@ -536,13 +557,13 @@ impl End {
     /// An error says why it does not fit the schema.
     fn body(&self, result: &Sent) -> Result<Vec<u8>, String> {
         let Some(schema) = &self.schema else { return Ok(self.text(result)) };
-        let encoded = self.encoder.record(schema, result.positive, Some(result.id), &result.data);
+        let encoded = self.encoder.record(schema, &result.meta(), &result.data);
         encoded.map_err(|problem| format!("a result does not fit {}: {problem}", schema.name))
     }
 
     fn text(&self, result: &Sent) -> Vec<u8> {
         let mut body = Vec::with_capacity(128);
-        self.encoder.row(result.positive, Some(result.id), &result.data, &mut body);
+        self.encoder.row(&result.meta(), &result.data, &mut body);
         if self.lines {
             body.push(b'\n');
         }
@@ -562,6 +583,7 @@ struct Queries {
     taps: Arc<Taps>,
     stop: Arc<AtomicBool>,
     counters: Arc<DeliveryCounters>,
+    chain: Arc<Chain>,
 }
 
 impl Work for Queries {
@@ -574,9 +596,12 @@ impl Work for Queries {
             self.counters.asking(Some(Instant::now()));
         }
         for result in batch.iter().filter(|result| result.positive || !self.link.positive_only) {
+            let before = rows.len();
             if !self.ask(&self.link, result, &mut rows) {
                 return false;
             }
+            // Each has an id of its own.
+            (1..).zip(&mut rows[before..]).for_each(|(number, row)| row.place.row = number);
         }
         if alone {
             self.counters.asking(None);
@@ -615,6 +640,14 @@ impl Work for Queries {
 impl Queries {
     /// Runs a query for a result and hands its rows to what follows. False when weir stops.
     fn ask(&self, link: &QueryLink, result: &Sent, out: &mut Vec<Sent>) -> bool {
+        let cause = match link.prepared.writes().then(|| self.chain.next(&self.graph, result)).transpose() {
+            Ok(cause) => cause,
+            Err(reason) => {
+                self.chain.cut(&self.name, &reason);
+                self.counters.given_up(1, &reason);
+                return true;
+            }
+        };
         let parameter = that(result, link.structure);
         let columns: Vec<Text> = link.prepared.plan.columns.iter().map(|(name, _)| name.clone()).collect();
         let mut rows: Vec<Sent> = Vec::new();
@@ -623,7 +656,7 @@ impl Queries {
             let ended = self.graph.query(
                 &link.prepared,
                 std::slice::from_ref(&parameter),
-                QueryOptions { cancelled: Some(&self.stop), ..QueryOptions::default() },
+                QueryOptions { cancelled: Some(&self.stop), cause: cause.as_ref(), ..QueryOptions::default() },
                 &mut |row| {
                     let data = columns.iter().cloned().zip(row.iter().map(carried)).collect();
                     rows.push(Sent { data: Arc::new(data), ..result.clone() });
@@ -681,15 +714,10 @@ impl Queries {
 
 /// A result as a parameter.
 fn that(result: &Sent, structure: Envelope) -> Value {
-    let data = Value::Map(result.data.clone());
-    if structure == Envelope::Bare {
-        return data;
+    match structure {
+        Envelope::Bare => Value::Map(result.data.clone()),
+        _ => Value::Map(result.meta().whole(structure, &result.data).into()),
     }
-    let meta = Value::map([
-        ("isPositiveMatch".into(), Value::Boolean(result.positive)),
-        ("resultId".into(), Value::text(&result.id.to_string())),
-    ]);
-    Value::map([("meta".into(), meta), ("data".into(), data)])
 }
 
 /// Nodes, edges and paths cannot leave as plain values.

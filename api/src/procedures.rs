@@ -7,9 +7,8 @@
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use tokio::sync::mpsc::error::TryRecvError;
 use weir_connectors::fetch::{Fetch, Form};
-use weir_connectors::{FilePolicy, HostPolicy, schema};
+use weir_connectors::{Encoder, Envelope, FilePolicy, Generation, HostPolicy, schema};
 use weir_cypher_compiler::{Options, procedures};
 use weir_engine::Graph;
 use weir_model::expression::FailureKind;
@@ -19,6 +18,7 @@ use weir_model::{Failure, IdScheme, Procedure, Text, Value, json};
 
 use crate::app::App;
 use crate::error::chain;
+use crate::standing::News;
 
 /// How long a query that waits for results sleeps before it is looked whether anybody still wants it.
 const NAP: Duration = Duration::from_millis(5);
@@ -186,24 +186,30 @@ impl Procedures {
             }
             _ => return Err(failed("One of `name` or `id` needs to be specified")),
         };
-        let mut results = query.results.listen();
+        let mut results = query.tail.overhear();
+        let encoder = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: query.ids() };
         // The query may end, and weir with it, while nobody holds them for our sake.
         drop((query, graph, app));
         loop {
             caller.check()?;
-            match results.try_recv() {
-                Ok(result) => {
-                    let row = json::parse(result.data.as_bytes()).map_err(|error| failed(error.to_string()))?;
-                    let part = |key: &str| match &row {
-                        Value::Map(map) => map.get(key).cloned().unwrap_or_default(),
-                        _ => Value::Null,
-                    };
-                    if each(&[part("data"), part("meta")])?.is_break() {
-                        return Ok(());
-                    }
+            let results = match results.look() {
+                Some(News::Results(results)) => results,
+                Some(News::Lost(..)) => return Err(failed("The rows were taken too slowly: some results are not kept any more")),
+                Some(News::Ended) => return Ok(()),
+                None => {
+                    std::thread::sleep(NAP);
+                    continue;
                 }
-                Err(TryRecvError::Empty) => std::thread::sleep(NAP),
-                Err(TryRecvError::Disconnected) => return Ok(()),
+            };
+            for result in results {
+                let row = json::parse(result.live(&encoder).data.as_bytes()).map_err(|error| failed(error.to_string()))?;
+                let part = |key: &str| match &row {
+                    Value::Map(map) => map.get(key).cloned().unwrap_or_default(),
+                    _ => Value::Null,
+                };
+                if each(&[part("data"), part("meta")])?.is_break() {
+                    return Ok(());
+                }
             }
         }
     }

@@ -13,10 +13,9 @@ use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
 use weir_cypher_compiler::{Options, StandingPlan, compile_standing};
 use weir_engine::{Engine, Graph, RESULTS_WAITING_MAX, Row, Standing, StandingQuery, Start};
-use weir_model::{NodeId, Plan, QueryId, Text, Tick};
+use weir_model::{IdScheme, NodeId, Plan, QueryId, Text, Tick};
 
 use crate::error::ApiError;
-use crate::events::Hub;
 use crate::live::LiveState;
 use crate::meter::Meter;
 use crate::outputs::{Figures, Lane, Link, Opened, RunningOutput, check_secrets};
@@ -24,11 +23,14 @@ use crate::procedures::Procedures;
 use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings, StartFrom};
 
 mod change;
+mod follow;
 mod hand_out;
 mod replace;
 mod since;
 mod status;
 mod watch;
+use follow::Tail;
+pub use follow::{Follower, News};
 use replace::Successor;
 use watch::{Queries, Watch};
 
@@ -64,10 +66,8 @@ pub struct Query {
     weighed: Mutex<usize>,
     /// How often the definition of an output was replaced, where it was.
     changes: Mutex<BTreeMap<String, u64>>,
-    /// For SSE and web sockets of v1.
-    pub results: Hub,
-    /// The same for web sockets of v2, which write some values otherwise.
-    pub tap: Hub,
+    /// For those who follow the results.
+    pub tail: Arc<Tail>,
     meter: Meter,
     hash: AtomicU64,
     cancellations: AtomicU64,
@@ -91,9 +91,9 @@ pub struct StandingQueries {
 
 impl StandingQueries {
     /// To be called within the runtime that waits for the network.
-    pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>) -> StandingQueries {
+    pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>, chain_max: u32) -> StandingQueries {
         let (runtime, queries) = (Handle::current(), Arc::default());
-        let watch = Watch::start(live, &queries);
+        let watch = Watch::start((live, chain_max), &queries);
         StandingQueries { engine, procedures, runtime, queries, watch, changing: Mutex::default() }
     }
 
@@ -185,7 +185,7 @@ impl StandingQueries {
             return Ok(());
         }
         let name = stored["name"].as_str().unwrap_or_default();
-        let id = stored["id"].as_str().and_then(|text| weir_model::IdScheme::Uuid.parse(text));
+        let id = stored["id"].as_str().and_then(|text| IdScheme::Uuid.parse(text));
         let id = QueryId(id.ok_or_else(|| ApiError::Failed("it has no id".to_owned()))?);
         let mut settings = StandingSettings::decode(&stored["settings"]).map_err(ApiError::Decode)?;
         let plan = compiled(graph, &mut settings.pattern)?.plan;
@@ -194,7 +194,7 @@ impl StandingQueries {
         let installation = match stored["installation"].as_str() {
             None => id,
             Some(text) => {
-                let other = weir_model::IdScheme::Uuid.parse(text);
+                let other = IdScheme::Uuid.parse(text);
                 QueryId(other.ok_or_else(|| ApiError::Failed("its installation has no id".to_owned()))?)
             }
         };
@@ -215,20 +215,22 @@ impl StandingQueries {
         let cancellations = settings.include_cancellations;
         let start = if let Begin::New { start, .. } = &begin { *start } else { Start::Resume };
         let standing = Standing { id: installation, plan, cancellations, start, outputs };
+        let begins = if start == Start::Resume { graph.known_end() } else { graph.next() };
+        let installed = Arc::new(graph.install(standing)?);
+        let tail = Arc::new(Tail::new(begins, installation, installed.followed()));
         let query = Arc::new(Query {
             name: name.to_owned(),
             id,
             graph: graph.clone(),
             settings: Mutex::new(settings.clone()),
-            installed: RwLock::new(Arc::new(graph.install(standing)?)),
+            installed: RwLock::new(installed),
             successor: Mutex::default(),
             until: AtomicU64::new(u64::MAX),
             handed_out: AtomicU64::new(0),
             outputs: RwLock::default(),
             weighed: Mutex::default(),
             changes: Mutex::new(changes),
-            results: Hub::default(),
-            tap: Hub::default(),
+            tail,
             meter: Meter::default(),
             hash: AtomicU64::new(0),
             cancellations: AtomicU64::new(0),
@@ -444,6 +446,11 @@ impl Query {
         self.meter.count()
     }
 
+    /// How ids are shown.
+    pub fn ids(&self) -> IdScheme {
+        self.graph.ids()
+    }
+
     /// Found, and not taken by every output yet.
     pub fn waiting(&self) -> usize {
         self.installed().waiting()
@@ -546,7 +553,7 @@ impl Query {
                 lane.delivered(turn, upper, || query.installed().set_delivered(&frontier, upper, position, rows));
             }
         });
-        lane.start(opened.run(&self.name, &lane.name, &self.graph, from, progress)?);
+        lane.start(opened.run((&self.name, &lane.name), &self.graph, self.watch.chain_max, from, progress)?);
         // For what waits in the lane.
         self.rouse();
         Ok(())
@@ -577,8 +584,7 @@ impl Query {
         if thread.is_some_and(|thread| thread.join().is_err()) {
             tracing::error!(query = self.name, "the thread of the query ended through a bug in weir");
         }
-        self.results.close();
-        self.tap.close();
+        self.tail.close();
         let lanes = std::mem::take(&mut *self.outputs.write().unwrap_or_else(|e| e.into_inner()));
         lanes.iter().for_each(|lane| lane.close(deadline));
     }

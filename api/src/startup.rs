@@ -12,7 +12,7 @@ use warp::http::{HeaderValue, StatusCode, Version, header};
 use warp::reply::{Reply, Response};
 use weir_engine::Loading;
 
-use crate::error::ApiError;
+use crate::error::{self, ApiError};
 use crate::routes;
 use crate::transfer::progress::bar;
 use crate::wire::family::Family;
@@ -20,6 +20,9 @@ use crate::wire::family::Family;
 /// How often the bar on a terminal moves, and how often a line of the log says the same.
 const BETWEEN: Duration = Duration::from_millis(100);
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
+
+/// When those come back who follow results.
+const COME_BACK_MILLIS: u32 = 500;
 
 pub struct Startup {
     began: Instant,
@@ -70,10 +73,14 @@ impl Startup {
     /// It lives; everything else has to wait.
     pub fn answer(&self, request: &Request<Incoming>) -> Response {
         let path = request.uri().path();
-        let lives = routes::find(request.method(), path, false).is_some_and(|(route, _)| route.name == "admin::liveness");
-        let mut response = match lives {
-            true => StatusCode::NO_CONTENT.into_response(),
-            false => ApiError::NotReady(self.reason()).into_response(Family::of(path)),
+        let asked = routes::find(request.method(), path, false).map(|(route, _)| route.name);
+        let mut response = match asked {
+            Some("admin::liveness") => StatusCode::NO_CONTENT.into_response(),
+            // A browser that follows results gives up at an error, and comes back when a stream ends.
+            Some("standing::results") => {
+                error::response(StatusCode::OK, Some("text/event-stream"), format!("retry: {COME_BACK_MILLIS}\n\n"))
+            }
+            _ => ApiError::NotReady(self.reason()).into_response(Family::of(path)),
         };
         // The next request may find weir ready, and this connection does not lead there. HTTP/2 has another way to say so.
         if request.version() <= Version::HTTP_11 {

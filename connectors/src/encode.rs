@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_model::temporal::DateTime;
-use weir_model::{IdScheme, Map, Match, NodeId, Value, json};
+use weir_model::{IdScheme, Map, NodeId, Place, Value, json};
 
 use crate::output_format::RecordSchema;
 
@@ -17,6 +17,8 @@ pub enum Envelope {
     /// `meta` and `data`.
     #[default]
     WithMetadata,
+    /// The same, with the tick of the result and an id that no other result has in `meta`.
+    WithTick,
     /// The data alone.
     Bare,
 }
@@ -30,6 +32,15 @@ pub enum Generation {
     V2,
 }
 
+/// What is known of a result beside its data.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Meta {
+    pub positive: bool,
+    /// The same for a match and its cancellation.
+    pub id: Option<NodeId>,
+    pub place: Place,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     pub envelope: Envelope,
@@ -38,22 +49,24 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Appends a result to `out`. The id, where the caller has one, is the same for a match and its cancellation.
-    pub fn result(&self, result: &Match, id: Option<NodeId>, out: &mut Vec<u8>) {
-        self.row(result.positive, id, &result.data, out);
-    }
-
-    /// Appends a row that came of a result, as `result`.
-    pub fn row(&self, positive: bool, id: Option<NodeId>, data: &Map, out: &mut Vec<u8>) {
+    /// Appends a result, or a row that came of it, to `out`.
+    pub fn row(&self, meta: &Meta, data: &Map, out: &mut Vec<u8>) {
         if self.envelope == Envelope::Bare {
             return self.data(data, out);
         }
         out.extend_from_slice(b"{\"meta\":{\"isPositiveMatch\":");
-        out.extend_from_slice(if positive { b"true" } else { b"false" });
-        if let Some(id) = id {
-            out.extend_from_slice(b",\"resultId\":\"");
-            out.extend_from_slice(id.to_string().as_bytes());
+        out.extend_from_slice(if meta.positive { b"true" } else { b"false" });
+        let mut text = |key: &[u8], value: String| {
+            out.extend_from_slice(key);
+            out.extend_from_slice(value.as_bytes());
             out.push(b'"');
+        };
+        if let Some(id) = meta.id {
+            text(b",\"resultId\":\"", id.to_string());
+        }
+        if self.envelope == Envelope::WithTick {
+            text(b",\"tick\":\"", meta.place.tick.0.to_string());
+            text(b",\"eventId\":\"", meta.place.to_string());
         }
         out.extend_from_slice(b"},\"data\":");
         self.data(data, out);
@@ -61,16 +74,11 @@ impl Encoder {
     }
 
     /// A row as a record by a schema: what its JSON has, by the names of fields. An error says what does not fit.
-    pub fn record(&self, schema: &RecordSchema, positive: bool, id: Option<NodeId>, data: &Arc<Map>) -> Result<Vec<u8>, String> {
+    pub fn record(&self, schema: &RecordSchema, meta: &Meta, data: &Arc<Map>) -> Result<Vec<u8>, String> {
         if self.envelope == Envelope::Bare {
             return schema.write(data, self.ids);
         }
-        let mut meta = Map::from_iter([("isPositiveMatch".into(), Value::Boolean(positive))]);
-        if let Some(id) = id {
-            meta.insert("resultId".into(), Value::Text(id.to_string().into()));
-        }
-        let whole = Map::from_iter([("meta".into(), Value::Map(meta.into())), ("data".into(), Value::Map(data.clone()))]);
-        schema.write(&whole, self.ids)
+        schema.write(&meta.whole(self.envelope, data), self.ids)
     }
 
     fn data(&self, data: &Map, out: &mut Vec<u8>) {
@@ -89,6 +97,21 @@ impl Encoder {
     /// The value whose JSON is right for the generation; the value itself nearly always.
     fn notation<'v>(&self, value: &'v Value) -> Cow<'v, Value> {
         if self.generation == Generation::V1 && differs_in_v1(value) { Cow::Owned(of_v1(value)) } else { Cow::Borrowed(value) }
+    }
+}
+
+impl Meta {
+    /// A result as a map: what its JSON has, where that has more than the data.
+    pub fn whole(&self, envelope: Envelope, data: &Arc<Map>) -> Map {
+        let mut meta = Map::from_iter([("isPositiveMatch".into(), Value::Boolean(self.positive))]);
+        if let Some(id) = self.id {
+            meta.insert("resultId".into(), Value::text(&id.to_string()));
+        }
+        if envelope == Envelope::WithTick {
+            meta.insert("tick".into(), Value::text(&self.place.tick.0.to_string()));
+            meta.insert("eventId".into(), Value::text(&self.place.to_string()));
+        }
+        Map::from_iter([("meta".into(), Value::Map(meta.into())), ("data".into(), Value::Map(data.clone()))])
     }
 }
 
@@ -119,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    fn check(encoder: Encoder, positive: bool, id: Option<NodeId>, expected: &str) {
+    fn check(encoder: Encoder, meta: Meta, expected: &str) {
         let data = Arc::new(Map::from_iter([
             ("id".into(), Value::Id(NodeId::from_bytes(*b"0123456789abcdef"))),
             ("n.\"total\"".into(), Value::Integer(42)),
@@ -127,7 +150,7 @@ mod tests {
             ("x".into(), Value::Float(f64::NAN)),
         ]));
         let mut out = Vec::new();
-        encoder.result(&Match { positive, tick: Tick::ZERO, data }, id, &mut out);
+        encoder.row(&meta, &data, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 
@@ -135,12 +158,17 @@ mod tests {
     fn results_have_the_documented_shape() {
         let v1 = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: IdScheme::Uuid };
         let data = r#"{"id":"30313233-3435-3637-3839-616263646566","n.\"total\"":42,"b":[[0,-1]],"x":"NaN"}"#;
-        check(v1, true, None, &format!(r#"{{"meta":{{"isPositiveMatch":true}},"data":{data}}}"#));
+        let match_of = |id| Meta { positive: true, id, place: Place { tick: Tick(1 << 60), number: 2, row: 0 } };
+        check(v1, match_of(None), &format!(r#"{{"meta":{{"isPositiveMatch":true}},"data":{data}}}"#));
         let id = NodeId::from_bytes([7; 16]);
         let meta = r#"{"isPositiveMatch":false,"resultId":"07070707-0707-0707-0707-070707070707"}"#;
-        check(v1, false, Some(id), &format!(r#"{{"meta":{meta},"data":{data}}}"#));
-        check(Encoder { envelope: Envelope::Bare, ..v1 }, true, Some(id), data);
+        let cancelled = Meta { positive: false, ..match_of(Some(id)) };
+        check(v1, cancelled, &format!(r#"{{"meta":{meta},"data":{data}}}"#));
+        let timed = r#""tick":"1152921504606846976","eventId":"1152921504606846976-2""#;
+        let meta = meta.replace('}', &format!(",{timed}}}"));
+        check(Encoder { envelope: Envelope::WithTick, ..v1 }, cancelled, &format!(r#"{{"meta":{meta},"data":{data}}}"#));
+        check(Encoder { envelope: Envelope::Bare, ..v1 }, match_of(Some(id)), data);
         let v2 = Encoder { envelope: Envelope::Bare, generation: Generation::V2, ids: IdScheme::Uuid };
-        check(v2, true, None, &data.replace("[0,-1]", "\"AP8=\""));
+        check(v2, match_of(None), &data.replace("[0,-1]", "\"AP8=\""));
     }
 }

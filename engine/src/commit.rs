@@ -13,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{Mutations, NodeId, Position, Text, Tick};
 
 use crate::arrangement::{Published, Snapshot};
+use crate::cause::{Cause, Causes};
 use crate::checkpoint::ENTRY_WEIGHT;
 use crate::engine::Parts;
 use crate::error::EngineError;
@@ -41,6 +42,7 @@ pub struct Committer {
     expiry: Arc<Expiry>,
     erasures: Arc<Erasures>,
     pub commits: Commits,
+    pub causes: Causes,
     state: Mutex<State>,
 }
 
@@ -90,6 +92,8 @@ pub struct Change {
     pub source: Option<(Text, Position)>,
     /// When the first of them came, where that is known.
     pub received: Option<Instant>,
+    /// The one of it is written by an output of a standing query.
+    pub cause: Option<Arc<Cause>>,
 }
 
 impl Committer {
@@ -103,8 +107,8 @@ impl Committer {
         (expiry, erasures): (Arc<Expiry>, Arc<Erasures>),
     ) -> Committer {
         let state = State { next, sent: next, sources, ..State::default() };
-        let commits = Commits::default();
-        Committer { graph, parts: parts.clone(), published, logged, expiry, erasures, commits, state: Mutex::new(state) }
+        let (commits, causes) = (Commits::default(), Causes::default());
+        Committer { graph, parts: parts.clone(), published, logged, expiry, erasures, commits, causes, state: Mutex::new(state) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -160,7 +164,7 @@ impl Committer {
 
     /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order.
     fn append(&self, state: &mut State, change: Change) -> Result<Tick, EngineError> {
-        let Change { mutations, records, source, received } = change;
+        let Change { mutations, records, source, received, cause } = change;
         let first = state.next.max(state.sealed).max(Tick::at_millis(wall_clock_millis()));
         let upper = Tick(first.0 + records.max(1) as u64);
         if !mutations.erased.is_empty() {
@@ -188,6 +192,9 @@ impl Committer {
         self.expiry.note(&entry.mutations);
         if records > 0 {
             self.commits.note(first, upper, received);
+            if let Some(cause) = cause {
+                self.causes.note(first, cause);
+            }
             let _order = self.parts.sending.lock().unwrap_or_else(|e| e.into_inner());
             self.parts.workers.send(&crate::command::Command::Apply(entry));
             state.sent = upper;

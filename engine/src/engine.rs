@@ -15,6 +15,7 @@ use weir_model::{IdScheme, NodeId, Plan, Position, QueryId, Text, Tick};
 
 use crate::alarm::Alarms;
 use crate::arrangement::{Published, Snapshot};
+use crate::cause::Cause;
 use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
 use crate::command::{Base, Command};
 use crate::commit::{Change, Committer};
@@ -822,6 +823,11 @@ impl Graph {
         self.inner.published.snapshot()
     }
 
+    /// The tick after the last commit that is known, also while the log has yet to be replayed.
+    pub fn known_end(&self) -> Tick {
+        lock(&self.inner.tail).last().map_or_else(|| self.next(), |entry| entry.upper)
+    }
+
     /// The tick after the last commit.
     pub fn next(&self) -> Tick {
         self.inner.committer.next()
@@ -872,8 +878,18 @@ impl Graph {
         Ok(())
     }
 
+    /// Why there is a tick, where an output of a standing query has written it.
+    pub fn cause(&self, tick: Tick) -> Option<Arc<Cause>> {
+        self.committer().causes.of(tick)
+    }
+
+    /// Whether more results of one standing query than this wait for its outputs.
+    pub fn has_waiting(&self, results: usize) -> bool {
+        self.standing().values().any(|state| state.inbox.waiting() > results)
+    }
+
     pub(crate) fn wait_for_results(&self) -> Result<(), EngineError> {
-        while self.standing().values().any(|state| state.inbox.waiting() > RESULTS_WAITING_MAX) {
+        while self.has_waiting(RESULTS_WAITING_MAX) {
             if self.inner.parts.closing.load(Ordering::Relaxed) {
                 return Err(EngineError::Closing);
             }

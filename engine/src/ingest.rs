@@ -59,7 +59,7 @@ impl Ingester {
         let committer = graph.committer();
         let mut failures = Vec::new();
         let source = progress.map(|(name, position)| (Text::new(name), position));
-        let change = |mutations| Change { mutations, records: records.len(), source: source.clone(), received };
+        let change = |mutations| Change { mutations, records: records.len(), source: source.clone(), received, cause: None };
 
         if !self.query.reads(graph.open_cypher()) {
             let mutations = self.evaluate(records, &crate::view::Empty, None, &mut failures);

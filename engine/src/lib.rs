@@ -13,6 +13,7 @@ pub mod tracked;
 pub mod query;
 pub mod together;
 pub mod commit;
+mod cause;
 pub mod log;
 pub mod store;
 pub mod checkpoint;
@@ -42,6 +43,7 @@ pub mod why;
 pub mod reference;
 pub mod error;
 
+pub use cause::Cause;
 pub use engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryLimits, RESULTS_WAITING_MAX};
 pub use error::EngineError;
 pub use evaluate::Prepared;

@@ -1,6 +1,7 @@
 //! Ad-hoc queries: rows out, and, where the query writes, a commit before the caller hears that it is done.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use weir_model::plan::Operator;
 use weir_model::{Clock, Failure, Mutations, Tick, Value};
 
 use crate::arrangement::Reading;
+use crate::cause::Cause;
 use crate::commit::Change;
 use crate::engine::Graph;
 use crate::error::EngineError;
@@ -36,6 +38,8 @@ pub struct QueryOptions<'a> {
     pub profile: Option<&'a Profile>,
     /// Gives up after so many steps, for callers that must not be held up.
     pub steps_max: Option<u32>,
+    /// An output of a standing query asks, because of a result.
+    pub cause: Option<&'a Arc<Cause>>,
 }
 
 /// How the patterns of the operators of a plan are visited.
@@ -233,7 +237,8 @@ impl Graph {
         view: &dyn View,
         each: &mut dyn FnMut(&[Value]) -> ControlFlow<()>,
     ) -> Result<Change, EngineError> {
-        let mut change = Change { records: 1, received: Some(Instant::now()), ..Change::default() };
+        let mut change =
+            Change { records: 1, received: Some(Instant::now()), cause: options.cause.cloned(), ..Change::default() };
         let fresh_id = || self.fresh_id();
         let QueryOptions { now_millis, deadline, cancelled, steps_max, .. } = options;
         let now = now_millis.unwrap_or_else(crate::commit::wall_clock_millis);

@@ -25,6 +25,9 @@ use crate::render::results::{Backfill, Baseline};
 use crate::render::{Maintained, ResultBatch};
 use crate::store::Delivered;
 
+/// Where it is kept from which result on those who follow the query may ask for results again: among its outputs, under a name that none has.
+const FOLLOWED: &str = "\u{0}followed";
+
 /// Which of the matches that exist at installation are results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
@@ -99,6 +102,12 @@ impl StandingState {
         delivered.values().map(|(tick, _)| *tick).min()
     }
 
+    /// The same of those that deliver somewhere.
+    fn delivered_by_outputs(&self) -> Option<Tick> {
+        let delivered = self.delivered.lock().unwrap_or_else(|e| e.into_inner());
+        delivered.iter().filter(|(output, _)| output.as_str() != FOLLOWED).map(|(_, (tick, _))| *tick).min()
+    }
+
     /// Up to where each output has delivered.
     pub(crate) fn delivered_of(&self, query: QueryId) -> Vec<Delivered> {
         let delivered = self.delivered.lock().unwrap_or_else(|e| e.into_inner());
@@ -166,6 +175,8 @@ impl Graph {
                 };
                 known.insert(output.clone(), from);
             }
+            let followed = self.recovered(standing.id, &Text::new(FOLLOWED)).filter(|_| standing.start == Start::Resume);
+            known.extend(followed.map(|followed| (Text::new(FOLLOWED), followed)));
             if standing.start == Start::Now {
                 *state.held() = Held::begun(installed);
             }
@@ -346,7 +357,7 @@ impl StandingQuery {
         let Some(found) = batch.found else { return };
         let ticks = batch.rows.iter().map(|row| row.tick).filter(|tick| *tick >= self.installed);
         let durable = |upper| self.graph.parts().log.durable_at(self.graph.id(), upper);
-        let has_outputs = self.state.delivered_by_all().is_some();
+        let has_outputs = self.state.delivered_by_outputs().is_some();
         self.state.latency.ready((&self.graph.committer().commits, ticks), (found, durable), batch.upper, has_outputs);
     }
 
@@ -403,7 +414,9 @@ impl StandingQuery {
     /// rows is only worth writing down along with something else.
     pub fn set_delivered(&self, output: &str, upper: Tick, position: Position, rows: bool) {
         let before = self.state.delivered.lock().unwrap_or_else(|e| e.into_inner()).insert(output.into(), (upper, position));
-        if let (Some((from, _)), Some(by_all)) = (before, self.state.delivered_by_all()) {
+        if output != FOLLOWED
+            && let (Some((from, _)), Some(by_all)) = (before, self.state.delivered_by_outputs())
+        {
             self.state.latency.delivered(from, upper, by_all);
         }
         if rows {
@@ -421,6 +434,26 @@ impl StandingQuery {
         self.set_delivered(output, from, position, true);
         self.graph.committer().log_delivered()?;
         self.graph.wait_durable(self.graph.next())
+    }
+
+    /// Up to where results are not found again for those who follow the query, and what was noted with it.
+    pub fn followed(&self) -> Option<(Tick, Position)> {
+        self.delivered(FOLLOWED)
+    }
+
+    /// Those who follow the query may ask for the results of a tick and later ones, also after a crash, once that is in the log; `at_once` it is when this
+    /// returns. `rows` as in `set_delivered`.
+    pub fn keep_followed(&self, from: Tick, note: Position, (rows, at_once): (bool, bool)) -> Result<(), EngineError> {
+        if at_once {
+            return self.put_output(FOLLOWED, from, note);
+        }
+        self.set_delivered(FOLLOWED, from, note, rows);
+        Ok(())
+    }
+
+    /// Nobody follows the query any more.
+    pub fn end_followed(&self) {
+        self.remove_output(FOLLOWED);
     }
 
     pub fn remove_output(&self, output: &str) {

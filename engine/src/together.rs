@@ -109,7 +109,7 @@ fn commit(graph: &Graph, writes: &[Write]) -> Result<Vec<Written>, EngineError> 
     let committer = graph.committer();
     let mut outcomes = Vec::new();
     let received = Some(Instant::now());
-    let change = |mutations| Change { mutations, records: writes.len(), received, source: None };
+    let change = |mutations| Change { mutations, records: writes.len(), received, ..Change::default() };
     let upper = if writes.iter().any(|write| write.query.reads(graph.open_cypher())) {
         let mut committed = None;
         for _ in 0..TRIES {

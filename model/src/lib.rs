@@ -35,6 +35,6 @@ pub use id::{EdgeKey, IdScheme, NodeId, QueryId, Symbol};
 pub use mutation::Mutations;
 pub use plan::Plan;
 pub use procedure::Procedure;
-pub use record::{Match, Position, Record};
+pub use record::{Match, Place, Position, Record};
 pub use tick::Tick;
 pub use value::{FullEdge, FullNode, Map, Path, Text, Value};

@@ -10,6 +10,7 @@ pub mod collector;
 pub mod contract;
 pub mod elasticsearch;
 pub mod endpoint;
+pub mod events;
 pub mod feeds;
 pub mod fuzz;
 pub mod kafka;

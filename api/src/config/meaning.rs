@@ -53,6 +53,7 @@ impl Reading<'_> {
                 slow_after: self.duration("query.slow-after"),
                 client_patience: self.duration("query.client-patience"),
             },
+            chain_max: self.integer("standing.chain-max") as u32,
             should_resume_ingest: self.boolean("should-resume-ingest"),
             file_ingest: FileIngest {
                 allowed_directories: self.texts("file-ingest.allowed-directories").into_iter().map(PathBuf::from).collect(),

@@ -25,6 +25,8 @@ pub struct Settings {
     pub workers: usize,
     pub memory: MemorySettings,
     pub query: QuerySettings,
+    /// Outputs that write one because of the other, at most.
+    pub chain_max: u32,
     pub should_resume_ingest: bool,
     pub file_ingest: FileIngest,
     /// Web servers that queries and outputs may ask.

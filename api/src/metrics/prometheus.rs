@@ -206,6 +206,8 @@ fn of_queries(app: &App, page: &mut Page) {
     for (name, help, read) in counts {
         each(name, "counter", help, &|figures, _| figures.count(read) as f64);
     }
+    let name = "weir_output_loops_total";
+    each(name, "counter", "Results for which it would have written in a loop, and did not.", &|figures, _| figures.loops as f64);
     let flag = |is: bool| f64::from(u8::from(is));
     each("weir_output_waiting", "gauge", "Results that are not delivered yet.", &|figures, _| figures.waiting as f64);
     each("weir_output_lag_seconds", "gauge", "How long ago the oldest of these was found.", &|figures, _| {

@@ -338,6 +338,8 @@ pub struct OutputState {
     /// How long the destination has not answered; there only while it is asked.
     pub unanswered_for: Option<Span>,
     pub last_error: Option<LastError>,
+    /// There only where a loop through the graph was found: results that it did not write for.
+    pub loops: Option<u64>,
 }
 
 #[derive(JsonSchema)]

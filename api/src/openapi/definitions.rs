@@ -520,7 +520,12 @@ fn workflow() -> Json {
         "properties": {
             "name": {"type": "string", "minLength": 1, "description": "Unique within the standing query."},
             "filter": kind("OnlyPositiveMatch", "Cancellations are left out."),
-            "preEnrichmentTransformation": kind("InlineData", "The data of results alone."),
+            "preEnrichmentTransformation": {
+                "type": "object",
+                "description": "`InlineData`: the data of results alone. `WithTick`: with their tick and an id of their own in `meta`.",
+                "required": ["type"],
+                "properties": {"type": {"type": "string", "enum": ["InlineData", "WithTick"]}},
+            },
             "resultEnrichment": {
                 "type": "object",
                 "description": "Runs for each result; its rows go on.",

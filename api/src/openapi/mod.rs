@@ -165,8 +165,11 @@ fn failures(route: &Route, parameters: bool, only_absent: bool, readiness: bool)
     }
     if parameters {
         // Only who listens to results is told in words, as clients of v1 know it.
-        let wrong = if route.name == "standing::results" { Wrong::Text } else { Wrong::Absent };
+        let wrong = if route.name == "standing::results" && route.family() == Family::V1 { Wrong::Text } else { Wrong::Absent };
         all.push((404, "What is named is not there.", wrong));
+    }
+    if ["standing::results", "sockets::results", "sockets::tap"].contains(&route.name) {
+        all.push((410, "What came behind the given result is not kept any more.", Wrong::Family));
     }
     if !route.gives.is_empty() && !route.is_socket() {
         all.push((406, "The client accepts nothing that can be given.", Wrong::Text));

@@ -113,6 +113,7 @@ const READ: &[Parameter] = &[p::AT_TIME, p::TIMEOUT];
 const EXPORT: &[Parameter] = &[p::EXPORT_FORMAT, p::AT_TIME, p::TIMEOUT];
 const EDGES: &[Parameter] =
     &[p::EDGE_LIMIT, p::EDGE_DIRECTION, p::EDGE_OTHER, p::EDGE_TYPE, p::ONLY_FULL, p::AT_TIME, p::TIMEOUT];
+const FOLLOW: &[Parameter] = &[p::SINCE_RESULT, p::WITH_TICK];
 const KEYED: &[Parameter] = &[p::KEY, p::AT_TIME, p::TIMEOUT];
 const WALK: &[Parameter] = &[p::WALK_LENGTH, p::WALK_QUERY, p::WALK_RETURN, p::WALK_IN_OUT, p::WALK_SEED, p::AT_TIME, p::TIMEOUT];
 const WALKS: &[Parameter] = &[
@@ -225,7 +226,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .about("Worked out from the graph as of a moment and its history, when it is asked for."),
         "standing::plan" => op("standing-query-plan", STANDING, "The dataflow of a standing query", &[(200, Value(of::<DataflowPart>))]).takes(&[p::PLAN_FORMAT]).graph().or_as(&["text/plain", "text/vnd.mermaid"])
             .about("From the results down to the changes of the graph it begins with. As `text` a tree, as `mermaid` a drawing."),
-        "standing::results" => op("standing-query-results", STANDING, "Results from now on, as server-sent events", &[(200, Text("text/event-stream"))]).graph(),
+        "standing::results" => op("standing-query-results", STANDING, "Results from now on, or from behind one, as server-sent events", &[(200, Text("text/event-stream"))]).takes(&[p::SINCE_RESULT, p::WITH_TICK, p::LAST_EVENT]).graph()
+            .about("The id of each event says where it stands among the results. Those of the last ten minutes, up to 100,000, are kept while somebody follows the query and ten minutes beyond."),
         "standing::add_output" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Output")),
         "standing::add_workflow" => op("create-standing-query-output", STANDING, "Add an output", &[(201, Empty)]).graph().body(|_| named("Workflow"))
             .about("A standing query that is not there is a mistake of the request: 400."),
@@ -234,8 +236,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "standing::remove_output" => op("delete-standing-query-output", STANDING, "Remove an output", &[(200, Value(if v1 { |_| named("Output") } else { |_| named("Workflow") }))]).graph()
             .about("Answers with the output as it was."),
         "standing::propagate" => op("propagate-standing-queries", STANDING, "Report what matched when queries were created", &[(202, Accepted)]).takes(&[p::INCLUDE_SLEEPING, p::WAKE_UP]).graph(),
-        "sockets::results" => op("standing-query-socket", STANDING, "Results from now on, over a web socket", &[(101, Empty)]).graph(),
-        "sockets::tap" => op("sq-raw-tap", STANDING, "Results from now on, over a web socket", &[(101, Empty)]),
+        "sockets::results" => op("standing-query-socket", STANDING, "Results from now on, or from behind one, over a web socket", &[(101, Empty)]).takes(FOLLOW).graph(),
+        "sockets::tap" => op("sq-raw-tap", STANDING, "Results from now on, or from behind one, over a web socket", &[(101, Empty)]).takes(FOLLOW),
         "sockets::tap_before" => op("sq-pre-enrichment-tap", STANDING, "What an output enriches, over a web socket", &[(101, Empty)]),
         "sockets::tap_after" => op("sq-post-enrichment-tap", STANDING, "What destinations get, over a web socket", &[(101, Empty)]),
 

@@ -107,6 +107,18 @@ pub const WALK_SEED: Parameter = same("seed", Kind::Text, "", "Walks of the same
 pub const PARALLELISM: Parameter = same("parallelism", Kind::Integer { from: Some(1) }, "16", "Walks at a time.");
 
 pub const SINCE: Parameter = same("since", Kind::Text, "", "Where the backup ended that this one goes on from.");
+pub const SINCE_RESULT: Parameter = same(
+    "since",
+    Kind::Text,
+    "",
+    "The id of the last result that the client has had: it gets those behind it. Of a tick alone, all from that on.",
+);
+pub const LAST_EVENT: Parameter =
+    same("Last-Event-ID", Kind::Header, "", "The same as `since`, which it outdoes: browsers send it when they come back.");
+pub const WITH_TICK: Parameter = Parameter {
+    current: "withTick",
+    ..same("with-tick", Kind::Boolean, "false", "Whether `meta` has the tick of the result, and its id.")
+};
 pub const LEAVE_OUT: Parameter =
     same("leaveOut", Kind::Text, "", "Namespaces that are left out, separated by commas: a damaged one cannot be backed up.");
 pub const IDEMPOTENCY_KEY: Parameter = same(

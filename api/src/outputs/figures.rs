@@ -35,6 +35,8 @@ pub struct Figures {
     pub behind: usize,
     /// When the oldest of those that wait was found.
     pub oldest: Option<Tick>,
+    /// Results that it would have written for in a loop, and did not.
+    pub loops: u64,
     /// Of the definition that runs; none where none does.
     pub counters: Option<Arc<DeliveryCounters>>,
 }
@@ -68,6 +70,7 @@ impl Figures {
             waiting: held.waiting,
             behind: lane.behind(),
             oldest: held.oldest,
+            loops: running.as_ref().map_or(0, |running| running.chain.cut.load(Ordering::Relaxed)),
             counters: running.map(|running| running.counters.clone()),
         }
     }
@@ -99,6 +102,10 @@ impl Figures {
         });
         if let Some(reason) = &self.reason {
             shown["reason"] = reason.as_str().into();
+        }
+        // There only where a loop was found.
+        if self.loops > 0 {
+            shown["loops"] = self.loops.into();
         }
         let Some(state) = self.counters.as_ref().map(|counters| counters.state()) else { return shown };
         let policy = state.policy;

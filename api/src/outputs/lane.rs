@@ -100,7 +100,7 @@ impl Lane {
 
     pub fn held(&self) -> Held {
         let queue = lock(&self.queue);
-        let oldest = queue.batches.iter().find_map(|(results, _)| results.first()).map(|result| result.tick);
+        let oldest = queue.batches.iter().find_map(|(results, _)| results.first()).map(|result| result.place.tick);
         Held { waiting: queue.results, oldest }
     }
 
@@ -259,12 +259,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use weir_model::NodeId;
+    use weir_model::{NodeId, Place};
 
     use super::*;
 
     fn results(count: usize) -> Arc<Vec<Sent>> {
-        let sent = Sent { tick: Tick(1), positive: true, id: NodeId::default(), data: Arc::default() };
+        let sent =
+            Sent { place: Place::before(Tick(1)), positive: true, id: NodeId::default(), data: Arc::default(), cause: None };
         Arc::new(vec![sent; count])
     }
 

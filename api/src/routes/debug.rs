@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use warp::http::StatusCode;
-use weir_connectors::{Encoder, Envelope, Generation};
+use weir_connectors::{Encoder, Envelope, Generation, Meta};
 use weir_engine::Graph;
 use weir_model::{FullNode, Map, NodeId, Text, Tick, Value};
 
@@ -72,7 +72,7 @@ impl Place {
         let generation = if self.family == Family::V1 { Generation::V1 } else { Generation::V2 };
         let encoder = Encoder { envelope: Envelope::Bare, generation, ids: self.graph.ids() };
         let mut body = Vec::new();
-        encoder.row(true, None, properties, &mut body);
+        encoder.row(&Meta::default(), properties, &mut body);
         serde_json::from_slice(&body).unwrap_or(Json::Null)
     }
 

@@ -1,13 +1,20 @@
 //! The web sockets: the query protocol, the results of standing queries and what flows through their outputs, uploads.
 
+use std::future::ready;
 use std::sync::Arc;
+
+use futures_util::{StreamExt, stream};
+use serde_json::json;
+use weir_connectors::Envelope;
+use weir_model::Place;
 
 use super::reply::Reply;
 use super::request::Request;
+use super::standing::Following;
 use super::{ingest, standing};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::events::Hub;
+use crate::events::{self, Hub, Live, REST};
 use crate::outputs::RunningOutput;
 use crate::sockets::language::Conversation;
 use crate::sockets::protocol::Protocol;
@@ -26,16 +33,31 @@ pub async fn language(app: Arc<App>, request: Request) -> Result<Reply, ApiError
     Ok(Reply::Whole(accept(&request.headers, request.upgrade, |socket| conversation.talk(socket))))
 }
 
-/// v1: results from now on. The socket ends with the query.
+/// v1: results as they come. The socket ends with the query.
 pub async fn results(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    let query = standing::find(&app, &request)?;
-    Ok(tapped(app, request, &query.results, false))
+    follow(app, request, false).await
 }
 
 /// v2: the same, over a socket that stays.
 pub async fn tap(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    follow(app, request, true).await
+}
+
+async fn follow(app: Arc<App>, request: Request, stays: bool) -> Result<Reply, ApiError> {
+    let following = Following::of(&request)?;
     let query = standing::find(&app, &request)?;
-    Ok(tapped(app, request, &query.tap, true))
+    let (follower, encoder) = following.begin(query).await?;
+    let with_tick = encoder.envelope == Envelope::WithTick;
+    let first = with_tick.then(|| begins(follower.place()));
+    let events = events::follow(follower, encoder).filter(|event| ready(event.name != REST));
+    let events = stream::iter(first).chain(events);
+    Ok(Reply::Whole(accept(&request.headers, request.upgrade, move |socket| listen(app, socket, events, stays))))
+}
+
+/// Where the results begin: what a client comes back with that has got none.
+fn begins(place: Place) -> Live {
+    let data = json!({"meta": {"tick": place.tick.0.to_string(), "eventId": place.to_string()}}).to_string();
+    Live { name: "begins", id: None, data }
 }
 
 pub async fn tap_before(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
@@ -67,6 +89,7 @@ fn output(app: &App, request: &Request) -> Result<Arc<RunningOutput>, ApiError> 
 }
 
 fn tapped(app: Arc<App>, request: Request, hub: &Hub, stays: bool) -> Reply {
-    let events = hub.listen();
+    let mut events = hub.listen();
+    let events = stream::poll_fn(move |context| events.poll_recv(context));
     Reply::Whole(accept(&request.headers, request.upgrade, move |socket| listen(app, socket, events, stays)))
 }

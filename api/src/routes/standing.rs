@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use warp::http::StatusCode;
+use weir_connectors::{Encoder, Envelope, Generation};
 use weir_cypher_compiler::{Drawn, draw_standing};
+use weir_model::Place;
 
 use super::reply::{Reply, blocking, document};
 use super::request::Request;
 use crate::app::App;
 use crate::error::{ApiError, plain};
 use crate::events;
-use crate::standing::Query;
+use crate::standing::{Follower, Query};
 use crate::why::{self, Asked};
 use crate::wire::family::{Family, pascal};
 use crate::wire::standing::{Output, StandingSettings};
@@ -215,10 +217,49 @@ pub fn plan_json(drawn: &Drawn) -> Json {
     json!({"title": drawn.title, "details": drawn.details, "inputs": drawn.inputs.iter().map(plan_json).collect::<Vec<_>>()})
 }
 
-/// Results from now on, as server-sent events.
+/// What one asks who follows a query.
+pub struct Following {
+    since: Option<Place>,
+    with_tick: bool,
+    family: Family,
+}
+
+impl Following {
+    /// A browser that comes back says so in a header; its address is still that of the beginning.
+    pub fn of(request: &Request) -> Result<Following, ApiError> {
+        let mut mistakes = Vec::new();
+        let since = request.parsed(&["since"], "id of a result", &mut mistakes, Place::parse);
+        let with_tick = request.boolean(&["with-tick", "withTick"], &mut mistakes).unwrap_or(false);
+        let last = request.headers.get("last-event-id").and_then(|given| given.to_str().ok()).filter(|given| !given.is_empty());
+        let last = last.map(|given| Place::parse(given).ok_or_else(|| format!("Last-Event-ID '{given}' is no id of a result")));
+        let last = last.transpose().unwrap_or_else(|mistake| {
+            mistakes.push(mistake);
+            None
+        });
+        if !mistakes.is_empty() {
+            return Err(ApiError::Decode(mistakes));
+        }
+        Ok(Following { since: last.or(since), with_tick, family: request.family })
+    }
+
+    pub async fn begin(self, query: Arc<Query>) -> Result<(Follower, Encoder), ApiError> {
+        let envelope = if self.with_tick { Envelope::WithTick } else { Envelope::WithMetadata };
+        let generation = if self.family.is_v2() { Generation::V2 } else { Generation::V1 };
+        let encoder = Encoder { envelope, generation, ids: query.ids() };
+        let follower = blocking(move || query.follow(self.since)).await?;
+        Ok((follower, encoder))
+    }
+}
+
+/// Results from now on, or from behind one that the client has had, as server-sent events.
 pub async fn results(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let following = Following::of(&request)?;
     match find(&app, &request) {
-        Ok(query) => Ok(Reply::Whole(events::stream(query.results.listen()))),
+        Ok(query) => {
+            let (follower, encoder) = following.begin(query).await?;
+            Ok(Reply::Whole(events::following(events::follow(follower, encoder))))
+        }
+        Err(error) if request.family != Family::V1 => Err(error),
         Err(ApiError::Absent(_)) => {
             Ok(Reply::Whole(plain(StatusCode::NOT_FOUND, "No Standing Query with the provided name was found")))
         }

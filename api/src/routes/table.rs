@@ -246,6 +246,7 @@ pub static ROUTES: &[Route] = &[
     route!(POST "/api/v2/graph/{graphName}/standingQueries", Data, StandingWrite, JSON, standing::create_named),
     route!(POST "/api/v2/graph/{graphName}/standingQueries:propagate", Nothing, StandingWrite, ANY, standing::propagate),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}:tap", Nothing, StandingRead, SOCKET, sockets::tap),
+    route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}/results", Nothing, StandingRead, ANY, standing::results),
     route!(GET "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}", Nothing, StandingRead, JSON, standing::get),
     route!(PUT "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}", Data, StandingWrite, JSON, standing::replace),
     route!(DELETE "/api/v2/graph/{graphName}/standingQueries/{standingQueryName}", Nothing, StandingWrite, JSON, standing::delete),

@@ -35,5 +35,5 @@ pub async fn state(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
 }
 
 pub async fn events(app: Arc<App>, _: Request) -> Result<Reply, ApiError> {
-    Ok(Reply::Whole(events::stream(app.live.hub.listen())))
+    Ok(Reply::Whole(events::listening(app.live.hub.listen())))
 }

@@ -1,6 +1,6 @@
 //! Web sockets: the handshake, and the loop that sends what comes to one that only listens; conversations in files of their own.
 //!
-//! A socket that is slower than what it listens to loses some of it. All of them end when weir stops.
+//! A socket that is slower than an output it listens to loses some of it; one that falls too far behind the results of a query ends. All of them end when weir stops.
 
 pub mod language;
 pub mod protocol;
@@ -9,13 +9,13 @@ pub mod upload;
 use std::future::Future;
 use std::sync::Arc;
 
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{SinkExt, Stream, StreamExt};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use warp::http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use warp::http::{HeaderMap, HeaderValue, StatusCode};
@@ -23,7 +23,7 @@ use warp::reply::Response;
 
 use crate::app::App;
 use crate::error::{self, plain};
-use crate::events::Live;
+use crate::events::{GAP, Live};
 
 /// Of a message of a client.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
@@ -71,13 +71,18 @@ pub async fn send(app: &App, socket: &mut Socket, text: String) -> Result<(), Er
 }
 
 /// Sends every event as a text. What the client sends is read and dropped. `stays`: the socket outlives what it listens to.
-pub async fn listen(app: Arc<App>, mut socket: Socket, mut events: mpsc::Receiver<Live>, stays: bool) -> Result<(), Error> {
+pub async fn listen(app: Arc<App>, mut socket: Socket, events: impl Stream<Item = Live>, stays: bool) -> Result<(), Error> {
     let stopped = app.stopped();
-    tokio::pin!(stopped);
+    tokio::pin!(stopped, events);
     let mut over = false;
     loop {
         tokio::select! {
-            event = events.recv(), if !over => match event {
+            event = events.next(), if !over => match event {
+                // Those who are too slow are told so where it is said why a socket ends.
+                Some(event) if event.name == GAP => {
+                    let reason = format!("results are not kept any more: {}", event.data).into();
+                    return socket.close(Some(CloseFrame { code: CloseCode::Policy, reason })).await;
+                }
                 Some(event) => send(&app, &mut socket, event.data).await?,
                 None if stays => over = true,
                 None => break,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weir_connectors::{Encoder, Envelope, Generation};
 use weir_engine::ResultBatch;
-use weir_model::{QueryId, Tick};
+use weir_model::{Place, QueryId, Tick};
 
 use super::{HOLD, LOOK, Query, WAIT, lock};
 use crate::error::chain;
@@ -97,18 +97,29 @@ impl Query {
             return;
         }
         let (mode, ids) = (self.mode(), self.graph.ids());
+        let mut place = Place::default();
+        let mut cause = None;
         let sent: Arc<Vec<Sent>> = batch
             .matches()
             .map(|result| Sent {
-                tick: result.tick,
+                place: {
+                    if result.tick != place.tick {
+                        cause = self.graph.cause(result.tick);
+                    }
+                    // All results of a tick are in one batch, and always in the same order.
+                    place = place.next(result.tick);
+                    place
+                },
                 positive: result.positive,
                 id: result_id(mode, self.id, &result.data, ids),
                 data: result.data,
+                cause: cause.clone(),
             })
             .collect::<Vec<Sent>>()
             .into();
         self.give(|lane| lane.send(&sent, batch.upper, &self.stop));
         self.handed_out.fetch_max(batch.upper.0, Ordering::SeqCst);
+        self.tail.push(&sent, batch.upper);
         if sent.is_empty() {
             return;
         }
@@ -129,7 +140,7 @@ impl Query {
         let mut behind = 0;
         for lane in self.lanes() {
             if give(&lane) == Given::Some {
-                self.follow(lane.clone());
+                self.follow_lane(lane.clone());
             }
             behind = lane.behind().max(behind);
         }
@@ -138,7 +149,7 @@ impl Query {
         }
     }
 
-    fn follow(self: &Arc<Self>, lane: Arc<Lane>) {
+    fn follow_lane(self: &Arc<Self>, lane: Arc<Lane>) {
         let (query, of) = (self.clone(), lane.clone());
         let started =
             weir_connectors::thread::named("behind", &lane.name).spawn(move || of.follow(&query.stop, || query.weigh()));
@@ -156,17 +167,10 @@ impl Query {
         self.installed().set_behind(behind);
     }
 
-    /// To whoever watches: streams and sockets get every result, the live page as many as a person can see.
+    /// To the live page, as many as a person can see.
     fn show(&self, sent: &[Sent]) {
         let live = &self.watch.live;
-        let encoder = Encoder { envelope: Envelope::WithMetadata, generation: Generation::V1, ids: self.graph.ids() };
-        for (hub, generation) in [(&self.results, Generation::V1), (&self.tap, Generation::V2)] {
-            if hub.is_heard() {
-                let encoder = Encoder { generation, ..encoder };
-                sent.iter().for_each(|result| hub.send(result.live(&encoder)));
-            }
-        }
-        let bare = Encoder { envelope: Envelope::Bare, ..encoder };
+        let bare = Encoder { envelope: Envelope::Bare, generation: Generation::V1, ids: self.graph.ids() };
         for result in sent.iter().take_while(|_| live.shows_more()) {
             live.show(&self.name, result.positive, &result.live(&bare).data);
         }

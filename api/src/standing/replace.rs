@@ -231,6 +231,7 @@ impl Query {
     /// Another takes over; which one it was.
     fn succeed(&self, installed: Arc<StandingQuery>, settings: StandingSettings) -> QueryId {
         *lock(&self.settings) = settings;
+        let _told = self.tail.hold();
         let mut place = self.installed.write().unwrap_or_else(|e| e.into_inner());
         std::mem::replace(&mut *place, installed).id()
     }

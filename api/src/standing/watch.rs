@@ -24,12 +24,14 @@ const SHARE: u32 = 20;
 /// What the queries know of it.
 pub struct Watch {
     pub live: Arc<LiveState>,
+    /// Outputs that write one because of the other, at most.
+    pub chain_max: u32,
     calls: Sender<Weak<Query>>,
 }
 
 impl Watch {
     /// Starts looking after what is in the list, for as long as there is the list.
-    pub fn start(live: Arc<LiveState>, queries: &Arc<Queries>) -> Arc<Watch> {
+    pub fn start((live, chain_max): (Arc<LiveState>, u32), queries: &Arc<Queries>) -> Arc<Watch> {
         #[expect(clippy::disallowed_methods, reason = "a worker of the engine cannot wait; a query that rests is in it once")]
         let (calls, called) = crossbeam_channel::unbounded();
         let queries = Arc::downgrade(queries);
@@ -37,7 +39,7 @@ impl Watch {
         if let Err(error) = thread {
             tracing::error!("no thread could be started for standing queries that rest: {error}");
         }
-        Arc::new(Watch { live, calls })
+        Arc::new(Watch { live, chain_max, calls })
     }
 }
 
@@ -113,6 +115,9 @@ impl Query {
 
     /// Tells the outputs of a query that rests how far it is. One that has more to do gets its thread.
     fn glance(self: &Arc<Self>) {
+        if let Err(error) = self.keep_tail(false) {
+            tracing::debug!(query = self.name, "from where on results are kept cannot be said: {error}");
+        }
         let thread = lock(&self.thread);
         if thread.is_some() || self.stop.load(Ordering::SeqCst) {
             return;

@@ -6,7 +6,7 @@ mod staged;
 use std::ops::ControlFlow;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_connectors::{Encoder, Envelope, Generation};
+use weir_connectors::{Encoder, Envelope, Generation, Meta};
 use weir_cypher_compiler::{StandingPlan, Words};
 use weir_engine::Graph;
 use weir_engine::why::{Looked, Made, Obstacle, OfRecord, Origin, Reached, Reason, ReasonOf, origins};
@@ -166,7 +166,7 @@ impl Question<'_> {
 
     fn json(&self, values: &Map) -> Json {
         let mut body = Vec::new();
-        self.encoder.row(true, None, values, &mut body);
+        self.encoder.row(&Meta::default(), values, &mut body);
         serde_json::from_slice(&body).unwrap_or(Json::Null)
     }
 

@@ -98,8 +98,8 @@ pub struct Workflow {
     pub of: String,
     /// Cancellations are left out.
     pub only_positive: bool,
-    /// The data of results alone.
-    pub bare: bool,
+    /// What of results goes on behind the filter.
+    pub structure: Envelope,
     /// Runs for each result; its rows go on.
     pub enrichment: Option<CypherOutput>,
     pub destination: Box<Output>,
@@ -261,7 +261,7 @@ impl Output {
                 "type": WORKFLOW,
                 "of": workflow.of,
                 "onlyPositive": workflow.only_positive,
-                "bare": workflow.bare,
+                "structure": written(workflow.structure),
                 "enrichment": workflow.enrichment.as_ref().map(|cypher| cypher.json(&Output::to_stored_json)),
                 "destination": workflow.destination.to_stored_json(),
             }),
@@ -298,29 +298,24 @@ impl DestinationOutput {
 impl Workflow {
     /// What is around the data of an item that reaches the destination.
     pub fn envelope(&self) -> Envelope {
-        if self.bare || self.enrichment.is_some() { Envelope::Bare } else { Envelope::WithMetadata }
+        if self.enrichment.is_some() { Envelope::Bare } else { self.structure }
     }
 
     /// The output of v1 that does about the same; a filter is not told there.
     fn as_output_json(&self) -> Json {
-        let structure = |envelope: Envelope| serde_json::to_value(envelope).unwrap_or(Json::Null);
         let mut destination = self.destination.to_json();
         if destination.get("structure").is_some() {
-            destination["structure"] = structure(self.envelope());
+            destination["structure"] = written(self.envelope());
         }
         let Some(cypher) = &self.enrichment else { return destination };
         let mut shown = cypher.json(&Output::to_json);
         shown["andThen"] = destination;
-        shown["structure"] = structure(if self.bare { Envelope::Bare } else { Envelope::WithMetadata });
+        shown["structure"] = written(self.structure);
         shown
     }
 }
 
 impl CypherOutput {
-    pub fn is_bare(&self) -> bool {
-        self.structure == Envelope::Bare
-    }
-
     fn json(&self, next: &dyn Fn(&Output) -> Json) -> Json {
         let mut body =
             json!({"type": CYPHER_QUERY, "query": self.query, "parameter": self.parameter, "parallelism": self.parallelism});
@@ -329,7 +324,7 @@ impl CypherOutput {
         }
         body["allowAllNodeScan"] = self.allow_all_node_scan.into();
         body["shouldRetry"] = self.should_retry.into();
-        body["structure"] = serde_json::to_value(self.structure).unwrap_or(Json::Null);
+        body["structure"] = written(self.structure);
         body
     }
 }
@@ -378,13 +373,38 @@ fn decode_workflow(fields: &Fields<'_>, depth: usize, mistakes: &mut Mistakes) -
         }
     };
     let destination = decode_output(fields.required("destination", mistakes)?, ".destination", depth + 1, mistakes)?;
+    let structure = match decode_structure(fields, mistakes)? {
+        Some(structure) => structure,
+        // As it was stored before there was more to say.
+        None if fields.boolean("bare", mistakes) == Some(true) => Envelope::Bare,
+        None => Envelope::WithMetadata,
+    };
     Some(Workflow {
         of: fields.required_text("of", mistakes)?,
         only_positive: fields.boolean("onlyPositive", mistakes).unwrap_or(false),
-        bare: fields.boolean("bare", mistakes).unwrap_or(false),
+        structure,
         enrichment,
         destination: Box::new(destination),
     })
+}
+
+/// None inside where nothing is said.
+fn decode_structure(fields: &Fields<'_>, mistakes: &mut Mistakes) -> Option<Option<Envelope>> {
+    let Some(value) = fields.get("structure") else { return Some(None) };
+    let structure = match Fields::tagged(value, ".structure", mistakes)?.1 {
+        "WithMetadata" => Envelope::WithMetadata,
+        "WithTick" => Envelope::WithTick,
+        "Bare" => Envelope::Bare,
+        other => {
+            mistakes.at("", format!("No decoder for discriminator '{other}'!"));
+            return None;
+        }
+    };
+    Some(Some(structure))
+}
+
+fn written(structure: Envelope) -> Json {
+    serde_json::to_value(structure).unwrap_or(Json::Null)
 }
 
 pub fn decode_cypher(fields: &Fields<'_>, depth: usize, mistakes: &mut Mistakes) -> Option<CypherOutput> {
@@ -393,17 +413,7 @@ pub fn decode_cypher(fields: &Fields<'_>, depth: usize, mistakes: &mut Mistakes)
         mistakes.at(".parallelism", "must be at least 1");
         return None;
     }
-    let structure = match fields.get("structure") {
-        None => Envelope::WithMetadata,
-        Some(value) => match Fields::tagged(value, ".structure", mistakes)?.1 {
-            "WithMetadata" => Envelope::WithMetadata,
-            "Bare" => Envelope::Bare,
-            other => {
-                mistakes.at("", format!("No decoder for discriminator '{other}'!"));
-                return None;
-            }
-        },
-    };
+    let structure = decode_structure(fields, mistakes)?.unwrap_or_default();
     Some(CypherOutput {
         query: fields.required_text("query", mistakes)?,
         parameter: fields.text("parameter", mistakes).unwrap_or_else(|| "that".to_owned()),

@@ -3,8 +3,8 @@
 //! A workflow with several destinations is as many outputs: each of them knows for itself how far it has delivered.
 
 use serde_json::{Map as JsonMap, Value as Json, json};
-use weir_connectors::DESTINATIONS;
 use weir_connectors::config::wrong_type;
+use weir_connectors::{DESTINATIONS, Envelope};
 
 use super::names::{fields_to_v2, to_v1};
 use crate::wire::decode::{Fields, Mistakes};
@@ -80,7 +80,7 @@ fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Nam
     let fields = Fields::of(body, path, mistakes)?;
     let name = fields.required_name(mistakes);
     let only_positive = one_of(&fields, "filter", "OnlyPositiveMatch", mistakes)?;
-    let bare = one_of(&fields, "preEnrichmentTransformation", "InlineData", mistakes)?;
+    let structure = transformation(&fields, mistakes)?;
     let enrichment = match fields.get("resultEnrichment") {
         None => None,
         Some(value) => {
@@ -99,7 +99,7 @@ fn read_workflow(body: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Nam
         let workflow = Workflow {
             of: name.clone(),
             only_positive,
-            bare,
+            structure,
             enrichment: enrichment.clone(),
             destination: Box::new(destination),
         };
@@ -116,6 +116,16 @@ fn one_of(fields: &Fields<'_>, name: &str, kind: &'static str, mistakes: &mut Mi
         return Some(false);
     }
     fields.any_word(name, &[kind], mistakes).map(|_| true)
+}
+
+/// What of results goes on.
+fn transformation(fields: &Fields<'_>, mistakes: &mut Mistakes) -> Option<Envelope> {
+    const NAME: &str = "preEnrichmentTransformation";
+    if fields.get(NAME).is_none() {
+        return Some(Envelope::WithMetadata);
+    }
+    let word = fields.any_word(NAME, &["InlineData", "WithTick"], mistakes)?;
+    Some(if word == "WithTick" { Envelope::WithTick } else { Envelope::Bare })
 }
 
 pub fn read_destination(value: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Output> {
@@ -157,23 +167,26 @@ pub fn workflows(outputs: &[(String, Output)], family: Family) -> Vec<Json> {
 }
 
 fn workflow(name: &str, output: &Output, family: Family) -> (String, Json) {
-    let (of, only_positive, bare, enrichment, destination) = match output {
-        Output::Workflow(w) => (w.of.as_str(), w.only_positive, w.bare, w.enrichment.as_ref(), &*w.destination),
+    let (of, only_positive, structure, enrichment, destination) = match output {
+        Output::Workflow(w) => (w.of.as_str(), w.only_positive, w.structure, w.enrichment.as_ref(), &*w.destination),
         // An output of v1 with a query first is one that enriches.
         Output::CypherQuery(cypher) => match &cypher.and_then {
-            Some(next) => (name, false, cypher.is_bare(), Some(cypher), &**next),
-            None => (name, false, cypher.is_bare(), None, output),
+            Some(next) => (name, false, cypher.structure, Some(cypher), &**next),
+            None => (name, false, cypher.structure, None, output),
         },
         Output::Destination(DestinationOutput { config, .. }) => {
-            (name, config.positive_only(), config.settings()["structure"]["type"] == "Bare", None, output)
+            let structure = serde_json::from_value(config.settings()["structure"].clone()).unwrap_or_default();
+            (name, config.positive_only(), structure, None, output)
         }
     };
     let mut shown = json!({"name": of});
     if only_positive {
         shown["filter"] = json!({"type": "OnlyPositiveMatch"});
     }
-    if bare {
-        shown["preEnrichmentTransformation"] = json!({"type": "InlineData"});
+    match structure {
+        Envelope::WithMetadata => {}
+        Envelope::WithTick => shown["preEnrichmentTransformation"] = json!({"type": "WithTick"}),
+        Envelope::Bare => shown["preEnrichmentTransformation"] = json!({"type": "InlineData"}),
     }
     if let Some(cypher) = enrichment {
         shown["resultEnrichment"] = query(cypher);
