@@ -237,7 +237,7 @@ impl Pauses {
     fn forget(&mut self, delivered: Option<Tick>) -> bool {
         let over = |stretch: &Stretch| stretch.until.is_some_and(|until| delivered.is_none_or(|tick| until <= tick));
         let count = self.stretches.iter().take(self.told).take_while(|stretch| over(stretch)).count();
-        let ends = self.stretches.drain(..count).filter_map(|stretch| stretch.until).last();
+        let ends = self.stretches.drain(..count).filter_map(|stretch| stretch.until).next_back();
         self.told -= count;
         if let Some(end) = ends {
             // Of a pause that has not been told of, the sum begins with it. That there is none is known as of the last end, and so better than what was kept before that.

@@ -38,8 +38,22 @@ impl Events {
         Ok(Events { lines: BufReader::new(stream).lines() })
     }
 
-    /// None when the stream ends.
-    pub fn next(&mut self) -> Option<Event> {
+    /// The next that is a result.
+    pub fn result(&mut self) -> Event {
+        loop {
+            let event = self.next().expect("a result");
+            if !event.name.is_empty() {
+                return event;
+            }
+        }
+    }
+}
+
+/// Until the stream ends.
+impl Iterator for Events {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
         let mut event = Event::default();
         let mut is_one = false;
         loop {
@@ -51,16 +65,6 @@ impl Events {
                 Some(("data", data)) => (event.data, is_one) = (data.trim().to_owned(), true),
                 _ if line.trim_end().is_empty() && is_one => return Some(event),
                 _ => {}
-            }
-        }
-    }
-
-    /// The next that is a result.
-    pub fn result(&mut self) -> Event {
-        loop {
-            let event = self.next().expect("a result");
-            if !event.name.is_empty() {
-                return event;
             }
         }
     }

@@ -196,7 +196,8 @@ fn of_queries(app: &App, page: &mut Page) {
             page.sample(name, &labels, value(figures, *holds));
         }
     };
-    let counts: [(&str, &str, fn(&DeliveryCounters) -> u64); 5] = [
+    type Count = fn(&DeliveryCounters) -> u64;
+    let counts: [(&str, &str, Count); 5] = [
         ("weir_output_delivered_total", "Results delivered.", |counters| counters.delivered.load(Ordering::Relaxed)),
         ("weir_output_failed_total", "Results given up.", |counters| counters.failed.load(Ordering::Relaxed)),
         ("weir_output_dead_letters_total", "Results that went to dead letters.", |c| c.dead_letters.load(Ordering::Relaxed)),

@@ -26,6 +26,9 @@ const KEPT_FOR: Duration = Duration::from_secs(600);
 /// Of these, so long back they are found again after a crash.
 const LOGGED_FOR: Duration = Duration::from_secs(60);
 
+/// A query that is looking through the graph is waited for so long: only then the log can be kept for those who follow it.
+const BACKFILL_PATIENCE: Duration = Duration::from_secs(1);
+
 /// So many are handed to a follower at a time.
 const AT_ONCE: usize = 256;
 
@@ -332,6 +335,10 @@ impl Query {
     pub(super) fn keep_tail(&self, at_once: bool) -> Result<(), ApiError> {
         if !self.tail.is_kept() {
             return Ok(());
+        }
+        let begun = Instant::now();
+        while at_once && self.installed().backfill().is_some() && begun.elapsed() < BACKFILL_PATIENCE {
+            std::thread::sleep(Duration::from_millis(2));
         }
         let _one = match self.tail.telling.try_lock() {
             Err(TryLockError::WouldBlock) if !at_once => return Ok(()),

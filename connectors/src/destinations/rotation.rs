@@ -464,7 +464,10 @@ impl Job {
         match named {
             Ok(()) => self.delete(aside),
             // Somebody has taken it away.
-            Err(_) if !from.exists() => Ok(drop(fs::remove_file(&unfinished))),
+            Err(_) if !from.exists() => {
+                let _ = fs::remove_file(&unfinished);
+                Ok(())
+            }
             Err(error) => {
                 // Half of it only takes room.
                 let _ = fs::remove_file(&unfinished);

@@ -23,9 +23,15 @@ pub struct Drawn {
 pub struct Words<'a>(Printer<'a>);
 
 impl<'a> Words<'a> {
+    /// What has no other name has that of the column that shows it.
     pub fn of(standing: &'a StandingPlan) -> Words<'a> {
-        let plan = &standing.plan;
-        Words(Printer { names: &plan.names, parameters: &plan.parameters, slots: labels(standing), note: None })
+        let mut labels = labels(standing);
+        for (name, slot) in &standing.plan.columns {
+            if let Some(label) = labels.get_mut(slot.0 as usize).filter(|label| label.starts_with('#')) {
+                *label = name.to_string();
+            }
+        }
+        Words(printer(standing, labels))
     }
 
     pub fn slot(&self, slot: Slot) -> String {
@@ -49,10 +55,15 @@ impl<'a> Words<'a> {
     }
 }
 
+fn printer(standing: &StandingPlan, slots: Vec<String>) -> Printer<'_> {
+    let plan = &standing.plan;
+    Printer { names: &plan.names, parameters: &plan.parameters, slots, note: None }
+}
+
 /// The dataflow of a standing query.
 pub fn draw_standing(standing: &StandingPlan) -> Drawn {
     let StandingPlan { plan, mode, .. } = standing;
-    let Words(printer) = Words::of(standing);
+    let printer = printer(standing, labels(standing));
     let counted = match mode {
         StandingMode::DistinctId => "DistinctId: the first and the last match of a node",
         StandingMode::MultipleValues => "MultipleValues: each way of matching",

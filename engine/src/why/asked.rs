@@ -120,25 +120,25 @@ impl Graph {
 }
 
 fn since(past: &Past, of: &FactOf) -> Option<Tick> {
-    let half = |edge: &EdgeRef| HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
-    let (node, is): (NodeId, Box<dyn Fn(&Changed) -> bool + '_>) = match of {
-        FactOf::Label { node, label: wanted } => {
-            (*node, Box::new(move |what| matches!(what, Changed::Label { label, .. } if label == wanted)))
-        }
-        FactOf::Property { node, key: wanted, .. } => {
-            (*node, Box::new(move |what| matches!(what, Changed::Property { key, .. } if key == wanted)))
-        }
-        FactOf::Edge { edge } => {
-            (edge.source, Box::new(move |what| matches!(what, Changed::Edge { half: other, .. } if *other == half(edge))))
-        }
-        FactOf::EdgeProperty { edge, key: wanted, .. } => (
-            edge.source,
-            Box::new(
-                move |what| matches!(what, Changed::EdgeProperty { half: other, key, .. } if *other == half(edge) && key == wanted),
-            ),
-        ),
+    let node = match of {
+        FactOf::Label { node, .. } | FactOf::Property { node, .. } => *node,
+        FactOf::Edge { edge } | FactOf::EdgeProperty { edge, .. } => edge.source,
     };
-    past.changes(node).iter().rev().find(|change| is(&change.what)).map(|change| change.tick)
+    past.changes(node).iter().rev().find(|change| is_of(&change.what, of)).map(|change| change.tick)
+}
+
+/// Whether it is this fact that changed, of its node.
+fn is_of(what: &Changed, of: &FactOf) -> bool {
+    let half = |edge: &EdgeRef| HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
+    match (of, what) {
+        (FactOf::Label { label: wanted, .. }, Changed::Label { label, .. }) => label == wanted,
+        (FactOf::Property { key: wanted, .. }, Changed::Property { key, .. }) => key == wanted,
+        (FactOf::Edge { edge }, Changed::Edge { half: other, .. }) => *other == half(edge),
+        (FactOf::EdgeProperty { edge, key: wanted, .. }, Changed::EdgeProperty { half: other, key, .. }) => {
+            *other == half(edge) && key == wanted
+        }
+        _ => false,
+    }
 }
 
 struct Telling<'t, 'p> {

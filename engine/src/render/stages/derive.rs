@@ -325,12 +325,15 @@ impl<'l> Deriving<'l, '_, '_, '_> {
     }
 }
 
+/// Makes rows of the one whose values are given.
+type Make<'m> = &'m mut dyn FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row));
+
 /// What comes of each row, until there are more than may be.
 fn one_by_one(
     (rows, layout): (&Rows, &Layout),
     turn: &mut Turn,
     (turns, most, deadline): (&Cell<i64>, usize, Instant),
-    make: &mut dyn FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row)),
+    make: Make<'_>,
 ) -> Rows {
     let mut found = Rows::new();
     for ((row, _), number) in rows.iter().zip(0..) {

@@ -74,7 +74,7 @@ impl Join {
         turn: &mut Turn,
         most: usize,
     ) -> Vec<(Row, u32, u32)> {
-        let mut of_right: FxHashMap<Vec<Value>, Vec<(Vec<Value>, &Row, u32)>> = FxHashMap::default();
+        let mut of_right = FxHashMap::<Vec<Value>, Vec<_>>::default();
         for (row, number) in right.zip(0..) {
             if let Some(keys) = self.right.keys_of(row, turn) {
                 of_right.entry(keys.iter().map(coarse).collect()).or_default().push((keys, row, number));
