@@ -255,7 +255,9 @@ impl Kept {
         let before = old.checked_sub(1).and_then(|index| self.batches[index].1.last()).map_or(gone, |last| last.place);
         let behind = before.max(logged.since);
         let first = self.batches.iter().skip(old).flat_map(|(_, batch)| batch.iter()).find(|result| result.place > behind);
-        let to = (first.map_or(upto.max(behind.tick), |first| first.place.tick), behind);
+        // No result is of the very first tick: what was noted with that one was never said.
+        let from = first.map_or(upto.max(behind.tick), |first| first.place.tick).max(Tick(1));
+        let to = (from, behind);
         let is_news = to.1 != logged.noted.1 || logged.noted.0 == Tick::ZERO;
         if to == logged.noted {
             return Told::Nothing;
@@ -336,8 +338,10 @@ impl Query {
         if !self.tail.is_kept() {
             return Ok(());
         }
+        // Where nothing was ever written, there is nothing to look through, and it ends with the first tick.
+        let looks_through = || self.installed().backfill().is_some() && self.graph.next() > Tick::ZERO;
         let begun = Instant::now();
-        while at_once && self.installed().backfill().is_some() && begun.elapsed() < BACKFILL_PATIENCE {
+        while at_once && looks_through() && begun.elapsed() < BACKFILL_PATIENCE {
             std::thread::sleep(Duration::from_millis(2));
         }
         let _one = match self.tail.telling.try_lock() {
@@ -351,7 +355,7 @@ impl Query {
         }
         let installed = self.installed();
         // What is there at the beginning is not found again in the same order.
-        if installed.backfill().is_some() || installed.is_summed() {
+        if looks_through() || installed.is_summed() {
             return Ok(());
         }
         match self.tail.look(Instant::now(), installed.id()) {
