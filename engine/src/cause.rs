@@ -19,30 +19,19 @@ const KNOWN_MAX: usize = 1 << 18;
 pub struct Cause {
     /// Outputs that have written, one because of the other, this one included.
     pub depth: u32,
-    /// The standing query whose output it was.
-    pub query: Arc<str>,
-    /// Why there was the result that it wrote for; none where a record or a client was the reason.
-    pub before: Option<Arc<Cause>>,
+    /// The standing queries of these, each once, in the order in which they wrote first.
+    pub queries: Arc<[Arc<str>]>,
 }
 
 impl Cause {
-    /// An output of the query writes because of a result.
-    pub fn new(query: Arc<str>, before: Option<Arc<Cause>>) -> Cause {
-        Cause { depth: before.as_ref().map_or(0, |before| before.depth) + 1, query, before }
-    }
-
-    /// The queries of the newest causes, each once, in the order in which they write.
-    pub fn queries(&self) -> Vec<&str> {
-        let mut queries: Vec<&str> = Vec::new();
-        let mut next = Some(self);
-        while let Some(cause) = next {
-            if !queries.contains(&&*cause.query) {
-                queries.push(&cause.query);
-            }
-            next = cause.before.as_deref();
-        }
-        queries.reverse();
-        queries
+    /// An output of the query writes because of a result; before it others have, unless a record or a client was the reason.
+    pub fn new(query: Arc<str>, before: Option<&Cause>) -> Cause {
+        let Some(before) = before else { return Cause { depth: 1, queries: Arc::new([query]) } };
+        let queries = match before.queries.contains(&query) {
+            true => before.queries.clone(),
+            false => before.queries.iter().cloned().chain([query]).collect(),
+        };
+        Cause { depth: before.depth + 1, queries }
     }
 }
 
@@ -88,15 +77,15 @@ mod tests {
     fn causes_are_known_by_tick_and_name_who_wrote() {
         let causes = Causes::default();
         assert!(causes.of(Tick(1)).is_none());
-        let mut before = None;
+        let mut before: Option<Arc<Cause>> = None;
         for (tick, query) in [(3, "a"), (5, "b"), (8, "a"), (9, "b")] {
-            let cause = Arc::new(Cause::new(query.into(), before.take()));
+            let cause = Arc::new(Cause::new(query.into(), before.as_deref()));
             causes.note(Tick(tick), cause.clone());
             before = Some(cause);
         }
         let depth = |tick| causes.of(Tick(tick)).map(|cause| cause.depth);
         assert_eq!([2, 3, 4, 5, 8, 9, 10].map(depth), [None, Some(1), None, Some(2), Some(3), Some(4), None]);
-        assert_eq!(before.map(|cause| cause.queries().join(" ")), Some("a b".to_owned()));
+        assert_eq!(before.map(|cause| cause.queries.join(" ")), Some("a b".to_owned()));
         for tick in 10..KNOWN_MAX as u64 + 10 {
             causes.note(Tick(tick), Arc::new(Cause::new("c".into(), None)));
         }

@@ -901,6 +901,10 @@ impl Graph {
 
     /// A little, while standing queries do not keep up. What they cost slows those who write, and never stops them.
     fn wait_for_stages(&self) {
+        // Asked first: there may be thousands of queries, and mostly none of them has stages.
+        if !self.parts().asides.is_at_work() {
+            return;
+        }
         let begun = Instant::now();
         let is_behind = |state: &Arc<StandingState>| {
             let looks_through = !state.backfill.done.load(Ordering::Relaxed);

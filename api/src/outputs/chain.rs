@@ -30,7 +30,7 @@ impl Chain {
 
     /// What the output's write because of a result is caused by. The error says why it must not write.
     pub fn next(&self, graph: &Graph, result: &Sent) -> Result<Arc<Cause>, String> {
-        let cause = Cause::new(self.query.clone(), result.cause.clone());
+        let cause = Cause::new(self.query.clone(), result.cause.as_deref());
         let what = if cause.depth > self.length_max {
             format!("more than {} outputs have written one because of the other (standing.chain-max)", self.length_max)
         } else if cause.depth > CROWD_FROM && graph.has_waiting(CROWD_MAX) {
@@ -38,7 +38,7 @@ impl Chain {
         } else {
             return Ok(Arc::new(cause));
         };
-        let names = cause.queries().join("' -> '");
+        let names = cause.queries.join("' -> '");
         Err(format!("a loop through the graph was cut: {what}. The standing queries are '{names}'"))
     }
 

@@ -101,19 +101,14 @@ impl Query {
         let mut cause = None;
         let sent: Arc<Vec<Sent>> = batch
             .matches()
-            .map(|result| Sent {
-                place: {
-                    if result.tick != place.tick {
-                        cause = self.graph.cause(result.tick);
-                    }
-                    // All results of a tick are in one batch, and always in the same order.
-                    place = place.next(result.tick);
-                    place
-                },
-                positive: result.positive,
-                id: result_id(mode, self.id, &result.data, ids),
-                data: result.data,
-                cause: cause.clone(),
+            .map(|result| {
+                if result.tick != place.tick {
+                    cause = self.graph.cause(result.tick);
+                }
+                // All results of a tick are in one batch, and always in the same order.
+                place = place.next(result.tick);
+                let id = result_id(mode, self.id, &result.data, ids);
+                Sent { place, positive: result.positive, id, data: result.data, cause: cause.clone() }
             })
             .collect::<Vec<Sent>>()
             .into();

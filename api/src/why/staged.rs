@@ -115,7 +115,7 @@ impl Telling<'_> {
         let mut why_not = found.stops.iter().map(|stop| self.stop(stop)).collect::<Result<Vec<Json>, ApiError>>()?;
         for source in &found.missing {
             let origin = &self.staged.origins()[*source];
-            let given = &meant.nodes[*source];
+            let given = meant.nodes.get(*source).map_or(&[][..], Vec::as_slice);
             let mut go_on = |_: &weir_engine::why::Made| std::ops::ControlFlow::Break(());
             let looked = question.graph.why(origin, given, Some(self.worked.at), &mut go_on)?;
             if looked.reached.is_empty() {

@@ -379,6 +379,12 @@ impl Asides {
         Asides { state: Mutex::default(), changed: Condvar::new(), at_once }
     }
 
+    /// Whether anything waits for stages, or may.
+    pub fn is_at_work(&self) -> bool {
+        let state = lock(&self.state);
+        state.threads + state.alone > 0 || !state.queue.is_empty()
+    }
+
     /// Ends the threads. What they were at is left as it is.
     pub fn stop(&self) {
         let mut state = lock(&self.state);

@@ -13,7 +13,7 @@ use super::{Made, Origin, Reached, TRIES_MAX};
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Limits};
-use crate::history::{Changed, Past};
+use crate::history::{Change, Changed, Past};
 use crate::render::Row;
 use crate::render::stages::derive::Asks;
 use crate::render::stages::holds;
@@ -124,7 +124,12 @@ fn since(past: &Past, of: &FactOf) -> Option<Tick> {
         FactOf::Label { node, .. } | FactOf::Property { node, .. } => *node,
         FactOf::Edge { edge } | FactOf::EdgeProperty { edge, .. } => edge.source,
     };
-    past.changes(node).iter().rev().find(|change| is_of(&change.what, of)).map(|change| change.tick)
+    newest(&past.changes(node), of)
+}
+
+/// When a fact changed last, by the changes of its node.
+pub(super) fn newest(changes: &[Change], of: &FactOf) -> Option<Tick> {
+    changes.iter().rev().find(|change| is_of(&change.what, of)).map(|change| change.tick)
 }
 
 /// Whether it is this fact that changed, of its node.

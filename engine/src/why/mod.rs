@@ -18,12 +18,12 @@ use weir_model::{Expr, GraphFree, NodeId, Position, Text, Tick, Value};
 
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::history::Changed;
 use crate::store::StoreError;
-use crate::view::{EdgeRef, HalfEdge, View};
+use crate::view::EdgeRef;
 use search::{Around, Search};
 
 pub use crate::render::stages::derive::{Asks, Level, Of, What};
+use asked::newest;
 pub use asked::{Answered, AskedOf, Fact, FactOf};
 pub use since::Since;
 pub use staged::{Found, Matched, Meant, Staged, Stop, Worked};
@@ -221,21 +221,13 @@ impl Graph {
         at: Option<Tick>,
         each: &mut dyn FnMut(&Made) -> ControlFlow<()>,
     ) -> Result<Looked, EngineError> {
-        let look = |view: &dyn View, at: Tick, each: &mut dyn FnMut(&Made) -> ControlFlow<()>| {
-            let context = GraphFree::rows(self.ids(), &origin.plan.names).at(at.millis() as i64);
-            let around = Around { graph: self, view, context: &context, tries_max: TRIES_MAX };
-            let mut search = Search::new(origin, around, None, given, each);
-            let _ = search.go_on();
-            Looked { at, reached: if search.matched { Vec::new() } else { search.reached }, gave_up: search.tries > TRIES_MAX }
-        };
-        let Some(at) = at else {
-            self.readable()?;
-            let snapshot = self.snapshot();
-            return Ok(look(&snapshot, snapshot.tick(), each));
-        };
-        let moment = self.at(at)?;
-        let looked = look(moment.view(), at, each);
-        moment.failure().map_or(Ok(looked), Err)
+        let (moment, at) = self.moment(at)?;
+        let context = GraphFree::rows(self.ids(), &origin.plan.names).at(at.millis() as i64);
+        let around = Around { graph: self, view: moment.view(), context: &context, tries_max: TRIES_MAX };
+        let mut search = Search::new(origin, around, None, given, each);
+        let _ = search.go_on();
+        let reached = if search.matched { Vec::new() } else { search.reached };
+        moment.failure().map_or(Ok(Looked { at, reached, gave_up: search.tries > TRIES_MAX }), Err)
     }
 
     /// The facts that a match rests on, and since when each is there.
@@ -249,17 +241,13 @@ impl Graph {
             found => found,
         };
         for (number, (node, id)) in origin.pattern.nodes.iter().zip(&made.nodes).enumerate() {
-            let changes = changes(*id)?;
-            let since =
-                |is: &dyn Fn(&Changed) -> bool| changes.iter().rev().find(|change| is(&change.what)).map(|change| change.tick);
+            let (node_id, changes) = (*id, changes(*id)?);
             for name in &node.labels {
-                let wanted = symbol(name);
-                let since = since(&|what| matches!(what, Changed::Label { label, .. } if *label == wanted));
+                let since = newest(&changes, &FactOf::Label { node: node_id, label: symbol(name) });
                 reasons.push(Reason { of: ReasonOf::Label { node: number, label: text(name) }, since });
             }
             for (name, slot) in &node.reads {
-                let wanted = symbol(name);
-                let since = since(&|what| matches!(what, Changed::Property { key, .. } if *key == wanted));
+                let since = newest(&changes, &FactOf::Property { node: node_id, key: symbol(name), value: value(slot) });
                 reasons.push(Reason { of: ReasonOf::Property { node: number, key: text(name), value: value(slot) }, since });
             }
         }
@@ -272,17 +260,11 @@ impl Graph {
         }
         for (number, (edge, found)) in origin.pattern.edges.iter().zip(&made.edges).enumerate() {
             let changes = changes(found.source)?;
-            let half = HalfEdge { kind: found.kind, outgoing: true, other: found.target, ordinal: found.ordinal };
-            let since =
-                |is: &dyn Fn(&Changed) -> bool| changes.iter().rev().find(|change| is(&change.what)).map(|change| change.tick);
-            let came = since(&|what| matches!(what, Changed::Edge { half: other, .. } if *other == half));
-            reasons.push(Reason { of: ReasonOf::Edge { edge: number }, since: came });
+            let since = newest(&changes, &FactOf::Edge { edge: *found });
+            reasons.push(Reason { of: ReasonOf::Edge { edge: number }, since });
             for (name, slot) in &edge.reads {
-                let wanted = symbol(name);
-                let is =
-                    |what: &Changed| matches!(what, Changed::EdgeProperty { half: of, key, .. } if *of == half && *key == wanted);
-                let of = ReasonOf::EdgeProperty { edge: number, key: text(name), value: value(slot) };
-                reasons.push(Reason { of, since: since(&is) });
+                let since = newest(&changes, &FactOf::EdgeProperty { edge: *found, key: symbol(name), value: value(slot) });
+                reasons.push(Reason { of: ReasonOf::EdgeProperty { edge: number, key: text(name), value: value(slot) }, since });
             }
         }
         Ok(reasons)

@@ -55,12 +55,12 @@ impl Graph {
             }
             let Some(answer) = self.answer_at(staged, seeds, upto, is_meant)? else { return Ok(Since::AtLeast(known)) };
             looks += answer.looks;
-            let Some(before) = changes.newest(&answer.seen, upto) else { return Ok(Since::AtLeast(known)) };
-            // All that can have changed since then is the time.
-            let from = before.unwrap_or(Tick::ZERO);
             if !answer.is_there {
                 return Ok(Since::Tick(known));
             }
+            let Some(before) = changes.newest(&answer.seen, upto) else { return Ok(Since::AtLeast(known)) };
+            // All that can have changed since then is the time.
+            let from = before.unwrap_or(Tick::ZERO);
             if staged.is_clocked() {
                 match self.turned(staged, seeds, (from, upto), is_meant, &mut answers)? {
                     Some(since) if since > from => return Ok(Since::Tick(since)),

@@ -361,7 +361,7 @@ impl<'s> Worked<'s> {
         for pair in way.windows(2) {
             let (from, to) = (pair[0], pair[1]);
             let input = self.levels[to].inputs.iter().position(|input| *input == from).unwrap_or_default();
-            let comes = |of: &Of| rows.iter().any(|row| is_of(of, input, *row));
+            let comes = |of: &Of| is_of(of, input, &rows);
             let next: Vec<u32> =
                 self.levels[to].rows.iter().zip(0..).filter(|((_, of), _)| comes(of)).map(|(_, number)| number).collect();
             if next.is_empty() {
@@ -450,13 +450,14 @@ impl<'s> Worked<'s> {
     }
 }
 
-/// Whether something was made of a row of an input.
-fn is_of(of: &Of, input: usize, row: u32) -> bool {
+/// Whether something was made of one of these rows of an input; they ascend.
+fn is_of(of: &Of, input: usize, rows: &[u32]) -> bool {
+    let has = |row: &u32| rows.binary_search(row).is_ok();
     match of {
         Of::Match(_) | Of::Nothing => false,
-        Of::One(one) => input == 0 && *one == row,
-        Of::Right(one) => input == 1 && *one == row,
-        Of::Two(left, right) => (if input == 0 { *left } else { *right }) == row,
-        Of::Many(rows) => input == 0 && rows.binary_search(&row).is_ok(),
+        Of::One(one) => input == 0 && has(one),
+        Of::Right(one) => input == 1 && has(one),
+        Of::Two(left, right) => has(if input == 0 { left } else { right }),
+        Of::Many(many) => input == 0 && many.iter().any(has),
     }
 }
