@@ -1,5 +1,5 @@
 //! What a standing query costs that is installed on a graph of some size: how long it looks through what is there, and how much of the
-//! machine it leaves to ingest. And what one more edge costs at a node of very many.
+//! machine it leaves to ingest.
 
 use std::error::Error;
 use std::fs::File;
@@ -7,12 +7,11 @@ use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_engine::store::InMemory;
 use weir_engine::{Graph, Ingester, Start};
 use weir_model::{Mutations, NodeId, Tick, Value, json};
 
 use crate::data::{Processes, mix};
-use crate::measure::{Clock, Durations, Latency, Run};
+use crate::measure::{Clock, Run};
 use crate::passes::Settings;
 use crate::weir::{self, Counter, Scratch};
 
@@ -114,7 +113,8 @@ fn measure(settings: &Settings, graph: &Graph, there: u64, feed: &mut Feed<'_>) 
         // The rest is for afterwards; that others do not have to wait shows with changes that do not concern the query.
         others += 1;
         let mut mutations = Mutations::default();
-        mutations.set_property(node(u64::MAX - others), seen, &Value::Boolean(true));
+        let number = u64::MAX - others;
+        mutations.set_property(NodeId::new(mix(number), number), seen, &Value::Boolean(true));
         let begun = Instant::now();
         graph.apply(mutations, 1)?;
         graph.wait_visible()?;
@@ -143,93 +143,6 @@ fn measure(settings: &Settings, graph: &Graph, there: u64, feed: &mut Feed<'_>) 
     Ok(run)
 }
 
-/// Changes of each kind that are timed.
-const CHANGES: u64 = 300;
-
-fn node(n: u64) -> NodeId {
-    NodeId::new(mix(n), n)
-}
-
-/// A node with `--events` edges that come in gets one more, of either direction, and the chain of four that may run through it has no
-/// match by it. Each change comes with a match elsewhere, and is timed until that is received.
-pub fn hub(settings: &Settings) -> Result<Run, Box<dyn Error>> {
-    let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
-    let graph = engine.default_graph();
-    let symbol = |name: &str| graph.symbols().intern(name);
-    let (parent, filename) = (symbol("parent"), symbol("filename"));
-    let text = Value::text("/usr/bin/prog");
-    let hub = node(0);
-    let mut next = 1;
-    while next <= settings.events {
-        let mut mutations = Mutations::default();
-        for n in next..(next + settings.batch).min(settings.events + 1) {
-            mutations.set_property(node(n), filename, &text);
-            mutations.set_edge(node(n), parent, hub, 0, true);
-        }
-        graph.apply(mutations, 1)?;
-        next += settings.batch;
-    }
-    graph.wait_visible()?;
-    let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
-    while query.backfill().is_some() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let mut fresh = settings.events + 1;
-    let mut fresh_node = || {
-        fresh += 1;
-        node(fresh)
-    };
-    let mut matches = 0;
-    let mut time = |graph: &Graph, change: &dyn Fn(&mut Mutations, NodeId)| -> Result<Durations, Box<dyn Error>> {
-        let mut durations = Durations::new();
-        for _ in 0..CHANGES {
-            let mut mutations = Mutations::default();
-            change(&mut mutations, fresh_node());
-            let chain = [(); 4].map(|()| fresh_node());
-            mutations.start_record(1);
-            mutations.set_property(chain[0], filename, &text);
-            chain.windows(2).for_each(|pair| mutations.set_edge(pair[0], parent, pair[1], 0, true));
-            let begun = Instant::now();
-            graph.apply(mutations, 2)?;
-            let found = loop {
-                let batch = query.next(Duration::from_secs(60))?.ok_or("no result within a minute")?;
-                if !batch.rows.is_empty() {
-                    break batch.rows.len() as u64;
-                }
-            };
-            durations.record(begun.elapsed());
-            matches += found;
-            std::thread::sleep(Duration::from_micros(200));
-        }
-        Ok(durations)
-    };
-    let clock = Clock::start()?;
-    let nothing = time(&graph, &|_, _| ())?;
-    let coming = time(&graph, &|mutations, other| {
-        mutations.set_property(other, filename, &text);
-        mutations.set_edge(other, parent, hub, 0, true);
-    })?;
-    let leaving = time(&graph, &|mutations, other| mutations.set_edge(hub, parent, other, 0, true))?;
-    let mut run = clock.stop("hub", 3 * CHANGES)?;
-    engine.shutdown()?;
-    run.matches = Some(matches);
-    run.expected = Some(3 * CHANGES);
-    run.latency_us = coming.latency();
-    let shown = |durations: Durations| {
-        let of = |l: Latency| format!("p50 {:.3} ms, p99 {:.3} ms, max {:.3} ms", l.p50 / 1e3, l.p99 / 1e3, l.max / 1e3);
-        durations.latency().map_or(String::new(), of)
-    };
-    run.settings = format!(
-        "an edge to a node of {} edges, until the match of another change made with it is received, in memory, {} workers; an edge from it: {}; \
-         that other change alone: {}",
-        settings.events,
-        settings.workers,
-        shown(leaving),
-        shown(nothing)
-    );
-    Ok(run)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -244,11 +157,5 @@ mod tests {
                 assert!(run.count_is_right() && run.matches > Some(15_000), "{run:?}");
             }
         }
-    }
-
-    #[test]
-    fn a_hub_gives_no_matches_of_its_own() {
-        let run = hub(&test_settings("hub", 2_000)).expect("it runs");
-        assert!(run.count_is_right(), "{run:?}");
     }
 }

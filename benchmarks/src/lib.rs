@@ -21,6 +21,7 @@ pub mod churn;
 pub mod rings;
 pub mod watch;
 pub mod backfill;
+pub mod hub;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod latency;

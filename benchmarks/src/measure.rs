@@ -76,6 +76,11 @@ impl Durations {
         self.0.saturating_record((duration.as_nanos() as u64).clamp(1, DURATION_MAX));
     }
 
+    pub fn add(&mut self, other: &Durations) {
+        // Both have the same bounds, so nothing falls outside.
+        self.0 += &other.0;
+    }
+
     /// None before anything was recorded.
     pub fn latency(&self) -> Option<Latency> {
         if self.0.is_empty() {

@@ -14,8 +14,8 @@ use crate::data::Processes;
 use crate::kafka;
 use crate::measure::Run;
 use crate::{
-    backfill, churn, decode, decode_parquet, floor, http, large, latency, parse, past, procs, reads, restart, rings, service,
-    stages, watch,
+    backfill, churn, decode, decode_parquet, floor, http, hub, large, latency, parse, past, procs, reads, restart, rings,
+    service, stages, watch,
 };
 
 pub struct Pass {
@@ -68,7 +68,8 @@ pub static PASSES: &[Pass] = &[
     Pass { name: "stage-window", about: "one of --events rows in order changes, ten in their middle shown", run: stages::window },
     Pass { name: "backfill", about: "the chain of four installed on --events while more come in", run: backfill::run },
     Pass { name: "backfill-ingest", about: "the same while lines of JSON come into a store", run: backfill::beside_ingest },
-    Pass { name: "hub", about: "one more edge at a node of --events edges, of which no match comes", run: backfill::hub },
+    Pass { name: "hub", about: "one more edge at a node of --events edges, of which no match comes", run: hub::run },
+    Pass { name: "hub-growing", about: "the same while the node grows to --events edges", run: hub::growing },
     Pass { name: "latency", about: "`procs` paced at --load of the rate it reaches", run: latency::paced },
     Pass { name: "idle", about: "one change at a time on an idle engine in memory", run: latency::idle },
     Pass { name: "reads", about: "nodes by id, one after another, while records come in", run: reads::points },

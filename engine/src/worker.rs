@@ -289,7 +289,8 @@ impl State {
         };
         drop(queries);
         let members = (0..).zip(&maintained.sources).map(|(source, pattern)| {
-            let member = Member { query: *number, source, since: 0, ending: pattern.ending.clone() };
+            let (constants, ending) = (pattern.constants.clone(), pattern.ending.clone());
+            let member = Member { query: *number, source, since: 0, constants, ending };
             (pattern.program.clone(), member)
         });
         let families = Installation::families(members);

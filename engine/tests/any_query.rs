@@ -77,7 +77,7 @@ fn open(workers: usize, open_cypher: bool, hubs: HubBounds) -> Engine {
 }
 
 /// Every node is a hub.
-const ALL_HUBS: HubBounds = HubBounds { edges_min: 1, kept_max: 1_000_000 };
+const ALL_HUBS: HubBounds = HubBounds { edges_min: 1, ahead_min: 1, kept_max: 1_000_000 };
 
 fn run(
     (queries, make, open_cypher, hubs): (&[&str], Make, bool, HubBounds),
@@ -234,7 +234,7 @@ fn around_hubs(random: &mut Random, graph: &Graph, out: &mut Mutations) {
 #[test]
 fn what_leads_on_from_a_hub_is_known_at_every_tick() {
     // Little room: what is kept is forgotten again and again.
-    let little = HubBounds { edges_min: 2, kept_max: 6 };
+    let little = HubBounds { edges_min: 2, ahead_min: 2, kept_max: 6 };
     for (seed, parallel) in [(88172645463325252, false), (4101842887655102017, true), (2685821657736338717, false)] {
         for hubs in [ALL_HUBS, little] {
             let settings = &[(1, 1), (1, 4), (1, 25), (1, 110), (2, 5), (4, 2), (4, 60)];

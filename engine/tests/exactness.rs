@@ -25,7 +25,7 @@ fn run(seed: u64, count: usize, settings: &[(usize, usize)]) {
 
     for (workers, batch) in settings {
         // The supernode is a hub, and others are.
-        let hubs = HubBounds { edges_min: 3, ..HubBounds::default() };
+        let hubs = HubBounds { edges_min: 3, ahead_min: 3, ..HubBounds::default() };
         let options = Options { workers: *workers, hubs, ..Options::default() };
         let engine = Engine::open(Arc::new(InMemory::default()), options).unwrap();
         engine.start().unwrap();

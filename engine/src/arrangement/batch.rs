@@ -41,6 +41,8 @@ pub struct Batch {
     /// The last tick before `upper`.
     last_tick: u64,
     directory: Directory,
+    /// Those of the nodes that have the most facts, and how many: the most first.
+    largest: Vec<(u32, u32)>,
     /// See `estimate`.
     pub(super) sample: OnceLock<Sample>,
     pub(super) labels: OnceLock<FxHashMap<Symbol, i64>>,
@@ -136,7 +138,15 @@ pub struct Writer {
     finished: usize,
     /// Of the edges of those nodes that have many facts.
     hashes: Vec<u64>,
+    /// Nodes of so many facts may be among the largest.
+    large: u32,
 }
+
+/// Nodes of fewer facts are never among the largest.
+const LARGE: u32 = 16;
+
+/// So many are.
+const LARGEST: usize = 64;
 
 impl Writer {
     /// About how many nodes will come, and which one at most.
@@ -156,10 +166,11 @@ impl Writer {
             facts: 0,
             last_tick,
             directory: Directory::new(nodes, last),
+            largest: Vec::new(),
             sample: OnceLock::new(),
             labels: OnceLock::new(),
         };
-        Writer { batch, fresh, finished: 0, hashes: Vec::new() }
+        Writer { batch, fresh, finished: 0, hashes: Vec::new(), large: LARGE }
     }
 
     /// Takes in a segment that is there already, and says its number. `whole` is that of the piece it comes from; 0 if it is
@@ -206,6 +217,13 @@ impl Writer {
         batch.places.push(place);
         batch.pieces[place.piece()].live += place.count as usize;
         batch.facts += place.count as usize;
+        if place.count >= self.large {
+            batch.largest.push((place.count, batch.ids.len() as u32 - 1));
+            if batch.largest.len() == 2 * LARGEST {
+                batch.keep_largest();
+                self.large = batch.largest[LARGEST - 1].0 + 1;
+            }
+        }
     }
 
     pub fn nodes(&self) -> usize {
@@ -217,6 +235,7 @@ impl Writer {
         fresh.shrink();
         fresh.filter = Filter::of(&hashes);
         batch.directory.finish(batch.ids.len());
+        batch.keep_largest();
         batch.pieces[0].segment = Arc::new(fresh);
         batch.pieces.iter_mut().filter(|piece| piece.whole == 0).for_each(|piece| piece.whole = piece.live);
         shrink(&mut batch.ids);
@@ -228,6 +247,16 @@ impl Writer {
 impl Batch {
     pub fn empty(lower: Antichain<u64>, upper: Antichain<u64>) -> Batch {
         Writer::new((lower, upper, Antichain::from_elem(0)), (0, NodeId::new(0, 0)), Segment::default()).finish()
+    }
+
+    fn keep_largest(&mut self) {
+        self.largest.sort_unstable_by(|a, b| b.cmp(a));
+        self.largest.truncate(LARGEST);
+    }
+
+    /// How many facts the largest nodes have, and where these stand: the largest first.
+    pub fn largest(&self) -> &[(u32, u32)] {
+        &self.largest
     }
 
     /// The facts of the node at this index among those of other batches.

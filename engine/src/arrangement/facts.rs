@@ -208,6 +208,20 @@ impl<'a> Facts<'a> {
         self.each_in(&edge_ranges(direction, kinds), at, |segment, fact| each(segment.half(fact)));
     }
 
+    /// The facts about single half edges from a tag and an other end on, up to a tag: so many of each batch, about, and where the next begin.
+    pub fn stretch(&self, from: (Tag, NodeId), to: Tag, most: usize) -> (Facts<'a>, Option<(Tag, NodeId)>) {
+        let key = |fact: &Fact| (fact.tag, fact.payload.as_node());
+        let begun = |part: &Part<'a>| &part.facts[part.facts.partition_point(|fact| fact.tag < from.0 || key(fact) < from)..];
+        let following = |part: &Part<'a>| begun(part).get(most).map(key).filter(|next| next.0 <= to && *next > from);
+        let next = self.parts.iter().filter_map(following).min();
+        let parts = self.parts.iter().map(|part| {
+            let facts = begun(part);
+            let end = facts.partition_point(|fact| fact.tag <= to && next.is_none_or(|next| key(fact) < next));
+            Part { facts: &facts[..end], ..*part }
+        });
+        (Facts { parts: parts.collect() }, next)
+    }
+
     /// How many updates there are of the half edges of a node: no fewer than edges, whatever the tick.
     pub fn about_edges(&self, direction: Direction, kinds: &[Symbol]) -> usize {
         let ranges = edge_ranges(direction, kinds);

@@ -113,6 +113,13 @@ impl Published {
         }
     }
 
+    /// The batches of all shards, as they are now.
+    pub fn each_batch(&self, mut each: impl FnMut(usize, &SharedBatch)) {
+        for (shard, shown) in self.shards.iter().enumerate() {
+            shown.load().batches.iter().for_each(|batch| each(shard, batch));
+        }
+    }
+
     /// The graph as it was at a tick. The caller has seen to it that every shard has reached that tick and tells it apart.
     pub fn at(&self, tick: u64) -> Snapshot {
         Snapshot { shards: self.shards.iter().map(|shard| shard.load_full()).collect(), at: tick }

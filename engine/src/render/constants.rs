@@ -4,7 +4,7 @@
 //!
 //! Queries that differ in constants alone so have one program, and a table of constants says whose matches a row makes. All
 //! equalities are taken out, and the ranges of one slot. A table says less than a condition (`index::key`): long texts share their places
-//! with others. So the conditions come along, and are tested on the few rows the table lets through.
+//! with others. So the values and conditions come along, and are tested on the few rows the table lets through.
 
 use smallvec::SmallVec;
 use weir_model::expression::Binary;
@@ -29,7 +29,9 @@ pub struct Constants {
     pub equal: Key,
     /// In any of these.
     pub ranges: Vec<Places>,
-    /// What was taken out.
+    /// What was taken out: slots that equal a value,
+    pub values: SmallVec<[(usize, Value); 2]>,
+    /// and what asks otherwise.
     pub conditions: Vec<Expr>,
 }
 
@@ -45,6 +47,9 @@ pub fn take_out(nodes: &mut [NodeView], context: &GraphFree) -> (Compared, Const
         let mut ranges: Option<Vec<Places>> = None;
         for condition in conditions {
             let found = comparison(&condition, node, context);
+            let asks_for_same = matches!(condition, Expr::Binary { operator: Binary::Same, .. });
+            let value = found.as_ref().filter(|(_, operator, _)| *operator == Binary::Equal && !asks_for_same);
+            let value = value.map(|(slot, _, value)| (*slot, value.clone()));
             let taken = match found {
                 Some((slot, Binary::Equal, value)) if equal.iter().all(|(other, _)| *other != slot) => {
                     key::equal(&value).map(|place| equal.push((slot, place))).is_some()
@@ -58,8 +63,11 @@ pub fn take_out(nodes: &mut [NodeView], context: &GraphFree) -> (Compared, Const
                 }
                 _ => false,
             };
-            let to = if taken { &mut constants.conditions } else { &mut node.conditions };
-            to.push(condition);
+            match value {
+                _ if !taken => node.conditions.push(condition),
+                Some(value) => constants.values.push(value),
+                None => constants.conditions.push(condition),
+            }
         }
         constants.ranges.extend(ranges.into_iter().flatten());
         equal.sort_unstable_by_key(|(slot, _)| *slot);

@@ -15,10 +15,11 @@ use super::intervals::Intervals;
 use super::program::Program;
 use crate::index::key;
 
-/// What one query makes of the rows of a program.
+/// What is made of the rows of a program. Queries that differ in constants alone make the same.
 #[derive(Debug)]
 pub struct Ending {
-    pub constants: Constants,
+    /// Endings with the same name are the same.
+    pub name: Arc<str>,
     /// Conditions on a complete row.
     pub filters: Vec<Expr>,
     /// What is made of a complete row.
@@ -34,6 +35,7 @@ pub struct Member {
     pub source: u32,
     /// Changes of earlier ticks do not concern it.
     pub since: Time,
+    pub constants: Arc<Constants>,
     pub ending: Arc<Ending>,
 }
 
@@ -45,6 +47,8 @@ pub struct Family {
     alike: Group,
     /// How many members have these constants at a node, in the order of `Compared::equal`.
     admitted: Vec<FxHashMap<Key, u32>>,
+    /// Those of the members by name, each once, and how many have it: what many share is at hand.
+    endings: FxHashMap<Arc<str>, (Arc<Ending>, usize)>,
     /// The ranges of all members.
     ranges: Intervals<(u32, u32)>,
     /// The numbers of the sieves that `dense` may keep, by edge.
@@ -63,18 +67,16 @@ struct Group {
 }
 
 impl Group {
-    fn remove(&mut self, query: u32, source: u32) -> bool {
-        let place = self.members.iter().position(|member| (member.query, member.source) == (query, source));
-        if let Some(place) = place {
-            self.members.swap_remove(place);
-            self.sort_ranges();
-        }
-        place.is_some()
+    fn remove(&mut self, query: u32, source: u32) -> Option<Member> {
+        let place = self.members.iter().position(|member| (member.query, member.source) == (query, source))?;
+        let removed = self.members.swap_remove(place);
+        self.sort_ranges();
+        Some(removed)
     }
 
     fn sort_ranges(&mut self) {
         let of_member = |(place, member): (usize, &Member)| {
-            member.ending.constants.ranges.iter().map(move |range| (*range, place as u32)).collect::<Vec<_>>()
+            member.constants.ranges.iter().map(move |range| (*range, place as u32)).collect::<Vec<_>>()
         };
         self.ranges = self.members.iter().enumerate().flat_map(of_member).collect();
     }
@@ -84,11 +86,15 @@ impl Family {
     pub fn new(program: Arc<Program>, sieves: Vec<Option<u32>>) -> Family {
         let admitted = program.compared.equal.iter().map(|_| FxHashMap::default()).collect();
         let (members, alike) = (FxHashMap::default(), Group::default());
-        Family { program, members, alike, admitted, ranges: Intervals::default(), sieves, count: 0, joined: 0 }
+        let (endings, ranges) = (FxHashMap::default(), Intervals::default());
+        Family { program, members, alike, admitted, endings, ranges, sieves, count: 0, joined: 0 }
     }
 
-    pub fn insert(&mut self, member: Member) {
-        let constants = &member.ending.constants;
+    pub fn insert(&mut self, mut member: Member) {
+        let (ending, shared) = self.endings.entry(member.ending.name.clone()).or_insert_with(|| (member.ending.clone(), 0));
+        member.ending = ending.clone();
+        *shared += 1;
+        let constants = &*member.constants;
         for (part, admitted) in self.parts(&constants.equal).zip(&mut self.admitted) {
             *admitted.entry(part).or_default() += 1;
         }
@@ -110,10 +116,14 @@ impl Family {
     pub fn remove(&mut self, query: u32, source: u32, constants: &Constants) {
         let removed = match constants.equal.is_empty() {
             true => self.alike.remove(query, source),
-            false => self.members.get_mut(&constants.equal).is_some_and(|group| group.remove(query, source)),
+            false => self.members.get_mut(&constants.equal).and_then(|group| group.remove(query, source)),
         };
-        if !removed {
-            return;
+        let Some(removed) = removed else { return };
+        if let Some((_, shared)) = self.endings.get_mut(&removed.ending.name) {
+            *shared -= 1;
+            if *shared == 0 {
+                self.endings.remove(&removed.ending.name);
+            }
         }
         if self.members.get(&constants.equal).is_some_and(|group| group.members.is_empty()) {
             self.members.remove(&constants.equal);
@@ -145,6 +155,12 @@ impl Family {
         })
     }
 
+    /// Whether constants of members are asked of a node.
+    pub fn compares(&self, node: usize) -> bool {
+        let compared = &self.program.compared;
+        compared.equal.iter().any(|(of, _)| *of == node) || compared.range.is_some_and(|(of, _)| of == node)
+    }
+
     /// Whether what was read at a node may be part of a match of any member.
     pub fn admits(&self, node: usize, row: &[Value]) -> bool {
         let compared = &self.program.compared;
@@ -173,8 +189,10 @@ impl Family {
             group
         };
         let mut meet = |member: &Member| {
-            let Ending { constants, context, .. } = &*member.ending;
-            if member.since <= time && constants.conditions.iter().all(|condition| super::walk::is_true(condition, row, context))
+            let (Constants { values, conditions, .. }, context) = (&*member.constants, &member.ending.context);
+            if member.since <= time
+                && values.iter().all(|(slot, value)| row[*slot].equals(value) == Some(true))
+                && conditions.iter().all(|condition| super::walk::is_true(condition, row, context))
             {
                 visit(member);
             }

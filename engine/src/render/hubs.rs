@@ -16,55 +16,63 @@
 //! the fewer are gone through. So a neighbour is kept on its own shard, wherever the hub lies, and a row at a hub goes to every shard. One that comes late asks
 //! about a tick that is past: what has ended is forgotten only when no row of its tick is on its way any more.
 
+mod asked;
+mod looking;
+
 use std::cell::{Cell, RefCell};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use weir_model::mutation::{Kind, Tag};
-use weir_model::{NodeId, Symbol, Value};
+use weir_model::mutation::Tag;
+use weir_model::{NodeId, Value};
+
+use asked::Asked;
+use looking::Looking;
+
+pub use looking::Around;
 
 use super::family::Family;
-use super::program::{Move, Program};
 use super::queries::Queries;
-use super::walk::look;
 use super::{Time, before};
-use crate::arrangement::build::{Located, Shard};
-use crate::arrangement::locate::{Locator, by_node, parts};
-use crate::arrangement::{Batch, Fact, Facts, Published, Segment, SharedBatch, edge_ranges};
+use crate::arrangement::build::Located;
+use crate::arrangement::locate::Locator;
+use crate::arrangement::{Batch, Facts};
 use crate::symbols::Symbols;
-use crate::view::{Direction, HalfEdge};
+use crate::view::HalfEdge;
 
 /// What counts as a hub, and how much is kept of them.
 #[derive(Clone, Copy, Debug)]
 pub struct HubBounds {
     /// Of nodes with fewer edges to cross nothing is kept.
     pub edges_min: usize,
+    /// Nodes of so many are looked through before a walk meets them.
+    pub ahead_min: usize,
     /// When more edges than these are kept by a worker, those of some hubs are forgotten.
     pub kept_max: usize,
 }
 
 impl Default for HubBounds {
     fn default() -> HubBounds {
-        HubBounds { edges_min: 1_024, kept_max: 500_000 }
+        HubBounds { edges_min: 1_024, ahead_min: 4_096, kept_max: 500_000 }
     }
 }
 
 /// So many hubs wait to be looked through; others are asked for again.
 const WANTED_MAX: usize = 64;
 
-/// How long a hub is looked through before others get their turn. Where one is walked meanwhile, all of it is at once: the walk took
-/// longer than that does.
-const AT_ONCE: Duration = Duration::from_micros(250);
-
-/// So many neighbours are found together, and then the clock is looked at.
-const NEIGHBOURS_BY_CLOCK: usize = 64;
-
 /// Where more than one of so many neighbours has what is asked, keeping them gains little.
 const FEW_OF: usize = 4;
 
 /// So many are kept in any case.
 const ENDS_ANYWAY: usize = 256;
+
+/// So many that were kept are freed before others get their turn.
+const FREED_AT_ONCE: usize = 4_096;
+
+/// How long another shard that is behind is left alone.
+const OTHERS_WAITED_FOR: Duration = Duration::from_millis(1);
 
 /// For so many crossings hubs are kept at a time: they are the bits of a number.
 const CROSSINGS_MAX: usize = 64;
@@ -80,8 +88,14 @@ pub struct Hubs {
     concerned_by_any: u64,
     /// How many edges are kept.
     kept: usize,
+    /// What was kept, and takes memory still: to free all at once would be a pause.
+    spent: Vec<BTreeSet<HalfEdge>>,
     /// What walks have asked for.
     wanted: RefCell<FxHashSet<(Crossing, NodeId)>>,
+    /// What they may ask for, of the largest nodes.
+    ahead: Vec<(Crossing, NodeId)>,
+    /// Tells for which nodes and queries that was noted.
+    looked_ahead: u64,
     looking: Option<Looking>,
     /// Whether a walk has met what is being looked through.
     met_again: Cell<bool>,
@@ -99,7 +113,7 @@ pub struct Hubs {
 /// What is kept for a crossing.
 struct Crossed {
     asked: Asked,
-    /// The members of the family were these: more of them let more through.
+    /// For the members that the family had: more of them may let more through.
     joined: u64,
     hubs: FxHashMap<NodeId, Hub>,
 }
@@ -110,30 +124,13 @@ enum Hub {
     Many(usize),
 }
 
-/// The edges of a hub that lead to where the pattern goes on, by their other end.
+/// The edges of a hub that lead to where the pattern goes on, in order: what is in order grows without a pause.
 pub struct Ends {
-    by_node: FxHashMap<NodeId, SmallVec<[End; 1]>>,
+    edges: BTreeSet<HalfEdge>,
     /// All that count are here, after this tick.
     whole: Option<Time>,
     /// More are too many.
     most: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct End {
-    kind: Symbol,
-    outgoing: bool,
-    ordinal: u32,
-}
-
-/// A hub that is looked through.
-struct Looking {
-    crossing: Crossing,
-    hub: NodeId,
-    /// As it sees them; those that have been looked at are gone.
-    edges: Vec<HalfEdge>,
-    /// Edges that had gone by this tick are not among them.
-    as_of: Time,
 }
 
 /// A node that may have what is asked no more, or edges of it that are gone, since the last tick of a batch.
@@ -144,223 +141,14 @@ struct Leaving {
     edges: SmallVec<[HalfEdge; 4]>,
 }
 
-/// What of a graph neighbours are looked for in.
-pub struct Around<'a> {
-    pub queries: &'a Queries,
-    pub symbols: &'a Symbols,
-    pub shard: Shard,
-    /// All shards; this one may be ahead of them, or behind.
-    pub published: &'a Published,
-    /// Of this shard, with all that has been taken in.
-    pub batches: &'a [SharedBatch],
-    /// The last tick that has been taken in: all of it has.
-    pub at: Time,
-}
-
-/// What a pattern asks of the nodes a crossing leads to.
-struct Asked {
-    node: usize,
-    /// The edge that is crossed, as they see it.
-    back: Edges,
-    others: Vec<Edges>,
-}
-
-/// An edge of a pattern as one of its nodes sees it.
-struct Edges {
-    direction: Direction,
-    kinds: Vec<Symbol>,
-    ranges: SmallVec<[(Tag, Tag); 4]>,
-    /// So many of a node are needed.
-    least: usize,
-}
-
 impl Ends {
     pub fn len(&self) -> usize {
-        self.by_node.len()
+        self.edges.len()
     }
 
     pub fn each(&self, mut visit: impl FnMut(HalfEdge)) {
-        for (other, ends) in &self.by_node {
-            for End { kind, outgoing, ordinal } in ends {
-                visit(HalfEdge { kind: *kind, outgoing: *outgoing, other: *other, ordinal: *ordinal });
-            }
-        }
+        self.edges.iter().for_each(|half| visit(*half));
     }
-
-    /// How many more there are by it.
-    fn add(&mut self, half: HalfEdge) -> usize {
-        let ends = self.by_node.entry(half.other).or_default();
-        let end = End { kind: half.kind, outgoing: half.outgoing, ordinal: half.ordinal };
-        let new = !ends.contains(&end);
-        if new {
-            ends.push(end);
-        }
-        usize::from(new)
-    }
-
-    /// How many fewer there are without it.
-    fn remove(&mut self, half: HalfEdge) -> usize {
-        let Some(ends) = self.by_node.get_mut(&half.other) else { return 0 };
-        let (had, gone) = (ends.len(), End { kind: half.kind, outgoing: half.outgoing, ordinal: half.ordinal });
-        ends.retain(|end| *end != gone);
-        let left = ends.len();
-        if left == 0 {
-            self.by_node.remove(&half.other);
-        }
-        had - left
-    }
-
-    fn weight(&self) -> usize {
-        self.by_node.values().map(SmallVec::len).sum()
-    }
-}
-
-impl Edges {
-    fn new(direction: Direction, kinds: &[Symbol]) -> Edges {
-        Edges { direction, kinds: kinds.to_vec(), ranges: edge_ranges(direction, kinds), least: 1 }
-    }
-
-    fn concerns(&self, tag: Tag) -> bool {
-        self.ranges.iter().any(|(from, to)| (*from..=*to).contains(&tag))
-    }
-
-    /// Whether all that fit another fit this one.
-    fn hold(&self, other: &Edges) -> bool {
-        let kinds =
-            self.kinds.is_empty() || (!other.kinds.is_empty() && other.kinds.iter().all(|kind| self.kinds.contains(kind)));
-        kinds && (self.direction == Direction::Both || self.direction == other.direction)
-    }
-
-    /// Whether there are enough at a tick.
-    fn are_met(&self, facts: &Facts<'_>, at: Time) -> bool {
-        facts.has_edges(&self.ranges, self.least, at)
-    }
-
-    /// Whether there may be enough at any tick.
-    fn may_be_met(&self, facts: &Facts<'_>) -> bool {
-        facts.about_edges(self.direction, &self.kinds) >= self.least
-    }
-}
-
-impl Asked {
-    fn new(program: &Program, edge: usize, to: usize) -> Option<Asked> {
-        let node = program.nodes.iter().position(|node| node.slot == to)?;
-        let seen = |edge: usize| {
-            let view = &program.edges[edge];
-            let direction = match (view.directed, view.source == to) {
-                (false, _) => Direction::Both,
-                (true, true) => Direction::Outgoing,
-                (true, false) => Direction::Incoming,
-            };
-            Edges::new(direction, &view.kinds)
-        };
-        let back = seen(edge);
-        let at_node = |other: &usize| {
-            let view = &program.edges[*other];
-            *other != edge && (view.source == to || view.target == to)
-        };
-        let other = |other: usize| {
-            let mut edges = seen(other);
-            // The edge that was crossed is none of them.
-            edges.least += usize::from(edges.hold(&back) && told_apart(program, edge, other));
-            edges
-        };
-        let others = (0..program.edges.len()).filter(at_node).map(other).collect();
-        Some(Asked { node, back, others })
-    }
-
-    /// Whether the local view of a node may be another one after an update.
-    fn local(&self, program: &Program, tag: Tag) -> bool {
-        let (view, symbol) = (&program.nodes[self.node], tag.symbol());
-        match tag.kind() {
-            Kind::Label => view.labels.contains(&symbol),
-            Kind::Property => {
-                let read = view.reads.iter().any(|(key, _)| *key == symbol);
-                read || view.reads_all.is_some() || view.present.contains(&symbol)
-            }
-            _ => false,
-        }
-    }
-
-    fn concerns(&self, program: &Program, tag: Tag) -> bool {
-        self.local(program, tag) || self.back.concerns(tag) || self.others.iter().any(|edges| edges.concerns(tag))
-    }
-
-    /// The tags that concern it, or None if they cannot be told one by one.
-    fn tags(&self, program: &Program) -> Option<Vec<Tag>> {
-        let (view, edges) = (&program.nodes[self.node], || std::iter::once(&self.back).chain(&self.others));
-        if view.reads_all.is_some() || edges().any(|edges| edges.kinds.is_empty()) {
-            return None;
-        }
-        let labels = view.labels.iter().map(|label| Tag::new(Kind::Label, *label));
-        let keys = view.present.iter().chain(view.reads.iter().map(|(key, _)| key)).map(|key| Tag::new(Kind::Property, *key));
-        // With its types given, each range is one tag.
-        let halves = edges().flat_map(|edges| edges.ranges.iter().map(|(tag, _)| *tag));
-        Some(labels.chain(keys).chain(halves).collect())
-    }
-
-    /// Whether a node has at a tick what is asked of it.
-    fn is_met(
-        &self,
-        (family, symbols): (&Family, &Symbols),
-        (id, facts): (NodeId, &Facts<'_>),
-        at: Time,
-        row: &mut Vec<Value>,
-    ) -> bool {
-        self.others.iter().all(|edges| edges.are_met(facts, at)) && self.looks(family, symbols, (id, facts), at, row)
-    }
-
-    /// Whether its local view is one that the pattern asks for.
-    fn looks(
-        &self,
-        family: &Family,
-        symbols: &Symbols,
-        (id, facts): (NodeId, &Facts<'_>),
-        at: Time,
-        row: &mut Vec<Value>,
-    ) -> bool {
-        row.resize(family.program.width, Value::Null);
-        row[family.program.nodes[self.node].slot] = Value::Node(id);
-        look(self.node, facts, at, row, family, symbols)
-    }
-
-    /// Whether a node of a batch may have it at any tick of it, each part at its own.
-    fn may_be_met(
-        &self,
-        (family, symbols): (&Family, &Symbols),
-        (id, facts): (NodeId, &Facts<'_>),
-        ((segment, updates), last): ((&Segment, &[Fact]), Time),
-        row: &mut Vec<Value>,
-    ) -> bool {
-        let local = updates.iter().filter(|fact| self.local(&family.program, fact.tag)).map(|fact| segment.time(fact));
-        self.others.iter().all(|edges| edges.may_be_met(facts))
-            && std::iter::once(last).chain(local).any(|at| self.looks(family, symbols, (id, facts), at, row))
-    }
-
-    /// The edges that a hub would be at the other end of, among those of a node at a tick.
-    fn each_back(&self, facts: &Facts<'_>, at: Time, hubs: &FxHashMap<NodeId, Hub>, visit: &mut dyn FnMut(HalfEdge)) {
-        let Edges { direction, kinds, .. } = &self.back;
-        if kinds.is_empty() || facts.about_edges(*direction, kinds) <= hubs.len() {
-            return facts.edges(*direction, kinds, at, visit);
-        }
-        hubs.keys().for_each(|hub| facts.edges_to(*hub, *direction, kinds, at, visit));
-    }
-
-    /// Those that come or go in a batch.
-    fn each_changed<'a>(&'a self, segment: &'a Segment, updates: &'a [Fact]) -> impl Iterator<Item = (HalfEdge, bool)> + 'a {
-        updates.iter().filter(|fact| self.back.concerns(fact.tag)).map(|fact| (segment.half(fact), fact.adds()))
-    }
-}
-
-/// Whether a pattern has two edges that must not be the same.
-fn told_apart(program: &Program, one: usize, other: usize) -> bool {
-    program.paths.iter().flat_map(|path| &path.moves).any(|step| match step {
-        Move::Expand(expansion) => {
-            let apart = |a: usize, b: usize| expansion.edge == a && expansion.other_edges.contains(&b);
-            apart(one, other) || apart(other, one)
-        }
-        _ => false,
-    })
 }
 
 /// An edge as its other end sees it.
@@ -370,27 +158,29 @@ pub fn turned(half: HalfEdge, node: NodeId) -> HalfEdge {
 
 impl Crossed {
     /// An edge leads from a hub to where the pattern goes on. How many more are kept by it, or fewer, where they are too many by now.
-    fn add(&mut self, hub: NodeId, half: HalfEdge) -> isize {
+    fn add(&mut self, hub: NodeId, half: HalfEdge, spent: &mut Vec<BTreeSet<HalfEdge>>) -> isize {
         let Some(there @ Hub::Few(_)) = self.hubs.get_mut(&hub) else { return 0 };
         let Hub::Few(ends) = there else { return 0 };
-        let added = ends.add(half);
+        let added = isize::from(ends.edges.insert(half));
         if ends.len() <= ends.most {
-            return added as isize;
+            return added;
         }
-        let all = ends.weight();
-        *there = Hub::Many(ends.most * FEW_OF);
-        added as isize - all as isize
+        let (all, many) = (ends.len(), ends.most * FEW_OF);
+        spent.push(std::mem::take(&mut ends.edges));
+        *there = Hub::Many(many);
+        added - all as isize
     }
 
+    /// How many fewer are kept.
     fn remove(&mut self, hub: NodeId, half: HalfEdge) -> usize {
         match self.hubs.get_mut(&hub) {
-            Some(Hub::Few(ends)) => ends.remove(half),
+            Some(Hub::Few(ends)) => usize::from(ends.edges.remove(&half)),
             _ => 0,
         }
     }
 
     fn weight(&self) -> usize {
-        self.hubs.values().map(|hub| if let Hub::Few(ends) = hub { ends.weight() } else { 0 }).sum()
+        self.hubs.values().map(|hub| if let Hub::Few(ends) = hub { ends.len() } else { 0 }).sum()
     }
 }
 
@@ -404,7 +194,10 @@ impl Hubs {
             concerned: FxHashMap::default(),
             concerned_by_any: 0,
             kept: 0,
+            spent: Vec::new(),
             wanted: RefCell::default(),
+            ahead: Vec::new(),
+            looked_ahead: 0,
             looking: None,
             met_again: Cell::default(),
             touched: Vec::new(),
@@ -427,7 +220,7 @@ impl Hubs {
 
     /// What this shard keeps of the edges of a node for a crossing, before and after a change at a tick.
     pub fn ends(&self, crossing: Crossing, family: &Family, node: NodeId, time: Time) -> Option<&Ends> {
-        let crossed = self.crossed(crossing).filter(|crossed| crossed.joined == family.joined)?;
+        let crossed = self.crossed(crossing).filter(|crossed| crossed.joined == crossed.asked.joined(family))?;
         match crossed.hubs.get(&node)? {
             Hub::Few(ends) => Some(ends).filter(|ends| self.knows(time) && ends.whole.is_some_and(|whole| whole < time)),
             Hub::Many(_) => None,
@@ -475,7 +268,7 @@ impl Hubs {
             return;
         }
         let last = before(batch.lower.elements());
-        let Hubs { crossings, concerned, concerned_by_any, kept, touched, row, .. } = self;
+        let Hubs { crossings, concerned, concerned_by_any, kept, spent, touched, row, .. } = self;
         for (index, id) in batch.ids.iter().enumerate() {
             let (segment, updates) = batch.node(index);
             let bits = updates.iter().filter_map(|fact| concerned.get(&fact.tag));
@@ -488,7 +281,8 @@ impl Hubs {
                 bits ^= 1 << number;
                 let (crossing, crossed) = &mut crossings[number as usize];
                 let Some(family) = queries.family(crossing.0) else { continue };
-                if !updates.iter().any(|fact| crossed.asked.concerns(&family.program, fact.tag)) {
+                let concerns = updates.iter().any(|fact| crossed.asked.concerns(&family.program, fact.tag));
+                if !concerns || !crossed.asked.is_near(&facts, (segment, updates), last, &crossed.hubs) {
                     continue;
                 }
                 let of = (family, symbols);
@@ -504,7 +298,7 @@ impl Hubs {
                 let changed = crossed.asked.each_changed(segment, updates);
                 halves.extend(changed.filter(|(_, adds)| *adds).map(|(half, _)| half));
                 for half in halves {
-                    *kept = kept.saturating_add_signed(crossed.add(half.other, turned(half, *id)));
+                    *kept = kept.saturating_add_signed(crossed.add(half.other, turned(half, *id), spent));
                 }
             }
         }
@@ -537,6 +331,8 @@ impl Hubs {
         self.kept > self.bounds.kept_max
             || self.looking.is_some()
             || !self.wanted.borrow().is_empty()
+            || !self.ahead.is_empty()
+            || !self.spent.is_empty()
             || self.leaving.first().is_some_and(|leaving| leaving.since < self.awaited)
     }
 
@@ -545,14 +341,19 @@ impl Hubs {
         self.awaited = tick;
     }
 
-    /// Forgets what does not hold any more, and looks through some of what walks have asked for. True if there is more to look through.
-    pub fn tend(&mut self, around: &Around<'_>) -> bool {
+    /// Forgets what does not hold any more, and looks through some of what is asked for. Says when to go on, if there is more.
+    pub fn tend(&mut self, around: &Around<'_>) -> Option<Duration> {
         self.forget_unknown(around.queries);
         self.let_go(around);
-        self.look_through(around);
+        let waits = self.look_through(around);
         self.forget_some();
-        // What waits for other shards is looked at with the next batch.
-        self.looking.is_some() || (around.shard.count == 1 && !self.wanted.borrow().is_empty())
+        self.free_some();
+        let more = self.looking.is_some() || !self.wanted.borrow().is_empty() || !self.ahead.is_empty();
+        match (more, self.spent.is_empty()) {
+            (false, true) => None,
+            (true, true) if waits => Some(OTHERS_WAITED_FOR),
+            _ => Some(Duration::ZERO),
+        }
     }
 
     fn let_go(&mut self, around: &Around<'_>) {
@@ -580,79 +381,6 @@ impl Hubs {
         }
     }
 
-    /// Looks at some neighbours of a node.
-    fn look_through(&mut self, around: &Around<'_>) {
-        let end = Instant::now() + AT_ONCE;
-        let met_again = self.met_again.take();
-        let Some(mut looking) = self.looking.take().or_else(|| self.begin(around)) else { return };
-        let Some(family) = around.queries.family(looking.crossing.0) else { return };
-        let Some((_, crossed)) = self.crossings.iter_mut().find(|(of, _)| *of == looking.crossing) else { return };
-        let of = (family, around.symbols);
-        while !looking.edges.is_empty() && (met_again || Instant::now() < end) {
-            let from = looking.edges.len().saturating_sub(NEIGHBOURS_BY_CLOCK);
-            let nodes: Vec<NodeId> = looking.edges[from..].iter().map(|half| half.other).collect();
-            let found = self.locator.locate(&nodes, around.batches);
-            for (half, here) in looking.edges[from..].iter().zip(by_node(&found, nodes.len())) {
-                let facts = Facts::known(parts(around.batches, here));
-                let is_met = crossed.asked.is_met(of, (half.other, &facts), around.at, &mut self.row);
-                if is_met && facts.has_half(turned(*half, looking.hub), around.at) {
-                    self.kept = self.kept.saturating_add_signed(crossed.add(looking.hub, *half));
-                }
-            }
-            looking.edges.truncate(from);
-        }
-        match crossed.hubs.get_mut(&looking.hub) {
-            Some(Hub::Few(ends)) if looking.edges.is_empty() => ends.whole = Some(looking.as_of.max(around.at)),
-            Some(Hub::Few(_)) => self.looking = Some(looking),
-            // They are too many.
-            _ => {}
-        }
-    }
-
-    /// Begins with one that was asked for: from here on all changes are taken in.
-    fn begin(&mut self, around: &Around<'_>) -> Option<Looking> {
-        let Around { queries, shard, batches, at, .. } = *around;
-        let (crossing, hub) = self.wanted.get_mut().iter().next().copied()?;
-        let elsewhere = shard.count > 1 && hub.shard(shard.count) != shard.index;
-        let snapshot = elsewhere.then(|| around.published.snapshot());
-        if snapshot.as_ref().is_some_and(|snapshot| snapshot.tick().0 < at) {
-            // Its shard may have edges that were taken in here, and are not there yet.
-            return None;
-        }
-        self.wanted.get_mut().remove(&(crossing, hub));
-        let family = queries.family(crossing.0)?;
-        if self.crossed(crossing).is_none() {
-            let asked = Asked::new(&family.program, crossing.1, crossing.2)?;
-            if self.crossings.len() == CROSSINGS_MAX {
-                let (_, forgotten) = self.crossings.remove(0);
-                self.kept -= forgotten.weight();
-            }
-            self.crossings.push((crossing, Crossed { asked, joined: family.joined, hubs: FxHashMap::default() }));
-            self.number(queries);
-        }
-        let (_, crossed) = self.crossings.iter_mut().find(|(of, _)| *of == crossing)?;
-        let Edges { direction, kinds, .. } = &crossed.asked.back;
-        let direction = match direction {
-            Direction::Outgoing => Direction::Incoming,
-            Direction::Incoming => Direction::Outgoing,
-            Direction::Both => Direction::Both,
-        };
-        let as_of = snapshot.as_ref().map_or(at, |snapshot| snapshot.tick().0);
-        let facts = snapshot.as_ref().map_or_else(|| Facts::find(batches, hub), |snapshot| snapshot.facts(hub));
-        let mut edges = Vec::new();
-        facts.edges(direction, kinds, as_of, &mut |half| {
-            if shard.count == 1 || half.other.shard(shard.count) == shard.index {
-                edges.push(half);
-            }
-        });
-        let most = (edges.len() / FEW_OF).max(ENDS_ANYWAY);
-        let nothing = Hub::Few(Ends { by_node: FxHashMap::default(), whole: None, most });
-        if let Some(Hub::Few(before)) = crossed.hubs.insert(hub, nothing) {
-            self.kept -= before.weight();
-        }
-        Some(Looking { crossing, hub, edges, as_of })
-    }
-
     /// Notes which tags concern which crossings.
     fn number(&mut self, queries: &Queries) {
         self.concerned.clear();
@@ -669,7 +397,7 @@ impl Hubs {
     /// Forgets what was kept for families that have gone, or that others have joined.
     fn forget_unknown(&mut self, queries: &Queries) {
         let known = |(crossing, crossed): &(Crossing, Crossed)| {
-            queries.family(crossing.0).is_some_and(|family| family.joined == crossed.joined)
+            queries.family(crossing.0).is_some_and(|family| crossed.asked.joined(family) == crossed.joined)
         };
         if self.crossings.iter().all(known) {
             return;
@@ -684,16 +412,25 @@ impl Hubs {
 
     /// Where too much is kept, forgets one hub after another.
     fn forget_some(&mut self) {
-        let Hubs { bounds, crossings, kept, looking, .. } = self;
+        let Hubs { bounds, crossings, kept, spent, looking, .. } = self;
         for (crossing, crossed) in crossings {
             crossed.hubs.retain(|hub, kept_of| match kept_of {
                 Hub::Few(ends) if *kept > bounds.kept_max => {
-                    *kept -= ends.weight();
+                    *kept -= ends.len();
+                    spent.push(std::mem::take(&mut ends.edges));
                     looking.take_if(|looking| (looking.crossing, looking.hub) == (*crossing, *hub));
                     false
                 }
                 _ => true,
             });
+        }
+    }
+
+    /// Frees some of what was kept.
+    fn free_some(&mut self) {
+        let Some(edges) = self.spent.last_mut() else { return };
+        if (0..FREED_AT_ONCE).any(|_| edges.pop_first().is_none()) {
+            self.spent.pop();
         }
     }
 

@@ -14,6 +14,7 @@ use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::{Name, Operator, Pattern, Plan, Slot, Step};
 use weir_model::{Expr, GraphFree, IdScheme, Symbol, Text};
 
+use super::constants::Constants;
 use super::family::Ending;
 use super::program::{Program, RenderError, place};
 use super::stages::Staged;
@@ -28,6 +29,7 @@ pub struct Source {
     pub program: Arc<Program>,
     /// Programs with the same name are the same.
     pub name: Arc<str>,
+    pub constants: Arc<Constants>,
     pub ending: Arc<Ending>,
 }
 
@@ -45,7 +47,8 @@ impl Source {
         let (program, constants) = Program::new(pattern, &asked, (&plan.names, plan.width), symbols, ids)?;
         let name = format!("{program:?}").into();
         let context = GraphFree::rows(ids, &plan.names);
-        Ok(Source { program: Arc::new(program), name, ending: Arc::new(Ending { constants, filters, columns, context }) })
+        let ending = Ending { name: format!("{filters:?} {columns:?} {context:?}").into(), filters, columns, context };
+        Ok(Source { program: Arc::new(program), name, constants: Arc::new(constants), ending: Arc::new(ending) })
     }
 }
 

@@ -137,6 +137,7 @@ fn changes<'scope>(
     let scope = batches.scope();
     let mut builder = OperatorBuilder::new("changes".to_owned(), scope);
     let again = scope.activator_for(builder.operator_info().address);
+    common.queries.borrow_mut().walks = Some(scope.activator_for(builder.operator_info().address));
     let mut input = builder.new_input(batches, Pipeline);
     let (results_out, results) = builder.new_output();
     let (parcels_out, parcels) = builder.new_output();
@@ -190,6 +191,7 @@ fn changes<'scope>(
                 }
             });
             // What has been found goes on its way first.
+            hubs.look_ahead(&queries, &common.published);
             let frontier = frontiers[0].frontier();
             let at = hubs.has_all_by(frontier.first().map_or(Time::MAX, |first| before(&[*first])));
             if hubs.is_busy() && !frontier.is_empty() {
@@ -197,8 +199,10 @@ fn changes<'scope>(
                 trace.map_batches(|batch| view.push(batch.clone()));
                 let Common { symbols, shard, published, .. } = &common;
                 let around = Around { queries: &queries, symbols, shard: *shard, published, batches: &view, at };
-                if hubs.tend(&around) {
-                    again.activate();
+                match hubs.tend(&around) {
+                    Some(Duration::ZERO) => again.activate(),
+                    Some(later) => again.activate_after(later),
+                    None => {}
                 }
                 view.clear();
             }

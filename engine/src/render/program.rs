@@ -180,6 +180,8 @@ pub struct Program {
     pub nodes: Vec<NodeView>,
     pub edges: Vec<EdgeView>,
     pub paths: Vec<Path>,
+    /// The edges that walks may cross to find the node of a slot, each once.
+    pub crossings: Vec<(usize, usize)>,
     /// Which slots, of which nodes, decide whose matches a row makes.
     pub compared: Compared,
     /// The path that finds all matches of a graph at rest: the one of the last atom.
@@ -276,8 +278,16 @@ impl Program {
             Atom::Edge(j) => nodes.len() + j,
         };
         let last = (0..paths.len()).max_by_key(|index| number(&paths[*index])).unwrap_or(0);
+        let moves = paths.iter().flat_map(|path: &Path| &path.moves);
+        let crossing = |step: &Move| match step {
+            Move::Expand(Expansion { edge, to, bound: false, .. }) => Some((*edge, *to)),
+            _ => None,
+        };
+        let mut crossings: Vec<(usize, usize)> = moves.filter_map(crossing).collect();
+        crossings.sort_unstable();
+        crossings.dedup();
         let (compared, constants) = constants::take_out(&mut nodes, &context);
-        Ok((Program { width, nodes, edges, paths, compared, last, context }, constants))
+        Ok((Program { width, nodes, edges, paths, crossings, compared, last, context }, constants))
     }
 }
 

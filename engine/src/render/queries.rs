@@ -9,13 +9,15 @@ use std::sync::Arc;
 
 use differential_dataflow::operators::arrange::TraceAgent;
 use rustc_hash::FxHashMap;
+use timely::scheduling::Activator;
 use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::Atom;
 
 use super::Time;
 use super::aside::Aside;
+use super::constants::Constants;
 use super::dense::Sieves;
-use super::family::{Ending, Family, Member};
+use super::family::{Family, Member};
 use super::maintained::{Interest, Maintained, Source};
 use super::program::Program;
 use super::results::{Gather, Rested, RowChange};
@@ -49,6 +51,8 @@ pub struct Queries {
     aside: FxHashMap<u32, Arc<Aside>>,
     /// Everything before this has been answered, or handed over to stages.
     upper: Time,
+    /// Has what walks called, so that it sees a query that came.
+    pub walks: Option<Activator>,
     /// Keeps apart the ticks at which the graph may still be looked at. There while any query looks at it.
     pub held: Option<TraceAgent<Layers>>,
 }
@@ -56,7 +60,7 @@ pub struct Queries {
 struct Installed {
     gather: Gather,
     /// The families its patterns are in.
-    members: Vec<(Arc<str>, Arc<Ending>)>,
+    members: Vec<(Arc<str>, Arc<Constants>)>,
 }
 
 impl Queries {
@@ -64,14 +68,16 @@ impl Queries {
     pub fn install(&mut self, query: u32, since: Time, maintained: &Maintained, gather: Gather) {
         let mut members = Vec::new();
         for (source, pattern) in (0..).zip(&maintained.sources) {
-            let number = match self.numbers.get(&pattern.name) {
-                Some(number) => *number,
-                None => self.begin_family(pattern),
+            // The name is long: all share the first one's.
+            let (name, number) = match self.numbers.get_key_value(&pattern.name) {
+                Some((name, number)) => (name.clone(), *number),
+                None => (pattern.name.clone(), self.begin_family(pattern)),
             };
+            let (constants, ending) = (pattern.constants.clone(), pattern.ending.clone());
+            members.push((name, constants.clone()));
             if let Some(family) = self.families.get_mut(&number) {
-                family.insert(Member { query, source, since, ending: pattern.ending.clone() });
+                family.insert(Member { query, source, since, constants, ending });
             }
-            members.push((pattern.name.clone(), pattern.ending.clone()));
         }
         if let Some(interest) = &maintained.interest {
             self.interests.push((query, since, interest.clone()));
@@ -81,6 +87,7 @@ impl Queries {
         }
         self.installed.insert(query, Installed { gather, members });
         self.next = query + 1;
+        self.walks.iter().for_each(Activator::activate);
         let mut early = std::mem::take(&mut self.early);
         self.push(&mut early);
     }
@@ -121,10 +128,10 @@ impl Queries {
 
     pub fn remove(&mut self, query: u32) {
         let Some(installed) = self.installed.remove(&query) else { return };
-        for ((name, ending), source) in installed.members.into_iter().zip(0..) {
+        for ((name, constants), source) in installed.members.into_iter().zip(0..) {
             let Some(number) = self.numbers.get(&name).copied() else { continue };
             let Some(family) = self.families.get_mut(&number) else { continue };
-            family.remove(query, source, &ending.constants);
+            family.remove(query, source, &constants);
             if family.is_empty() {
                 self.families.remove(&number);
                 self.numbers.remove(&name);
@@ -152,6 +159,15 @@ impl Queries {
 
     pub fn is_empty(&self) -> bool {
         self.installed.is_empty()
+    }
+
+    /// Another number when a query has come.
+    pub fn ever(&self) -> u32 {
+        self.next
+    }
+
+    pub fn families(&self) -> impl Iterator<Item = (u32, &Family)> {
+        self.families.iter().map(|(number, family)| (*number, family))
     }
 
     /// A family, unless its last query has gone.

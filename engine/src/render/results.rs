@@ -164,10 +164,15 @@ struct Counts {
     rows: Parted<Row>,
 }
 
-/// Counts in many small maps: one large one would stop everything for milliseconds whenever it grows.
+/// Counts in one small map while they are few, as those of most queries are, and then in many: one large one would stop everything for
+/// milliseconds whenever it grows.
 struct Parted<K> {
+    few: FxHashMap<K, i64>,
     parts: Vec<FxHashMap<K, i64>>,
 }
+
+/// So many are few.
+const FEW: usize = 1024;
 
 pub(super) const PARTS: usize = 256;
 
@@ -183,7 +188,7 @@ pub(super) fn part_of(hash: u16) -> usize {
 
 impl<K> Default for Parted<K> {
     fn default() -> Parted<K> {
-        Parted { parts: Vec::new() }
+        Parted { few: FxHashMap::default(), parts: Vec::new() }
     }
 }
 
@@ -194,15 +199,20 @@ impl<K: Hash + Eq> Parted<K> {
     }
 
     fn get(&self, key: &K) -> Option<i64> {
-        self.parts.get(Self::part(key))?.get(key).copied()
+        let counts = if self.parts.is_empty() { &self.few } else { &self.parts[Self::part(key)] };
+        counts.get(key).copied()
     }
 
     /// Adds to a count and says what it was before and is after.
     fn add(&mut self, key: K, diff: i64) -> (i64, i64) {
-        if self.parts.is_empty() {
+        if self.few.len() > FEW {
             self.parts.resize_with(PARTS, FxHashMap::default);
+            for (key, count) in std::mem::take(&mut self.few) {
+                self.parts[Self::part(&key)].insert(key, count);
+            }
         }
-        match self.parts[Self::part(&key)].entry(key) {
+        let counts = if self.parts.is_empty() { &mut self.few } else { &mut self.parts[Self::part(&key)] };
+        match counts.entry(key) {
             Entry::Occupied(mut entry) => {
                 let before = *entry.get();
                 *entry.get_mut() += diff;
@@ -460,6 +470,12 @@ impl Answer {
 
     /// Sends what comes of changes. There are no more of them before `frontier`.
     pub fn answer(&mut self, mut ready: Vec<RowChange>, frontier: Time) {
+        if let [_] = ready.as_slice() {
+            let mut rows = Vec::with_capacity(1);
+            self.tick(&mut ready, &mut rows);
+            let found = (!rows.is_empty()).then(Instant::now);
+            return self.send(rows, frontier, found);
+        }
         if self.distinct {
             self.counts.touch(&ready);
         }

@@ -90,7 +90,7 @@ impl World {
     fn open(&mut self) {
         let graph = Some(GraphOptions { open_cypher: self.history.open_cypher });
         // These graphs are small: with this nearly every node is a hub.
-        let hubs = HubBounds { edges_min: 2, ..HubBounds::default() };
+        let hubs = HubBounds { edges_min: 2, ahead_min: 2, ..HubBounds::default() };
         let options = Options { workers: self.setting.workers, graph, hubs, ..Options::default() };
         let store: Arc<dyn Store> = match &self.directory {
             Some(directory) => Arc::new(self.rocks_db(directory.path())),
