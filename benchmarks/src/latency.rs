@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_engine::render::results::ResultRow;
-use weir_engine::{Ingester, Start};
+use weir_engine::{Ingester, Start, gather};
 use weir_model::{Tick, Value, json};
 
 use crate::measure::{Clock, Durations, Latency, Run};
@@ -50,12 +50,16 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let clock = Clock::start()?;
     let mut records: Vec<Value> = Vec::new();
     let pace = Pace::keep(rate, events, settings.batch, |range| {
+        let received = Instant::now();
         records.clear();
         for i in range {
             let start = if i == 0 { 0 } else { ends[i as usize - 1] };
             records.push(json::parse(&lines[start..ends[i as usize]])?);
         }
-        Ok(ingester.ingest(&records, None)?.upper)
+        let upper = ingester.ingest(&records, None)?.upper;
+        // As streams do.
+        gather(records.len(), received);
+        Ok(upper)
     })?;
     let counted = counter.finish(pace.upper)?;
     let mut run = clock.stop("latency", events)?;

@@ -48,7 +48,7 @@ pub use engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryLimit
 pub use error::EngineError;
 pub use evaluate::Prepared;
 pub use history::{Moment, Past, Retention};
-pub use ingest::{Ingested, Ingester};
+pub use ingest::{Ingested, Ingester, gather};
 pub use latency::{Histogram, Latency, Stage};
 pub use loading::Loading;
 pub use pause::Paused;

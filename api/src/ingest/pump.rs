@@ -8,8 +8,8 @@
 //! starts them again. Thousands of streams that have nothing to do are then thousands of values.
 //!
 //! One committing thread keeps the order of the stream, which is what makes the stored position true: everything before
-//! it has had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load; but not more than
-//! take effect in a moment (`Pace`), since a pause or an end comes between two of them.
+//! it has had its effect, nothing after it has. Batches are what the source has at hand: one record when idle, many under load, for which they are
+//! given a moment to gather; but not more than take effect in a moment (`Pace`), since a pause or an end comes between two of them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_connectors::bell::Call;
 use weir_connectors::decode::{Decoder, RecordFailure};
 use weir_connectors::{ConnectorError, Frames, Limits, Progress, RecordStream, SourceContext, decode};
-use weir_engine::{Engine, EngineError, Ingester};
+use weir_engine::{Engine, EngineError, Ingester, gather};
 use weir_model::{Position, Tick, Value};
 
 use super::errors::{DeadLetters, Letter};
@@ -264,7 +264,8 @@ fn read(
     // What a transformation keeps, and who is told of records that failed, is not given up for a while of silence.
     let may_rest = transformation.is_none() && !stream.errors.tells();
     while stream.may_go_on() {
-        let progress = source.next(&pace.limits(), &mut frames)?;
+        let limits = pace.limits();
+        let progress = source.next(&limits, &mut frames)?;
         let received = Instant::now();
         acknowledge(stream, &mut source, committed)?;
         stream.note_trouble(source.trouble());
@@ -301,6 +302,9 @@ fn read(
             if batches.send(batch).is_err() {
                 // The committing thread has failed and says why.
                 return Ok((Ended::Stopped, None));
+            }
+            if progress == Progress::More && !frames.full(&limits) {
+                gather(record_count, received);
             }
         }
         if progress == Progress::Finished {
