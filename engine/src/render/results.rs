@@ -167,7 +167,7 @@ struct Counts {
 /// Counts in one small map while they are few, as those of most queries are, and then in many: one large one would stop everything for
 /// milliseconds whenever it grows.
 struct Parted<K> {
-    few: FxHashMap<K, i64>,
+    /// None at first, then one, then `PARTS`.
     parts: Vec<FxHashMap<K, i64>>,
 }
 
@@ -188,30 +188,39 @@ pub(super) fn part_of(hash: u16) -> usize {
 
 impl<K> Default for Parted<K> {
     fn default() -> Parted<K> {
-        Parted { few: FxHashMap::default(), parts: Vec::new() }
+        Parted { parts: Vec::new() }
     }
 }
 
 impl<K: Hash + Eq> Parted<K> {
-    fn part(key: &K) -> usize {
+    fn part(&self, key: &K) -> usize {
+        if self.parts.len() < PARTS {
+            return 0;
+        }
         // The maps themselves use the other bits of a hash.
         part_of((FxBuildHasher.hash_one(key).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u16)
     }
 
     fn get(&self, key: &K) -> Option<i64> {
-        let counts = if self.parts.is_empty() { &self.few } else { &self.parts[Self::part(key)] };
-        counts.get(key).copied()
+        self.parts.get(self.part(key))?.get(key).copied()
     }
 
     /// Adds to a count and says what it was before and is after.
     fn add(&mut self, key: K, diff: i64) -> (i64, i64) {
-        if self.few.len() > FEW {
-            self.parts.resize_with(PARTS, FxHashMap::default);
-            for (key, count) in std::mem::take(&mut self.few) {
-                self.parts[Self::part(&key)].insert(key, count);
+        match self.parts.as_slice() {
+            [] => self.parts.push(FxHashMap::default()),
+            [few] if few.len() > FEW => {
+                let few = std::mem::take(&mut self.parts[0]);
+                self.parts.resize_with(PARTS, FxHashMap::default);
+                for (key, count) in few {
+                    let part = self.part(&key);
+                    self.parts[part].insert(key, count);
+                }
             }
+            _ => {}
         }
-        let counts = if self.parts.is_empty() { &mut self.few } else { &mut self.parts[Self::part(&key)] };
+        let part = self.part(&key);
+        let counts = &mut self.parts[part];
         match counts.entry(key) {
             Entry::Occupied(mut entry) => {
                 let before = *entry.get();
