@@ -9,15 +9,17 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::{ConnectorError, Fault};
 use crate::framing::{ByteStream, Chunk};
 
-/// Messages of the client that wait; then it has to.
-const CHUNKS_WAITING_MAX: usize = 8;
+/// Messages of the client that wait, and their bytes; then it has to. Messages may be of a record each.
+const CHUNKS_WAITING_MAX: usize = 1_000;
+const BYTES_WAITING_MAX: usize = 1 << 20;
 
-/// A message of the client, or how it ended before its time.
-type Part = Result<Vec<u8>, String>;
+/// A message of the client with the room it takes, or how it ended before its time.
+type Part = Result<(Vec<u8>, OwnedSemaphorePermit), String>;
 
 /// Where a client and the source of a stream find each other.
 #[derive(Clone)]
@@ -37,7 +39,7 @@ impl Upload {
     /// For the one client there is; None for a second one.
     pub fn begin(&self) -> Option<Uploader> {
         let sender = self.inlet.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        Some(Uploader { sender })
+        Some(Uploader { sender, room: Arc::new(Semaphore::new(BYTES_WAITING_MAX)) })
     }
 
     /// For the source. None when it has been opened before.
@@ -49,12 +51,17 @@ impl Upload {
 
 pub struct Uploader {
     sender: Sender<Part>,
+    room: Arc<Semaphore>,
 }
 
 impl Uploader {
     /// Waits while the source is behind. False when nobody reads any more.
     pub async fn send(&self, bytes: Vec<u8>) -> bool {
-        self.sender.send(Ok(bytes)).await.is_ok()
+        let size = bytes.len().clamp(1, BYTES_WAITING_MAX) as u32;
+        match self.room.clone().acquire_many_owned(size).await {
+            Ok(room) => self.sender.send(Ok((bytes, room))).await.is_ok(),
+            Err(_) => false,
+        }
     }
 
     /// The client has gone in the middle of its file.
@@ -75,7 +82,7 @@ impl ByteStream for UploadStream {
         if self.rest.is_empty() {
             let (runtime, chunks) = (&self.runtime, &mut self.chunks);
             self.rest = match runtime.block_on(async { tokio::time::timeout(wait, chunks.recv()).await }) {
-                Ok(Some(Ok(chunk))) => chunk,
+                Ok(Some(Ok((chunk, _)))) => chunk,
                 Ok(Some(Err(reason))) => {
                     return Err(ConnectorError::World {
                         place: "the upload".to_owned(),
