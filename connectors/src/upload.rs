@@ -1,6 +1,6 @@
 //! An upload: the bytes of a file that a client sends over a web socket, for the source that reads them as a file.
 //!
-//!     socket ─ Uploader::send ─> chunks, a few ─ ByteStream ─> FrameReader
+//!     socket ─ Uploader::send ─> chunks, up to 1 MiB ─ ByteStream ─> FrameReader
 //!
 //! The source knows nothing of sockets, and the socket nothing of records. One upload is all a stream gets.
 
@@ -100,5 +100,46 @@ impl ByteStream for UploadStream {
         buffer[..count].copy_from_slice(&self.rest[..count]);
         self.rest.drain(..count);
         Ok(if count > 0 { Chunk::Bytes(count) } else { Chunk::Nothing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_bounded_by_its_bytes() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let upload = Upload::default();
+        let uploader = upload.begin().expect("the first client");
+        assert!(upload.begin().is_none());
+        let mut stream = upload.stream(runtime.handle()).expect("the source");
+        let send = |size: usize| {
+            let sent = async { tokio::time::timeout(Duration::from_millis(50), uploader.send(vec![b'x'; size])).await };
+            runtime.block_on(sent).is_ok_and(|taken| taken)
+        };
+        assert!((0..100).all(|_| send(10)), "small messages gather");
+        assert!(send(BYTES_WAITING_MAX - 2_000), "there is room for so many bytes more");
+        assert!(!send(1_001), "and not for these");
+        let mut buffer = vec![0; BYTES_WAITING_MAX];
+        let read = stream.read(&mut buffer, Duration::from_secs(1)).expect("the client has not broken off");
+        assert!(matches!(read, Chunk::Bytes(10)));
+        assert!(send(1_001), "what was read has made room");
+    }
+
+    #[test]
+    fn a_message_larger_than_all_the_room_goes_through_alone() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let upload = Upload::default();
+        let uploader = upload.begin().expect("the first client");
+        let mut stream = upload.stream(runtime.handle()).expect("the source");
+        let large = 2 * BYTES_WAITING_MAX + 1;
+        assert!(runtime.block_on(uploader.send(vec![b'x'; large])));
+        drop(uploader);
+        let (mut buffer, mut total) = (vec![0; 100_000], 0);
+        while let Chunk::Bytes(count) = stream.read(&mut buffer, Duration::from_secs(1)).expect("the client has ended well") {
+            total += count;
+        }
+        assert_eq!(total, large);
     }
 }

@@ -25,7 +25,7 @@ use crate::store::{Delivered, Entry, GraphId};
 
 /// How many entries the workers may be behind before those who commit wait for them. Few, so that under load records
 /// gather at their sources, where they make larger and so cheaper batches, and not as a queue of small entries here.
-const ENTRIES_BEHIND_MAX: usize = 2;
+const ENTRIES_BEHIND_MAX: usize = 4;
 
 /// The same while the log is replayed: small entries that wait together are applied together.
 const REPLAYED_BEHIND_MAX: usize = 256;

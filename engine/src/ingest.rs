@@ -141,3 +141,21 @@ impl Ingester {
         mutations
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_few_records_wait_for_others() {
+        let waited = |records: usize, since: Duration| {
+            let begun = Instant::now();
+            gather(records, begun.checked_sub(since).unwrap_or(begun));
+            begun.elapsed()
+        };
+        assert!(waited(1, Duration::ZERO) >= GATHERED && waited(FEW - 1, Duration::ZERO) >= GATHERED);
+        // Others may hold this thread up now and then, but not every time.
+        let at_once = |records, since| (0..100).any(|_| waited(records, since) < GATHERED / 2);
+        assert!(at_once(0, Duration::ZERO) && at_once(FEW, Duration::ZERO) && at_once(1, GATHERED));
+    }
+}

@@ -33,6 +33,17 @@ pub enum Direction {
     Both,
 }
 
+impl Direction {
+    /// That of the same edges as their other ends see them.
+    pub fn opposite(self) -> Direction {
+        match self {
+            Direction::Outgoing => Direction::Incoming,
+            Direction::Incoming => Direction::Outgoing,
+            Direction::Both => Direction::Both,
+        }
+    }
+}
+
 pub trait View {
     /// Null where the node has no such property.
     fn property(&self, node: NodeId, key: Symbol) -> Value;

@@ -142,10 +142,7 @@ pub struct Writer {
     large: u32,
 }
 
-/// Nodes of fewer facts are never among the largest.
-const LARGE: u32 = 16;
-
-/// So many are.
+/// So many nodes are the largest.
 const LARGEST: usize = 64;
 
 impl Writer {
@@ -170,7 +167,7 @@ impl Writer {
             sample: OnceLock::new(),
             labels: OnceLock::new(),
         };
-        Writer { batch, fresh, finished: 0, hashes: Vec::new(), large: LARGE }
+        Writer { batch, fresh, finished: 0, hashes: Vec::new(), large: 1 }
     }
 
     /// Takes in a segment that is there already, and says its number. `whole` is that of the piece it comes from; 0 if it is

@@ -91,7 +91,7 @@ impl Walk<'_, '_> {
     /// Both searches up to where they meet, if they do.
     fn meet(&self, task: &Task, far: NodeId, row: &mut [Value]) -> Result<Option<Met>, Failure> {
         let direction = task.ends.direction;
-        let mut sides = [Side::new(task.ends.from, direction), Side::new(far, opposite(direction))];
+        let mut sides = [Side::new(task.ends.from, direction), Side::new(far, direction.opposite())];
         let keeps_all = task.chain.search == Search::AllShortest || !task.chain.whole.is_empty();
         loop {
             let length = sides[0].depth + sides[1].depth;
@@ -119,7 +119,7 @@ impl Walk<'_, '_> {
         max: Option<u64>,
         row: &mut [Value],
     ) -> Result<Option<Side>, Failure> {
-        let mut side = Side::new(known, opposite(direction));
+        let mut side = Side::new(known, direction.opposite());
         while !side.frontier.is_empty() && max.is_none_or(|max| side.depth < max) {
             self.widen(index, chain, &mut side, false, row)?;
             if side.reached.len() > NODES_TO_PRUNE_BY_MAX {
@@ -246,13 +246,5 @@ impl Walk<'_, '_> {
             }
         }
         Ok(true)
-    }
-}
-
-fn opposite(direction: Direction) -> Direction {
-    match direction {
-        Direction::Outgoing => Direction::Incoming,
-        Direction::Incoming => Direction::Outgoing,
-        Direction::Both => Direction::Both,
     }
 }

@@ -329,11 +329,13 @@ impl Hubs {
     /// Whether `tend` has anything to do.
     pub fn is_busy(&self) -> bool {
         self.kept > self.bounds.kept_max
-            || self.looking.is_some()
-            || !self.wanted.borrow().is_empty()
-            || !self.ahead.is_empty()
+            || self.has_to_look()
             || !self.spent.is_empty()
             || self.leaving.first().is_some_and(|leaving| leaving.since < self.awaited)
+    }
+
+    fn has_to_look(&self) -> bool {
+        self.looking.is_some() || !self.wanted.borrow().is_empty() || !self.ahead.is_empty()
     }
 
     /// No row with a tick before this one is on its way any more.
@@ -348,8 +350,7 @@ impl Hubs {
         let waits = self.look_through(around);
         self.forget_some();
         self.free_some();
-        let more = self.looking.is_some() || !self.wanted.borrow().is_empty() || !self.ahead.is_empty();
-        match (more, self.spent.is_empty()) {
+        match (self.has_to_look(), self.spent.is_empty()) {
             (false, true) => None,
             (true, true) if waits => Some(OTHERS_WAITED_FOR),
             _ => Some(Duration::ZERO),

@@ -21,7 +21,7 @@ use crate::arrangement::{Facts, Published, SharedBatch, edge_ranges};
 use crate::render::Time;
 use crate::render::queries::Queries;
 use crate::symbols::Symbols;
-use crate::view::{Direction, HalfEdge};
+use crate::view::HalfEdge;
 
 /// How long a hub is looked through before others get their turn. Where one is walked meanwhile, all of it is at once: the walk took
 /// longer than that does.
@@ -142,7 +142,7 @@ impl Hubs {
                 let Some(asked) = Asked::new(&family.program, *edge, *to) else { continue };
                 let before = ahead.len();
                 for hub in &large {
-                    let edges = snapshot.facts(*hub).about_edges(turned_about(asked.back.direction), &asked.back.kinds);
+                    let edges = snapshot.facts(*hub).about_edges(asked.back.direction.opposite(), &asked.back.kinds);
                     let is_kept = match crossed.and_then(|crossed| crossed.hubs.get(hub)) {
                         Some(Hub::Few(_)) => true,
                         Some(Hub::Many(many)) => edges / 2 < *many,
@@ -245,7 +245,7 @@ impl Hubs {
         }
         let (_, crossed) = self.crossings.iter_mut().find(|(of, _)| *of == crossing)?;
         let Edges { direction, kinds, .. } = &crossed.asked.back;
-        let direction = turned_about(*direction);
+        let direction = direction.opposite();
         let edges = around.read(hub, |facts, _| facts.about_edges(direction, kinds)) / shard.count;
         let most = (edges / FEW_OF).max(ENDS_ANYWAY);
         let nothing = Hub::Few(Ends { edges: BTreeSet::new(), whole: None, most });
@@ -254,14 +254,5 @@ impl Hubs {
         }
         let ranges = edge_ranges(direction, kinds).to_vec();
         Some(Looking { crossing, hub, ranges, from: None, edges: Vec::new(), as_of: at })
-    }
-}
-
-/// The same edges as their other ends see them.
-fn turned_about(direction: Direction) -> Direction {
-    match direction {
-        Direction::Outgoing => Direction::Incoming,
-        Direction::Incoming => Direction::Outgoing,
-        Direction::Both => Direction::Both,
     }
 }
