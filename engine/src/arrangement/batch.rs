@@ -21,6 +21,7 @@ use timely::progress::Antichain;
 use weir_model::mutation::Kind;
 use weir_model::{NodeId, Symbol};
 
+use super::bundle::Packer;
 use super::estimate::Sample;
 use super::facts::Part;
 use super::filter::{self, Filter};
@@ -138,6 +139,7 @@ pub struct Writer {
     finished: usize,
     /// Of the edges of those nodes that have many facts.
     hashes: Vec<u64>,
+    packer: Packer,
     /// Nodes of so many facts may be among the largest.
     large: u32,
 }
@@ -167,7 +169,7 @@ impl Writer {
             sample: OnceLock::new(),
             labels: OnceLock::new(),
         };
-        Writer { batch, fresh, finished: 0, hashes: Vec::new(), large: 1 }
+        Writer { batch, fresh, finished: 0, hashes: Vec::new(), packer: Packer::default(), large: 1 }
     }
 
     /// Takes in a segment that is there already, and says its number. `whole` is that of the piece it comes from; 0 if it is
@@ -192,7 +194,9 @@ impl Writer {
 
     /// As `finish_node`, if it is known whether some fact has more than one update.
     pub fn finish_merged(&mut self, id: NodeId, first: bool, repeats: bool) {
-        let (start, end) = (self.finished, self.fresh.facts.len());
+        let start = self.finished;
+        self.packer.pack(&mut self.fresh, start);
+        let end = self.fresh.facts.len();
         if start == end {
             return;
         }

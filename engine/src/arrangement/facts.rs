@@ -12,6 +12,7 @@ use weir_model::codec::{
 use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Symbol, Value};
 
+use super::bundle::{BUNDLE, Bundle};
 use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
@@ -42,7 +43,7 @@ pub struct Part<'a> {
     pub properties: bool,
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
     /// Fetches what is looked at first by who asks for labels and properties, and perhaps for edges.
     pub fn prefetch(&self, edges: bool) {
         let (many, count) = (self.facts.len() > FEW, self.facts.len().min(LOOKED_AT_LAST));
@@ -60,6 +61,10 @@ impl Part<'_> {
             Kind::Property => self.properties,
             _ => true,
         }
+    }
+
+    fn bundle(&self) -> Option<Bundle<'a>> {
+        Bundle::of(self.segment, self.facts)
     }
 
     fn all_until(&self, tick: u64) -> bool {
@@ -123,16 +128,16 @@ impl<'a> Facts<'a> {
 
     /// As `property`, without making a value of it.
     pub fn property_payload(&self, key: Symbol, at: u64) -> Option<(Payload, &'a [u8])> {
-        single(&self.parts, Tag::new(Kind::Property, key), at).map(|(segment, payload)| (payload, segment.arena.as_slice()))
+        single(&self.parts, Tag::new(Kind::Property, key), at).map(|(segment, fact)| (fact.payload, segment.arena.as_slice()))
     }
 
     /// Every fact whose tag lies in a range that holds at a tick: newest batch first, so not in order.
-    pub fn each(&self, from: Tag, to: Tag, at: u64, each: impl FnMut(&'a Segment, &'a Fact)) {
+    pub fn each(&self, from: Tag, to: Tag, at: u64, each: impl FnMut(&'a Segment, Fact)) {
         self.each_in(&[(from, to)], at, each);
     }
 
     /// As `each`, for several ranges, ascending.
-    fn each_in(&self, ranges: &[(Tag, Tag)], at: u64, mut each: impl FnMut(&'a Segment, &'a Fact)) {
+    fn each_in(&self, ranges: &[(Tag, Tag)], at: u64, mut each: impl FnMut(&'a Segment, Fact)) {
         let _: ControlFlow<()> = self.try_each_in(ranges, at, |segment, fact| {
             each(segment, fact);
             ControlFlow::Continue(())
@@ -144,7 +149,7 @@ impl<'a> Facts<'a> {
         &self,
         ranges: &[(Tag, Tag)],
         at: u64,
-        mut each: impl FnMut(&'a Segment, &'a Fact) -> ControlFlow<()>,
+        mut each: impl FnMut(&'a Segment, Fact) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         // Keys that a newer batch has decided. Only keys with a removal can also stand in an older batch, and removals
         // are rare, so this is nearly always empty.
@@ -152,6 +157,10 @@ impl<'a> Facts<'a> {
         for (depth, part) in self.parts.iter().enumerate() {
             let Part { segment, mut facts, .. } = *part;
             let oldest = depth + 1 == self.parts.len();
+            let bundle = part.bundle();
+            if bundle.is_some() {
+                facts = &facts[..facts.len() - 1];
+            }
             for (from, to) in ranges {
                 if from.kind() == to.kind() && !part.may_have(from.kind()) {
                     continue;
@@ -181,7 +190,16 @@ impl<'a> Facts<'a> {
                         decided.get_or_insert_default().insert((first.tag, segment.key(first)));
                     }
                     if last.adds() {
-                        each(segment, last)?;
+                        each(segment, *last)?;
+                    }
+                }
+            }
+            // What it says is never a removal.
+            let Some(bundle) = bundle.filter(|bundle| part.last <= at || bundle.time() <= at) else { continue };
+            for (from, to) in ranges.iter().filter(|(from, to)| (from.kind()..=to.kind()).contains(&Kind::Property)) {
+                for fact in bundle.facts().filter(|fact| (*from..=*to).contains(&fact.tag)) {
+                    if decided.as_ref().is_none_or(|decided| !decided.contains(&(fact.tag, FactKey::Single))) {
+                        each(segment, fact)?;
                     }
                 }
             }
@@ -189,7 +207,7 @@ impl<'a> Facts<'a> {
         ControlFlow::Continue(())
     }
 
-    fn each_of_kind(&self, kind: Kind, at: u64, each: impl FnMut(&'a Segment, &'a Fact)) {
+    fn each_of_kind(&self, kind: Kind, at: u64, each: impl FnMut(&'a Segment, Fact)) {
         self.each(Tag::new(kind, Symbol(0)), Tag::new(kind, LAST_SYMBOL), at, each);
     }
 
@@ -205,7 +223,7 @@ impl<'a> Facts<'a> {
 
     /// The half edges of a node, of these types or of any.
     pub fn edges(&self, direction: Direction, kinds: &[Symbol], at: u64, each: &mut dyn FnMut(HalfEdge)) {
-        self.each_in(&edge_ranges(direction, kinds), at, |segment, fact| each(segment.half(fact)));
+        self.each_in(&edge_ranges(direction, kinds), at, |segment, fact| each(segment.half(&fact)));
     }
 
     /// The facts about single half edges from a tag and an other end on, up to a tag: so many of each batch, about, and where the next begin.
@@ -240,6 +258,10 @@ impl<'a> Facts<'a> {
         const LOOKED_AT: usize = 16;
         self.parts.iter().any(|part| {
             ranges.iter().any(|(from, to)| {
+                let may_be = |fact: &Fact| fact.tag == BUNDLE && (from.kind()..=to.kind()).contains(&Kind::Property);
+                if part.facts.last().is_some_and(may_be) {
+                    return true;
+                }
                 let mut updates = part.facts[first_of(part.facts, *from)..].iter().take_while(|fact| fact.tag <= *to).enumerate();
                 updates.any(|(place, fact)| place == LOOKED_AT || part.last <= at || part.segment.time(fact) <= at)
             })
@@ -292,7 +314,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The update that decides a fact with a key at a tick, if it is an addition.
-    pub fn keyed(&self, tag: Tag, key: FactKey, at: u64) -> Option<(&'a Segment, &'a Fact)> {
+    pub fn keyed(&self, tag: Tag, key: FactKey, at: u64) -> Option<(&'a Segment, Fact)> {
         for Part { segment, facts, last, .. } in self.parts.iter().filter(|part| part.segment.may_have(part.facts, tag, key)) {
             let start = match key {
                 FactKey::Node(a, b) => facts.partition_point(|fact| (fact.tag, fact.payload.a, fact.payload.b) < (tag, a, b)),
@@ -300,11 +322,11 @@ impl<'a> Facts<'a> {
                     let before = |first_here: u64| first_here < first || (first_here == first && segment.key(fact) < key);
                     fact.tag < tag || (fact.tag == tag && before(first_of_key(fact.payload, &segment.arena)))
                 }),
-                FactKey::Single => facts.partition_point(|fact| fact.tag < tag),
+                FactKey::Single => return single(&self.parts, tag, at),
             };
             let updates = facts[start..].iter().take_while(|fact| fact.tag == tag && segment.key(fact) == key);
             if let Some(fact) = updates.take_while(|fact| *last <= at || segment.time(fact) <= at).last() {
-                return fact.adds().then_some((*segment, fact));
+                return fact.adds().then_some((*segment, *fact));
             }
         }
         None
@@ -350,12 +372,18 @@ impl<'a> Facts<'a> {
 }
 
 /// The update that decides a fact without a key (a label, a property) at a tick, if it is an addition. Parts are newest first.
-fn single<'a>(parts: &[Part<'a>], tag: Tag, at: u64) -> Option<(&'a Segment, Payload)> {
+fn single<'a>(parts: &[Part<'a>], tag: Tag, at: u64) -> Option<(&'a Segment, Fact)> {
     for part in parts.iter().filter(|part| part.may_have(tag.kind())) {
         let Part { segment, facts, .. } = *part;
+        if let Some(bundle) = part.bundle().filter(|_| tag.kind() == Kind::Property) {
+            match bundle.property(tag) {
+                Some(fact) if part.last <= at || bundle.time() <= at => return Some((segment, fact)),
+                _ => continue,
+            }
+        }
         let updates = facts[first_of(facts, tag)..].iter().take_while(|fact| fact.tag == tag);
         if let Some(fact) = updates.take_while(|fact| part.last <= at || segment.time(fact) <= at).last() {
-            return fact.adds().then_some((segment, fact.payload));
+            return fact.adds().then_some((segment, *fact));
         }
     }
     None
@@ -367,7 +395,7 @@ pub fn has_label(parts: &[Part<'_>], label: Symbol, at: u64) -> bool {
 
 pub fn property(parts: &[Part<'_>], key: Symbol, at: u64) -> Value {
     match single(parts, Tag::new(Kind::Property, key), at) {
-        Some((segment, payload)) => decode_payload(payload, &segment.arena),
+        Some((segment, fact)) => decode_payload(fact.payload, &segment.arena),
         None => Value::Null,
     }
 }

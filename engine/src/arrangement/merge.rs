@@ -18,6 +18,7 @@ use weir_model::codec::FactKey;
 use weir_model::mutation::Tag;
 
 use super::batch::{Batch, Piece, Writer};
+use super::bundle::Bundle;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 
@@ -347,11 +348,20 @@ impl Merge {
             places.push((*index, source.at));
             source.advance().inspect(|further| *next = *further).is_some()
         });
+        // Where several say something of properties, it is property by property.
+        let several = places.iter().filter(|(index, at)| sources[*index].batch.place(*at).has_properties()).count() > 1;
+        let loose = |(index, at): &(usize, usize)| {
+            let (segment, facts) = sources[*index].batch.node(*at);
+            let bundle = if several { Bundle::of(segment, facts) } else { None };
+            bundle.map(|_| segment.one_by_one(facts).collect::<Vec<_>>())
+        };
+        let loose: SmallVec<[Option<Vec<Fact>>; SOURCES]> = places.iter().map(loose).collect();
         let mut heads: SmallVec<[Head<'_>; SOURCES]> = SmallVec::new();
         let (mut first_ever, mut repeats) = (false, false);
-        for (index, at) in places {
+        for ((index, at), loose) in places.iter().map(|(index, at)| (*index, *at)).zip(&loose) {
             let batch = &sources[index].batch;
             let (segment, facts) = batch.node(at);
+            let facts = loose.as_deref().unwrap_or(facts);
             *fuel -= facts.len() as isize;
             first_ever |= batch.place(at).is_first();
             heads.extend(Head::new(segment, facts, batch.place(at).repeats()));

@@ -1,12 +1,13 @@
 //! The arrangement: the graph itself, `NodeId -> Fact`, multi-versioned by tick, one shard a worker.
 //!
-//! `segment` holds facts in columns, with a `filter` of the edges of large nodes, and `batch` is an index of nodes over some; `build` makes one out of the mutations of a
+//! `segment` holds facts in columns, with a `filter` of the edges of large nodes and the properties of a node as a `bundle`, and `batch` is an index of nodes over some; `build` makes one out of the mutations of a
 //! tick, `merge` one out of several. `trace` decides what is merged when. `locate` finds many nodes at a time, `facts` reads one
 //! across the batches, and `snapshot` is all shards at one tick, readable from any thread, as `reading` by one query. `pages` are the form in which the store keeps it all,
 //! in pieces called `chunk`, and `versions` says what of them holds when.
 
 pub mod batch;
 pub mod build;
+pub mod bundle;
 pub mod chunk;
 mod columns;
 pub mod estimate;

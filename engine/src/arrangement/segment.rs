@@ -1,13 +1,14 @@
 //! Segment: the facts of some nodes with everything they point at. Written once, then shared by every batch that refers to it.
 //!
 //!     facts    tag | when | payload              24 bytes each; those of a node by tag, then fact key, then time, removals first
-//!     arena    what does not fit a payload
+//!     arena    what does not fit a payload, and bundles
 //!     times    the ticks that `when` points at, ascending; a single one where all could be made one
 //!     filter   which edges nodes with many facts may have
 
 use weir_model::codec::{FactKey, decode_parallel, extent, fact_key, relocate, shift};
 use weir_model::mutation::{Kind, Payload, Tag};
 
+use super::bundle::Bundle;
 use super::filter::{self, Filter};
 use crate::view::HalfEdge;
 
@@ -65,6 +66,21 @@ impl Segment {
 
     pub fn key(&self, fact: &Fact) -> FactKey {
         fact_key(fact.tag, fact.payload, &self.arena)
+    }
+
+    /// Facts of a node one by one, those in its bundle too. What stands before the properties stays where it is.
+    pub fn one_by_one<'a>(&'a self, facts: &'a [Fact]) -> impl Iterator<Item = Fact> + 'a {
+        let bundle = Bundle::of(self, facts);
+        let others = &facts[..facts.len() - usize::from(bundle.is_some())];
+        others.iter().copied().chain(bundle.into_iter().flat_map(Bundle::facts))
+    }
+
+    /// What the facts of a node are of: of its bundle each property, beside the fact that says when all of them came.
+    pub fn tags<'a>(&'a self, facts: &'a [Fact]) -> impl Iterator<Item = (Tag, &'a Fact)> + 'a {
+        let bundle = Bundle::of(self, facts);
+        let (others, rest) = facts.split_at(facts.len() - usize::from(bundle.is_some()));
+        let tags = bundle.into_iter().flat_map(Bundle::tags);
+        others.iter().map(|fact| (fact.tag, fact)).chain(tags.flat_map(|tag| rest.iter().map(move |fact| (tag, fact))))
     }
 
     /// What a fact that is half of an edge says.

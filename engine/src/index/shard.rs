@@ -57,8 +57,8 @@ impl ShardIndex {
             for (index, node) in batch.ids.iter().enumerate() {
                 let (segment, facts) = batch.node(index);
                 ticks = &segment.times;
-                let concerned = facts.iter().filter(|fact| self.definition.concerns(fact.tag));
-                let mut times: SmallVec<[usize; 4]> = concerned.map(Fact::time_index).collect();
+                let concerned = segment.tags(facts).filter(|(tag, _)| self.definition.concerns(*tag));
+                let mut times: SmallVec<[usize; 4]> = concerned.map(|(_, fact)| fact.time_index()).collect();
                 if times.is_empty() {
                     continue;
                 }

@@ -271,7 +271,7 @@ impl Hubs {
         let Hubs { crossings, concerned, concerned_by_any, kept, spent, touched, row, .. } = self;
         for (index, id) in batch.ids.iter().enumerate() {
             let (segment, updates) = batch.node(index);
-            let bits = updates.iter().filter_map(|fact| concerned.get(&fact.tag));
+            let bits = segment.tags(updates).filter_map(|(tag, _)| concerned.get(&tag));
             let mut bits = bits.fold(*concerned_by_any, |all, bits| all | bits);
             if bits == 0 {
                 continue;
@@ -281,7 +281,7 @@ impl Hubs {
                 bits ^= 1 << number;
                 let (crossing, crossed) = &mut crossings[number as usize];
                 let Some(family) = queries.family(crossing.0) else { continue };
-                let concerns = updates.iter().any(|fact| crossed.asked.concerns(&family.program, fact.tag));
+                let concerns = segment.tags(updates).any(|(tag, _)| crossed.asked.concerns(&family.program, tag));
                 if !concerns || !crossed.asked.is_near(&facts, (segment, updates), last, &crossed.hubs) {
                     continue;
                 }

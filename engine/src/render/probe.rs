@@ -218,8 +218,8 @@ fn touches(batch: &Batch, (query, since): (u32, Time), interest: &Interest, foun
     for (index, id) in batch.ids.iter().enumerate() {
         times.clear();
         let (segment, facts) = batch.node(index);
-        let concerning = facts.iter().filter(|fact| interest.concerns(fact.tag));
-        times.extend(concerning.map(|fact| segment.time(fact)).filter(|time| *time >= since));
+        let concerning = segment.tags(facts).filter(|(tag, _)| interest.concerns(*tag));
+        times.extend(concerning.map(|(_, fact)| segment.time(fact)).filter(|time| *time >= since));
         times.sort_unstable();
         times.dedup();
         let touched =
@@ -349,9 +349,9 @@ impl<'a> Offered<'a> {
             let (segment, updates) = self.batch.node(index);
             edges.clear();
             views.clear();
-            for (place, fact) in updates.iter().enumerate() {
-                if routes.may_concern(fact.tag) {
-                    routes.each(fact.tag, |route| match route.from {
+            for (place, (tag, fact)) in segment.tags(updates).enumerate() {
+                if routes.may_concern(tag) {
+                    routes.each(tag, |route| match route.from {
                         Origin::Edge => edges.push((route, place)),
                         Origin::Node => views.push((route, segment.time(fact))),
                         Origin::EdgeView => views.push((route, 0)),

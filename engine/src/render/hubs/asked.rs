@@ -153,7 +153,8 @@ impl Asked {
         ((segment, updates), last): ((&Segment, &[Fact]), Time),
         row: &mut Vec<Value>,
     ) -> bool {
-        let local = updates.iter().filter(|fact| self.local(&family.program, fact.tag)).map(|fact| segment.time(fact));
+        let local =
+            segment.tags(updates).filter(|(tag, _)| self.local(&family.program, *tag)).map(|(_, fact)| segment.time(fact));
         self.others.iter().all(|edges| edges.may_be_met(facts))
             && std::iter::once(last).chain(local).any(|at| self.looks(family, symbols, (id, facts), at, row))
     }

@@ -85,11 +85,11 @@ impl Looking {
             };
             // Those that stand beside others are few, and their ends lie elsewhere.
             if !matches!(first.kind(), Kind::Out | Kind::In) {
-                facts.each(first, last, at, |segment, fact| take(segment.half(fact)));
+                facts.each(first, last, at, |segment, fact| take(segment.half(&fact)));
                 return (None, at);
             }
             let (facts, next) = facts.stretch(begin, last, STRETCH);
-            facts.each(first, last, at, |segment, fact| take(segment.half(fact)));
+            facts.each(first, last, at, |segment, fact| take(segment.half(&fact)));
             (next, at)
         });
         self.as_of = self.as_of.max(as_of);
