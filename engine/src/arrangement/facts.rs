@@ -63,6 +63,10 @@ impl<'a> Part<'a> {
         }
     }
 
+    fn is_bundled(&self) -> bool {
+        self.facts.last().is_some_and(|fact| fact.tag == BUNDLE)
+    }
+
     fn bundle(&self) -> Option<Bundle<'a>> {
         Bundle::of(self.segment, self.facts)
     }
@@ -157,8 +161,7 @@ impl<'a> Facts<'a> {
         for (depth, part) in self.parts.iter().enumerate() {
             let Part { segment, mut facts, .. } = *part;
             let oldest = depth + 1 == self.parts.len();
-            let bundle = part.bundle();
-            if bundle.is_some() {
+            if part.is_bundled() {
                 facts = &facts[..facts.len() - 1];
             }
             for (from, to) in ranges {
@@ -194,10 +197,10 @@ impl<'a> Facts<'a> {
                     }
                 }
             }
-            // What it says is never a removal.
-            let Some(bundle) = bundle.filter(|bundle| part.last <= at || bundle.time() <= at) else { continue };
+            // A bundle lies elsewhere, and is looked at only where properties are asked for. What it says is never a removal.
             for (from, to) in ranges.iter().filter(|(from, to)| (from.kind()..=to.kind()).contains(&Kind::Property)) {
-                for fact in bundle.facts().filter(|fact| (*from..=*to).contains(&fact.tag)) {
+                let bundle = part.bundle().filter(|bundle| part.last <= at || bundle.time() <= at);
+                for fact in bundle.into_iter().flat_map(Bundle::facts).filter(|fact| (*from..=*to).contains(&fact.tag)) {
                     if decided.as_ref().is_none_or(|decided| !decided.contains(&(fact.tag, FactKey::Single))) {
                         each(segment, fact)?;
                     }
@@ -258,8 +261,7 @@ impl<'a> Facts<'a> {
         const LOOKED_AT: usize = 16;
         self.parts.iter().any(|part| {
             ranges.iter().any(|(from, to)| {
-                let may_be = |fact: &Fact| fact.tag == BUNDLE && (from.kind()..=to.kind()).contains(&Kind::Property);
-                if part.facts.last().is_some_and(may_be) {
+                if part.is_bundled() && (from.kind()..=to.kind()).contains(&Kind::Property) {
                     return true;
                 }
                 let mut updates = part.facts[first_of(part.facts, *from)..].iter().take_while(|fact| fact.tag <= *to).enumerate();
@@ -375,7 +377,9 @@ impl<'a> Facts<'a> {
 fn single<'a>(parts: &[Part<'a>], tag: Tag, at: u64) -> Option<(&'a Segment, Fact)> {
     for part in parts.iter().filter(|part| part.may_have(tag.kind())) {
         let Part { segment, facts, .. } = *part;
-        if let Some(bundle) = part.bundle().filter(|_| tag.kind() == Kind::Property) {
+        if tag.kind() == Kind::Property
+            && let Some(bundle) = part.bundle()
+        {
             match bundle.property(tag) {
                 Some(fact) if part.last <= at || bundle.time() <= at => return Some((segment, fact)),
                 _ => continue,
