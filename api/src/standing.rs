@@ -255,15 +255,15 @@ impl StandingQueries {
 
     /// An output that cannot be opened stays away; its results are kept for when it can.
     fn reopen(&self, query: &Arc<Query>, settings: &StandingSettings) -> Result<(), ApiError> {
-        for (name, definition) in &settings.outputs {
-            let lane = query.add_lane(name);
+        let lanes: Vec<_> = settings.outputs.iter().map(|(name, _)| query.add_lane(name)).collect();
+        for (lane, (name, definition)) in lanes.iter().zip(&settings.outputs) {
             let position = query.installed().delivered(&query.frontier(name)).map(|(_, position)| position);
             let position = position.filter(|position| !position.0.is_empty());
             let opened = Link::prepare(definition, &query.graph, &self.procedures).and_then(|link| {
                 Opened::open((query.id, &query.name), name, link, query.graph.ids(), position.as_ref(), &self.runtime)
             });
             match opened {
-                Ok(opened) => query.start_output(&lane, opened)?,
+                Ok(opened) => query.start_output(lane, opened)?,
                 Err(error) => {
                     lane.park(&error.to_string());
                     tracing::error!(
@@ -520,15 +520,15 @@ impl Query {
     /// Starts outputs of a new query, storing first where their destinations stand. A crash then finds where to go on, however soon it
     /// comes: what is stored as installed has all of them.
     fn start_outputs(self: &Arc<Self>, opened: Vec<(String, Opened)>) -> Result<(), ApiError> {
-        for (name, output) in opened {
-            let frontier = self.frontier(&name);
+        for (name, output) in &opened {
+            let frontier = self.frontier(name);
             if let Some((from, _)) = self.installed().delivered(&frontier) {
                 self.installed().put_output(&frontier, from, output.position())?;
             }
-            let lane = self.add_lane(&name);
-            self.start_output(&lane, output)?;
         }
-        Ok(())
+        // All lanes before the first output: with that, results are handed out to those there are.
+        let lanes: Vec<_> = opened.iter().map(|(name, _)| self.add_lane(name)).collect();
+        lanes.iter().zip(opened).try_for_each(|(lane, (_, output))| self.start_output(lane, output))
     }
 
     fn add_lane(&self, name: &str) -> Arc<Lane> {

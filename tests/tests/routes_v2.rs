@@ -380,6 +380,28 @@ fn v2_ingest_streams() {
 }
 
 #[test]
+fn what_matched_before_goes_to_every_destination() {
+    const QUERIES: usize = 10;
+    let home = Home::new();
+    // Where outputs are opened, each is durable before the next: the first must not have taken everything by then.
+    let weir = home.start(&[]);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('before') SET n.adult = true");
+    for query in 0..QUERIES {
+        let files = (0..4).map(|file| json!({"type": "File", "path": format!("q{query}-{file}.jsonl")}));
+        let body = json!({"name": format!("q{query}"),
+            "pattern": {"type": "Cypher", "mode": "DISTINCT_ID", "query": "MATCH (n) WHERE n.adult = true RETURN DISTINCT id(n) AS id"},
+            "outputs": [{"name": "files", "destinations": files.collect::<Vec<_>>()}]});
+        run(
+            &weir,
+            vec![with("POST /api/v2/graph/quine/standingQueries?propagateTo=INCLUDE_SLEEPING", body, 201, Is::Json(json!({})))],
+        );
+    }
+    for (query, file) in (0..QUERIES).flat_map(|query| (0..4).map(move |file| (query, file))) {
+        home.wait_lines(&format!("q{query}-{file}.jsonl"), 1);
+    }
+}
+
+#[test]
 fn v2_standing_queries() {
     let home = Home::new();
     let weir = home.start(&["-Dweir.store.type=in-memory"]);
