@@ -3,7 +3,7 @@
 //!
 //!     count 1 | wide 1 | symbols 2 or 4 each, ascending | ends 1 or 4 each | values
 //!     wide    bit 0: symbols take 4 bytes; bit 1: ends do
-//!     value   the form of its payload 1 | an integer without leading zeros, a number without trailing ones, or the bytes of the rest
+//!     value   the form of its payload 1 | an integer or a float without the bytes that are zero at its end, or the bytes of anything else
 //!
 //! The properties of a node in a segment either are facts or lie in a bundle, all of them. It is the last of the node's facts. Whoever reads
 //! gets facts: what does not fit a payload stays in the bundle, and the payload points there.
@@ -14,6 +14,7 @@ use weir_model::codec::{TEXT_INLINE_MAX, short_text, short_text_bytes};
 use weir_model::mutation::{Kind, Payload, Tag};
 
 use super::facts::LAST_SYMBOL;
+use super::packing::{from_zigzag, zigzag};
 use super::segment::{Fact, Segment};
 
 /// The tag of a bundle: behind those of all properties.
@@ -52,24 +53,16 @@ impl Packer {
             return;
         }
         let when = first.when;
-        // Room for all that fit their payloads, so that each is written without a look at how much there is.
-        self.values.clear();
-        self.values.resize(count * VALUE_MAX, 0);
-        self.ends.clear();
         let (mut begun, mut length, mut end) = (segment.arena.len(), 0, 0);
+        for extent in properties.iter().filter_map(|fact| extent(fact.tag, fact.payload)) {
+            (begun, length) = (begun.min(extent.start), length + extent.len());
+        }
+        // Room for all, so that each is written without a look at how much there is.
+        self.values.clear();
+        self.values.resize(count * VALUE_MAX + length, 0);
+        self.ends.clear();
         for fact in properties {
-            end = match extent(fact.tag, fact.payload) {
-                None => end + put(fact.payload, &mut self.values[end..]),
-                Some(extent) => {
-                    (begun, length) = (begun.min(extent.start), length + extent.len());
-                    self.values.truncate(end);
-                    self.values.push(fact.payload.a as u8);
-                    self.values.extend_from_slice(&segment.arena[extent]);
-                    let end = self.values.len();
-                    self.values.resize(end + count * VALUE_MAX, 0);
-                    end
-                }
-            };
+            end += put(fact, &segment.arena, &mut self.values[end..]);
             self.ends.push(end as u32);
         }
         let wide_symbols = last.tag.symbol().0 > u32::from(u16::MAX);
@@ -93,9 +86,7 @@ impl Packer {
         if wide_ends {
             self.ends.iter().for_each(|end| arena.extend_from_slice(&end.to_le_bytes()));
         } else {
-            let mut narrow = [0; COUNT_MAX];
-            narrow.iter_mut().zip(&self.ends).for_each(|(narrow, end)| *narrow = *end as u8);
-            arena.extend_from_slice(&narrow[..count]);
+            arena.extend(self.ends.iter().map(|end| *end as u8));
         }
         arena.extend_from_slice(&self.values[..end]);
         facts.truncate(facts.len() - count);
@@ -103,23 +94,28 @@ impl Packer {
     }
 }
 
-/// Writes a value that its payload holds, and says how much that is.
-fn put(payload: Payload, out: &mut [u8]) -> usize {
+/// Writes a value, and says how much that is.
+fn put(Fact { tag, payload, .. }: &Fact, arena: &[u8], out: &mut [u8]) -> usize {
     let form = payload.a as u8;
-    let out = &mut out[..VALUE_MAX];
     out[0] = form;
+    if let Some(extent) = extent(*tag, *payload) {
+        let length = extent.len();
+        out[1..=length].copy_from_slice(&arena[extent]);
+        return 1 + length;
+    }
+    let out = &mut out[..VALUE_MAX];
     1 + match form {
         FORM_INTEGER => {
-            let zigzag = ((payload.b as i64) << 1 ^ (payload.b as i64) >> 63) as u64;
-            out[1..9].copy_from_slice(&zigzag.to_le_bytes());
-            (u64::BITS - zigzag.leading_zeros()).div_ceil(8) as usize
+            let number = zigzag(payload.b as i64);
+            out[1..9].copy_from_slice(&number.to_le_bytes());
+            (u64::BITS - number.leading_zeros()).div_ceil(8) as usize
         }
         FORM_FLOAT => {
             out[1..9].copy_from_slice(&payload.b.to_be_bytes());
             (u64::BITS - payload.b.trailing_zeros()).div_ceil(8) as usize
         }
         FORM_TEXT => {
-            let (bytes, length) = short_text_bytes(payload);
+            let (bytes, length) = short_text_bytes(*payload);
             out[1..=TEXT_INLINE_MAX].copy_from_slice(&bytes);
             length
         }
@@ -174,15 +170,11 @@ impl<'a> Bundle<'a> {
     }
 
     pub fn tags(self) -> impl Iterator<Item = Tag> + 'a {
-        let width = if self.wide & WIDE_SYMBOLS == 0 { 2 } else { 4 };
-        self.symbols.chunks_exact(width).map(|symbol| {
-            let number = match *symbol {
-                [a, b] => u32::from(u16::from_le_bytes([a, b])),
-                [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
-                _ => 0,
-            };
-            Tag::new(Kind::Property, Symbol(number))
-        })
+        let narrow = if self.wide & WIDE_SYMBOLS == 0 { self.symbols } else { &[] };
+        let wide = if self.wide & WIDE_SYMBOLS == 0 { &[] } else { self.symbols };
+        let narrow = narrow.as_chunks().0.iter().map(|symbol| u32::from(u16::from_le_bytes(*symbol)));
+        let wide = wide.as_chunks().0.iter().map(|symbol| u32::from_le_bytes(*symbol));
+        narrow.chain(wide).map(|symbol| Tag::new(Kind::Property, Symbol(symbol)))
     }
 
     fn at(&self, place: usize, tag: Tag) -> Fact {
@@ -203,8 +195,7 @@ impl<'a> Bundle<'a> {
         match form {
             FORM_INTEGER => {
                 number[..bytes.len()].copy_from_slice(bytes);
-                let zigzag = u64::from_le_bytes(number);
-                Payload { a: form.into(), b: zigzag >> 1 ^ (zigzag & 1).wrapping_neg() }
+                Payload { a: form.into(), b: from_zigzag(u64::from_le_bytes(number)) as u64 }
             }
             FORM_FLOAT => {
                 number[..bytes.len()].copy_from_slice(bytes);

@@ -72,8 +72,13 @@ fn length(number: u64) -> usize {
     (u64::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
 }
 
-fn zigzag(number: i64) -> u64 {
+/// Small numbers of either sign become small ones without.
+pub fn zigzag(number: i64) -> u64 {
     (number << 1 ^ number >> 63) as u64
+}
+
+pub fn from_zigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
 /// What is being read.
@@ -149,7 +154,7 @@ impl<'a> Unpacking<'a> {
     pub fn integers(&mut self, count: usize) -> Option<Vec<i64>> {
         match self.byte()? {
             0 => Some(self.column(count)?.into_iter().map(|number| (number ^ SIGN) as i64).collect()),
-            1 => (0..count).map(|_| self.number().map(|number| (number >> 1) as i64 ^ -((number & 1) as i64))).collect(),
+            1 => (0..count).map(|_| self.number().map(from_zigzag)).collect(),
             _ => None,
         }
     }

@@ -68,14 +68,14 @@ impl Segment {
         fact_key(fact.tag, fact.payload, &self.arena)
     }
 
-    /// Facts of a node one by one, those in its bundle too. What stands before the properties stays where it is.
+    /// The facts of a node one by one, those in its bundle too.
     pub fn one_by_one<'a>(&'a self, facts: &'a [Fact]) -> impl Iterator<Item = Fact> + 'a {
         let bundle = Bundle::of(self, facts);
         let others = &facts[..facts.len() - usize::from(bundle.is_some())];
         others.iter().copied().chain(bundle.into_iter().flat_map(Bundle::facts))
     }
 
-    /// What the facts of a node are of: of its bundle each property, beside the fact that says when all of them came.
+    /// What the facts of a node are of, in their places; behind them of its bundle each property, beside the fact that says when all of them came.
     pub fn tags<'a>(&'a self, facts: &'a [Fact]) -> impl Iterator<Item = (Tag, &'a Fact)> + 'a {
         let bundle = Bundle::of(self, facts);
         let (others, rest) = facts.split_at(facts.len() - usize::from(bundle.is_some()));
