@@ -6,8 +6,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use weir_tests::queries::graph::{Change, Edge, History};
 use weir_tests::queries::minimize::minimize;
-use weir_tests::queries::{Tally, run};
+use weir_tests::queries::setting::{Baseline, Begin, Setting};
+use weir_tests::queries::{Query, Tally, World, run};
 
 /// In `make test`: a few seconds of them, the same every time.
 const QUERIES: usize = 400;
@@ -87,4 +89,20 @@ fn all_ways_to_answer_a_query_agree() {
     assert!(tally.filled * 3 > tally.comparisons, "too many answers are empty: {tally:?}");
     assert!(tally.maintained * 40 > tally.queries, "too few queries are maintained: {tally:?}");
     assert!(tally.any_query * 10 > tally.queries * 8, "too few queries are maintained in mode AnyQuery: {tally:?}");
+}
+
+/// What lies there when the first query comes is not walked: a node of many edges must be looked through with it nevertheless.
+#[test]
+fn edges_that_were_there_before_the_first_query_are_walked() {
+    let edge = |source| Change::Edge(Edge { source, kind: "T", target: 0, ordinal: 0 }, true);
+    let records = vec![vec![Change::Exists(0, true), Change::Exists(1, true)], vec![edge(0)], vec![edge(5)]];
+    let begins = vec![Begin { after: 0, baseline: Baseline::All }];
+    let setting = Setting { workers: 1, batch_size: 1, batches_per_life: Some(3), begins };
+    let query = Query { text: "MATCH (n3)--()--() RETURN n3.x".to_owned(), ordered: false };
+    for _ in 0..10 {
+        let history = History { open_cypher: true, records: records.clone() };
+        if let Err(difference) = World::new(history, setting.clone()).live(std::slice::from_ref(&query)) {
+            panic!("{}", difference.what);
+        }
+    }
 }

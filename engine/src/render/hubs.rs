@@ -435,8 +435,9 @@ impl Hubs {
         }
     }
 
-    /// What is kept may be wrong from here on.
-    pub fn forget(&mut self) {
-        *self = Hubs { awaited: self.awaited, ..Hubs::new(self.bounds, 1) };
+    /// What is kept may be wrong from here on: a batch that ends with this tick is there already, and nobody walks it.
+    pub fn begin_after(&mut self, tick: Time) {
+        let taken_in = self.taken_in.max(tick);
+        *self = Hubs { awaited: self.awaited, taken_in, ..Hubs::new(self.bounds, 1) };
     }
 }

@@ -163,7 +163,7 @@ fn changes<'scope>(
                     // Batches that were there when the first query was installed come without.
                     let Some(located) = batch.located() else {
                         dense.forget();
-                        hubs.forget();
+                        hubs.begin_after(before(batch.upper.elements()));
                         continue;
                     };
                     view.clear();
