@@ -240,6 +240,7 @@ pub fn load_base(
         Ok(pages::run(&entries)
             .map(|mut chunk| {
                 chunk.make_one_time(upper);
+                chunk.bundle();
                 chunk
             })
             .collect::<Vec<Chunk>>())
@@ -265,7 +266,7 @@ fn stretches(log: Vec<Entry>) -> Vec<Vec<Entry>> {
     stretches
 }
 
-/// Puts ids in place of the numbers in the chunks of a run, and one time in place of all; gives the run.
+/// Puts ids in place of the numbers in the chunks of a run, one time in place of all, and bundles of properties; gives the run.
 fn finish_run(
     store: &dyn Store,
     graph: GraphId,
@@ -292,7 +293,9 @@ fn finish_run(
         part.iter_mut()
             .try_for_each(|chunk| {
                 chunk.make_one_time(upper);
-                chunk.name(names.ids())
+                chunk.name(names.ids())?;
+                chunk.bundle();
+                Some(())
             })
             .ok_or_else(nobody)
     })?;

@@ -42,6 +42,7 @@ fn runs_hold_the_newest_state() {
             let read = |entries: &[Entry]| {
                 let one_time = |mut chunk: Chunk| {
                     chunk.make_one_time(upper);
+                    chunk.bundle();
                     chunk
                 };
                 let written = pages::run(entries).map(|chunk| Chunk::read(&chunk.write(None), upper).expect("what was written"));

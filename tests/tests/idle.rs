@@ -200,7 +200,8 @@ fn streams_from_kafka_have_one_client_together_when_nothing_comes() {
     };
     wait_counted(&weir, streams);
     let client_threads = |weir: &Weir| threads_named(weir, "rdk:");
-    assert!(client_threads(&weir) >= 3 * streams as usize, "each has a client at first");
+    // Of very many, the first have given theirs up by now.
+    assert!(client_threads(&weir) > 3 * streams.min(200) as usize, "each has a client at first");
     sleep(Duration::from_secs(3));
     told(&weir, "with a client each");
     let away = |weir: &Weir| {

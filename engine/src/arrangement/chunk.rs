@@ -24,6 +24,7 @@ use weir_model::codec::{extent, payload_in_range};
 use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Tick};
 
+use super::bundle::Packer;
 use super::columns::{Counts, Names, number_of, put_facts, put_names, take_facts, take_names};
 use super::numbering::{NOBODY, Numbering};
 use super::packing::{Packed, Unpacking};
@@ -173,6 +174,31 @@ impl Chunk {
         segment.facts.iter_mut().for_each(|fact| fact.when &= 1);
         segment.times = vec![upper.0.saturating_sub(1)];
         segment.shrink();
+    }
+
+    /// Properties that came together become bundles: of a chunk that is named, and of one time.
+    pub fn bundle(&mut self) {
+        let Segment { facts, arena, times, .. } = &*self.segment;
+        if facts.iter().all(|fact| fact.tag.kind() != Kind::Property) {
+            return;
+        }
+        let mut packer = Packer::default();
+        let mut bundled = Segment { times: times.clone(), ..Segment::with_capacity(facts.len(), arena.len()) };
+        let mut start = 0;
+        for end in &mut self.ends {
+            let (versions, marks) = split_marks(&facts[start..*end as usize]);
+            let begun = bundled.facts.len();
+            bundled.extend(versions.iter().copied(), arena);
+            // Of one with several versions, which of them holds is decided later.
+            if versions.is_sorted_by(|a, b| a.tag < b.tag || b.tag.kind() != Kind::Property) {
+                packer.pack(&mut bundled, begun);
+            }
+            bundled.facts.extend_from_slice(marks);
+            start = *end as usize;
+            *end = bundled.facts.len() as u32;
+        }
+        bundled.shrink();
+        self.segment = Arc::new(bundled);
     }
 
     fn unpack(bytes: &[u8], Head { counts, first, .. }: &Head, upper: Tick) -> Option<Chunk> {
@@ -336,6 +362,12 @@ impl Chunk {
         &self.segment.facts[self.range(place)]
     }
 
+    /// The versions of the node with this place one by one, those in its bundle too.
+    pub fn one_by_one(&self, place: usize) -> impl Iterator<Item = Fact> {
+        let (versions, marks) = split_marks(self.facts(place));
+        self.segment.one_by_one(versions).chain(marks.iter().copied())
+    }
+
     /// What it takes in memory.
     pub fn bytes(&self) -> usize {
         let Segment { facts, arena, times, .. } = &*self.segment;
@@ -345,6 +377,12 @@ impl Chunk {
             + times.len() * 8
             + (self.numbers.len() + self.named.len()) * 4
     }
+}
+
+/// The versions of a node without the marks that its properties were cleared, which are the last; and these.
+pub fn split_marks(versions: &[Fact]) -> (&[Fact], &[Fact]) {
+    let marks = versions.iter().rev().take_while(|fact| fact.tag.kind() == Kind::ClearProperties).count();
+    versions.split_at(versions.len() - marks)
 }
 
 /// Half an edge without an ordinal: the payload is the other end.
@@ -468,6 +506,7 @@ mod tests {
     use weir_model::mutation::Kind;
     use weir_model::{Symbol, Value, codec};
 
+    use super::super::bundle::BUNDLE;
     use super::*;
 
     const UPPER: Tick = Tick(1000);
@@ -580,6 +619,7 @@ mod tests {
         }
         let mut building = Building::default();
         for id in &ids {
+            let mut versions = Vec::new();
             for _ in 0..1 + random(12) {
                 let mut arena = Vec::new();
                 let end = node(random(220));
@@ -607,8 +647,10 @@ mod tests {
                     _ => (Kind::Property, codec::encode_payload(&value, &mut arena)),
                 };
                 let fact = Fact { tag: Tag::new(kind, Symbol(random(4) as u32)), when: 0, payload };
-                building.push(&fact, &arena, random(3) > 0, 100 + random(50) * random(2));
+                versions.push((fact, arena, random(3) > 0, 100 + random(50) * random(2)));
             }
+            versions.sort_by_key(|(fact, ..)| fact.tag);
+            versions.iter().for_each(|(fact, arena, adds, tick)| building.push(fact, arena, *adds, *tick));
             assert!(building.finish_node(*id).is_none());
         }
         (building.finish().expect("a chunk"), Numbering::new(all))
@@ -616,6 +658,7 @@ mod tests {
 
     #[test]
     fn facts_of_every_kind_are_read_back() {
+        let mut bundles = 0;
         for seed in 1..500 {
             let (chunk, mut numbering) = random(seed * 0x9E37_79B9);
             let all = numbering.ids().to_vec();
@@ -645,6 +688,25 @@ mod tests {
             drop(unnamed);
             named.name(&all).expect("each has a name");
             assert_eq!(shown(&named), expected, "seed {seed}");
+            named.make_one_time(UPPER);
+            let one_by_one = |chunk: &Chunk, place| {
+                let fact = |fact: Fact| (fact.tag, fact.adds(), chunk.segment.key(&fact), value(chunk, &fact));
+                format!("{:?}", chunk.one_by_one(place).map(fact).collect::<Vec<_>>())
+            };
+            let mut bundled = named.clone();
+            bundled.bundle();
+            for place in 0..named.ids.len() {
+                assert_eq!(one_by_one(&bundled, place), one_by_one(&named, place), "seed {seed}");
+            }
+            bundles += bundled.segment.facts.iter().filter(|fact| fact.tag == BUNDLE).count();
+        }
+        assert!(bundles > 1_000, "{bundles}");
+    }
+
+    fn value(chunk: &Chunk, fact: &Fact) -> String {
+        match fact.tag.kind() {
+            Kind::Property => format!("{:?}", codec::decode_payload(fact.payload, &chunk.segment.arena)),
+            _ => String::new(),
         }
     }
 

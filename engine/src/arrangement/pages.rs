@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
 use timely::progress::Antichain;
 use weir_model::codec::{FactKey, fact_key, relocate};
 use weir_model::mutation::{Kind, Payload, Row, Tag};
@@ -16,7 +17,7 @@ use weir_model::{NodeId, Tick};
 
 use super::batch::{Place, Writer};
 use super::build::Shard;
-use super::chunk::{CHUNK_BYTES, Chunk};
+use super::chunk::{CHUNK_BYTES, Chunk, split_marks};
 use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
@@ -230,64 +231,84 @@ impl<'a> Writing<'a> {
 }
 
 /// The newest state of the nodes of one shard, as the batch a graph starts from. `runs` come oldest first, each as its
-/// chunks; `upper` is the tick after everything in them. What needs no change stays in its chunk, which shards share.
+/// chunks; `upper` is the tick after everything in them. What needs no change stays in its chunk, which shards share, where most
+/// of the chunk does.
 pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
     let nodes = runs.iter().flatten().map(|chunk| chunk.ids().len()).sum::<usize>();
     let last = runs.iter().flatten().filter_map(|chunk| chunk.ids().last()).max().copied().unwrap_or(NodeId::new(0, 0));
     let at = |tick| Antichain::from_elem(tick);
     let fresh = Segment { times: vec![upper.0.saturating_sub(1)], ..Segment::default() };
     let mut base = Writer::new((at(0), at(upper.0), at(upper.0 - 1)), (nodes / shard.count + nodes / 8, last), fresh);
-    let mut cursors: Vec<Cursor<'_>> = runs.iter().map(|chunks| Cursor::new(chunks, &mut base)).collect();
-    let mut here: Vec<(usize, usize, Range<usize>)> = Vec::new();
-    let mut hits: Vec<Hit<'_>> = Vec::new();
+    let mut cursors: Vec<Cursor<'_>> = (0..runs.len()).map(|run| Cursor::new(runs, run, &mut base)).collect();
+    let mut here: Vec<(usize, usize, usize)> = Vec::new();
+    let mut versions: Vec<Fact> = Vec::new();
     while let Some(id) = cursors.iter().filter_map(|cursor| cursor.id).min() {
         here.clear();
         for (run, cursor) in cursors.iter_mut().enumerate().filter(|(_, cursor)| cursor.id == Some(id)) {
-            let (chunk, range) = cursor.take();
-            here.push((run, chunk, range));
+            let (number, node) = cursor.take();
+            here.push((run, number, node));
         }
         if id.shard(shard.count) != shard.index {
             continue;
         }
-        if let [(run, chunk, range)] = &here[..] {
-            let segment = runs[*run][*chunk].segment();
-            if let Some(count) = as_it_is(segment, range.clone()) {
-                if count > 0 {
-                    let place = Place::of(range.start as u32, &segment.facts[range.start..][..count]);
-                    base.refer(id, cursors[*run].pieces[*chunk], place, false);
+        if let [(run, number, node)] = here[..] {
+            let chunk = &runs[run][number];
+            if let Some((piece, facts)) = cursors[run].pieces[number].zip(as_it_is(chunk.segment(), chunk.facts(node))) {
+                if !facts.is_empty() {
+                    base.refer(id, piece, Place::of(chunk.range(node).start as u32, facts), false);
                 }
                 continue;
             }
         }
-        hits.extend(here.iter().map(|(run, chunk, range)| {
-            let segment = &**runs[*run][*chunk].segment();
-            Hit { run: *run as u32, segment, facts: &segment.facts[range.clone()] }
-        }));
+        versions.clear();
+        let mut places: SmallVec<[Range<usize>; 8]> = SmallVec::new();
+        for (run, number, node) in &here {
+            let start = versions.len();
+            versions.extend(runs[*run][*number].one_by_one(*node));
+            places.push(start..versions.len());
+        }
+        let hit = |((run, number, _), place): (&(usize, usize, usize), &Range<usize>)| Hit {
+            run: *run as u32,
+            segment: runs[*run][*number].segment(),
+            facts: &versions[place.clone()],
+        };
+        let hits: SmallVec<[Hit<'_>; 8]> = here.iter().zip(&places).map(hit).collect();
         holding(&hits, &Asked::all(u64::MAX), &mut |segment, fact| {
             base.fresh.copy(fact, &segment.arena, 0);
             true
         });
-        hits.clear();
         base.finish_node(id, false);
     }
     SharedBatch::new(base.finish())
 }
 
-/// How many of the versions of a node, which one run alone knows, are the facts it has: all but the marks that it was cleared
-/// before. None when some fact was removed or changed.
-fn as_it_is(segment: &Segment, range: Range<usize>) -> Option<usize> {
-    let versions = &segment.facts[range];
-    let marks = versions.iter().rev().take_while(|fact| fact.tag.kind() == Kind::ClearProperties).count();
-    let facts = &versions[..versions.len() - marks];
+/// Of the versions of a node, which one run alone knows, the facts it has: all but the marks that it was cleared before.
+/// None when some fact was removed or changed.
+fn as_it_is<'a>(segment: &Segment, versions: &'a [Fact]) -> Option<&'a [Fact]> {
+    let (facts, _) = split_marks(versions);
     let same = |pair: &[Fact]| pair[0].tag == pair[1].tag && segment.key(&pair[0]) == segment.key(&pair[1]);
-    (facts.iter().all(Fact::adds) && !facts.windows(2).any(same)).then_some(facts.len())
+    (facts.iter().all(Fact::adds) && !facts.windows(2).any(same)).then_some(facts)
+}
+
+/// Whether most nodes of a chunk are known to no other run: a few of them tell. Of others little would stay, and hold the memory of all.
+fn stays(runs: &[Vec<Chunk>], run: usize, chunk: &Chunk) -> bool {
+    const LOOKED_AT: usize = 8;
+    let others = || runs.iter().enumerate().filter(|(other, _)| *other != run);
+    let shared = |id: &&NodeId| others().any(|(_, chunks)| knows(chunks, **id));
+    let looked_at = || chunk.ids().iter().step_by(chunk.ids().len().div_ceil(LOOKED_AT));
+    looked_at().filter(shared).count() * 4 <= looked_at().count()
+}
+
+fn knows(chunks: &[Chunk], id: NodeId) -> bool {
+    let after = chunks.partition_point(|chunk| chunk.ids()[0] <= id);
+    after.checked_sub(1).is_some_and(|at| chunks[at].ids().binary_search(&id).is_ok())
 }
 
 /// Where the reading of a run stands.
 struct Cursor<'a> {
     chunks: &'a [Chunk],
-    /// The number of each chunk in the base.
-    pieces: Vec<u32>,
+    /// The number that each chunk has in the base, if it stays.
+    pieces: Vec<Option<u32>>,
     chunk: usize,
     node: usize,
     /// The node it stands on.
@@ -295,13 +316,15 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn new(chunks: &'a [Chunk], base: &mut Writer) -> Cursor<'a> {
-        let pieces = chunks.iter().map(|chunk| base.adopt(chunk.segment().clone(), 0)).collect();
+    fn new(runs: &'a [Vec<Chunk>], run: usize, base: &mut Writer) -> Cursor<'a> {
+        let chunks = &runs[run];
+        let piece = |chunk: &Chunk| stays(runs, run, chunk).then(|| base.adopt(chunk.segment().clone(), 0));
+        let pieces = chunks.iter().map(piece).collect();
         Cursor { chunks, pieces, chunk: 0, node: 0, id: chunks.first().map(|chunk| chunk.ids()[0]) }
     }
 
-    /// The chunk and the facts of the node it stands on; moves to the next.
-    fn take(&mut self) -> (usize, Range<usize>) {
+    /// The chunk and the place of the node it stands on; moves to the next.
+    fn take(&mut self) -> (usize, usize) {
         let (number, node) = (self.chunk, self.node);
         let chunk = &self.chunks[number];
         self.node += 1;
@@ -310,6 +333,6 @@ impl<'a> Cursor<'a> {
             self.node = 0;
         }
         self.id = self.chunks.get(self.chunk).map(|chunk| chunk.ids()[self.node]);
-        (number, chunk.range(node))
+        (number, node)
     }
 }
