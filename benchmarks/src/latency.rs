@@ -44,7 +44,7 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let graph = engine.default_graph();
     let query = weir::install_chain(&graph, settings.mode, Start::Now)?;
     let mut ingester = Ingester::new(graph.clone(), weir::prepare(&graph, weir::INGEST)?);
-    let arrivals = Arrivals::default();
+    let arrivals = Arrivals::expecting(settings.events);
     let counter = Counter::start(query, arrivals.noted())?;
 
     let clock = Clock::start()?;
@@ -83,6 +83,11 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
 pub struct Arrivals(Arc<Mutex<Vec<(Tick, Instant)>>>);
 
 impl Arrivals {
+    /// With room for so many, so that none of them waits for it.
+    pub fn expecting(count: u64) -> Arrivals {
+        Arrivals(Arc::new(Mutex::new(Vec::with_capacity(count as usize))))
+    }
+
     /// What a `Counter` calls.
     pub fn noted(&self) -> impl FnMut(&[ResultRow]) + Send + use<> {
         let arrivals = self.0.clone();

@@ -285,7 +285,7 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
     let engine = weir::started(Arc::new(InMemory::default()), settings.workers)?;
     let graph = engine.default_graph();
     let (pays, amount_of) = (graph.symbols().intern("pays"), graph.symbols().intern("amount"));
-    let arrivals = Arrivals::default();
+    let arrivals = Arrivals::expecting(settings.events);
     let mut counters = Vec::new();
     for (text, number) in [THREE, FOUR].iter().zip(3..) {
         counters.push(Counter::start(install(&graph, number, text)?, arrivals.noted())?);

@@ -168,6 +168,7 @@ impl Engine {
     /// Damage in one graph is no reason to do without the others: it is set aside, as it is, and the rest is opened. Damage in the
     /// default graph, or in what all share, is an error.
     pub fn open_watched(store: Arc<dyn Store>, mut options: Options, loading: Arc<Loading>) -> Result<Engine, EngineError> {
+        memory::tend();
         options.retention.journal &= store.remembers();
         let count = match options.workers {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),

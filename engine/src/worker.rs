@@ -18,7 +18,7 @@ use crate::alarm::Alarm;
 use crate::arrangement::build::Shard;
 use crate::command::{Command, Install};
 use crate::graph::ShardOfGraph;
-use crate::memory::{give_back, holds_graph};
+use crate::memory::{gather_freed, holds_graph};
 use crate::render::Time;
 use crate::render::family::Member;
 use crate::render::probe::{Common, home, render};
@@ -136,7 +136,7 @@ fn run(worker: &mut Worker, commands: &Receiver<Command>) {
                 worker.step_or_park(Some(SLEEP_MAX));
                 if since.elapsed() >= SLEEP_MAX {
                     state.graphs.values_mut().for_each(ShardOfGraph::rest);
-                    give_back();
+                    gather_freed();
                 }
             }
         }

@@ -2,22 +2,64 @@
 //! every size that is no power of two, some 130 instructions each time.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::sync::Once;
+use std::time::Duration;
 
 use libmimalloc_sys::{
-    mi_collect, mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
+    mi_collect, mi_free, mi_malloc, mi_malloc_aligned, mi_option_set, mi_option_t, mi_realloc, mi_realloc_aligned, mi_zalloc,
+    mi_zalloc_aligned,
 };
 
 /// What every piece is aligned to.
 const USUAL: usize = 8;
 
+/// How long mimalloc keeps what is free: the place of `mi_option_purge_delay` in its list, for which the crate has no name.
+const PURGE_DELAY: mi_option_t = 15;
+
+/// So long that it never comes.
+const NEVER_MILLIS: i32 = i32::MAX;
+
+/// How often what is free goes back to the system.
+const GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
+
 pub struct Heap;
 
-/// Gives back to the system what was freed a second ago and is still free. Nobody does where nobody allocates.
-pub fn give_back() {
+/// Begins a thread, one in a process, that gives back to the system what is free. Left to mimalloc, it is done each second by whoever allocates just
+/// then: workers stood still for up to 30 ms.
+pub fn tend() {
+    static BEGUN: Once = Once::new();
+    BEGUN.call_once(|| {
+        let tend = || {
+            crate::scheduling::polite();
+            loop {
+                std::thread::sleep(GIVEN_BACK_EVERY);
+                collect(true);
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("heap".to_owned()).spawn(tend) {
+            return tracing::warn!(%error, "no thread to give back memory: whoever needs some does, and waits for it");
+        }
+        #[expect(unsafe_code, reason = "a call into C")]
+        // SAFETY: options may be set at any time.
+        unsafe {
+            mi_option_set(PURGE_DELAY, NEVER_MILLIS.into());
+        }
+        // What was to go back before that does so now; and once nothing is left to, nothing is due any more.
+        collect(true);
+        collect(true);
+    });
+}
+
+/// Gathers what this thread has freed, so that it can be given back. To be called before it rests for long.
+pub fn gather_freed() {
+    collect(false);
+}
+
+fn collect(all: bool) {
     #[expect(unsafe_code, reason = "a call into C")]
     // SAFETY: it looks after what is free, and may be called at any time.
     unsafe {
-        mi_collect(false)
+        mi_collect(all)
     }
 }
 
@@ -57,7 +99,25 @@ unsafe impl GlobalAlloc for Heap {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+    use crate::memory::resident;
+
+    #[test]
+    fn what_is_freed_goes_back_to_the_system() {
+        const PIECE: usize = 512 << 20;
+        tend();
+        let before = resident().expect("what is resident");
+        let piece = vec![1_u8; PIECE];
+        assert!(resident().expect("what is resident") > before + PIECE as u64 * 3 / 4, "a piece that is in use");
+        drop(std::hint::black_box(piece));
+        let freed = Instant::now();
+        while resident().expect("what is resident") > before + PIECE as u64 / 4 {
+            assert!(freed.elapsed() < Duration::from_secs(60), "it is kept");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 
     #[test]
     #[expect(unsafe_code, reason = "allocators are")]

@@ -21,7 +21,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 pub use allocator::{Allocator, holds_graph};
-pub use heap::give_back;
+pub use heap::{gather_freed, tend};
 use space::Space;
 
 /// How often the process looks at itself, by how much of the limit is in use: reads of what has left memory bring back

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode,
+    BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode, Env,
     ErrorKind, FlushOptions, IngestExternalFileOptions, LogLevel, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
 };
 use rustc_hash::FxHashSet;
@@ -68,7 +68,10 @@ const KEYS_CLEARED_MAX: usize = 256;
 /// So many numbers are left out when not all runs there are could be seen: a number must not be given twice.
 const RUNS_UNSEEN: u64 = 1 << 32;
 
-const READ_AHEAD_BYTES: usize = 4 << 20;
+const READ_AHEAD_BYTES: usize = 512 << 10;
+
+/// So much RocksDB's threads read and write at once. While the system copies for them, many of them take no break for anybody else.
+const AT_ONCE_BYTES: u64 = 64 << 10;
 
 #[derive(Clone, Debug)]
 pub struct RocksDbOptions {
@@ -776,6 +779,11 @@ impl Drop for IncomingFiles<'_> {
 fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, StoreError> {
     let mut db = db_options(fresh);
     db.set_atomic_flush(!options.write_ahead_log);
+    // Its threads, of all stores of the process: records wait for none of them.
+    let mut env = Env::new().map_err(|error| StoreError::failed(format!("open {}", files.display()), error))?;
+    env.lower_high_priority_thread_pool_cpu_priority();
+    env.lower_thread_pool_cpu_priority();
+    db.set_env(&env);
     DB::open_cf_descriptors(&db, files, families()).map_err(|error| match error.kind() {
         ErrorKind::Corruption | ErrorKind::InvalidArgument => {
             StoreError::damaged(error.into_string(), files.display().to_string())
@@ -813,6 +821,8 @@ fn db_options(fresh: bool) -> Options {
     db.set_max_total_wal_size(WRITE_AHEAD_BYTES_MAX);
     db.set_max_background_jobs(2);
     db.set_bytes_per_sync(1 << 20);
+    db.set_writable_file_max_buffer_size(AT_ONCE_BYTES);
+    db.set_compaction_readahead_size(AT_ONCE_BYTES as usize);
     db.set_max_manifest_file_size(MANIFEST_BYTES_MAX);
     db.set_max_log_file_size(INFO_LOG_BYTES_MAX);
     db.set_keep_log_file_num(2);
