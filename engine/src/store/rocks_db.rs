@@ -779,10 +779,10 @@ impl Drop for IncomingFiles<'_> {
 fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, StoreError> {
     let mut db = db_options(fresh);
     db.set_atomic_flush(!options.write_ahead_log);
-    // Its threads, of all stores of the process: records wait for none of them.
+    // The thread that writes files, of all stores of the process: records do not wait for it. The one that merges them keeps its turn, or the disk
+    // would fill up while all cores are busy.
     let mut env = Env::new().map_err(|error| StoreError::failed(format!("open {}", files.display()), error))?;
     env.lower_high_priority_thread_pool_cpu_priority();
-    env.lower_thread_pool_cpu_priority();
     db.set_env(&env);
     DB::open_cf_descriptors(&db, files, families()).map_err(|error| match error.kind() {
         ErrorKind::Corruption | ErrorKind::InvalidArgument => {
