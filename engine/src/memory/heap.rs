@@ -101,13 +101,23 @@ unsafe impl GlobalAlloc for Heap {
 mod tests {
     use std::time::Instant;
 
+    use libmimalloc_sys::mi_option_get;
+
     use super::*;
     use crate::memory::resident;
 
     #[test]
     fn what_is_freed_goes_back_to_the_system() {
         const PIECE: usize = 512 << 20;
+        /// By mimalloc's own choice.
+        const USUAL_MILLIS: i64 = 1000;
+        #[expect(unsafe_code, reason = "a call into C")]
+        // SAFETY: options may be read at any time.
+        let delay = || unsafe { mi_option_get(PURGE_DELAY) };
+        // Another test may have begun the thread.
+        assert!([USUAL_MILLIS, NEVER_MILLIS.into()].contains(&delay()), "another option is in that place");
         tend();
+        assert_eq!(delay(), i64::from(NEVER_MILLIS));
         let before = resident().expect("what is resident");
         let piece = vec![1_u8; PIECE];
         assert!(resident().expect("what is resident") > before + PIECE as u64 * 3 / 4, "a piece that is in use");
