@@ -79,7 +79,7 @@ pub fn paced(settings: &Settings) -> Result<Run, Box<dyn Error>> {
 }
 
 /// When the results of each tick were received; which event a tick belongs to is known later.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Arrivals(Arc<Mutex<Vec<(Tick, Instant)>>>);
 
 impl Arrivals {

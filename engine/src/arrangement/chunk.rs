@@ -30,6 +30,7 @@ use super::numbering::{NOBODY, Numbering};
 use super::packing::{Packed, Unpacking};
 use super::prefetch::prefetch;
 use super::segment::{Fact, Segment};
+use super::versions::split_marks;
 use crate::scheduling::breathe;
 
 /// A chunk ends with the node that takes it over this, before it is written.
@@ -377,12 +378,6 @@ impl Chunk {
             + times.len() * 8
             + (self.numbers.len() + self.named.len()) * 4
     }
-}
-
-/// The versions of a node without the marks that its properties were cleared, which are the last; and these.
-pub fn split_marks(versions: &[Fact]) -> (&[Fact], &[Fact]) {
-    let marks = versions.iter().rev().take_while(|fact| fact.tag.kind() == Kind::ClearProperties).count();
-    versions.split_at(versions.len() - marks)
 }
 
 /// Half an edge without an ordinal: the payload is the other end.

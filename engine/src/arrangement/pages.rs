@@ -17,11 +17,11 @@ use weir_model::{NodeId, Tick};
 
 use super::batch::{Place, Writer};
 use super::build::Shard;
-use super::chunk::{CHUNK_BYTES, Chunk, split_marks};
+use super::chunk::{CHUNK_BYTES, Chunk};
 use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
-use super::versions::{Asked, Hit, holding};
+use super::versions::{Asked, Hit, holding, split_marks};
 use crate::scheduling::{breathe, breathe_after};
 use crate::store::Entry;
 

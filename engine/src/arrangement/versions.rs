@@ -17,6 +17,12 @@ pub struct Hit<'a> {
     pub facts: &'a [Fact],
 }
 
+/// The versions of a node without the marks that its properties were cleared, which are the last; and these.
+pub fn split_marks(versions: &[Fact]) -> (&[Fact], &[Fact]) {
+    let marks = versions.iter().rev().take_while(|fact| fact.tag.kind() == Kind::ClearProperties).count();
+    versions.split_at(versions.len() - marks)
+}
+
 /// Which facts are asked for, and when.
 pub struct Asked {
     pub from: Tag,
@@ -69,9 +75,9 @@ impl<'a> Hit<'a> {
         self.segment.time(fact)
     }
 
-    /// The marks that the properties were cleared: the last of the facts.
+    /// The marks that the properties were cleared.
     pub fn clears(&self) -> impl Iterator<Item = &'a Fact> {
-        self.facts.iter().rev().take_while(|fact| fact.tag.kind() == Kind::ClearProperties)
+        split_marks(self.facts).1.iter()
     }
 
     /// The last version of each fact at or before the tick. Marks are not facts.

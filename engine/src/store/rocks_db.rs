@@ -68,6 +68,7 @@ const KEYS_CLEARED_MAX: usize = 256;
 /// So many numbers are left out when not all runs there are could be seen: a number must not be given twice.
 const RUNS_UNSEEN: u64 = 1 << 32;
 
+/// Of whoever goes through a stretch of keys.
 const READ_AHEAD_BYTES: usize = 512 << 10;
 
 /// So much RocksDB's threads read and write at once. While the system copies for them, many of them take no break for anybody else.
