@@ -67,6 +67,8 @@ pub enum Link {
 pub struct DestinationLink {
     config: Arc<dyn DestinationConfig>,
     refusals: Refusals,
+    /// What letters to each of its dead letters' destinations are written by, where that is a schema.
+    letter_schemas: Vec<Option<Arc<RecordSchema>>>,
     hosts: HostPolicy,
     form: Form,
 }
@@ -112,10 +114,11 @@ impl Link {
         match output {
             Output::Destination(DestinationOutput { config, refusals }) => {
                 config.check().map_err(refused)?;
-                refusals.boxes().iter().try_for_each(|letters| letters.config.check().map_err(refused))?;
+                let schemas = refusals.boxes().iter().map(|to| letters::schema(to, procedures.files(), procedures.hosts()));
+                let letter_schemas = schemas.collect::<Result<_, _>>().map_err(refused)?;
                 let form = Form::of(&**config, Generation::V1, procedures)?;
                 let (config, refusals, hosts) = (config.clone(), refusals.clone(), procedures.hosts().clone());
-                Ok(Link::Destination(DestinationLink { config, refusals, hosts, form }))
+                Ok(Link::Destination(DestinationLink { config, refusals, letter_schemas, hosts, form }))
             }
             Output::CypherQuery(cypher) => Ok(Link::Query(QueryLink::prepare(cypher, graph, procedures)?)),
             Output::Workflow(workflow) => Link::of_workflow(workflow, graph, procedures),
@@ -330,7 +333,7 @@ impl Opened {
         from: Option<&Position>,
         runtime: &tokio::runtime::Handle,
     ) -> Result<Opened, ApiError> {
-        let open = |DestinationLink { config, refusals, hosts, form }: &DestinationLink| {
+        let open = |DestinationLink { config, refusals, letter_schemas, hosts, form }: &DestinationLink| {
             let (output, identity) = (name.to_owned(), format!("{}-{name}", id.0));
             let (generation, runtime, hosts) = (form.generation, runtime.clone(), hosts.clone());
             let context = DestinationContext { output, identity, generation, runtime, hosts };
@@ -343,13 +346,13 @@ impl Opened {
                 Refusals::DeadLetter(boxes) => {
                     let mut open = DeadLetters::default();
                     let whose = format!("dead letters of {whose}");
-                    for (index, letters) in boxes.iter().enumerate() {
+                    for (index, (letters, schema)) in boxes.iter().zip(letter_schemas).enumerate() {
                         let identity = format!("{}-dead-{index}", context.identity);
                         let context = DestinationContext { identity, generation: Generation::V2, ..context.clone() };
                         let destination = destination::open(&letters.config, &whose, &context, None)?;
-                        open.add(&whose, destination, (letters.form, None));
+                        open.add(&whose, destination, (letters.form, schema.clone()));
                     }
-                    OnRefused::Letters(Box::new(Letters::new(open, query, name)))
+                    OnRefused::Letters(Box::new(Letters::new(open, (query, name), ids)))
                 }
             };
             Ok((opened, on_refused))

@@ -769,3 +769,63 @@ fn what_a_destination_refuses_for_good_is_dealt_with_as_it_is_chosen() {
     assert_eq!(boxes, expected);
     weir.stop();
 }
+
+#[test]
+fn refused_results_are_told_as_messages_of_protobuf() {
+    let home = Home::new();
+    home.write("letters.desc", include_bytes!("../../model/src/protobuf/vectors/letters.desc"));
+    let weir = home.start(&[]);
+    let endpoint = weir_tests::endpoint::Endpoint::start("/none");
+    endpoint.answer_with(422, Duration::ZERO);
+    create(&weir, true);
+    let free_port =
+        || std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let kinds =
+        [("Refused", true), ("RefusedText", true), ("Result", false)].map(|(name, envelope)| (name, envelope, free_port()));
+    let letters = |(name, envelope, port): (&str, bool, u16)| {
+        json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": port, "outputFormat":
+            {"type": "Protobuf", "schemaUrl": "letters.desc", "typeName": format!("letters.{name}"), "withInfoEnvelope": envelope}})
+    };
+    let add = |boxes: Json| {
+        let choice = json!({"type": "DeadLetter", "destinations": boxes});
+        let to = json!({"type": "HttpEndpoint", "url": format!("http://{}/", endpoint.address()), "onResultError": choice});
+        weir.post("/api/v2/graph/quine/standingQueries/adults/outputs", &json!({"name": "letters", "destinations": [to]}))
+    };
+    for (name, expected) in [
+        ("Absent", "outputFormat.typeName"),
+        ("Wrong", "a dead letter does not fit letters.Wrong: field `message`"),
+        ("Nothing", "letters.Nothing has none of the fields that are told: standingQuery, output, message"),
+    ] {
+        let refused = add(json!([letters((name, true, free_port()))])).expect(400).text();
+        assert!(refused.contains(expected), "{refused}");
+    }
+    add(kinds.into_iter().map(letters).collect()).expect(201);
+    let whole = "n.name = $that.result.data.name, n.query = $that.standingQuery, n.positive = $that.isPositiveMatch, n.id = $that.resultId";
+    let text = "n.name = parseJson($that.result).data.name";
+    for ((name, _, port), set) in kinds.into_iter().zip([whole, text, "n.name = $that.data.name"]) {
+        // Read back by a stream, as whoever gets them would.
+        let source = json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": port,
+            "format": {"type": "Protobuf", "schemaUrl": "letters.desc", "typeName": name}});
+        let query = format!("CREATE (n:{name} {{tick: $that.tick, message: $that.message}}) SET {set}");
+        weir.post("/api/v2/graph/quine/ingests", &json!({"name": name, "source": source, "query": query})).expect(201);
+    }
+    // What comes before a stream is connected is not told there.
+    let mut number = 0;
+    wait_until("each kind of letter has come back", RESULTS_MAX, || {
+        number += 1;
+        set(&weir, &format!("p{number}"), 40);
+        sleep(Duration::from_millis(20));
+        kinds.iter().all(|(name, ..)| weir.rows(&format!("MATCH (n:{name}) RETURN count(n) > 0"))[0][0] == true)
+    });
+    let one = |query: &str| weir.rows(query).remove(0);
+    let found = one("MATCH (n:Refused) RETURN n.name, n.query, n.positive, n.id, n.tick, n.message LIMIT 1");
+    assert!(found[0].as_str().is_some_and(|name| name.starts_with('p')), "{found}");
+    assert_eq!((&found[1], &found[2]), (&json!("adults"), &json!(true)));
+    assert!(found[3].is_string() && found[4].as_u64() > Some(1 << 40), "{found}");
+    assert!(found[5].as_str().is_some_and(|why| why.contains("422")), "{found}");
+    let found = one("MATCH (n:RefusedText) RETURN n.name, n.tick LIMIT 1");
+    assert!(found[0].is_string() && found[1].as_str().is_some_and(|tick| tick.parse::<u64>().is_ok()), "{found}");
+    assert!(one("MATCH (n:Result) RETURN n.name LIMIT 1")[0].is_string());
+    assert_eq!(output(&weir, "letters")["state"], "Running");
+    weir.stop();
+}

@@ -121,7 +121,9 @@ impl ErrorHandling {
     ) -> Result<(), ConnectorError> {
         let open = |(index, letters): (usize, &LetterBox)| {
             secret::check(|| letters.config.stored())?;
-            if let (LetterForm::Message { envelope }, Some(schema)) = (letters.form, letters.schema(context)?) {
+            if let (LetterForm::Message { envelope }, Some(schema)) =
+                (letters.form, letters.schema(&context.files, &context.hosts)?)
+            {
                 fits(&schema, envelope, config, ids)
                     .map_err(|problem| ConnectorError::config("outputFormat.typeName", problem))?;
             }
@@ -138,7 +140,7 @@ impl ErrorHandling {
         let mut open = weir_connectors::DeadLetters::default();
         for (index, letters) in self.boxes.iter().enumerate() {
             let at = destination_context(stream, index, context);
-            let schema = letters.schema(context)?;
+            let schema = letters.schema(&context.files, &context.hosts)?;
             let destination = destination::open(&letters.config, &at.output, &at, None)?;
             open.add(&at.output, destination, (letters.form, schema));
         }

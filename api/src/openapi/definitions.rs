@@ -431,7 +431,7 @@ fn ingest_body(family: Family) -> Json {
     })
 }
 
-/// A destination, as records that failed go to it.
+/// A destination, as records that failed go to it, and results that were refused.
 fn letter_box(mut definition: Json) -> Json {
     let by_schema = definition["properties"].get("format").is_some();
     remove(&mut definition, &["format"]);
@@ -445,13 +445,13 @@ fn letter_box(mut definition: Json) -> Json {
         },
     });
     if by_schema {
-        format["description"] = "How a record is written there: as it came, as JSON, or as a message of Protobuf.".into();
+        format["description"] = "How it is written there: as it was, as JSON, or as a message of Protobuf.".into();
         let properties = &mut format["properties"];
         properties["type"]["enum"] = json!(["JSON", "Bytes", "Protobuf"]);
-        properties["withInfoEnvelope"]["description"] = "With the reason beside the record; not of Bytes.".into();
+        properties["withInfoEnvelope"]["description"] = "With the reason beside it; not of Bytes.".into();
         properties["schemaUrl"] =
             json!({"type": "string", "description": "Of Protobuf: where the compiled descriptor set is found."});
-        properties["typeName"] = json!({"type": "string", "description": "Of Protobuf: the message a record becomes."});
+        properties["typeName"] = json!({"type": "string", "description": "Of Protobuf: the message it becomes."});
         properties["schemaRegistry"] = named("SchemaRegistry");
         properties["subject"] =
             json!({"type": "string", "description": "Of Protobuf, with `schemaRegistry`: what the schema is registered for."});

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::config::wrong_type;
-use weir_connectors::{ConnectorError, DESTINATIONS, DestinationConfig, DestinationRow, LetterForm, RecordSchema, SourceContext};
+use weir_connectors::{
+    ConnectorError, DESTINATIONS, DestinationConfig, DestinationRow, FilePolicy, HostPolicy, LetterForm, RecordSchema,
+};
 
 use super::decode::{Fields, Mistakes};
 use super::family::Family;
@@ -112,9 +114,9 @@ impl LetterBox {
     }
 
     /// What letters are written by, fetched from where the definition says.
-    pub fn schema(&self, context: &SourceContext) -> Result<Option<Arc<RecordSchema>>, ConnectorError> {
+    pub fn schema(&self, files: &FilePolicy, hosts: &HostPolicy) -> Result<Option<Arc<RecordSchema>>, ConnectorError> {
         let (LetterForm::Message { .. }, Some(format)) = (self.form, self.config.format()) else { return Ok(None) };
-        format.schema(self.config.subject(), &context.files, &context.hosts).map_err(|error| match error {
+        format.schema(self.config.subject(), files, hosts).map_err(|error| match error {
             ConnectorError::Config { field, problem } => {
                 let field = field.strip_prefix(FORMAT).map_or(field.clone(), |inner| format!("{OUTPUT_FORMAT}{inner}"));
                 ConnectorError::Config { field, problem }
@@ -180,10 +182,6 @@ impl Refusals {
                 let boxes = letter_boxes(&inner, "takes no dead letters", mistakes);
                 if boxes.is_empty() && mistakes.0.len() == before {
                     mistakes.at(&format!("{path}.destinations"), "at least one destination is needed");
-                }
-                if boxes.iter().any(|letters| matches!(letters.form, LetterForm::Message { .. })) {
-                    let problem = "results that are refused are told as Bytes or JSON, whatever they were written by";
-                    mistakes.at(&format!("{path}.destinations"), problem);
                 }
                 (mistakes.0.len() == before).then_some(Refusals::DeadLetter(boxes))
             }
