@@ -4,11 +4,12 @@
 //! such values, so the rule decides which node a record belongs to. Of keys that occur twice the last wins. Half a
 //! surrogate pair becomes `?`, as it does wherever strings leave a JVM.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::value::{MapBuilder, Text, Value};
+use crate::value::{MapBuilder, Value};
 
 /// Deeper nesting is refused: a few bytes a level must not be able to use up the stack.
 const DEPTH_MAX: usize = 256;
@@ -49,7 +50,7 @@ pub fn parse_wanted(bytes: &[u8], wanted: WantedKeys) -> Result<Value, JsonError
         .map_err(|error| JsonError { offset: error.valid_up_to(), message: "the text is not UTF-8".to_owned() })?;
     let mut parser = Parser { text, bytes, at: 0, depth: 0, wanted };
     parser.skip_blanks();
-    let value = parser.value()?;
+    let value = parser.value::<true>()?;
     parser.skip_blanks();
     if parser.at < bytes.len() { Err(parser.expected("the end of the text")) } else { Ok(value) }
 }
@@ -73,34 +74,22 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<Value, JsonError> {
+    /// One that nobody wants, `KEEP` being false, is looked at all the same, and is null.
+    fn value<const KEEP: bool>(&mut self) -> Result<Value, JsonError> {
         match self.peek() {
             Some(b'"') => {
                 self.at += 1;
-                self.string().map(Value::Text)
+                let text = self.string()?;
+                Ok(if KEEP { Value::Text(text.into()) } else { Value::Null })
             }
-            Some(b'{') => self.nested(Parser::map),
-            Some(b'[') => self.nested(Parser::list),
-            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b'{') => self.nested(Parser::map::<KEEP>),
+            Some(b'[') => self.nested(Parser::list::<KEEP>),
+            Some(b'-' | b'0'..=b'9') => self.number::<KEEP>(),
             Some(b't') => self.word("true", Value::Boolean(true)),
             Some(b'f') => self.word("false", Value::Boolean(false)),
             Some(b'n') => self.word("null", Value::Null),
             _ => Err(self.expected("a value")),
         }
-    }
-
-    /// A value that nobody wants.
-    fn pass_over(&mut self) -> Result<(), JsonError> {
-        if self.peek() != Some(b'"') {
-            return self.value().map(drop);
-        }
-        let start = self.at + 1;
-        self.at = plain_end(self.bytes, start);
-        if self.peek() != Some(b'"') {
-            return self.string_with_escapes(start).map(drop);
-        }
-        self.at += 1;
-        Ok(())
     }
 
     fn nested(&mut self, inside: fn(&mut Self) -> Result<Value, JsonError>) -> Result<Value, JsonError> {
@@ -115,65 +104,65 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    fn map(&mut self) -> Result<Value, JsonError> {
+    fn map<const KEEP: bool>(&mut self) -> Result<Value, JsonError> {
         // A guess that spares the usual record a second allocation.
-        let mut map = MapBuilder::with_capacity(((self.bytes.len() - self.at) / 24).clamp(1, 16));
-        if self.peek() == Some(b'}') {
-            self.at += 1;
-            return Ok(Value::Map(Arc::new(map.finish())));
-        }
+        let guess = if KEEP { ((self.bytes.len() - self.at) / 24).clamp(1, 16) } else { 0 };
+        let mut map = MapBuilder::with_capacity(guess);
         // One bit a key, by its length and its ends: only keys whose bit is taken can be there already.
         let mut seen = 0u64;
-        loop {
-            if self.peek() != Some(b'"') {
-                return Err(self.expected("a key in double quotes"));
+        if self.peek() != Some(b'}') {
+            loop {
+                if self.peek() != Some(b'"') {
+                    return Err(self.expected("a key in double quotes"));
+                }
+                self.at += 1;
+                let key = self.string()?;
+                self.skip_blanks();
+                self.take(b':', "`:`")?;
+                self.skip_blanks();
+                let bit = 1u64 << key_bit(key.as_bytes());
+                if !KEEP || (self.depth == 1 && self.wanted.0 & bit == 0) {
+                    self.value::<false>()?;
+                } else if seen & bit == 0 {
+                    seen |= bit;
+                    let value = self.value::<true>()?;
+                    map.push_unique(key.into(), value);
+                } else {
+                    let value = self.value::<true>()?;
+                    map.insert(key.into(), value);
+                }
+                self.skip_blanks();
+                match self.peek() {
+                    Some(b',') => self.at += 1,
+                    Some(b'}') => break,
+                    _ => return Err(self.expected("`,` or `}`")),
+                }
+                self.skip_blanks();
             }
-            self.at += 1;
-            let key = self.string()?;
-            self.skip_blanks();
-            self.take(b':', "`:`")?;
-            self.skip_blanks();
-            let bit = 1u64 << key_bit(key.as_bytes());
-            if self.depth == 1 && self.wanted.0 & bit == 0 {
-                self.pass_over()?;
-            } else if seen & bit == 0 {
-                seen |= bit;
-                let value = self.value()?;
-                map.push_unique(key, value);
-            } else {
-                let value = self.value()?;
-                map.insert(key, value);
-            }
-            self.skip_blanks();
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(b'}') => break,
-                _ => return Err(self.expected("`,` or `}`")),
-            }
-            self.skip_blanks();
         }
         self.at += 1;
-        Ok(Value::Map(Arc::new(map.finish())))
+        Ok(if KEEP { Value::Map(Arc::new(map.finish())) } else { Value::Null })
     }
 
-    fn list(&mut self) -> Result<Value, JsonError> {
+    fn list<const KEEP: bool>(&mut self) -> Result<Value, JsonError> {
         let mut items = Vec::new();
-        if self.peek() == Some(b']') {
-            self.at += 1;
-            return Ok(Value::list(items));
-        }
-        loop {
-            items.push(self.value()?);
-            self.skip_blanks();
-            match self.peek() {
-                Some(b',') => self.at += 1,
-                Some(b']') => break,
-                _ => return Err(self.expected("`,` or `]`")),
+        if self.peek() != Some(b']') {
+            loop {
+                let item = self.value::<KEEP>()?;
+                if KEEP {
+                    items.push(item);
+                }
+                self.skip_blanks();
+                match self.peek() {
+                    Some(b',') => self.at += 1,
+                    Some(b']') => break,
+                    _ => return Err(self.expected("`,` or `]`")),
+                }
+                self.skip_blanks();
             }
-            self.skip_blanks();
         }
         self.at += 1;
-        Ok(Value::list(items))
+        Ok(if KEEP { Value::list(items) } else { Value::Null })
     }
 
     fn word(&mut self, word: &str, value: Value) -> Result<Value, JsonError> {
@@ -193,27 +182,26 @@ impl<'a> Parser<'a> {
     }
 
     /// The rest of a string whose opening quote is behind.
-    fn string(&mut self) -> Result<Text, JsonError> {
+    fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         let start = self.at;
         self.at = plain_end(self.bytes, start);
         match self.peek() {
             Some(b'"') => {
-                let text = Text::new(&self.text[start..self.at]);
                 self.at += 1;
-                Ok(text)
+                Ok(Cow::Borrowed(&self.text[start..self.at - 1]))
             }
-            _ => self.string_with_escapes(start),
+            _ => self.string_with_escapes(start).map(Cow::Owned),
         }
     }
 
     #[cold]
-    fn string_with_escapes(&mut self, start: usize) -> Result<Text, JsonError> {
+    fn string_with_escapes(&mut self, start: usize) -> Result<String, JsonError> {
         let mut out = String::from(&self.text[start..self.at]);
         loop {
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(Text::from(out));
+                    return Ok(out);
                 }
                 Some(b'\\') => {
                     self.at += 1;
@@ -272,7 +260,7 @@ impl<'a> Parser<'a> {
         Ok(code)
     }
 
-    fn number(&mut self) -> Result<Value, JsonError> {
+    fn number<const KEEP: bool>(&mut self) -> Result<Value, JsonError> {
         let start = self.at;
         let negative = self.peek() == Some(b'-');
         self.at += usize::from(negative);
@@ -294,10 +282,10 @@ impl<'a> Parser<'a> {
         if digit_count <= 18 && !matches!(self.peek(), Some(b'.' | b'e' | b'E')) {
             return Ok(Value::Integer(if negative { -(whole as i64) } else { whole as i64 }));
         }
-        self.long_number(start, first)
+        self.long_number::<KEEP>(start, first)
     }
 
-    fn long_number(&mut self, start: usize, first: usize) -> Result<Value, JsonError> {
+    fn long_number<const KEEP: bool>(&mut self, start: usize, first: usize) -> Result<Value, JsonError> {
         let (whole, mut fraction, mut exponent) = (&self.text[first..self.at], "", 0i64);
         if self.peek() == Some(b'.') {
             self.at += 1;
@@ -312,6 +300,9 @@ impl<'a> Parser<'a> {
             self.at += usize::from(matches!(self.peek(), Some(b'-' | b'+')));
             // What is out of range here is far out of the range of numbers.
             exponent = sign * self.digits()?.parse::<i64>().unwrap_or(i64::MAX / 2);
+        }
+        if !KEEP {
+            return Ok(Value::Null);
         }
         let negative = first > start;
         if let Some(n) = whole_number(negative, whole, fraction, exponent) {
@@ -375,6 +366,9 @@ fn key_bit(key: &[u8]) -> u32 {
 /// The value of a decimal when it is whole and fits; exact, because floats are not.
 fn whole_number(negative: bool, whole: &str, fraction: &str, exponent: i64) -> Option<i64> {
     let fraction = fraction.trim_end_matches('0');
+    if exponent == 0 && !fraction.is_empty() {
+        return None;
+    }
     // The number is `digits` times ten to the `exponent`.
     let digits = format!("{whole}{fraction}");
     let mut exponent = exponent - fraction.len() as i64;
@@ -396,6 +390,7 @@ fn whole_number(negative: bool, whole: &str, fraction: &str, exponent: i64) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Text;
 
     fn check(text: &str, expected: Value) {
         assert_eq!(parse(text.as_bytes()), Ok(expected), "{text}");
