@@ -3,7 +3,9 @@
 //! For DistinctId it is a function of the root's id alone, the one clients of the reference service see: murmur3 (128 bits,
 //! x64, seed 0) of the bytes of the id. Otherwise it is made of the query and the whole row.
 
-use weir_model::{IdScheme, Map, NodeId, QueryId, Value, codec};
+use std::borrow::Cow;
+
+use weir_model::{IdScheme, Map, NodeId, QueryId, Text, Value, codec};
 
 use crate::wire::standing::Mode;
 
@@ -14,9 +16,25 @@ pub fn result_id(mode: Mode, query: QueryId, data: &Map, ids: IdScheme) -> NodeI
     };
     murmur3(&root.unwrap_or_else(|| {
         let mut bytes = query.0.to_bytes().to_vec();
-        data.iter().for_each(|(_, value)| codec::encode(value, &mut bytes));
+        data.iter().for_each(|(_, value)| codec::encode(&sorted(value), &mut bytes));
         bytes
     }))
+}
+
+/// The keys of maps in order: maps are equal whatever the order they were written in.
+fn sorted(value: &Value) -> Cow<'_, Value> {
+    match value {
+        Value::Map(map) => {
+            let mut fields: Vec<(Text, Value)> =
+                map.iter().map(|(key, value)| (key.clone(), sorted(value).into_owned())).collect();
+            fields.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+            Cow::Owned(Value::map(fields))
+        }
+        Value::List(items) if items.iter().any(|item| matches!(item, Value::Map(_) | Value::List(_))) => {
+            Cow::Owned(Value::list(items.iter().map(|item| sorted(item).into_owned()).collect::<Vec<_>>()))
+        }
+        plain => Cow::Borrowed(plain),
+    }
 }
 
 fn root_bytes(value: &Value, ids: IdScheme) -> Option<Vec<u8>> {
@@ -70,7 +88,6 @@ fn murmur3(bytes: &[u8]) -> NodeId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_model::Text;
 
     /// Pairs of a root's id and the result id a running reference service gave it.
     #[test]
@@ -83,6 +100,21 @@ mod tests {
                 assert_eq!(result_id(Mode::DistinctId, query, &data, IdScheme::Uuid).to_string(), expected);
             }
         }
+    }
+
+    /// A map comes back in another order when its node was read from pages, or was written anew.
+    #[test]
+    fn equal_maps_have_one_id() {
+        let query = QueryId(NodeId::new(1, 2));
+        let map = |keys: [&str; 2]| Value::map(keys.map(|key| (Text::new(key), Value::text(key))));
+        let id = |value: Value| {
+            let row = Map::from_iter([(Text::new("m"), value)]);
+            result_id(Mode::MultipleValues, query, &row, IdScheme::Uuid)
+        };
+        assert_eq!(id(map(["a", "b"])), id(map(["b", "a"])));
+        let nested = |keys| Value::list(vec![Value::Integer(1), Value::map([(Text::new("in"), map(keys))])]);
+        assert_eq!(id(nested(["a", "b"])), id(nested(["b", "a"])));
+        assert_ne!(id(map(["a", "b"])), id(map(["a", "c"])));
     }
 
     #[test]

@@ -390,6 +390,11 @@ impl StandingQuery {
         self.state.pace.failure()
     }
 
+    /// While what it is to take in waits for it: up to where its results are there, and how many changes of rows wait.
+    pub fn behind(&self) -> Option<(Tick, usize)> {
+        self.state.pace.falls_behind()
+    }
+
     /// Rows that are not in its answer because too much would have to be looked at for them.
     pub fn left_out(&self) -> Option<LeftOut> {
         self.state.pace.left_out()

@@ -354,6 +354,51 @@ fn records_that_fail_are_told_as_messages_of_protobuf() {
     weir.stop();
 }
 
+#[test]
+fn kafka_is_asked_where_hosts_are_allowed() {
+    let weir = Home::new().start(&["-Dweir.outgoing-http.allowed-hosts=[\"kafka.example.com\"]"]);
+    let source = |servers: &str, login: Json| {
+        json!({"name": "k", "query": "RETURN 1", "source": {"type": "Kafka", "topics": ["t"], "bootstrapServers": servers, "saslJaasConfig": login,
+            "format": {"type": "Json"}}})
+    };
+    let refused = |body: Json, field: &str| {
+        let text = weir.post(STREAMS, &body).expect(400).text();
+        assert!(text.contains(field) && text.contains("outgoing-http.allowed-hosts"), "{text}");
+    };
+    refused(source("kafka.example.com:9092, 127.0.0.1:1", Json::Null), "bootstrapServers");
+    let token =
+        json!({"type": "OAuthBearerLogin", "clientId": "c", "clientSecret": "s", "tokenEndpointUrl": "http://127.0.0.1:1/token"});
+    refused(source("kafka.example.com:9092", token), "saslJaasConfig.tokenEndpointUrl");
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n) AS id"});
+    let output = json!({"name": "o", "destinations": [{"type": "Kafka", "topic": "t", "bootstrapServers": "127.0.0.1:1"}]});
+    let text = weir
+        .post("/api/v2/graph/quine/standingQueries", &json!({"name": "q", "pattern": pattern, "outputs": [output]}))
+        .expect(400)
+        .text();
+    assert!(text.contains("bootstrapServers") && text.contains("outgoing-http.allowed-hosts"), "{text}");
+    weir.stop();
+}
+
+#[test]
+fn a_message_that_slack_refuses_is_no_delivery() {
+    let (home, endpoint) = (Home::new(), Endpoint::start("/never"));
+    endpoint.answer_with(403, Duration::ZERO);
+    let weir = home.start(&[]);
+    let letters = json!({"type": "DeadLetter", "destinations": [{"type": "File", "path": "dead.jsonl"}]});
+    let slack = json!({"type": "Slack", "hookUrl": format!("http://{}/hook", endpoint.address()), "interval": "1s", "onResultError": letters});
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Seen) RETURN DISTINCT id(n) AS id"});
+    let outputs = json!([{"name": "slack", "destinations": [slack]}]);
+    weir.post("/api/v2/graph/quine/standingQueries", &json!({"name": "q", "pattern": pattern, "outputs": outputs})).expect(201);
+    weir.query("CREATE (:Seen)").expect(200);
+    home.wait_lines("dead.jsonl", 1);
+    let output = || weir.get("/api/v1/query/standing/q").expect(200).json()["stats"]["local"]["outputs"]["slack"].clone();
+    wait_until("it is counted", PATIENCE, || output()["deadLetters"] == 1);
+    let output = output();
+    assert_eq!(output["delivered"], 0, "{output}");
+    assert!(output["lastError"]["message"].as_str().is_some_and(|why| why.contains("403")), "{output}");
+    weir.stop();
+}
+
 /// What asks over HTTP goes by the proxy that the environment names, but for the hosts that it excepts.
 #[test]
 fn a_proxy_of_the_environment_is_used() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use weir_connectors::DeliveryCounters;
 use weir_engine::{Histogram, Stage};
@@ -10,6 +10,7 @@ use weir_engine::{Histogram, Stage};
 use super::timer::Timer;
 use super::{Process, closed_valves, graphs, memory_bytes_total, store_bytes};
 use crate::app::App;
+use crate::clock;
 use crate::ingest::Status;
 use crate::outputs::{Figures, State};
 use crate::traces;
@@ -167,6 +168,18 @@ fn of_queries(app: &App, page: &mut Page) {
     });
     each("weir_standing_cancellations_total", "counter", "Cancellations among them.", &|query| query.cancellation_count() as f64);
     each("weir_standing_waiting", "gauge", "Results that wait for the outputs.", &|query| query.waiting() as f64);
+    each(
+        "weir_standing_behind_changes",
+        "gauge",
+        "Changes of rows that wait for the query, which takes longer than they come.",
+        &|query| query.installed().behind().map_or(0, |(_, changes)| changes) as f64,
+    );
+    each("weir_standing_behind_seconds", "gauge", "How old the first change is that waits for the query.", &|query| {
+        query.installed().behind().map_or(0.0, |(answered, _)| {
+            let answered = clock::from_millis(answered.millis());
+            SystemTime::now().duration_since(answered).unwrap_or_default().as_secs_f64()
+        })
+    });
     each("weir_standing_failed", "gauge", "1 where the query has ended by itself because it cost too much.", &|query| {
         if query.installed().failure().is_some() { 1.0 } else { 0.0 }
     });

@@ -288,6 +288,17 @@ pub struct LeftOut {
     pub last: String,
 }
 
+/// How far a query is that takes longer than changes come.
+#[derive(JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Behind {
+    /// Results of what was committed before are there.
+    pub answered_up_to: Instant,
+    /// How long ago that was, at least a second.
+    pub by: Span,
+    pub changes_waiting: u64,
+}
+
 /// What went wrong last, also when it passed.
 #[derive(JsonSchema)]
 pub struct LastError {
@@ -357,6 +368,8 @@ pub struct StandingCounts {
     pub replacement: Option<Backfill>,
     /// There only while the query is paused.
     pub paused: Option<StandingPause>,
+    /// There only while changes of the graph wait for the query: it takes longer than they come.
+    pub behind: Option<Behind>,
     /// There only where rows were left out.
     pub left_out: Option<LeftOut>,
     /// There only when the query has ended by itself, because it cost too much: why, and what to do.

@@ -8,10 +8,9 @@ use weir_engine::{Cause, Graph};
 
 use super::Sent;
 
-/// In a chain that is longer than two, nobody writes while more results wait than this: where each brings many, they would not find room before the
-/// chain is long.
-const CROWD_MAX: usize = 1_000_000;
-const CROWD_FROM: u32 = 2;
+/// In a chain that is longer than so many, nobody writes while more results wait than this: where each brings several, they would not find room
+/// before the chain is long. Of what comes from outside, ingest waits for those behind the first hundred thousand.
+const CROWDS: [(u32, usize); 2] = [(2, 1_000_000), (8, 150_000)];
 
 /// The part of one output.
 pub struct Chain {
@@ -33,8 +32,8 @@ impl Chain {
         let cause = Cause::new(self.query.clone(), result.cause.as_deref());
         let what = if cause.depth > self.length_max {
             format!("more than {} outputs have written one because of the other (standing.chain-max)", self.length_max)
-        } else if cause.depth > CROWD_FROM && graph.has_waiting(CROWD_MAX) {
-            format!("outputs write one because of the other while more than {CROWD_MAX} results wait")
+        } else if let Some((_, crowd)) = CROWDS.iter().find(|(depth, crowd)| cause.depth > *depth && graph.has_waiting(*crowd)) {
+            format!("outputs write one because of the other while more than {crowd} results wait")
         } else {
             return Ok(Arc::new(cause));
         };

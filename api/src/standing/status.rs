@@ -1,7 +1,7 @@
 //! A standing query as the API shows it.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_engine::{Histogram, LeftOut, Paused, Stage};
@@ -11,6 +11,9 @@ use crate::clock;
 use crate::wire::family::Family;
 use crate::wire::standing::StartFrom;
 use crate::wire::v2;
+
+/// A query that is behind by less is at work.
+const BEHIND_MIN: Duration = Duration::from_secs(1);
 
 impl Query {
     pub fn to_json(&self, family: Family) -> Json {
@@ -50,6 +53,15 @@ impl Query {
         }
         if let Some((looked_at, nodes)) = lock(&self.successor).as_ref().map(|next| next.backfill().unwrap_or_default()) {
             described["stats"]["local"]["replacement"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
+        }
+        // There only while it costs more than there is time for.
+        if let Some((answered, changes)) = self.installed().behind() {
+            let upto = clock::from_millis(answered.millis());
+            let span = SystemTime::now().duration_since(upto).unwrap_or_default();
+            if span >= BEHIND_MIN {
+                described["stats"]["local"]["behind"] =
+                    json!({"answeredUpTo": clock::instant(upto), "by": family.duration(span), "changesWaiting": changes});
+            }
         }
         // There only where it costs more than is good.
         if let Some(LeftOut { rows, last, .. }) = self.installed().left_out() {

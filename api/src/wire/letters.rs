@@ -74,6 +74,11 @@ impl LetterBox {
         }
         let form = match fields.get(OUTPUT_FORMAT) {
             None => LetterForm::Json { envelope: false },
+            // As clients of the reference service write its default.
+            Some(format) if format.is_object() && format.get("type").is_none() => {
+                let inner = Fields::of(format, &format!("{path}.{OUTPUT_FORMAT}"), mistakes)?;
+                LetterForm::Json { envelope: inner.boolean(ENVELOPE, mistakes).unwrap_or(false) }
+            }
             Some(format) => {
                 let (inner, name) = Fields::tagged(format, &format!("{path}.{OUTPUT_FORMAT}"), mistakes)?;
                 match name {
@@ -104,9 +109,8 @@ impl LetterBox {
             return None;
         };
         if matches!(form, LetterForm::Message { .. }) && config.format().is_none() {
-            let takes = |row: &&DestinationRow| (row.parse_v1)(&(row.sample)()).is_ok_and(|config| config.format().is_some());
-            let others: Vec<&str> = DESTINATIONS.iter().filter(takes).map(|row| row.name).collect();
-            let problem = format!("the destination '{kind}' holds texts and takes no Protobuf; these do: {}", others.join(", "));
+            let others = taking_a_format();
+            let problem = format!("the destination '{kind}' holds texts and takes no Protobuf; these do: {others}");
             mistakes.at(&format!("{path}.{OUTPUT_FORMAT}"), problem);
             return None;
         }
@@ -143,6 +147,12 @@ impl LetterBox {
         };
         written
     }
+}
+
+/// The destinations that can be given something else than JSON.
+pub fn taking_a_format() -> String {
+    let takes = |row: &&DestinationRow| (row.parse_v1)(&(row.sample)()).is_ok_and(|config| config.format().is_some());
+    DESTINATIONS.iter().filter(takes).map(|row| row.name).collect::<Vec<_>>().join(", ")
 }
 
 /// One that takes no letters, by its name in v1.

@@ -158,39 +158,42 @@ impl Channel {
         Ok(url)
     }
 
-    fn post(&mut self) -> Result<(), ConnectorError> {
+    /// A message with what is new, if its time has come. An error says why Slack has not taken it, or cannot be asked: in the latter case what is new
+    /// waits.
+    fn post_in_time(&mut self) -> Result<(), String> {
+        if self.posted.is_none_or(|at| at.elapsed() >= self.interval) { self.post() } else { Ok(()) }
+    }
+
+    fn post(&mut self) -> Result<(), String> {
         let Some(message) = self.news.message() else { return Ok(()) };
         self.posted = Some(Instant::now());
-        let url = match self.url() {
-            Ok(url) => url,
-            Err(error) => {
-                tracing::warn!("what is new waits, since the address of Slack cannot be had: {error}");
-                return Ok(());
-            }
-        };
+        let url = self.url().map_err(|error| format!("what is new waits, since the address of Slack cannot be had: {error}"))?;
         self.news = News::default();
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         match self.runtime.block_on(post(&self.client, &url, &headers, message.to_string().into_bytes())) {
-            Outcome::Taken | Outcome::Held => {}
+            Outcome::Taken | Outcome::Held => Ok(()),
             // The address itself is the secret; it is not shown.
             Outcome::Refused(problem) | Outcome::Failed(problem) => {
-                let problem = problem.replace(url.path(), "/…");
-                tracing::warn!("a message to Slack is dropped: {problem}");
+                Err(format!("a message to Slack is dropped: {}", problem.replace(url.path(), "/…")))
             }
         }
-        Ok(())
     }
 }
 
 impl Destination for Channel {
     fn write(&mut self, results: &[Outgoing], _upper: u64) -> Result<Written, ConnectorError> {
         results.iter().for_each(|result| self.news.add(result));
-        self.idle()?;
-        Ok(Written::default())
+        let mut written = Written::default();
+        if let Err(problem) = self.post_in_time()
+            && self.rests()
+        {
+            written.refused.extend((0..results.len()).map(|index| (index, problem.clone())));
+        }
+        Ok(written)
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {
-        if self.posted.is_none_or(|at| at.elapsed() >= self.interval) { self.post() } else { Ok(()) }
+        self.post_in_time().map_err(|problem| ConnectorError::passing("Slack", problem))
     }
 
     fn rests(&self) -> bool {
@@ -198,7 +201,7 @@ impl Destination for Channel {
     }
 
     fn close(&mut self) -> Result<(), ConnectorError> {
-        self.post()
+        self.post().map_err(|problem| ConnectorError::passing("Slack", problem))
     }
 }
 

@@ -10,7 +10,7 @@ use weir_model::{Position, Value};
 use super::commits::{ExplicitCommit, Policy};
 use super::login::SaslLogin;
 use super::offsets::Offsets;
-use super::properties::{Access, KafkaProperties, SecurityProtocol, Settings};
+use super::properties::{Access, KafkaProperties, SecurityProtocol, Settings, check_hosts};
 use super::records::{Records, Subscription};
 use crate::config::{self, Secret};
 use crate::error::ConnectorError;
@@ -147,6 +147,9 @@ impl Topics {
         let refuse = |problem: String| Err(ConnectorError::config("topics", problem));
         match self {
             Topics::Subscribed(topics) if topics.is_empty() => refuse("is empty".to_owned()),
+            Topics::Subscribed(topics) if topics.iter().collect::<BTreeSet<_>>().len() < topics.len() => {
+                refuse("names a topic twice".to_owned())
+            }
             Topics::Subscribed(topics) => {
                 topics.iter().filter(|topic| !topic.starts_with('^')).try_for_each(|topic| check_topic("topics", topic))
             }
@@ -244,9 +247,13 @@ impl SourceConfig for KafkaIngest {
         if self.ending_offset.is_some_and(|offset| offset < 0) {
             return Err(ConnectorError::config("endingOffset", "offsets are at least 0"));
         }
+        if self.group(&context.stream).is_empty() {
+            return Err(ConnectorError::config("groupId", "is empty; leave it out, and the group has the name of the stream"));
+        }
         // What is kept elsewhere is looked up when it is needed.
         match self.client(&context.stream) {
-            Ok(_) | Err(ConnectorError::Secret { .. }) => {}
+            Ok(settings) => check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?,
+            Err(ConnectorError::Secret { .. }) => {}
             Err(error) => return Err(error),
         }
         self.decoder(context).map(|_| ())
@@ -256,6 +263,7 @@ impl SourceConfig for KafkaIngest {
         let place = format!("Kafka at {}", self.bootstrap_servers);
         let from = from.map_or(Ok(Offsets::default()), |position| Offsets::read(&place, position))?;
         let settings = self.client(&context.stream)?;
+        check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?;
         let policy = match &self.offset_committing {
             Some(OffsetCommitting::ExplicitCommit(explicit)) => Policy::Explicit(explicit.clone()),
             None if settings.client.get("enable.auto.commit") == Some("true") => Policy::Client,

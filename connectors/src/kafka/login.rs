@@ -4,18 +4,22 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rdkafka::client::OAuthToken;
+use reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 
 use crate::config::{self, Secret};
 use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
 use crate::http;
 
 /// A token without a lifetime is fetched again after this.
 const TOKEN_LIFE: Duration = Duration::from_secs(300);
 /// Of a server that gives out tokens.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+const TOKEN_URL: &str = "saslJaasConfig.tokenEndpointUrl";
 
 /// A login at the broker.
 #[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
@@ -97,13 +101,21 @@ pub fn parse_jaas(line: &str) -> Result<SaslLogin, &'static str> {
 
 impl OAuthBearer {
     pub fn check(&self) -> Result<(), ConnectorError> {
-        let field = "saslJaasConfig.tokenEndpointUrl";
+        self.url().map(drop)
+    }
+
+    pub fn check_host(&self, hosts: &HostPolicy) -> Result<(), ConnectorError> {
+        hosts.check(&self.url()?).map_err(|error| error.within(TOKEN_URL))
+    }
+
+    fn url(&self) -> Result<Url, ConnectorError> {
+        let field = TOKEN_URL;
         let Some(url) = &self.token_endpoint_url else {
             return Err(ConnectorError::config(field, "is needed: where the token comes from"));
         };
-        let url = reqwest::Url::parse(url).map_err(|error| ConnectorError::config(field, format!("is not a URL: {error}")))?;
+        let url = Url::parse(url).map_err(|error| ConnectorError::config(field, format!("is not a URL: {error}")))?;
         match url.scheme() {
-            "https" | "http" => Ok(()),
+            "https" | "http" => Ok(url),
             _ => Err(ConnectorError::config(field, "must begin with https:// or http://")),
         }
     }

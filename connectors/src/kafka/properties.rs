@@ -9,12 +9,14 @@ use std::fmt;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
+use reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::login::{SaslLogin, parse_jaas};
 use crate::config::{MASKED, Secret};
 use crate::error::ConnectorError;
+use crate::host_policy::HostPolicy;
 use crate::secret::Open;
 
 const FIELD: &str = "kafkaProperties";
@@ -272,6 +274,21 @@ impl Access<'_> {
 
 fn refuse_as(name: &str) -> impl FnOnce(&'static str) -> Result<SaslLogin, ConnectorError> {
     move |problem| Err(ConnectorError::config(&format!("{FIELD}.{name}"), problem))
+}
+
+/// Whether the hosts may be asked that a client begins with, and that tokens come from. Others that the brokers name are trusted as these are.
+pub fn check_hosts(servers: &str, settings: &Settings, hosts: &HostPolicy) -> Result<(), ConnectorError> {
+    for server in servers.split(',').map(str::trim) {
+        let address = server.rsplit_once("://").map_or(server, |(_, address)| address);
+        let field = "bootstrapServers";
+        let url = Url::parse(&format!("kafka://{address}"));
+        let url = url.map_err(|error| ConnectorError::config(field, format!("'{server}' is not host:port: {error}")))?;
+        hosts.check(&url).map_err(|error| error.within(field))?;
+    }
+    match &settings.login {
+        Some(SaslLogin::OAuthBearerLogin(login)) => login.check_host(hosts),
+        _ => Ok(()),
+    }
 }
 
 /// `host:port`, comma separated.

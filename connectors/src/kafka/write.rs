@@ -17,7 +17,7 @@ use weir_model::Position;
 use super::failed;
 use super::login::SaslLogin;
 use super::producer::{Failure, RECORDS_MAX, TopicProducer, is_refusal};
-use super::properties::{Access, KafkaProperties, Settings};
+use super::properties::{Access, KafkaProperties, Settings, check_hosts};
 use super::transactions::Transactions;
 use crate::config::Secret;
 use crate::delivery::{Outgoing, RetryPolicy};
@@ -150,9 +150,11 @@ impl DestinationConfig for WriteToKafka {
             let usual = format!("weir-{}", context.identity);
             let id = self.kafka_properties.get("transactional.id").unwrap_or(&usual);
             let settings = self.client(Some(id))?;
+            check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?;
             return Ok(Box::new(Transactions::open(place, self.topic.clone(), id.to_owned(), settings)?));
         }
         let settings = self.client(None)?;
+        check_hosts(&self.bootstrap_servers, &settings, &context.hosts)?;
         let producer = Some(TopicProducer::new(&place, &self.topic, &settings)?);
         Ok(Box::new(Acknowledged {
             place,

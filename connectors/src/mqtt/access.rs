@@ -57,9 +57,15 @@ impl MqttAccess {
     }
 }
 
-/// Whether a text can be a topic, or with stars a filter of topics.
+/// Whether a text can be a topic, or a filter of topics: `+` is a level, and `#` the last one.
 pub fn is_topic(text: &str, filter: bool) -> bool {
-    !text.is_empty() && text.len() <= u16::MAX.into() && !text.contains('\0') && (filter || !text.contains(['#', '+']))
+    let levels = text.split('/').count();
+    let is_level = |(at, level): (usize, &str)| match level {
+        "+" => filter,
+        "#" => filter && at + 1 == levels,
+        plain => !plain.contains(['#', '+']),
+    };
+    !text.is_empty() && text.len() <= u16::MAX.into() && !text.contains('\0') && text.split('/').enumerate().all(is_level)
 }
 
 impl Login {
@@ -78,5 +84,22 @@ impl Login {
         };
         let wire = self.server.connect().await?;
         Connection::over(wire, &hello).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_have_their_signs_as_levels() {
+        for (text, filter, topic) in
+            [("a/b", true, true), ("a/+/c", true, false), ("#", true, false), ("a/#", true, false), ("$share/g/a/+", true, false)]
+        {
+            assert_eq!((is_topic(text, true), is_topic(text, false)), (filter, topic), "{text}");
+        }
+        for text in ["", "a#b", "a/#/b", "a+", "a/b#", "\0"] {
+            assert!(!is_topic(text, true), "{text}");
+        }
     }
 }

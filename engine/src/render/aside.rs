@@ -123,6 +123,11 @@ impl Pace {
         Some(lock(&self.left_out).clone()).filter(|left_out| left_out.rows > 0)
     }
 
+    /// The tick up to which everything is answered, and how many changes wait, where some do.
+    pub fn falls_behind(&self) -> Option<(Tick, usize)> {
+        self.is_behind().then(|| (Tick(self.behind.load(Ordering::SeqCst)), self.waiting()))
+    }
+
     /// Changes of rows that it has not taken in.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)

@@ -22,6 +22,11 @@ pub fn log_key(graph: GraphId, tick: Tick) -> [u8; 12] {
     key
 }
 
+pub fn take_log_key(key: &[u8]) -> Option<(GraphId, Tick)> {
+    let (graph, tick) = key.split_first_chunk()?;
+    Some((GraphId(u32::from_be_bytes(*graph)), Tick(u64::from_be_bytes(tick.try_into().ok()?))))
+}
+
 /// The two highest bits of the number say the part, so that those lie one after another.
 pub fn page_key(graph: GraphId, run: RunId, part: Part, chunk: u64) -> [u8; 20] {
     let mut key = [0; 20];

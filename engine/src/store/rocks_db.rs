@@ -8,24 +8,30 @@
 //!
 //! What lies under which key says `keys`. A run counts once its record is there; what a crash left of others is removed at the
 //! next start. The write-ahead log of RocksDB makes writes to all three families atomic and durable.
+//!
+//! A log begins where the progress of its graph says. What is before that goes when whole files of it do, or when RocksDB writes
+//! what is left of one anew: no marks are written over it, which would lie over files of entries and keep RocksDB from moving
+//! those to their last level as they are.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::{Duration, Instant};
 
+use rocksdb::compaction_filter::Decision;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode, Env,
     ErrorKind, FlushOptions, IngestExternalFileOptions, LogLevel, Options, ReadOptions, SstFileWriter, WriteBatch, WriteOptions,
 };
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{Text, Tick};
 
 use super::directory::Directory;
 use super::entry::LogReader;
 use super::keys::{
     after_prefix, graph_key, log_key, metadata_key, page_key, progress_key, run_key, run_pages, runs_prefix, symbol_key,
-    take_number, take_page_key,
+    take_log_key, take_number, take_page_key,
 };
 use super::meta::{self, EachRecord, Meta};
 use super::{
@@ -42,16 +48,19 @@ const META: &str = "meta";
 /// Memory for blocks that were read; pages are read in sequence, so more would not help.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// What the log gathers in memory before it goes to a file, up to four times. Entries that a checkpoint has cut
-/// meanwhile never get there.
+/// What the log gathers in memory before it goes to a file, up to four times.
 const LOG_BUFFER_BYTES: usize = 64 << 20;
 const LOG_BUFFERS_MAX: i32 = 4;
 
 /// RocksDB's write-ahead log at most, which bounds what a restart has to read.
 const WRITE_AHEAD_BYTES_MAX: u64 = 512 << 20;
 
-/// How much of the log has to be in memory for a checkpoint to clear it out.
+/// How much of the log has to be in memory, or in files, for a checkpoint to clear it out.
 const SHORTEN_BYTES_MIN: u64 = 8 << 20;
+
+/// A file of the log is moved to its last level, where it can be freed, by a thread of RocksDB's, which is given this long.
+const MOVED_TIME_MAX: Duration = Duration::from_millis(100);
+const MOVED_LOOK: Duration = Duration::from_millis(5);
 
 /// RocksDB writes down each file that comes and goes, and begins anew when that has become so long, or six times as long as what there is takes.
 const MANIFEST_BYTES_MAX: usize = 128 << 10;
@@ -95,6 +104,7 @@ pub struct RocksDb {
     db: DB,
     options: RocksDbOptions,
     graphs: RwLock<Graphs>,
+    begins: Begins,
     next_run: AtomicU64,
     /// Runs that are being written.
     unfinished: Mutex<BTreeSet<RunId>>,
@@ -107,6 +117,10 @@ pub struct RocksDb {
     _directory: Directory,
 }
 
+/// Where the log of each graph begins for good, also when the newest writes are lost with the end of RocksDB's write-ahead log. What
+/// is before that is left out where RocksDB writes files of the log anew.
+type Begins = Arc<Mutex<FxHashMap<GraphId, Tick>>>;
+
 /// Held for reading while entries are written, for writing while a graph comes or goes.
 struct Graphs {
     live: FxHashSet<GraphId>,
@@ -117,7 +131,8 @@ impl RocksDb {
     pub fn open(options: RocksDbOptions) -> Result<RocksDb, StoreError> {
         let mut directory = Directory::open(&options.path, "rocks-db", options.create_parent_dir)?;
         let files = directory.files();
-        let db = open_db(&options, &files, directory.fresh)?;
+        let begins = Begins::default();
+        let db = open_db(&options, &files, directory.fresh, &begins)?;
         if directory.fresh {
             directory.set_up()?;
         }
@@ -133,6 +148,7 @@ impl RocksDb {
             db,
             options,
             graphs: RwLock::new(Graphs { live: FxHashSet::default(), next: 0 }),
+            begins,
             next_run: AtomicU64::new(0),
             unfinished: Mutex::default(),
             incoming,
@@ -156,12 +172,14 @@ impl RocksDb {
         // What is missing is an error when it is read, not before.
         db.set_paranoid_checks(false);
         let files = directory.files();
-        let opened = DB::open_cf_descriptors_read_only(&db, &files, families(), false);
+        let begins = Begins::default();
+        let opened = DB::open_cf_descriptors_read_only(&db, &files, families(&begins), false);
         let db = opened.map_err(|error| StoreError::damaged(error.into_string(), files.display().to_string()))?;
         let mut store = RocksDb {
             db,
             options,
             graphs: RwLock::new(Graphs { live: FxHashSet::default(), next: 0 }),
+            begins,
             next_run: AtomicU64::new(0),
             unfinished: Mutex::default(),
             incoming: directory.path().join("incoming"),
@@ -355,16 +373,28 @@ impl RocksDb {
         self.write(batch, false, "complete a checkpoint")
     }
 
-    /// After a cut of the log: what was cut never reaches a file, and the next start has less to read. Worth a file only
-    /// when there is much of it.
-    fn shorten_write_ahead_log(&self) {
-        let in_memory = self.db.property_int_value_cf(self.family(LOG), "rocksdb.cur-size-all-mem-tables");
-        if !in_memory.is_ok_and(|bytes| bytes > Some(SHORTEN_BYTES_MIN)) {
+    /// After a cut of the log of a graph, if that is worth a file: the next start has less to read, and what was cut goes.
+    fn shorten_log(&self, graph: GraphId, upto: Tick) {
+        let bytes = |property| self.db.property_int_value_cf(self.family(LOG), property).ok().flatten().unwrap_or(0);
+        if bytes("rocksdb.cur-size-all-mem-tables").max(bytes("rocksdb.total-sst-files-size")) <= SHORTEN_BYTES_MIN {
             return;
         }
-        if let Err(error) = self.flush(false) {
-            tracing::warn!(%error, "the write-ahead log stays as long as it is");
+        if let Err(error) = self.flush(true) {
+            tracing::warn!(%error, "the log stays as long as it is");
+            return;
         }
+        // Where it begins is in a file now.
+        self.begins().insert(graph, upto);
+        let deadline = Instant::now() + MOVED_TIME_MAX;
+        while bytes("rocksdb.num-files-at-level0") > 0 && Instant::now() < deadline {
+            std::thread::sleep(MOVED_LOOK);
+        }
+        self.free(LOG, &log_key(graph, Tick::ZERO), &log_key(graph, upto));
+        self.tidy_log();
+    }
+
+    fn begins(&self) -> MutexGuard<'_, FxHashMap<GraphId, Tick>> {
+        self.begins.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// RocksDB's write-ahead log, on the disk.
@@ -379,7 +409,8 @@ impl RocksDb {
             .sum())
     }
 
-    /// Files of RocksDB's first level outlive a cut of the log: what is dead in them goes now, if there is much of it beside what is not.
+    /// Files in which a little is not dead outlive a cut of the log, as do those of several graphs: what is dead in them goes now, if there is much
+    /// of it beside what is not.
     fn tidy_log(&self) {
         if self.is_damaged.load(Ordering::Relaxed) {
             return;
@@ -388,14 +419,19 @@ impl RocksDb {
         if !size.is_ok_and(|bytes| bytes > Some(SHORTEN_BYTES_MIN)) {
             return;
         }
-        let mut iterator = self.iterate(LOG, Vec::new(), after_prefix(b""));
-        let mut live = 0;
-        while let Some(entry) = iterator.value() {
-            live += entry.len() as u64;
-            if live > SHORTEN_BYTES_MIN {
-                return;
+        let live: Vec<GraphId> = self.read_graphs().live.iter().copied().collect();
+        let mut bytes = 0;
+        for graph in live {
+            let Ok(progress) = self.progress(graph) else { return };
+            let end = after_prefix(&graph.0.to_be_bytes());
+            let mut iterator = self.iterate(LOG, log_key(graph, progress.upto).to_vec(), end);
+            while let Some(entry) = iterator.value() {
+                bytes += entry.len() as u64;
+                if bytes > SHORTEN_BYTES_MIN {
+                    return;
+                }
+                iterator.next();
             }
-            iterator.next();
         }
         self.db.compact_range_cf(self.family(LOG), None::<&[u8]>, None::<&[u8]>);
     }
@@ -463,7 +499,13 @@ impl Drop for RocksDb {
         }
         // With the write-ahead log this only makes the next start quicker.
         match self.flush(true) {
-            Ok(()) => self.tidy_log(),
+            Ok(()) => {
+                let graphs: Vec<GraphId> = self.read_graphs().live.iter().copied().collect();
+                let begins = graphs.into_iter().filter_map(|graph| Some((graph, self.progress(graph).ok()?.upto)));
+                let begins: Vec<(GraphId, Tick)> = begins.collect();
+                self.begins().extend(begins);
+                self.tidy_log();
+            }
             Err(error) => {
                 let may_be_lost = !self.options.write_ahead_log;
                 tracing::error!(%error, may_be_lost, "the store was closed without writing its memory to files");
@@ -547,12 +589,8 @@ impl Store for RocksDb {
         let info = self.write_run(graph, unfinished.id, run, &mut batch)?;
         let key = progress_key(graph);
         batch.put_cf(self.family(META), key, records::seal(&key, records::put_progress(progress)));
-        let (from, to) = (log_key(graph, Tick::ZERO), log_key(graph, progress.upto));
-        batch.delete_range_cf(self.family(LOG), from, to);
         self.complete(graph, batch)?;
-        self.free(LOG, &from, &to);
-        self.shorten_write_ahead_log();
-        self.tidy_log();
+        self.shorten_log(graph, progress.upto);
         Ok(info)
     }
 
@@ -645,6 +683,7 @@ impl Store for RocksDb {
         self.write(batch, false, "drop a graph")?;
         graphs.live.remove(&graph);
         drop(graphs);
+        self.begins().remove(&graph);
         self.free(LOG, &prefix, &end);
         self.free(PAGES, &prefix, &end);
         // What it had in the write-ahead log takes disk until that is emptied, which nothing else may do for long.
@@ -777,7 +816,7 @@ impl Drop for IncomingFiles<'_> {
     }
 }
 
-fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, StoreError> {
+fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool, begins: &Begins) -> Result<DB, StoreError> {
     let mut db = db_options(fresh);
     db.set_atomic_flush(!options.write_ahead_log);
     // The thread that writes files, of all stores of the process: records do not wait for it. The one that merges them keeps its turn, or the disk
@@ -785,7 +824,7 @@ fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, St
     let mut env = Env::new().map_err(|error| StoreError::failed(format!("open {}", files.display()), error))?;
     env.lower_high_priority_thread_pool_cpu_priority();
     db.set_env(&env);
-    DB::open_cf_descriptors(&db, files, families()).map_err(|error| match error.kind() {
+    DB::open_cf_descriptors(&db, files, families(begins)).map_err(|error| match error.kind() {
         ErrorKind::Corruption | ErrorKind::InvalidArgument => {
             StoreError::damaged(error.into_string(), files.display().to_string())
         }
@@ -799,11 +838,11 @@ fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool) -> Result<DB, St
     })
 }
 
-fn families() -> [ColumnFamilyDescriptor; 4] {
+fn families(begins: &Begins) -> [ColumnFamilyDescriptor; 4] {
     let cache = Cache::new_lru_cache(at_most(CACHE_BYTES, 32));
     [
         ColumnFamilyDescriptor::new("default", Options::default()),
-        ColumnFamilyDescriptor::new(LOG, log_options(&cache)),
+        ColumnFamilyDescriptor::new(LOG, log_options(&cache, begins)),
         ColumnFamilyDescriptor::new(PAGES, pages_options(&cache)),
         ColumnFamilyDescriptor::new(META, meta_options(&cache)),
     ]
@@ -844,8 +883,16 @@ fn table_options(cache: &Cache, block_bytes: usize) -> BlockBasedOptions {
 // A file that is rewritten is read, and damage that is met then ends all writes to the store: `loaded` says when it may begin.
 
 /// Entries are large and die young, so compressing them would cost more than it saves.
-fn log_options(cache: &Cache) -> Options {
+fn log_options(cache: &Cache, begins: &Begins) -> Options {
     let mut options = Options::default();
+    let begins = begins.clone();
+    options.set_compaction_filter("cut", move |_, key: &[u8], _: &[u8]| {
+        let begins = begins.lock().unwrap_or_else(|e| e.into_inner());
+        let is_cut = take_log_key(key).is_some_and(|(graph, tick)| begins.get(&graph).is_some_and(|begin| tick < *begin));
+        if is_cut { Decision::Remove } else { Decision::Keep }
+    });
+    // A file by itself is moved to the last level as it is.
+    options.set_level_zero_file_num_compaction_trigger(1);
     options.set_block_based_table_factory(&table_options(cache, 256 << 10));
     options.set_compression_type(DBCompressionType::None);
     options.set_disable_auto_compactions(true);

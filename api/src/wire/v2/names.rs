@@ -75,6 +75,11 @@ pub const WORDS: &[(&str, bool)] = &[
     ("delimiter", false),
     ("quoteChar", false),
     ("escapeChar", false),
+    // weir's own.
+    ("startFrom", true),
+    ("compression", false),
+    ("rows", false),
+    ("cancellations", false),
 ];
 
 /// These are in lower case in v1.
@@ -198,15 +203,15 @@ mod tests {
         let v1 = json!({"startAtOffset": 1, "fileIngestMode": "NamedPipe", "recordDecoders": ["Gzip"], "autoOffsetReset": "latest",
             "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000}, "delimiter": "DoubleQuote",
             "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "intervalMillis": 1500},
-            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90}});
+            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90, "compression": "Zstd"}, "startFrom": "Earliest"});
         let current = json!({"startOffset": 1, "fileIngestMode": "NAMED_PIPE", "recordDecoders": ["GZIP"], "autoOffsetReset": "LATEST",
             "offsetCommitting": {"type": "ExplicitCommit", "maxInterval": "10s"}, "delimiter": "DOUBLE_QUOTE",
             "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "interval": "1500ms"},
-            "interval": "20s", "rotation": {"bytesMax": 5, "interval": "1h", "keepFor": "1m30s"}});
+            "interval": "20s", "rotation": {"bytesMax": 5, "interval": "1h", "keepFor": "1m30s", "compression": "ZSTD"}, "startFrom": "EARLIEST"});
         let preview = json!({"startOffset": 1, "fileIngestMode": {"type": "NamedPipe"}, "recordDecoders": [{"type": "Gzip"}],
             "autoOffsetReset": {"type": "Latest"}, "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000},
             "delimiter": "DoubleQuote", "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "intervalMillis": 1500},
-            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90}});
+            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90, "compression": "Zstd"}, "startFrom": {"type": "Earliest"}});
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Current)), current);
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Preview)), preview);
         for v2 in [current, preview] {

@@ -283,6 +283,14 @@ mod tests {
     }
 
     #[test]
+    fn a_format_is_for_destinations_that_take_one() {
+        let to = |format: Json| json!([{"name": "o", "destinations": [{"type": "File", "path": "x", "format": format}]}]);
+        let by_schema = json!({"type": "Protobuf", "schemaUrl": "x.desc", "typeName": "X"});
+        refused(to(by_schema), ".format: this destination is given JSON; those that take another format are ");
+        assert!(decode(&body(to(json!({"type": "JSON"})))).is_ok());
+    }
+
+    #[test]
     fn outputs_of_v1_are_shown_as_workflows() {
         let output =
             Output::decode(&json!({"type": "CypherQuery", "query": "RETURN 1", "andThen": {"type": "PrintToStandardOut"}}));
