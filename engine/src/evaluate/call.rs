@@ -15,6 +15,7 @@ use weir_model::{Expr, Failure, IdScheme, Procedure, Text, Value};
 use super::context::Reader;
 use super::limits::{Budget, Limits, weight_of};
 use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
+use super::scan::Scans;
 use super::{Environment, Prepared, contains_write, procedures};
 use crate::view::View;
 
@@ -225,6 +226,7 @@ impl Run<'_> {
             budget: self.budget,
             scratch: self.scratch,
             remembered: Default::default(),
+            scans: &Scans::default(),
             depth: self.depth,
             profile: self.profile,
             kept: self.kept,
@@ -252,6 +254,7 @@ impl Run<'_> {
         };
         let shorter: Limits = ends.map_or(environment.limits, |ends| self.budget.shortened(ends));
         let own_budget = ends.map(|_| Budget::new(&shorter));
+        let scans = Scans::default();
         let run = Run {
             prepared: &prepared,
             environment: &environment,
@@ -268,6 +271,7 @@ impl Run<'_> {
             budget: own_budget.as_ref().unwrap_or(self.budget),
             scratch: self.scratch,
             remembered: Default::default(),
+            scans: &scans,
             depth: self.depth + 1,
             profile: self.profile,
             kept: self.kept,

@@ -57,6 +57,7 @@ use self::limits::Budget;
 pub use self::limits::Limits;
 use self::operators::{Run, Scratch};
 pub use self::profile::{Counts, Profile};
+use self::scan::Scans;
 use crate::history::Recall;
 use crate::overlay::Overlay;
 use crate::symbols::Symbols;
@@ -169,17 +170,29 @@ pub struct Evaluator<'p> {
     scratch: Scratch,
     row: Vec<Value>,
     kept: Option<&'p Kept>,
+    /// Where runs share what their scans keep.
+    scans: Option<Scans>,
 }
 
 impl<'p> Evaluator<'p> {
     pub fn new(prepared: &'p Prepared, symbols: &'p Symbols) -> Evaluator<'p> {
         let row = vec![Value::Null; prepared.plan.width.max(1)];
-        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row, kept: None }
+        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row, kept: None, scans: None }
     }
 
     /// For a query that may have to run again.
     pub fn keeping(self, kept: Option<&'p Kept>) -> Evaluator<'p> {
         Evaluator { kept, ..self }
+    }
+
+    /// The runs from here on look at one view, and write nothing: what the scans of one keep is there for the next.
+    pub fn share_scans(&mut self) {
+        self.scans = Some(Scans::default());
+    }
+
+    /// Whether runs since this was asked last have found nodes by the scan of another one.
+    pub fn has_used_scans(&self) -> bool {
+        self.scans.as_ref().is_some_and(|scans| scans.used.take())
     }
 
     /// One run. Rows hold the columns of the plan, with nodes and edges in full. When it fails, `mutations` is as before,
@@ -273,6 +286,7 @@ impl<'p> Evaluator<'p> {
         self.scratch.reset((0, 0));
         let (applied, budget) = (Cell::new(mark.0), Budget::new(&environment.limits));
         let shared = RefCell::new(std::mem::take(mutations));
+        let own = Scans::default();
         let run = Run {
             prepared: self.prepared,
             environment,
@@ -283,6 +297,7 @@ impl<'p> Evaluator<'p> {
             budget: &budget,
             scratch: &self.scratch,
             remembered: Default::default(),
+            scans: self.scans.as_ref().unwrap_or(&own),
             depth: 0,
             profile,
             kept: self.kept,

@@ -18,7 +18,7 @@ use super::kept::Kept;
 use super::limits::{Budget, Held, weight_of};
 use super::pattern::Frame;
 use super::profile::Profile;
-use super::scan::Remembered;
+use super::scan::{Remembered, Scans};
 use super::{Environment, Prepared, holds};
 use crate::overlay::Overlay;
 use crate::view::HalfEdge;
@@ -42,6 +42,7 @@ pub(super) struct Run<'r> {
     pub budget: &'r Budget<'r>,
     pub scratch: &'r Scratch,
     pub remembered: RefCell<Remembered>,
+    pub scans: &'r Scans,
     /// How many queries around this one run it in place of a call.
     pub depth: usize,
     /// Where the operators of the plan are counted, if anybody wants to know.

@@ -4,6 +4,7 @@
 //!
 //! Whatever finds a node, its labels and conditions are looked at when it is visited. So to find too many is no mistake.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -31,8 +32,15 @@ const KEPT_BYTES: usize = 48;
 pub(super) struct Remembered {
     /// By pattern, which of its orders was chosen.
     pub chosen: FxHashMap<usize, usize>,
+}
+
+/// What scans have kept: of one run, or of several that look at one view.
+#[derive(Default)]
+pub struct Scans {
     /// By step.
-    kept: FxHashMap<usize, Kept>,
+    kept: RefCell<FxHashMap<usize, Kept>>,
+    /// Whether a run has found nodes here, which it has not looked for itself.
+    pub(super) used: Cell<bool>,
 }
 
 /// The nodes a step scans, by the value of one of its lookups.
@@ -145,7 +153,7 @@ impl Run<'_> {
         let lookup = lookups.iter().find(|lookup| lookup.operator == Binary::Equal)?;
         let number = std::ptr::from_ref(step) as usize;
         // Taken out while it is worked on: expressions may scan too.
-        let mut kept = self.remembered.borrow_mut().kept.remove(&number).unwrap_or_default();
+        let mut kept = self.scans.kept.borrow_mut().remove(&number).unwrap_or_default();
         kept.scans += 1;
         if kept.scans > SCANS_BEFORE_KEEPING && !kept.refused {
             let current = match kept.nodes {
@@ -160,7 +168,8 @@ impl Run<'_> {
             let place = key::equal(&*lookup.value.look(row, self).ok()?);
             Some(place.and_then(|place| nodes.get(&place)).cloned().unwrap_or_default())
         });
-        self.remembered.borrow_mut().kept.insert(number, kept);
+        self.scans.kept.borrow_mut().insert(number, kept);
+        self.scans.used.set(self.scans.used.get() || found.is_some());
         found
     }
 

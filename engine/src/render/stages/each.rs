@@ -182,6 +182,8 @@ impl Each {
                 made.beyond(&found)
             },
         );
+        // Whoever finds what another row has scanned has scanned it too.
+        let by_another = evaluator.has_used_scans();
         if let Err(failure) = ran {
             if matches!(failure.kind, FailureKind::TimeLimit | FailureKind::MemoryLimit) {
                 turn.pace.leave_out(row, &failure);
@@ -191,7 +193,7 @@ impl Each {
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.
         let ReadSet { nodes, scanned, questions } = tracked.into_reads();
         let turn = Some(turn_at.get()).filter(|turn| *turn < Clock::NEVER);
-        let scanned = scanned || !questions.is_empty() || nodes.len() > NODES_KEPT_MAX;
+        let scanned = scanned || by_another || !questions.is_empty() || nodes.len() > NODES_KEPT_MAX;
         // Whatever changes is looked at again then.
         let nodes = if scanned { Vec::new() } else { nodes.into_iter().collect() };
         Seen { found, nodes, scanned, turn }
@@ -293,5 +295,9 @@ impl View for Ordered<'_> {
 
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
         self.0.nodes(each);
+    }
+
+    fn labelled(&self, label: Symbol, each: &mut dyn FnMut(NodeId) -> bool) {
+        self.0.labelled(label, each);
     }
 }

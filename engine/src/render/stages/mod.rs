@@ -188,6 +188,7 @@ impl Stages {
             };
             made.begin();
             let snapshot = self.outside.published.at(time);
+            evaluator.share_scans();
             let mut turn = Turn {
                 first: self.first.take_if(|first| *first == time).is_some(),
                 now: Tick(time).millis() as i64,
