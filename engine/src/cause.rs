@@ -6,7 +6,7 @@
 //! row before them. Records and queries of clients note nothing. Whoever hands out results asks for the causes at once; only the newest are known.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use weir_model::Tick;
@@ -21,17 +21,24 @@ pub struct Cause {
     pub depth: u32,
     /// The standing queries of these, each once, in the order in which they wrote first.
     pub queries: Arc<[Arc<str>]>,
+    /// So many writes of outputs come of the result that the first of them wrote for.
+    family: Arc<AtomicU64>,
 }
 
 impl Cause {
     /// An output of the query writes because of a result; before it others have, unless a record or a client was the reason.
     pub fn new(query: Arc<str>, before: Option<&Cause>) -> Cause {
-        let Some(before) = before else { return Cause { depth: 1, queries: Arc::new([query]) } };
+        let Some(before) = before else { return Cause { depth: 1, queries: Arc::new([query]), family: Arc::new(1.into()) } };
         let queries = match before.queries.contains(&query) {
             true => before.queries.clone(),
             false => before.queries.iter().cloned().chain([query]).collect(),
         };
-        Cause { depth: before.depth + 1, queries }
+        before.family.fetch_add(1, Ordering::Relaxed);
+        Cause { depth: before.depth + 1, queries, family: before.family.clone() }
+    }
+
+    pub fn family(&self) -> u64 {
+        self.family.load(Ordering::Relaxed)
     }
 }
 

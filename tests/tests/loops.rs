@@ -85,3 +85,24 @@ fn what_brings_more_each_time_ends_too() {
     wait_until("all ends are cut", RESULTS_MAX, || output(&weir, "grow")["loops"] == 256);
     assert_eq!(weir.rows("MATCH (n:Leaf) RETURN count(*), max(n.depth)")[0], json!([511, 8]));
 }
+
+/// Each write brings a match and the cancellation of the one before, and the output writes for both.
+#[test]
+fn a_loop_with_cancellations_comes_to_its_end() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.standing.chain-max=20"]);
+    let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.count >= 0 RETURN id(n) AS id, n.count AS count"});
+    let count = "MATCH (n) WHERE id(n) = $that.data.id SET n.count = n.count + 1";
+    let query =
+        json!({"pattern": pattern, "includeCancellations": true, "outputs": {"write": {"type": "CypherQuery", "query": count}}});
+    weir.post("/api/v1/query/standing/twice", &query).expect(201);
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('a') SET n.count = 0");
+    wait_until("the loop is cut", 2 * RESULTS_MAX, || {
+        let shown = output(&weir, "twice");
+        shown["loops"].as_u64() > Some(0) && shown["waiting"] == 0
+    });
+    let counted = number(&weir, "a", "count");
+    assert!((20_000..25_000).contains(&counted), "{counted}");
+    let told = output(&weir, "twice")["lastError"]["message"].to_string();
+    assert!(told.contains("20000 writes of outputs come of one result") && told.contains("'twice'"), "{told}");
+    weir.stop();
+}

@@ -8,9 +8,15 @@ use weir_engine::{Cause, Graph};
 
 use super::Sent;
 
-/// In a chain that is longer than so many, nobody writes while more results wait than this: where each brings several, they would not find room
-/// before the chain is long. Of what comes from outside, ingest waits for those behind the first hundred thousand.
-const CROWDS: [(u32, usize); 2] = [(2, 1_000_000), (8, 150_000)];
+/// In a chain that is longer than two, nobody writes while more results wait than this: where each brings many, they would not find room before the
+/// chain is long.
+const CROWD_MAX: usize = 1_000_000;
+const CROWD_FROM: u32 = 2;
+
+/// Where each brings two (a match, and the cancellation of the one before), as many would write as two to the power of the length. So in a chain that
+/// is longer than eight, nobody writes when this times the longest chain have written because of one result.
+const FAMILY_MAX: u64 = 1_000;
+const FAMILY_FROM: u32 = 8;
 
 /// The part of one output.
 pub struct Chain {
@@ -32,13 +38,22 @@ impl Chain {
         let cause = Cause::new(self.query.clone(), result.cause.as_deref());
         let what = if cause.depth > self.length_max {
             format!("more than {} outputs have written one because of the other (standing.chain-max)", self.length_max)
-        } else if let Some((_, crowd)) = CROWDS.iter().find(|(depth, crowd)| cause.depth > *depth && graph.has_waiting(*crowd)) {
-            format!("outputs write one because of the other while more than {crowd} results wait")
+        } else if cause.depth > FAMILY_FROM && cause.family() > self.family_max() {
+            format!(
+                "more than {} writes of outputs come of one result ({FAMILY_MAX} times standing.chain-max)",
+                self.family_max()
+            )
+        } else if cause.depth > CROWD_FROM && graph.has_waiting(CROWD_MAX) {
+            format!("outputs write one because of the other while more than {CROWD_MAX} results wait")
         } else {
             return Ok(Arc::new(cause));
         };
         let names = cause.queries.join("' -> '");
         Err(format!("a loop through the graph was cut: {what}. The standing queries are '{names}'"))
+    }
+
+    fn family_max(&self) -> u64 {
+        FAMILY_MAX * u64::from(self.length_max)
     }
 
     /// A result was left out for this reason. The log hears of the first.
