@@ -48,6 +48,10 @@ const SOURCES_ELSEWHERE: &[&str] = &[
 /// What a stream is called in errors.
 pub const WHAT: &str = "ingest stream";
 
+/// What whoever makes a stream is told whose query does so.
+pub const SCANS: &str =
+    "the query of the ingest stream visits every node for each record; give it an anchor: id(n) = idFrom($that.key)";
+
 /// A stream that shall end still commits what it has read, for so long: not every source can give it again.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -105,6 +109,7 @@ pub struct Stream {
     errors: ErrorHandling,
     transformation: Transformation,
     query: Arc<Prepared>,
+    scans: bool,
     state: Mutex<State>,
     /// Wakes a stream that is paused, and whoever waits for its pause.
     changed: Condvar,
@@ -308,10 +313,9 @@ impl Stream {
         if let Some(other) = plan.parameters.iter().find(|name| name.as_str() != query.parameter) {
             return Err(ApiError::bad(format!("Unknown parameter `{other}`; a record is in `${}`", query.parameter)));
         }
-        if plan.facts.scans {
-            tracing::warn!(
-                "the query of ingest stream '{name}' visits every node for each record; give it an anchor: id(n) = idFrom(…)"
-            );
+        let scans = plan.facts.scans;
+        if scans {
+            tracing::warn!(ingest = name, "{SCANS}");
         }
         let query = graph.prepare(plan);
         let state = State {
@@ -333,6 +337,7 @@ impl Stream {
             errors,
             transformation,
             query,
+            scans,
             state: Mutex::new(state),
             changed: Condvar::new(),
             joining: Mutex::default(),
@@ -346,6 +351,11 @@ impl Stream {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// Whether its query visits every node.
+    pub fn scans(&self) -> bool {
+        self.scans
     }
 
     pub fn status(&self) -> Status {

@@ -355,6 +355,27 @@ fn records_that_fail_are_told_as_messages_of_protobuf() {
 }
 
 #[test]
+fn what_looks_like_a_mistake_is_told_to_whoever_creates_a_stream() {
+    let home = Home::new();
+    home.write("records.jsonl", "");
+    let weir = home.start(&[]);
+    let body = |name: &str, query: &str| json!({"name": name, "query": query, "source": {"type": "File", "path": "records.jsonl", "format": {"type": "JsonL"}}});
+    let sound = weir.post(STREAMS, &body("sound", "MATCH (n) WHERE id(n) = idFrom($that.id) SET n = $that")).expect(201);
+    assert_eq!((sound.header("warning"), &sound.json()["warnings"]), (None, &json!([])));
+    let mut odd = body("odd", "MATCH (n) WHERE n.id = $that.id SET n = $that");
+    odd["source"]["startOfset"] = json!(5);
+    let created = weir.post(STREAMS, &odd).expect(201);
+    let told = created.header("warning").expect("warnings").to_owned();
+    assert!(
+        told.starts_with("199 quine \".source.startOfset is no field")
+            && told.contains(", 199 quine \"the query of the ingest stream visits every node"),
+        "{told}"
+    );
+    assert_eq!(created.json()["warnings"].as_array().map(Vec::len), Some(2));
+    weir.stop();
+}
+
+#[test]
 fn kafka_is_asked_where_hosts_are_allowed() {
     let weir = Home::new().start(&["-Dweir.outgoing-http.allowed-hosts=[\"kafka.example.com\"]"]);
     let source = |servers: &str, login: Json| {

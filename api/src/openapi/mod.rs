@@ -10,6 +10,7 @@ mod definitions;
 mod operations;
 mod parameters;
 mod schemas;
+pub mod unknown;
 
 use std::collections::HashSet;
 

@@ -12,7 +12,8 @@ use super::reply::{Reply, blocking};
 use super::request::{Content, Request};
 use crate::app::App;
 use crate::error::{ApiError, INVALID};
-use crate::ingest::{Status, Stream, WHAT};
+use crate::ingest::{SCANS, Status, Stream, WHAT};
+use crate::openapi::unknown;
 use crate::wire::family::Family;
 use crate::wire::v2;
 
@@ -48,11 +49,15 @@ pub async fn create(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
 /// v2: the name stands in the body.
 pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let graph = request.graph(&app)?;
-    let (name, definition) = v2::ingest::decode(&request.data()?).map_err(ApiError::Decode)?;
+    let body = request.data()?;
+    let (name, definition) = v2::ingest::decode(&body).map_err(ApiError::Decode)?;
     request.check_name(&name)?;
+    // In the notation of v1 with a name nothing is told.
+    let mut warnings = if body.get("source").is_some() { unknown::warnings("IngestBody", &body) } else { Vec::new() };
     let created = blocking(move || app.ingests.create(&graph, &name, &definition)).await;
     let stream = created.map_err(v2::ingest::in_its_words)?;
-    Ok(Reply::Created(stream.to_json(request.family, true)))
+    warnings.extend(stream.scans().then(|| SCANS.to_owned()));
+    Ok(Reply::Created(stream.to_json(request.family, true), warnings))
 }
 
 pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {

@@ -34,9 +34,9 @@ pub async fn create_from_body(app: Arc<App>, request: Request) -> Result<Reply, 
 async fn made(app: Arc<App>, family: Family, name: String) -> Result<Reply, ApiError> {
     let (name, new) = blocking(move || app.create_namespace(&name)).await?;
     Ok(match (family, new) {
-        (Family::V1, true) => Reply::Created(json!(true)),
+        (Family::V1, true) => Reply::Created(json!(true), Vec::new()),
         (Family::V1, false) => Reply::Value(json!(false)),
-        (_, true) => Reply::Created(json!(name)),
+        (_, true) => Reply::Created(json!(name), Vec::new()),
         (_, false) => Reply::Empty(StatusCode::NO_CONTENT),
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use serde_json::{Value as Json, json};
-use warp::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use warp::http::header::{CACHE_CONTROL, CONTENT_TYPE, WARNING};
 use warp::http::{HeaderValue, StatusCode};
 use warp::reply::{Reply as _, Response};
 
@@ -18,8 +18,8 @@ pub enum Reply {
     Value(Json),
     /// 200 with a list of named things.
     Items(Vec<Json>),
-    /// 201 with the thing that is there now.
-    Created(Json),
+    /// 201 with the thing that is there now, and what whoever made it should look at.
+    Created(Json, Vec<String>),
     /// 202: it has begun.
     Accepted,
     /// No body.
@@ -33,7 +33,18 @@ impl Reply {
         match self {
             Reply::Value(value) => json_text(family.body(value).to_string()),
             Reply::Items(items) => json_text(family.items(items).to_string()),
-            Reply::Created(value) => error::response(StatusCode::CREATED, Some(JSON), family.resource(value).to_string()),
+            Reply::Created(value, warnings) => {
+                let texts: Vec<String> =
+                    warnings.iter().map(|warning| format!("199 quine \"{}\"", in_a_header(warning))).collect();
+                let body = family.resource(value, warnings).to_string();
+                let mut response = error::response(StatusCode::CREATED, Some(JSON), body);
+                if let Ok(texts) = HeaderValue::from_str(&texts.join(", "))
+                    && !texts.is_empty()
+                {
+                    response.headers_mut().insert(WARNING, texts);
+                }
+                response
+            }
             Reply::Accepted if family == Family::Preview => {
                 let body = json!({"message": "The request has been accepted and its work has begun."});
                 error::response(StatusCode::ACCEPTED, Some(JSON), body.to_string())
@@ -43,6 +54,21 @@ impl Reply {
             Reply::Whole(response) => response,
         }
     }
+}
+
+/// A text between quotes in a header.
+fn in_a_header(text: &str) -> String {
+    text.chars()
+        .map(|c| {
+            if c == '"' || c == '\\' {
+                '\''
+            } else if c.is_ascii_graphic() || c == ' ' {
+                c
+            } else {
+                '?'
+            }
+        })
+        .collect()
 }
 
 /// Runs what blocks (queries, creating and stopping things) away from the threads that serve connections.

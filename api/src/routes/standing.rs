@@ -14,6 +14,7 @@ use super::request::Request;
 use crate::app::App;
 use crate::error::{ApiError, plain};
 use crate::events;
+use crate::openapi::unknown;
 use crate::standing::{Follower, Query};
 use crate::why::{self, Asked};
 use crate::wire::family::{Family, pascal};
@@ -55,12 +56,14 @@ pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiE
     if !mistakes.is_empty() {
         return Err(ApiError::Decode(mistakes));
     }
-    let (name, mut settings) = v2::standing::decode(&request.data()?).map_err(ApiError::Decode)?;
+    let body = request.data()?;
+    let (name, mut settings) = v2::standing::decode(&body).map_err(ApiError::Decode)?;
     request.check_name(&name)?;
+    let warnings = unknown::warnings("NamedStandingBody", &body);
     settings.hash_results = hashed.unwrap_or(false);
     let asked = propagate.unwrap_or(family == Family::Current);
     let query = blocking(move || app.standing.create(&graph, &name, settings, asked));
-    Ok(Reply::Created(query.await?.to_json(family)))
+    Ok(Reply::Created(query.await?.to_json(family), warnings))
 }
 
 pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {

@@ -50,21 +50,25 @@ impl Family {
     }
 
     /// A value as the body of a success.
-    pub fn body(self, mut value: Json) -> Json {
+    pub fn body(self, value: Json) -> Json {
+        self.body_with(value, Vec::new())
+    }
+
+    fn body_with(self, mut value: Json, warnings: Vec<String>) -> Json {
         self.tidy(&mut value);
-        if self == Family::Preview { json!({"content": value, "warnings": []}) } else { value }
+        if self == Family::Preview { json!({"content": value, "warnings": warnings}) } else { value }
     }
 
     /// A resource on a path that both generations of v2 name: the bare fields, and the same again as `content`.
-    pub fn resource(self, mut value: Json) -> Json {
+    pub fn resource(self, mut value: Json, warnings: Vec<String>) -> Json {
         if self != Family::Current {
-            return self.body(value);
+            return self.body_with(value, warnings);
         }
         self.tidy(&mut value);
         let content = value.clone();
         if let Json::Object(fields) = &mut value {
             fields.insert("content".to_owned(), content);
-            fields.insert("warnings".to_owned(), json!([]));
+            fields.insert("warnings".to_owned(), warnings.into());
         }
         value
     }
@@ -211,7 +215,7 @@ mod tests {
         assert_eq!(Family::V1.body(value.clone()), value);
         assert_eq!(Family::Preview.body(value.clone()).to_string(), r#"{"content":{"a":1,"c":[null,{}]},"warnings":[]}"#);
         assert_eq!(
-            Family::Current.resource(json!({"name": "x"})).to_string(),
+            Family::Current.resource(json!({"name": "x"}), Vec::new()).to_string(),
             r#"{"name":"x","content":{"name":"x"},"warnings":[]}"#
         );
         assert_eq!(Family::Current.items(vec![json!(1)]).to_string(), r#"{"items":[1],"content":[1],"warnings":[]}"#);
