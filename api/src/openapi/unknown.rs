@@ -1,5 +1,6 @@
 //! Fields of a body that nothing here knows: taken, and told, since most of them are misspelt.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use serde_json::{Map as JsonMap, Value as Json};
@@ -15,11 +16,7 @@ pub fn warnings(schema: &str, body: &Json) -> Vec<String> {
 
 /// The fields of a body of v2 that its schema does not have, by path.
 pub fn fields(schema: &str, body: &Json) -> Vec<String> {
-    static SCHEMAS: OnceLock<JsonMap<String, Json>> = OnceLock::new();
-    let all = SCHEMAS.get_or_init(|| {
-        let mut document = super::document(Family::Current, None);
-        document["components"]["schemas"].as_object_mut().map(std::mem::take).unwrap_or_default()
-    });
+    let all = schemas();
     let mut unknown = Vec::new();
     if let Some(schema) = all.get(schema) {
         look(all, schema, body, "", &mut unknown);
@@ -27,10 +24,16 @@ pub fn fields(schema: &str, body: &Json) -> Vec<String> {
     unknown
 }
 
+fn schemas() -> &'static JsonMap<String, Json> {
+    static SCHEMAS: OnceLock<JsonMap<String, Json>> = OnceLock::new();
+    SCHEMAS.get_or_init(|| {
+        let mut document = super::document(Family::Current, None);
+        document["components"]["schemas"].as_object_mut().map(std::mem::take).unwrap_or_default()
+    })
+}
+
 fn look(all: &JsonMap<String, Json>, schema: &Json, value: &Json, path: &str, unknown: &mut Vec<String>) {
-    if let Some(name) = schema.get("$ref").and_then(Json::as_str).and_then(|place| place.strip_prefix(PLACE)) {
-        return all.get(name).into_iter().for_each(|schema| look(all, schema, value, path, unknown));
-    }
+    let schema = &*resolved(all, schema);
     if let Some(variants) = schema.get("oneOf").or(schema.get("anyOf")).and_then(Json::as_array) {
         return of_variants(all, variants, value, path, unknown);
     }
@@ -51,6 +54,18 @@ fn look(all: &JsonMap<String, Json>, schema: &Json, value: &Json, path: &str, un
     }
 }
 
+/// What a schema refers to, with the properties that stand beside the reference.
+fn resolved<'s>(all: &'s JsonMap<String, Json>, schema: &'s Json) -> Cow<'s, Json> {
+    let place = schema.get("$ref").and_then(Json::as_str).and_then(|place| place.strip_prefix(PLACE));
+    let Some(found) = place.and_then(|name| all.get(name)) else { return Cow::Borrowed(schema) };
+    let Some(beside) = schema.get("properties").and_then(Json::as_object) else { return resolved(all, found) };
+    let mut whole = resolved(all, found).into_owned();
+    if let Some(properties) = whole.get_mut("properties").and_then(Json::as_object_mut) {
+        properties.extend(beside.clone());
+    }
+    Cow::Owned(whole)
+}
+
 /// A field is known by its name in v1, too.
 fn property<'s>(properties: &'s JsonMap<String, Json>, name: &str) -> Option<&'s Json> {
     let other = |name: &str| FIELDS.iter().filter(move |field| field.v1 == name).find_map(|field| properties.get(field.v2));
@@ -59,13 +74,17 @@ fn property<'s>(properties: &'s JsonMap<String, Json>, name: &str) -> Option<&'s
 
 /// The variant that the value says it is, or else the one that knows most of it.
 fn of_variants(all: &JsonMap<String, Json>, variants: &[Json], value: &Json, path: &str, unknown: &mut Vec<String>) {
-    let Json::Object(fields) = value else { return };
-    let resolved = |schema: &Json| {
-        let place = schema.get("$ref").and_then(Json::as_str).and_then(|place| place.strip_prefix(PLACE));
-        place.and_then(|name| all.get(name)).unwrap_or(schema).clone()
+    let fits = |schema: &Json| match value {
+        Json::Object(fields) => {
+            let of_kind = |kind| Some(kind) == fields.get("type");
+            let is_object =
+                schema["type"] == "object" || ["properties", "oneOf", "anyOf"].iter().any(|part| schema.get(part).is_some());
+            is_object && schema["properties"]["type"].get("const").is_none_or(of_kind)
+        }
+        Json::Array(_) => schema.get("items").is_some(),
+        _ => false,
     };
-    let of_kind = |schema: &Json| schema["properties"]["type"].get("const").is_none_or(|kind| Some(kind) == fields.get("type"));
-    let candidates = variants.iter().map(resolved).filter(|schema| schema.get("properties").is_some() && of_kind(schema));
+    let candidates = variants.iter().map(|schema| resolved(all, schema)).filter(|schema| fits(schema));
     let found = candidates.map(|schema| {
         let mut unknown = Vec::new();
         look(all, &schema, value, path, &mut unknown);
@@ -79,6 +98,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn examples_have_nothing_that_is_unknown() {
+        let mut seen = 0;
+        for (name, schema) in schemas() {
+            for example in schema.get("examples").and_then(Json::as_array).into_iter().flatten() {
+                assert_eq!(fields(name, example), [""; 0], "{name}: {example}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 30, "{seen}");
+    }
 
     #[test]
     fn what_is_misspelt_is_told_with_its_place() {

@@ -103,17 +103,18 @@ impl LetterBox {
             let format = format.iter().filter(|(name, _)| *name != ENVELOPE);
             definition.insert(FORMAT.to_owned(), format.map(|(name, value)| (name.clone(), value.clone())).collect());
         }
-        let output = read_destination(&Json::Object(definition), path, mistakes)?;
-        let Some(config) = output.own_destination().filter(|config| !is_none(&config.settings())) else {
-            mistakes.at(path, format!("the destination '{kind}' {no}"));
-            return None;
-        };
-        if matches!(form, LetterForm::Message { .. }) && config.format().is_none() {
+        let row = DESTINATIONS.iter().find(|row| [row.name, row.name_v1].contains(&kind));
+        if matches!(form, LetterForm::Message { .. }) && row.is_some_and(|row| !takes_a_format(row)) {
             let others = taking_a_format();
             let problem = format!("the destination '{kind}' holds texts and takes no Protobuf; these do: {others}");
             mistakes.at(&format!("{path}.{OUTPUT_FORMAT}"), problem);
             return None;
         }
+        let output = read_destination(&Json::Object(definition), path, mistakes)?;
+        let Some(config) = output.own_destination().filter(|config| !is_none(&config.settings())) else {
+            mistakes.at(path, format!("the destination '{kind}' {no}"));
+            return None;
+        };
         Some(LetterBox { config: config.clone(), output, form })
     }
 
@@ -151,8 +152,11 @@ impl LetterBox {
 
 /// The destinations that can be given something else than JSON.
 pub fn taking_a_format() -> String {
-    let takes = |row: &&DestinationRow| (row.parse_v1)(&(row.sample)()).is_ok_and(|config| config.format().is_some());
-    DESTINATIONS.iter().filter(takes).map(|row| row.name).collect::<Vec<_>>().join(", ")
+    DESTINATIONS.iter().filter(|row| takes_a_format(row)).map(|row| row.name).collect::<Vec<_>>().join(", ")
+}
+
+fn takes_a_format(row: &DestinationRow) -> bool {
+    (row.parse_v1)(&(row.sample)()).is_ok_and(|config| config.format().is_some())
 }
 
 /// One that takes no letters, by its name in v1.
