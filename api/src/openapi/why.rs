@@ -163,6 +163,8 @@ pub struct WhyAnswer {
     pub matches: Vec<WhyMatch>,
     /// The query has stages above its patterns (aggregates, joins, what is asked row by row): a match is told stage by stage.
     pub staged: bool,
+    /// There are others like these; ten are told.
+    pub more: bool,
     /// There was too much to try; of a query with stages, matches of its patterns alone are told then.
     pub gave_up: bool,
     /// Where nothing matches: the choices that got farthest, and the rows that got farthest.

@@ -66,7 +66,7 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
         return Ok(answer);
     }
     let (mut matches, mut reached, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut gave_up, mut moment) = (false, at.unwrap_or_default());
+    let (mut gave_up, mut more, mut moment) = (false, false, at.unwrap_or_default());
     for (number, origin) in origins.iter().enumerate() {
         let Some(given) = question.given(origin)? else { continue };
         let mut made = Vec::new();
@@ -76,8 +76,10 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
             } else if others.len() < SHOWN_MAX {
                 others.push(question.data(origin, one));
             }
-            if made.len() < SHOWN_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if made.len() <= SHOWN_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
+        more |= made.len() > SHOWN_MAX;
+        made.truncate(SHOWN_MAX);
         for one in &made {
             matches.push(question.told(origin, one, number, &looked)?);
         }
@@ -86,7 +88,8 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
         reached.extend(looked.reached.iter().map(|reached| question.reached(origin, number, reached)));
     }
     // Too much for the whole answer: what is told is of patterns alone.
-    let mut answer = json!({"moment": when(moment), "matches": matches, "staged": is_staged, "gaveUp": gave_up || is_staged});
+    let gave_up = gave_up || is_staged;
+    let mut answer = json!({"moment": when(moment), "matches": matches, "more": more, "staged": is_staged, "gaveUp": gave_up});
     if answer["matches"].as_array().is_some_and(Vec::is_empty) {
         answer["whyNot"] = reached.into();
         answer["otherResults"] = others.into();

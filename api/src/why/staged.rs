@@ -106,9 +106,11 @@ impl Telling<'_> {
         for number in &found.rows {
             results.entry(&self.worked.rows()[*number as usize].0).or_default().push(*number);
         }
+        let more = results.len() > SHOWN_MAX;
         let results = results.into_iter().take(SHOWN_MAX).map(|(row, numbers)| self.result(row, &numbers, seeds));
         let results = results.collect::<Result<Vec<Json>, ApiError>>()?;
-        let mut answer = json!({"moment": when(self.worked.at), "matches": results, "staged": true, "gaveUp": false});
+        let mut answer =
+            json!({"moment": when(self.worked.at), "matches": results, "more": more, "staged": true, "gaveUp": false});
         if !results.is_empty() {
             return Ok(answer);
         }
