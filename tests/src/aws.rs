@@ -67,6 +67,18 @@ impl Amazon {
         }
     }
 
+    /// Makes a queue of SQS. Its path on the server.
+    pub fn create_queue(&self, name: &str) -> String {
+        let address = self.address.parse().expect("an address");
+        let headers = [("X-Amz-Target", "AmazonSQS.CreateQueue"), ("Content-Type", "application/x-amz-json-1.0")];
+        let body = json!({"QueueName": name}).to_string();
+        let answer = send(address, "POST", "/", &headers, body.as_bytes()).expect("an answer");
+        let made: Json = serde_json::from_str(&answer.expect(200).text()).expect("JSON");
+        // The server may call itself by another name.
+        let path = made["QueueUrl"].as_str().and_then(|url| url.splitn(4, '/').nth(3)).expect("a URL with a path");
+        format!("/{path}")
+    }
+
     /// A source with who asks and where.
     pub fn with(&self, source: Json) -> Json {
         let mut all = json!({"credentials": {"accessKeyId": "test", "secretAccessKey": "geheim"}, "region": "us-east-1",

@@ -125,6 +125,34 @@ fn a_connection_that_is_cut_repeats_nothing_that_is_under_way() {
 }
 
 #[test]
+fn results_get_through_what_a_network_does() {
+    const LEFT_OUT: &str = "results to MQTT behind a network that cuts, resets, slows and stalls";
+    let Some(server) = start(LEFT_OUT) else { return };
+    let Some(proxy) = Toxiproxy::start(LEFT_OUT) else { return };
+    let port = free_ports(1);
+    proxy.lead("mqtt", ([127, 0, 0, 1], port).into(), server.address(0));
+    let weir = Home::new().start(&[]);
+    // What comes back is read without the proxy.
+    let source = json!({"type": "Mqtt", "url": server.said("MQTT_URL"), "clientId": "back", "topicFilters": ["out"], "format": {"type": "Json"}});
+    weir.post(STREAMS, &json!({"name": "back", "source": source, "query": COUNT})).expect(201);
+    wait_until("it is subscribed", PATIENCE, || {
+        add(&server, "out", 0..1);
+        counted(&weir).0 == 1
+    });
+    numbers_to(&weir, json!({"type": "Mqtt", "url": format!("mqtt://127.0.0.1:{port}"), "topic": "out"}));
+    let next = std::cell::Cell::new(1);
+    let during = |_: &str| {
+        set_numbers(&weir, next.get()..next.get() + 40);
+        next.set(next.get() + 40);
+    };
+    // A result whose acknowledgement was lost may come twice.
+    proxy.each_fault("mqtt", during, |fault| {
+        wait_until(&format!("{fault}: all results have arrived"), PATIENCE, || counted(&weir).0 == next.get());
+    });
+    weir.stop();
+}
+
+#[test]
 fn results_go_out_with_tls_and_a_password_and_come_in_again_with_their_topic() {
     let Some(server) = start("results to topics of MQTT") else { return };
     let weir = Home::new().start(&[]);
