@@ -75,12 +75,10 @@ pub const WORDS: &[(&str, bool)] = &[
     ("delimiter", false),
     ("quoteChar", false),
     ("escapeChar", false),
-    // weir's own.
-    ("startFrom", true),
-    ("compression", false),
-    ("rows", false),
-    ("cancellations", false),
 ];
+
+/// Words of weir's own, which are shown as in v1 and may be written as the others.
+const OWN_WORDS: [&str; 4] = ["startFrom", "compression", "rows", "cancellations"];
 
 /// These are in lower case in v1.
 const LOWER: &[&str] = &["autoOffsetReset"];
@@ -102,7 +100,7 @@ fn to_v1_within(within: &str, name: &str, value: &Json) -> (String, Json) {
             },
             None => value.clone(),
         },
-        _ if WORDS.iter().any(|(word, _)| *word == name) => words_to_v1(name, value),
+        _ if WORDS.iter().any(|(word, _)| *word == name) || OWN_WORDS.contains(&name) => words_to_v1(name, value),
         (_, Json::String(text)) if (within, name) == MOMENT.1 => match clock::parse_instant(text) {
             Some(millis) => return (MOMENT.0.to_owned(), json!(millis)),
             None => value.clone(),
@@ -207,11 +205,11 @@ mod tests {
         let current = json!({"startOffset": 1, "fileIngestMode": "NAMED_PIPE", "recordDecoders": ["GZIP"], "autoOffsetReset": "LATEST",
             "offsetCommitting": {"type": "ExplicitCommit", "maxInterval": "10s"}, "delimiter": "DOUBLE_QUOTE",
             "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "interval": "1500ms"},
-            "interval": "20s", "rotation": {"bytesMax": 5, "interval": "1h", "keepFor": "1m30s", "compression": "ZSTD"}, "startFrom": "EARLIEST"});
+            "interval": "20s", "rotation": {"bytesMax": 5, "interval": "1h", "keepFor": "1m30s", "compression": "Zstd"}, "startFrom": "Earliest"});
         let preview = json!({"startOffset": 1, "fileIngestMode": {"type": "NamedPipe"}, "recordDecoders": [{"type": "Gzip"}],
             "autoOffsetReset": {"type": "Latest"}, "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 10_000},
             "delimiter": "DoubleQuote", "kafkaProperties": {"encoding": "x", "limit": "y"}, "keepAlive": {"type": "PingPongInterval", "intervalMillis": 1500},
-            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90, "compression": "Zstd"}, "startFrom": {"type": "Earliest"}});
+            "intervalSeconds": 20, "rotation": {"bytesMax": 5, "intervalSeconds": 3600, "keepSeconds": 90, "compression": "Zstd"}, "startFrom": "Earliest"});
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Current)), current);
         assert_eq!(Json::Object(fields_to_v2(&v1, &[], Family::Preview)), preview);
         for v2 in [current, preview] {
@@ -219,6 +217,14 @@ mod tests {
                 v2.as_object().into_iter().flatten().map(|(name, value)| to_v1(name, value)).collect();
             assert_eq!(Json::Object(back), v1);
         }
+    }
+
+    #[test]
+    fn words_may_be_shouted_and_tagged() {
+        for spelt in [json!("EARLIEST"), json!("Earliest"), json!({"type": "Earliest"})] {
+            assert_eq!(to_v1("startFrom", &spelt).1, "Earliest");
+        }
+        assert_eq!(to_v1("rotation", &json!({"bytesMax": 5, "compression": "ZSTD"})).1["compression"], "Zstd");
     }
 
     #[test]
