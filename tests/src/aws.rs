@@ -71,12 +71,42 @@ impl Amazon {
     pub fn create_queue(&self, name: &str) -> String {
         let address = self.address.parse().expect("an address");
         let headers = [("X-Amz-Target", "AmazonSQS.CreateQueue"), ("Content-Type", "application/x-amz-json-1.0")];
-        let body = json!({"QueueName": name}).to_string();
+        // What was lost on its way is given out again soon.
+        let body = json!({"QueueName": name, "Attributes": {"VisibilityTimeout": "5"}}).to_string();
         let answer = send(address, "POST", "/", &headers, body.as_bytes()).expect("an answer");
         let made: Json = serde_json::from_str(&answer.expect(200).text()).expect("JSON");
         // The server may call itself by another name.
         let path = made["QueueUrl"].as_str().and_then(|url| url.splitn(4, '/').nth(3)).expect("a URL with a path");
         format!("/{path}")
+    }
+
+    /// Messages `{"id": n}` to a queue, by its path.
+    pub fn send_messages(&self, queue: &str, ids: Range<u64>) {
+        let address = self.address.parse().expect("an address");
+        let headers = [("X-Amz-Target", "AmazonSQS.SendMessageBatch"), ("Content-Type", "application/x-amz-json-1.0")];
+        for from in ids.clone().step_by(10) {
+            let entry = |id: u64| json!({"Id": id.to_string(), "MessageBody": json!({"id": id}).to_string()});
+            let entries: Vec<Json> = (from..ids.end.min(from + 10)).map(entry).collect();
+            let body = json!({"QueueUrl": format!("http://{}{queue}", self.address), "Entries": entries});
+            send(address, "POST", "/", &headers, body.to_string().as_bytes()).expect("an answer").expect(200);
+        }
+    }
+
+    /// Makes a topic of SNS that hands on to a queue, by its name, what it is told. Says what it is called.
+    pub fn create_topic(&self, name: &str, queue: &str) -> String {
+        let address = self.address.parse().expect("an address");
+        let form = |fields: &str| {
+            let headers = [("Content-Type", "application/x-www-form-urlencoded")];
+            let body = format!("Version=2010-03-31&{fields}");
+            send(address, "POST", "/", &headers, body.as_bytes()).expect("an answer").expect(200).text()
+        };
+        let made = form(&format!("Action=CreateTopic&Name={name}"));
+        let topic =
+            made.split_once("<TopicArn>").and_then(|(_, rest)| rest.split_once("</TopicArn>")).expect("a topic").0.to_owned();
+        let account = topic.rsplit(':').nth(1).expect("an account");
+        let raw = "Attributes.entry.1.key=RawMessageDelivery&Attributes.entry.1.value=true";
+        form(&format!("Action=Subscribe&TopicArn={topic}&Protocol=sqs&Endpoint=arn:aws:sqs:us-east-1:{account}:{queue}&{raw}"));
+        topic
     }
 
     /// A source with who asks and where.

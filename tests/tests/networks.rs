@@ -139,7 +139,57 @@ fn events_of_a_server_are_read() {
     weir.stop();
 }
 
-/// Kinesis both ways, SQS and S3: one server is all of Amazon.
+/// A message that does not get through is dropped; what comes then is told.
+#[test]
+fn slack_is_told_again() {
+    let endpoint = Endpoint::start("/never");
+    let Some((proxy, port)) = behind("Slack behind a network that cuts, resets, slows and stalls", endpoint.address()) else {
+        return;
+    };
+    let weir = Home::new().start(&[]);
+    numbers_to(&weir, json!({"type": "Slack", "hookUrl": format!("http://127.0.0.1:{port}/hook"), "interval": "1s"}));
+    let next = Cell::new(0);
+    let more = || {
+        set_numbers(&weir, next.get()..next.get() + 1);
+        next.set(next.get() + 1);
+    };
+    let told = |what: &str| {
+        endpoint.take();
+        wait_until(&format!("{what}: a message arrives"), PATIENCE, || {
+            more();
+            std::thread::sleep(Duration::from_millis(200));
+            endpoint.received() > 0
+        });
+    };
+    told("before");
+    proxy.each_fault("server", |_| more(), told);
+    weir.stop();
+}
+
+/// An object is read on from where its connection broke off.
+#[test]
+fn objects_of_s3_are_read() {
+    const LEFT_OUT: &str = "objects of S3 behind a network that cuts, resets, slows and stalls";
+    const RECORDS: u64 = 25_000;
+    let Some(amazon) = Amazon::start(LEFT_OUT) else { return };
+    let Some((proxy, port)) = behind(LEFT_OUT, amazon.address.parse().expect("an address")) else { return };
+    amazon.put("/lake", b"");
+    // More than is read ahead.
+    let filling = "x".repeat(1_000);
+    let lines: String = (0..RECORDS).map(|id| json!({"id": id, "filling": filling}).to_string() + "\n").collect();
+    amazon.put("/lake/large.jsonl", lines.as_bytes());
+    let weir = Home::new().start(&[]);
+    let source = amazon.with(json!({"type": "S3", "bucket": "lake", "key": "large.jsonl", "format": {"type": "JsonL"}}));
+    let source = with(source, json!({"endpoint": format!("http://127.0.0.1:{port}/")}));
+    weir.post(STREAMS, &json!({"name": "in", "source": source, "query": COUNT, "maxPerSecond": 2_000})).expect(201);
+    wait_until("some are read", PATIENCE, || counted(&weir).0 > 0);
+    proxy.each_fault("server", |_| (), |_| ());
+    weir.wait_ingest("in", "Completed", 2 * PATIENCE);
+    assert_eq!(counted(&weir), (RECORDS, 1));
+    weir.stop();
+}
+
+/// Kinesis and SQS both ways, SNS, results to S3: one server is all of Amazon.
 #[test]
 fn records_and_results_get_to_and_from_amazon() {
     const LEFT_OUT: &str = "Amazon's services behind a network that cuts, resets, slows and stalls";
@@ -149,7 +199,8 @@ fn records_and_results_get_to_and_from_amazon() {
         amazon.create_stream(stream, 1);
     }
     amazon.put("/lake", b"");
-    let queue = amazon.create_queue("results");
+    let [queue, records, heard] = ["results", "records", "heard"].map(|name| amazon.create_queue(name));
+    let topic = amazon.create_topic("news", "heard");
     let through = |definition: Json| {
         let endpoint = json!({"endpoint": format!("http://127.0.0.1:{port}/")});
         with(amazon.with(definition), endpoint)
@@ -157,20 +208,24 @@ fn records_and_results_get_to_and_from_amazon() {
     let weir = Home::new().start(&[]);
     let kinesis = |name: &str| json!({"type": "Kinesis", "streamName": name, "format": {"type": "Json"}, "iteratorType": {"type": "TrimHorizon"}});
     weir.post(STREAMS, &json!({"name": "in", "source": through(kinesis("in")), "query": COUNT})).expect(201);
-    let sqs = |at: &str| {
+    let sqs = |at: &str, queue: &str| {
         let access = json!({"credentials": {"accessKeyId": "test", "secretAccessKey": "geheim"}, "region": "us-east-1"});
         with(access, json!({"type": "SQS", "queueUrl": format!("http://{at}{queue}")}))
     };
-    // What comes back is read without the proxy.
+    let (format, proxied) = (json!({"format": {"type": "Json"}}), format!("127.0.0.1:{port}"));
     let back = |name: &str, source: Json| {
         let query = format!("MATCH (n) WHERE id(n) = idFrom('{name}', $that.id) SET n.id = $that.id, n.{name} = true");
         weir.post(STREAMS, &json!({"name": name, "source": source, "query": query})).expect(201);
     };
+    back("taken", with(sqs(&proxied, &records), format.clone()));
+    // What comes back is read without the proxy.
     back("kinesis", amazon.with(kinesis("out")));
-    back("sqs", with(sqs(&amazon.address), json!({"format": {"type": "Json"}})));
+    back("sqs", with(sqs(&amazon.address, &queue), format.clone()));
+    back("sns", with(sqs(&amazon.address, &heard), format));
     let destinations = json!([
         through(json!({"type": "Kinesis", "streamName": "out"})),
-        sqs(&format!("127.0.0.1:{port}")),
+        sqs(&proxied, &queue),
+        through(json!({"type": "SNS", "topic": topic})),
         through(json!({"type": "S3", "bucket": "lake", "interval": "1s"}))
     ]);
     let pattern = json!({"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"});
@@ -182,6 +237,7 @@ fn records_and_results_get_to_and_from_amazon() {
     let next = Cell::new(0);
     let more = || {
         amazon.put_records("in", next.get()..next.get() + MORE);
+        amazon.send_messages(&records, next.get()..next.get() + MORE);
         set_numbers(&weir, next.get()..next.get() + MORE);
         next.set(next.get() + MORE);
     };
@@ -191,8 +247,9 @@ fn records_and_results_get_to_and_from_amazon() {
     let all = |what: &str| {
         let count = next.get();
         wait_until(&format!("{what}: all records are read"), PATIENCE, || counted(&weir).0 == count);
-        wait_until(&format!("{what}: Kinesis has all results"), PATIENCE, || came_back("kinesis") == count);
-        wait_until(&format!("{what}: SQS has all results"), PATIENCE, || came_back("sqs") == count);
+        for name in ["taken", "kinesis", "sqs", "sns"] {
+            wait_until(&format!("{what}: {name} has all"), PATIENCE, || came_back(name) == count);
+        }
         wait_until(&format!("{what}: S3 has all results"), PATIENCE, || stored() == count);
     };
     more();
