@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use weir_model::{IdScheme, Map, NodeId, QueryId, Text, Value, codec};
+use weir_model::{FullEdge, FullNode, IdScheme, Map, NodeId, QueryId, Text, Value, codec};
 
 use crate::wire::standing::Mode;
 
@@ -24,17 +24,30 @@ pub fn result_id(mode: Mode, query: QueryId, data: &Map, ids: IdScheme) -> NodeI
 /// The keys of maps in order: maps are equal whatever the order they were written in.
 fn sorted(value: &Value) -> Cow<'_, Value> {
     match value {
-        Value::Map(map) => {
-            let mut fields: Vec<(Text, Value)> =
-                map.iter().map(|(key, value)| (key.clone(), sorted(value).into_owned())).collect();
-            fields.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-            Cow::Owned(Value::map(fields))
+        Value::Map(map) => Cow::Owned(Value::Map(sorted_map(map).into())),
+        Value::FullNode(node) => {
+            let properties = sorted_map(&node.properties);
+            Cow::Owned(Value::FullNode(FullNode { id: node.id, labels: node.labels.clone(), properties }.into()))
         }
-        Value::List(items) if items.iter().any(|item| matches!(item, Value::Map(_) | Value::List(_))) => {
+        Value::FullEdge(edge) => {
+            let properties = sorted_map(&edge.properties);
+            Cow::Owned(Value::FullEdge(FullEdge { key: edge.key.clone(), properties }.into()))
+        }
+        Value::List(items)
+            if items
+                .iter()
+                .any(|item| matches!(item, Value::Map(_) | Value::List(_) | Value::FullNode(_) | Value::FullEdge(_))) =>
+        {
             Cow::Owned(Value::list(items.iter().map(|item| sorted(item).into_owned()).collect::<Vec<_>>()))
         }
         plain => Cow::Borrowed(plain),
     }
+}
+
+fn sorted_map(map: &Map) -> Map {
+    let mut fields: Vec<(Text, Value)> = map.iter().map(|(key, value)| (key.clone(), sorted(value).into_owned())).collect();
+    fields.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    Map::from_iter(fields)
 }
 
 fn root_bytes(value: &Value, ids: IdScheme) -> Option<Vec<u8>> {
@@ -115,6 +128,12 @@ mod tests {
         let nested = |keys| Value::list(vec![Value::Integer(1), Value::map([(Text::new("in"), map(keys))])]);
         assert_eq!(id(nested(["a", "b"])), id(nested(["b", "a"])));
         assert_ne!(id(map(["a", "b"])), id(map(["a", "c"])));
+        let whole = |keys| {
+            let properties = Map::from_iter([(Text::new("p"), map(keys))]);
+            Value::FullNode(FullNode { id: NodeId::new(1, 2), labels: Vec::new(), properties }.into())
+        };
+        assert_eq!(id(whole(["a", "b"])), id(whole(["b", "a"])));
+        assert_ne!(id(whole(["a", "b"])), id(whole(["a", "c"])));
     }
 
     #[test]

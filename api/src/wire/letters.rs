@@ -155,7 +155,7 @@ pub fn taking_a_format() -> String {
     DESTINATIONS.iter().filter(|row| takes_a_format(row)).map(|row| row.name).collect::<Vec<_>>().join(", ")
 }
 
-fn takes_a_format(row: &DestinationRow) -> bool {
+pub fn takes_a_format(row: &DestinationRow) -> bool {
     (row.parse_v1)(&(row.sample)()).is_ok_and(|config| config.format().is_some())
 }
 

@@ -9,7 +9,7 @@ use weir_cypher_compiler::StandingMode;
 
 use super::decode::{Fields, Mistakes, refuse_elsewhere};
 use super::family::{Family, plain_word};
-use super::letters::{Notation, Refusals, taking_a_format};
+use super::letters::{Notation, Refusals};
 use crate::clock;
 
 const CYPHER_QUERY: &str = "CypherQuery";
@@ -349,14 +349,6 @@ pub fn decode_output(value: &Json, path: &str, depth: usize, mistakes: &mut Mist
     }
     match weir_connectors::parse_destination_v1(value) {
         Ok(config) => {
-            if let Some(format) = fields.get("format")
-                && config.format().is_none()
-                && format.get("type").and_then(Json::as_str).is_none_or(|kind| !kind.eq_ignore_ascii_case("JSON"))
-            {
-                let problem = format!("this destination is given JSON; those that take another format are {}", taking_a_format());
-                mistakes.at(".format", problem);
-                return None;
-            }
             let refusals = Refusals::read(&fields, &*config, mistakes)?;
             Some(Output::Destination(DestinationOutput { config: config.into(), refusals }))
         }

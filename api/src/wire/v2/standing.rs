@@ -9,7 +9,7 @@ use weir_connectors::{DESTINATIONS, Envelope};
 use super::names::{fields_to_v2, to_v1};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
-use crate::wire::letters::Notation;
+use crate::wire::letters::{Notation, takes_a_format, taking_a_format};
 use crate::wire::standing::{
     CypherOutput, DestinationOutput, Output, StandingSettings, Workflow, decode_cypher, decode_output, decode_pattern,
     decode_start,
@@ -144,6 +144,13 @@ pub fn read_destination(value: &Json, path: &str, mistakes: &mut Mistakes) -> Op
         mistakes.at(path, problem);
         return None;
     };
+    let is_json = |format: &Json| format["type"].as_str().is_some_and(|kind| kind.eq_ignore_ascii_case("JSON"));
+    // In v1 what is not known has no effect.
+    if fields.get("format").is_some_and(|format| !is_json(format)) && !takes_a_format(row) {
+        let problem = format!("this destination is given JSON; those that take another format are {}", taking_a_format());
+        mistakes.at(".format", problem);
+        return None;
+    }
     let mut v1: JsonMap<String, Json> = fields.entries().map(|(name, value)| to_v1(name, value)).collect();
     v1.insert("type".to_owned(), row.name_v1.into());
     decode_output(&Json::Object(v1), path, 0, mistakes)
