@@ -21,7 +21,7 @@ use crate::metrics::{StoreTimers, TimedStore};
 use crate::procedures::Procedures;
 use crate::queries::Queries;
 use crate::routes::ShardLimits;
-use crate::standing::StandingQueries;
+use crate::standing::{StandingQueries, parked};
 use crate::startup::Startup;
 
 /// The other name of the default namespace.
@@ -54,7 +54,8 @@ impl App {
         let secrets = SecretPolicy::new(settings.secrets.directories.clone(), settings.secrets.environment.clone());
         secret::allow(secrets.map_err(|error| chain(&error))?);
         let procedures = Procedures::new(files.clone(), hosts.clone());
-        let context = SourceContext { files, hosts, runtime: Handle::current(), stream: String::new(), wanted: None };
+        let context =
+            SourceContext { files, hosts, runtime: Handle::current(), stream: String::new(), wanted: None, tells: false };
         let store_timers = Arc::new(StoreTimers::default());
         let store = Arc::new(TimedStore { store: open_store(&settings.store)?, timers: store_timers.clone() });
         let sync_all_writes = matches!(settings.store, StoreSettings::RocksDb { sync_all_writes: true, .. });
@@ -99,6 +100,7 @@ impl App {
         app.ready.store(true, Ordering::Relaxed);
         let app = Arc::new(app);
         app.procedures.connect(&app);
+        tokio::spawn(parked::look_after(Arc::downgrade(&app), app.standing.parked()));
         Ok(app)
     }
 

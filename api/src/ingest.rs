@@ -4,18 +4,20 @@
 //! particular source, nor HTTP.
 
 mod errors;
+mod limit;
 mod pump;
 mod transformation;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use weir_connectors::{ConnectorError, Intake, RecordQuery, SOURCES, SourceConfig, SourceContext, Upload, secret};
 use weir_cypher_compiler::compile;
-use weir_engine::{Engine, Graph, Prepared};
+use weir_engine::{Engine, Graph, Prepared, RESULTS_WAITING_MAX};
 use weir_model::Text;
 
 pub use errors::ErrorHandling;
@@ -93,11 +95,25 @@ impl Status {
 }
 
 /// A record that had no effect.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KeptRecord {
     pub number: u64,
     pub reason: String,
     pub sample: String,
+}
+
+/// What is told of a stream after a restart, as it was when it was last stored.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Past {
+    records: u64,
+    bytes: u64,
+    failed_records: u64,
+    kept: Vec<KeptRecord>,
+    /// Milliseconds since 1970; none of a stream that is new.
+    started: Option<u64>,
+    /// Milliseconds.
+    ran: u64,
 }
 
 pub struct Stream {
@@ -118,6 +134,8 @@ pub struct Stream {
     records: Meter,
     bytes: Meter,
     started: SystemTime,
+    /// How long it ran in earlier lives.
+    ran: Duration,
     clock: Instant,
     place: Mutex<Place>,
 }
@@ -140,9 +158,31 @@ struct State {
     trouble: Option<String>,
     /// What keeps dead letters from their destination.
     undelivered: Option<String>,
+    /// Results that nobody has taken keep it from changing the graph.
+    held: bool,
     ended_after: Option<Duration>,
     failed_records: u64,
     kept: Vec<KeptRecord>,
+}
+
+impl State {
+    /// Whether what was read may still be committed.
+    fn may_finish(&self) -> bool {
+        self.stopping.is_none_or(|since| since.elapsed() < FINISH_TIME_MAX)
+    }
+
+    /// Why it does not get on, or has ended.
+    fn message(&self) -> Option<String> {
+        let held = || {
+            self.held.then(|| {
+                format!(
+                    "waits: a standing query has more than {RESULTS_WAITING_MAX} results that an output has not taken; `holdsIngest` in its status says which"
+                )
+            })
+        };
+        let known = self.message.as_ref().or(self.undelivered.as_ref()).cloned();
+        known.or_else(held).or_else(|| self.trouble.clone())
+    }
 }
 
 pub struct Ingests {
@@ -171,7 +211,7 @@ impl Ingests {
         };
         free()?;
         let source = format!("{name}#{}", clock::millis(SystemTime::now()));
-        let stream = Stream::new(graph, name, source, definition, Status::Running, &self.procedures)?;
+        let stream = Stream::new(graph, (name, source), definition, (Status::Running, Past::default()), &self.procedures)?;
         secret::check(|| stream.config.stored()).map_err(refused)?;
         stream.config.check(&SourceContext { stream: name.to_owned(), ..self.context.clone() }).map_err(refused)?;
         stream.errors.check(&stream.source, &*stream.config, stream.graph.ids(), &self.context).map_err(refused)?;
@@ -213,7 +253,10 @@ impl Ingests {
         };
         let settings = &stored["settings"];
         let definition = read(settings)?;
-        let stream = Stream::new(graph, text("name"), text("source").to_owned(), definition, status, &self.procedures)?;
+        // Of one that an earlier version stored nothing is known.
+        let past = Past::deserialize(&stored["past"]).unwrap_or_default();
+        let named = (text("name"), text("source").to_owned());
+        let stream = Stream::new(graph, named, definition, (status, past), &self.procedures)?;
         if let Some(message) = stored["message"].as_str() {
             stream.lock().message = Some(message.to_owned());
         }
@@ -286,7 +329,17 @@ impl Ingests {
     pub fn shut_down(&self) {
         let streams: Vec<_> = lock(&self.streams).values().cloned().collect();
         streams.iter().for_each(|stream| stream.stop());
-        streams.iter().for_each(|stream| stream.join());
+        for stream in streams {
+            stream.join();
+            let _one = lock(&self.changing);
+            // The end of one that has ended is stored.
+            if self.is_there(&stream)
+                && !stream.status().is_terminal()
+                && let Err(error) = self.store(&stream)
+            {
+                tracing::warn!(ingest = stream.name, "how much it has read could not be stored: {error}");
+            }
+        }
     }
 
     fn keep(&self, stream: Arc<Stream>) {
@@ -301,10 +354,9 @@ impl Ingests {
 impl Stream {
     fn new(
         graph: &Graph,
-        name: &str,
-        source: String,
+        (name, source): (&str, String),
         (config, errors, transformation): Definition,
-        status: Status,
+        (status, past): (Status, Past),
         procedures: &Arc<Procedures>,
     ) -> Result<Arc<Stream>, ApiError> {
         // Records that are only counted run nothing, and the stream is like any other.
@@ -325,9 +377,10 @@ impl Stream {
             message: None,
             trouble: None,
             undelivered: None,
+            held: false,
             ended_after: None,
-            failed_records: 0,
-            kept: Vec::new(),
+            failed_records: past.failed_records,
+            kept: past.kept,
         };
         Ok(Arc::new(Stream {
             name: name.to_owned(),
@@ -341,9 +394,10 @@ impl Stream {
             state: Mutex::new(state),
             changed: Condvar::new(),
             joining: Mutex::default(),
-            records: Meter::default(),
-            bytes: Meter::default(),
-            started: SystemTime::now(),
+            records: Meter::from(past.records),
+            bytes: Meter::from(past.bytes),
+            started: past.started.map_or_else(SystemTime::now, |millis| UNIX_EPOCH + Duration::from_millis(millis)),
+            ran: Duration::from_millis(past.ran),
             clock: Instant::now(),
             place: Mutex::default(),
         }))
@@ -415,7 +469,8 @@ impl Stream {
         if place.thread.is_some() || place.resting.is_some() || self.status().is_terminal() {
             return;
         }
-        let context = SourceContext { stream: self.name.clone(), wanted: self.wanted(), ..context.clone() };
+        let context =
+            SourceContext { stream: self.name.clone(), wanted: self.wanted(), tells: self.errors.tells(), ..context.clone() };
         self.start_thread(place, engine, context, None);
     }
 
@@ -525,7 +580,7 @@ impl Stream {
     }
 
     fn freeze(&self) {
-        self.lock().ended_after = Some(self.clock.elapsed());
+        self.lock().ended_after = Some(self.ran + self.clock.elapsed());
         self.records.end();
         self.bytes.end();
     }
@@ -558,14 +613,24 @@ impl Stream {
         state.stopping.is_none()
     }
 
+    /// Waits until the graph has room for a batch. False when it is to end without that batch.
+    fn wait_for_room(&self) -> bool {
+        let room = self.graph.wait_for_room_while(|| {
+            let mut state = self.lock();
+            state.held = true;
+            state.may_finish()
+        });
+        self.lock().held = false;
+        room
+    }
+
     /// Waits while the stream is paused; then a batch may take effect, until `committed`. False when it is to end without that batch.
     fn may_commit(&self) -> bool {
         let mut state = self.lock();
         while state.status != Status::Running && state.stopping.is_none() {
             state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
         }
-        let in_time = state.stopping.is_none_or(|since| since.elapsed() < FINISH_TIME_MAX);
-        state.committing = state.status == Status::Running && in_time;
+        state.committing = state.status == Status::Running && state.may_finish();
         state.committing
     }
 
@@ -593,17 +658,30 @@ impl Stream {
         }
     }
 
+    fn runtime(&self, state: &State) -> Duration {
+        state.ended_after.unwrap_or_else(|| self.ran + self.clock.elapsed())
+    }
+
     fn store(&self, engine: &Engine) -> Result<(), weir_engine::EngineError> {
         let mut settings = self.config.stored();
         self.errors.store(&mut settings);
         self.transformation.show(&mut settings);
         let state = self.lock();
+        let past = Past {
+            records: self.records.count(),
+            bytes: self.bytes.count(),
+            failed_records: state.failed_records,
+            kept: state.kept.clone(),
+            started: Some(clock::millis(self.started)),
+            ran: self.runtime(&state).as_millis() as u64,
+        };
         let stored = json!({
             "name": self.name,
             "source": self.source,
             "status": state.status.name(),
             "message": state.message,
             "settings": settings,
+            "past": past,
         });
         drop(state);
         engine.set_metadata(&key(&self.graph, &self.name), Some(stored.to_string().as_bytes()))
@@ -614,8 +692,8 @@ impl Stream {
         let state = self.lock();
         let mut info = if with_name { json!({"name": self.name}) } else { json!({}) };
         info["status"] = family.word(state.status.name()).into();
-        if let Some(message) = state.message.as_ref().or(state.undelivered.as_ref()).or(state.trouble.as_ref()) {
-            info["message"] = message.clone().into();
+        if let Some(message) = state.message() {
+            info["message"] = message.into();
         }
         let settings = self.config.settings();
         info["settings"] = if family.is_v2() {
@@ -623,7 +701,7 @@ impl Stream {
         } else {
             settings
         };
-        let runtime = state.ended_after.unwrap_or_else(|| self.clock.elapsed());
+        let runtime = self.runtime(&state);
         info["stats"] = json!({
             "ingestedCount": self.records.count(),
             "rates": self.records.to_json(),

@@ -11,6 +11,9 @@ const STEP: Duration = Duration::from_secs(5);
 const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
 
 pub struct Meter {
+    /// Counted in an earlier life, of which no rate knows.
+    before: u64,
+    /// Since then.
     count: AtomicU64,
     began: Instant,
     averages: Mutex<Averages>,
@@ -28,27 +31,36 @@ impl Default for Meter {
     fn default() -> Meter {
         let now = Instant::now();
         let averages = Mutex::new(Averages { stepped: now, counted: 0, rates: None, ended: None });
-        Meter { count: AtomicU64::new(0), began: now, averages }
+        Meter { before: 0, count: AtomicU64::new(0), began: now, averages }
     }
 }
 
 impl Meter {
+    /// Goes on counting there.
+    pub fn from(before: u64) -> Meter {
+        Meter { before, ..Meter::default() }
+    }
+
     pub fn mark(&self, count: u64) {
         self.count.fetch_add(count, Ordering::Relaxed);
         // Only one thread at a time needs to move the averages; the others go on.
         if let Ok(mut averages) = self.averages.try_lock() {
-            averages.step(self.count());
+            averages.step(self.counted());
         }
     }
 
     pub fn count(&self) -> u64 {
+        self.before + self.counted()
+    }
+
+    fn counted(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
     /// Freezes the rates.
     pub fn end(&self) {
         let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
-        averages.step(self.count());
+        averages.step(self.counted());
         averages.ended.get_or_insert_with(Instant::now);
     }
 
@@ -60,18 +72,18 @@ impl Meter {
     /// The last minute's rate; before the first five seconds are over, the overall one.
     pub fn recent(&self) -> f64 {
         let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
-        averages.step(self.count());
+        averages.step(self.counted());
         averages.rates.map_or_else(|| self.overall(averages.ended), |rates| rates[0])
     }
 
     fn overall(&self, ended: Option<Instant>) -> f64 {
         let seconds = ended.unwrap_or_else(Instant::now).duration_since(self.began).as_secs_f64();
-        if seconds > 0.0 { self.count() as f64 / seconds } else { 0.0 }
+        if seconds > 0.0 { self.counted() as f64 / seconds } else { 0.0 }
     }
 
     pub fn to_json(&self) -> Json {
         let mut averages = self.averages.lock().unwrap_or_else(|e| e.into_inner());
-        averages.step(self.count());
+        averages.step(self.counted());
         let [one, five, fifteen] = averages.rates.unwrap_or_default();
         json!({
             "count": self.count(),
@@ -131,5 +143,9 @@ mod tests {
         assert_eq!(meter.to_json()["overall"], frozen);
         meter.go_on();
         assert_ne!(meter.to_json()["overall"], frozen);
+        let again = Meter::from(15);
+        again.mark(2);
+        assert_eq!(again.count(), 17);
+        assert!(again.overall(Some(again.began + Duration::from_secs(1))) == 2.0, "what was before is no rate");
     }
 }

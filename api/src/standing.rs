@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value as Json, json};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use weir_cypher_compiler::{Options, StandingPlan, compile_standing};
 use weir_engine::{Engine, Graph, RESULTS_WAITING_MAX, Row, Standing, StandingQuery, Start};
 use weir_model::{IdScheme, NodeId, Plan, QueryId, Text, Tick};
@@ -25,6 +26,7 @@ use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings, Sta
 mod change;
 mod follow;
 mod hand_out;
+pub mod parked;
 mod replace;
 mod since;
 mod status;
@@ -87,6 +89,7 @@ pub struct StandingQueries {
     watch: Arc<Watch>,
     /// Creating, changing and dropping, one at a time.
     changing: Mutex<()>,
+    parked: Arc<Notify>,
 }
 
 impl StandingQueries {
@@ -94,7 +97,7 @@ impl StandingQueries {
     pub fn new(engine: Engine, live: Arc<LiveState>, procedures: Arc<Procedures>, chain_max: u32) -> StandingQueries {
         let (runtime, queries) = (Handle::current(), Arc::default());
         let watch = Watch::start((live, chain_max), &queries);
-        StandingQueries { engine, procedures, runtime, queries, watch, changing: Mutex::default() }
+        StandingQueries { engine, procedures, runtime, queries, watch, changing: Mutex::default(), parked: Arc::default() }
     }
 
     /// Creates a query; matches that exist already are held back until `propagate`, or told at once where that is `asked` for already.
@@ -251,30 +254,6 @@ impl StandingQueries {
         }
         lock(&self.queries).insert((graph.name().to_owned(), name.to_owned()), query.clone());
         Ok(query)
-    }
-
-    /// An output that cannot be opened stays away; its results are kept for when it can.
-    fn reopen(&self, query: &Arc<Query>, settings: &StandingSettings) -> Result<(), ApiError> {
-        let lanes: Vec<_> = settings.outputs.iter().map(|(name, _)| query.add_lane(name)).collect();
-        for (lane, (name, definition)) in lanes.iter().zip(&settings.outputs) {
-            let position = query.installed().delivered(&query.frontier(name)).map(|(_, position)| position);
-            let position = position.filter(|position| !position.0.is_empty());
-            let opened = Link::prepare(definition, &query.graph, &self.procedures).and_then(|link| {
-                Opened::open((query.id, &query.name), name, link, query.graph.ids(), position.as_ref(), &self.runtime)
-            });
-            match opened {
-                Ok(opened) => query.start_output(lane, opened)?,
-                Err(error) => {
-                    lane.park(&error.to_string());
-                    tracing::error!(
-                        query = query.name,
-                        output = name,
-                        "the output cannot be opened: {error}. Its results wait until it is changed, or removed, or weir starts again and it can"
-                    );
-                }
-            }
-        }
-        Ok(())
     }
 
     pub fn get(&self, graph: &Graph, name: &str) -> Option<Arc<Query>> {
@@ -568,6 +547,10 @@ impl Query {
             self.weigh();
             lane.close(deadline);
         }
+    }
+
+    fn is_ending(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
     }
 
     /// Its thread takes no more results.

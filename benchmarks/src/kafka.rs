@@ -248,7 +248,7 @@ pub fn source(settings: &Settings) -> Outcome {
     let config = parse_source_v1(&definition(&broker, &input, json!({"type": "Drop"})))?;
     let runtime = tokio::runtime::Runtime::new()?;
     let (files, hosts, runtime) = (FilePolicy::default(), HostPolicy::default(), runtime.handle().clone());
-    let context = SourceContext { files, hosts, runtime, stream: "bench".to_owned(), wanted: None };
+    let context = SourceContext { files, hosts, runtime, stream: "bench".to_owned(), wanted: None, tells: false };
     let (mut batch, limits) = (Frames::default(), Limits::default());
     let begun = Instant::now();
     let mut stream = config.open(&context, None)?;

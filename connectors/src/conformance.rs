@@ -20,7 +20,7 @@ static NETWORK: LazyLock<Runtime> = LazyLock::new(runtime);
 
 pub(crate) fn anything() -> SourceContext {
     let (files, hosts, runtime) = (FilePolicy::allow_all(), HostPolicy::default(), NETWORK.handle().clone());
-    SourceContext { files, hosts, runtime, stream: "stream".to_owned(), wanted: None }
+    SourceContext { files, hosts, runtime, stream: "stream".to_owned(), wanted: None, tells: false }
 }
 
 pub(crate) fn output(runtime: &Runtime) -> DestinationContext {

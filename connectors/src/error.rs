@@ -81,6 +81,11 @@ impl ConnectorError {
         }
     }
 
+    /// Whether a secret is not where it is kept.
+    pub fn is_of_secret(&self) -> bool {
+        matches!(self, ConnectorError::Secret { .. })
+    }
+
     /// Whether the same thing may succeed later without anybody changing the definition.
     pub fn retryable(&self) -> bool {
         matches!(self, ConnectorError::World { retryable: true, .. } | ConnectorError::Secret { .. })

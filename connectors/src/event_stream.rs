@@ -20,6 +20,8 @@ pub struct EventParser {
     lines: u64,
     data: Vec<u8>,
     has_data: bool,
+    /// The type of the event that is being read.
+    kind: String,
     /// Of the newest event, also one of an earlier connection.
     id: String,
     /// How long the server wants to be left alone after a connection.
@@ -31,6 +33,8 @@ pub struct Event {
     pub data: Vec<u8>,
     /// The id to go on behind; of an earlier event when this one has none.
     pub id: String,
+    /// Empty where it has none.
+    pub kind: String,
 }
 
 impl EventParser {
@@ -81,8 +85,13 @@ impl EventParser {
         self.lines += 1;
         if line.is_empty() {
             if std::mem::take(&mut self.has_data) {
-                events.push(Event { data: std::mem::take(&mut self.data), id: self.id.clone() });
+                events.push(Event {
+                    data: std::mem::take(&mut self.data),
+                    id: self.id.clone(),
+                    kind: std::mem::take(&mut self.kind),
+                });
             }
+            self.kind.clear();
             return Ok(());
         }
         let (name, value) = match line.iter().position(|byte| *byte == b':') {
@@ -107,7 +116,8 @@ impl EventParser {
                 let millis = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
                 self.retry = millis.map(Duration::from_millis);
             }
-            // Comments, types of events, and what is not known.
+            b"event" => self.kind = String::from_utf8_lossy(value).into_owned(),
+            // Comments, and what is not known.
             _ => {}
         }
         Ok(())

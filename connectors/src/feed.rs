@@ -36,6 +36,8 @@ struct Item {
     bytes: Option<Vec<u8>>,
     /// Where the source stands after the record.
     position: Vec<u8>,
+    /// What is known of it besides (`Origin`).
+    origin: Vec<u8>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -71,10 +73,15 @@ pub struct Feed {
 impl Inlet {
     /// Hands on a record, as soon as there is room.
     pub async fn record(&self, bytes: Vec<u8>, position: Vec<u8>) {
+        self.record_from(bytes, position, Vec::new()).await;
+    }
+
+    /// The same of a record of which more is known than its bytes.
+    pub async fn record_from(&self, bytes: Vec<u8>, position: Vec<u8>, origin: Vec<u8>) {
         let size = bytes.len().min(BYTES_WAITING_MAX) as u32;
         let room = self.room.clone().acquire_many_owned(size).await.ok();
         // Nobody takes it any more: the task is about to end, too.
-        let _ = self.items.send(Item { bytes: Some(bytes), position, _room: room }).await;
+        let _ = self.items.send(Item { bytes: Some(bytes), position, origin, _room: room }).await;
         self.bell.ring();
     }
 
@@ -85,7 +92,7 @@ impl Inlet {
 
     /// Says where the source stands when no record does.
     pub async fn stands(&self, position: Vec<u8>) {
-        let _ = self.items.send(Item { bytes: None, position, _room: None }).await;
+        let _ = self.items.send(Item { bytes: None, position, origin: Vec::new(), _room: None }).await;
         self.bell.ring();
     }
 
@@ -175,6 +182,9 @@ impl Source for Feed {
             };
             if let Some(bytes) = &item.bytes {
                 batch.push(bytes);
+                if !item.origin.is_empty() {
+                    batch.tell(|origin| origin.raw(&item.origin));
+                }
             }
             self.position = item.position;
         }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use weir_model::{Position, Text};
 
 use crate::decode::Decoder;
+use crate::origin::Origin;
 
 /// How much a batch may hold. It is cut earlier when nothing more is there: at once when idle, large under load.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +43,9 @@ pub enum Progress {
 pub struct Frames {
     bytes: Vec<u8>,
     ranges: Vec<Range<usize>>,
+    /// What the source says of each frame besides, where anybody wants to know (`Origin`); fewer than frames where it says nothing more.
+    origins: Vec<Range<usize>>,
+    origin_bytes: Vec<u8>,
     /// Counts from 0 over the whole stream: the number of the first frame.
     pub first_number: u64,
     /// Where the source stands after the last frame.
@@ -79,10 +83,17 @@ impl Frames {
         Frame { bytes: &self.bytes[self.ranges[index].clone()], columns: self.columns.as_ref() }
     }
 
+    /// What the source says of a frame besides its bytes.
+    pub fn origin(&self, index: usize) -> &[u8] {
+        self.origins.get(index).map_or(&[], |range| &self.origin_bytes[range.clone()])
+    }
+
     /// Makes room for the next batch and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ranges.clear();
+        self.origins.clear();
+        self.origin_bytes.clear();
         self.position.0.clear();
         self.columns = None;
         self.begins = false;
@@ -96,6 +107,14 @@ impl Frames {
         self.ranges.push(start..self.bytes.len());
     }
 
+    /// Adds what is known of the frame that was added last.
+    pub fn tell(&mut self, origin: impl FnOnce(&mut Origin<'_>)) {
+        let start = self.origin_bytes.len();
+        self.origins.resize(self.ranges.len().saturating_sub(1), start..start);
+        origin(&mut Origin::of(&mut self.origin_bytes));
+        self.origins.push(start..self.origin_bytes.len());
+    }
+
     /// Whether a source should stop adding.
     pub fn full(&self, limits: &Limits) -> bool {
         self.ranges.len() >= limits.records_max || self.bytes.len() >= limits.bytes_max
@@ -104,6 +123,7 @@ impl Frames {
     /// Drops the first frames.
     pub fn skip(&mut self, count: usize) {
         self.ranges.drain(..count);
+        self.origins.drain(..count.min(self.origins.len()));
         self.first_number += count as u64;
     }
 }

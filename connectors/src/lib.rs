@@ -48,6 +48,7 @@ pub mod mqtt;
 mod names;
 pub mod nats;
 pub mod on_call;
+mod origin;
 pub mod output_format;
 pub mod overheard;
 pub mod parquet;

@@ -71,6 +71,8 @@ pub struct SourceContext {
     pub stream: String,
     /// The keys of records that anybody looks at; none where that may be all of a record. Others need not be decoded.
     pub wanted: Option<Arc<[Text]>>,
+    /// Somebody is told of records that fail, and where they come from.
+    pub tells: bool,
 }
 
 /// The definition of one kind of source: the struct that is parsed, shown and documented.
@@ -102,8 +104,8 @@ pub trait SourceConfig: Send + Sync {
         }
     }
 
-    /// A record that failed as it is told to others: its bytes, alone or under a name.
-    fn frame(&self, bytes: &[u8]) -> Value {
+    /// A record that failed as it is told to others: its bytes alone, or under a name beside what the source knows of it (`Frames::origin`).
+    fn frame(&self, bytes: &[u8], _origin: &[u8]) -> Value {
         Value::Bytes(bytes.into())
     }
 
@@ -175,6 +177,8 @@ pub fn frame_json(frame: &Value) -> serde_json::Value {
     match frame {
         Value::Bytes(bytes) => STANDARD.encode(bytes).into(),
         Value::Text(text) => text.as_str().into(),
+        Value::Integer(number) => (*number).into(),
+        Value::List(items) => items.iter().map(frame_json).collect(),
         Value::Map(fields) => fields.iter().map(|(name, value)| (name.to_string(), frame_json(value))).collect(),
         _ => serde_json::Value::Null,
     }

@@ -871,12 +871,23 @@ impl Graph {
     /// Ingest waits here while memory is tight, while standing queries have too many results that nobody has taken, and while what is due does not
     /// come to its end in time.
     pub(crate) fn wait_for_room(&self) -> Result<(), EngineError> {
+        if self.wait_for_room_while(|| true) { Ok(()) } else { Err(EngineError::Closing) }
+    }
+
+    /// The same for as long as `goes_on`, which is asked every now and then while results wait. False: there is no room, and weir ends or it does not.
+    pub fn wait_for_room_while(&self, goes_on: impl Fn() -> bool) -> bool {
         memory::wait_for_room();
-        self.wait_for_results()?;
-        while self.expiry().is_late() && !self.inner.parts.closing.load(Ordering::Relaxed) {
+        if !self.wait_for_results(goes_on) {
+            return false;
+        }
+        while self.expiry().is_late() && !self.is_closing() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(())
+        true
+    }
+
+    fn is_closing(&self) -> bool {
+        self.inner.parts.closing.load(Ordering::Relaxed)
     }
 
     /// Why there is a tick, where an output of a standing query has written it.
@@ -889,15 +900,16 @@ impl Graph {
         self.standing().values().any(|state| state.inbox.waiting() > results)
     }
 
-    pub(crate) fn wait_for_results(&self) -> Result<(), EngineError> {
+    /// False: results wait, and weir ends or `goes_on` says no.
+    pub(crate) fn wait_for_results(&self, goes_on: impl Fn() -> bool) -> bool {
         while self.has_waiting(RESULTS_WAITING_MAX) {
-            if self.inner.parts.closing.load(Ordering::Relaxed) {
-                return Err(EngineError::Closing);
+            if self.is_closing() || !goes_on() {
+                return false;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         self.wait_for_stages();
-        Ok(())
+        true
     }
 
     /// A little, while standing queries do not keep up. What they cost slows those who write, and never stops them.

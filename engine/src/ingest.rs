@@ -46,7 +46,7 @@ pub struct Ingested {
     pub upper: Tick,
     /// Records that had no effect, by index, with the reason.
     pub failures: Vec<(usize, Failure)>,
-    /// How long it took once the graph had room for them.
+    /// How long it took, without what was waited for room.
     pub took: Duration,
 }
 
@@ -64,9 +64,14 @@ impl Ingester {
     /// Applies the records, in order. `progress` is the name of the source and where it stands after them: stored in the
     /// same write, so that each record's effect on the graph happens exactly once.
     pub fn ingest(&mut self, records: &[Value], progress: Option<(&str, Position)>) -> Result<Ingested, EngineError> {
+        self.graph.wait_for_room()?;
+        self.ingest_at_once(records, progress)
+    }
+
+    /// The same by whoever has waited for room, and may have had to give that up.
+    pub fn ingest_at_once(&mut self, records: &[Value], progress: Option<(&str, Position)>) -> Result<Ingested, EngineError> {
         let graph = self.graph.clone();
         let received = Some(self.received.take().unwrap_or_else(Instant::now));
-        graph.wait_for_room()?;
         let begun = Instant::now();
         let committer = graph.committer();
         let mut failures = Vec::new();

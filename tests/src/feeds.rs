@@ -1,16 +1,16 @@
-//! Servers that weir listens to in tests: of events and of web sockets. They speak the protocols themselves and break off
-//! when they are told to.
+//! Servers that weir listens to in tests: of events, of web sockets and of reactive streams. They speak the protocols themselves and break
+//! off when they are told to.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tokio_tungstenite::tungstenite::WebSocket;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio_tungstenite::tungstenite::{Error, Message, WebSocket};
 
 /// A server of numbered events, which a client goes on behind by `Last-Event-ID`.
 pub struct Events {
@@ -67,16 +67,95 @@ pub fn web_sockets(talks: Vec<Talk>) -> (SocketAddr, thread::JoinHandle<()>) {
     let serving = thread::spawn(move || {
         for talk in talks {
             let (mut stream, _) = listener.accept().expect("a client");
-            let head = head(&mut stream);
-            let key = head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).expect("a key");
-            let accept = derive_accept_key(key.as_bytes());
-            let answer =
-                format!("HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n");
-            stream.write_all(answer.as_bytes()).expect("the client is there");
+            accept(&mut stream).expect("a client that asks for a web socket");
             talk(&mut WebSocket::from_raw_socket(stream, Role::Server, None));
         }
     });
     (address, serving)
+}
+
+/// Answers the request that becomes a web socket.
+fn accept(stream: &mut TcpStream) -> Option<()> {
+    let head = head(stream);
+    let key = head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: "))?;
+    let accept = derive_accept_key(key.as_bytes());
+    let answer =
+        format!("HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n");
+    stream.write_all(answer.as_bytes()).ok()
+}
+
+/// A server that tells each client all numbers so far, as `{"id": n}`, and then those that come.
+pub struct Numbers {
+    pub address: SocketAddr,
+    upto: Arc<AtomicU64>,
+}
+
+impl Numbers {
+    pub fn over_web_sockets() -> Numbers {
+        Numbers::start(|mut stream, mut next| {
+            let _ = stream.set_read_timeout(Some(Duration::from_millis(5)));
+            if accept(&mut stream).is_none() {
+                return;
+            }
+            let mut socket = WebSocket::from_raw_socket(stream, Role::Server, None);
+            loop {
+                for record in next() {
+                    if socket.send(Message::text(record)).is_err() {
+                        return;
+                    }
+                }
+                // What is read is answered, as pings are.
+                match socket.read() {
+                    Err(Error::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                    Err(_) => return,
+                    Ok(_) => {}
+                }
+            }
+        })
+    }
+
+    pub fn over_a_reactive_stream() -> Numbers {
+        Numbers::start(|mut stream, mut next| {
+            loop {
+                for record in next() {
+                    let framed = [&(record.len() as u32).to_be_bytes(), record.as_bytes()].concat();
+                    if stream.write_all(&framed).is_err() {
+                        return;
+                    }
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        })
+    }
+
+    /// So many more are told.
+    pub fn more(&self, count: u64) {
+        self.upto.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.upto.load(Ordering::Relaxed)
+    }
+
+    fn start(talk: impl Fn(TcpStream, Box<dyn FnMut() -> Vec<String>>) + Clone + Send + 'static) -> Numbers {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let upto = Arc::<AtomicU64>::default();
+        let told = upto.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (talk, told, mut at) = (talk.clone(), told.clone(), 0);
+                thread::spawn(move || {
+                    let next = move || {
+                        let from = std::mem::replace(&mut at, told.load(Ordering::Relaxed));
+                        (from..at).map(|id| format!("{{\"id\": {id}}}")).collect()
+                    };
+                    talk(stream, Box::new(next));
+                });
+            }
+        });
+        Numbers { address, upto }
+    }
 }
 
 /// The head of a request.

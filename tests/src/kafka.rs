@@ -28,9 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 pub struct Broker {
     directory: TempDir,
     port: u16,
-    secure: bool,
-    /// Where clients that come through a proxy are sent.
-    proxy: Option<SocketAddr>,
+    /// What the script looks at: where else it listens.
+    variables: Vec<(&'static str, String)>,
     /// What the script said: `KAFKA_BOOTSTRAP` and the like.
     said: BTreeMap<String, String>,
 }
@@ -54,15 +53,17 @@ fn script() -> PathBuf {
 impl Broker {
     /// A broker of one's own; `secure` also listens with SASL and TLS.
     pub fn start(secure: bool, left_out: &str) -> Option<Broker> {
-        Broker::start_with(secure, None, left_out)
+        let variables = if secure { vec![("KAFKA_SECURE", "1".to_owned())] } else { Vec::new() };
+        Broker::start_with(variables, left_out)
     }
 
     /// A broker that also listens at `proxied`, and tells whoever comes there that it is found at the proxy.
     pub fn start_behind(proxy: SocketAddr, left_out: &str) -> Option<Broker> {
-        Broker::start_with(false, Some(proxy), left_out)
+        Broker::start_with(vec![("KAFKA_PROXY", proxy.to_string())], left_out)
     }
 
-    fn start_with(secure: bool, proxy: Option<SocketAddr>, left_out: &str) -> Option<Broker> {
+    /// One that also listens as these variables of the script say.
+    pub fn start_with(variables: Vec<(&'static str, String)>, left_out: &str) -> Option<Broker> {
         let directory = tempfile::Builder::new().prefix("weir-kafka-").tempdir().expect("a temporary directory");
         let installed = Command::new("bash").arg(script()).arg("install").stdin(Stdio::null()).output().expect("bash runs");
         if !installed.status.success() {
@@ -71,7 +72,7 @@ impl Broker {
             eprintln!("**** LEFT OUT: {left_out}. There is no Kafka broker: tests/services/kafka.sh install: {reason}");
             return None;
         }
-        let mut broker = Broker { directory, port: free_ports(6), secure, proxy, said: BTreeMap::new() };
+        let mut broker = Broker { directory, port: free_ports(8), variables, said: BTreeMap::new() };
         broker.run();
         Some(broker)
     }
@@ -80,9 +81,7 @@ impl Broker {
     pub fn run(&mut self) {
         let mut command = Command::new("bash");
         command.arg(script()).arg("start").arg(self.directory.path()).arg(self.port.to_string()).stdin(Stdio::null());
-        command.env("KAFKA_SECURE", if self.secure { "1" } else { "0" });
-        command.env("KAFKA_PROXY", self.proxy.map(|proxy| proxy.to_string()).unwrap_or_default());
-        let started = command.output().expect("bash runs");
+        let started = command.envs(self.variables.iter().cloned()).output().expect("bash runs");
         let said = String::from_utf8_lossy(&started.stdout);
         assert!(started.status.success(), "the broker did not start: {}", String::from_utf8_lossy(&started.stderr));
         let pair = |line: &str| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -114,7 +113,7 @@ impl Broker {
         SocketAddr::from(([127, 0, 0, 1], self.port + 5))
     }
 
-    fn client(&self) -> ClientConfig {
+    pub fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", self.bootstrap());
         config

@@ -7,7 +7,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use rdkafka::message::Message;
+use rdkafka::message::{Header, Message, OwnedHeaders};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::{Value as Json, json};
 use weir_connectors::{FilePolicy, Frames, HostPolicy, Limits, RecordStream, SourceContext, parse_source_v1};
 use weir_model::Position;
@@ -173,6 +174,33 @@ fn records_are_unpacked_counted_and_bounded() {
     weir.post("/api/v1/ingest/raw", &ingest(&broker.bootstrap(), json!({"packed": [0]}), "", earliest(raw))).expect(200);
     weir.wait_ingest("raw", "Completed", PATIENCE);
     assert_eq!(weir.rows("MATCH (n:Raw) RETURN count(n)"), [json!([4])]);
+    weir.stop();
+}
+
+#[test]
+fn records_that_fail_are_told_with_where_they_come_from() {
+    let Some(broker) = shared("dead letters with key, offset and headers") else { return };
+    broker.create_topic("failing", 2);
+    broker.produce("failing", 1, [Some(b"{\"id\": 1}".as_slice()), Some(b"nonsense")]);
+    let producer: BaseProducer = broker.client().create().expect("a client");
+    let headers = OwnedHeaders::new().insert(Header { key: "trace", value: Some(b"abc") });
+    let record = BaseRecord::<[u8], [u8]>::to("failing").partition(0).key(b"k").payload(b"{").timestamp(1_700_000_000_000);
+    assert!(producer.send(record.headers(headers)).is_ok());
+    producer.flush(PATIENCE).expect("the broker takes the record");
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let boxes = json!([{"type": "File", "path": "failed.jsonl"}]);
+    let more = json!({"autoOffsetReset": "earliest", "endingOffset": 1,
+        "onRecordError": {"logRecord": false, "deadLetterQueueSettings": {"destinations": boxes}}});
+    weir.post("/api/v1/ingest/failing", &ingest(&broker.bootstrap(), json!({"failing": [0, 1]}), COUNT, more)).expect(200);
+    let mut letters = home.wait_lines("failed.jsonl", 2);
+    letters.sort_by_key(|letter| letter["partition"].as_i64());
+    let keyed = json!({"value": "ew==", "topic": "failing", "partition": 0, "offset": 0, "timestamp": 1_700_000_000_000_u64,
+        "timestampType": "CreateTime", "serializedKeySize": 1, "serializedValueSize": 1, "key": "aw==",
+        "headers": [{"key": "trace", "value": "YWJj"}]});
+    assert_eq!(letters[0], keyed);
+    let bare = json!([letters[1]["value"], letters[1]["offset"], letters[1]["serializedKeySize"], letters[1].get("key")]);
+    assert_eq!(bare, json!(["bm9uc2Vuc2U=", 1, -1, null]));
     weir.stop();
 }
 
@@ -643,6 +671,7 @@ impl Member {
             runtime: runtime.handle().clone(),
             stream: "member".to_owned(),
             wanted: None,
+            tells: false,
         };
         let config = parse_source_v1(definition).expect("a definition");
         let stream = config.open(&context, None).expect("a stream");

@@ -1,4 +1,4 @@
-//! What a network does to connections, to connectors that have no test file of their own for it: over HTTP, and Amazon's. Records are read and results
+//! What a network does to connections, to connectors that have no test file of their own for it: over HTTP, web sockets, reactive streams, and Amazon's. Records are read and results
 //! arrive, each at least once, whatever was cut, reset, delayed, slowed, stalled or half open meanwhile.
 
 use std::cell::{Cell, RefCell};
@@ -12,7 +12,7 @@ use weir_tests::aws::Amazon;
 use weir_tests::client::send;
 use weir_tests::elasticsearch::Elasticsearch;
 use weir_tests::endpoint::Endpoint;
-use weir_tests::feeds::Events;
+use weir_tests::feeds::{Events, Numbers};
 use weir_tests::kafka::free_ports;
 use weir_tests::polled::Polled;
 use weir_tests::service::{Home, Weir, wait_until};
@@ -255,6 +255,66 @@ fn records_and_results_get_to_and_from_amazon() {
     more();
     all("before");
     proxy.each_fault("server", |_| more(), all);
+    weir.stop();
+}
+
+/// All numbers that the server tells become nodes, whatever happens to the connections meanwhile.
+fn numbers_are_read(left_out: &str, server: &Numbers, source: impl Fn(u16) -> Json) {
+    let Some((proxy, port)) = behind(left_out, server.address) else { return };
+    let weir = Home::new().start(&[]);
+    weir.post(STREAMS, &json!({"name": "in", "source": source(port), "query": COUNT})).expect(201);
+    let all = |what: &str| {
+        wait_until(&format!("{what}: all numbers are read"), PATIENCE, || counted(&weir).0 == server.count());
+    };
+    server.more(MORE);
+    all("before");
+    proxy.each_fault("server", |_| server.more(MORE), all);
+    weir.stop();
+}
+
+#[test]
+fn web_sockets_are_read() {
+    let left_out = "web sockets behind a network that cuts, resets, slows and stalls";
+    numbers_are_read(left_out, &Numbers::over_web_sockets(), |port| {
+        let keep_alive = json!({"type": "PingPongInterval", "interval": "200ms"});
+        json!({"type": "WebsocketClient", "url": format!("ws://127.0.0.1:{port}/"), "format": {"type": "Json"}, "keepAlive": keep_alive})
+    });
+}
+
+#[test]
+fn reactive_streams_are_read() {
+    let left_out = "reactive streams behind a network that cuts, resets, slows and stalls";
+    numbers_are_read(
+        left_out,
+        &Numbers::over_a_reactive_stream(),
+        |port| json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": port, "format": {"type": "Json"}, "reconnect": true}),
+    );
+}
+
+#[test]
+fn what_comes_after_a_fault_goes_out_as_a_reactive_stream() {
+    let served = free_ports(1);
+    let left_out = "results as a reactive stream behind a network that cuts, resets, slows and stalls";
+    let Some((proxy, port)) = behind(left_out, ([127, 0, 0, 1], served).into()) else { return };
+    let weir = Home::new().start(&[]);
+    numbers_to(&weir, json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": served, "format": {"type": "JSON"}}));
+    let source =
+        json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": port, "format": {"type": "Json"}, "reconnect": true});
+    let query = "WITH coalesce($that.data.id, $that.id) AS id MATCH (n) WHERE id(n) = idFrom('back', id) SET n.back = id";
+    weir.post(STREAMS, &json!({"name": "back", "source": source, "query": query})).expect(201);
+    let next = Cell::new(0);
+    let told = || weir.rows("MATCH (n) WHERE n.back IS NOT NULL RETURN coalesce(max(n.back), -1)")[0][0].as_i64().unwrap_or(-1);
+    // What comes while nobody is connected is gone.
+    let told_again = |what: &str| {
+        let from = next.get() as i64;
+        wait_until(&format!("{what}: results are told"), PATIENCE, || {
+            set_numbers(&weir, next.get()..next.get() + 1);
+            next.set(next.get() + 1);
+            told() >= from
+        });
+    };
+    told_again("before");
+    proxy.each_fault("server", |_| set_numbers(&weir, next.get()..next.replace(next.get() + MORE) + MORE), told_again);
     weir.stop();
 }
 

@@ -12,6 +12,7 @@ use weir_connectors::{
 };
 use weir_model::{IdScheme, Map, Value};
 
+use super::limit::FailureLimit;
 use super::refused;
 use crate::error::ApiError;
 use crate::wire::decode::{Fields, Mistakes};
@@ -29,12 +30,15 @@ pub struct ErrorHandling {
     /// Whether failed records are told in the log.
     pub log_record: bool,
     boxes: Vec<LetterBox>,
+    /// How many records may fail.
+    pub stop_after: Option<FailureLimit>,
     restarts: Option<RestartSettings>,
 }
 
 impl Default for ErrorHandling {
     fn default() -> ErrorHandling {
-        ErrorHandling { given: JsonMap::new(), retry_settings: None, log_record: true, boxes: Vec::new(), restarts: None }
+        let (given, boxes) = (JsonMap::new(), Vec::new());
+        ErrorHandling { given, retry_settings: None, log_record: true, boxes, stop_after: None, restarts: None }
     }
 }
 
@@ -69,6 +73,7 @@ impl ErrorHandling {
             let fields = Fields::of(given, ".onRecordError", mistakes)?;
             handling.log_record = fields.boolean("logRecord", mistakes).unwrap_or(true);
             handling.retry_settings = fields.get("retrySettings").and_then(|given| retry_settings(given, mistakes));
+            handling.stop_after = fields.get("stopAfter").and_then(|given| FailureLimit::read(given, mistakes));
             if let Some(letters) = fields.get("deadLetterQueueSettings") {
                 let letters = Fields::of(letters, ".onRecordError.deadLetterQueueSettings", mistakes)?;
                 handling.boxes = letter_boxes(&letters, "takes no failed records", mistakes);
@@ -94,6 +99,9 @@ impl ErrorHandling {
         if let Some(settings) = &self.retry_settings {
             whole[RECORD]["retrySettings"] = settings.clone();
         }
+        if let Some(limit) = &self.stop_after {
+            whole[RECORD]["stopAfter"] = limit.shown();
+        }
         whole[STREAM] = match self.restarts {
             None => json!({"type": "LogStreamError"}),
             Some(settings) => json!({
@@ -109,6 +117,11 @@ impl ErrorHandling {
     /// Whether anybody is told of records that fail.
     pub fn tells(&self) -> bool {
         !self.boxes.is_empty()
+    }
+
+    /// Whether it was said how often a stream that fails begins again.
+    pub fn restarts_are_given(&self) -> bool {
+        self.restarts.is_some()
     }
 
     /// Whether failed records could go there: who creates a stream is told, and not only the stream when it begins.
@@ -238,6 +251,8 @@ impl Restarts {
 pub struct Letter<'a> {
     pub number: u64,
     pub bytes: &'a [u8],
+    /// What its source knows of it besides.
+    pub origin: &'a [u8],
     /// None where it could not be decoded.
     pub decoded: Option<&'a Value>,
     pub reason: &'a str,
@@ -282,7 +297,7 @@ impl Letter<'_> {
             (LetterForm::Message { envelope }, Some(schema)) => return self.message(schema, envelope, config, ids),
             (LetterForm::Message { envelope } | LetterForm::Json { envelope }, _) => envelope,
         };
-        let frame = frame_json(&config.frame(self.bytes));
+        let frame = frame_json(&config.frame(self.bytes, self.origin));
         if !envelope {
             return Ok(frame.to_string().into_bytes());
         }
@@ -304,30 +319,32 @@ impl Letter<'_> {
         config: &dyn SourceConfig,
         ids: IdScheme,
     ) -> Result<Vec<u8>, String> {
-        let frame = config.frame(self.bytes);
-        let written = match (envelope, &frame) {
-            (false, Value::Map(fields)) => schema.write(fields, ids),
-            (false, _) => schema.write(&Map::from_iter([("frame".into(), frame)]), ids),
-            (true, _) => {
-                let number = Value::Integer(self.number as i64);
-                let fields = [("frame".into(), frame), ("message".into(), Value::text(self.reason)), ("number".into(), number)];
-                let mut whole = Map::from_iter(fields);
-                let bare = whole.clone();
-                // What was decoded may be anything. Where it does not fit, the record itself is there.
-                self.decoded.iter().for_each(|decoded| whole.insert("decoded".into(), (*decoded).clone()));
-                schema.write(&whole, ids).or_else(|_| schema.write(&bare, ids))
+        // What was decoded may be anything, and what its source knows of a record may be other than the schema has it. Where they do not fit, the
+        // record itself is there.
+        let full = |origin: &[u8], decoded: Option<&Value>| {
+            let frame = config.frame(self.bytes, origin);
+            match (envelope, &frame) {
+                (false, Value::Map(fields)) => schema.write(fields, ids),
+                (false, _) => schema.write(&Map::from_iter([("frame".into(), frame)]), ids),
+                (true, _) => {
+                    let (reason, number) = (Value::text(self.reason), Value::Integer(self.number as i64));
+                    let fields = [("frame".into(), frame), ("message".into(), reason), ("number".into(), number)];
+                    let decoded = decoded.map(|decoded| ("decoded".into(), decoded.clone()));
+                    schema.write(&fields.into_iter().chain(decoded).collect(), ids)
+                }
             }
         };
+        let written = full(self.origin, self.decoded).or_else(|_| full(self.origin, None)).or_else(|_| full(&[], None));
         written.map_err(|problem| format!("a dead letter does not fit {}: {problem}", schema.name))
     }
 }
 
 /// Whether letters can be written by the schema, and something of them is.
 fn fits(schema: &RecordSchema, envelope: bool, config: &dyn SourceConfig, ids: IdScheme) -> Result<(), String> {
-    let letter = Letter { number: 1, bytes: b"record", decoded: None, reason: "reason" };
+    let letter = Letter { number: 1, bytes: b"record", origin: &[], decoded: None, reason: "reason" };
     let written = letter.message(schema, envelope, config, ids)?;
     if schema.write(&Map::default(), ids).is_ok_and(|empty| empty.len() == written.len()) {
-        let frame = match config.frame(b"") {
+        let frame = match config.frame(b"", &[]) {
             Value::Map(fields) if !envelope => fields.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>().join(", "),
             _ if envelope => "frame, decoded, message, number".to_owned(),
             _ => "frame".to_owned(),

@@ -25,6 +25,7 @@ use weir_engine::{Engine, EngineError, Ingester, gather};
 use weir_model::{Position, Tick, Value};
 
 use super::errors::{DeadLetters, Letter};
+use super::limit::Failures;
 use super::transformation::{Stopped, Untransformed};
 use super::{Status, Stream, lock};
 use crate::error::{chain, failure_text};
@@ -45,8 +46,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 const QUIET_TIME: Duration = Duration::from_secs(1);
 const QUIET_TIME_MAX: Duration = Duration::from_secs(64);
 
-/// Between two looks for a secret that a source cannot be opened without.
-const SECRET_PAUSE: Duration = Duration::from_secs(2);
+/// Between two looks for what a source cannot be opened without: a secret, a schema.
+const OPEN_PAUSE: Duration = Duration::from_secs(2);
 
 /// How much of a failed record is shown.
 const SAMPLE_CHARACTERS_MAX: usize = 256;
@@ -72,6 +73,13 @@ struct Lost {
     reason: String,
     sample: String,
     decoded: Option<Value>,
+}
+
+impl Lost {
+    fn shown(&self) -> String {
+        let Lost { number, reason, sample, .. } = self;
+        format!("record {number}: {reason}: {sample}")
+    }
 }
 
 /// How many records a batch may have. It grows while batches are quick, up to what sources give at once, and shrinks with the first that is not.
@@ -223,15 +231,22 @@ enum Ended {
     Quiet(Resting),
 }
 
-/// Opens the source. None when the stream is to end before it can be.
-fn open(stream: &Stream, context: &SourceContext, from: Option<&Position>) -> Result<Option<RecordStream>, ConnectorError> {
+/// Opens the source where the stream stands, and what reads its records. None when the stream is to end before they can be.
+fn open(stream: &Stream, context: &SourceContext) -> Result<Option<Resting>, ConnectorError> {
+    let from = stream.graph.position(&stream.source).filter(|position| !position.0.is_empty());
     loop {
-        match stream.config.open(context, from) {
-            // It is kept elsewhere, and may be there later.
-            Err(error @ ConnectorError::Secret { .. }) => stream.note_trouble(Some(chain(&error))),
-            opened => return opened.map(Some),
+        let source = stream.config.open(context, from.as_ref());
+        match source.and_then(|source| Ok((source, stream.config.decoder(context)?))) {
+            Ok((source, decoder)) => {
+                return Ok(Some(Resting { source, decoder, position: from.unwrap_or_default() }));
+            }
+            // What it needs is kept elsewhere, and may be there later. How often that is tried may have been said.
+            Err(error) if error.retryable() && (!stream.errors.restarts_are_given() || error.is_of_secret()) => {
+                stream.note_trouble(Some(chain(&error)));
+            }
+            Err(error) => return Err(error),
         }
-        if !stream.rest(SECRET_PAUSE) || !stream.may_go_on() {
+        if !stream.rest(OPEN_PAUSE) || !stream.may_go_on() {
             return Ok(None);
         }
     }
@@ -249,14 +264,11 @@ fn read(
     if !stream.may_go_on() {
         return Ok((Ended::Stopped, None));
     }
-    let Resting { mut source, decoder, mut position } = match rested {
-        Some(rested) => rested,
-        None => {
-            let from = stream.graph.position(&stream.source).filter(|position| !position.0.is_empty());
-            let Some(source) = open(stream, context, from.as_ref())? else { return Ok((Ended::Stopped, None)) };
-            Resting { source, decoder: stream.config.decoder(context)?, position: from.unwrap_or_default() }
-        }
+    let opened = match rested {
+        Some(rested) => Some(rested),
+        None => open(stream, context)?,
     };
+    let Some(Resting { mut source, decoder, mut position }) = opened else { return Ok((Ended::Stopped, None)) };
     let mut frames = Frames::default();
     let mut undecodable = Vec::new();
     let mut transformation = stream.transformation.start(&stream.name).map_err(Failed::for_good)?;
@@ -347,8 +359,15 @@ fn commit(
 ) -> Result<bool, Failed> {
     let mut letters = stream.errors.open(&stream.source, stream.graph.ids(), context)?;
     let mut ingester = Ingester::new(stream.graph.clone(), stream.query.clone());
-    let (mut last, mut told, mut all) = (Tick::ZERO, true, true);
+    let mut failures = Failures::new(stream.errors.stop_after);
+    let (mut last, mut told, mut all, mut too_many) = (Tick::ZERO, true, true, None);
     for batch in batches {
+        // Too many: they are before no position, and come again when the stream is started again.
+        let lost = || batch.lost.last().map_or_else(String::new, Lost::shown);
+        if let Err(reason) = failures.add(batch.lost.len(), lost) {
+            too_many = Some(reason);
+            break;
+        }
         for Lost { number, reason, sample, .. } in &batch.lost {
             stream.set_aside(*number, reason.clone(), sample.clone());
         }
@@ -357,13 +376,13 @@ fn commit(
         let lost = lost.map(|(frames, lost)| letter(frames, lost.number, lost.decoded.as_ref(), &lost.reason));
         told = tell(stream, &mut letters, &lost.collect::<Vec<_>>())?;
         // What is left here has had no effect and is before no position.
-        all = told && stream.may_commit();
+        all = told && stream.wait_for_room() && stream.may_commit();
         if !all {
             break;
         }
         let progress = Some((stream.source.as_str(), batch.position.clone()));
         let mut span = begin_span(stream, &batch);
-        let ingested = ingester.received(batch.received).ingest(&batch.records, progress);
+        let ingested = ingester.received(batch.received).ingest_at_once(&batch.records, progress);
         if let Ok(ingested) = &ingested {
             pace.learn(batch.record_count, ingested.took);
             stream.records.mark(batch.record_count as u64);
@@ -378,12 +397,12 @@ fn commit(
         }
         let ingested = ingested?;
         drop(span);
-        let failures: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
-        for (index, reason) in &failures {
+        let without_effect: Vec<_> = ingested.failures.iter().map(|(index, failure)| (*index, failure_text(failure))).collect();
+        for (index, reason) in &without_effect {
             let number = batch.numbers.get(*index).copied().unwrap_or_default();
             stream.set_aside(number, reason.clone(), batch.records.get(*index).map_or_else(String::new, sample));
         }
-        let ineffective = batch.raw.iter().flat_map(|frames| failures.iter().map(move |failure| (frames, failure)));
+        let ineffective = batch.raw.iter().flat_map(|frames| without_effect.iter().map(move |failure| (frames, failure)));
         let ineffective = ineffective.filter_map(|(frames, (index, reason))| {
             Some(letter(frames, *batch.numbers.get(*index)?, batch.records.get(*index), reason))
         });
@@ -398,13 +417,19 @@ fn commit(
             break;
         }
         lock(committed).push_back((ingested.upper, batch.position));
+        if let Err(reason) =
+            failures.add(without_effect.len(), || without_effect.last().map_or_else(String::new, |(_, why)| why.clone()))
+        {
+            too_many = Some(reason);
+            break;
+        }
     }
     if let Some(letters) = letters {
         letters.close(told);
     }
     // A stream is over when its records are safe.
     stream.graph.wait_durable(last)?;
-    Ok(all)
+    too_many.map_or(Ok(all), |reason| Err(Failed::for_good(reason)))
 }
 
 /// From the source having given the records to their being committed.
@@ -426,8 +451,11 @@ fn sample(record: &Value) -> String {
 
 fn letter<'a>(frames: &'a Frames, number: u64, decoded: Option<&'a Value>, reason: &'a str) -> Letter<'a> {
     let index = number.checked_sub(frames.first_number).and_then(|index| usize::try_from(index).ok());
-    let bytes = index.filter(|index| *index < frames.len()).map_or(&[][..], |index| frames.get(index).bytes);
-    Letter { number, bytes, decoded, reason }
+    let (bytes, origin): (&[u8], &[u8]) = match index.filter(|index| *index < frames.len()) {
+        Some(index) => (frames.get(index).bytes, frames.origin(index)),
+        None => (&[], &[]),
+    };
+    Letter { number, bytes, origin, decoded, reason }
 }
 
 /// False when the stream is stopped before all have heard.

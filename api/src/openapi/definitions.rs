@@ -403,6 +403,15 @@ fn ingest_body(family: Family) -> Json {
                 "properties": {
                     "logRecord": {"type": "boolean", "default": true},
                     "retrySettings": {"type": ["object", "null"], "description": "Taken and shown: decoders give the same answer each time."},
+                    "stopAfter": {
+                        "type": ["object", "null"],
+                        "description": "The stream fails when more records than this have failed, and may be started again; weir's own. It never does when not given.",
+                        "required": ["records"],
+                        "properties": {
+                            "records": {"type": "integer", "minimum": 0},
+                            "within": {"type": ["string", "null"], "description": "A duration, after which they are counted anew."},
+                        },
+                    },
                     "deadLetterQueueSettings": {
                         "type": "object",
                         "properties": {"destinations": {

@@ -98,6 +98,16 @@ impl Lane {
         *lock(&self.parked) = Some(reason.to_owned());
     }
 
+    /// None runs, and one could begin now.
+    pub fn may_be_tried(&self) -> bool {
+        lock(&self.parked).is_some() && self.running().is_none() && !self.has_lost()
+    }
+
+    /// Changes whenever another output takes over.
+    pub fn turn(&self) -> u64 {
+        lock(&self.queue).turn
+    }
+
     pub fn held(&self) -> Held {
         let queue = lock(&self.queue);
         let oldest = queue.batches.iter().find_map(|(results, _)| results.first()).map(|result| result.place.tick);

@@ -108,18 +108,9 @@ impl StandingQueries {
 
     /// The definition that was there takes the results again.
     fn go_back(&self, query: &Arc<Query>, lane: &Arc<Lane>, before: &Output, error: ApiError) -> ApiError {
-        let position = query.installed().delivered(&query.frontier(&lane.name)).map(|(_, position)| position);
-        let position = position.filter(|position| !position.0.is_empty());
-        let opened = Link::prepare(before, &query.graph, &self.procedures).and_then(|link| {
-            Opened::open((query.id, &query.name), &lane.name, link, query.graph.ids(), position.as_ref(), &self.runtime)
-        });
+        let opened = self.open_again(query, lane, before);
         if let Err(worse) = opened.and_then(|opened| query.start_output(lane, opened)) {
-            lane.park(&worse.to_string());
-            tracing::error!(
-                query = query.name,
-                output = lane.name,
-                "the output was not changed, and cannot be opened as it was: {worse}. Its results wait until it is changed, or removed, or weir starts again"
-            );
+            self.park(query, lane, &format!("the output was not changed, and cannot be opened as it was: {worse}"));
         }
         error
     }

@@ -16,6 +16,7 @@ use super::shards::{Places, Reading, Stream};
 use crate::config;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
+use crate::origin;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -89,8 +90,8 @@ impl SourceConfig for KinesisIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> Value {
-        Value::map([("data".into(), Value::Bytes(bytes.into()))])
+    fn frame(&self, bytes: &[u8], origin: &[u8]) -> Value {
+        origin::frame("data", Value::Bytes(bytes.into()), origin)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

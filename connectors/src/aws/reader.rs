@@ -19,7 +19,7 @@ use super::access::Access;
 use super::client::{Client, Failed, Service};
 use super::events::{Events, Told};
 use super::iterator;
-use super::shards::{Answer, Event, Place, Places, Stream};
+use super::shards::{Answer, Event, Place, Places, Record, Stream};
 use crate::error::{ConnectorError, Fault};
 use crate::feed::{Pauses, Trouble};
 
@@ -395,9 +395,10 @@ impl Reader {
             let (Some(number), Some(data)) = (number, data) else {
                 return Err(self.garbled("a record of the answer has no number or no data in base64"));
             };
-            records.push_back((number.to_owned(), data));
+            let key = record["PartitionKey"].as_str().unwrap_or_default().to_owned();
+            records.push_back(Record { number: number.to_owned(), key, data });
         }
-        let Some((number, _)) = records.back() else { return Ok(None) };
+        let Some(Record { number, .. }) = records.back() else { return Ok(None) };
         if let Some(hold) = &self.hold {
             // It may have become another's while this one asked. The answer is left to whoever has it then.
             if hold.is_stopped() || hold.has_lapsed() {

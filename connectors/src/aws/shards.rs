@@ -100,10 +100,15 @@ pub enum Event {
     Forgotten(Vec<String>),
 }
 
+pub struct Record {
+    pub number: String,
+    pub key: String,
+    pub data: Vec<u8>,
+}
+
 pub struct Answer {
     pub shard: Arc<str>,
-    /// With their numbers.
-    pub records: VecDeque<(String, Vec<u8>)>,
+    pub records: VecDeque<Record>,
     pub _room: OwnedSemaphorePermit,
 }
 
@@ -168,8 +173,13 @@ impl Reading {
         let Some(answer) = &mut self.current else { return };
         let mut last = None;
         while !batch.full(limits) {
-            let Some((number, bytes)) = answer.records.pop_front() else { break };
-            batch.push(&bytes);
+            let Some(Record { number, key, data }) = answer.records.pop_front() else { break };
+            batch.push(&data);
+            batch.tell(|origin| {
+                origin.text("sequenceNumber", &number);
+                origin.text("partitionKey", &key);
+                origin.text("shardId", &answer.shard);
+            });
             self.places.taken += u64::from(self.durable.is_some());
             last = Some(number);
         }

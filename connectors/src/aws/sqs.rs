@@ -24,6 +24,7 @@ use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::http;
+use crate::origin::{self, packed};
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -103,8 +104,8 @@ impl SourceConfig for SqsIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> Value {
-        Value::map([("body".into(), Value::text(&String::from_utf8_lossy(bytes)))])
+    fn frame(&self, bytes: &[u8], origin: &[u8]) -> Value {
+        origin::frame("body", Value::text(&String::from_utf8_lossy(bytes)), origin)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
@@ -167,7 +168,13 @@ impl Receiver {
                 let mut count = self.count.lock().await;
                 *count += 1;
                 self.kept.took(*count, receipt);
-                self.inlet.numbered(body.as_bytes().to_vec(), *count).await;
+                let origin = packed(|origin| {
+                    for (name, of) in [("messageId", "MessageId"), ("receiptHandle", "ReceiptHandle"), ("md5OfBody", "MD5OfBody")]
+                    {
+                        origin.text(name, message[of].as_str().unwrap_or_default());
+                    }
+                });
+                self.inlet.record_from(body.as_bytes().to_vec(), count.to_le_bytes().to_vec(), origin).await;
             }
         }
     }

@@ -160,7 +160,8 @@ impl Records {
         while !batch.full(limits)
             && let Some(record) = away.inbox.pop()
         {
-            self.reading.take_at(record.index, record.offset, record.payload.as_deref(), batch);
+            self.reading
+                .take_at(record.index, record.offset, record.payload.as_deref(), batch, |origin| origin.raw(&record.origin));
         }
         let ended = away.inbox.end_after_all();
         let commits = !matches!(self.commits.policy(), Policy::Never);

@@ -15,6 +15,7 @@ use super::records::{Records, Subscription};
 use crate::config::{self, Secret};
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
+use crate::origin;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -238,8 +239,8 @@ impl SourceConfig for KafkaIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> Value {
-        Value::map([("value".into(), Value::Bytes(bytes.into()))])
+    fn frame(&self, bytes: &[u8], origin: &[u8]) -> Value {
+        origin::frame("value", Value::Bytes(bytes.into()), origin)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
@@ -274,6 +275,7 @@ impl SourceConfig for KafkaIngest {
             group: self.group(&context.stream),
             reset: self.auto_offset_reset,
             ending_offset: self.ending_offset,
+            tells: context.tells,
         };
         Ok(Box::new(Records::open(place, settings, subscription, policy, from, &context.runtime)?))
     }

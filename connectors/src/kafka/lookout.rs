@@ -25,8 +25,10 @@ use super::client::Voice;
 use super::failed;
 use super::login::SaslLogin;
 use super::properties::Settings;
+use super::reading::tell_of;
 use crate::bell::{Bell, Call};
 use crate::error::ConnectorError;
+use crate::origin::packed;
 
 /// How soon it is seen who has left, that nobody is left, and that a trouble is over.
 const LOOK: Duration = Duration::from_secs(1);
@@ -360,12 +362,13 @@ impl Watch {
         let Some(place) = self.places.get_mut(topic).and_then(|places| places.get_mut(&number)) else { return };
         place.at = offset + 1;
         let payload: Option<Arc<[u8]>> = message.payload().map(Arc::from);
+        let origin: Arc<[u8]> = packed(|origin| tell_of(message, origin)).into();
         place.waiting.retain_mut(|waiting| {
             if offset < waiting.next {
                 return true;
             }
             waiting.next = offset + 1;
-            let record = Record { index: waiting.index, offset, payload: payload.clone() };
+            let record = Record { index: waiting.index, offset, payload: payload.clone(), origin: origin.clone() };
             waiting.inbox.upgrade().is_some_and(|inbox| inbox.put(record))
         });
         if place.waiting.is_empty() {
@@ -503,6 +506,8 @@ pub struct Record {
     pub index: usize,
     pub offset: i64,
     pub payload: Option<Arc<[u8]>>,
+    /// What is known of it besides (`Origin`).
+    pub origin: Arc<[u8]>,
 }
 
 /// Nothing more comes.

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::{BorrowedMessage, Message};
+use rdkafka::message::{BorrowedMessage, Headers, Message, Timestamp};
 use rdkafka::topic_partition_list::TopicPartitionList;
 
 use super::member::Member;
 use super::offsets::Offsets;
 use crate::frames::Frames;
+use crate::origin::Origin;
 
 /// For one question to the broker.
 const ASK_TIME_MAX: Duration = Duration::from_secs(1);
@@ -20,6 +21,8 @@ pub struct Reading {
     pub read: Offsets,
     pub assigned: Vec<Partition>,
     ending_offset: Option<i64>,
+    /// Where each record comes from is told, too.
+    tells: bool,
     /// Finds the partition of a record by the address of its topic, which is the topic's as long as the assignment lasts.
     found: HashMap<(usize, i32), usize>,
     last: Option<(usize, i32, usize)>,
@@ -66,9 +69,37 @@ impl Partition {
     }
 }
 
+/// Where a record comes from, in the words of the client that Kafka itself has.
+pub fn tell_of(message: &BorrowedMessage<'_>, origin: &mut Origin<'_>) {
+    origin.text("topic", message.topic());
+    origin.integer("partition", message.partition().into());
+    origin.integer("offset", message.offset());
+    let (kind, millis) = match message.timestamp() {
+        Timestamp::CreateTime(millis) => ("CreateTime", Some(millis)),
+        Timestamp::LogAppendTime(millis) => ("LogAppendTime", Some(millis)),
+        Timestamp::NotAvailable => ("NoTimestampType", None),
+    };
+    origin.integer("timestamp", millis.unwrap_or(-1));
+    origin.text("timestampType", kind);
+    let size = |bytes: Option<&[u8]>| bytes.map_or(-1, |bytes| bytes.len() as i64);
+    origin.integer("serializedKeySize", size(message.key()));
+    origin.integer("serializedValueSize", size(message.payload()));
+    if let Some(key) = message.key() {
+        origin.bytes("key", key);
+    }
+    if let Some(headers) = message.headers().filter(|headers| headers.count() > 0) {
+        origin.maps("headers", headers.iter(), |one, header| {
+            one.text("key", header.key);
+            if let Some(value) = header.value {
+                one.bytes("value", value);
+            }
+        });
+    }
+}
+
 impl Reading {
-    pub fn new(read: Offsets, ending_offset: Option<i64>) -> Reading {
-        Reading { read, assigned: Vec::new(), ending_offset, found: HashMap::new(), last: None, skipped: 0 }
+    pub fn new(read: Offsets, ending_offset: Option<i64>, tells: bool) -> Reading {
+        Reading { read, assigned: Vec::new(), ending_offset, tells, found: HashMap::new(), last: None, skipped: 0 }
     }
 
     pub fn forget_addresses(&mut self) {
@@ -100,7 +131,7 @@ impl Reading {
     pub fn take(&mut self, message: &BorrowedMessage<'_>, consumer: &BaseConsumer<Member>, batch: &mut Frames) {
         // A record of a partition that has just been given back.
         let Some(index) = self.index(message) else { return };
-        self.take_at(index, message.offset(), message.payload(), batch);
+        self.take_at(index, message.offset(), message.payload(), batch, |origin| tell_of(message, origin));
         let Some(ending) = self.ending_offset else { return };
         if message.offset() >= ending
             && let Some(partition) = self.assigned.get_mut(index)
@@ -112,7 +143,14 @@ impl Reading {
     }
 
     /// The same of a record whose partition is known, by its place in `assigned`.
-    pub fn take_at(&mut self, index: usize, offset: i64, payload: Option<&[u8]>, batch: &mut Frames) {
+    pub fn take_at(
+        &mut self,
+        index: usize,
+        offset: i64,
+        payload: Option<&[u8]>,
+        batch: &mut Frames,
+        tell: impl FnOnce(&mut Origin<'_>),
+    ) {
         let ending = self.ending_offset;
         let Some(partition) = self.assigned.get_mut(index).filter(|partition| !partition.finished) else { return };
         let wanted = ending.is_none_or(|ending| offset <= ending);
@@ -120,7 +158,12 @@ impl Reading {
         if wanted {
             partition.touched = true;
             match payload {
-                Some(payload) => batch.push(payload),
+                Some(payload) => {
+                    batch.push(payload);
+                    if self.tells {
+                        batch.tell(tell);
+                    }
+                }
                 None => {
                     self.skipped += 1;
                     if self.skipped == 1 {

@@ -54,6 +54,8 @@ pub struct Subscription {
     pub group: String,
     pub reset: OffsetReset,
     pub ending_offset: Option<i64>,
+    /// Where each record comes from is told, too.
+    pub tells: bool,
 }
 
 pub struct Records {
@@ -114,7 +116,7 @@ impl Records {
             away_at: Instant::now() + away_after,
             ours: from.iter().map(|(topic, number, _)| (topic.to_owned(), number)).collect(),
             commits: Commits::new(policy, from.clone()),
-            reading: Reading::new(from, subscription.ending_offset),
+            reading: Reading::new(from, subscription.ending_offset, subscription.tells),
             subscription,
             ask_again: Instant::now(),
             failure: None,

@@ -1,8 +1,8 @@
 //! A reactive stream: records behind their lengths over a TCP connection that weir opens. The destination of that name, of
 //! this weir or another, is the other side.
 //!
-//! When the other side closes behind a whole record the stream is complete. A connection that breaks is made anew; nothing
-//! is kept meanwhile, so what was sent then is lost.
+//! When the other side closes behind a whole record the stream is complete, unless it is to go on then, too. A connection that breaks is
+//! made anew; nothing is kept meanwhile, so what was sent then is lost.
 
 use std::time::Duration;
 
@@ -35,6 +35,9 @@ pub struct ReactiveStream {
     /// Its port.
     #[serde(deserialize_with = "config::port")]
     pub port: u16,
+    /// The other side closing is not the end: it is connected to anew. Of weir's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reconnect: bool,
     /// Taken and shown; records are always evaluated in their order.
     #[serde(default = "config::ingest_parallelism", deserialize_with = "config::positive")]
     pub parallelism: u32,
@@ -65,7 +68,7 @@ impl SourceConfig for ReactiveStream {
 
     fn open_source(&self, context: &SourceContext, _from: Option<&Position>) -> Result<Box<dyn Source>, ConnectorError> {
         let place = format!("{}:{}", self.url, self.port);
-        let reader = Reader { host: self.url.clone(), port: self.port, place: place.clone() };
+        let reader = Reader { host: self.url.clone(), port: self.port, reconnect: self.reconnect, place: place.clone() };
         Ok(Box::new(Feed::start(&context.runtime, &place, Vec::new(), |inlet| reader.read(inlet))))
     }
 }
@@ -73,6 +76,7 @@ impl SourceConfig for ReactiveStream {
 struct Reader {
     host: String,
     port: u16,
+    reconnect: bool,
     place: String,
 }
 
@@ -81,6 +85,7 @@ impl Reader {
         let mut pauses = Pauses::new();
         loop {
             match self.connection(&inlet, &mut pauses).await {
+                Next::End if self.reconnect => inlet.trouble("the other side has closed the connection"),
                 Next::End => return Ok(()),
                 Next::TooLong(length) => {
                     let problem = format!("a record is said to have {length} bytes, and the longest has {RECORD_BYTES_MAX}");

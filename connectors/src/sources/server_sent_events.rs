@@ -18,6 +18,7 @@ use crate::event_stream::EventParser;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
 use crate::http::{self, Asked};
+use crate::origin::{self, packed};
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -57,8 +58,8 @@ impl SourceConfig for ServerSentEventsIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> Value {
-        Value::map([("data".into(), Value::text(&String::from_utf8_lossy(bytes)))])
+    fn frame(&self, bytes: &[u8], origin: &[u8]) -> Value {
+        origin::frame("data", Value::text(&String::from_utf8_lossy(bytes)), origin)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {
@@ -147,7 +148,14 @@ impl Listener {
             let read = self.parser.push(&chunk, &mut events);
             for event in events.drain(..) {
                 some = true;
-                inlet.record(event.data, event.id.clone().into_bytes()).await;
+                let origin = packed(|origin| {
+                    for (name, text) in
+                        [("id", &event.id), ("eventType", &event.kind)].into_iter().filter(|(_, text)| !text.is_empty())
+                    {
+                        origin.text(name, text);
+                    }
+                });
+                inlet.record_from(event.data, event.id.clone().into_bytes(), origin).await;
                 self.last_id = event.id;
             }
             read.map_err(|problem| ConnectorError::Framing { place: self.place.clone(), problem })?;

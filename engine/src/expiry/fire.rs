@@ -177,7 +177,9 @@ fn look(expiry: &Expiry, graph: &Graph, subjects: &[Subject]) -> Result<(), Engi
 }
 
 fn end_due(expiry: &Expiry, graph: &Graph, subjects: &[Subject]) -> Result<Slice, EngineError> {
-    graph.wait_for_results()?;
+    if !graph.wait_for_results(|| true) {
+        return Err(EngineError::Closing);
+    }
     let rules = expiry.lock().rules.clone();
     let committer = graph.committer();
     let mut slice = Slice::default();

@@ -224,6 +224,7 @@ impl Kit {
             runtime: self.runtime.handle().clone(),
             stream: String::new(),
             wanted,
+            tells: false,
         };
         let mut header = format.header();
         let mut columns = None;

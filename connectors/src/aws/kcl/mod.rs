@@ -31,6 +31,7 @@ use crate::config;
 use crate::error::ConnectorError;
 use crate::formats::StreamFormat;
 use crate::names::of_this_machine;
+use crate::origin;
 use crate::recoding::RecordDecoder;
 use crate::source::{RecordOptions, Source, SourceConfig, SourceContext};
 
@@ -156,8 +157,8 @@ impl SourceConfig for KinesisKclIngest {
         RecordOptions::single(&self.format, &self.record_decoders, self.maximum_per_second)
     }
 
-    fn frame(&self, bytes: &[u8]) -> Value {
-        Value::map([("data".into(), Value::Bytes(bytes.into()))])
+    fn frame(&self, bytes: &[u8], origin: &[u8]) -> Value {
+        origin::frame("data", Value::Bytes(bytes.into()), origin)
     }
 
     fn check(&self, context: &SourceContext) -> Result<(), ConnectorError> {

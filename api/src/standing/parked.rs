@@ -1,0 +1,108 @@
+//! Outputs that cannot be opened when weir starts, or again after a change that failed: their results are kept, and they are tried again until they can.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::{Query, StandingQueries, lock};
+use crate::app::App;
+use crate::error::ApiError;
+use crate::outputs::{Lane, Link, Opened};
+use crate::wire::standing::{Output, StandingSettings};
+
+/// Between two tries, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Tries what is parked again, as long as there is an app. To be told whenever something is.
+pub async fn look_after(app: Weak<App>, parked: Arc<Notify>) {
+    loop {
+        parked.notified().await;
+        let (mut pause, mut left) = (PAUSE_MIN, true);
+        while left {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+            let Some(app) = app.upgrade().filter(|app| !*app.stopping().borrow()) else { return };
+            // One whose try ends through a bug is not parked for ever for that.
+            left = tokio::task::spawn_blocking(move || app.standing.try_parked()).await.unwrap_or(true);
+        }
+    }
+}
+
+impl StandingQueries {
+    /// Told when an output is parked.
+    pub fn parked(&self) -> Arc<Notify> {
+        self.parked.clone()
+    }
+
+    /// Outputs of a query that was there before a restart.
+    pub(super) fn reopen(&self, query: &Arc<Query>, settings: &StandingSettings) -> Result<(), ApiError> {
+        let lanes: Vec<_> = settings.outputs.iter().map(|(name, _)| query.add_lane(name)).collect();
+        for (lane, (_, definition)) in lanes.iter().zip(&settings.outputs) {
+            match self.open_again(query, lane, definition) {
+                Ok(opened) => query.start_output(lane, opened)?,
+                Err(error) => self.park(query, lane, &format!("the output cannot be opened: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens an output where it stood.
+    pub(super) fn open_again(&self, query: &Query, lane: &Lane, definition: &Output) -> Result<Opened, ApiError> {
+        let position = query.installed().delivered(&query.frontier(&lane.name)).map(|(_, position)| position);
+        let position = position.filter(|position| !position.0.is_empty());
+        let link = Link::prepare(definition, &query.graph, &self.procedures)?;
+        Opened::open((query.id, &query.name), &lane.name, link, query.graph.ids(), position.as_ref(), &self.runtime)
+    }
+
+    pub(super) fn park(&self, query: &Query, lane: &Lane, reason: &str) {
+        lane.park(reason);
+        let (query, output) = (&query.name, &lane.name);
+        tracing::error!(
+            query,
+            output,
+            "{reason}. Its results wait, and it is tried again, until it can or is changed or removed"
+        );
+        self.parked.notify_one();
+    }
+
+    /// Tries each output that is parked. True: some still are.
+    fn try_parked(&self) -> bool {
+        let queries: Vec<_> = lock(&self.queries).values().cloned().collect();
+        let mut left = false;
+        for query in queries {
+            for lane in query.lanes().into_iter().filter(|lane| lane.may_be_tried()) {
+                left |= !self.try_one(&query, &lane);
+            }
+        }
+        left
+    }
+
+    /// False where it cannot be opened.
+    fn try_one(&self, query: &Arc<Query>, lane: &Arc<Lane>) -> bool {
+        let turn = lane.turn();
+        let definition = query.settings().outputs.into_iter().find(|(name, _)| *name == lane.name);
+        let Some((_, definition)) = definition else { return true };
+        // The world is asked while others may change things.
+        let opened = self.open_again(query, lane, &definition);
+        let _one = lock(&self.changing);
+        if lane.turn() != turn
+            || !lane.may_be_tried()
+            || query.is_ending()
+            || !query.lanes().iter().any(|own| Arc::ptr_eq(own, lane))
+        {
+            return true;
+        }
+        match opened.and_then(|opened| query.start_output(lane, opened)) {
+            Ok(()) => {
+                tracing::info!(query = query.name, output = lane.name, "the output is open, and gets what has waited");
+                true
+            }
+            Err(error) => {
+                lane.park(&format!("the output cannot be opened: {error}"));
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What becomes of ingest streams while outputs hold them back, while what they need is away, when too many of their records fail, and of what is known
+//! of them when weir starts again.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value as Json, json};
+use weir_tests::endpoint::Endpoint;
+use weir_tests::kafka::free_ports;
+use weir_tests::service::{Home, Weir, wait_until};
+use weir_tests::streams::{COUNT, RESUME, STREAMS, counted, message, with};
+
+/// Generous: machines under load are slow.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+const QUERIES: &str = "/api/v2/graph/quine/standingQueries";
+
+fn stream(weir: &Weir, name: &str) -> Json {
+    weir.get(&format!("{STREAMS}/{name}")).expect(200).json()
+}
+
+/// Numbers become nodes, each of which is a result.
+fn numbers(name: &str, limit: u64) -> Json {
+    json!({"name": name, "source": {"type": "NumberIterator", "limit": limit},
+        "query": "MATCH (n) WHERE id(n) = idFrom('number', $that) SET n:Number"})
+}
+
+fn quickly(what: &str, act: impl FnOnce()) {
+    let begun = Instant::now();
+    act();
+    assert!(begun.elapsed() < Duration::from_secs(6), "{what} took {:?}", begun.elapsed());
+}
+
+#[test]
+fn streams_that_outputs_hold_back_say_so_end_at_once_and_go_on_after_a_restart() {
+    let endpoint = Endpoint::start("/never");
+    endpoint.answer_with(503, Duration::ZERO);
+    let home = Home::new();
+    let weir = home.start(RESUME);
+    let to =
+        json!({"type": "HttpEndpoint", "url": format!("http://{}/", endpoint.address()), "onResultError": {"type": "Retry"}});
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Number) RETURN DISTINCT id(n) AS id"});
+    let query = json!({"name": "held", "pattern": pattern, "outputs": [{"name": "out", "destinations": [to]}]});
+    weir.post(QUERIES, &query).expect(201);
+    for name in ["in", "other"] {
+        weir.post(STREAMS, &numbers(name, 300_000)).expect(201);
+    }
+    let is_held = |weir: &Weir, name: &str| message(weir, name).contains("`holdsIngest` in its status says which");
+    for name in ["in", "other"] {
+        wait_until(&format!("{name} says what it waits for"), PATIENCE, || is_held(&weir, name));
+    }
+    quickly("a pause", || drop(weir.post(&format!("{STREAMS}/in:pause"), &json!({})).expect(200)));
+    assert_eq!(stream(&weir, "in")["status"], "PAUSED");
+    quickly("going on", || drop(weir.post(&format!("{STREAMS}/in:resume"), &json!({})).expect(200)));
+    quickly("an end", || drop(weir.delete(&format!("{STREAMS}/other")).expect(200)));
+    assert_eq!(stream(&weir, "in")["status"], "RUNNING");
+    weir.stop();
+
+    let weir = home.start(RESUME);
+    wait_until("it waits again", PATIENCE, || is_held(&weir, "in"));
+    assert_eq!(stream(&weir, "in")["status"], "RUNNING");
+    weir.delete(&format!("{QUERIES}/held")).expect(200);
+    let ended = weir.wait_ingest("in", "Completed", PATIENCE);
+    assert_eq!(ended["stats"]["ingestedCount"], 300_000, "{ended}");
+    assert_eq!(weir.rows("MATCH (n:Number) RETURN count(n)")[0][0], 300_000);
+    weir.stop();
+}
+
+#[test]
+fn a_stream_ends_when_too_many_records_fail_and_goes_on_before_them() {
+    let home = Home::new();
+    let line = |id: u64| if (40..60).contains(&id) { "nonsense\n".to_owned() } else { format!("{{\"id\": {id}}}\n") };
+    home.write("in.jsonl", (0..100).map(line).collect::<String>());
+    let weir = home.start(&[]);
+    let source = json!({"type": "File", "path": "in.jsonl", "format": {"type": "JsonL"}});
+    let body = |name: &str, limit: Json, query: &str| json!({"name": name, "source": source, "query": query, "onRecordError": {"stopAfter": limit}});
+    let few = json!({"records": 19, "within": "10m"});
+    let created = weir.post(STREAMS, &body("few", few.clone(), COUNT)).expect(201).json();
+    assert_eq!(created["settings"]["onRecordError"]["stopAfter"], few);
+    let told = "20 records failed within 10m, more than the 19 of onRecordError.stopAfter; the last: record 59: ";
+    for _ in 0..2 {
+        let ended = weir.wait_ingest("few", "Failed", PATIENCE);
+        assert!(ended["message"].as_str().is_some_and(|message| message.starts_with(told)), "{ended}");
+        // Begun again it meets the same.
+        assert_eq!(ended["failedRecords"], Json::Null, "{ended}");
+        weir.post(&format!("{STREAMS}/few:resume"), &json!({})).expect(200);
+    }
+    weir.wait_ingest("few", "Failed", PATIENCE);
+    weir.post(STREAMS, &body("enough", json!({"records": 20}), COUNT)).expect(201);
+    weir.wait_ingest("enough", "Completed", PATIENCE);
+    assert_eq!(stream(&weir, "enough")["failedRecords"]["count"], 20);
+
+    // Those whose query fails are before its position by then.
+    let failing = "MATCH (n) WHERE id(n) = idFrom('q', $that.id) SET n.x = 1 / ($that.id - 7)";
+    let file = json!({"type": "File", "path": "some.jsonl", "format": {"type": "JsonL"}});
+    home.write("some.jsonl", (0..20).map(line).collect::<String>());
+    weir.post(STREAMS, &with(body("query", json!({"records": 0}), failing), json!({"source": file}))).expect(201);
+    let ended = weir.wait_ingest("query", "Failed", PATIENCE);
+    assert!(
+        ended["message"].as_str().is_some_and(|message| message.starts_with("1 records failed, more than the 0 of")),
+        "{ended}"
+    );
+    weir.post(&format!("{STREAMS}/query:resume"), &json!({})).expect(200);
+    weir.wait_ingest("query", "Completed", PATIENCE);
+    for wrong in [json!({}), json!({"records": -1}), json!({"records": 1, "within": "soon"})] {
+        assert!(weir.post(STREAMS, &body("wrong", wrong, COUNT)).expect(400).text().contains(".onRecordError.stopAfter."));
+    }
+    weir.stop();
+}
+
+#[test]
+fn what_a_stream_has_read_is_known_after_a_restart() {
+    let home = Home::new();
+    home.write("in.jsonl", "{\"id\": 1}\nnonsense\n{\"id\": 2}\n");
+    let weir = home.start(RESUME);
+    let source = json!({"type": "File", "path": "in.jsonl", "format": {"type": "JsonL"}});
+    weir.post(STREAMS, &json!({"name": "done", "source": source, "query": COUNT})).expect(201);
+    let push = json!({"type": "HttpPush", "format": {"type": "Json"}});
+    weir.post(STREAMS, &json!({"name": "push", "source": push, "query": COUNT})).expect(201);
+    let say = |weir: &Weir, body: &[u8]| {
+        drop(weir.send("POST", &format!("{STREAMS}/push/records"), &[("Content-Type", "application/x-ndjson")], body).expect(200))
+    };
+    say(&weir, b"{\"id\": 10}\nrubbish\n");
+    weir.wait_ingest("done", "Completed", PATIENCE);
+    let known = |weir: &Weir, name: &str| {
+        let shown = stream(weir, name);
+        json!([
+            shown["status"],
+            shown["stats"]["ingestedCount"],
+            shown["stats"]["byteRates"]["count"],
+            shown["stats"]["startTime"],
+            shown["failedRecords"]
+        ])
+    };
+    let before = ["done", "push"].map(|name| known(&weir, name));
+    assert_eq!((&before[0][1], &before[0][4]["first"][0]["sample"]), (&json!(3), &json!("nonsense")), "{before:?}");
+    weir.stop();
+    let weir = home.start(RESUME);
+    assert_eq!(["done", "push"].map(|name| known(&weir, name)), before);
+    say(&weir, b"{\"id\": 11}\nrubbish\n");
+    assert_eq!(
+        (&stream(&weir, "push")["stats"]["ingestedCount"], &stream(&weir, "push")["failedRecords"]["count"]),
+        (&json!(4), &json!(2))
+    );
+    weir.stop();
+}
+
+/// Serves a schema of Avro until it is told to stop, at this address again when it is begun again.
+struct Schemas {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    serving: thread::JoinHandle<()>,
+}
+
+impl Schemas {
+    fn start(port: u16) -> Schemas {
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        let address = listener.local_addr().expect("an address");
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = stop.clone();
+        let serving = thread::spawn(move || {
+            let text = r#"{"type": "record", "name": "p", "fields": [{"name": "id", "type": "long"}]}"#;
+            while !stopped.load(Ordering::Relaxed) {
+                let Ok((mut stream, _)) = listener.accept() else {
+                    thread::sleep(Duration::from_millis(5));
+                    continue;
+                };
+                let _ = stream.set_nonblocking(false).and_then(|()| stream.read(&mut [0; 4096]));
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", text.len());
+                let _ = stream.write_all((head + text).as_bytes());
+            }
+        });
+        Schemas { address, stop, serving }
+    }
+
+    fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.serving.join().expect("the server ends");
+    }
+}
+
+#[test]
+fn schemas_that_are_away_at_the_start_are_waited_for() {
+    let schemas = Schemas::start(free_ports(1));
+    let (port, served) = (schemas.address.port(), free_ports(1));
+    let avro = json!({"type": "Avro", "schemaUrl": format!("http://{}/p.avsc", schemas.address)});
+    let home = Home::new();
+    let weir = home.start(RESUME);
+    let push = json!({"type": "HttpPush", "format": avro});
+    weir.post(STREAMS, &json!({"name": "in", "source": push, "query": format!("{COUNT}, n:Read")})).expect(201);
+    let out = json!({"type": "ReactiveStream", "address": "127.0.0.1", "port": served, "format": avro});
+    let pattern = json!({"type": "Cypher", "query": "MATCH (n:Read) RETURN DISTINCT id(n) AS id"});
+    let output = json!({"name": "out", "resultEnrichment": {"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.id AS id"}, "destinations": [out]});
+    weir.post(QUERIES, &json!({"name": "q", "pattern": pattern, "outputs": [output]})).expect(201);
+    weir.stop();
+    schemas.stop();
+
+    let weir = home.start(RESUME);
+    wait_until("the stream says what it waits for", PATIENCE, || message(&weir, "in").contains("p.avsc"));
+    assert_eq!(stream(&weir, "in")["status"], "RUNNING");
+    let state = |weir: &Weir| weir.get("/api/v1/query/standing/q").expect(200).json()["stats"]["local"]["outputs"]["out"].take();
+    let parked = state(&weir);
+    assert_eq!(parked["state"], "Parked", "{parked}");
+    let schemas = Schemas::start(port);
+    wait_until("the stream reads, and the output is open", PATIENCE, || {
+        message(&weir, "in").is_empty() && state(&weir)["state"] == "Running"
+    });
+    // 7, as Avro writes it.
+    weir.send("POST", &format!("{STREAMS}/in/records"), &[("Content-Type", "application/octet-stream")], &[14]).expect(200);
+    assert_eq!(counted(&weir), (1, 1));
+    weir.stop();
+    schemas.stop();
+}
