@@ -15,6 +15,9 @@ use crate::config::LogSettings;
 /// Of what is said about levels.
 const TEXT_BYTES_MAX: usize = 4096;
 
+/// Says nothing unless it is named.
+const QUIET: &[&str] = &["aws_config"];
+
 const LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
 
 /// What is in force, and the way to change it.
@@ -71,7 +74,11 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
             return Err(format!("'{level}' is no level; {usage}"));
         }
     }
-    EnvFilter::try_new(parts.join(",")).map_err(|error| format!("{error}; {usage}"))
+    let named = |module: &str| parts.iter().any(|part| part.starts_with(module));
+    // It tells all it knows of each login, and what matters of that comes as an error of the stream or output.
+    let quiet = QUIET.iter().filter(|module| !named(module)).map(|module| format!("{module}=off"));
+    let directives = quiet.chain(parts.iter().map(|part| (*part).to_owned())).collect::<Vec<_>>().join(",");
+    EnvFilter::try_new(directives).map_err(|error| format!("{error}; {usage}"))
 }
 
 #[cfg(test)]

@@ -113,12 +113,8 @@ impl Access {
 
     /// Finds credentials, region and endpoint of a service. `address` is where the definition says the service is.
     pub async fn settle(&self, service: &str, address: Option<&Url>) -> Result<Settled, ConnectorError> {
-        let mut loader = aws_config::defaults(BehaviorVersion::latest()).http_client(Through(http::client()?));
         let of_address = || region_of(address?.host_str()?).map(str::to_owned);
-        if let Some(region) = self.region.as_ref().map(|region| region.region.clone()).or_else(of_address) {
-            loader = loader.region(Region::new(region));
-        }
-        let config = loader.load().await;
+        let config = of_this_machine(self.region.as_ref().map(|region| region.region.clone()).or_else(of_address)).await?;
         let usual = || USUAL_REGIONS.iter().find(|(of, _)| *of == service).map(|(_, region)| (*region).to_owned());
         let region = config.region().map(|region| region.as_ref().to_owned()).or_else(usual).ok_or_else(|| {
             ConnectorError::config("region", "is not given, and neither AWS_REGION, nor the profile, nor the machine tells one")
@@ -131,7 +127,7 @@ impl Access {
         self.hosts.check(&url)?;
         let keys = match &self.credentials {
             Some(given) => Keys::given(given),
-            None => Keys::found(&config)?,
+            None => Keys::found(&config, &region)?,
         };
         Ok(Settled { region, url, keys })
     }
@@ -157,43 +153,73 @@ fn region_of(host: &str) -> Option<&str> {
     (parts.next() == Some("amazonaws")).then_some(region)
 }
 
+/// What this machine tells of Amazon: environment, profile and so on.
+async fn of_this_machine(region: Option<String>) -> Result<SdkConfig, ConnectorError> {
+    let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(Through(http::client()?));
+    Ok(match region {
+        Some(region) => loader.region(Region::new(region)).load().await,
+        None => loader.load().await,
+    })
+}
+
 /// Credentials, fetched when they are needed and kept until they are about to end.
 #[derive(Clone, Debug)]
-pub struct Keys {
+pub struct Keys(Arc<Mutex<KeysState>>);
+
+#[derive(Debug)]
+struct KeysState {
     from: SharedCredentialsProvider,
-    kept: Arc<Mutex<Option<Credentials>>>,
+    /// Found on this machine, in this region.
+    found: Option<String>,
+    kept: Option<Credentials>,
 }
 
 impl Keys {
-    fn given(given: &AwsCredentials) -> Keys {
-        Keys { from: SharedCredentialsProvider::new(Defined(given.clone())), kept: Arc::default() }
+    fn new(from: SharedCredentialsProvider, found: Option<String>) -> Keys {
+        Keys(Arc::new(Mutex::new(KeysState { from, found, kept: None })))
     }
 
-    fn found(config: &SdkConfig) -> Result<Keys, ConnectorError> {
+    fn given(given: &AwsCredentials) -> Keys {
+        Keys::new(SharedCredentialsProvider::new(Defined(given.clone())), None)
+    }
+
+    fn found(config: &SdkConfig, region: &str) -> Result<Keys, ConnectorError> {
         let none = || ConnectorError::config("credentials", "are not given, and none are found on this machine");
-        Ok(Keys { from: config.credentials_provider().ok_or_else(none)?, kept: Arc::default() })
+        Ok(Keys::new(config.credentials_provider().ok_or_else(none)?, Some(region.to_owned())))
     }
 
     pub async fn get(&self) -> Result<Credentials, ConnectorError> {
-        let mut kept = self.kept.lock().await;
+        let mut state = self.0.lock().await;
         let lasts = |credentials: &&Credentials| credentials.expiry().is_none_or(|end| end > SystemTime::now() + BEFORE_EXPIRY);
-        if let Some(credentials) = kept.as_ref().filter(lasts) {
+        if let Some(credentials) = state.kept.as_ref().filter(lasts) {
             return Ok(credentials.clone());
         }
-        let found = self.from.provide_credentials().await.map_err(|error| ConnectorError::World {
-            place: "AWS credentials".to_owned(),
-            problem: http::chain(&error),
-            fault: Fault::User,
-            retryable: true,
-            source: None,
-        })?;
-        *kept = Some(found.clone());
-        Ok(found)
+        match state.from.provide_credentials().await {
+            Ok(found) => {
+                state.kept = Some(found.clone());
+                Ok(found)
+            }
+            Err(error) => {
+                // A chain that has failed does not look at its files again, and tells the reason once.
+                if let Some(region) = state.found.clone()
+                    && let Some(anew) = of_this_machine(Some(region)).await?.credentials_provider()
+                {
+                    state.from = anew;
+                }
+                Err(ConnectorError::World {
+                    place: "AWS credentials".to_owned(),
+                    problem: http::chain(&error),
+                    fault: Fault::User,
+                    retryable: true,
+                    source: None,
+                })
+            }
+        }
     }
 
     /// The service did not take them: the next ones are fetched.
     pub async fn forget(&self) {
-        *self.kept.lock().await = None;
+        self.0.lock().await.kept = None;
     }
 }
 

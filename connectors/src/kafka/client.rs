@@ -40,7 +40,8 @@ impl Voice {
     /// The first thing that is wrong is said once in the log; what only follows from it does not replace it.
     pub fn note(&self, code: RDKafkaErrorCode, reason: &str) {
         let mut trouble = self.lock();
-        let follows = matches!(code, RDKafkaErrorCode::AllBrokersDown | RDKafkaErrorCode::OperationTimedOut);
+        use RDKafkaErrorCode::{AllBrokersDown, CoordinatorNotAvailable, OperationTimedOut};
+        let follows = matches!(code, AllBrokersDown | OperationTimedOut | CoordinatorNotAvailable);
         match &*trouble {
             Some(known) if known.code == code || follows => return,
             _ => tracing::warn!("{}: {reason}", self.place),

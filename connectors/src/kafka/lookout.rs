@@ -105,6 +105,8 @@ struct Reader {
 #[derive(Clone)]
 struct Context {
     voice: Arc<Voice>,
+    /// The other client tells what is wrong.
+    quiet: bool,
 }
 
 impl rdkafka::ClientContext for Context {
@@ -118,7 +120,9 @@ impl rdkafka::ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         // What concerns a topic is for those who read it to tell.
-        if !error.rdkafka_error_code().is_some_and(|code| of_a_topic(code) || code == RDKafkaErrorCode::AutoOffsetReset) {
+        if !self.quiet
+            && !error.rdkafka_error_code().is_some_and(|code| of_a_topic(code) || code == RDKafkaErrorCode::AutoOffsetReset)
+        {
             self.voice.error(error, reason);
         }
     }
@@ -155,12 +159,12 @@ impl Lookout {
     }
 
     fn start(place: &str, config: &ClientConfig, key: Key) -> Result<Lookout, ConnectorError> {
-        let context = Context { voice: Arc::new(Voice::new(place, key.1.clone())) };
+        let context = Context { voice: Arc::new(Voice::new(place, key.1.clone())), quiet: false };
         let cannot = |_| failed(place, "the client that reads for streams at rest cannot be made", true);
         let mut consumer: BaseConsumer<Context> = config.create_with_context(context.clone()).map_err(cannot)?;
         let mut questions = config.clone();
         questions.remove("group.id");
-        let asking = questions.create_with_context(context).map_err(cannot)?;
+        let asking = questions.create_with_context(Context { quiet: true, ..context }).map_err(cannot)?;
         let (calls, called) = bounded(1);
         let call = calls.clone();
         // One that was not taken yet does as well.
@@ -392,6 +396,8 @@ impl Watch {
     /// Sees who has left, and whether there is trouble or one is over.
     fn look(&mut self) {
         let now = Instant::now();
+        // Who is not listened to has no token.
+        let _ = self.shared.asking.poll(Duration::ZERO);
         self.streams.retain(|stream| {
             let Some(inbox) = stream.inbox.upgrade() else { return false };
             if stream.until <= now {

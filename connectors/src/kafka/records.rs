@@ -152,6 +152,8 @@ impl Records {
                     }
                 }
                 consumer.context().changes().push_back(Change::Assigned(partitions));
+                // Offsets are asked for before anything else is, and who is not listened to has no token.
+                let _ = consumer.poll(Duration::ZERO);
             }
         }
         Ok(Arc::new(consumer))
@@ -168,7 +170,11 @@ impl Records {
                     Ok(()) => true,
                     Err(error) if error.retryable() => {
                         let Some(consumer) = &self.consumer else { return Ok(()) };
-                        consumer.context().voice.note(RDKafkaErrorCode::CoordinatorNotAvailable, &error.to_string());
+                        let reason = match &error {
+                            ConnectorError::World { problem, .. } => problem.clone(),
+                            other => other.to_string(),
+                        };
+                        consumer.context().voice.note(RDKafkaErrorCode::CoordinatorNotAvailable, &reason);
                         self.ask_again = Instant::now() + LOOK_AGAIN;
                         false
                     }

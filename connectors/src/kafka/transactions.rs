@@ -141,6 +141,8 @@ impl Session {
     /// Ends what an earlier producer left, and finds out what has been delivered.
     fn prepare(&mut self, topic: &str, place: &str) -> Result<u64, Remedy> {
         if !self.initialized {
+            // Who is not listened to has no token either.
+            self.producer.hear();
             self.producer.client().init_transactions(REQUEST_TIME_MAX).map_err(|error| self.remedy(error))?;
             self.initialized = true;
         }
@@ -148,6 +150,7 @@ impl Session {
             return Ok(delivered);
         }
         let list = Offsets::list([(topic, 0, 0)]);
+        let _ = self.asker.poll(Duration::ZERO);
         let told = committed(&self.asker, &list, place, REQUEST_TIME_MAX).map_err(|error| Remedy::Again(error.to_string()))?;
         let delivered = told.get(topic, 0).map_or(0, |offset| offset as u64);
         self.delivered = Some(delivered);
