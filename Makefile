@@ -19,6 +19,7 @@ KILLS ?= 1000
 KAFKA_KILLS ?= 200
 QUERIES ?= 100000
 FAULTS ?= 10000
+FAULT_SECONDS ?= 30
 INPUTS ?= 10000000
 EXAMPLES ?= 150
 SECONDS ?= 3600
@@ -26,7 +27,7 @@ SEED ?= 1
 RELEASE ?= $(CARGO_TARGET_DIR)/handed-out
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench bench-kafka crash crash-kafka faults campaign-queries fuzz fuzz-api abuse churn release release-check tools-build tools-check
+.PHONY: help run test check format bench bench-kafka crash crash-kafka faults network-faults campaign-queries fuzz fuzz-api abuse churn release release-check tools-build tools-check
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -79,6 +80,11 @@ crash: tools-build ## the crash test at length: kill weir KILLS times at random 
 crash-kafka: tools-build ## kill weir or a real Kafka broker KAFKA_KILLS times: each result is in the output topic once
 	cargo build --release --workspace --bin weir
 	WEIR_KAFKA_KILLS=$(KAFKA_KILLS) cargo test --release --workspace --test kafka -- --nocapture each_result
+
+network-faults: tools-build ## networks that are cut, slow, stalled and half open between weir and every connector, for FAULT_SECONDS each
+	cargo build --release --workspace --bin weir
+	WEIR_FAULT_SECONDS=$(FAULT_SECONDS) cargo test --release --workspace --test networks -- --nocapture --test-threads 2
+	WEIR_FAULT_SECONDS=$(FAULT_SECONDS) cargo test --release --workspace --test kafka --test redis --test nats --test postgres --test mqtt --test amqp -- --nocapture network
 
 faults: tools-build ## FAULTS faults below the stores from SEED on: power lost, a full disk, torn, changed and missing bytes
 	WEIR_FAULT_SEEDS=$(SEED)..$$(($(SEED) + $(FAULTS))) cargo test --release --workspace --test faults --test faults_rocks_db -- --nocapture

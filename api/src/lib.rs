@@ -34,6 +34,7 @@ pub mod clock;
 pub mod error;
 mod start;
 mod startup;
+mod open_files;
 pub mod client;
 pub mod terminal;
 pub mod ask;

@@ -409,6 +409,7 @@ impl Opened {
                     taps: taps.clone(),
                     stop: stop.clone(),
                     counters: counters.clone(),
+                    told: AtomicBool::default(),
                     chain: chain.clone(),
                 };
                 Way::Queries { worker: OnCall::new("query", name, BATCHES_WAITING_MAX, queries), stop, end: stopper }
@@ -586,6 +587,8 @@ struct Queries {
     taps: Arc<Taps>,
     stop: Arc<AtomicBool>,
     counters: Arc<DeliveryCounters>,
+    /// That values cannot go on.
+    told: AtomicBool,
     chain: Arc<Chain>,
 }
 
@@ -661,7 +664,9 @@ impl Queries {
                 std::slice::from_ref(&parameter),
                 QueryOptions { cancelled: Some(&self.stop), cause: cause.as_ref(), ..QueryOptions::default() },
                 &mut |row| {
-                    let data = columns.iter().cloned().zip(row.iter().map(carried)).collect();
+                    let data =
+                        columns.iter().cloned().zip(row).map(|(column, value)| (column.clone(), self.carried(&column, value)));
+                    let data = data.collect();
                     rows.push(Sent { data: Arc::new(data), ..result.clone() });
                     ControlFlow::Continue(())
                 },
@@ -708,6 +713,22 @@ impl Queries {
         }
     }
 
+    /// A value as it goes on. The first that cannot is told.
+    fn carried(&self, column: &Text, value: &Value) -> Value {
+        if !stays(value) {
+            return value.clone();
+        }
+        if !self.told.swap(true, Ordering::Relaxed) {
+            let (query, output) = (&self.query, &self.name);
+            tracing::warn!(
+                query,
+                output,
+                "column {column} of the output's query is a node, an edge or a path, which goes on as null; return id(…) or properties(…) of it"
+            );
+        }
+        Value::Null
+    }
+
     fn leave_out(&self, what: &str, why: &str) {
         let problem = format!("{what}: {why}");
         tracing::warn!(query = self.query, output = self.name, "{problem}");
@@ -723,12 +744,12 @@ fn that(result: &Sent, structure: Envelope) -> Value {
     }
 }
 
-/// Nodes, edges and paths cannot leave as plain values.
-fn carried(value: &Value) -> Value {
+/// Whether it is a node, an edge or a path, which cannot leave as a plain value.
+fn stays(value: &Value) -> bool {
     match value {
-        Value::Node(_) | Value::Edge(_) | Value::Path(_) | Value::FullNode(_) | Value::FullEdge(_) => Value::Null,
+        Value::Node(_) | Value::Edge(_) | Value::Path(_) | Value::FullNode(_) | Value::FullEdge(_) => true,
         // A path comes as the list of its nodes and edges.
-        Value::List(items) if matches!(&**items, [Value::FullNode(_), Value::FullEdge(_), ..]) => Value::Null,
-        other => other.clone(),
+        Value::List(items) => matches!(&**items, [Value::FullNode(_), Value::FullEdge(_), ..]),
+        _ => false,
     }
 }

@@ -22,6 +22,7 @@ use warp::reply::Response;
 use crate::app::App;
 use crate::config::Webserver;
 use crate::error::ApiError;
+use crate::open_files;
 use crate::routes;
 use crate::startup::Startup;
 use crate::tls::Tls;
@@ -98,7 +99,7 @@ pub async fn serve(
     http.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
     http.http2().timer(TokioTimer::new()).keep_alive_interval(settings.header_timeout).max_concurrent_streams(256);
     let http = Arc::new(http);
-    let places = Arc::new(Semaphore::new(settings.connections_max));
+    let places = Arc::new(Semaphore::new(open_files::connections(settings.connections_max)));
     let graceful = GracefulShutdown::new();
     let (leave, left) = watch::channel(false);
     loop {

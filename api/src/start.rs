@@ -22,7 +22,7 @@ use crate::server::Answers;
 use crate::startup::Startup;
 use crate::temporary::Temporary;
 use crate::tls::Tls;
-use crate::{ask, cli, demo, live, log, metrics, server, shell, tools, traces, transfer};
+use crate::{ask, cli, demo, live, log, metrics, open_files, server, shell, tools, traces, transfer};
 
 /// How long everything may take to end after it was asked to.
 const STOP_MAX: Duration = Duration::from_secs(60);
@@ -112,6 +112,7 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, String>
     let environment = |name: &str| std::env::var(name).ok();
     let mut settings = config::load(&arguments.sources(), &environment).map_err(|error| error.to_string())?;
     log::start(&settings.log)?;
+    open_files::raise();
     if recipe.is_some() && !arguments.force_config && settings.store != StoreSettings::InMemory {
         let place = Temporary::new(arguments.no_delete)?;
         if arguments.no_delete {

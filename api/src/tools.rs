@@ -59,6 +59,14 @@ pub struct Backup {
 pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Result<ExitCode, String> {
     let file = &backup.file;
     let failed = |error: &dyn std::error::Error| format!("cannot write the backup {}: {}", file.display(), chain(error));
+    if let Some(base) = &backup.since
+        && (file == base || fs::canonicalize(file).is_ok_and(|file| fs::canonicalize(base).is_ok_and(|base| base == file)))
+    {
+        return Err(format!(
+            "{} is the backup that --since builds on, and would be written over: name another file",
+            file.display()
+        ));
+    }
     let since = backup.since.as_deref().map(end_of_file).transpose()?;
     let leave_out: Vec<String> = backup.leave_out.iter().map(|name| name.to_ascii_lowercase()).collect();
     // Under another name until it is whole and on the disk.

@@ -33,7 +33,7 @@ impl Charset {
                 None => {
                     let problem = match Encoding::for_label(name.as_bytes()) {
                         Some(_) => "is not read here; convert the data, for example with iconv",
-                        None => "is not known; UTF-8 is the default",
+                        None => "is not read here; UTF-8 is the default, and iconv converts from most others",
                     };
                     Err(ConnectorError::config("encoding", format!("the character set {name} {problem}")))
                 }

@@ -164,7 +164,11 @@ fn bad_definitions_name_the_option_and_what_is_expected() {
     check(file("parallelism", json!(0)), "parallelism", "the number must be at least 1 and fit 31 bits");
     check(file("maximumPerSecond", json!(0)), "maximumPerSecond", "the number must be at least 1 and fit 31 bits");
     check(file("ingestLimit", json!("x")), "ingestLimit", "Long");
-    check(file("encoding", json!("klingon")), "encoding", "the character set klingon is not known; UTF-8 is the default");
+    check(
+        file("encoding", json!("klingon")),
+        "encoding",
+        "the character set klingon is not read here; UTF-8 is the default, and iconv converts from most others",
+    );
     for name in ["ISO-2022-KR", "hz-gb-2312", "replacement"] {
         let problem = format!("the character set {name} is not read here; convert the data, for example with iconv");
         check(file("encoding", json!(name)), "encoding", &problem);
@@ -799,6 +803,37 @@ fn a_destination_that_shall_end_waits_for_no_answer() {
         assert!(took >= Duration::from_millis(150), "{definition} did not ask anybody");
         assert!(took < Duration::from_millis(1500), "{definition} took {took:?}");
     }
+}
+
+/// Nobody is where the samples say, and the position is one of nobody.
+#[test]
+fn every_source_ends_promptly_and_fails_on_a_position_that_is_none() {
+    let mut refused = Vec::new();
+    for row in SOURCES {
+        let config = parse_source_v1(&(row.sample)()).unwrap();
+        for from in [None, Some(Position(b"\xff\xfe{nobody".to_vec()))] {
+            let begun = Instant::now();
+            match config.open_source(&anything(), from.as_ref()) {
+                Ok(mut source) => {
+                    let limits = Limits { wait_max: Duration::from_millis(50), ..Limits::default() };
+                    // What is not there is waited for, or an error; never anything else.
+                    let next = source.next(&limits, &mut Frames::default());
+                    let waited = begun.elapsed();
+                    assert!(waited < Duration::from_secs(1), "{} waited for {waited:?}: {next:?}", row.name);
+                }
+                Err(error) => {
+                    assert!(!error.to_string().is_empty());
+                    if let (ConnectorError::Position { .. }, Some(_)) = (&error, &from) {
+                        refused.push(row.name);
+                    }
+                }
+            }
+            // Kafka's group is left within 3 s.
+            assert!(begun.elapsed() < Duration::from_secs(5), "{} took {:?}", row.name, begun.elapsed());
+        }
+    }
+    let own = ["HttpPoll", "NumberIterator", "Postgres"];
+    assert!(own.iter().all(|name| refused.contains(name)), "a position is looked at by {refused:?}");
 }
 
 #[test]

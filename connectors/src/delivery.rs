@@ -196,7 +196,8 @@ impl Delivery {
         destination.ends_by(&shared.stop);
         let at = destination.position();
         shared.counters.lock().policy = on_refused.in_force(destination.retry());
-        let worker = Worker { shared: shared.clone(), destination, delivered, on_refused, held: 0, upper: 0, told: 0, at };
+        let worker =
+            Worker { shared: shared.clone(), destination, delivered, on_refused, held: 0, tries: 0, upper: 0, told: 0, at };
         Delivery { worker: OnCall::new("deliver", output, QUEUE_BATCHES_MAX, worker), lossy, shared }
     }
 
@@ -323,6 +324,8 @@ struct Worker {
     on_refused: OnRefused,
     /// Results that the destination has taken and that do not count as written yet.
     held: u64,
+    /// Of what it does by itself.
+    tries: u32,
     /// It has taken everything before this mark,
     upper: u64,
     /// and everything before this one counts as written.
@@ -379,6 +382,13 @@ impl Work for Worker {
                 tracing::warn!("output {}: {reason}", self.shared.output);
             }
             counters.note(&reason);
+        }
+        let tries = self.destination.tries();
+        if tries != self.tries {
+            let counters = &self.shared.counters;
+            counters.retries.fetch_add(u64::from(tries > self.tries), Ordering::Relaxed);
+            counters.trying(tries, None);
+            self.tries = tries;
         }
         self.settle();
         match (self.held > 0 || self.told < self.upper, self.destination.rests()) {

@@ -39,6 +39,11 @@ pub trait Destination: Send {
         Ok(())
     }
 
+    /// Tries so far of what `idle` does again and again by itself; 0 where that is nothing.
+    fn tries(&self) -> u32 {
+        0
+    }
+
     /// Whether nobody has to look after it while there is nothing to write.
     fn rests(&self) -> bool {
         true
@@ -152,6 +157,10 @@ impl Destination for Waiting {
 
     fn idle(&mut self) -> Result<(), ConnectorError> {
         self.opened.as_mut().map_or(Ok(()), |opened| opened.idle())
+    }
+
+    fn tries(&self) -> u32 {
+        self.opened.as_ref().map_or(0, |opened| opened.tries())
     }
 
     fn rests(&self) -> bool {

@@ -92,7 +92,7 @@ pub use host_policy::HostPolicy;
 pub use intake::{Intake, NotTaken, Taken};
 pub use output_format::{OutputFormat, RecordSchema};
 pub use secret::SecretPolicy;
-pub use source::{Delivery as SourceDelivery, RecordQuery, Source, SourceConfig, SourceContext, frame_json};
+pub use source::{RecordQuery, Source, SourceConfig, SourceContext, frame_json};
 pub use stream::RecordStream;
 pub use upload::{Upload, Uploader};
 
@@ -108,7 +108,6 @@ pub struct SourceRow {
     pub name: &'static str,
     /// Its name in v1 and in recipes of v1.
     pub name_v1: &'static str,
-    pub delivery: SourceDelivery,
     /// Reads a definition in the notation of v1.
     pub parse_v1: fn(&Json) -> Result<Box<dyn SourceConfig>, ConnectorError>,
     /// A definition to show.
@@ -130,7 +129,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "File",
         name_v1: "FileIngest",
-        delivery: SourceDelivery::Replayable,
         parse_v1: source::<FileIngest>,
         sample: || json!({"type": "FileIngest", "path": "people.jsonl"}),
         schema: SchemaGenerator::subschema_for::<FileIngest>,
@@ -138,7 +136,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "NumberIterator",
         name_v1: "NumberIteratorIngest",
-        delivery: SourceDelivery::Replayable,
         parse_v1: source::<NumberIteratorIngest>,
         sample: || json!({"type": "NumberIteratorIngest", "ingestLimit": 100}),
         schema: SchemaGenerator::subschema_for::<NumberIteratorIngest>,
@@ -146,7 +143,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "StdInput",
         name_v1: "StandardInputIngest",
-        delivery: SourceDelivery::AtMostOnce,
         parse_v1: source::<StandardInputIngest>,
         sample: || json!({"type": "StandardInputIngest"}),
         schema: SchemaGenerator::subschema_for::<StandardInputIngest>,
@@ -154,7 +150,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "HttpPush",
         name_v1: "HttpPushIngest",
-        delivery: SourceDelivery::AtLeastOnce,
         parse_v1: source::<HttpPushIngest>,
         sample: || json!({"type": "HttpPushIngest", "keysRemembered": 100}),
         schema: SchemaGenerator::subschema_for::<HttpPushIngest>,
@@ -162,7 +157,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "HttpPoll",
         name_v1: "HttpPollIngest",
-        delivery: SourceDelivery::AtLeastOnce,
         parse_v1: source::<HttpPollIngest>,
         sample: || json!({"type": "HttpPollIngest", "url": "https://127.0.0.1:9000/items", "recordsAt": "/items"}),
         schema: SchemaGenerator::subschema_for::<HttpPollIngest>,
@@ -170,7 +164,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "ServerSentEvent",
         name_v1: "ServerSentEventsIngest",
-        delivery: SourceDelivery::AtMostOnce,
         parse_v1: source::<ServerSentEventsIngest>,
         sample: || json!({"type": "ServerSentEventsIngest", "url": "http://127.0.0.1:9000/events"}),
         schema: SchemaGenerator::subschema_for::<ServerSentEventsIngest>,
@@ -178,7 +171,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "WebsocketClient",
         name_v1: "WebsocketSimpleStartupIngest",
-        delivery: SourceDelivery::AtMostOnce,
         parse_v1: source::<WebsocketSimpleStartupIngest>,
         sample: || json!({"type": "WebsocketSimpleStartupIngest", "url": "ws://127.0.0.1:9000/live"}),
         schema: SchemaGenerator::subschema_for::<WebsocketSimpleStartupIngest>,
@@ -186,7 +178,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "WebSocketFileUpload",
         name_v1: "WebSocketFileUpload",
-        delivery: SourceDelivery::AtMostOnce,
         parse_v1: source::<WebSocketFileUpload>,
         sample: || json!({"type": "WebSocketFileUpload"}),
         schema: SchemaGenerator::subschema_for::<WebSocketFileUpload>,
@@ -194,7 +185,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "ReactiveStream",
         name_v1: "ReactiveStream",
-        delivery: SourceDelivery::AtMostOnce,
         parse_v1: source::<sources::ReactiveStream>,
         sample: || json!({"type": "ReactiveStream", "url": "127.0.0.1", "port": 9001}),
         schema: SchemaGenerator::subschema_for::<sources::ReactiveStream>,
@@ -202,7 +192,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "Redis",
         name_v1: "RedisIngest",
-        delivery: SourceDelivery::Replayable,
         parse_v1: source::<redis::RedisIngest>,
         sample: || json!({"type": "RedisIngest", "url": "redis://127.0.0.1:6379", "key": "events", "field": "value"}),
         schema: SchemaGenerator::subschema_for::<redis::RedisIngest>,
@@ -210,7 +199,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "Amqp",
         name_v1: "AmqpIngest",
-        delivery: SourceDelivery::AtLeastOnce,
         parse_v1: source::<amqp::AmqpIngest>,
         sample: || json!({"type": "AmqpIngest", "url": "amqp://127.0.0.1:5672", "queue": "events", "prefetch": 500}),
         schema: SchemaGenerator::subschema_for::<amqp::AmqpIngest>,
@@ -218,7 +206,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "Mqtt",
         name_v1: "MqttIngest",
-        delivery: SourceDelivery::AtLeastOnce,
         parse_v1: source::<mqtt::MqttIngest>,
         sample: || {
             json!({"type": "MqttIngest", "url": "mqtt://127.0.0.1:1883", "clientId": "weir-devices", "topicFilters": ["devices/+/state"],
@@ -229,7 +216,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "Nats",
         name_v1: "NatsIngest",
-        delivery: SourceDelivery::Replayable,
         parse_v1: source::<nats::NatsIngest>,
         sample: || json!({"type": "NatsIngest", "servers": ["nats://127.0.0.1:4222"], "stream": "events", "subjects": ["events.>"]}),
         schema: SchemaGenerator::subschema_for::<nats::NatsIngest>,
@@ -237,7 +223,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "Postgres",
         name_v1: "PostgresIngest",
-        delivery: SourceDelivery::Replayable,
         parse_v1: source::<postgres::PostgresIngest>,
         sample: || {
             json!({"type": "PostgresIngest", "url": "postgres://127.0.0.1:5432/shop", "username": "weir", "publication": "weir",
@@ -249,7 +234,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "Kafka",
         name_v1: "KafkaIngest",
-        delivery: SourceDelivery::Replayable,
         parse_v1: source::<kafka::KafkaIngest>,
         sample: || json!({"type": "KafkaIngest", "topics": ["events"], "bootstrapServers": "127.0.0.1:9092"}),
         schema: SchemaGenerator::subschema_for::<kafka::KafkaIngest>,
@@ -258,7 +242,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "Kinesis",
         name_v1: "KinesisIngest",
-        delivery: SourceDelivery::Replayable,
         parse_v1: source::<aws::KinesisIngest>,
         sample: || json!({"type": "KinesisIngest", "streamName": "events", "region": {"region": "eu-west-1"}}),
         schema: SchemaGenerator::subschema_for::<aws::KinesisIngest>,
@@ -267,7 +250,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "KinesisKCL",
         name_v1: "KinesisKCLIngest",
-        delivery: SourceDelivery::Replayable,
         parse_v1: source::<aws::KinesisKclIngest>,
         sample: || {
             json!({"type": "KinesisKCLIngest", "kinesisStreamName": "events", "applicationName": "weir",
@@ -279,7 +261,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "S3",
         name_v1: "S3Ingest",
-        delivery: SourceDelivery::Replayable,
         parse_v1: source::<aws::S3Ingest>,
         sample: || json!({"type": "S3Ingest", "bucket": "lake", "key": "2026/people.jsonl", "region": {"region": "eu-west-1"}}),
         schema: SchemaGenerator::subschema_for::<aws::S3Ingest>,
@@ -288,7 +269,6 @@ pub static SOURCES: &[SourceRow] = &[
     SourceRow {
         name: "SQS",
         name_v1: "SQSIngest",
-        delivery: SourceDelivery::AtLeastOnce,
         parse_v1: source::<aws::SqsIngest>,
         sample: || json!({"type": "SQSIngest", "queueUrl": "https://sqs.eu-west-1.amazonaws.com/123456789012/events"}),
         schema: SchemaGenerator::subschema_for::<aws::SqsIngest>,

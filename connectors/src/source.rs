@@ -23,7 +23,7 @@ use crate::upload::Upload;
 /// One running instance. It is driven by one thread and may block it for `limits.wait_max`, no longer.
 ///
 /// What the caller may rely on: frames come in order; `batch.position` is where to go on after the last of them, so that
-/// `open` with it gives exactly the frames that follow (for sources whose delivery is `Replayable`). What it gives up:
+/// `open` with it gives exactly the frames that follow (for sources that can be opened at one). What it gives up:
 /// after an error the source is not asked again.
 pub trait Source: Send {
     /// Fills the batch with what is there: waits for the first record, takes more as long as it need not wait. On an
@@ -45,17 +45,6 @@ pub trait Source: Send {
     fn trouble(&self) -> Option<String> {
         None
     }
-}
-
-/// What happens to records that were under way when the process died.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Delivery {
-    /// They come again and none twice: the source can be opened at a position.
-    Replayable,
-    /// They come again, also some that have had their effect: the other side keeps them until it is told not to.
-    AtLeastOnce,
-    /// They are lost: the other side keeps nothing.
-    AtMostOnce,
 }
 
 /// What a definition may use of the process.

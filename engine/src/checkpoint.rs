@@ -137,7 +137,11 @@ fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<(), Engi
             }
         });
         let mut chunks = Indexing::new(&mut pages, nodes);
-        let info = store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next)?;
+        let info = match store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next) {
+            // It was dropped meanwhile, and there is nothing more to be written.
+            Err(StoreError::NoSuchGraph(_)) => return Ok(()),
+            written => written?,
+        };
         graph.history().add(Run::stored(&info, chunks.index));
         tracing::debug!(graph = graph.name(), facts, upto = %next.upto, took = ?began.elapsed(), "checkpoint");
         *progress = next;

@@ -1,5 +1,5 @@
-//! What a network does to connections, to connectors that have no test file of their own for it: over HTTP, web sockets, reactive streams, and Amazon's. Records are read and results
-//! arrive, each at least once, whatever was cut, reset, delayed, slowed, stalled or half open meanwhile.
+//! What a network does to connections, to connectors that have no test file of their own for it: over HTTP, web sockets, reactive streams, and
+//! Amazon's. Records are read and results arrive, each at least once, whatever was cut, reset, delayed, slowed, stalled or half open meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -251,6 +251,44 @@ fn records_and_results_get_to_and_from_amazon() {
             wait_until(&format!("{what}: {name} has all"), PATIENCE, || came_back(name) == count);
         }
         wait_until(&format!("{what}: S3 has all results"), PATIENCE, || stored() == count);
+    };
+    more();
+    all("before");
+    proxy.each_fault("server", |_| more(), all);
+    weir.stop();
+}
+
+/// By leases in a table of DynamoDB, asked for and sent.
+#[test]
+fn shards_that_are_leased_are_read() {
+    const LEFT_OUT: &str = "leases of Kinesis behind a network that cuts, resets, slows and stalls";
+    let Some(amazon) = Amazon::start(LEFT_OUT) else { return };
+    let Some((proxy, port)) = behind(LEFT_OUT, amazon.address.parse().expect("an address")) else { return };
+    amazon.create_stream("leased", 2);
+    let weir = Home::new().start(&[]);
+    let retrievals = [
+        ("asked", json!({"type": "PollingConfig", "idleTimeBetweenReads": "250ms"})),
+        ("sent", json!({"type": "FanOutConfig", "consumerName": "sent"})),
+    ];
+    for (name, retrieval) in retrievals {
+        let leases = json!({"failoverTime": "3s", "shardSyncInterval": "1s"});
+        let source = amazon.with(json!({"type": "KinesisKCL", "kinesisStreamName": "leased", "applicationName": name,
+            "format": {"type": "Json"}, "initialPosition": {"type": "TrimHorizon"}, "checkpointSettings": {"maxBatchWait": "300ms"},
+            "advancedSettings": {"leaseManagementConfig": leases, "retrievalSpecificConfig": retrieval}}));
+        let source = with(source, json!({"endpoint": format!("http://127.0.0.1:{port}/")}));
+        let query = format!("MATCH (n) WHERE id(n) = idFrom('{name}', $that.id) SET n.{name} = true");
+        weir.post(STREAMS, &json!({"name": name, "source": source, "query": query})).expect(201);
+    }
+    let next = Cell::new(0);
+    let more = || {
+        amazon.put_records("leased", next.get()..next.get() + MORE);
+        next.set(next.get() + MORE);
+    };
+    let all = |what: &str| {
+        for name in ["asked", "sent"] {
+            let read = || weir.rows(&format!("MATCH (n) WHERE n.{name} RETURN count(n)"))[0][0].as_u64();
+            wait_until(&format!("{what}: all records are {name}"), PATIENCE, || read() == Some(next.get()));
+        }
     };
     more();
     all("before");

@@ -102,8 +102,14 @@ fn results_count_as_delivered_when_they_are_stored_and_a_bucket_is_waited_for() 
     numbers_to(&weir, to);
     set_numbers(&weir, 0..30);
     wait_until("the output says what it waits for", PATIENCE, || home.read("weir.log").contains("NoSuchBucket"));
+    let state = || {
+        let shown = weir.get("/api/v1/query/standing/numbers").expect(200).json()["stats"]["local"]["outputs"]["out"].take();
+        (shown["state"] == "Retrying", shown["retries"].as_u64() > Some(0))
+    };
+    assert_eq!(state(), (true, true));
     amazon.put("/later", b"");
     wait_until("all results are stored", PATIENCE, || numbers(&objects(&amazon, "later")).len() == 30);
+    wait_until("nothing is tried again", PATIENCE, || state() == (false, true));
     assert!(objects(&amazon, "later").keys().all(|name| name.ends_with(".jsonl.zst")));
     weir.stop();
 }

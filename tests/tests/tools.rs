@@ -184,6 +184,9 @@ fn backups_of_a_weir_that_runs_go_on_from_one_another() {
     let code = hash(&weir, "default");
     let at = weir.rows("RETURN timestamp()")[0][0].clone();
     weir.rows("MATCH (a:N) DETACH DELETE a");
+    // What it builds on would be gone.
+    let (status, _, error) = run(&home, &["backup", "./more", "--since", "more", "--url", &url]);
+    assert!(status != Some(0) && error.contains("would be written over"), "{error}");
     let (status, out, error) = run(&home, &["backup", "last", "--since", "more", "--url", &url]);
     assert_eq!(status, Some(0), "{out}{error}");
     let last = hash(&weir, "default");

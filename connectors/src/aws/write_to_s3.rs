@@ -161,10 +161,21 @@ struct Objects {
     /// Everything before this mark is stored.
     stored: u64,
     held: Held,
-    /// Not before, and how long it is waited then.
-    again: Option<(Instant, Duration)>,
+    /// What could not be stored.
+    again: Option<Again>,
     /// Nothing is waited for any more.
     stop: Arc<AtomicBool>,
+}
+
+/// It is tried again.
+#[derive(Clone, Copy)]
+struct Again {
+    /// Not before.
+    at: Instant,
+    /// How long it is waited for that.
+    pause: Duration,
+    /// Tries so far.
+    tries: u32,
 }
 
 /// What has no object yet.
@@ -263,15 +274,19 @@ impl Destination for Objects {
     }
 
     fn idle(&mut self) -> Result<(), ConnectorError> {
-        if !self.is_due() || self.again.is_some_and(|(at, _)| Instant::now() < at) {
+        if !self.is_due() || self.again.is_some_and(|again| Instant::now() < again.at) {
             return Ok(());
         }
         let stored = self.store();
         self.again = stored.is_err().then(|| {
-            let pause = self.again.map_or(AGAIN_MIN, |(_, pause)| (pause * 2).min(AGAIN_MAX));
-            (Instant::now() + pause, pause)
+            let (pause, tries) = self.again.map_or((AGAIN_MIN, 0), |again| ((again.pause * 2).min(AGAIN_MAX), again.tries));
+            Again { at: Instant::now() + pause, pause, tries: tries + 1 }
         });
         stored
+    }
+
+    fn tries(&self) -> u32 {
+        self.again.map_or(0, |again| again.tries)
     }
 
     fn position(&self) -> Position {

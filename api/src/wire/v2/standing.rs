@@ -131,6 +131,14 @@ fn transformation(fields: &Fields<'_>, mistakes: &mut Mistakes) -> Option<Envelo
 pub fn read_destination(value: &Json, path: &str, mistakes: &mut Mistakes) -> Option<Output> {
     let (fields, kind) = Fields::tagged(value, path, mistakes)?;
     // The outputs of v1 are taken too, with what they give their rows to.
+    if kind == CYPHER_QUERY
+        && let Some(next) = fields.get("andThen")
+    {
+        let next = read_destination(next, &format!("{path}.andThen"), mistakes);
+        let alone = fields.entries().filter(|(name, _)| *name != "andThen").map(|(name, value)| (name.to_owned(), value.clone()));
+        let Output::CypherQuery(query) = decode_output(&Json::Object(alone.collect()), path, 0, mistakes)? else { return None };
+        return Some(Output::CypherQuery(CypherOutput { and_then: Some(Box::new(next?)), ..query }));
+    }
     if kind == CYPHER_QUERY || DESTINATIONS.iter().any(|row| row.name_v1 == kind && row.name != kind) {
         return decode_output(value, path, 0, mistakes);
     }
