@@ -493,19 +493,6 @@ fn a_moment_that_was_read_does_not_change() {
 }
 
 #[test]
-fn what_has_rested_for_longer_than_is_kept_can_be_asked_for() {
-    let kept = std::time::Duration::from_millis(100);
-    let engine = in_memory(Retention { journal: true, kept: Some(kept) });
-    let graph = engine.default_graph();
-    let first = set(&graph, 1, 1);
-    let last = set(&graph, 1, 2);
-    std::thread::sleep(3 * kept);
-    // What is asked for by a query that reads the last commit.
-    assert!(graph.at(last).is_ok() && graph.changes(node(1), last).is_ok());
-    assert!(matches!(graph.at(Tick::end_of_millis(first.millis() - 1)), Err(EngineError::TooLongAgo { .. })));
-}
-
-#[test]
 fn without_a_journal_only_the_present_is_there() {
     let engine = in_memory(Retention { journal: false, kept: None });
     let graph = engine.default_graph();
