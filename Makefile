@@ -87,7 +87,7 @@ network-faults: tools-build ## networks that are cut, slow, stalled and half ope
 	WEIR_FAULT_SECONDS=$(FAULT_SECONDS) cargo test --release --workspace --test kafka --test redis --test nats --test postgres --test mqtt --test amqp -- --nocapture network
 
 faults: tools-build ## FAULTS faults below the stores from SEED on: power lost, a full disk, torn, changed and missing bytes
-	WEIR_FAULT_SEEDS=$(SEED)..$$(($(SEED) + $(FAULTS))) cargo test --release --workspace --test faults --test faults_rocks_db -- --nocapture
+	WEIR_FAULT_SEEDS=$(SEED)..$$(($(SEED) + $(FAULTS))) cargo test --release --workspace --test faults --test faults_rocks_db --test faults_live -- --nocapture
 
 campaign-queries: tools-build ## QUERIES generated queries from SEED on: maintained in every mode, evaluated and the reference agree
 	WEIR_QUERIES=$(QUERIES) WEIR_QUERIES_SEED=$(SEED) cargo test --release --workspace --test agreement -- --nocapture

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use weir_connectors::{FilePolicy, FileResolution, HostPolicy, SecretPolicy, SourceContext, secret};
-use weir_engine::store::{InMemory, Store};
+use weir_engine::store::{InMemory, Store, StoreError};
 use weir_engine::{DEFAULT_GRAPH, Engine, EngineError, Graph, GraphOptions, Options, QueryLimits};
 
 use crate::config::{Settings, StoreSettings};
@@ -41,14 +41,15 @@ pub struct App {
     pub queries: Queries,
     pub shard_limits: ShardLimits,
     pub store_timers: Arc<StoreTimers>,
+    startup: Arc<Startup>,
     ready: AtomicBool,
     stop: watch::Sender<bool>,
 }
 
 impl App {
-    /// Opens the store and brings back what was there: standing queries first, so that nothing passes them by.
-    /// `recipe_directories` may be read besides those of the configuration.
-    pub fn open(settings: Settings, recipe_directories: &[PathBuf], startup: &Startup) -> Result<Arc<App>, String> {
+    /// Opens the store and brings back the graph and the standing queries that were there. From here on reads are answered; `start` does the
+    /// rest. `recipe_directories` may be read besides those of the configuration.
+    pub fn open(settings: Settings, recipe_directories: &[PathBuf], startup: &Arc<Startup>) -> Result<Arc<App>, String> {
         let hosts = HostPolicy::new(&settings.allowed_hosts).map_err(|error| chain(&error))?;
         let files = file_policy(&settings, recipe_directories)?;
         let secrets = SecretPolicy::new(settings.secrets.directories.clone(), settings.secrets.environment.clone());
@@ -75,7 +76,6 @@ impl App {
             ..Options::default()
         };
         startup.at("the graph is being read");
-        let cannot = |what: &str, error: &dyn std::error::Error| format!("cannot {what}: {}", chain(error));
         let engine = Engine::open_watched(store, options, startup.loading()).map_err(|error| cannot("open the graph", &error))?;
         let live = Arc::new(LiveState::default());
         let app = App {
@@ -88,27 +88,39 @@ impl App {
             shard_limits: ShardLimits::default(),
             store_timers,
             settings,
+            startup: startup.clone(),
             ready: AtomicBool::new(false),
             stop: watch::channel(false).0,
         };
         startup.at("standing queries are being restored");
         app.standing.restore().map_err(|error| cannot("restore the standing queries", &error))?;
-        startup.at("what the log holds is being replayed");
-        app.engine.start().map_err(|error| cannot("replay the log", &error))?;
-        startup.at("streams are being restored");
-        app.ingests.restore(app.settings.should_resume_ingest).map_err(|error| cannot("restore the ingest streams", &error))?;
-        app.ready.store(true, Ordering::Relaxed);
+        app.engine.open_reads().map_err(|error| cannot("read the log", &error))?;
         let app = Arc::new(app);
         app.procedures.connect(&app);
-        tokio::spawn(parked::look_after(Arc::downgrade(&app), app.standing.parked()));
+        startup.answer_reads(&app);
         Ok(app)
+    }
+
+    /// Leads the standing queries to where the graph is, so that nothing passes them by, then begins streams anew.
+    pub fn start(self: &Arc<App>) -> Result<(), String> {
+        self.startup.at("reads are answered, and what the log holds is being replayed");
+        self.engine.start().map_err(|error| cannot("replay the log", &error))?;
+        self.startup.at("streams are being restored");
+        self.ingests.restore(self.settings.should_resume_ingest).map_err(|error| cannot("restore the ingest streams", &error))?;
+        self.ready.store(true, Ordering::Relaxed);
+        tokio::spawn(parked::look_after(Arc::downgrade(self), self.standing.parked()));
+        Ok(())
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
     }
 
     /// Why requests should not be sent here, if so.
     pub fn not_ready(&self) -> Option<String> {
-        match (*self.stop.borrow(), self.ready.load(Ordering::Relaxed)) {
+        match (*self.stop.borrow(), self.is_ready()) {
             (true, _) => Some("weir is stopping".to_owned()),
-            (false, false) => Some("the graph is being loaded".to_owned()),
+            (false, false) => Some(self.startup.reason()),
             (false, true) => self.engine.log_failure().map(|failure| failure.to_string()),
         }
     }
@@ -201,6 +213,10 @@ impl App {
     }
 }
 
+fn cannot(what: &str, error: &dyn std::error::Error) -> String {
+    format!("cannot {what}: {}", chain(error))
+}
+
 /// The name as it is kept.
 fn valid_namespace(name: &str) -> Result<String, ApiError> {
     let lower = name.to_ascii_lowercase();
@@ -220,8 +236,24 @@ fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<Fi
     FilePolicy::new(&directories, resolution).map_err(|error| format!("file-ingest.allowed-directories: {}", chain(&error)))
 }
 
-/// For tools, which work with what is there: a wrong path is no empty store.
-pub(crate) fn open_existing_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, String> {
+/// For tools that change nothing, and work with what is there: a wrong path is no empty store. Also a store that cannot be written to, on a disk that is full or mounted read-only. Says why it cannot be.
+pub(crate) fn open_to_read(settings: &StoreSettings) -> Result<(Arc<dyn Store>, Option<String>), String> {
+    must_be_there(settings)?;
+    let reason = match open(settings) {
+        Ok(store) => return Ok((store, None)),
+        Err(reason) => cannot_open(settings, &reason),
+    };
+    match settings {
+        #[cfg(feature = "rocks-db")]
+        StoreSettings::RocksDb { path, .. } => {
+            let store = weir_engine::store::RocksDb::open_to_read(weir_engine::store::RocksDbOptions::new(path));
+            store.map(|store| (Arc::new(store) as Arc<dyn Store>, Some(reason.clone()))).map_err(|_| reason)
+        }
+        _ => Err(reason),
+    }
+}
+
+fn must_be_there(settings: &StoreSettings) -> Result<(), String> {
     let is_there = |path: &Path| match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_some()),
         Ok(found) => found.len() > 0,
@@ -232,23 +264,20 @@ pub(crate) fn open_existing_store(settings: &StoreSettings) -> Result<Arc<dyn St
         Some(path) if !is_there(path) => {
             Err(format!("there is no store in {}: store.filepath, or a configuration file, says where it is", shown(path)))
         }
-        _ => open_store(settings),
-    }
-}
-
-/// What can be read of a store that cannot be opened; none where it is not of a kind that has parts.
-pub(crate) fn open_in_part(settings: &StoreSettings) -> Option<Arc<dyn Store>> {
-    match settings {
-        #[cfg(feature = "rocks-db")]
-        StoreSettings::RocksDb { path, .. } => {
-            let store = weir_engine::store::RocksDb::open_in_part(weir_engine::store::RocksDbOptions::new(path));
-            store.map(|store| Arc::new(store) as Arc<dyn Store>).ok()
-        }
-        _ => None,
+        _ => Ok(()),
     }
 }
 
 pub(crate) fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, String> {
+    open(settings).map_err(|error| cannot_open(settings, &error))
+}
+
+fn cannot_open(settings: &StoreSettings, error: &StoreError) -> String {
+    let place = settings.path().map(shown).unwrap_or_default();
+    format!("cannot open the store in {place}: {}", chain(error))
+}
+
+fn open(settings: &StoreSettings) -> Result<Arc<dyn Store>, StoreError> {
     match settings {
         StoreSettings::InMemory => Ok(Arc::new(InMemory::default())),
         StoreSettings::Empty => Ok(Arc::new(InMemory::empty())),
@@ -266,12 +295,10 @@ pub(crate) fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, Str
                 temporary: path.is_none(),
                 ..weir_engine::store::MapDbOptions::new(path.clone().unwrap_or_else(name))
             };
-            let place = shown(&options.path);
-            let store = weir_engine::store::MapDb::open(options);
-            Ok(Arc::new(store.map_err(|error| format!("cannot open the store in {place}: {}", chain(&error)))?))
+            Ok(Arc::new(weir_engine::store::MapDb::open(options)?))
         }
         #[cfg(not(feature = "map-db"))]
-        StoreSettings::MapDb { .. } => Err("this weir is built without the store map-db".to_owned()),
+        StoreSettings::MapDb { .. } => Err(StoreError::failed("open it", "this weir is built without the store map-db")),
         #[cfg(feature = "rocks-db")]
         StoreSettings::RocksDb { path, sync_all_writes, create_parent_dir } => {
             let options = weir_engine::store::RocksDbOptions {
@@ -279,13 +306,10 @@ pub(crate) fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, Str
                 create_parent_dir: *create_parent_dir,
                 ..weir_engine::store::RocksDbOptions::new(path)
             };
-            let store = weir_engine::store::RocksDb::open(options);
-            Ok(Arc::new(store.map_err(|error| format!("cannot open the store in {}: {}", shown(path), chain(&error)))?))
+            Ok(Arc::new(weir_engine::store::RocksDb::open(options)?))
         }
         #[cfg(not(feature = "rocks-db"))]
-        StoreSettings::RocksDb { path, .. } => {
-            Err(format!("this weir is built without the store rocks-db; {} cannot be opened", shown(path)))
-        }
+        StoreSettings::RocksDb { .. } => Err(StoreError::failed("open it", "this weir is built without the store rocks-db")),
     }
 }
 

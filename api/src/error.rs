@@ -216,9 +216,11 @@ impl From<EngineError> for ApiError {
             | EngineError::NoSuchIndex(_)
             | EngineError::ExpiryExists(_)
             | EngineError::NoSuchExpiry(_) => ApiError::bad(error.to_string()),
+            EngineError::Starting => ApiError::NotReady(error.to_string()),
             EngineError::NoSuchGraph(name) => ApiError::absent("namespace", &name),
             EngineError::Shared(error) => match &*error {
                 EngineError::Query(failure) => ApiError::Cypher(failure_text(failure)),
+                EngineError::Starting => ApiError::NotReady(error.to_string()),
                 other => ApiError::Failed(chain(other)),
             },
             other => ApiError::Failed(chain(&other)),

@@ -6,24 +6,22 @@
 //! How far an output has got is reported by its last link, so that nothing counts as delivered before it is. Queries may
 //! run again after a crash, destinations that know their place (files) get each result once.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
 use weir_connectors::delivery::{Delivered, Stopper};
-use weir_connectors::on_call::{OnCall, Refusal, Work};
+use weir_connectors::on_call::{OnCall, Refusal};
 use weir_connectors::{
     DeadLetters, Delivery, DeliveryCounters, DestinationConfig, DestinationContext, Encoder, Envelope, Generation, HostPolicy,
     Meta, OnRefused, Outgoing, RecordSchema, destination, secret,
 };
 use weir_cypher_compiler::{compile, unknown_parameter};
-use weir_engine::{Cause, EngineError, Graph, Prepared, QueryOptions};
-use weir_model::{IdScheme, Map, NodeId, Place, Position, QueryId, Text, Tick, Value};
+use weir_engine::{Cause, Graph, Prepared};
+use weir_model::{IdScheme, Map, NodeId, Place, Position, QueryId, Text, Tick};
 
-use crate::error::{ApiError, chain, failure_text};
-use crate::events::{Hub, Live};
+use crate::error::{ApiError, chain};
+use crate::events::Live;
 use crate::ingest::refused;
 use crate::procedures::Procedures;
 use crate::wire::letters::Refusals;
@@ -33,18 +31,21 @@ mod chain;
 mod figures;
 mod lane;
 mod letters;
+mod queries;
+mod side_by_side;
 mod spans;
+mod taps;
 use chain::Chain;
 pub use figures::{Figures, State};
 pub use lane::{Given, Lane};
 use letters::Letters;
+use queries::{Asker, Failed, Queries};
 use spans::Spans;
+pub use taps::Hubs;
+use taps::Taps;
 
 /// Batches of results waiting for the queries of one output.
 const BATCHES_WAITING_MAX: usize = 16;
-
-/// Between tries of a query that failed through no fault of its own.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// A result on its way.
 #[derive(Clone)]
@@ -105,6 +106,8 @@ pub struct QueryLink {
     structure: Envelope,
     positive_only: bool,
     retries: bool,
+    /// So many results at a time, where it only reads.
+    parallelism: usize,
     next: Option<Box<Link>>,
 }
 
@@ -171,6 +174,18 @@ impl Link {
     }
 }
 
+impl QueryLink {
+    /// How many results may be asked about at a time. Where one of the queries writes it is one after another, so that their
+    /// effects have the order of the results.
+    fn threads(&self) -> usize {
+        let behind = match self.next.as_deref() {
+            Some(Link::Query(next)) => next.threads(),
+            _ => usize::MAX,
+        };
+        if self.prepared.writes() { 1 } else { self.parallelism.min(behind) }
+    }
+}
+
 /// Whether the values are there that an output refers to.
 pub fn check_secrets(output: &Output) -> Result<(), ApiError> {
     match output {
@@ -204,6 +219,7 @@ impl QueryLink {
             structure: cypher.structure,
             positive_only: false,
             retries: cypher.should_retry,
+            parallelism: usize::try_from(cypher.parallelism).unwrap_or(1),
             next: next.map(Box::new),
         })
     }
@@ -224,60 +240,11 @@ pub struct RunningOutput {
     failed: OnceLock<String>,
     /// It is being ended: that it takes no more is no failure.
     ending: AtomicBool,
-    pub taps: Arc<Taps>,
+    taps: Arc<Taps>,
     spans: Arc<Spans>,
     chain: Arc<Chain>,
     /// Of its destination, or of its query where it has none.
     pub counters: Arc<DeliveryCounters>,
-}
-
-/// What flows through an output, for whoever listens.
-pub struct Taps {
-    /// Behind the filter and the transformation.
-    pub before: Hub,
-    /// Behind the query that enriches, too: what destinations get.
-    pub after: Hub,
-    envelope: Envelope,
-    positive_only: bool,
-    enriched: bool,
-    ids: IdScheme,
-}
-
-impl Taps {
-    fn of(link: &Link, ids: IdScheme) -> Taps {
-        let (envelope, positive_only, enriched) = match link {
-            Link::Destination(DestinationLink { form, .. }) => (form.envelope, form.positive_only, false),
-            Link::Query(query) => (query.structure, query.positive_only, query.next.is_some()),
-        };
-        Taps { before: Hub::default(), after: Hub::default(), envelope, positive_only, enriched, ids }
-    }
-
-    /// Results as they come.
-    fn show(&self, results: &[Sent]) {
-        self.tell(&self.before, self.envelope, results);
-        if !self.enriched {
-            self.tell(&self.after, self.envelope, results);
-        }
-    }
-
-    /// Rows of the query.
-    fn show_enriched(&self, rows: &[Sent]) {
-        if self.enriched {
-            self.tell(&self.after, Envelope::Bare, rows);
-        }
-    }
-
-    fn tell(&self, hub: &Hub, envelope: Envelope, items: &[Sent]) {
-        if hub.is_heard() {
-            let encoder = Encoder { envelope, generation: Generation::V2, ids: self.ids };
-            items.iter().filter(|item| item.positive || !self.positive_only).for_each(|item| hub.send(item.live(&encoder)));
-        }
-    }
-
-    fn close(&self) {
-        self.before.close();
-        self.after.close();
-    }
 }
 
 impl Sent {
@@ -371,7 +338,7 @@ impl Opened {
         self,
         (query, name): (&str, &str),
         graph: &Graph,
-        chain_max: u32,
+        (chain_max, hubs): (u32, Arc<Hubs>),
         from: Tick,
         progress: Progress,
     ) -> Result<RunningOutput, ApiError> {
@@ -379,7 +346,8 @@ impl Opened {
         let spans = Arc::new(Spans::new(query, name, graph.name()));
         let mut progress = noting_rows(rows_upto.clone(), spans.clone(), progress);
         let form = self.link.destination().map(|link| link.form.clone());
-        let taps = Arc::new(Taps::of(&self.link, self.ids));
+        let taps = Arc::new(Taps::of(&self.link, hubs, self.ids));
+        let tries_failed = self.link.destination().is_some_and(|link| matches!(link.refusals, Refusals::Retry));
         let (end, unfinished) = match (self.destination, form) {
             (Some((destination, on_refused)), Some(Form { envelope, generation, positive_only, lines, schema })) => {
                 let delivery = Delivery::start(&whose(query, name), destination, on_refused, progress);
@@ -399,19 +367,20 @@ impl Opened {
             (Link::Query(link), end) => {
                 let stop = Arc::new(AtomicBool::new(false));
                 let stopper = end.as_ref().map(|end| end.delivery.stopper());
-                let queries = Queries {
+                let asker = Asker {
                     name: name.to_owned(),
                     query: query.to_owned(),
                     graph: graph.clone(),
                     link,
-                    end,
-                    progress: unfinished,
+                    has_end: end.is_some(),
+                    tries_failed,
                     taps: taps.clone(),
                     stop: stop.clone(),
                     counters: counters.clone(),
                     told: AtomicBool::default(),
                     chain: chain.clone(),
                 };
+                let queries = Queries::new(asker, end, unfinished);
                 Way::Queries { worker: OnCall::new("query", name, BATCHES_WAITING_MAX, queries), stop, end: stopper }
             }
         };
@@ -452,7 +421,7 @@ impl RunningOutput {
             self.spans.begin(upper, results.len());
         }
         let sent = match &self.way {
-            Way::Direct(end) => end.send(new, upper),
+            Way::Direct(end) => end.send(new, &[], upper),
             Way::Queries { worker, .. } => {
                 let posted = worker.post((new.cloned().collect(), upper), || stop.load(Ordering::Relaxed));
                 posted.map_err(|refusal| match refusal {
@@ -509,6 +478,13 @@ impl RunningOutput {
         }
     }
 
+    /// When it is to have ended, which is not wanted any more and given so long: what it has been waiting for by now has had
+    /// some of that.
+    pub fn end_by(&self, patience: Duration) -> Instant {
+        let now = Instant::now();
+        (self.counters.state().asked.unwrap_or(now) + patience).max(now)
+    }
+
     /// Whoever waits to hand over something need not wait any more.
     pub fn give_up(&self) {
         self.ending.store(true, Ordering::Relaxed);
@@ -523,7 +499,6 @@ impl RunningOutput {
 
     /// Ends the output; what is waiting is delivered as far as the time allows.
     pub fn close(self, deadline: Instant) {
-        self.taps.close();
         match self.way {
             Way::Direct(end) => {
                 end.delivery.close(deadline.saturating_duration_since(Instant::now()));
@@ -546,210 +521,46 @@ impl RunningOutput {
 }
 
 impl End {
-    fn send<'a>(&self, results: impl Iterator<Item = &'a Sent>, upper: Tick) -> Result<(), String> {
+    /// `failed` do not come to the destination, which is asked what to do with them.
+    fn send<'a>(&self, results: impl Iterator<Item = &'a Sent>, failed: &[Failed], upper: Tick) -> Result<(), String> {
         let (mut outgoing, mut unfit) = (Vec::new(), Vec::new());
-        for result in results.filter(|result| result.positive || !self.positive_only) {
-            let of = |body| Outgoing { body, positive: result.positive, mark: result.place.tick.0, id: Some(result.id) };
+        let of = |result: &Sent, body| {
+            let (positive, mark) = (result.positive, result.place.tick.0);
+            Outgoing { body, positive, mark, id: Some(result.id) }
+        };
+        for result in results.filter(|result| self.is_wanted(result)) {
             match self.body(result) {
-                Ok(body) => outgoing.push(of(body)),
-                Err(problem) => unfit.push((of(self.text(result)), problem)),
+                Ok(body) => outgoing.push(of(result, body)),
+                Err(problem) => unfit.push((of(result, self.text(result, self.encoder.envelope)), problem)),
+            }
+        }
+        for Failed { result, structure, reason } in failed {
+            match self.is_wanted(result) {
+                true => unfit.push((of(result, self.text(result, *structure)), reason.clone())),
+                // It would not have been sent.
+                false => self.delivery.counters().given_up(1, reason),
             }
         }
         self.delivery.send_all(outgoing, unfit, upper.0).map_err(|error| chain(&error))
     }
 
+    fn is_wanted(&self, result: &Sent) -> bool {
+        result.positive || !self.positive_only
+    }
+
     /// An error says why it does not fit the schema.
     fn body(&self, result: &Sent) -> Result<Vec<u8>, String> {
-        let Some(schema) = &self.schema else { return Ok(self.text(result)) };
+        let Some(schema) = &self.schema else { return Ok(self.text(result, self.encoder.envelope)) };
         let encoded = self.encoder.record(schema, &result.meta(), &result.data);
         encoded.map_err(|problem| format!("a result does not fit {}: {problem}", schema.name))
     }
 
-    fn text(&self, result: &Sent) -> Vec<u8> {
+    fn text(&self, result: &Sent, envelope: Envelope) -> Vec<u8> {
         let mut body = Vec::with_capacity(128);
-        self.encoder.row(&result.meta(), &result.data, &mut body);
+        Encoder { envelope, ..self.encoder }.row(&result.meta(), &result.data, &mut body);
         if self.lines {
             body.push(b'\n');
         }
         body
-    }
-}
-
-/// The work of an output that begins with a query.
-struct Queries {
-    name: String,
-    query: String,
-    graph: Graph,
-    link: QueryLink,
-    end: Option<End>,
-    /// Where there is no destination, the last query reports.
-    progress: Option<Delivered>,
-    taps: Arc<Taps>,
-    stop: Arc<AtomicBool>,
-    counters: Arc<DeliveryCounters>,
-    /// That values cannot go on.
-    told: AtomicBool,
-    chain: Arc<Chain>,
-}
-
-impl Work for Queries {
-    type Item = Batch;
-
-    fn take(&mut self, (batch, upper): Batch, _more: &Receiver<Batch>) -> bool {
-        let mut rows = Vec::new();
-        let alone = self.end.is_none() && !batch.is_empty();
-        if alone {
-            self.counters.asking(Some(Instant::now()));
-        }
-        for result in batch.iter().filter(|result| result.positive || !self.link.positive_only) {
-            let before = rows.len();
-            if !self.ask(&self.link, result, &mut rows) {
-                return false;
-            }
-            // Each has an id of its own.
-            (1..).zip(&mut rows[before..]).for_each(|(number, row)| row.place.row = number);
-        }
-        if alone {
-            self.counters.asking(None);
-        }
-        match (&self.end, &mut self.progress) {
-            (Some(end), _) => {
-                if let Err(reason) = end.send(rows.iter(), upper) {
-                    tracing::error!(query = self.query, output = self.name, "the output has ended: {reason}");
-                    return false;
-                }
-            }
-            (None, Some(progress)) => progress(upper.0, Position::default()),
-            (None, None) => {}
-        }
-        true
-    }
-
-    fn is_quick(&self, (batch, _): &Batch) -> bool {
-        batch.is_empty() && self.end.as_ref().is_none_or(|end| end.delivery.is_free())
-    }
-
-    /// While what waits shall still be delivered, it is taken; each query looks for itself whether it shall end.
-    fn is_stopped(&self) -> bool {
-        false
-    }
-
-    fn end(&mut self) {
-        if let Some(end) = self.end.take() {
-            // Bounded from outside: whoever closes the output sets `stop` when the time is over.
-            let patience = if self.stop.load(Ordering::Relaxed) { Duration::ZERO } else { Duration::from_secs(10) };
-            end.delivery.close(patience);
-        }
-    }
-}
-
-impl Queries {
-    /// Runs a query for a result and hands its rows to what follows. False when weir stops.
-    fn ask(&self, link: &QueryLink, result: &Sent, out: &mut Vec<Sent>) -> bool {
-        let cause = match link.prepared.writes().then(|| self.chain.next(&self.graph, result)).transpose() {
-            Ok(cause) => cause,
-            Err(reason) => {
-                self.chain.cut(&self.name, &reason);
-                self.counters.given_up(1, &reason);
-                return true;
-            }
-        };
-        let parameter = that(result, link.structure);
-        let columns: Vec<Text> = link.prepared.plan.columns.iter().map(|(name, _)| name.clone()).collect();
-        let mut rows: Vec<Sent> = Vec::new();
-        for tries in 1.. {
-            rows.clear();
-            let ended = self.graph.query(
-                &link.prepared,
-                std::slice::from_ref(&parameter),
-                QueryOptions { cancelled: Some(&self.stop), cause: cause.as_ref(), ..QueryOptions::default() },
-                &mut |row| {
-                    let data =
-                        columns.iter().cloned().zip(row).map(|(column, value)| (column.clone(), self.carried(&column, value)));
-                    let data = data.collect();
-                    rows.push(Sent { data: Arc::new(data), ..result.clone() });
-                    ControlFlow::Continue(())
-                },
-            );
-            match ended {
-                Ok(_) => {
-                    if tries > 1 {
-                        self.counters.trying(0, None);
-                    }
-                    break;
-                }
-                Err(_) if self.stop.load(Ordering::Relaxed) => return false,
-                Err(EngineError::Query(failure)) => {
-                    self.leave_out("the query failed on a result, which is left out", &failure_text(&failure));
-                    return true;
-                }
-                Err(error) if link.retries => {
-                    let problem = format!("the query could not run and is tried again: {}", chain(&error));
-                    tracing::warn!(query = self.query, output = self.name, "{problem}");
-                    self.counters.note(&problem);
-                    self.counters.retries.fetch_add(1, Ordering::Relaxed);
-                    self.counters.trying(tries, Some(SystemTime::now() + RETRY_PAUSE));
-                    std::thread::sleep(RETRY_PAUSE);
-                }
-                Err(error) => {
-                    self.leave_out("the query could not run on a result, which is left out", &chain(&error));
-                    return true;
-                }
-            }
-        }
-        if std::ptr::eq(link, &self.link) {
-            self.taps.show_enriched(&rows);
-            if self.end.is_none() {
-                self.counters.delivered.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        match link.next.as_deref() {
-            None => true,
-            Some(Link::Destination(..)) => {
-                out.append(&mut rows);
-                true
-            }
-            Some(Link::Query(next)) => rows.iter().all(|row| self.ask(next, row, out)),
-        }
-    }
-
-    /// A value as it goes on. The first that cannot is told.
-    fn carried(&self, column: &Text, value: &Value) -> Value {
-        if !stays(value) {
-            return value.clone();
-        }
-        if !self.told.swap(true, Ordering::Relaxed) {
-            let (query, output) = (&self.query, &self.name);
-            tracing::warn!(
-                query,
-                output,
-                "column {column} of the output's query is a node, an edge or a path, which goes on as null; return id(…) or properties(…) of it"
-            );
-        }
-        Value::Null
-    }
-
-    fn leave_out(&self, what: &str, why: &str) {
-        let problem = format!("{what}: {why}");
-        tracing::warn!(query = self.query, output = self.name, "{problem}");
-        self.counters.given_up(1, &problem);
-    }
-}
-
-/// A result as a parameter.
-fn that(result: &Sent, structure: Envelope) -> Value {
-    match structure {
-        Envelope::Bare => Value::Map(result.data.clone()),
-        _ => Value::Map(result.meta().whole(structure, &result.data).into()),
-    }
-}
-
-/// Whether it is a node, an edge or a path, which cannot leave as a plain value.
-fn stays(value: &Value) -> bool {
-    match value {
-        Value::Node(_) | Value::Edge(_) | Value::Path(_) | Value::FullNode(_) | Value::FullEdge(_) => true,
-        // A path comes as the list of its nodes and edges.
-        Value::List(items) => matches!(&**items, [Value::FullNode(_), Value::FullEdge(_), ..]),
-        _ => false,
     }
 }

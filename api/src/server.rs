@@ -17,6 +17,7 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use warp::http::{HeaderValue, Version, header};
 use warp::reply::Response;
 
 use crate::app::App;
@@ -44,19 +45,34 @@ pub enum Answers {
     All(Arc<App>),
     /// Whether weir lives and is ready: for probes, which have no certificate.
     Health(Arc<App>),
-    /// That it is not ready yet.
+    /// That it is not ready yet, and reads as soon as it can.
     Starting(Arc<Startup>),
+    /// The former alone.
+    StartingHealth(Arc<Startup>),
 }
 
 impl Answers {
     async fn answer(&self, remote: SocketAddr, request: Request<Incoming>) -> Response {
+        let version = request.version();
         match self {
             Answers::All(app) => routes::answer(app.clone(), remote, request).await,
             Answers::Health(app) if is_health(request.uri().path()) => routes::answer(app.clone(), remote, request).await,
             Answers::Health(_) => ApiError::NoRoute.into_response(Family::of(request.uri().path())),
-            Answers::Starting(startup) => startup.answer(&request),
+            Answers::Starting(startup) => match startup.reader(&request) {
+                Some(app) => closing(routes::answer(app, remote, request).await, version),
+                None => closing(startup.answer(&request), version),
+            },
+            Answers::StartingHealth(startup) => closing(startup.answer(&request), version),
         }
     }
+}
+
+/// The next request may find weir ready, and this connection does not lead there. HTTP/2 has another way to say so.
+fn closing(mut response: Response, version: Version) -> Response {
+    if version <= Version::HTTP_11 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Binds the configured address. The error says which one and what to do.
@@ -159,7 +175,7 @@ pub async fn serve(
     drop(listener);
     // Whoever comes next has the port to itself; what is under way here ends beside it.
     match answers {
-        Answers::Starting(_) => drop(tokio::spawn(async {
+        Answers::Starting(_) | Answers::StartingHealth(_) => drop(tokio::spawn(async {
             // What came last has not said yet what it wants, and would be cut off.
             tokio::time::sleep(LATE_REQUEST_MAX).await;
             drain(graceful, leave).await;

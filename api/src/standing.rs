@@ -19,7 +19,7 @@ use weir_model::{IdScheme, NodeId, Plan, QueryId, Text, Tick};
 use crate::error::ApiError;
 use crate::live::LiveState;
 use crate::meter::Meter;
-use crate::outputs::{Figures, Lane, Link, Opened, RunningOutput, check_secrets};
+use crate::outputs::{Figures, Hubs, Lane, Link, Opened, RunningOutput, check_secrets};
 use crate::procedures::Procedures;
 use crate::wire::standing::{Mode, Output, PatternSettings, StandingSettings, StartFrom};
 
@@ -45,7 +45,7 @@ const WAIT: Duration = Duration::from_millis(250);
 /// Without results for so long while nothing comes in, everything that was found has been handed over.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// How long the outputs of a query that is dropped may take to deliver what they have.
+/// How long outputs that are dropped or changed may take to deliver what they have.
 const DROP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// See `Query::until`.
@@ -248,7 +248,7 @@ impl StandingQueries {
             Begin::Again => self.reopen(&query, settings),
         };
         if let Err(error) = started.and_then(|()| query.work()) {
-            query.end(Instant::now());
+            query.end(|_| Instant::now());
             graph.drop_standing(installation);
             return Err(error);
         }
@@ -275,7 +275,7 @@ impl StandingQueries {
         self.engine.set_metadata(&key(&query.graph, &query.name), None)?;
         lock(&self.queries).remove(&place);
         // Its thread first: the end of a query is a tick that never becomes durable, which nobody should wait for.
-        query.end(Instant::now() + DROP_PATIENCE);
+        query.end(|lane| lane.end_by(DROP_PATIENCE));
         query.graph.drop_standing(query.installed().id());
         Ok(true)
     }
@@ -318,7 +318,7 @@ impl StandingQueries {
         self.store_installed(query, &settings)?;
         *lock(&query.settings) = settings;
         query.installed().remove_output(&query.frontier(name));
-        query.close_output(name, Instant::now() + DROP_PATIENCE);
+        query.close_output(name);
         Ok(())
     }
 
@@ -364,7 +364,7 @@ impl StandingQueries {
         }
         // All of them before the first is waited for.
         queries.iter().for_each(|query| query.stop());
-        queries.iter().for_each(|query| query.end(deadline));
+        queries.iter().for_each(|query| query.end(|_| deadline));
     }
 
     fn store_installed(&self, query: &Query, settings: &StandingSettings) -> Result<(), ApiError> {
@@ -456,9 +456,9 @@ impl Query {
         self.outputs.read().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    /// The one of that name.
-    pub fn output(&self, name: &str) -> Option<Arc<RunningOutput>> {
-        self.outputs().into_iter().find(|output| output.name == name)
+    /// Where one listens to the output of that name.
+    pub fn hubs(&self, name: &str) -> Option<Arc<Hubs>> {
+        self.lanes().into_iter().find(|lane| lane.name == name).map(|lane| lane.hubs.clone())
     }
 
     /// What the definition says of an output.
@@ -532,20 +532,21 @@ impl Query {
                 lane.delivered(turn, upper, || query.installed().set_delivered(&frontier, upper, position, rows));
             }
         });
-        lane.start(opened.run((&self.name, &lane.name), &self.graph, self.watch.chain_max, from, progress)?);
+        let (chain_max, hubs) = (self.watch.chain_max, lane.hubs.clone());
+        lane.start(opened.run((&self.name, &lane.name), &self.graph, (chain_max, hubs), from, progress)?);
         // For what waits in the lane.
         self.rouse();
         Ok(())
     }
 
-    fn close_output(&self, name: &str, deadline: Instant) {
+    fn close_output(&self, name: &str) {
         let removed = {
             let mut outputs = self.outputs.write().unwrap_or_else(|e| e.into_inner());
             outputs.iter().position(|output| output.name == name).map(|index| outputs.remove(index))
         };
         if let Some(lane) = removed {
             self.weigh();
-            lane.close(deadline);
+            lane.end(lane.end_by(DROP_PATIENCE));
         }
     }
 
@@ -559,8 +560,8 @@ impl Query {
         self.installed().rouse();
     }
 
-    /// Ends the thread, then the outputs.
-    fn end(&self, deadline: Instant) {
+    /// Ends the thread, then the outputs, each `by` then.
+    fn end(&self, by: impl Fn(&Lane) -> Instant) {
         self.stop();
         // What goes to rest at this moment needs the lock.
         let thread = lock(&self.thread).take();
@@ -569,7 +570,9 @@ impl Query {
         }
         self.tail.close();
         let lanes = std::mem::take(&mut *self.outputs.write().unwrap_or_else(|e| e.into_inner()));
-        lanes.iter().for_each(|lane| lane.close(deadline));
+        // All of them count from now on, not from the end of the one before.
+        let deadlines: Vec<Instant> = lanes.iter().map(|lane| by(lane)).collect();
+        lanes.iter().zip(deadlines).for_each(|(lane, deadline)| lane.end(deadline));
     }
 }
 

@@ -179,12 +179,15 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
     let watch = Startup::watch(&startup);
     let (opened, stop_starting) = watch::channel(false);
     let mut starting = Vec::new();
-    for (listener, tls) in [(&listener, &tls), (&health, &None)] {
+    for (listener, tls, answers) in
+        [(&listener, &tls, Answers::Starting(startup.clone())), (&health, &None, Answers::StartingHealth(startup.clone()))]
+    {
         if let Some(listener) = listener {
-            starting.push(serve(Answers::Starting(startup.clone()), listener, tls, stop_starting.clone()));
+            starting.push(serve(answers, listener, tls, stop_starting.clone()));
         }
     }
     let app = App::open(settings, &directories, &startup)?;
+    app.start()?;
     drop(watch);
     opened.send_replace(true);
     for server in starting {

@@ -2,16 +2,17 @@
 //! and whoever watches over weir must be able to tell that from its being dead.
 
 use std::io::{IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hyper::Request;
 use hyper::body::Incoming;
-use warp::http::{HeaderValue, StatusCode, Version, header};
+use warp::http::StatusCode;
 use warp::reply::{Reply, Response};
 use weir_engine::Loading;
 
+use crate::app::App;
 use crate::error::{self, ApiError};
 use crate::routes;
 use crate::transfer::progress::bar;
@@ -30,11 +31,18 @@ pub struct Startup {
     now: Mutex<&'static str>,
     /// How far that is.
     loading: Arc<Loading>,
+    /// Once the graph can be read.
+    app: OnceLock<Weak<App>>,
 }
 
 impl Default for Startup {
     fn default() -> Startup {
-        Startup { began: Instant::now(), now: Mutex::new("the store is being opened"), loading: Arc::default() }
+        Startup {
+            began: Instant::now(),
+            now: Mutex::new("the store is being opened"),
+            loading: Arc::default(),
+            app: OnceLock::new(),
+        }
     }
 }
 
@@ -58,7 +66,7 @@ impl Startup {
         }
     }
 
-    fn reason(&self) -> String {
+    pub fn reason(&self) -> String {
         format!("{}; it was started {} ms ago", self.now(), self.began.elapsed().as_millis())
     }
 
@@ -74,19 +82,27 @@ impl Startup {
     pub fn answer(&self, request: &Request<Incoming>) -> Response {
         let path = request.uri().path();
         let asked = routes::find(request.method(), path, false).map(|(route, _)| route.name);
-        let mut response = match asked {
+        match asked {
             Some("admin::liveness") => StatusCode::NO_CONTENT.into_response(),
             // A browser that follows results gives up at an error, and comes back when a stream ends.
             Some("standing::results") => {
                 error::response(StatusCode::OK, Some("text/event-stream"), format!("retry: {COME_BACK_MILLIS}\n\n"))
             }
             _ => ApiError::NotReady(self.reason()).into_response(Family::of(path)),
-        };
-        // The next request may find weir ready, and this connection does not lead there. HTTP/2 has another way to say so.
-        if request.version() <= Version::HTTP_11 {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
-        response
+    }
+
+    /// The graph is there, and may be read.
+    pub fn answer_reads(&self, app: &Arc<App>) {
+        // A second time there is none.
+        let _ = self.app.set(Arc::downgrade(app));
+    }
+
+    /// Who answers a request already: one that only reads, as soon as the graph is there.
+    pub fn reader(&self, request: &Request<Incoming>) -> Option<Arc<App>> {
+        let app = self.app.get()?.upgrade()?;
+        let reads = || routes::find(request.method(), request.uri().path(), false).is_some_and(|(route, _)| route.only_reads());
+        (app.is_ready() || reads()).then_some(app)
     }
 }
 

@@ -5,25 +5,19 @@ use std::fs::{self, File};
 use std::io::{BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use weir_engine::store::{Copied, Since, Source, back_up as back_up_store, check, end_of, restore};
+use weir_engine::store::{Copied, Since, Source, Store, back_up as back_up_store, check, end_of, restore};
 
-use crate::app::{open_existing_store, open_in_part, open_store};
+use crate::app::{open_store, open_to_read};
 use crate::config::StoreSettings;
 use crate::error::chain;
 use crate::transfer::{back_up_over_http, beside};
 
 /// Reads everything; fails when something is damaged.
 pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
-    // What is wrong with the whole is no reason to say nothing of the parts.
-    let (opened, unopened) = match open_existing_store(store) {
-        Ok(opened) => (opened, None),
-        Err(reason) => (open_in_part(store).ok_or_else(|| reason.clone())?, Some(reason)),
-    };
-    let mut checked = check(&*opened, &mut |what| eprintln!("weir: reading {what}"));
-    if let Some(reason) = unopened {
-        checked.damage.insert(0, reason);
-    }
+    let opened = open_and_tell(store)?;
+    let checked = check(&*opened, &mut |what| eprintln!("weir: reading {what}"));
     for damage in &checked.damage {
         println!("{damage}");
     }
@@ -35,6 +29,15 @@ pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
     };
     println!("{graphs} graphs, {facts} facts in {chunks} pages, {entries} entries in the log, {symbols} names: {found}");
     Ok(if damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A store to be read. Where it cannot be written to, says why.
+pub(crate) fn open_and_tell(store: &StoreSettings) -> Result<Arc<dyn Store>, String> {
+    let (opened, reason) = open_to_read(store)?;
+    if let Some(reason) = reason {
+        eprintln!("weir: {reason}\nweir: what is there is read all the same; nothing is written");
+    }
+    Ok(opened)
 }
 
 #[derive(clap::Args, Debug, Clone, Default, PartialEq)]
@@ -83,8 +86,7 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
                 format!("{:.1} MB", bytes as f64 / 1e6)
             }
             None => {
-                let opened =
-                    open_existing_store(store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
+                let opened = open_and_tell(store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
                 if !opened.durable() {
                     return Err(format!("the store `{}` keeps nothing that could be backed up", opened.kind()));
                 }

@@ -28,8 +28,11 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Vec<Diagnostic>>
     .map_err(|broken| vec![broken.diagnostic(text)])?;
     let slots = slot_labels(&draft);
     let plan = lower::lower(text, draft);
-    let _ =
-        write!(out, "== plan\n{}", Printer { names: &plan.names, parameters: &plan.parameters, slots, note: None }.plan(&plan));
+    let _ = write!(
+        out,
+        "== plan\n{}",
+        Printer { names: &plan.names, parameters: &plan.parameters, slots, note: None, in_words: false }.plan(&plan)
+    );
     Ok(out)
 }
 
@@ -40,12 +43,12 @@ pub fn explain_plan(plan: &Plan) -> String {
 
 /// As `explain_plan`, with a note behind each operator.
 pub fn explain_noted(plan: &Plan, note: &dyn Fn(&Operator) -> String) -> String {
-    Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: Some(note) }.plan(plan)
+    Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: Some(note), in_words: false }.plan(plan)
 }
 
 /// One operator of a plan, without what it stands on.
 pub fn explain_operator(plan: &Plan, operator: &Operator) -> String {
-    let printer = Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: None };
+    let printer = Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: None, in_words: false };
     let mut out = String::new();
     printer.itself(operator, 0, &mut out);
     out.trim_end().to_owned()
@@ -53,7 +56,7 @@ pub fn explain_operator(plan: &Plan, operator: &Operator) -> String {
 
 /// An expression of a plan.
 pub(crate) fn expression_text(plan: &Plan, expr: &Expr) -> String {
-    Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: None }.expr(expr)
+    Printer { names: &plan.names, parameters: &plan.parameters, slots: Vec::new(), note: None, in_words: false }.expr(expr)
 }
 
 /// The name of a variable where it is the only one of that name, else the number.
@@ -69,6 +72,8 @@ struct Printer<'a> {
     parameters: &'a [Text],
     slots: Vec<String>,
     note: Option<&'a dyn Fn(&Operator) -> String>,
+    /// What expressions ask of the graph is shown as it would be written, not as a plan.
+    in_words: bool,
 }
 
 fn joined(items: impl IntoIterator<Item = String>, separator: &str) -> String {
@@ -77,7 +82,7 @@ fn joined(items: impl IntoIterator<Item = String>, separator: &str) -> String {
 
 impl<'a> Printer<'a> {
     fn of_draft(draft: &'a Draft) -> Printer<'a> {
-        Printer { names: &draft.names, parameters: &draft.parameters, slots: slot_labels(draft), note: None }
+        Printer { names: &draft.names, parameters: &draft.parameters, slots: slot_labels(draft), note: None, in_words: false }
     }
 
     fn draft(&self, draft: &Draft) -> String {
@@ -445,6 +450,7 @@ impl<'a> Printer<'a> {
                 self.expr(list),
                 self.expr(step)
             ),
+            Expr::Subquery(subquery) if self.in_words => self.asked_in_words(subquery),
             Expr::Subquery(subquery) => {
                 let word = match &subquery.kind {
                     SubqueryKind::Exists => "EXISTS".to_owned(),

@@ -368,10 +368,12 @@ impl Standing<'_> {
         let mut expr = self.binder.expression(expression);
         self.copy_reads(&mut expr);
         rewrite::fold(&mut expr, self.options.ids);
-        if walk::any(&expr, &classify::changes_by_itself) {
-            let message = "A standing query's results follow from the graph: chance and the current time cannot stand in them";
+        let mut found = None;
+        refuse::of_expression(&expr, &mut found);
+        if let Some((name, _)) = found {
             let hint = "mode AnyQuery takes conditions on the current time, as in `timestamp() - n.seen > 60000`";
-            return Err(Box::new(self.error(expression.span, Code::NotMaintainable, message).with_hint(Some(hint.to_owned()))));
+            let hint = (!name.starts_with("rand")).then(|| hint.to_owned());
+            return Err(Box::new(self.error(expression.span, Code::NotMaintainable, refuse::by_itself(name)).with_hint(hint)));
         }
         Ok(expr)
     }

@@ -75,24 +75,25 @@ impl Alarms {
     /// Waits for moments that have come, and lets the workers of each graph get `pass` its earliest; then they say what they wait for next.
     /// Returns when the alarms are stopped.
     pub fn watch(&self, mut pass: impl FnMut(GraphId, Tick)) {
-        let mut passed: BTreeMap<GraphId, u64> = BTreeMap::new();
+        // By query: one that is slow to say what it waits for next keeps no other from its moment.
+        let mut passed: BTreeMap<(GraphId, u32), u64> = BTreeMap::new();
         let mut state = self.lock();
         while !state.stopping {
             let now = wall_clock_millis();
+            passed.retain(|query, moment| state.moments.get(query) == Some(moment));
             let mut first: BTreeMap<GraphId, u64> = BTreeMap::new();
-            for ((graph, _), moment) in &state.moments {
-                first.entry(*graph).and_modify(|first| *first = (*first).min(*moment)).or_insert(*moment);
-            }
             // Those that were let past are only waited for.
-            passed.retain(|graph, moment| first.get(graph) == Some(moment));
-            let news = first.into_iter().filter(|(graph, _)| !passed.contains_key(graph));
-            let (come, later): (Vec<_>, Vec<_>) = news.partition(|(_, moment)| *moment <= now);
+            for (query, moment) in state.moments.iter().filter(|(query, _)| !passed.contains_key(query)) {
+                first.entry(query.0).and_modify(|first| *first = (*first).min(*moment)).or_insert(*moment);
+            }
+            let (come, later): (Vec<_>, Vec<_>) = first.into_iter().partition(|(_, moment)| *moment <= now);
             if !come.is_empty() {
-                drop(state);
-                for (graph, moment) in come {
-                    pass(graph, Tick::at_millis(moment));
-                    passed.insert(graph, moment);
+                for (graph, earliest) in &come {
+                    let of_graph = state.moments.range((*graph, 0)..=(*graph, u32::MAX));
+                    passed.extend(of_graph.filter(|(_, moment)| *moment <= earliest).map(|(query, moment)| (*query, *moment)));
                 }
+                drop(state);
+                come.into_iter().for_each(|(graph, moment)| pass(graph, Tick::at_millis(moment)));
                 std::thread::sleep(BETWEEN);
                 state = self.lock();
                 continue;
@@ -110,5 +111,31 @@ impl Alarms {
     pub fn stop(&self) {
         self.lock().stopping = true;
         self.wake.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_that_says_nothing_more_holds_up_no_other() {
+        let alarms = Arc::new(Alarms::default());
+        let now = wall_clock_millis();
+        let [mut stuck, mut other] = [1, 2].map(|number| Alarm::new(alarms.clone(), GraphId(7), number));
+        stuck.set(Some(now));
+        other.set(Some(now + 20));
+        let (told, heard) = std::sync::mpsc::sync_channel(8);
+        let watching = alarms.clone();
+        let watch = std::thread::spawn(move || watching.watch(|graph, tick| told.send((graph, tick.millis())).unwrap()));
+        let patience = Duration::from_secs(10);
+        assert_eq!(heard.recv_timeout(patience), Ok((GraphId(7), now)));
+        assert_eq!(heard.recv_timeout(patience), Ok((GraphId(7), now + 20)));
+        // Each is told once.
+        assert!(heard.recv_timeout(Duration::from_millis(20)).is_err());
+        other.set(Some(now + 40));
+        assert_eq!(heard.recv_timeout(patience), Ok((GraphId(7), now + 40)));
+        alarms.stop();
+        watch.join().unwrap();
     }
 }

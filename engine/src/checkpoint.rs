@@ -85,8 +85,9 @@ impl Checkpoints {
 /// Makes a checkpoint if enough has gathered, as far as it is delivered. At rest, and as the last one before the end, it is worth making for
 /// less: it frees disk and saves the next start the replay.
 pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
-    let is_logged = graph.parts().store.durable() || graph.parts().retention.journal;
-    if !is_logged {
+    let store = &graph.parts().store;
+    let is_logged = store.durable() || graph.parts().retention.journal;
+    if !is_logged || store.read_only() {
         return Ok(());
     }
     let checkpoints = graph.checkpoints();

@@ -52,6 +52,8 @@ struct State {
     next: Tick,
     /// No tick before this one is given any more: the moments before it have been read.
     sealed: Tick,
+    /// The log is replayed.
+    replaying: bool,
     /// The tick after the last entry the workers were sent.
     sent: Tick,
     /// Ends of the entries the workers may not have applied.
@@ -130,6 +132,7 @@ impl Committer {
     pub fn begin(&self) -> Result<Transaction<'_>, EngineError> {
         let began = {
             let mut state = self.lock();
+            state.accepts()?;
             let began = state.sent;
             *state.active.entry(began).or_default() += 1;
             began
@@ -157,6 +160,7 @@ impl Committer {
     /// Evaluates with the lock held: what the snapshot shows is the last word. For batches that lost a race.
     pub fn alone(&self, evaluate: impl FnOnce(&Snapshot) -> Result<Change, EngineError>) -> Result<Tick, EngineError> {
         let mut state = self.lock();
+        state.accepts()?;
         self.wait_applied(state.sent)?;
         let change = evaluate(&self.published.snapshot())?;
         self.append(&mut state, change)
@@ -164,6 +168,7 @@ impl Committer {
 
     /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order.
     fn append(&self, state: &mut State, change: Change) -> Result<Tick, EngineError> {
+        state.accepts()?;
         let Change { mutations, records, source, received, cause } = change;
         let first = state.next.max(state.sealed).max(Tick::at_millis(wall_clock_millis()));
         let upper = Tick(first.0 + records.max(1) as u64);
@@ -276,6 +281,11 @@ impl Committer {
         Ok(())
     }
 
+    /// While the log is replayed nothing else is committed.
+    pub fn set_replaying(&self, replaying: bool) {
+        self.lock().replaying = replaying;
+    }
+
     /// Feeds an entry of the log to the workers again, after a restart. One of nothing is passed over, but the last: the standing
     /// queries answer for everything before its end.
     pub fn replay(&self, entry: Arc<Entry>, is_last: bool) -> Result<(), EngineError> {
@@ -295,6 +305,10 @@ impl Committer {
 }
 
 impl State {
+    fn accepts(&self) -> Result<(), EngineError> {
+        if self.replaying { Err(EngineError::Starting) } else { Ok(()) }
+    }
+
     /// The tick to wait for when the workers have fallen back too far.
     fn too_far_behind(&mut self, published: &Published, most: usize) -> Option<Tick> {
         let upper = published.upper();

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{IdScheme, NodeId, Plan, Position, QueryId, Text, Tick};
 
 use crate::alarm::Alarms;
+use crate::arrangement::build::Shard;
 use crate::arrangement::{Published, Snapshot};
 use crate::cause::Cause;
 use crate::checkpoint::{self, Checkpoints, ENTRY_WEIGHT};
@@ -229,6 +231,11 @@ impl Engine {
             _ => {}
         }
         Ok(engine)
+    }
+
+    /// From here on reads are answered with everything that was committed, while `start` has yet to lead the standing queries there.
+    pub fn open_reads(&self) -> Result<(), EngineError> {
+        self.all().iter().try_for_each(Graph::look_ahead)
     }
 
     /// Replays the log beyond the checkpoints and begins housekeeping.
@@ -510,6 +517,10 @@ struct GraphInner {
     options: GraphOptions,
     parts: Parts,
     published: Arc<Published>,
+    /// The end of the log, for those who read while it is replayed.
+    ahead: ArcSwapOption<Snapshot>,
+    /// What the workers began with, as long as there is a `tail`.
+    base: Mutex<Option<Arc<Base>>>,
     committer: Committer,
     standing: Mutex<FxHashMap<QueryId, Arc<StandingState>>>,
     /// How many there are, and ever were.
@@ -597,9 +608,10 @@ impl Graph {
             loaded.sources,
             (expiry.clone(), history.erasures().clone()),
         );
+        let base = Arc::new(base);
+        let kept = (!loaded.tail.is_empty()).then(|| base.clone());
         {
             let _order = lock(&parts.sending);
-            let base = Arc::new(base);
             parts.workers.send(&Command::CreateGraph { graph: id, published: published.clone(), base });
         }
         let inner = GraphInner {
@@ -608,6 +620,8 @@ impl Graph {
             options,
             parts: parts.clone(),
             published,
+            ahead: ArcSwapOption::empty(),
+            base: Mutex::new(kept),
             committer,
             standing: Mutex::default(),
             standing_count: AtomicU32::new(0),
@@ -667,8 +681,38 @@ impl Graph {
         Ok((loaded, log))
     }
 
+    /// Shows reads the end of the log, in batches that are made of its tail and let go of when the workers have come so far.
+    fn look_ahead(&self) -> Result<(), EngineError> {
+        let tail = lock(&self.inner.tail).clone();
+        let (Some(base), Some(last)) = (lock(&self.inner.base).take(), tail.last()) else {
+            return self.committer().wait_applied_all();
+        };
+        let began = Instant::now();
+        self.committer().set_replaying(true);
+        let count = self.inner.parts.workers.count();
+        let shard = |index| {
+            memory::holds_graph();
+            crate::graph::look_ahead(base.shards.get(index).cloned(), &tail, Shard { index, count })
+        };
+        let shards = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..count)
+                .map(|index| {
+                    scope.spawn({
+                        let shard = &shard;
+                        move || shard(index)
+                    })
+                })
+                .collect();
+            threads.into_iter().map(checkpoint::joined).collect()
+        });
+        self.inner.ahead.store(Some(Arc::new(Snapshot::new(shards, last.upper.0))));
+        tracing::debug!(graph = self.name(), entries = tail.len(), took = ?began.elapsed(), "reads see the end of the log");
+        Ok(())
+    }
+
     fn replay(&self) -> Result<(), EngineError> {
         let began = Instant::now();
+        lock(&self.inner.base).take();
         let (committer, loading) = (&self.inner.committer, &self.inner.parts.loading);
         let mut tail = std::mem::take(&mut *lock(&self.inner.tail)).into_iter().peekable();
         let mut sent = VecDeque::new();
@@ -688,6 +732,8 @@ impl Graph {
             loading.entries.one();
         }
         committer.wait_applied_all()?;
+        self.inner.ahead.store(None);
+        committer.set_replaying(false);
         tracing::debug!(graph = self.name(), took = ?began.elapsed(), "replayed the log");
         Ok(())
     }
@@ -821,7 +867,15 @@ impl Graph {
 
     /// The present: everything whose commit has returned is in it.
     pub fn snapshot(&self) -> Snapshot {
-        self.inner.published.snapshot()
+        match self.ahead() {
+            Some(ahead) => Snapshot::clone(&ahead),
+            None => self.inner.published.snapshot(),
+        }
+    }
+
+    /// The present while the workers are not there yet.
+    pub(crate) fn ahead(&self) -> Option<Arc<Snapshot>> {
+        self.inner.ahead.load_full()
     }
 
     /// The tick after the last commit that is known, also while the log has yet to be replayed.

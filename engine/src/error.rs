@@ -57,6 +57,10 @@ pub enum EngineError {
         "the graph's workers did not catch up within a minute; the process should be restarted, nothing acknowledged is lost"
     )]
     WorkersStuck,
+    #[error(
+        "weir is starting: until the standing queries have caught up with the log, reads are answered and nothing is written"
+    )]
+    Starting,
     #[error("the service is ending; the stream resumes where it was when it is started again")]
     Closing,
     #[error("cannot start the worker threads: {0}")]

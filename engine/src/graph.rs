@@ -27,6 +27,9 @@ use crate::index::shard::ShardIndex;
 use crate::index::{Began, Definition};
 use crate::store::Entry;
 
+/// Rows of the log that become one batch for those who look ahead.
+const AHEAD_ROWS: usize = 1 << 20;
+
 pub struct ShardOfGraph {
     input: InputHandle<u64, CapacityContainerBuilder<Vec<Arc<Entry>>>>,
     pub trace: TraceAgent<Layers>,
@@ -153,6 +156,53 @@ impl ShardOfGraph {
     }
 }
 
+/// One shard as it will be when `entries`, of the log, have been applied to what was loaded: for reads before that.
+pub fn look_ahead(loaded: Option<SharedBatch>, entries: &[Arc<Entry>], shard: Shard) -> Vec<SharedBatch> {
+    let (mut builder, mut joined) = (Builder::default(), Mutations::default());
+    let lower = |batch: &SharedBatch| batch.upper.clone();
+    let mut batches: Vec<SharedBatch> = loaded.into_iter().collect();
+    let mut rows = 0;
+    // Of batches as large as that there are few.
+    let portions = entries.chunk_by(|entry, _| {
+        rows += entry.mutations.rows.len();
+        let is_full = rows >= AHEAD_ROWS;
+        if is_full {
+            rows = 0;
+        }
+        !is_full
+    });
+    for portion in portions {
+        let lower = batches.last().map_or_else(|| Antichain::from_elem(0), lower);
+        let batch = net_change(portion, lower, (&mut builder, &mut joined), shard, &batches);
+        batches.push(batch.without_located());
+    }
+    batches
+}
+
+/// The batch of entries that follow one another.
+fn net_change(
+    entries: &[Arc<Entry>],
+    lower: Antichain<u64>,
+    (builder, joined): (&mut Builder, &mut Mutations),
+    shard: Shard,
+    existing: &[SharedBatch],
+) -> SharedBatch {
+    let upper = entries.last().map_or_else(|| lower.clone(), |last| Antichain::from_elem(last.upper.0));
+    let times: Vec<u64> = entries.iter().flat_map(|entry| entry.first.0..entry.upper.0).collect();
+    let mutations = if let [entry] = entries {
+        &*entry.mutations
+    } else {
+        joined.clear();
+        let mut records = 0;
+        for entry in entries {
+            joined.append_records(&entry.mutations, records);
+            records += (entry.upper.0 - entry.first.0) as u32;
+        }
+        joined
+    };
+    builder.build(mutations, times, lower, upper, shard, existing)
+}
+
 /// The state of the operator.
 struct Writing {
     writer: TraceWriter<Layers>,
@@ -179,23 +229,11 @@ impl Writing {
 
     fn apply(&mut self, entries: &[Arc<Entry>]) {
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return };
-        let upper = Antichain::from_elem(last.upper.0);
-        let times: Vec<u64> = entries.iter().flat_map(|entry| entry.first.0..entry.upper.0).collect();
-        let mutations = if entries.len() == 1 {
-            &*first.mutations
-        } else {
-            self.joined.clear();
-            let mut records = 0;
-            for entry in entries {
-                self.joined.append_records(&entry.mutations, records);
-                records += (entry.upper.0 - entry.first.0) as u32;
-            }
-            &self.joined
-        };
-        let batch = self.builder.build(mutations, times, self.lower.clone(), upper.clone(), self.shard, &self.existing);
+        let tools = (&mut self.builder, &mut self.joined);
+        let batch = net_change(entries, self.lower.clone(), tools, self.shard, &self.existing);
         self.indexes.iter_mut().for_each(|index| index.apply(&batch));
         self.writer.insert(batch, Some(first.first.0));
-        self.lower = upper;
+        self.lower = Antichain::from_elem(last.upper.0);
         self.publish();
     }
 

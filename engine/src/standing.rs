@@ -148,7 +148,7 @@ impl Graph {
         let state = Arc::new(StandingState {
             inbox: Arc::default(),
             backfill: Arc::default(),
-            pace: Arc::new(Pace::new(standing.id, standing.plan.source.as_str().into())),
+            pace: Arc::new(Pace::new(standing.id, standing.plan.source.as_str().into(), self.ids())),
             delivered: Mutex::default(),
             latency: Latency::default(),
             has_pauses: AtomicBool::new(!pauses.is_empty()),

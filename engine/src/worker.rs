@@ -275,7 +275,7 @@ impl State {
         });
         standing.numbers.insert(install.query, *number);
         let mut queries = standing.common.queries.borrow_mut();
-        queries.install(*number, graph.upper, maintained, gather);
+        queries.install((*number, &install.pace), graph.upper, maintained, gather);
         if maintained.interest.is_some() {
             queries.held.get_or_insert_with(|| {
                 let mut held = graph.trace.clone();
@@ -290,7 +290,7 @@ impl State {
         drop(queries);
         let members = (0..).zip(&maintained.sources).map(|(source, pattern)| {
             let (constants, ending) = (pattern.constants.clone(), pattern.ending.clone());
-            let member = Member { query: *number, source, since: 0, constants, ending };
+            let member = Member { query: *number, source, since: 0, constants, ending, pace: install.pace.clone() };
             (pattern.program.clone(), member)
         });
         let families = Installation::families(members);

@@ -415,6 +415,43 @@ fn one_of_a(engine: &Engine, text: &str) -> weir_engine::StandingQuery {
     graph.install(standing).unwrap()
 }
 
+/// A division by zero, a text among numbers: such a row is not there, and that is told.
+#[test]
+fn rows_without_a_value_are_told_of() {
+    use StandingMode::{AnyQuery, MultipleValues};
+    for (mode, text, reason, there) in [
+        (AnyQuery, "MATCH (n:A) RETURN id(n) AS n, 10 / n.x AS q", "zero", 1),
+        (MultipleValues, "MATCH (n:A) WHERE 10 / n.x > 1 RETURN id(n) AS n", "zero", 1),
+        (MultipleValues, "MATCH (n:A)-[:r]->(m) WHERE 10 / (n.x + m.x) < 9 RETURN id(n) AS n", "zero", 1),
+        (AnyQuery, "MATCH (n:A) WITH n WHERE 10 / n.x > 1 RETURN id(n) AS n", "zero", 1),
+        (AnyQuery, "MATCH (n:A) RETURN sum(10 / n.x) AS s", "zero", 1),
+        (AnyQuery, "MATCH (n:A) RETURN avg(n.y) AS s", "numbers", 0),
+        (AnyQuery, "MATCH (n:A) WITH n ORDER BY 10 / n.x LIMIT 3 RETURN id(n) AS n", "zero", 1),
+        (AnyQuery, "MATCH (n:A) UNWIND range(1, 10 / n.x) AS i WITH n WHERE n.x > 4 RETURN id(n) AS n", "zero", 2),
+        (AnyQuery, "MATCH (n:A), (m:A) WHERE n.x = 10 / m.x AND n.x = 5 RETURN id(n) AS n", "zero", 0),
+        (AnyQuery, "MATCH (n:A) RETURN id(n) AS n, COUNT { (n)-[:r]->(m) WHERE 10 / n.x > 1 } AS c", "zero", 1),
+    ] {
+        let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let symbol = |name: &str| graph.symbols().intern(name);
+        let query = common::install(&engine, &[compile(mode, text)], Start::WholeGraph, &[]).remove(0);
+        let mut record = Mutations::default();
+        for (n, x) in [(0, 5), (1, 0)] {
+            record.set_label(node(n), symbol("A"), true);
+            record.set_property(node(n), symbol("x"), &Value::Integer(x));
+            record.set_property(node(n), symbol("y"), &if x == 0 { Value::text("none") } else { Value::Integer(x) });
+            record.set_edge(node(n), symbol("r"), node(1), 0, true);
+        }
+        let upper = graph.apply(record, 1).unwrap();
+        let rows: i64 = common::collect(&query, upper).values().flat_map(|rows| rows.values()).sum();
+        let left_out = query.left_out().unwrap_or_else(|| panic!("{text}: {rows} rows, and none left out"));
+        assert!(left_out.rows > 0 && left_out.last.contains(reason), "{text}: {left_out:?}");
+        assert_eq!(rows, there, "{text}");
+        engine.shutdown().unwrap();
+    }
+}
+
 #[test]
 fn what_is_held_back_comes_however_soon_it_is_asked_for() {
     for text in ["MATCH (a:A) RETURN id(a) AS a", "MATCH (a:A) RETURN count(*) AS c", "RETURN 1 AS one"] {

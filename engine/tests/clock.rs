@@ -193,6 +193,42 @@ fn it_comes_within_milliseconds_when_nothing_else_happens() {
     engine.shutdown().unwrap();
 }
 
+/// What turns for so many rows at once takes longer than a turn of the stages does.
+#[test]
+fn what_takes_long_holds_up_nothing_that_comes_later() {
+    let engine = Engine::open(Arc::new(InMemory::default()), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let symbol = |name: &str| graph.symbols().intern(name);
+    let texts =
+        ["MATCH (a:A) WHERE timestamp() > a.t RETURN id(a) AS a", "MATCH (b:B) WHERE timestamp() > b.t RETURN id(b) AS b"];
+    let plans = texts.map(|text| compile(StandingMode::AnyQuery, text));
+    let queries = install(&engine, &plans, Start::WholeGraph, &[]);
+    let (mut found, rounds) = ([0, 0], 4);
+    for round in 0..rounds {
+        let due = now() + 300;
+        let mut record = Mutations::default();
+        let mut add = |n: u64, label: &str, due: i64| {
+            record.set_label(node(n + round * 20_000), symbol(label), true);
+            record.set_property(node(n + round * 20_000), symbol("t"), &Value::Integer(due));
+        };
+        (0..15_000).for_each(|n| add(n, "A", due));
+        add(15_000, "A", due + 150);
+        add(15_001, "B", due + 200);
+        graph.apply(record, 1).unwrap();
+        let wanted = [(round as usize + 1) * 15_001, round as usize + 1];
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while found != wanted {
+            assert!(Instant::now() < deadline, "round {round}: {found:?} of {wanted:?} came");
+            for (query, found) in queries.iter().zip(&mut found) {
+                let batch = query.next(Duration::from_millis(5)).unwrap();
+                *found += batch.map_or(0, |batch| batch.rows.iter().filter(|row| row.positive).count());
+            }
+        }
+    }
+    engine.shutdown().unwrap();
+}
+
 #[cfg(feature = "rocks-db")]
 #[test]
 fn restarts_change_nothing() {

@@ -21,13 +21,12 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use common::{Random, concatenate, random_records, share_symbols};
+use common::{Random, concatenate, describe, random_records, share_symbols};
 use redb::StorageBackend;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, MapDb, Store, check};
-use weir_engine::view::{Direction, View};
 use weir_engine::{Engine, EngineError, Options, checkpoint};
-use weir_model::{NodeId, Tick};
+use weir_model::Tick;
 
 #[derive(Default, Debug)]
 struct Disk {
@@ -138,20 +137,6 @@ impl StorageBackend for File {
         disk.since_sync.push((offset, data.to_vec()));
         Ok(())
     }
-}
-
-fn describe(view: &dyn View) -> String {
-    let mut out = String::new();
-    view.nodes(&mut |id: NodeId| {
-        let mut facts = Vec::new();
-        view.labels(id, &mut |label| facts.push(format!("{label:?}")));
-        view.properties(id, &mut |key, value| facts.push(format!("{key:?} {value:?}")));
-        view.edges(id, Direction::Both, &[], &mut |half| facts.push(format!("{half:?}")));
-        facts.sort();
-        out += &format!("{id:?} {facts:?}\n");
-        true
-    });
-    out
 }
 
 /// Where redb says which of its last two transactions is the newer: a changed bit there takes the newer one back, and nothing in the

@@ -20,26 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Random, concatenate, random_records, share_symbols};
+use common::{Random, concatenate, describe, random_records, share_symbols};
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions};
-use weir_engine::view::{Direction, View};
 use weir_engine::{Engine, EngineError, Options, checkpoint};
-use weir_model::{NodeId, Tick};
-
-fn describe(view: &dyn View) -> String {
-    let mut out = String::new();
-    view.nodes(&mut |id: NodeId| {
-        let mut facts = Vec::new();
-        view.labels(id, &mut |label| facts.push(format!("{label:?}")));
-        view.properties(id, &mut |key, value| facts.push(format!("{key:?} {value:?}")));
-        view.edges(id, Direction::Both, &[], &mut |half| facts.push(format!("{half:?}")));
-        facts.sort();
-        out += &format!("{id:?} {facts:?}\n");
-        true
-    });
-    out
-}
+use weir_model::Tick;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fault {

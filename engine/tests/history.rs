@@ -563,6 +563,21 @@ fn write(graph: &Graph, text: &str) -> u64 {
     millis
 }
 
+/// The last change of a graph at rest may be from before history begins, and the present is known all the same.
+#[test]
+fn a_graph_at_rest_for_longer_than_history_is_kept_still_answers() {
+    let engine = in_memory(Retention { journal: true, kept: Some(Duration::from_millis(150)) });
+    let graph = engine.default_graph();
+    let first = write(&graph, "MATCH (a) WHERE id(a) = idFrom('a') SET a.x = 1");
+    std::thread::sleep(Duration::from_millis(300));
+    let at = |millis: u64| rows(&graph, &format!("CALL history.nodeAt(idFrom('a'), {millis}) YIELD node RETURN node.x"), None);
+    assert_eq!(at(now()), ["1"]);
+    let changes = "CALL history.nodeChanges(idFrom('a')) YIELD kind RETURN kind";
+    assert_eq!(rows(&graph, changes, None).len(), 1);
+    assert!(at(first)[0].contains("no longer kept"), "{:?}", at(first));
+    assert!(at(now() + 60_000)[0].contains("future"), "{:?}", at(now() + 60_000));
+}
+
 #[test]
 fn queries_ask_for_the_past() {
     let engine = in_memory(Retention::default());

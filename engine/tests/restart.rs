@@ -15,7 +15,7 @@ use common::{NODES, QUERIES, Random, Rows, concatenate, expected, install, node,
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions, Store};
 use weir_engine::view::{Direction, View};
-use weir_engine::{Engine, GraphOptions, Ingester, Options, StandingQuery, Start, checkpoint};
+use weir_engine::{Engine, EngineError, GraphOptions, Ingester, Options, StandingQuery, Start, checkpoint};
 use weir_model::{Mutations, Position, Tick, Value};
 
 const OUTPUT: &str = "file";
@@ -71,7 +71,7 @@ fn run(seed: u64) {
     let mut random = Random(seed ^ 0x5555);
     let mut files: Vec<File> = plans.iter().map(|_| File::default()).collect();
     let mut ticks: Vec<Tick> = Vec::new();
-    let mut lives = 0;
+    let (mut lives, mut ahead) = (0, 0);
 
     while ticks.len() < records.len() {
         lives += 1;
@@ -81,6 +81,21 @@ fn run(seed: u64) {
         let start = if lives == 1 { Start::WholeGraph } else { Start::Resume };
         let queries = install(&engine, &plans, start, &[OUTPUT]);
         queries.iter().zip(&mut files).for_each(|(query, file)| cut_back(query, file));
+        // Reads are right before the standing queries are where the graph is, and nothing is written.
+        if random.below(2) == 0 {
+            let is_behind = graph.next() < graph.known_end();
+            engine.open_reads().unwrap();
+            same_graph(&graph, &records[..ticks.len()]);
+            if let Some(middle) = ticks.get(ticks.len() / 2) {
+                let moment = graph.at(*middle).unwrap();
+                same_view(moment.view(), &records[..=ticks.len() / 2]);
+                assert!(moment.failure().is_none());
+            }
+            if is_behind {
+                ahead += 1;
+                assert!(matches!(graph.apply(records[0].clone(), 1), Err(EngineError::Starting)));
+            }
+        }
         engine.start().unwrap();
         same_graph(&graph, &records[..ticks.len()]);
         assert!(ticks.last().map_or(Tick::ZERO, |tick| tick.next()) <= graph.next(), "a commit was lost");
@@ -117,7 +132,7 @@ fn run(seed: u64) {
             engine.shutdown().unwrap();
         }
     }
-    assert!(lives > 3);
+    assert!(lives > 3 && ahead > 0, "{lives} lives, {ahead} of them with reads ahead");
     for (index, file) in files.iter().enumerate() {
         let mut found: BTreeMap<Tick, Rows> = BTreeMap::new();
         for (tick, positive, row) in &file.lines {
@@ -133,10 +148,13 @@ fn run(seed: u64) {
 
 /// The graph is what the records make of nothing.
 fn same_graph(graph: &weir_engine::Graph, records: &[Mutations]) {
+    graph.wait_visible().unwrap();
+    same_view(&graph.snapshot(), records);
+}
+
+fn same_view(view: &dyn View, records: &[Mutations]) {
     let mut reference = ReferenceGraph::new();
     records.iter().for_each(|record| reference.apply_all(record));
-    graph.wait_visible().unwrap();
-    let snapshot = graph.snapshot();
     for n in 0..NODES {
         let describe = |view: &dyn View| {
             let mut found = Vec::new();
@@ -146,7 +164,7 @@ fn same_graph(graph: &weir_engine::Graph, records: &[Mutations]) {
             found.sort();
             found
         };
-        assert_eq!(describe(&snapshot), describe(&reference), "node {n}");
+        assert_eq!(describe(view), describe(&reference), "node {n}");
     }
 }
 

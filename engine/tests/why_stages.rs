@@ -12,12 +12,13 @@ use std::time::Duration;
 use common::any::{QUERIES, comparable, comparable_rows, random_record};
 use common::{Random, Rows, ad_hoc, answer, compile, node};
 use weir_cypher_compiler::StandingMode;
-use weir_engine::evaluate::Prepared;
+use weir_engine::evaluate::{Prepared, node_of};
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::InMemory;
 use weir_engine::view::View;
 use weir_engine::why::{FactOf, Meant, Of, ReasonOf, Since, Staged, What, Worked};
 use weir_engine::{Engine, Graph, Options, Row};
+use weir_model::plan::Slot;
 use weir_model::{Mutations, NodeId, Tick, Value};
 
 /// The facts that a row of a stage was made of.
@@ -119,6 +120,34 @@ fn comparable_row(row: &[Value], ordered: bool) -> Vec<Value> {
     row.iter().map(|value| comparable(value, ordered)).collect()
 }
 
+/// The rows of an answer that come of matches with these nodes.
+fn rows_of(graph: &Graph, staged: &Staged<'_>, worked: &Worked<'_>, nodes: &[Vec<(usize, NodeId)>]) -> Vec<Row> {
+    let found = worked.find(graph, staged, &Meant { nodes: nodes.to_vec(), ..Meant::default() });
+    let mut rows: Vec<Row> = found.rows.iter().map(|number| worked.rows()[*number as usize].0.clone()).collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// What follows from nodes that are given leaves the rows that come of them as they are. Gives how often it was less than all,
+/// and what is wrong.
+fn narrowed(graph: &Graph, staged: &Staged<'_>, worked: &Worked<'_>, view: &dyn View) -> (usize, Vec<String>) {
+    let (mut less, mut wrong) = (0, Vec::new());
+    for (source, matches) in worked.matches.iter().enumerate() {
+        for (place, id) in matches.iter().step_by(3).take(3).flat_map(|of| of.nodes.iter().enumerate()) {
+            let mut nodes = vec![Vec::new(); worked.matches.len()];
+            nodes[source].push((place, *id));
+            let seeds = staged.seeds(&[], &nodes);
+            less += usize::from(seeds.iter().any(|of| !of.is_empty()));
+            let part = graph.work(staged, &seeds, view, worked.at);
+            let (found, wanted) = (rows_of(graph, staged, &part, &nodes), rows_of(graph, staged, worked, &nodes));
+            if found != wanted {
+                wrong.push(format!("of pattern {source} with {id} as {place}: {found:?}, not {wanted:?}"));
+            }
+        }
+    }
+    (less, wrong)
+}
+
 const RECORDS: usize = 120;
 
 fn run(seed: u64) {
@@ -136,6 +165,7 @@ fn run(seed: u64) {
     }
     graph.wait_visible().unwrap();
     let (mut wrong, mut sufficient, mut stopped, mut since_when) = (Vec::new(), 0, 0, 0);
+    let (mut sought, mut less) = (0, 0);
     for text in QUERIES {
         let ordered = text.contains("ORDER BY");
         let asked = Prepared::new(ad_hoc(text), graph.symbols());
@@ -155,12 +185,15 @@ fn run(seed: u64) {
                 wrong.push(format!("{text}\n  at record {record}: worked out {rows:?}, not {wanted:?}"));
                 continue;
             }
+            let (fewer, other) = narrowed(&graph, &staged, &worked, view);
+            less += fewer;
+            wrong.extend(other.into_iter().map(|other| format!("{text}\n  at record {record}: {other}")));
             let all: BTreeSet<&Row> = worked.rows().iter().map(|(row, _)| row).collect();
             let tested: Vec<Row> = all.into_iter().take(4).cloned().collect();
             for row in tested {
                 let fits: Vec<_> = row.0.iter().map(|wanted| move |value: &Value| value == wanted).collect();
                 let values = plan.columns.iter().zip(&fits).map(|((_, slot), fits)| (*slot, fits as &dyn Fn(&Value) -> bool));
-                let meant = Meant { values: values.collect(), row: None, nodes: Vec::new() };
+                let meant = Meant { values: values.collect(), ..Meant::default() };
                 let found = worked.find(&graph, &staged, &meant);
                 if found.rows.is_empty() || found.rows.iter().any(|number| worked.rows()[*number as usize].0 != row) {
                     wrong.push(format!("{text}\n  at record {record}: not found {row:?}: {:?}", found.rows));
@@ -186,6 +219,27 @@ fn run(seed: u64) {
                 };
                 let since = graph.since(&staged, &[], at, &|other| *other == row).unwrap();
                 since_when += 1;
+                // The same of the nodes that it shows alone.
+                let shown = plan.columns.iter().zip(&row.0);
+                let shown: Vec<(Slot, NodeId)> =
+                    shown.filter_map(|((_, slot), value)| Some((*slot, node_of(value, graph.ids())?))).collect();
+                let seeds = staged.seeds(&shown, &[]);
+                let part = graph.work(&staged, &seeds, view, at);
+                let times = |worked: &Worked<'_>| worked.rows().iter().filter(|(other, _)| *other == row).count();
+                if times(&part) != times(&worked) {
+                    wrong.push(format!("{text}\n  at record {record}: {row:?} is not there as often from {seeds:?}"));
+                }
+                let since_of_part = graph.since(&staged, &seeds, at, &|other| *other == row).unwrap();
+                if since_of_part != since {
+                    wrong.push(format!("{text}\n  at record {record}: {row:?} since {since_of_part:?} from {seeds:?}"));
+                }
+                if let Some(column) = staged.pivot() {
+                    let found = graph.seek_row(&staged, column, view, at, &|other| *other == row);
+                    sought += 1;
+                    if found.found.as_ref() != Some(&row) {
+                        wrong.push(format!("{text}\n  at record {record}: {row:?} is sought, not {found:?}"));
+                    }
+                }
                 if since != expected {
                     wrong.push(format!("{text}\n  at record {record}: {row:?} since {since:?}, not {expected:?}"));
                 }
@@ -197,7 +251,7 @@ fn run(seed: u64) {
             for row in gone.into_iter().take(4) {
                 let fits: Vec<_> = row.iter().map(|wanted| move |value: &Value| comparable(value, ordered) == *wanted).collect();
                 let values = plan.columns.iter().zip(&fits).map(|((_, slot), fits)| (*slot, fits as &dyn Fn(&Value) -> bool));
-                let meant = Meant { values: values.collect(), row: None, nodes: Vec::new() };
+                let meant = Meant { values: values.collect(), ..Meant::default() };
                 let found = worked.find(&graph, &staged, &meant);
                 let is_told = !(found.stops.is_empty() && found.others.is_empty() && found.missing.is_empty());
                 stopped += usize::from(!found.stops.is_empty());
@@ -208,9 +262,12 @@ fn run(seed: u64) {
             assert!(moment.failure().is_none());
         }
     }
-    eprintln!("seed {seed}: {sufficient} rows made of their facts, {since_when} since when, {stopped} that stop");
+    eprintln!(
+        "seed {seed}: {sufficient} rows made of their facts, {since_when} since when, {stopped} that stop, {sought} sought, \
+         {less} narrowed"
+    );
     assert!(wrong.is_empty(), "{} are wrong\n{}", wrong.len(), wrong.join("\n"));
-    assert!(sufficient > 100 && since_when > 200 && stopped > 50);
+    assert!(sufficient > 100 && since_when > 200 && stopped > 50 && sought > 50 && less > 200);
     engine.shutdown().unwrap();
 }
 

@@ -52,6 +52,48 @@ fn levels_change_while_weir_runs() {
     assert_eq!(weir.log(), before, "nothing is logged at all");
 }
 
+/// An output that does not take its results makes much of the log to be replayed.
+#[test]
+fn reads_are_answered_while_standing_queries_catch_up() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let standing = json!({
+        "pattern": {"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n:P) RETURN id(n) AS id, n.x AS x"},
+        "outputs": {"away": {"type": "PostToEndpoint", "url": "http://127.0.0.1:9/"}},
+    });
+    weir.post("/api/v1/query/standing/all", &standing).expect(201);
+    for _ in 0..12 {
+        weir.rows("UNWIND range(1, 50000) AS n CREATE (:P {x: n})");
+    }
+    weir.kill();
+
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port");
+    let _weir = home.spawn(&[&format!("-Dweir.webserver.port={}", port.port())]);
+    let json_type = [("Content-Type", "application/json")];
+    let ask =
+        |text: &str| client::send(port, "POST", "/api/v1/query/cypher", &json_type, json!({"text": text}).to_string().as_bytes());
+    let is_ready = || client::send(port, "GET", "/api/v1/admin/readiness", &[], b"").is_ok_and(|answer| answer.status == 204);
+    let (mut early, deadline) = (0, Instant::now() + PATIENCE);
+    while !is_ready() {
+        assert!(Instant::now() < deadline, "weir does not become ready");
+        let Ok(answer) = ask("MATCH (n:P) RETURN count(n), sum(n.x)") else { continue };
+        if answer.status != 200 {
+            assert_eq!(answer.status, 503, "{}", answer.shown());
+            continue;
+        }
+        assert_eq!(answer.json()["results"], json!([[600_000, 12 * 50_000_i64 * 50_001 / 2]]));
+        let write = ask("CREATE (:Q)");
+        // It may have become ready meanwhile.
+        if !is_ready() {
+            assert_eq!(write.expect("an answer").status, 503);
+            let ready = client::send(port, "GET", "/api/v2/system/readiness", &[], b"").expect("an answer").text();
+            assert!(ready.contains("entries of the log") || is_ready(), "{ready}");
+            early += 1;
+        }
+    }
+    assert!(early > 0, "no read was answered before weir was ready");
+}
+
 #[test]
 fn who_changed_what_is_logged() {
     let weir = Home::new().start(&["-Dweir.store.type=in-memory", "-Dweir.workers=1", "-Dweir.log.format=json"]);

@@ -686,6 +686,23 @@ fn after_a_restart_each_output_goes_on_where_it_stood() {
     weir.stop();
 }
 
+/// What has not been answered for as long as an output gets for its end is not waited for again.
+#[test]
+fn a_query_whose_destination_hangs_is_deleted_at_once() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
+    let endpoint = weir_tests::endpoint::Endpoint::start("/none");
+    endpoint.answer_with(200, Duration::from_secs(60));
+    create(&weir, false);
+    let hook = json!({"type": "PostToEndpoint", "url": format!("http://{}/", endpoint.address())});
+    weir.post(&format!("{PLACE}/output/hook"), &hook).expect(201);
+    set(&weir, "ann", 20);
+    wait_until("it hangs", RESULTS_MAX, || output(&weir, "hook")["unansweredFor"].as_u64() > Some(5_000));
+    let begun = Instant::now();
+    weir.delete(PLACE).expect(200);
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    weir.stop();
+}
+
 #[test]
 fn what_a_destination_refuses_for_good_is_dealt_with_as_it_is_chosen() {
     let home = Home::new();

@@ -97,6 +97,72 @@ fn where_nothing_matches_the_condition_that_fails_is_told() {
 }
 
 #[test]
+fn an_expression_without_a_value_is_told() {
+    let home = Home::new();
+    let weir = weir(&home);
+    weir.rows("MATCH (a) WHERE id(a) = 20 SET a:A, a.i = 0");
+    create(&weir, "quotient", "MultipleValues", "MATCH (a:A) RETURN id(a) AS a, 10 / a.i AS q");
+    let answer = ask(&weir, "/api/v1/query/standing/quotient", json!({"nodes": {"a": "20"}}));
+    let stop = &answer["whyNot"][0];
+    let fails = stop["fails"].as_str().expect("what fails");
+    assert!(fails.starts_with("no value: (10 / a.i): ") && fails.to_lowercase().contains("zero"), "{answer}");
+    assert_eq!((&answer["matches"], &stop["values"]), (&json!([]), &json!({"a.i": 0})), "{answer}");
+    create(&weir, "condition", "MultipleValues", "MATCH (a:A) WHERE 10 / a.i > 2 RETURN id(a) AS a");
+    let answer = ask(&weir, "/api/v1/query/standing/condition", json!({"nodes": {"a": "20"}}));
+    let fails = answer["whyNot"][0]["fails"].as_str().expect("what fails");
+    assert!(fails.starts_with("no value: ((10 / a.i) > 2): "), "{answer}");
+}
+
+/// The number of a tick, which is text.
+fn tick(since: &Json) -> u64 {
+    since["tick"].as_str().and_then(|tick| tick.parse().ok()).unwrap_or_else(|| panic!("no tick: {since}"))
+}
+
+#[test]
+fn a_result_is_there_since_its_first_match() {
+    let home = Home::new();
+    let weir = weir(&home);
+    weir.rows("MATCH (a), (b) WHERE id(a) = 30 AND id(b) = 31 SET a:D CREATE (a)-[:K]->(b)");
+    weir.rows("MATCH (a), (b) WHERE id(a) = 30 AND id(b) = 32 CREATE (a)-[:K]->(b)");
+    create(&weir, "distinct", "DistinctId", "MATCH (a:D)-[:K]->(b) RETURN DISTINCT id(a) AS a");
+    let place = "/api/v1/query/standing/distinct";
+    let answer = ask(&weir, place, json!({"data": {"a": 30}}));
+    let matches = answer["matches"].as_array().expect("matches");
+    assert_eq!(matches.len(), 2, "both edges: {answer}");
+    let edges = matches.iter().flat_map(|found| found["facts"].as_array().into_iter().flatten());
+    let edges: Vec<u64> = edges.filter(|fact| fact["type"] == "K").map(|fact| tick(&fact["since"])).collect();
+    let first = edges.iter().min().copied().expect("an edge");
+    assert!(matches.iter().all(|found| tick(&found["since"]) == first), "since the first: {answer}");
+    // The id of the result follows from that of the node, whether the result is there or not.
+    let id = matches[0]["resultId"].clone();
+    assert_eq!(ask(&weir, place, json!({"resultId": id}))["matches"], answer["matches"]);
+    weir.rows("MATCH (a:D)-[r:K]->() DELETE r");
+    let answer = ask(&weir, place, json!({"resultId": id}));
+    assert_eq!(answer["whyNot"][0]["fails"], "no edge (a:D)-[:K]->(b) at (a:D)", "{answer}");
+    // An id that nothing has, of the present and not of 1970.
+    let answer = ask(&weir, place, json!({"resultId": "00000000-0000-0000-0000-000000000001"}));
+    assert_eq!((&answer["matches"], &answer["gaveUp"]), (&json!([]), &json!(false)), "{answer}");
+    assert_eq!(answer["whyNot"][0]["fails"], "no row of the answer has this id", "{answer}");
+    assert!(tick(&answer["moment"]) > first, "{answer}");
+}
+
+#[test]
+fn what_time_brought_is_there_since_then() {
+    let home = Home::new();
+    let weir = weir(&home);
+    create(&weir, "late", "AnyQuery", "MATCH (a:Late) WHERE timestamp() - a.seen > 300 RETURN id(a) AS a");
+    weir.rows("MATCH (a) WHERE id(a) = 40 SET a:Late, a.seen = timestamp()");
+    std::thread::sleep(Duration::from_millis(600));
+    // Whatever else is written: the present goes on.
+    weir.rows("MATCH (a) WHERE id(a) = 41 SET a.x = 1");
+    let answer = ask(&weir, "/api/v1/query/standing/late", json!({"data": {"a": 40}}));
+    let found = &answer["matches"][0];
+    let seen = found["facts"].as_array().into_iter().flatten().find(|fact| fact["property"] == "seen").expect("when it was seen");
+    assert!(tick(&found["since"]) > tick(&seen["since"]), "it came later than what it rests on: {answer}");
+    assert!(tick(&found["since"]) < tick(&answer["moment"]), "{answer}");
+}
+
+#[test]
 fn the_past_is_asked_too() {
     let home = Home::new();
     let weir = weir(&home);
@@ -119,13 +185,18 @@ fn questions_that_make_no_sense_are_refused() {
         (json!({"nodes": {"x": "1"}}), "no pattern of the query has a node 'x'; there are u, d"),
         (json!({"nodes": {"u": "nobody"}}), "'nobody' is no id of a node"),
         (json!({"data": {"nope": 1}}), "the query has no column 'nope'"),
+        (json!({"resultId": "xx"}), "'xx' is no id of a result"),
     ] {
         for place in PLACES {
             let refused = weir.post(&format!("{place}/why"), &question).expect(400).text();
             assert!(refused.contains(reason), "{question}: {refused}");
         }
     }
-    weir.post("/api/v1/query/standing/nobody/why", &json!({"data": {}})).expect(404);
+    // What is not there comes before what is wrong with the question.
+    for place in PLACES.map(|place| place.replace("risky", "nobody")) {
+        weir.post(&format!("{place}/why"), &json!({"data": {}})).expect(404);
+        weir.post(&format!("{place}/why"), &json!({})).expect(404);
+    }
     weir.get("/api/v1/query/standing/nobody/plan").expect(404);
     weir.get(&format!("{}/plan?format=svg", PLACES[0])).expect(400);
 }

@@ -166,6 +166,10 @@ fn what_was_not_found_is_told_too() {
         (&json!("Asked"), &json!("what is asked of the graph for this row gives nothing")),
         "{answer}"
     );
+    let asked = stop["asked"].as_array().into_iter().flatten();
+    let told: Vec<&str> = asked.filter_map(|asked| asked["where"].as_str()).collect();
+    let in_words = "NOT EXISTS { (c)-[:PLACED]->(o:Order) WHERE (o.sum > 6) }";
+    assert!(told.iter().any(|told| told.contains(in_words)), "as it would be written: {told:?}");
     let found = stop["asked"].as_array().into_iter().flatten().find(|asked| asked["looksFor"].is_string()).expect("the pattern");
     assert_eq!((&found["found"], &found["nodes"][0]["c"]), (&json!(true), &json!("1")), "{answer}");
 }
@@ -215,4 +219,96 @@ fn orders_unions_and_joins_are_told() {
     let answer = ask(&weir, &place, json!({"data": {"name": "ann", "s": 9}}));
     let names = stages(&answer["matches"][0]["made"][0]);
     assert!(names.contains(&"Unwind") && names.contains(&"Group"), "{names:?} of {answer}");
+}
+
+#[test]
+fn two_nodes_that_do_not_go_together_are_told() {
+    let home = Home::new();
+    let weir = weir(&home);
+    weir.rows("MATCH (c) WHERE id(c) = 1 SET c.rank = 5");
+    let place = keep(&weir, "pairs", "MATCH (a:Customer), (b:Order) WHERE a.rank = b.sum RETURN id(a) AS a, id(b) AS b");
+    assert_eq!(ask(&weir, &place, json!({"nodes": {"a": "1", "b": "11"}}))["matches"][0]["data"], json!({"a": 1, "b": 11}));
+    // Each by itself is in a result or could be in one.
+    for question in [json!({"nodes": {"a": "1", "b": "12"}}), json!({"data": {"a": 1, "b": 12}})] {
+        let answer = ask(&weir, &place, question);
+        let stop = &answer["whyNot"][0];
+        assert_eq!(
+            (&stop["stage"], &stop["fails"], &stop["values"]),
+            (&json!("Join"), &json!("where a.rank = b.sum does not hold"), &json!({"a.rank": 5, "b.sum": 7})),
+            "{answer}"
+        );
+        assert_eq!((&stop["of"][0]["nodes"], &stop["of"][1]["nodes"]), (&json!({"a": "1"}), &json!({"b": "12"})), "{answer}");
+        assert_eq!((&answer["matches"], answer["whyNot"].as_array().map(Vec::len)), (&json!([]), Some(1)), "{answer}");
+    }
+}
+
+#[test]
+fn nodes_are_asked_for_wherever_they_are_looked_for() {
+    let home = Home::new();
+    let weir = weir(&home);
+    // The chain is followed from the order: the customer is found for each row, and is not handed on.
+    let place = keep(&weir, "reached", "MATCH (c)-[:PLACED*1..2]->(o:Order {sum: 5}) RETURN o.sum AS sum");
+    let answer = ask(&weir, &place, json!({"nodes": {"c": "1"}}));
+    assert_eq!(answer["matches"][0]["data"], json!({"sum": 5}), "{answer}");
+    let answer = ask(&weir, &place, json!({"nodes": {"c": "2"}}));
+    assert_eq!(answer["whyNot"][0]["fails"], "what is asked of the graph finds no c with this id", "{answer}");
+    // OPTIONAL MATCH.
+    let place = keep(&weir, "maybe", "MATCH (c:Customer) OPTIONAL MATCH (c)-[:PLACED]->(o) RETURN c.name AS name, id(o) AS o");
+    let answer = ask(&weir, &place, json!({"nodes": {"o": "13"}}));
+    assert_eq!(
+        (&answer["matches"][0]["data"], &answer["matches"][1]),
+        (&json!({"name": "bob", "o": 13}), &Json::Null),
+        "{answer}"
+    );
+    let refused = weir.post(&format!("{place}/why"), &json!({"nodes": {"x": "1"}})).expect(400).text();
+    assert!(refused.contains("no pattern of the query has a node 'x'; there are c, o"), "{refused}");
+}
+
+#[test]
+fn stages_that_have_no_value_say_why() {
+    let home = Home::new();
+    let weir = weir(&home);
+    weir.rows("MATCH (o) WHERE id(o) = 13 SET o.sum = 0");
+    let place = keep(&weir, "grouped", "MATCH (o:Order) WITH 10 / o.sum AS q, count(*) AS n RETURN q, n");
+    let answer = ask(&weir, &place, json!({"nodes": {"o": "13"}}));
+    let fails = answer["whyNot"][0]["fails"].as_str().expect("what fails");
+    assert!(fails.starts_with("no value: (10 / o.sum): "), "{answer}");
+}
+
+/// More nodes than rows that are worked out for one question.
+#[test]
+fn one_of_very_many_is_found() {
+    let home = Home::new();
+    let weir = weir(&home);
+    for from in (100..270_100).step_by(30_000) {
+        weir.rows(&format!("UNWIND range({from}, {}) AS k MATCH (a) WHERE id(a) = k SET a:P, a.i = k % 97", from + 29_999));
+    }
+    weir.rows("UNWIND range(101, 105) AS k MATCH (a), (b) WHERE id(a) = 100 AND id(b) = k CREATE (a)-[:K]->(b)");
+    let queries = [
+        ("count", "MATCH (a:P) RETURN id(a) AS a, count(*) AS n", 1),
+        ("maybe", "MATCH (a:P) OPTIONAL MATCH (a)-[:K]->(b) RETURN id(a) AS a, count(b) AS n", 5),
+        ("counted", "MATCH (a:P) RETURN id(a) AS a, COUNT { (a)-[:K]->() } AS n", 5),
+        ("chain", "MATCH (a:P) OPTIONAL MATCH (a)-[:K*1..2]->(b) WITH a, count(b) AS n RETURN id(a) AS a, n", 5),
+        ("both", "MATCH (a:P) RETURN id(a) AS a, 5 AS n UNION MATCH (b:P) RETURN id(b) AS a, 7 AS n", 5),
+    ];
+    for (name, query, n) in queries {
+        let place = keep(&weir, name, query);
+        let data = json!({"a": 100, "n": n});
+        let answer = ask(&weir, &place, json!({"data": data}));
+        let found = &answer["matches"][0];
+        assert_eq!(found["data"], data, "{name}: {answer}");
+        assert!(found["since"]["tick"].is_string(), "{name}: since when is known: {answer}");
+        let by_id = ask(&weir, &place, json!({"resultId": found["resultId"]}));
+        assert_eq!((&by_id["matches"], &by_id["gaveUp"]), (&answer["matches"], &json!(false)), "{name}");
+        if name != "both" {
+            let by_node = ask(&weir, &place, json!({"nodes": {"a": "100"}}));
+            assert_eq!(by_node["matches"], answer["matches"], "{name}");
+        }
+    }
+    // A node as a whole.
+    let place = keep(&weir, "whole", "MATCH (a:P) OPTIONAL MATCH (a)-[:K]->(b) RETURN a, count(b) AS n");
+    let by_node = ask(&weir, &place, json!({"nodes": {"a": "100"}}));
+    let data = &by_node["matches"][0]["data"];
+    assert!(data["a"].is_object() && data["n"] == 5, "{by_node}");
+    assert_eq!(ask(&weir, &place, json!({"data": data}))["matches"], by_node["matches"]);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use weir_connectors::DeliveryCounters;
 use weir_engine::{Histogram, Stage};
@@ -10,7 +10,6 @@ use weir_engine::{Histogram, Stage};
 use super::timer::Timer;
 use super::{Process, closed_valves, graphs, memory_bytes_total, store_bytes};
 use crate::app::App;
-use crate::clock;
 use crate::ingest::Status;
 use crate::outputs::{Figures, State};
 use crate::traces;
@@ -175,11 +174,14 @@ fn of_queries(app: &App, page: &mut Page) {
         &|query| query.installed().behind().map_or(0, |(_, changes)| changes) as f64,
     );
     each("weir_standing_behind_seconds", "gauge", "How old the first change is that waits for the query.", &|query| {
-        query.installed().behind().map_or(0.0, |(answered, _)| {
-            let answered = clock::from_millis(answered.millis());
-            SystemTime::now().duration_since(answered).unwrap_or_default().as_secs_f64()
-        })
+        query.behind().map_or(0.0, |behind| behind.by.as_secs_f64())
     });
+    each(
+        "weir_standing_left_out_total",
+        "counter",
+        "How often a row was left out, because something of it has no value or is too much to work out.",
+        &|query| query.installed().left_out().map_or(0, |left_out| left_out.rows) as f64,
+    );
     each("weir_standing_failed", "gauge", "1 where the query has ended by itself because it cost too much.", &|query| {
         if query.installed().failure().is_some() { 1.0 } else { 0.0 }
     });

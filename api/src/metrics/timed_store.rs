@@ -61,6 +61,10 @@ impl Store for TimedStore {
         self.store.durable()
     }
 
+    fn read_only(&self) -> bool {
+        self.store.read_only()
+    }
+
     fn remembers(&self) -> bool {
         self.store.remembers()
     }

@@ -506,7 +506,7 @@ fn cypher_output(family: Family) -> Json {
         "properties": {
             "query": {"type": "string", "description": "Cypher that runs on each result."},
             "parameter": {"type": "string", "default": "that", "description": "The parameter that carries the result."},
-            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "Taken and shown; queries run one after another, so that their effects have the order of the results."},
+            "parallelism": {"type": "integer", "minimum": 1, "default": 16, "description": "So many results at most are asked about side by side, where the query only reads; others run one after another, so that their effects have the order of the results."},
             "andThen": {"$ref": format!("{PLACE}Output"), "description": "Is given each row the query returns."},
             "allowAllNodeScan": {"type": "boolean", "default": false, "description": "Whether the query may look through all nodes."},
             "shouldRetry": {"type": "boolean", "default": true, "description": "Whether a query that failed for a reason that passes runs again."},

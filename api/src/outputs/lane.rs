@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use weir_model::Tick;
 
-use super::{RunningOutput, Sent};
+use super::{Hubs, RunningOutput, Sent};
 
 /// Results that wait here while nothing takes them. When more come, they are left to be found again from the log.
 const WAITING_MAX: usize = 100_000;
@@ -29,6 +29,8 @@ pub struct Lane {
     running: RwLock<Option<Arc<RunningOutput>>>,
     /// Why none runs.
     parked: Mutex<Option<String>>,
+    /// For those who listen.
+    pub hubs: Arc<Hubs>,
 }
 
 /// What became of results that came.
@@ -73,6 +75,7 @@ impl Lane {
             handing: Mutex::default(),
             running: RwLock::default(),
             parked: Mutex::default(),
+            hubs: Arc::default(),
         }
     }
 
@@ -203,6 +206,17 @@ impl Lane {
             queue.forget(upper);
             note();
         }
+    }
+
+    /// When the output is to have ended, which is not wanted any more and given so long.
+    pub fn end_by(&self, patience: Duration) -> Instant {
+        self.running().map_or_else(Instant::now, |running| running.end_by(patience))
+    }
+
+    /// No other output comes: it ends, and so does what those who listen hear.
+    pub fn end(&self, deadline: Instant) {
+        self.close(deadline);
+        self.hubs.close();
     }
 
     /// Ends the output; what it was handed is delivered as far as the time allows.

@@ -116,6 +116,16 @@ impl Route {
         Family::of(self.path)
     }
 
+    /// Whether it can be answered while standing queries are not there yet. A query that writes is refused when it does.
+    pub fn only_reads(&self) -> bool {
+        let tells_how_far = ["admin::liveness", "admin::readiness"].contains(&self.name);
+        let needs_the_rest = ["standing::results", "transfer::back_up", "admin::usage"].contains(&self.name)
+            || self.name.starts_with("ingest::")
+            || self.is_socket();
+        let is_query = ["query::", "gremlin::", "running::"].iter().any(|group| self.name.starts_with(group));
+        !tells_how_far && !needs_the_rest && (self.method == Method::GET || is_query) && self.name != "query::user_defined"
+    }
+
     /// Whether it turns the connection into a web socket.
     pub fn is_socket(&self) -> bool {
         self.gives == table::SOCKET

@@ -15,7 +15,7 @@ use super::{ingest, standing};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::events::{self, Hub, Live, REST};
-use crate::outputs::RunningOutput;
+use crate::outputs::Hubs;
 use crate::sockets::language::Conversation;
 use crate::sockets::protocol::Protocol;
 use crate::sockets::upload::receive;
@@ -61,13 +61,13 @@ fn begins(place: Place) -> Live {
 }
 
 pub async fn tap_before(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    let output = output(&app, &request)?;
-    Ok(tapped(app, request, &output.taps.before, true))
+    let hubs = hubs(&app, &request)?;
+    Ok(tapped(app, request, &hubs.before))
 }
 
 pub async fn tap_after(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
-    let output = output(&app, &request)?;
-    Ok(tapped(app, request, &output.taps.after, true))
+    let hubs = hubs(&app, &request)?;
+    Ok(tapped(app, request, &hubs.after))
 }
 
 /// v2: the file of a stream that waits for one.
@@ -83,13 +83,13 @@ pub async fn upload(app: Arc<App>, request: Request) -> Result<Reply, ApiError> 
     })))
 }
 
-fn output(app: &App, request: &Request) -> Result<Arc<RunningOutput>, ApiError> {
+fn hubs(app: &App, request: &Request) -> Result<Arc<Hubs>, ApiError> {
     let name = request.name(1);
-    standing::find(app, request)?.output(name).ok_or_else(|| ApiError::absent("output", name))
+    standing::find(app, request)?.hubs(name).ok_or_else(|| ApiError::absent("output", name))
 }
 
-fn tapped(app: Arc<App>, request: Request, hub: &Hub, stays: bool) -> Reply {
+fn tapped(app: Arc<App>, request: Request, hub: &Hub) -> Reply {
     let mut events = hub.listen();
     let events = stream::poll_fn(move |context| events.poll_recv(context));
-    Reply::Whole(accept(&request.headers, request.upgrade, move |socket| listen(app, socket, events, stays)))
+    Reply::Whole(accept(&request.headers, request.upgrade, move |socket| listen(app, socket, events, true)))
 }

@@ -192,8 +192,9 @@ fn parallelism(request: &Request, mistakes: &mut Vec<String>) {
 
 /// Why the query has a result, or has none.
 pub async fn why(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
+    let common = request.common(&app)?;
+    let query = find(&app, &request)?;
     let asked = Asked::decode(&request.data()?).map_err(ApiError::Decode)?;
-    let (query, common) = (find(&app, &request)?, request.common(&app)?);
     let answer = blocking(move || why::why(&query, &common.graph, &asked, common.at, request.family));
     Ok(Reply::Value(answer.await?))
 }

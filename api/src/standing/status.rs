@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_engine::{Histogram, LeftOut, Paused, Stage};
+use weir_model::Tick;
 
 use super::{Query, lock};
 use crate::clock;
@@ -15,7 +16,23 @@ use crate::wire::v2;
 /// A query that is behind by less is at work.
 const BEHIND_MIN: Duration = Duration::from_secs(1);
 
+/// How late the results of a query are.
+pub struct Behind {
+    pub answered_upto: SystemTime,
+    pub by: Duration,
+    /// Changes of rows that wait for it.
+    pub changes: usize,
+}
+
 impl Query {
+    /// None where it keeps up, and while its first answer is worked out: until then there is nothing that it is behind of.
+    pub fn behind(&self) -> Option<Behind> {
+        let (answered, changes) = self.installed().behind().filter(|(answered, _)| *answered > Tick::default())?;
+        let answered_upto = clock::from_millis(answered.millis());
+        let by = SystemTime::now().duration_since(answered_upto).unwrap_or_default();
+        Some(Behind { answered_upto, by, changes })
+    }
+
     pub fn to_json(&self, family: Family) -> Json {
         let settings = self.settings();
         let hash = self.hash.load(Ordering::Relaxed) as i64;
@@ -55,13 +72,9 @@ impl Query {
             described["stats"]["local"]["replacement"] = json!({"nodesLookedAt": looked_at, "nodes": nodes});
         }
         // There only while it costs more than there is time for.
-        if let Some((answered, changes)) = self.installed().behind() {
-            let upto = clock::from_millis(answered.millis());
-            let span = SystemTime::now().duration_since(upto).unwrap_or_default();
-            if span >= BEHIND_MIN {
-                described["stats"]["local"]["behind"] =
-                    json!({"answeredUpTo": clock::instant(upto), "by": family.duration(span), "changesWaiting": changes});
-            }
+        if let Some(Behind { answered_upto, by, changes }) = self.behind().filter(|behind| behind.by >= BEHIND_MIN) {
+            described["stats"]["local"]["behind"] = json!({"answeredUpTo": clock::instant(answered_upto),
+                "by": family.duration(by), "changesWaiting": changes});
         }
         // There only where it costs more than is good.
         if let Some(LeftOut { rows, last, .. }) = self.installed().left_out() {

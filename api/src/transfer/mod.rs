@@ -23,9 +23,10 @@ use weir_engine::transfer::Item;
 use weir_engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryOptions};
 use weir_model::Tick;
 
-use crate::app::{open_existing_store, open_store};
+use crate::app::open_store;
 use crate::config::Settings;
 use crate::error::chain;
+use crate::tools::open_and_tell;
 
 pub use online::back_up_over_http;
 pub use progress::Progress;
@@ -328,7 +329,7 @@ struct Opened {
 impl Opened {
     /// `make`: a store, or a namespace, that is not there is made.
     fn new(settings: &Settings, namespace: Option<&str>, make: bool) -> Result<Opened, String> {
-        let open = if make { open_store } else { open_existing_store };
+        let open = if make { open_store } else { open_and_tell };
         let store = open(&settings.store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
         if !store.durable() {
             return Err(format!("the store `{}` holds nothing before weir runs: ask a weir that does, with --url", store.kind()));

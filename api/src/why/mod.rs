@@ -1,6 +1,7 @@
 //! Why a standing query has a result, or has none: what was asked is read, the engine looks, and what it found is told in the words
 //! of the query's text.
 
+mod by_id;
 mod staged;
 
 use std::ops::ControlFlow;
@@ -8,11 +9,13 @@ use std::ops::ControlFlow;
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::{Encoder, Envelope, Generation, Meta};
 use weir_cypher_compiler::{StandingPlan, Words};
-use weir_engine::Graph;
-use weir_engine::why::{Looked, Made, Obstacle, OfRecord, Origin, Reached, Reason, ReasonOf, origins};
-use weir_model::plan::{Pattern, Slot};
-use weir_model::{EdgeKey, Map, NodeId, Position, Text, Tick, Value};
+use weir_engine::why::{Looked, Made, Obstacle, OfRecord, Origin, Patience, Reached, Reason, ReasonOf, Since, Staged, origins};
+use weir_engine::{Graph, Row};
+use weir_model::expression::Failure;
+use weir_model::plan::{Operator, Pattern, Slot};
+use weir_model::{EdgeKey, Expr, IdScheme, Map, NodeId, Position, Text, Tick, Value};
 
+use self::by_id::ById;
 use crate::clock;
 use crate::error::ApiError;
 use crate::result_id::result_id;
@@ -25,10 +28,10 @@ use crate::wire::standing::Mode;
 const SHOWN_MAX: usize = 10;
 
 /// What is asked about: results with these values, with this id, or with these nodes, by the names of variables.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Asked {
     data: Option<JsonMap<String, Json>>,
-    result_id: Option<String>,
+    result_id: Option<NodeId>,
     nodes: Vec<(String, String)>,
 }
 
@@ -40,7 +43,13 @@ impl Asked {
                 .get("data")
                 .and_then(|data| Fields::of(data, ".data", &mut mistakes))
                 .map(|data| data.entries().map(|(key, value)| (key.clone(), value.clone())).collect()),
-            result_id: fields.text("resultId", &mut mistakes),
+            result_id: fields.text("resultId", &mut mistakes).and_then(|text| {
+                let id = IdScheme::Uuid.parse(&text);
+                if id.is_none() {
+                    mistakes.at(&fields.path_of("resultId"), format!("'{text}' is no id of a result: those are UUIDs"));
+                }
+                id
+            }),
             nodes: fields.texts("nodes", &mut mistakes),
         });
         let asked = mistakes.or(asked)?;
@@ -58,49 +67,25 @@ pub fn why(query: &Query, graph: &Graph, asked: &Asked, at: Option<Tick>, family
     let mode = query.mode();
     let generation = if family == Family::V1 { Generation::V1 } else { Generation::V2 };
     let encoder = Encoder { envelope: Envelope::Bare, generation, ids: graph.ids() };
+    let asked = asked.clone();
     let question = Question { query, graph, asked, mode, encoder, standing: &standing, words: Words::of(&standing) };
     question.check(&origins)?;
     // What stands above patterns may make other results, or none, of what matches.
     let is_staged = origins.is_empty() || origins.iter().any(|origin| !origin.whole);
-    if is_staged && let Some(answer) = question.staged(&origins, at)? {
-        return Ok(answer);
-    }
-    let (mut matches, mut reached, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut gave_up, mut more, mut moment) = (false, false, at.unwrap_or_default());
-    for (number, origin) in origins.iter().enumerate() {
-        let Some(given) = question.given(origin)? else { continue };
-        let mut made = Vec::new();
-        let looked = graph.why(origin, &given, at, &mut |one| {
-            if question.is_meant(origin, one) {
-                made.push(one.clone());
-            } else if others.len() < SHOWN_MAX {
-                others.push(question.data(origin, one));
-            }
-            if made.len() <= SHOWN_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        })?;
-        more |= made.len() > SHOWN_MAX;
-        made.truncate(SHOWN_MAX);
-        for one in &made {
-            matches.push(question.told(origin, one, number, &looked)?);
+    match question.by_id(at)? {
+        ById::Is(data) => {
+            let asked = Asked { data: Some(data), ..question.asked };
+            Question { asked, ..question }.answer(&origins, is_staged, at)
         }
-        gave_up |= looked.gave_up;
-        moment = looked.at;
-        reached.extend(looked.reached.iter().map(|reached| question.reached(origin, number, reached)));
+        ById::NoRow { at, gave_up, others } => Ok(question.no_row(at, is_staged, gave_up, others)),
+        ById::Nothing => question.answer(&origins, is_staged, at),
     }
-    // Too much for the whole answer: what is told is of patterns alone.
-    let gave_up = gave_up || is_staged;
-    let mut answer = json!({"moment": when(moment), "matches": matches, "more": more, "staged": is_staged, "gaveUp": gave_up});
-    if answer["matches"].as_array().is_some_and(Vec::is_empty) {
-        answer["whyNot"] = reached.into();
-        answer["otherResults"] = others.into();
-    }
-    Ok(answer)
 }
 
 struct Question<'a> {
     query: &'a Query,
     graph: &'a Graph,
-    asked: &'a Asked,
+    asked: Asked,
     mode: Mode,
     encoder: Encoder,
     standing: &'a StandingPlan,
@@ -108,14 +93,57 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
+    fn answer(&self, origins: &[Origin<'_>], is_staged: bool, at: Option<Tick>) -> Result<Json, ApiError> {
+        if is_staged && let Some(answer) = self.staged(origins, at)? {
+            return Ok(answer);
+        }
+        let (mut matches, mut reached, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut gave_up, mut more, mut moment) = (false, false, None);
+        for (number, origin) in origins.iter().enumerate() {
+            let Some(given) = self.given(origin)? else { continue };
+            // One among all: that it was not among the first says nothing.
+            let patience = if given.is_empty() && self.asked.result_id.is_some() { Patience::Time } else { Patience::Tries };
+            let mut made = Vec::new();
+            let looked = self.graph.why(origin, &given, patience, at, &mut |one| {
+                if self.is_meant(origin, one) {
+                    made.push(one.clone());
+                } else if others.len() < SHOWN_MAX {
+                    others.push(self.data(origin, one));
+                }
+                if made.len() <= SHOWN_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            more |= made.len() > SHOWN_MAX;
+            made.truncate(SHOWN_MAX);
+            let rows = if is_staged { None } else { Some(Staged::new(self.graph, &self.standing.plan)?) };
+            for one in &made {
+                matches.push(self.told(origin, one, number, (&looked, rows.as_ref()))?);
+            }
+            gave_up |= looked.gave_up;
+            moment = Some(looked.at);
+            reached.extend(looked.reached.iter().map(|reached| self.reached(origin, number, reached)));
+        }
+        let moment = match moment {
+            Some(moment) => moment,
+            None => self.graph.moment(at)?.1,
+        };
+        // Too much for the whole answer: what is told is of patterns alone.
+        let gave_up = gave_up || is_staged;
+        let mut answer =
+            json!({"moment": when(moment), "matches": matches, "more": more, "staged": is_staged, "gaveUp": gave_up});
+        if answer["matches"].as_array().is_some_and(Vec::is_empty) {
+            answer["whyNot"] = reached.into();
+            answer["otherResults"] = others.into();
+        }
+        Ok(answer)
+    }
+
     fn check(&self, origins: &[Origin<'_>]) -> Result<(), ApiError> {
         let mut problems = Vec::new();
         let named = |name: &str| origins.iter().any(|origin| self.node_named(origin, name).is_some());
         for (name, id) in &self.asked.nodes {
-            if !named(name) {
-                let known: Vec<String> =
-                    origins.iter().flat_map(|origin| &origin.pattern.nodes).map(|node| self.words.slot(node.slot)).collect();
-                problems.push(format!("no pattern of the query has a node '{name}'; there are {}", known.join(", ")));
+            if !named(name) && self.slot_named(name).is_none() {
+                let known = self.names_of_nodes().join(", ");
+                problems.push(format!("no pattern of the query has a node '{name}'; there are {known}"));
             }
             if self.graph.ids().parse(id).is_none() {
                 problems.push(format!("'{id}' is no id of a node"));
@@ -134,6 +162,39 @@ impl Question<'_> {
         origin.pattern.nodes.iter().position(|node| self.words.slot(node.slot) == name)
     }
 
+    /// Of a node that is looked for row by row: OPTIONAL MATCH, what a chain of edges leads to.
+    fn slot_named(&self, name: &str) -> Option<Slot> {
+        self.slots_of_nodes().into_iter().find(|slot| self.words.slot(*slot) == name)
+    }
+
+    fn slots_of_nodes(&self) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = Vec::new();
+        self.standing.plan.root.each_below(&mut |operator| {
+            if let Operator::Match { pattern, .. } = operator {
+                slots.extend(pattern.nodes.iter().filter(|node| !node.bound).map(|node| node.slot));
+            }
+        });
+        slots
+    }
+
+    /// Each once. What has no name in the text has none by which it could be asked for.
+    fn names_of_nodes(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for name in self.slots_of_nodes().into_iter().map(|slot| self.words.slot(slot)) {
+            if !name.starts_with('#') && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// The node that a value shows: by its id, or as a whole.
+    fn node_shown(&self, value: &Json) -> Option<NodeId> {
+        let id = value.get("id").unwrap_or(value);
+        let shown = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+        self.graph.ids().parse(&shown)
+    }
+
     /// The nodes that what was asked fixes. None where it says nothing of this pattern.
     fn given(&self, origin: &Origin<'_>) -> Result<Option<Vec<(usize, NodeId)>>, ApiError> {
         let mut given: Vec<(usize, NodeId)> = Vec::new();
@@ -147,8 +208,7 @@ impl Question<'_> {
         for (name, slot) in &self.standing.plan.columns {
             let Some(value) = self.asked.data.as_ref().and_then(|data| data.get(name.as_str())) else { continue };
             concerned |= origin.fills(*slot);
-            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            if let (Some(node), Some(id)) = (origin.node_of(*slot), self.graph.ids().parse(&shown))
+            if let (Some(node), Some(id)) = (origin.node_of(*slot), self.node_shown(value))
                 && given.iter().all(|(other, _)| *other != node)
             {
                 given.push((node, id));
@@ -175,8 +235,8 @@ impl Question<'_> {
 
     fn is_meant(&self, origin: &Origin<'_>, made: &Made) -> bool {
         let values = self.values(origin, made);
-        if let Some(id) = &self.asked.result_id
-            && !(origin.whole && self.result_id(&values) == *id)
+        if let Some(id) = self.asked.result_id
+            && !(origin.whole && self.result_id(&values) == id)
         {
             return false;
         }
@@ -185,24 +245,59 @@ impl Question<'_> {
         wanted.iter().all(|(key, value)| shown.get(key).is_none_or(|shown| shown == value))
     }
 
-    fn result_id(&self, values: &Map) -> String {
-        result_id(self.mode, self.query.id, values, self.graph.ids()).to_string()
+    fn result_id(&self, values: &Map) -> NodeId {
+        result_id(self.mode, self.query.id, values, self.graph.ids())
     }
 
-    /// A match, with the facts it rests on and the records that brought them.
-    fn told(&self, origin: &Origin<'_>, made: &Made, number: usize, looked: &Looked) -> Result<Json, ApiError> {
+    /// A row of the answer by the names of its columns.
+    fn columns(&self, row: &Row) -> Map {
+        let columns = &self.standing.plan.columns;
+        columns.iter().zip(&row.0).map(|((name, _), value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// Since when a row of the answer is there, or else since when at least. `nodes` are of the matches that it came of, by
+    /// pattern.
+    fn since(&self, staged: &Staged<'_>, row: &Row, nodes: &[Vec<(usize, NodeId)>], at: Tick) -> Result<(Json, Json), ApiError> {
+        let columns = self.standing.plan.columns.iter().zip(&row.0);
+        let shown = columns.filter_map(|((_, slot), value)| Some((*slot, self.node_shown(&self.value(value))?)));
+        let seeds = staged.seeds(&shown.collect::<Vec<_>>(), nodes);
+        Ok(match self.graph.since(staged, &seeds, at, &|other| other == row)? {
+            Since::Tick(tick) => (when(tick), Json::Null),
+            Since::Always => (Json::Null, Json::Null),
+            Since::AtLeast(tick) => (Json::Null, when(tick)),
+        })
+    }
+
+    /// A match, with the facts it rests on and the records that brought them. Where its row is a result it is told since when
+    /// that is there: facts may be newer than it, as others were there before, and time alone may have brought it.
+    fn told(
+        &self,
+        origin: &Origin<'_>,
+        made: &Made,
+        number: usize,
+        (looked, rows): (&Looked, Option<&Staged<'_>>),
+    ) -> Result<Json, ApiError> {
         let reasons = self.graph.reasons(origin, made, looked.at)?;
         let (since, facts) = self.facts(origin, made, &reasons)?;
         let values = self.values(origin, made);
+        let (since, at_least) = match rows {
+            Some(staged) => {
+                let nodes = vec![made.nodes.iter().copied().enumerate().collect()];
+                let row: Vec<Value> = values.iter().map(|(_, value)| value.clone()).collect();
+                self.since(staged, &Row::from_slice(&row), &nodes, looked.at)?
+            }
+            None => (since, Json::Null),
+        };
         let mut told = json!({
             "pattern": number,
             "data": self.json(&values),
             "nodes": self.nodes(origin.pattern, &made.nodes.iter().copied().map(Some).collect::<Vec<_>>()),
             "since": since,
+            "sinceAtLeast": at_least,
             "facts": facts,
         });
         if origin.whole {
-            told["resultId"] = self.result_id(&values).into();
+            told["resultId"] = self.result_id(&values).to_string().into();
         }
         Ok(told)
     }
@@ -261,11 +356,12 @@ impl Question<'_> {
                 format!("{} and {} are the same edge", self.words.edge(pattern, *a), self.words.edge(pattern, *b))
             }
             Obstacle::Condition(condition) => {
-                for slot in condition.slots() {
-                    let value = reached.row.get(slot.0 as usize).cloned().unwrap_or_default();
-                    values.insert(self.words.slot(slot), self.value_at(&value, slot, pattern));
-                }
+                values = self.values_at(condition, &reached.row, pattern);
                 format!("where {} does not hold", self.words.expr(condition))
+            }
+            Obstacle::NoValue(expr, failure) => {
+                values = self.values_at(expr, &reached.row, pattern);
+                self.no_value(expr, failure)
             }
         };
         let edges = reached.edges.iter().enumerate().filter(|(_, found)| found.is_some());
@@ -283,6 +379,17 @@ impl Question<'_> {
         let found = pattern.nodes.iter().zip(nodes).filter_map(|(node, id)| Some((node, (*id)?)));
         let shown = found.map(|(node, id)| (self.words.slot(node.slot), Json::String(self.graph.ids().text(id))));
         Json::Object(shown.collect())
+    }
+
+    fn no_value(&self, expr: &Expr, failure: &Failure) -> String {
+        format!("no value: {}: {failure}", self.words.expr(expr))
+    }
+
+    /// What an expression looks at.
+    fn values_at(&self, expr: &Expr, row: &[Value], pattern: &Pattern) -> JsonMap<String, Json> {
+        let value = |slot: &Slot| row.get(slot.0 as usize).cloned().unwrap_or_default();
+        let shown = |slot: &Slot| (self.words.slot(*slot), self.value_at(&value(slot), *slot, pattern));
+        expr.slots().iter().map(shown).collect()
     }
 
     fn value_at(&self, value: &Value, slot: Slot, pattern: &Pattern) -> Json {
@@ -346,6 +453,8 @@ mod tests {
             (json!(5), "expecting object"),
             (json!({"nodes": {"a": 5}}), "expecting string"),
             (json!({"data": 5}), "expecting object"),
+            (json!({"resultId": 5}), "expecting string"),
+            (json!({"resultId": "xx"}), "DecodingFailure at .resultId: 'xx' is no id of a result"),
         ] {
             let problems = Asked::decode(&body).expect_err("it asks nothing");
             assert!(problems[0].contains(expected), "{body}: {problems:?}");

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_engine::view::View;
-use weir_engine::why::{Answered, AskedOf, Asks, FactOf, Level, Matched, Meant, Of, Origin, Since, Staged, Stop, What, Worked};
+use weir_engine::why::{
+    Answered, AskedOf, Asks, FactOf, Level, Matched, Meant, Of, Origin, Patience, Staged, Stop, What, Worked,
+};
 use weir_engine::{EngineError, Moment, Row};
 use weir_model::plan::Slot;
-use weir_model::{EdgeKey, Expr, Map, NodeId, Tick, Value};
+use weir_model::{EdgeKey, Expr, NodeId, Tick, Value};
 
 use super::{Question, SHOWN_MAX, record_json, when};
 use crate::error::ApiError;
@@ -30,14 +32,8 @@ impl Question<'_> {
         let plan = &self.standing.plan;
         let staged = Staged::new(self.graph, plan)?;
         let (moment, at) = self.graph.moment(at)?;
-        let (seeds, mut nodes) = (staged.seeds(&self.shown_nodes()), Vec::new());
-        for (origin, seeds) in origins.iter().zip(&seeds) {
-            let mut given = seeds.clone();
-            for (name, id) in &self.asked.nodes {
-                given.extend(self.node_named(origin, name).zip(self.graph.ids().parse(id)));
-            }
-            nodes.push(given);
-        }
+        let nodes: Vec<Vec<(usize, NodeId)>> = origins.iter().map(|origin| self.nodes_given(origin)).collect();
+        let seeds = staged.seeds(&self.shown_nodes(), &nodes);
         let view = moment.view();
         let worked = self.graph.work(&staged, &seeds, view, at);
         failed(&moment)?;
@@ -45,19 +41,35 @@ impl Question<'_> {
             return Ok(None);
         }
         let telling = Telling { question: self, staged: &staged, worked, view };
-        let answer = telling.answer(nodes, &seeds)?;
+        let rows = telling.found_with();
+        if !rows.is_empty() && staged.is_late() {
+            return Ok(None);
+        }
+        let answer = telling.answer(&nodes, &seeds, rows)?;
         failed(&moment)?;
         Ok(Some(answer))
+    }
+
+    fn nodes_given(&self, origin: &Origin<'_>) -> Vec<(usize, NodeId)> {
+        let given = self.asked.nodes.iter();
+        given.filter_map(|(name, id)| self.node_named(origin, name).zip(self.graph.ids().parse(id))).collect()
     }
 
     /// The nodes that columns are asked to show.
     fn shown_nodes(&self) -> Vec<(Slot, NodeId)> {
         let columns = self.standing.plan.columns.iter().filter_map(|(name, slot)| {
             let value = self.asked.data.as_ref()?.get(name.as_str())?;
-            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            Some((*slot, self.graph.ids().parse(&shown)?))
+            Some((*slot, self.node_shown(value)?))
         });
         columns.collect()
+    }
+
+    /// Whether a value is shown so. A node is given as a whole only at the very end: before, its id says which it is.
+    fn shows(&self, value: &Value, wanted: &Json) -> bool {
+        match value {
+            Value::Node(id) if wanted.is_object() => self.node_shown(wanted) == Some(*id),
+            value => self.value(value) == *wanted,
+        }
     }
 
     /// A fact of the graph, by ids.
@@ -82,23 +94,31 @@ impl Question<'_> {
     }
 }
 
-fn failed(moment: &Moment) -> Result<(), EngineError> {
+pub fn failed(moment: &Moment) -> Result<(), EngineError> {
     moment.failure().map_or(Ok(()), Err)
 }
 
 impl Telling<'_> {
-    fn answer(&self, nodes: Vec<Vec<(usize, NodeId)>>, seeds: &[Vec<(usize, NodeId)>]) -> Result<Json, ApiError> {
+    /// `nodes` are those that are asked for, by pattern, `seeds` those that all is worked out from; `rows` were found with
+    /// others that are asked for.
+    fn answer(
+        &self,
+        nodes: &[Vec<(usize, NodeId)>],
+        seeds: &[Vec<(usize, NodeId)>],
+        rows: Vec<(usize, Vec<bool>)>,
+    ) -> Result<Json, ApiError> {
         let question = self.question;
         let columns = &question.standing.plan.columns;
         let asked: Vec<(Slot, &Json)> =
             columns.iter().filter_map(|(name, slot)| Some((*slot, question.asked.data.as_ref()?.get(name.as_str())?))).collect();
-        let fits: Vec<_> = asked.iter().map(|(_, wanted)| move |value: &Value| question.value(value) == **wanted).collect();
-        let is_asked =
-            |row: &Row| question.asked.result_id.as_ref().is_none_or(|id| question.result_id(&self.columns(row)) == *id);
+        let fits: Vec<_> = asked.iter().map(|(_, wanted)| move |value: &Value| question.shows(value, wanted)).collect();
+        let is_asked = |row: &Row| question.asked.result_id.is_none_or(|id| question.result_id(&question.columns(row)) == id);
+        let given = nodes.iter().zip(seeds).map(|(nodes, seeds)| seeds.iter().chain(nodes).copied().collect());
         let meant = Meant {
             values: asked.iter().zip(&fits).map(|((slot, _), fits)| (*slot, fits as &dyn Fn(&Value) -> bool)).collect(),
             row: Some(&is_asked),
-            nodes,
+            nodes: given.collect(),
+            rows,
         };
         let found = self.worked.find(question.graph, self.staged, &meant);
         // Equal rows are one result, as often as they are there.
@@ -107,7 +127,7 @@ impl Telling<'_> {
             results.entry(&self.worked.rows()[*number as usize].0).or_default().push(*number);
         }
         let more = results.len() > SHOWN_MAX;
-        let results = results.into_iter().take(SHOWN_MAX).map(|(row, numbers)| self.result(row, &numbers, seeds));
+        let results = results.into_iter().take(SHOWN_MAX).map(|(row, numbers)| self.result(row, &numbers, nodes));
         let results = results.collect::<Result<Vec<Json>, ApiError>>()?;
         let mut answer =
             json!({"moment": when(self.worked.at), "matches": results, "more": more, "staged": true, "gaveUp": false});
@@ -119,19 +139,22 @@ impl Telling<'_> {
             let origin = &self.staged.origins()[*source];
             let given = meant.nodes.get(*source).map_or(&[][..], Vec::as_slice);
             let mut go_on = |_: &weir_engine::why::Made| std::ops::ControlFlow::Break(());
-            let looked = question.graph.why(origin, given, Some(self.worked.at), &mut go_on)?;
+            let looked = question.graph.why(origin, given, Patience::Tries, Some(self.worked.at), &mut go_on)?;
             if looked.reached.is_empty() {
                 let fails = "no match of the pattern has these values";
                 why_not.push(json!({"pattern": source, "nodes": {}, "edges": [], "fails": fails, "values": {}}));
             }
             why_not.extend(looked.reached.iter().map(|reached| question.reached(origin, *source, reached)));
         }
+        if why_not.is_empty() && found.others.is_empty() {
+            why_not.extend(self.not_found());
+        }
         let nothing_is_known = why_not.is_empty() && found.others.is_empty();
         let all = 0..self.worked.rows().len() as u32;
         let others: Vec<u32> = if nothing_is_known { all.take(SHOWN_MAX).collect() } else { found.others };
         let mut shown: Vec<Json> = Vec::new();
         for number in others {
-            let data = question.json(&self.columns(&self.worked.rows()[number as usize].0));
+            let data = question.json(&question.columns(&self.worked.rows()[number as usize].0));
             if shown.len() < SHOWN_MAX && !shown.contains(&data) {
                 shown.push(data);
             }
@@ -141,22 +164,39 @@ impl Telling<'_> {
         Ok(answer)
     }
 
-    fn columns(&self, row: &Row) -> Map {
-        let columns = &self.question.standing.plan.columns;
-        columns.iter().zip(&row.0).map(|((name, _), value)| (name.clone(), value.clone())).collect()
+    /// The nodes that are asked for by the name of a variable that is looked for row by row.
+    fn looked_for(&self) -> impl Iterator<Item = (&String, Slot, NodeId)> {
+        let (question, origins) = (self.question, self.staged.origins());
+        let nodes = question.asked.nodes.iter();
+        let nodes = nodes.filter(|(name, _)| origins.iter().all(|origin| question.node_named(origin, name).is_none()));
+        nodes.filter_map(|(name, id)| Some((name, question.slot_named(name)?, question.graph.ids().parse(id)?)))
     }
 
-    fn result(&self, row: &Row, numbers: &[u32], seeds: &[Vec<(usize, NodeId)>]) -> Result<Json, ApiError> {
-        let (question, values) = (self.question, self.columns(row));
-        let since = question.graph.since(self.staged, seeds, self.worked.at, &|other| other == row)?;
-        let (since, at_least) = match since {
-            Since::Tick(tick) => (when(tick), Json::Null),
-            Since::Always => (Json::Null, Json::Null),
-            Since::AtLeast(tick) => (Json::Null, when(tick)),
-        };
+    /// By level, which rows were found with these.
+    fn found_with(&self) -> Vec<(usize, Vec<bool>)> {
+        let mut found = Vec::new();
+        for (_, slot, id) in self.looked_for() {
+            for at in 0..self.worked.levels.len() {
+                let rows = self.question.graph.found_with(self.staged, &self.worked, at, (slot, id), self.view);
+                found.extend(rows.map(|rows| (at, rows)));
+            }
+        }
+        found
+    }
+
+    /// What is told of these where nothing else can be.
+    fn not_found(&self) -> Vec<Json> {
+        let text = |name: &str| format!("what is asked of the graph finds no {name} with this id");
+        self.looked_for().map(|(name, _, _)| json!({"stage": "Asked", "says": "", "fails": text(name), "values": {}})).collect()
+    }
+
+    /// `nodes` are those that are asked for, by pattern.
+    fn result(&self, row: &Row, numbers: &[u32], nodes: &[Vec<(usize, NodeId)>]) -> Result<Json, ApiError> {
+        let (question, values) = (self.question, self.question.columns(row));
+        let (since, at_least) = question.since(self.staged, row, nodes, self.worked.at)?;
         let made = numbers.iter().take(ROWS_MAX).map(|number| self.row(self.worked.root(), *number));
         Ok(json!({
-            "resultId": question.result_id(&values),
+            "resultId": question.result_id(&values).to_string(),
             "data": question.json(&values),
             "times": self.worked.rows().iter().filter(|(other, _)| other == row).count(),
             "since": since,
@@ -293,20 +333,26 @@ impl Telling<'_> {
         let level = &self.worked.levels[stop.level];
         let input = level.inputs[stop.input];
         let (row, _) = &self.worked.levels[input].rows[stop.row as usize];
-        let values = self.worked.spread(&self.worked.levels[input], row, self.staged.plan().width);
+        let values = self.spread(input, row);
+        let of_row = || self.values(&self.worked.levels[input], row);
         let words = &self.question.words;
         let mut told = json!({"stage": stage(&level.what), "says": self.says(level)});
+        let mut of = vec![self.row(input, stop.row)?];
         let (fails, values) = match &level.what {
             What::Filter(condition) => {
-                (format!("where {} does not hold", words.expr(condition)), self.looked_at(condition, &values))
+                let fails = self.first_failure([*condition], &values);
+                let fails = fails.unwrap_or_else(|| format!("where {} does not hold", words.expr(condition)));
+                (fails, self.looked_at(condition, &values))
             }
-            What::Window { skip, limit, .. } => {
+            What::Window { keys, skip, limit, .. } => {
                 let place = level.order.iter().position(|other| *other == stop.row);
                 told["place"] = place.map(|place| place + 1).into();
                 told["among"] = level.order.len().into();
                 let last = limit.map(|limit| skip.saturating_add(limit));
                 let fails = match (place, last) {
-                    (None, _) => "what it is ordered by has no value".to_owned(),
+                    (None, _) => self
+                        .first_failure(keys.iter(), &values)
+                        .unwrap_or_else(|| "what it is ordered by has no value".to_owned()),
                     (Some(place), _) if place < *skip => format!("it is number {} in order, and {skip} are skipped", place + 1),
                     (Some(place), _) => format!(
                         "it is number {} of {} in order, and only those to number {} are shown",
@@ -315,43 +361,74 @@ impl Telling<'_> {
                         last.unwrap_or(usize::MAX)
                     ),
                 };
-                (fails, self.values(&self.worked.levels[input], row))
+                (fails, of_row())
             }
             What::Join { left, right } => {
-                let keys = if stop.input == 0 { left } else { right };
+                let (keys, others) = if stop.input == 0 { (left, right) } else { (right, left) };
                 let mut values_of = JsonMap::new();
-                for key in keys.iter() {
-                    values_of.extend(self.looked_at(key, &values));
-                }
-                let fails = match keys.is_empty() {
-                    true => "the other part has no row".to_owned(),
-                    false => {
-                        let equal = left.iter().zip(right.iter());
-                        let equal: Vec<String> =
-                            equal.map(|(left, right)| format!("{} = {}", words.expr(left), words.expr(right))).collect();
-                        format!("no row of the other part has {}", equal.join(" and "))
+                keys.iter().for_each(|key| values_of.extend(self.looked_at(key, &values)));
+                let equal = left.iter().zip(right.iter());
+                let equal = equal.map(|(left, right)| format!("{} = {}", words.expr(left), words.expr(right)));
+                let equal = equal.collect::<Vec<String>>().join(" and ");
+                let fails = match stop.with {
+                    Some(with) => {
+                        let other = level.inputs[1 - stop.input];
+                        let values = self.spread(other, &self.worked.levels[other].rows[with as usize].0);
+                        others.iter().for_each(|key| values_of.extend(self.looked_at(key, &values)));
+                        of.push(self.row(other, with)?);
+                        format!("where {equal} does not hold")
                     }
+                    None if keys.is_empty() => "the other part has no row".to_owned(),
+                    None => format!("no row of the other part has {equal}"),
                 };
                 (fails, values_of)
             }
             What::Each(asks) => {
                 self.asked(asks, row, &mut told)?;
-                ("what is asked of the graph for this row gives nothing".to_owned(), self.values(&self.worked.levels[input], row))
+                let failure = self.question.graph.failure_for(self.staged, *asks, row, self.view, self.worked.at);
+                let fails = match failure {
+                    Some(failure) => format!("what is asked of the graph for this row has no value: {failure}"),
+                    None => "what is asked of the graph for this row gives nothing".to_owned(),
+                };
+                (fails, of_row())
             }
-            What::Unwind(list) => (format!("{} is empty or null", words.expr(list)), self.looked_at(list, &values)),
+            What::Unwind(list) => {
+                let fails = self.first_failure([*list], &values);
+                let fails = fails.unwrap_or_else(|| format!("{} is empty or null", words.expr(list)));
+                (fails, self.looked_at(list, &values))
+            }
             What::Project(items) => {
-                let of: Vec<String> = items.iter().map(|(_, expr)| words.expr(expr)).collect();
-                (format!("one of these has no value: {}", of.join(", ")), self.values(&self.worked.levels[input], row))
+                let fails = self.first_failure(items.iter().map(|(_, expr)| expr), &values).unwrap_or_else(|| {
+                    let of: Vec<String> = items.iter().map(|(_, expr)| words.expr(expr)).collect();
+                    format!("one of these has no value: {}", of.join(", "))
+                });
+                (fails, of_row())
             }
-            What::Group { .. } => ("a key or an aggregate has no value".to_owned(), self.values(&self.worked.levels[input], row)),
+            What::Group { keys, aggregates, .. } => {
+                let arguments = aggregates.iter().flat_map(|aggregate| &aggregate.arguments);
+                let fails = self.first_failure(keys.iter().chain(arguments), &values);
+                (fails.unwrap_or_else(|| "a key or an aggregate has no value".to_owned()), of_row())
+            }
             What::Pattern(_) | What::Unit | What::Distinct | What::Union => {
                 ("it is not in the answer".to_owned(), JsonMap::new())
             }
         };
         told["fails"] = fails.into();
         told["values"] = values.into();
-        told["of"] = vec![self.row(input, stop.row)?].into();
+        told["of"] = of.into();
         Ok(told)
+    }
+
+    /// A row of a level as a row of the plan.
+    fn spread(&self, level: usize, row: &Row) -> Vec<Value> {
+        self.worked.spread(&self.worked.levels[level], row, self.staged.plan().width)
+    }
+
+    /// The first of these that has no value in a row, and why.
+    fn first_failure<'e>(&self, exprs: impl IntoIterator<Item = &'e Expr>, row: &[Value]) -> Option<String> {
+        let graph = self.question.graph;
+        let failure = |expr: &'e Expr| Some((expr, self.worked.failure(graph, self.staged, expr, row)?));
+        exprs.into_iter().find_map(failure).map(|(expr, failure)| self.question.no_value(expr, &failure))
     }
 
     /// What a stage does, in the words of the query.

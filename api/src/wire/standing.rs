@@ -209,10 +209,25 @@ pub fn decode_start(fields: &Fields<'_>, mistakes: &mut Mistakes) -> StartFrom {
     if let Some(millis) = fields.get("startFrom").and_then(instant) {
         return StartFrom::Moment(millis);
     }
-    match fields.any_word("startFrom", &["Now", "WholeGraph"], mistakes) {
+    let Some(given) = fields.get("startFrom") else { return StartFrom::Now };
+    match plain_word(given).as_deref() {
+        Some("Now") => StartFrom::Now,
         Some("WholeGraph") => StartFrom::WholeGraph,
-        _ => StartFrom::Now,
+        _ => {
+            let moment = "a moment, in milliseconds or as in 2026-02-03T04:05:06Z";
+            mistakes.at(&fields.path_of("startFrom"), not_one_of(given, &["Now", "WholeGraph", moment]));
+            StartFrom::Now
+        }
     }
+}
+
+/// In the spelling in which it was asked: of v2 as of today, or of everything else.
+fn not_one_of(given: &Json, words: &[&str]) -> String {
+    let shown = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+    let is_shouted = shown.chars().any(|c| c.is_ascii_uppercase()) && !shown.chars().any(|c| c.is_ascii_lowercase());
+    let family = if is_shouted { Family::Current } else { Family::V1 };
+    let spelt = |word: &&str| if word.contains(' ') { (*word).to_owned() } else { family.word(word) };
+    format!("Invalid value: {shown} ; valid values are: {}", words.iter().map(spelt).collect::<Vec<_>>().join(", "))
 }
 
 pub fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSettings> {
@@ -226,10 +241,9 @@ pub fn decode_pattern(value: &Json, mistakes: &mut Mistakes) -> Option<PatternSe
         None => Mode::DistinctId,
         Some((_, Some(word))) if word == "DistinctId" => Mode::DistinctId,
         Some((_, Some(word))) if word == "MultipleValues" => Mode::MultipleValues,
-        // Not among the words of the error below, which reads as recorded.
         Some((_, Some(word))) if word == "AnyQuery" => Mode::AnyQuery,
-        Some(_) => {
-            fields.word("mode", &["DistinctId", "MultipleValues"], mistakes);
+        Some((given, _)) => {
+            mistakes.at(&fields.path_of("mode"), not_one_of(given, &["DistinctId", "MultipleValues", "AnyQuery"]));
             return None;
         }
     };
@@ -490,7 +504,21 @@ mod tests {
             ),
             (
                 r#"{"pattern": {"type": "Cypher", "query": "x", "mode": "Nope"}, "outputs": {}}"#.to_owned(),
-                vec!["DecodingFailure at .mode: Invalid value: Nope ; valid values are: DistinctId, MultipleValues"],
+                // In the reference service without the last.
+                vec!["DecodingFailure at .mode: Invalid value: Nope ; valid values are: DistinctId, MultipleValues, AnyQuery"],
+            ),
+            (
+                r#"{"pattern": {"type": "Cypher", "query": "x", "mode": "DISTINCT"}, "outputs": {}}"#.to_owned(),
+                vec![
+                    "DecodingFailure at .mode: Invalid value: DISTINCT ; valid values are: DISTINCT_ID, MULTIPLE_VALUES, ANY_QUERY",
+                ],
+            ),
+            (
+                format!(r#"{{{PATTERN}, "outputs": {{}}, "startFrom": "yesterday"}}"#),
+                vec![
+                    "DecodingFailure at .startFrom: Invalid value: yesterday ; valid values are: Now, WholeGraph, a moment, \
+                     in milliseconds or as in 2026-02-03T04:05:06Z",
+                ],
             ),
         ] {
             assert_eq!(decode_text(&body).err().expect("should have been refused"), expected, "{body}");

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 
 use weir_model::Expr;
+use weir_model::expression::{Subquery, SubqueryKind};
 use weir_model::plan::{Atom, DeltaPath, Name, Operator, Pattern, PatternEdge, PatternNode, Plan, Slot, Step};
 
 use super::{Printer, joined};
@@ -31,7 +32,7 @@ impl<'a> Words<'a> {
                 *label = name.to_string();
             }
         }
-        Words(printer(standing, labels))
+        Words(Printer { in_words: true, ..printer(standing, labels) })
     }
 
     pub fn slot(&self, slot: Slot) -> String {
@@ -57,7 +58,7 @@ impl<'a> Words<'a> {
 
 fn printer(standing: &StandingPlan, slots: Vec<String>) -> Printer<'_> {
     let plan = &standing.plan;
-    Printer { names: &plan.names, parameters: &plan.parameters, slots, note: None }
+    Printer { names: &plan.names, parameters: &plan.parameters, slots, note: None, in_words: false }
 }
 
 /// The dataflow of a standing query.
@@ -199,6 +200,50 @@ impl Printer<'_> {
         lines
     }
 
+    /// Patterns and conditions; `…` stands for all else. Nodes that nothing refers to have no name, as in the text.
+    pub(super) fn asked_in_words(&self, subquery: &Subquery) -> String {
+        let (mut patterns, mut conditions, mut is_more) = (Vec::new(), Vec::new(), false);
+        subquery.plan.each_below(&mut |operator| match operator {
+            Operator::Match { pattern, .. } => {
+                patterns.push(pattern);
+                let nodes = pattern.nodes.iter().flat_map(|node| &node.conditions);
+                let edges = pattern.edges.iter().flat_map(|edge| &edge.conditions);
+                conditions.extend(nodes.chain(edges).chain(&pattern.conditions));
+            }
+            Operator::Filter { condition, .. } => conditions.push(condition),
+            Operator::Argument | Operator::Unit | Operator::Project { .. } => {}
+            _ => is_more = true,
+        });
+        let item = match &subquery.kind {
+            SubqueryKind::Collect(item) => Some(item),
+            SubqueryKind::Exists | SubqueryKind::Count => None,
+        };
+        let mentioned: BTreeSet<Slot> = conditions.iter().copied().chain(item).flat_map(Expr::slots).collect();
+        let mut slots = self.slots.clone();
+        for (number, name) in slots.iter_mut().enumerate() {
+            if name.starts_with('#') && !mentioned.contains(&Slot(number as u32)) {
+                name.clear();
+            }
+        }
+        let unnamed = Printer { slots, ..*self };
+        let word = match subquery.kind {
+            SubqueryKind::Exists => "EXISTS",
+            SubqueryKind::Count => "COUNT",
+            SubqueryKind::Collect(_) => "COLLECT",
+        };
+        let mut text = joined(patterns.iter().map(|pattern| unnamed.shape(pattern)).filter(|shape| !shape.is_empty()), ", ");
+        if !conditions.is_empty() {
+            text += &format!(" WHERE {}", joined(conditions.iter().map(|condition| unnamed.expr(condition)), " AND "));
+        }
+        if is_more {
+            text += " …";
+        }
+        if let Some(item) = item {
+            text += &format!(" RETURN {}", unnamed.expr(item));
+        }
+        format!("{word} {{ {} }}", text.trim_start())
+    }
+
     fn changes(&self, pattern: &Pattern, path: &DeltaPath) -> Drawn {
         let of = match path.atom {
             Atom::Node(at) => self.node(&pattern.nodes[at]),
@@ -310,6 +355,26 @@ mod tests {
             assert!(tree.contains(part), "no {part} in\n{tree}");
         }
         assert_eq!(tree.matches("Changes of").count(), 1, "what is looked up begins nothing:\n{tree}");
+    }
+
+    #[test]
+    fn what_an_expression_asks_is_told_in_words() {
+        let told = |text: &str| {
+            let standing = compile_standing(text, StandingMode::AnyQuery, &Options::default());
+            let standing = standing.unwrap_or_else(|problems| panic!("{text}: {}", problems[0]));
+            let mut all = Vec::new();
+            standing.plan.root.all_expressions(&mut all);
+            let words = Words::of(&standing);
+            joined(all.into_iter().map(|expr| words.expr(expr)).filter(|text| text.contains('{')), "; ")
+        };
+        for (condition, expected) in [
+            ("NOT EXISTS { (a)-[:K]->() }", "NOT EXISTS { (a)-[:K]->() }"),
+            ("EXISTS { MATCH (a)-[:K]->(b:B) WHERE b.x > a.x }", "EXISTS { (a)-[:K]->(b:B) WHERE (b.x > a.x) }"),
+            ("COUNT { (a)-[:K]->() } > 1", "(COUNT { (a)-[:K]->() } > 1)"),
+        ] {
+            let told = told(&format!("MATCH (a:A) WHERE {condition} RETURN id(a) AS a"));
+            assert!(told.contains(expected), "{condition}: {told}");
+        }
     }
 
     #[test]

@@ -67,15 +67,20 @@ pub fn expressions(text: &str, draft: &Draft) -> Result<(), Vec<Diagnostic>> {
     all.into_iter().for_each(|expr| of_expression(expr, &mut found));
     match found {
         Some((name, bare)) => {
-            let message = "A standing query's results follow from the graph: chance and the current time cannot stand in them";
-            let hint = (name != "rand").then(|| HINT.to_owned());
-            Err(vec![Diagnostic::compile(text, place(text, name, bare), CODE, message).with_hint(hint)])
+            let hint = (!name.starts_with("rand")).then(|| HINT.to_owned());
+            Err(vec![Diagnostic::compile(text, place(text, name, bare), CODE, by_itself(name)).with_hint(hint)])
         }
         None => Ok(()),
     }
 }
 
-fn of_expression(expr: &Expr, found: &mut Option<(&'static str, bool)>) {
+/// What is said of a function that depends on chance, or on the current time.
+pub fn by_itself(name: &str) -> String {
+    format!("A standing query's results follow from the graph: `{name}()` does not, and cannot stand in them")
+}
+
+/// The first function of an expression that depends on those, and whether it is called without arguments.
+pub fn of_expression(expr: &Expr, found: &mut Option<(&'static str, bool)>) {
     if let Expr::Clocked(_) = expr {
         return;
     }

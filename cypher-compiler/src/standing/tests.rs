@@ -147,22 +147,22 @@ fn refused_patterns() {
         (
             MultipleValues,
             "MATCH (n) WHERE n.at < timestamp() RETURN n.x AS x",
-            "1.17 NotMaintainable: A standing query's results follow from the graph: chance and the current time cannot stand in them",
+            "1.17 NotMaintainable: A standing query's results follow from the graph: `timestamp()` does not, and cannot stand in them",
         ),
         (
             MultipleValues,
             "MATCH (n) RETURN n.x AS x, [rand()] AS chance",
-            "1.28 NotMaintainable: A standing query's results follow from the graph: chance and the current time cannot stand in them",
+            "1.28 NotMaintainable: A standing query's results follow from the graph: `rand()` does not, and cannot stand in them",
         ),
         (
             MultipleValues,
             "MATCH (n) RETURN datetime({timezone: 'Asia/Tokyo'}) AS now",
-            "1.18 NotMaintainable: A standing query's results follow from the graph: chance and the current time cannot stand in them",
+            "1.18 NotMaintainable: A standing query's results follow from the graph: `datetime()` does not, and cannot stand in them",
         ),
         (
             MultipleValues,
             "MATCH (n) RETURN datetime() AS now",
-            "1.18 NotMaintainable: A standing query's results follow from the graph: chance and the current time cannot stand in them",
+            "1.18 NotMaintainable: A standing query's results follow from the graph: `datetime()` does not, and cannot stand in them",
         ),
         (
             DistinctId,
@@ -331,7 +331,11 @@ fn any_query_is_taken_apart() {
 
 #[test]
 fn what_any_query_cannot_maintain_is_refused_with_its_place() {
-    const BY_ITSELF: &str = "A standing query's results follow from the graph: chance and the current time cannot stand in them";
+    macro_rules! by_itself {
+        ($name:literal) => {
+            concat!("A standing query's results follow from the graph: `", $name, "()` does not, and cannot stand in them")
+        };
+    }
     for (text, place, code, message) in [
         (
             "MATCH (n) SET n.x = 1 RETURN n",
@@ -363,20 +367,25 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
             "NotMaintainable",
             "A standing query's results follow from the graph: procedure `history.nodeChanges` tells of the past, and cannot stand in it",
         ),
-        ("MATCH (n) RETURN timestamp() - n.at AS age", "1.18", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) RETURN timestamp() - n.at AS age", "1.18", "NotMaintainable", by_itself!("timestamp")),
         // What turns more than once, or cannot be foreseen.
-        ("MATCH (n) WHERE n.at = timestamp() RETURN n", "1.24", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) WHERE timestamp() % 60000 < n.x RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) WHERE datetime() - duration('P1M') > n.at RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) WHERE datetime().hour > 8 RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) WHERE timestamp() < n.x + rand() RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) WHERE datetime.realtime() > n.at RETURN n", "1.17", "NotMaintainable", BY_ITSELF),
-        ("RETURN [rand()] AS r", "1.9", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) RETURN randomUUID() AS u", "1.18", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) WHERE n.at < datetime.truncate('second') RETURN n", "1.24", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) RETURN datetime({timezone: n.zone}) AS d", "1.18", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) WITH date('2020-01-01') AS d, date() AS e RETURN d, e", "1.41", "NotMaintainable", BY_ITSELF),
-        ("MATCH (n) WHERE EXISTS { MATCH (n)-->(m) WHERE m.x > rand() } RETURN n", "1.54", "NotMaintainable", BY_ITSELF),
+        ("MATCH (n) WHERE n.at = timestamp() RETURN n", "1.24", "NotMaintainable", by_itself!("timestamp")),
+        ("MATCH (n) WHERE timestamp() % 60000 < n.x RETURN n", "1.17", "NotMaintainable", by_itself!("timestamp")),
+        ("MATCH (n) WHERE datetime() - duration('P1M') > n.at RETURN n", "1.17", "NotMaintainable", by_itself!("datetime")),
+        ("MATCH (n) WHERE datetime().hour > 8 RETURN n", "1.17", "NotMaintainable", by_itself!("datetime")),
+        ("MATCH (n) WHERE timestamp() < n.x + rand() RETURN n", "1.17", "NotMaintainable", by_itself!("timestamp")),
+        ("MATCH (n) WHERE datetime.realtime() > n.at RETURN n", "1.17", "NotMaintainable", by_itself!("datetime.realtime")),
+        ("RETURN [rand()] AS r", "1.9", "NotMaintainable", by_itself!("rand")),
+        ("MATCH (n) RETURN randomUUID() AS u", "1.18", "NotMaintainable", by_itself!("randomUUID")),
+        (
+            "MATCH (n) WHERE n.at < datetime.truncate('second') RETURN n",
+            "1.24",
+            "NotMaintainable",
+            by_itself!("datetime.truncate"),
+        ),
+        ("MATCH (n) RETURN datetime({timezone: n.zone}) AS d", "1.18", "NotMaintainable", by_itself!("datetime")),
+        ("MATCH (n) WITH date('2020-01-01') AS d, date() AS e RETURN d, e", "1.41", "NotMaintainable", by_itself!("date")),
+        ("MATCH (n) WHERE EXISTS { MATCH (n)-->(m) WHERE m.x > rand() } RETURN n", "1.54", "NotMaintainable", by_itself!("rand")),
         ("RETURN $p AS p", "1.8", "MissingParameter", "Unknown parameter `p`"),
     ] {
         assert_eq!(compiled(AnyQuery, text), format!("{place} {code}: {message}\n"), "{text}");

@@ -134,6 +134,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Batches of all shards, oldest first, which hold everything before `upper`.
+    pub fn new(shards: Vec<Vec<SharedBatch>>, upper: u64) -> Snapshot {
+        let shown = |batches| Arc::new(Shown { batches, upper, since: 0, indexes: Vec::new() });
+        Snapshot { shards: shards.into_iter().map(shown).collect(), at: upper.saturating_sub(1) }
+    }
+
     pub fn tick(&self) -> Tick {
         Tick(self.at)
     }

@@ -59,6 +59,10 @@ impl SharedBatch {
         SharedBatch { located: Some(Arc::new(located)), ..SharedBatch::new(batch) }
     }
 
+    pub fn without_located(self) -> SharedBatch {
+        SharedBatch { located: None, ..self }
+    }
+
     pub fn located(&self) -> Option<&Located> {
         self.located.as_deref()
     }

@@ -185,7 +185,10 @@ impl History {
         if is_there() {
             return Ok(());
         }
-        graph.wait_durable(wanted)?;
+        // While the log is replayed all there is was read from it.
+        if graph.ahead().is_none() {
+            graph.wait_durable(wanted)?;
+        }
         let _one = self.growing.lock().unwrap_or_else(|e| e.into_inner());
         let began = Instant::now();
         while !is_there() {
@@ -353,6 +356,9 @@ fn held(first: Tick, upper: Tick, chunks: impl Iterator<Item = Result<(Part, Chu
 
 /// Looks after the runs of a graph until there is nothing to do. A graph that is being dropped needs no care.
 pub fn tend(graph: &Graph) -> Result<(), EngineError> {
+    if graph.parts().store.read_only() {
+        return Ok(());
+    }
     loop {
         match graph.history().tend(&graph.parts().closing) {
             Ok(true) => {}

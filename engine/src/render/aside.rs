@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-use weir_model::{Failure, QueryId, Text, Tick};
+use weir_model::expression::FailureKind;
+use weir_model::{Failure, IdScheme, NodeId, QueryId, Text, Tick, Value};
 
 use super::Time;
 use super::results::{Answer, Outlet, Row, RowChange};
@@ -54,6 +55,9 @@ const TELL_INTERVAL: Duration = Duration::from_secs(10);
 /// As much of a row as is told.
 const SHOWN_MAX: usize = 300;
 
+/// Of rows that are left out, so often one is noted.
+const NOTE_INTERVAL: Duration = Duration::from_millis(100);
+
 /// The end of an engine waits so long for what threads are at.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -61,6 +65,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(10);
 pub struct Pace {
     query: QueryId,
     text: Text,
+    ids: IdScheme,
     /// Of what the query was handed, everything before this has been answered; `Time::MAX` while nothing waits.
     behind: AtomicU64,
     /// Changes that wait.
@@ -69,31 +74,41 @@ pub struct Pace {
     over: AtomicBool,
     /// Since when more wait than should.
     full_since: Mutex<Option<Instant>>,
+    /// Whether somebody is told what is left out.
+    is_told: bool,
     left_out: Mutex<LeftOut>,
     failure: OnceLock<String>,
 }
 
-/// Rows for which something could not be worked out within bounds.
+/// Rows for which something could not be worked out: because it has no value, such as a division by zero, or not within bounds.
 #[derive(Clone, Default, Debug)]
 pub struct LeftOut {
     pub rows: u64,
-    /// The last one, and why.
+    /// One of the last, and why.
     pub last: String,
+    noted: Option<Instant>,
     told: Option<Instant>,
 }
 
 impl Pace {
-    pub fn new(query: QueryId, text: Text) -> Pace {
+    pub fn new(query: QueryId, text: Text, ids: IdScheme) -> Pace {
         Pace {
             query,
             text,
+            ids,
             behind: AtomicU64::new(Time::MAX),
             waiting: AtomicUsize::new(0),
             over: AtomicBool::new(false),
             full_since: Mutex::default(),
+            is_told: true,
             left_out: Mutex::default(),
             failure: OnceLock::new(),
         }
+    }
+
+    /// Of who works something out for a moment. What is left out is told to nobody.
+    pub fn of_nobody(ids: IdScheme) -> Pace {
+        Pace { is_told: false, ..Pace::new(QueryId(NodeId::default()), Text::default(), ids) }
     }
 
     /// How far the query is, where its worker has handed over everything before `upper`.
@@ -158,21 +173,43 @@ impl Pace {
         self.over.store(true, Ordering::SeqCst);
     }
 
-    pub fn leave_out(&self, row: &Row, failure: &Failure) {
-        let values: Vec<String> = row.0.iter().map(|value| value.shown()).collect();
-        let row: String = values.join(", ").chars().take(SHOWN_MAX).collect();
-        let mut left_out = lock(&self.left_out);
+    /// `row`: where it is at hand.
+    pub fn leave_out(&self, row: Option<&Row>, failure: &Failure) {
+        if failure.kind == FailureKind::Interrupted || !self.is_told {
+            return;
+        }
+        let (mut left_out, now) = (lock(&self.left_out), Instant::now());
         left_out.rows += 1;
-        left_out.last = format!("({row}): {failure}");
-        if left_out.told.is_none_or(|told| told.elapsed() > TELL_INTERVAL) {
-            left_out.told = Some(Instant::now());
+        // There may be many, and nobody looks at each.
+        if left_out.noted.is_some_and(|noted| now - noted < NOTE_INTERVAL) {
+            return;
+        }
+        left_out.noted = Some(now);
+        left_out.last = match row {
+            Some(row) => format!("({}): {failure}", self.shown(row)),
+            None => failure.to_string(),
+        };
+        if left_out.told.is_none_or(|told| now - told > TELL_INTERVAL) {
+            left_out.told = Some(now);
             let (rows, last) = (left_out.rows, &left_out.last);
+            let advice = match failure.kind {
+                FailureKind::TimeLimit | FailureKind::MemoryLimit => "narrow its pattern, or bound its chains",
+                _ => "where that may happen, let a condition before it, or CASE, keep such values away from it",
+            };
             tracing::warn!(
                 query = %self.query.0,
                 text = self.text.as_str(),
-                "a standing query leaves out what belongs to the row {last}. That makes {rows} so far; narrow its pattern, or bound its chains"
+                "a standing query leaves out what belongs to a row: {last}. That makes {rows} so far; {advice}"
             );
         }
+    }
+
+    fn shown(&self, row: &Row) -> String {
+        let values = row.0.iter().map(|value| match value {
+            Value::Node(id) => self.ids.text(*id),
+            value => value.shown(),
+        });
+        values.collect::<Vec<_>>().join(", ").chars().take(SHOWN_MAX).collect()
     }
 }
 
@@ -499,7 +536,7 @@ mod tests {
     use super::*;
 
     fn pace() -> Pace {
-        Pace::new(QueryId(NodeId::new(1, 2)), "MATCH (n) RETURN n".into())
+        Pace::new(QueryId(NodeId::new(1, 2)), "MATCH (n) RETURN n".into(), IdScheme::Uuid)
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use weir_model::{Expr, GraphFree, Text, Value};
+use weir_model::{Expr, Failure, GraphFree, Text, Value};
 
 use super::Time;
+use super::aside::Pace;
 use super::constants::{Constants, Key};
 use super::intervals::Intervals;
 use super::program::Program;
@@ -37,6 +38,8 @@ pub struct Member {
     pub since: Time,
     pub constants: Arc<Constants>,
     pub ending: Arc<Ending>,
+    /// Told of what has no value.
+    pub pace: Arc<Pace>,
 }
 
 pub struct Family {
@@ -144,6 +147,18 @@ impl Family {
         self.count == 0
     }
 
+    /// Whether a condition of the program holds. One that has no value does not, which all members are told.
+    pub fn passes(&self, condition: &Expr, row: &[Value]) -> bool {
+        condition.look(row, &self.program.context).map_or_else(|failure| self.tell(&failure), |value| value.is_true())
+    }
+
+    #[cold]
+    fn tell(&self, failure: &Failure) -> bool {
+        let members = self.members.values().chain([&self.alike]).flat_map(|group| &group.members);
+        members.for_each(|member| member.pace.leave_out(None, failure));
+        false
+    }
+
     /// The constants of each node, one after another.
     fn parts(&self, equal: &Key) -> impl Iterator<Item = Key> + use<> {
         let lengths: Vec<usize> = self.program.compared.equal.iter().map(|(_, slots)| slots.len()).collect();
@@ -192,7 +207,7 @@ impl Family {
             let (Constants { values, conditions, .. }, context) = (&*member.constants, &member.ending.context);
             if member.since <= time
                 && values.iter().all(|(slot, value)| row[*slot].equals(value) == Some(true))
-                && conditions.iter().all(|condition| super::walk::is_true(condition, row, context))
+                && conditions.iter().all(|condition| member.passes(condition, row, context))
             {
                 visit(member);
             }
@@ -206,6 +221,19 @@ impl Family {
         found.sort_unstable();
         found.dedup();
         found.into_iter().for_each(|place| meet(&group.members[place as usize]));
+    }
+}
+
+impl Member {
+    /// Whether a condition of its own holds. One that has no value does not, which it is told.
+    pub fn passes(&self, condition: &Expr, row: &[Value], context: &GraphFree) -> bool {
+        condition.look(row, context).map_or_else(
+            |failure| {
+                self.pace.leave_out(None, &failure);
+                false
+            },
+            |value| value.is_true(),
+        )
     }
 }
 

@@ -39,7 +39,7 @@ use super::maintained::{Interest, TOUCHED};
 use super::program::{EdgeView, Path, Version};
 use super::queries::{Origin, Queries, Route};
 use super::results::{Row, RowChange};
-use super::walk::{Change, Errand, Parcel, Waiting, Walk, is_true, look};
+use super::walk::{Change, Errand, Parcel, Waiting, Walk, look};
 use super::{Time, before};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Fact, Facts, Layers, Published, Segment, SharedBatch};
@@ -496,7 +496,7 @@ pub fn change_of_edge<'a>(
         }
         row[view.source] = Value::Node(*source);
         row[view.target] = Value::Node(*target);
-        if conditions.iter().all(|condition| is_true(condition, row, &walk.program.context)) {
+        if conditions.iter().all(|condition| walk.family.passes(condition, row)) {
             walk.run(change, 0, row, Some((id, facts)));
         }
     }

@@ -14,7 +14,7 @@ use weir_model::mutation::{Kind, Tag};
 use weir_model::plan::Atom;
 
 use super::Time;
-use super::aside::Aside;
+use super::aside::{Aside, Pace};
 use super::constants::Constants;
 use super::dense::Sieves;
 use super::family::{Family, Member};
@@ -65,7 +65,7 @@ struct Installed {
 
 impl Queries {
     /// Takes in a query, which changes from tick `since` on concern.
-    pub fn install(&mut self, query: u32, since: Time, maintained: &Maintained, gather: Gather) {
+    pub fn install(&mut self, (query, pace): (u32, &Arc<Pace>), since: Time, maintained: &Maintained, gather: Gather) {
         let mut members = Vec::new();
         for (source, pattern) in (0..).zip(&maintained.sources) {
             // The name is long: all share the first one's.
@@ -76,7 +76,7 @@ impl Queries {
             let (constants, ending) = (pattern.constants.clone(), pattern.ending.clone());
             members.push((name, constants.clone()));
             if let Some(family) = self.families.get_mut(&number) {
-                family.insert(Member { query, source, since, constants, ending });
+                family.insert(Member { query, source, since, constants, ending, pace: pace.clone() });
             }
         }
         if let Some(interest) = &maintained.interest {
@@ -487,7 +487,8 @@ mod tests {
             let maintained = maintained(StandingMode::AnyQuery, text, &symbols);
             let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
             let gather = Gather::new(&maintained, None, (Time::MAX, Baseline::Known), 1, outlet);
-            queries.install(number, 1, &maintained, gather);
+            let pace = Arc::new(Pace::of_nobody(IdScheme::Uuid));
+            queries.install((number, &pace), 1, &maintained, gather);
         }
         assert_eq!(queries.numbers.len(), 5, "those with an equality, those with a range, and three of their own");
         let offered = |label: &str| {

@@ -122,7 +122,7 @@ impl<'a> Walk<'a, '_> {
             Move::Done => return self.finish(change, row),
             Move::Choose(ways) => return self.run(change, self.choose(ways, change.time, row, here), row, here),
             Move::Test { condition } => {
-                if is_true(condition, row, &program.context) {
+                if self.family.passes(condition, row) {
                     self.run(change, at + 1, row, here);
                 }
                 return;
@@ -238,7 +238,7 @@ impl<'a> Walk<'a, '_> {
                 for (property, slot) in &view.reads {
                     row[*slot] = facts.edge_property(half.kind, half.other, half.ordinal, *property, tick(version));
                 }
-                if view.conditions.iter().all(|condition| is_true(condition, row, &self.program.context)) {
+                if view.conditions.iter().all(|condition| self.family.passes(condition, row)) {
                     self.run(change, at + 1, row, Some((id, facts)));
                 }
             }
@@ -501,7 +501,7 @@ impl<'a> Walk<'a, '_> {
             }
             if let (Some(value), Some(sieve)) = (value, &view.sieve) {
                 row[sieve.slot] = value;
-                let passes = |condition: &Expr| is_true(condition, row, &program.context);
+                let passes = |condition: &Expr| self.family.passes(condition, row);
                 if !sieve.conditions.iter().all(passes) || !facts.has_half(half, tick) {
                     return;
                 }
@@ -539,7 +539,7 @@ impl<'a> Walk<'a, '_> {
             return;
         }
         // With reads, the conditions are tested where those are made.
-        if view.reads.is_empty() && !view.conditions.iter().all(|condition| is_true(condition, row, &program.context)) {
+        if view.reads.is_empty() && !view.conditions.iter().all(|condition| self.family.passes(condition, row)) {
             return;
         }
         self.run(change, at + 1, row, here);
@@ -550,14 +550,16 @@ impl<'a> Walk<'a, '_> {
         let results = &mut *self.results;
         self.family.each(change.time, row, |member| {
             let Ending { filters, columns, context, .. } = &*member.ending;
-            if !filters.iter().all(|filter| is_true(filter, row, context)) {
+            if !filters.iter().all(|filter| member.passes(filter, row, context)) {
                 return;
             }
             let mut values = SmallVec::new();
             for (_, expr) in columns {
                 // A row whose expression fails is no result, as in a filter.
-                let Ok(value) = expr.evaluate(row, context) else { return };
-                values.push(value);
+                match expr.evaluate(row, context) {
+                    Ok(value) => values.push(value),
+                    Err(failure) => return member.pace.leave_out(None, &failure),
+                }
             }
             let (query, source) = (member.query, member.source);
             results.push(RowChange { row: Row(values), time: change.time, diff: change.diff as i32, query, source });
@@ -589,7 +591,7 @@ pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family:
         }
         row[slot] = Value::Map(map.into());
     }
-    family.admits(node, row) && view.conditions.iter().all(|condition| is_true(condition, row, &program.context))
+    family.admits(node, row) && view.conditions.iter().all(|condition| family.passes(condition, row))
 }
 
 /// What tells an edge from others between the same nodes.

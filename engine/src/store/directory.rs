@@ -28,8 +28,8 @@ const TITLE: &str = "weir data directory";
 pub struct Directory {
     path: PathBuf,
     kind: &'static str,
-    /// Held, not read: closing it gives the lock back.
-    _lock: File,
+    /// Held, not read: closing it gives the lock back. None where it is only read and there is nothing to lock.
+    _lock: Option<File>,
     /// Nothing is in it yet: the store sets itself up and then says `set_up`.
     pub fresh: bool,
 }
@@ -39,18 +39,24 @@ impl Directory {
         create(path, create_parent)?;
         refuse_foreign(path, kind)?;
         let lock = lock(path)?;
-        let mut directory = Directory { path: path.to_owned(), kind, _lock: lock, fresh: false };
+        let mut directory = Directory { path: path.to_owned(), kind, _lock: Some(lock), fresh: false };
         match fs::read(path.join(MARKER)) {
-            Ok(marker) => directory.check(&marker)?,
+            Ok(marker) if directory.check(&marker)? < FORMAT => directory.raise()?,
+            Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => directory.begin()?,
             Err(error) => return Err(refused(path, format!("its file {MARKER} cannot be read ({error})"), PERMISSIONS)),
         }
         Ok(directory)
     }
 
-    /// Whether one was set up there.
-    pub fn is_there(path: &Path) -> bool {
-        path.join(MARKER).is_file()
+    /// One that is there, of which nothing is changed: also where nothing can be.
+    pub fn open_to_read(path: &Path, kind: &'static str) -> Result<Directory, StoreError> {
+        let lock = lock_to_read(path)?;
+        let marker = fs::read(path.join(MARKER))
+            .map_err(|error| refused(path, format!("its file {MARKER} cannot be read ({error})"), PERMISSIONS))?;
+        let directory = Directory { path: path.to_owned(), kind, _lock: lock, fresh: false };
+        directory.check(&marker)?;
+        Ok(directory)
     }
 
     /// Where the store keeps its own files.
@@ -101,7 +107,8 @@ impl Directory {
         Ok(())
     }
 
-    fn check(&self, marker: &[u8]) -> Result<(), StoreError> {
+    /// The format it has.
+    fn check(&self, marker: &[u8]) -> Result<u32, StoreError> {
         let text = String::from_utf8_lossy(marker);
         let mut lines = text.lines();
         let title = lines.next();
@@ -116,18 +123,18 @@ impl Directory {
                 let problem = format!("it was written by an earlier weir (format {found}, this one knows {OLDEST} to {FORMAT})");
                 Err(refused(&self.path, problem, "give a new directory (store.filepath) and ingest again, or use that version"))
             }
-            (Some(TITLE), Some(FORMAT), Some(kind)) if kind == self.kind => Ok(()),
-            (Some(TITLE), Some(_), Some(kind)) if kind == self.kind && self.files().is_dir() => self.raise(),
+            (Some(TITLE), Some(found), Some(kind)) if kind == self.kind => Ok(found),
             (Some(TITLE), Some(_), Some(kind)) => {
                 let problem = format!("it holds a store of type {kind}, not {}", self.kind);
                 Err(refused(&self.path, problem, "set store.type to what it holds, or give another directory (store.filepath)"))
             }
             _ => Err(StoreError::damaged("a marker that is not one", place())),
-        }?;
-        if self.files().is_dir() {
-            return Ok(());
         }
-        Err(StoreError::damaged(format!("the sub-directory {} is missing", self.kind), self.path.display().to_string()))
+        .and_then(|format| if self.files().is_dir() { Ok(format) } else { Err(self.without_files()) })
+    }
+
+    fn without_files(&self) -> StoreError {
+        StoreError::damaged(format!("the sub-directory {} is missing", self.kind), self.path.display().to_string())
     }
 }
 
@@ -179,18 +186,8 @@ fn refuse_foreign(path: &Path, kind: &str) -> Result<(), StoreError> {
 fn lock(path: &Path) -> Result<File, StoreError> {
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path.join(LOCK));
     let mut file = open.map_err(|error| refused(path, format!("its file {LOCK} cannot be opened ({error})"), PERMISSIONS))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
-            // Only to be helpful: the number may not be there yet.
-            let _ = file.read_to_string(&mut holder);
-            return Err(StoreError::Locked { path: path.to_owned(), holder: holder.trim().parse().ok() });
-        }
-        Err(TryLockError::Error(error)) => {
-            return Err(refused(path, format!("it cannot be locked ({error})"), "use a file system that can lock files"));
-        }
-    }
+    let locked = file.try_lock();
+    must_be_locked(locked, &mut file, path)?;
     let note = |file: &mut File| {
         file.set_len(0)?;
         file.rewind()?;
@@ -198,6 +195,33 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     };
     note(&mut file).map_err(|error| refused(path, format!("it cannot be written to ({error})"), PERMISSIONS))?;
     Ok(file)
+}
+
+/// So that nobody writes meanwhile.
+fn lock_to_read(path: &Path) -> Result<Option<File>, StoreError> {
+    let mut file = match File::open(path.join(LOCK)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(refused(path, format!("its file {LOCK} cannot be opened ({error})"), PERMISSIONS)),
+    };
+    let locked = file.try_lock_shared();
+    must_be_locked(locked, &mut file, path)?;
+    Ok(Some(file))
+}
+
+fn must_be_locked(locked: Result<(), TryLockError>, file: &mut File, path: &Path) -> Result<(), StoreError> {
+    match locked {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let mut holder = String::new();
+            // Only to be helpful: the number may not be there yet.
+            let _ = file.read_to_string(&mut holder);
+            Err(StoreError::Locked { path: path.to_owned(), holder: holder.trim().parse().ok() })
+        }
+        Err(TryLockError::Error(error)) => {
+            Err(refused(path, format!("it cannot be locked ({error})"), "use a file system that can lock files"))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@
 //!
 //! Nothing here knows what a page says or when a checkpoint is due. Everything read back is checked.
 
+#[cfg(feature = "rocks-db")]
+mod ahead;
 #[cfg(test)]
 pub mod conformance;
 mod backup;
@@ -167,6 +169,11 @@ pub trait Store: Send + Sync {
 
     /// Whether anything is there after the store was closed and opened again.
     fn durable(&self) -> bool;
+
+    /// Whether nothing can be written to it, because it was opened so.
+    fn read_only(&self) -> bool {
+        false
+    }
 
     /// Whether what it was given can be read back as long as it is open.
     fn remembers(&self) -> bool {

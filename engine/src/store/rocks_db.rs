@@ -27,6 +27,7 @@ use rocksdb::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::{Text, Tick};
 
+use super::ahead;
 use super::directory::Directory;
 use super::entry::LogReader;
 use super::keys::{
@@ -135,7 +136,16 @@ impl RocksDb {
         if !directory.fresh {
             check_log(&files)?;
         }
-        let db = open_db(&options, &files, directory.fresh, &begins)?;
+        let (db, is_damaged) = open_as_far_as_sound(&files, directory.fresh, |whole| {
+            let mut db = db_options(directory.fresh, whole);
+            db.set_atomic_flush(!options.write_ahead_log);
+            // The thread that writes files, of all stores of the process: records do not wait for it. The one that merges them keeps its turn, or the
+            // disk would fill up while all cores are busy.
+            let mut env = Env::new()?;
+            env.lower_high_priority_thread_pool_cpu_priority();
+            db.set_env(&env);
+            DB::open_cf_descriptors(&db, &files, families(&begins))
+        })?;
         if directory.fresh {
             directory.set_up()?;
         }
@@ -156,7 +166,7 @@ impl RocksDb {
             unfinished: Mutex::default(),
             incoming,
             read_only: false,
-            is_damaged: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(is_damaged),
             _directory: directory,
         };
         store.load_graphs()?;
@@ -164,20 +174,14 @@ impl RocksDb {
         Ok(store)
     }
 
-    /// A store that cannot be opened because files of its tables are damaged or missing, to see what is in the others. Nothing can be
-    /// written.
-    pub fn open_in_part(options: RocksDbOptions) -> Result<RocksDb, StoreError> {
-        if !Directory::is_there(&options.path) {
-            return Err(StoreError::failed("open a part of the store", "there is none"));
-        }
-        let directory = Directory::open(&options.path, "rocks-db", false)?;
-        let mut db = db_options(false);
-        // What is missing is an error when it is read, not before.
-        db.set_paranoid_checks(false);
-        let files = directory.files();
-        let begins = Begins::default();
-        let opened = DB::open_cf_descriptors_read_only(&db, &files, families(&begins), false);
-        let db = opened.map_err(|error| StoreError::damaged(error.into_string(), files.display().to_string()))?;
+    /// One that is there, of which nothing is changed: also where nothing can be written.
+    pub fn open_to_read(options: RocksDbOptions) -> Result<RocksDb, StoreError> {
+        let directory = Directory::open_to_read(&options.path, "rocks-db")?;
+        let (files, begins) = (directory.files(), Begins::default());
+        check_log(&files)?;
+        let (db, is_damaged) = open_as_far_as_sound(&files, false, |whole| {
+            DB::open_cf_descriptors_read_only(&db_options(false, whole), &files, families(&begins), false)
+        })?;
         let mut store = RocksDb {
             db,
             options,
@@ -187,7 +191,7 @@ impl RocksDb {
             unfinished: Mutex::default(),
             incoming: directory.path().join("incoming"),
             read_only: true,
-            is_damaged: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(is_damaged),
             _directory: directory,
         };
         store.load_graphs()?;
@@ -234,7 +238,7 @@ impl RocksDb {
             let Some(key) = iterator.key() else {
                 match iterator.status() {
                     Ok(()) => break,
-                    Err(error) if error.kind() == ErrorKind::Corruption => {
+                    Err(error) if damage(&error).is_some() => {
                         // On to the next graph. Numbers of runs that are not seen here are not given again.
                         tracing::warn!(graph = at.0, "pages that cannot be read are passed over: {error}");
                         unseen = RUNS_UNSEEN;
@@ -313,9 +317,9 @@ impl RocksDb {
     }
 
     fn read_error(&self, error: rocksdb::Error, place: &str) -> StoreError {
-        match error.kind() {
-            ErrorKind::Corruption => self.damaged(error.into_string(), place),
-            _ => StoreError::failed(format!("read {place} from {}", self.options.path.display()), with_advice(&error)),
+        match damage(&error) {
+            Some(what) => self.damaged(what, place),
+            None => StoreError::failed(format!("read {place} from {}", self.options.path.display()), with_advice(&error)),
         }
     }
 
@@ -561,6 +565,10 @@ impl Store for RocksDb {
         true
     }
 
+    fn read_only(&self) -> bool {
+        self.read_only
+    }
+
     fn append(&self, group: &[EncodedEntry<'_>], symbols: NewSymbols<'_>, sync: bool) -> Result<(), StoreError> {
         let bytes: usize = group.iter().map(|entry| entry.bytes.len() + 64).sum();
         let mut batch = WriteBatch::with_capacity_bytes(bytes);
@@ -739,7 +747,10 @@ impl Store for RocksDb {
     }
 
     fn loaded(&self, sound: bool) {
-        if !sound {
+        if self.read_only {
+            return;
+        }
+        if !sound || self.is_damaged.load(Ordering::Relaxed) {
             self.is_damaged.store(true, Ordering::Relaxed);
             tracing::warn!(
                 "files of the store are not rewritten while a namespace is damaged: what is deleted frees less of the disk"
@@ -754,6 +765,9 @@ impl Store for RocksDb {
     }
 
     fn sync(&self) -> Result<(), StoreError> {
+        if self.read_only {
+            return Ok(());
+        }
         if !self.options.write_ahead_log {
             return self.flush(true);
         }
@@ -841,26 +855,43 @@ fn check_log(files: &Path) -> Result<(), StoreError> {
     Err(StoreError::damaged(what, files.display().to_string()))
 }
 
-fn open_db(options: &RocksDbOptions, files: &Path, fresh: bool, begins: &Begins) -> Result<DB, StoreError> {
-    let mut db = db_options(fresh);
-    db.set_atomic_flush(!options.write_ahead_log);
-    // The thread that writes files, of all stores of the process: records do not wait for it. The one that merges them keeps its turn, or the disk
-    // would fill up while all cores are busy.
-    let mut env = Env::new().map_err(|error| StoreError::failed(format!("open {}", files.display()), error))?;
-    env.lower_high_priority_thread_pool_cpu_priority();
-    db.set_env(&env);
-    DB::open_cf_descriptors(&db, files, families(begins)).map_err(|error| match error.kind() {
-        ErrorKind::Corruption | ErrorKind::InvalidArgument => {
+/// What is damaged, if that is what an error says.
+fn damage(error: &rocksdb::Error) -> Option<String> {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::Corruption => Some(text),
+        _ if text.contains("No such file or directory") => {
+            Some(format!("a file is missing ({text}): the directory was copied in part, or a file was deleted"))
+        }
+        _ => None,
+    }
+}
+
+/// Opens a database, if need be without tables that are damaged or missing: what was in them is told by those who read it, for it may be of one
+/// graph only. Says whether it is without. `open` is asked to open the whole, or as much as there is.
+fn open_as_far_as_sound(
+    files: &Path,
+    fresh: bool,
+    open: impl Fn(bool) -> Result<DB, rocksdb::Error>,
+) -> Result<(DB, bool), StoreError> {
+    let error = match open(true) {
+        Ok(db) => return Ok((db, false)),
+        Err(error) => error,
+    };
+    let damage = match damage(&error) {
+        Some(what) => StoreError::damaged(what, files.display().to_string()),
+        None if error.kind() == ErrorKind::InvalidArgument => {
             StoreError::damaged(error.into_string(), files.display().to_string())
         }
-        // Those that are there do not tell what was in one that is not.
-        _ if error.to_string().contains("No such file or directory") => {
-            let what =
-                format!("a file is missing ({}): the directory was copied in part, or a file was deleted", error.into_string());
-            StoreError::damaged(what, files.display().to_string())
-        }
-        _ => StoreError::failed(format!("open {}", files.display()), with_advice(&error)),
-    })
+        None => return Err(StoreError::failed(format!("open {}", files.display()), with_advice(&error))),
+    };
+    if fresh {
+        return Err(damage);
+    }
+    ahead::verify(files)?;
+    let Ok(db) = open(false) else { return Err(damage) };
+    tracing::error!("the store is opened without what is damaged: {damage}");
+    Ok((db, true))
 }
 
 fn families(begins: &Begins) -> [ColumnFamilyDescriptor; 4] {
@@ -873,12 +904,13 @@ fn families(begins: &Begins) -> [ColumnFamilyDescriptor; 4] {
     ]
 }
 
-fn db_options(fresh: bool) -> Options {
+/// `whole`: not without tables that are damaged or missing. What is missing is an error when it is read, otherwise.
+fn db_options(fresh: bool, whole: bool) -> Options {
     let mut db = Options::default();
     // Only a new directory: files that are lost must not turn into an empty store.
     db.create_if_missing(fresh);
     db.create_missing_column_families(fresh);
-    db.set_paranoid_checks(true);
+    db.set_paranoid_checks(whole);
     // An incomplete write at the very end is what a crash leaves; anything else that is wrong is damage. Of the lengths
     // in the last block of 32 KiB, RocksDB cannot tell the two apart: one that points beyond the end counts as the former.
     db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);

@@ -1,21 +1,22 @@
 //! Asked: what a query asks of the graph for one row: the facts that were the answer, and where nothing was found, how far it got.
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
-use weir_model::expression::Subquery;
-use weir_model::plan::{Operator, Pattern};
+use weir_model::expression::{Failure, Subquery};
+use weir_model::plan::{Operator, Pattern, Slot};
 use weir_model::{Clock, Context, Expr, Mutations, NodeId, Symbol, Tick, Value};
 
 use super::search::{Around, Search, is_plain};
-use super::staged::Staged;
+use super::staged::{Staged, Worked};
 use super::watching::Watching;
-use super::{Made, Origin, Reached, TRIES_MAX};
+use super::{Made, Origin, Reached, TIME_MAX, TRIES_MAX};
 use crate::engine::Graph;
 use crate::error::EngineError;
-use crate::evaluate::{Environment, Evaluator, Limits};
+use crate::evaluate::{Environment, Evaluator, Limits, node_of};
 use crate::history::{Change, Changed, Past};
 use crate::render::Row;
-use crate::render::stages::derive::Asks;
+use crate::render::stages::derive::{Asks, Of, What};
 use crate::render::stages::holds;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
@@ -69,7 +70,72 @@ impl Graph {
     /// What was asked of the graph for a row that went into a stage.
     pub fn asked<'p>(&self, staged: &'p Staged<'p>, asks: Asks<'p>, row: &Row, view: &dyn View, at: Tick) -> Vec<Answered<'p>> {
         let argument = asks.argument(row, staged.plan().width);
-        let environment = Environment {
+        let environment = self.environment(view, at);
+        let mut found = Vec::new();
+        Telling { graph: self, staged, environment: &environment, found: &mut found }.operator(asks.inner(), &argument, false);
+        found.truncate(ANSWERED_MAX);
+        found
+    }
+
+    /// Why what is asked for a row has no value; None where it has one.
+    pub fn failure_for(&self, staged: &Staged<'_>, asks: Asks<'_>, row: &Row, view: &dyn View, at: Tick) -> Option<Failure> {
+        let argument = asks.argument(row, staged.plan().width);
+        let (environment, mut ignored) = (self.environment(view, at), Mutations::default());
+        let mut evaluator = Evaluator::new(staged.prepared(), self.symbols());
+        let mut go_on = |_: &[Value]| ControlFlow::Continue(());
+        evaluator.run_part(asks.inner(), &argument, (&[], false), &environment, &mut ignored, &mut go_on).err()
+    }
+
+    /// Which rows of a level were found with a node in a slot that what is asked of the graph fills, whether it is handed on or
+    /// not. None where what the level asks does not look for it.
+    pub fn found_with(
+        &self,
+        staged: &Staged<'_>,
+        worked: &Worked<'_>,
+        at: usize,
+        (slot, id): (Slot, NodeId),
+        view: &dyn View,
+    ) -> Option<Vec<bool>> {
+        let level = &worked.levels[at];
+        let What::Each(asks) = level.what else { return None };
+        if !looks_for(asks.inner(), slot) {
+            return None;
+        }
+        let is_it = |value: &Value| node_of(value, self.ids()) == Some(id);
+        if let Some(place) = level.slots.iter().position(|of| *of == slot) {
+            return Some(level.rows.iter().map(|(row, _)| row.0.get(place).is_some_and(is_it)).collect());
+        }
+        let slots: Vec<usize> = level.slots.iter().chain([&slot]).map(|slot| slot.0 as usize).collect();
+        // At the root nodes and edges are given in full.
+        let in_full = at == worked.root() && matches!(staged.plan().root, Operator::Subquery { .. });
+        let (environment, mut ignored) = (self.environment(view, worked.at), Mutations::default());
+        let mut evaluator = Evaluator::new(staged.prepared(), self.symbols());
+        let mut is = vec![false; level.rows.len()];
+        let (rows, mut first) = (&worked.levels[level.inputs[0]].rows, 0);
+        for ((row, _), number) in rows.iter().zip(0..) {
+            let many = level.rows[first..].iter().take_while(|(_, of)| *of == Of::One(number)).count();
+            let (made, of_row) = (first..first + many, asks.argument(row, staged.plan().width));
+            first += many;
+            if many == 0 || staged.is_late() {
+                continue;
+            }
+            let mut take = |values: &[Value]| {
+                if let [found @ .., last] = values
+                    && is_it(last)
+                {
+                    made.clone().filter(|at| level.rows[*at].0.0[..] == *found).for_each(|at| is[at] = true);
+                }
+                ControlFlow::Continue(())
+            };
+            // What has no value has no rows.
+            let _ = evaluator.run_part(asks.inner(), &of_row, (&slots, in_full), &environment, &mut ignored, &mut take);
+        }
+        Some(is)
+    }
+
+    /// How the graph is looked at for one row.
+    fn environment<'a>(&self, view: &'a dyn View, at: Tick) -> Environment<'a> {
+        Environment {
             view,
             parameters: &[],
             ids: self.ids(),
@@ -78,11 +144,7 @@ impl Graph {
             limits: Limits { steps_max: Some(STEPS_MAX), time_max: None, ..Limits::default() },
             open_cypher: self.open_cypher(),
             recall: None,
-        };
-        let mut found = Vec::new();
-        Telling { graph: self, staged, environment: &environment, found: &mut found }.operator(asks.inner(), &argument, false);
-        found.truncate(ANSWERED_MAX);
-        found
+        }
     }
 
     /// The facts that were the answer: with these alone it would be the same.
@@ -117,6 +179,17 @@ impl Graph {
         let facts = of.into_iter().map(|of| Fact { since: past.as_ref().and_then(|past| since(past, &of)), of }).collect();
         past.and_then(|past| past.failure()).map_or(Ok(facts), Err)
     }
+}
+
+/// Whether a pattern in there fills a slot with a node.
+fn looks_for(part: &Operator, slot: Slot) -> bool {
+    let mut is_sought = false;
+    part.each_below(&mut |operator| {
+        if let Operator::Match { pattern, .. } = operator {
+            is_sought |= pattern.nodes.iter().any(|node| node.slot == slot && !node.bound);
+        }
+    });
+    is_sought
 }
 
 fn since(past: &Past, of: &FactOf) -> Option<Tick> {
@@ -200,8 +273,8 @@ impl<'p> Telling<'_, 'p> {
             let origin = Origin::of(self.staged.plan(), pattern);
             let mut evaluator = Evaluator::new(self.staged.prepared(), self.graph.symbols());
             evaluator.in_context(self.environment, &mut |context| {
-                let (graph, view) = (self.graph, self.environment.view);
-                let around = Around { graph, view, context, tries_max: TRIES_MAX / 10 };
+                let (graph, view, deadline) = (self.graph, self.environment.view, Instant::now() + TIME_MAX);
+                let around = Around { graph, view, context, tries_max: TRIES_MAX / 10, deadline };
                 let mut take = |one: &Made| {
                     made.push(one.clone());
                     if made.len() < MADE_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -6,13 +6,17 @@
 //! each row was made of (`staged`); since when a row is there is found by going back through the changes it can depend on (`since`).
 
 mod asked;
+mod narrow;
 mod search;
 mod since;
+mod sought;
 mod staged;
 mod watching;
 
 use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
+use weir_model::expression::Failure;
 use weir_model::plan::{Name, Operator, Pattern, Plan, Slot};
 use weir_model::{Expr, GraphFree, NodeId, Position, Text, Tick, Value};
 
@@ -26,10 +30,14 @@ pub use crate::render::stages::derive::{Asks, Level, Of, What};
 use asked::newest;
 pub use asked::{Answered, AskedOf, Fact, FactOf};
 pub use since::Since;
+pub use sought::Sought;
 pub use staged::{Found, Matched, Meant, Staged, Stop, Worked};
 
 /// Nodes and edges that are tried for one question.
 const TRIES_MAX: u64 = 2_000_000;
+
+/// So long a question may take; then what is known by then is told.
+const TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Of the choices that got equally far, so many are kept.
 const REACHED_MAX: usize = 5;
@@ -81,8 +89,19 @@ pub enum Obstacle {
     },
     /// Of a node, of an edge, of the whole.
     Condition(Expr),
+    /// An expression that has none, and why.
+    NoValue(Expr, Failure),
     SameNode(usize, usize),
     SameEdge(usize, usize),
+}
+
+/// How much is tried for a question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// So many nodes and edges: choices that come to nothing are all alike after these.
+    Tries,
+    /// As many as there is time for: one among all is looked for.
+    Time,
 }
 
 /// What came of a question.
@@ -218,16 +237,20 @@ impl Graph {
         &self,
         origin: &Origin<'_>,
         given: &[(usize, NodeId)],
+        patience: Patience,
         at: Option<Tick>,
         each: &mut dyn FnMut(&Made) -> ControlFlow<()>,
     ) -> Result<Looked, EngineError> {
         let (moment, at) = self.moment(at)?;
         let context = GraphFree::rows(self.ids(), &origin.plan.names).at(at.millis() as i64);
-        let around = Around { graph: self, view: moment.view(), context: &context, tries_max: TRIES_MAX };
+        let tries_max = if patience == Patience::Time { u64::MAX } else { TRIES_MAX };
+        let around =
+            Around { graph: self, view: moment.view(), context: &context, tries_max, deadline: Instant::now() + TIME_MAX };
         let mut search = Search::new(origin, around, None, given, each);
         let _ = search.go_on();
+        let gave_up = search.gave_up;
         let reached = if search.matched { Vec::new() } else { search.reached };
-        moment.failure().map_or(Ok(Looked { at, reached, gave_up: search.tries > TRIES_MAX }), Err)
+        moment.failure().map_or(Ok(Looked { at, reached, gave_up }), Err)
     }
 
     /// The facts that a match rests on, and since when each is there.

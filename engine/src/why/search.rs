@@ -1,6 +1,7 @@
 //! Search: the matches of one pattern, one choice after another, and how far the others get.
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use weir_model::expression::Binary;
 use weir_model::plan::{Name, Pattern, Step};
@@ -17,9 +18,13 @@ pub struct Around<'a> {
     pub graph: &'a Graph,
     pub view: &'a dyn View,
     pub context: &'a dyn Context,
-    /// So many nodes and edges are tried.
+    /// So many nodes and edges are tried, and until then.
     pub tries_max: u64,
+    pub deadline: Instant,
 }
+
+/// After so many tries the time is looked at.
+const TRIES_BETWEEN: u64 = 1024;
 
 /// Tries choices, depth first.
 pub struct Search<'a, 'e> {
@@ -32,6 +37,8 @@ pub struct Search<'a, 'e> {
     nodes: Vec<Option<NodeId>>,
     edges: Vec<Option<EdgeRef>>,
     pub tries: u64,
+    /// More would have had to be tried.
+    pub gave_up: bool,
     pub matched: bool,
     /// How much was chosen when the farthest came to nothing.
     farthest: usize,
@@ -78,6 +85,7 @@ impl<'a, 'e> Search<'a, 'e> {
             nodes: vec![None; pattern.nodes.len()],
             edges,
             tries: 0,
+            gave_up: false,
             matched: false,
             farthest: 0,
             reached: Vec::new(),
@@ -161,10 +169,12 @@ impl<'a, 'e> Search<'a, 'e> {
         node_of(&value, self.around.graph.ids())
     }
 
-    /// Counts a try; Break when there were too many.
+    /// Counts a try; Break when there were too many, or it is too late.
     fn try_one(&mut self) -> ControlFlow<()> {
         self.tries += 1;
-        if self.tries > self.around.tries_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let looks_at_time = self.tries.is_multiple_of(TRIES_BETWEEN);
+        self.gave_up |= self.tries > self.around.tries_max || (looks_at_time && Instant::now() >= self.around.deadline);
+        if self.gave_up { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// This choice comes to nothing.
@@ -242,7 +252,7 @@ impl<'a, 'e> Search<'a, 'e> {
             self.around.view.properties(id, &mut |key, value| map.push_unique(symbols.name(key), value));
             self.row[slot.0 as usize] = Value::Map(map.into());
         }
-        self.first_unmet(&node.conditions).map(Obstacle::Condition)
+        self.first_unmet(&node.conditions)
     }
 
     fn is_there(&self, id: NodeId) -> bool {
@@ -253,12 +263,16 @@ impl<'a, 'e> Search<'a, 'e> {
         there
     }
 
-    fn first_unmet(&self, conditions: &[Expr]) -> Option<Expr> {
-        conditions.iter().find(|condition| !self.holds(condition)).cloned()
+    fn first_unmet(&self, conditions: &[Expr]) -> Option<Obstacle> {
+        conditions.iter().find_map(|condition| self.unmet(condition))
     }
 
-    fn holds(&self, condition: &Expr) -> bool {
-        condition.look(&self.row, self.around.context).is_ok_and(|value| value.is_true())
+    fn unmet(&self, condition: &Expr) -> Option<Obstacle> {
+        match condition.look(&self.row, self.around.context) {
+            Ok(value) if value.is_true() => None,
+            Ok(_) => Some(Obstacle::Condition(condition.clone())),
+            Err(failure) => Some(Obstacle::NoValue(condition.clone(), failure)),
+        }
     }
 
     fn choose_edge(&mut self, number: usize) -> ControlFlow<()> {
@@ -319,24 +333,29 @@ impl<'a, 'e> Search<'a, 'e> {
         for (key, slot) in &edge.reads {
             self.row[slot.0 as usize] = self.around.view.edge_property(found, self.symbol(*key));
         }
-        self.first_unmet(&edge.conditions).map(Obstacle::Condition)
+        self.first_unmet(&edge.conditions)
     }
 
     /// Everything is chosen: the conditions of the whole, and what the row goes through.
     fn complete(&mut self) -> ControlFlow<()> {
-        if let Some(unmet) = self.first_unmet(&self.origin.pattern.conditions) {
-            return self.fails(Obstacle::Condition(unmet));
+        if let Some(obstacle) = self.first_unmet(&self.origin.pattern.conditions) {
+            return self.fails(obstacle);
         }
         let origin = self.origin;
         for way in &origin.ways {
-            match way {
-                Way::Filter(condition) if !self.holds(condition) => return self.fails(Obstacle::Condition((*condition).clone())),
-                Way::Filter(_) => {}
+            let obstacle = match way {
+                Way::Filter(condition) => self.unmet(condition),
                 Way::Item(slot, expr) => match expr.evaluate(&self.row, self.around.context) {
-                    Ok(value) => self.row[slot.0 as usize] = value,
+                    Ok(value) => {
+                        self.row[slot.0 as usize] = value;
+                        None
+                    }
                     // A row for which an expression has no value is no result.
-                    Err(_) => return self.fails(Obstacle::Condition((*expr).clone())),
+                    Err(failure) => Some(Obstacle::NoValue((*expr).clone(), failure)),
                 },
+            };
+            if let Some(obstacle) = obstacle {
+                return self.fails(obstacle);
             }
         }
         let nodes: Vec<NodeId> = self.nodes.iter().copied().flatten().collect();

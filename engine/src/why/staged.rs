@@ -1,13 +1,14 @@
 //! Staged: the answer of a query with stages as of one moment, with what each row was made of; what is meant in it, and where the rest stops.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use weir_model::plan::{Operator, Plan, Slot};
+use weir_model::expression::Failure;
+use weir_model::plan::{Plan, Slot};
 use weir_model::{Expr, GraphFree, NodeId, Tick, Value};
 
 use super::search::{Around, Search};
-use super::{Made, Origin, Reason, TRIES_MAX, origins};
+use super::{Made, Origin, Reason, TIME_MAX, TRIES_MAX, origins};
 use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::Prepared;
@@ -19,9 +20,6 @@ use crate::view::{EdgeRef, View};
 
 /// Rows of all stages together that are worked out for one question.
 const ROWS_MAX: usize = 500_000;
-
-/// So long a question may take; then what is known by then is told.
-const TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Obstacles that are told for each pattern.
 const STOPS_MAX: usize = 5;
@@ -56,10 +54,14 @@ pub struct Matched {
     pub edges: Box<[EdgeRef]>,
 }
 
+/// Of a pattern, by its number: the nodes that are given, once for each part of its matches that is wanted.
+type Parts<'a> = &'a dyn Fn(usize) -> Vec<Vec<(usize, NodeId)>>;
+
 /// A look at a value.
 type Fits<'a> = &'a dyn Fn(&Value) -> bool;
 
 /// What is asked about.
+#[derive(Default)]
 pub struct Meant<'a> {
     /// Of columns, by their slots.
     pub values: Vec<(Slot, Fits<'a>)>,
@@ -67,6 +69,8 @@ pub struct Meant<'a> {
     pub row: Option<&'a dyn Fn(&Row) -> bool>,
     /// By pattern: those of its nodes that are given.
     pub nodes: Vec<Vec<(usize, NodeId)>>,
+    /// By level: which of its rows are meant, where that is known otherwise.
+    pub rows: Vec<(usize, Vec<bool>)>,
 }
 
 /// A row from which nothing goes on.
@@ -77,6 +81,8 @@ pub struct Stop {
     /// Which of its inputs the row is of, and the number of the row.
     pub input: usize,
     pub row: u32,
+    /// Where rows of both sides of a join are meant: the one of the other side, with which it does not go together.
+    pub with: Option<u32>,
 }
 
 /// Which rows are meant.
@@ -111,7 +117,8 @@ impl<'p> Staged<'p> {
         &self.origins
     }
 
-    pub(super) fn is_late(&self) -> bool {
+    /// Whoever asks has waited long enough: not all that was to be looked at was.
+    pub fn is_late(&self) -> bool {
         Instant::now() >= self.deadline
     }
 
@@ -130,75 +137,6 @@ impl<'p> Staged<'p> {
             deadline: self.deadline,
         }
     }
-
-    /// Of each pattern the nodes that are known, where rows are wanted in which these columns show these nodes. All rows of the answer that do come of
-    /// matches with those nodes alone.
-    pub fn seeds(&self, columns: &[(Slot, NodeId)]) -> Vec<Vec<(usize, NodeId)>> {
-        let mut seeds = Vec::new();
-        seed(&self.plan.root, columns.to_vec(), &mut seeds);
-        seeds.resize(self.origins.len(), Vec::new());
-        seeds
-    }
-}
-
-/// Goes down to the patterns, in the order of their numbers.
-fn seed(operator: &Operator, mut known: Vec<(Slot, NodeId)>, seeds: &mut Vec<Vec<(usize, NodeId)>>) {
-    let through = |known: Vec<(Slot, NodeId)>, items: &[(Slot, Expr)], others: bool| {
-        let below = |(slot, id): (Slot, NodeId)| match items.iter().find(|(into, _)| *into == slot) {
-            Some((_, Expr::Slot(of))) => Some((*of, id)),
-            Some((_, Expr::Call { function, arguments })) if matches!(function.name, "id" | "strId") => {
-                match arguments.as_slice() {
-                    [Expr::Slot(of)] => Some((*of, id)),
-                    _ => None,
-                }
-            }
-            Some(_) => None,
-            None => Some((slot, id)).filter(|_| others),
-        };
-        known.into_iter().filter_map(below).collect::<Vec<_>>()
-    };
-    match operator {
-        Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => {
-            let number = |(slot, id): &(Slot, NodeId)| Some((pattern.nodes.iter().position(|node| node.slot == *slot)?, *id));
-            seeds.push(known.iter().filter_map(number).collect());
-        }
-        Operator::Filter { input, .. } => seed(input, known, seeds),
-        Operator::Project { input, items } => seed(input, through(known, items, true), seeds),
-        Operator::Aggregate { input, keys, .. } => seed(input, through(known, keys, false), seeds),
-        Operator::Distinct { input, slots } => {
-            known.retain(|(slot, _)| slots.contains(slot));
-            seed(input, known, seeds);
-        }
-        Operator::Sort { input, limit: None, .. } => seed(input, known, seeds),
-        Operator::Unwind { input, into, .. } => {
-            known.retain(|(slot, _)| slot != into);
-            seed(input, known, seeds);
-        }
-        Operator::Union { left, right, distinct } => {
-            if let Some(slots) = distinct {
-                known.retain(|(slot, _)| slots.contains(slot));
-            }
-            seed(left, known.clone(), seeds);
-            seed(right, known, seeds);
-        }
-        Operator::Join { left, right, .. } => {
-            let filled = right.filled();
-            let (of_right, of_left) = known.into_iter().partition(|(slot, _)| filled.contains(slot));
-            seed(left, of_left, seeds);
-            seed(right, of_right, seeds);
-        }
-        Operator::Subquery { input, inner, .. } => {
-            let filled = inner.filled();
-            known.retain(|(slot, _)| !filled.contains(slot));
-            seed(input, known, seeds);
-        }
-        // Others may be made of all rows together.
-        other => {
-            if let Some(input) = other.input() {
-                seed(input, Vec::new(), seeds);
-            }
-        }
-    }
 }
 
 impl Graph {
@@ -215,6 +153,19 @@ impl Graph {
 
     /// The answer of a query with stages, as far as it comes of matches with these nodes.
     pub fn work<'s>(&self, staged: &'s Staged<'_>, seeds: &[Vec<(usize, NodeId)>], view: &dyn View, at: Tick) -> Worked<'s> {
+        let parts = |source: usize| vec![seeds.get(source).cloned().unwrap_or_default()];
+        self.work_parts(staged, &parts, TRIES_MAX, view, at)
+    }
+
+    /// The same of matches with these nodes or with those.
+    pub(super) fn work_parts<'s>(
+        &self,
+        staged: &'s Staged<'_>,
+        parts: Parts<'_>,
+        tries_max: u64,
+        view: &dyn View,
+        at: Tick,
+    ) -> Worked<'s> {
         let plan = staged.plan;
         let base = GraphFree::rows(self.ids(), &plan.names).at(at.millis() as i64);
         let (mut tries, mut rows, mut gave_up) = (0, 0, false);
@@ -229,13 +180,15 @@ impl Graph {
                 rows += 1;
                 if rows < ROWS_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
-            let around = Around { graph: self, view, context: &base, tries_max: TRIES_MAX - tries };
-            let seeds = seeds.get(source).map_or(&[][..], Vec::as_slice);
-            let mut search = Search::new(origin, around, None, seeds, &mut take);
-            let _ = search.go_on();
-            gave_up |= search.tries > TRIES_MAX - tries;
-            tries = (tries + search.tries).min(TRIES_MAX);
-            gave_up |= rows >= ROWS_MAX;
+            for seeds in parts(source) {
+                let around =
+                    Around { graph: self, view, context: &base, tries_max: tries_max - tries, deadline: staged.deadline };
+                let mut search = Search::new(origin, around, None, &seeds, &mut take);
+                let _ = search.go_on();
+                gave_up |= search.gave_up;
+                tries = (tries + search.tries).min(tries_max);
+            }
+            gave_up |= rows >= ROWS_MAX || staged.is_late();
             given
         });
         let Derived { levels, gave_up: too_many, turn } = derived;
@@ -253,7 +206,7 @@ impl Graph {
     ) -> Result<(Made, Vec<Reason>), EngineError> {
         let origin = &staged.origins[source];
         let base = GraphFree::rows(self.ids(), &staged.plan.names).at(at.millis() as i64);
-        let around = Around { graph: self, view, context: &base, tries_max: 0 };
+        let around = Around { graph: self, view, context: &base, tries_max: 0, deadline: staged.deadline };
         let mut ignored = |_: &Made| ControlFlow::Break(());
         let row = Search::new(origin, around, None, &[], &mut ignored).fill(&of.nodes, &of.edges);
         let made = Made { row, nodes: of.nodes.to_vec(), edges: of.edges.to_vec() };
@@ -310,14 +263,18 @@ impl<'s> Worked<'s> {
         if !found.rows.is_empty() {
             return found;
         }
+        let says = |at: &usize| of_nodes[*at].is_some() || !wanted[*at].is_empty();
+        found.stops = self.apart(&says, &meant_at);
+        let apart: Vec<usize> = found.stops.iter().map(|stop| stop.level).collect();
         let above = self.above();
-        for leaf in (0..self.levels.len()).filter(|at| self.levels[*at].inputs.is_empty()) {
+        let leaves = || (0..self.levels.len()).filter(|at| self.levels[*at].inputs.is_empty());
+        let no_leaf_says = !leaves().any(|leaf| says(&leaf));
+        for leaf in leaves() {
             // From the answer down: the first stage that has rows as they are meant.
             let mut way = vec![leaf];
             while let Some((next, _)) = above[way[way.len() - 1]] {
                 way.push(next);
             }
-            let says = |at: &usize| of_nodes[*at].is_some() || !wanted[*at].is_empty();
             let start = way
                 .iter()
                 .enumerate()
@@ -326,7 +283,7 @@ impl<'s> Worked<'s> {
                 .find_map(|(place, at)| Some((place, meant_at(*at))).filter(|(_, rows)| !rows.is_empty()));
             let all = || (0, (0..self.levels[leaf].rows.len() as u32).collect::<Vec<u32>>());
             // Where nothing is said that could be looked for, any row tells why there are none.
-            let start = start.or_else(|| (!says(&leaf) && self.rows().is_empty()).then(all)).filter(|(_, rows)| !rows.is_empty());
+            let start = start.or_else(|| (no_leaf_says && self.rows().is_empty()).then(all)).filter(|(_, rows)| !rows.is_empty());
             let Some((place, rows)) = start else {
                 if let What::Pattern(source) = self.levels[leaf].what
                     && (says(&leaf) || self.levels[leaf].rows.is_empty())
@@ -339,6 +296,7 @@ impl<'s> Worked<'s> {
             for row in rows.into_iter().take(FOLLOWED_MAX) {
                 match self.follow(&way[place..], row) {
                     Ok(others) => found.others.extend(others),
+                    Err(stop) if apart.contains(&stop.level) => {}
                     Err(stop) if stops < STOPS_MAX && !found.stops.contains(&stop) => {
                         stops += 1;
                         found.stops.push(stop);
@@ -365,11 +323,35 @@ impl<'s> Worked<'s> {
             let next: Vec<u32> =
                 self.levels[to].rows.iter().zip(0..).filter(|((_, of), _)| comes(of)).map(|(_, number)| number).collect();
             if next.is_empty() {
-                return Err(Stop { level: to, input, row: rows[0] });
+                return Err(Stop { level: to, input, row: rows[0], with: None });
             }
             rows = next;
         }
         Ok(rows)
+    }
+
+    /// Joins of which rows of both sides are meant, and none of the one goes together with one of the other.
+    fn apart(&self, says: &dyn Fn(&usize) -> bool, meant_at: &dyn Fn(usize) -> Vec<u32>) -> Vec<Stop> {
+        let mut stops = Vec::new();
+        for (at, level) in self.levels.iter().enumerate().filter(|(_, level)| matches!(level.what, What::Join { .. })) {
+            let [left, right] = level.inputs[..] else { continue };
+            if !says(&left) || !says(&right) {
+                continue;
+            }
+            let (lefts, rights) = (meant_at(left), meant_at(right));
+            let are_meant = |left, right| lefts.binary_search(left).is_ok() && rights.binary_search(right).is_ok();
+            let is_joined = level.rows.iter().any(|(_, of)| matches!(of, Of::Two(left, right) if are_meant(left, right)));
+            if let (Some(row), Some(with), false) = (lefts.first(), rights.first(), is_joined) {
+                stops.push(Stop { level: at, input: 0, row: *row, with: Some(*with) });
+            }
+        }
+        stops
+    }
+
+    /// Why an expression has no value in a row of the plan; None where it has one.
+    pub fn failure(&self, graph: &Graph, staged: &Staged<'_>, expr: &Expr, row: &[Value]) -> Option<Failure> {
+        let context = GraphFree::rows(graph.ids(), &staged.plan.names).at(self.at.millis() as i64);
+        expr.evaluate(row, &context).err()
     }
 
     /// For each level the one above it, and as which input.
@@ -384,8 +366,8 @@ impl<'s> Worked<'s> {
     /// By level, where nodes are given below it: which of its rows come of them.
     fn with_nodes(&self, meant: &Meant<'_>) -> Vec<Option<Vec<bool>>> {
         let mut all: Vec<Option<Vec<bool>>> = Vec::with_capacity(self.levels.len());
-        for level in &self.levels {
-            let here: Option<Vec<bool>> = match level.what {
+        for (at, level) in self.levels.iter().enumerate() {
+            let mut here: Option<Vec<bool>> = match level.what {
                 What::Pattern(source) => {
                     let given = meant.nodes.get(source).filter(|given| !given.is_empty());
                     let fits =
@@ -407,6 +389,10 @@ impl<'s> Worked<'s> {
                 }
                 _ => None,
             };
+            for (_, known) in meant.rows.iter().filter(|(of, _)| *of == at) {
+                let is = here.get_or_insert_with(|| vec![true; level.rows.len()]);
+                is.iter_mut().zip(known).for_each(|(is, known)| *is &= *known);
+            }
             all.push(here);
         }
         all

@@ -12,6 +12,7 @@ use std::time::Duration;
 use weir_cypher_compiler::{Options as CompileOptions, StandingMode, compile_standing};
 use weir_engine::evaluate::{Environment, Limits, Prepared, evaluate};
 use weir_engine::reference::{ReferenceGraph, matches};
+use weir_engine::view::{Direction, View};
 use weir_engine::{Engine, Graph, Standing, StandingQuery, Start};
 use weir_model::{Mutations, NodeId, Plan, QueryId, Symbol, Tick, Value};
 
@@ -87,6 +88,21 @@ fn random_record(random: &mut Random, graph: &Graph, out: &mut Mutations) {
             _ => out.set_edge(target, symbol("r"), target, 0, random.below(2) == 0),
         }
     }
+}
+
+/// All that a graph holds, in the order of its ids.
+pub fn describe(view: &dyn View) -> String {
+    let mut out = String::new();
+    view.nodes(&mut |id: NodeId| {
+        let mut facts = Vec::new();
+        view.labels(id, &mut |label| facts.push(format!("{label:?}")));
+        view.properties(id, &mut |key, value| facts.push(format!("{key:?} {value:?}")));
+        view.edges(id, Direction::Both, &[], &mut |half| facts.push(format!("{half:?}")));
+        facts.sort();
+        out += &format!("{id:?} {facts:?}\n");
+        true
+    });
+    out
 }
 
 pub type Rows = BTreeMap<Vec<Value>, i64>;

@@ -3,7 +3,7 @@
 //! A row for which more would have to be looked at is left out, and told of. A tick of which more rows come than memory is made for has no
 //! answer: the query ends.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use weir_model::expression::{FailureKind, Subquery};
@@ -75,24 +75,30 @@ pub struct Bounded<'a> {
     base: &'a GraphFree,
     pace: &'a Pace,
     spent: Cell<usize>,
+    /// Why something of the row has no value.
+    failed: RefCell<Option<Failure>>,
 }
 
 impl<'a> Bounded<'a> {
     pub fn new(base: &'a GraphFree, pace: &'a Pace) -> Bounded<'a> {
-        Bounded { base, pace, spent: Cell::new(0) }
+        Bounded { base, pace, spent: Cell::new(0), failed: RefCell::default() }
     }
 
     /// Another row.
     pub fn begin(&self) {
         self.spent.set(0);
+        self.failed.take();
     }
 
-    /// Tells of a row for which it was too much.
+    /// What was worked out of the row. None where it has no value, which `end` tells.
+    pub fn value<T>(&self, evaluated: Result<T, Failure>) -> Option<T> {
+        evaluated.map_err(|failure| self.failed.replace(Some(failure))).ok()
+    }
+
+    /// Tells of a row of which something has no value, or for which it was too much.
     pub fn end(&self, row: &Row) {
-        if let Err(failure) = self.spend(0)
-            && failure.kind == FailureKind::TimeLimit
-        {
-            self.pace.leave_out(row, &failure);
+        if let Some(failure) = self.failed.take().or_else(|| self.spend(0).err()) {
+            self.pace.leave_out(Some(row), &failure);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use rustc_hash::FxHashMap;
 use weir_model::clock::At;
 use weir_model::plan::{Operator, Plan, Slot};
-use weir_model::{Aggregate, Clock, Context, Expr, GraphFree, IdScheme, NodeId, QueryId, Text, Value};
+use weir_model::{Aggregate, Clock, Context, Expr, GraphFree, IdScheme, Value};
 
 use super::bounds::{Bounded, Made};
 use super::each::{Each, Looking};
@@ -159,7 +159,7 @@ impl Ladder {
 
 /// What stages work with, for one moment.
 fn in_turn<R>(prepared: &Prepared, scene: &Scene<'_>, act: impl FnOnce(&mut Turn) -> R) -> R {
-    let pace = Pace::new(QueryId(NodeId::new(0, 0)), Text::default());
+    let pace = Pace::of_nobody(scene.ids);
     let base = GraphFree::rows(scene.ids, &prepared.plan.names);
     let (context, made) = (Bounded::new(&base, &pace), Made::new(&pace));
     let mut evaluator = Evaluator::new(prepared, scene.symbols);

@@ -8,7 +8,6 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use weir_model::expression::FailureKind;
 use weir_model::plan::Operator;
 use weir_model::{Clock, IdScheme, Mutations, NodeId, Symbol, Value};
 
@@ -185,9 +184,7 @@ impl Each {
         // Whoever finds what another row has scanned has scanned it too.
         let by_another = evaluator.has_used_scans();
         if let Err(failure) = ran {
-            if matches!(failure.kind, FailureKind::TimeLimit | FailureKind::MemoryLimit) {
-                turn.pace.leave_out(row, &failure);
-            }
+            turn.pace.leave_out(Some(row), &failure);
             found.clear();
         }
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::aggregate::Accumulator;
 use weir_model::exact::{Spread, Total};
+use weir_model::expression::FailureKind;
 use weir_model::plan::{Slot, SortKey};
-use weir_model::{Aggregate, AggregateKind, Expr, Value};
+use weir_model::{Aggregate, AggregateKind, Expr, Failure, Value};
 
 use super::derive::What;
 use super::top::{Placed, add};
@@ -96,7 +97,12 @@ impl Group {
             changed.insert(Row::from_slice(&[]));
         }
         for (row, diff) in self.input.step(turn) {
-            let Some((key, order, arguments)) = self.parts(&row, turn) else { continue };
+            let parts = self.parts(&row, turn);
+            // Of one that goes it was told when it came.
+            if diff > 0 {
+                turn.context.end(&row);
+            }
+            let Some((key, order, arguments)) = parts else { continue };
             let group = self.groups.entry(key.clone()).or_insert_with(|| Values::new(&self.aggregates));
             group.rows += diff;
             for ((state, aggregate), arguments) in group.states.iter_mut().zip(&self.aggregates).zip(arguments) {
@@ -108,7 +114,7 @@ impl Group {
         for key in changed {
             let group = self.groups.entry(key.clone()).or_insert_with(|| Values::new(&self.aggregates));
             let there = group.rows > 0 || self.keys.is_empty();
-            let now = if there { group.row(&key, &self.aggregates, &self.out) } else { None };
+            let now = if there { made(group, &key, &self.aggregates, &self.out, turn) } else { None };
             if now != group.shown {
                 out.extend(group.shown.take().map(|row| (row, -1)));
                 out.extend(now.clone().map(|row| (row, 1)));
@@ -128,13 +134,10 @@ impl Group {
         self.layout.spread(row, &mut turn.row);
         turn.context.begin();
         let values = |exprs: &[Expr]| -> Option<Vec<Value>> {
-            exprs.iter().map(|expr| expr.evaluate(&turn.row, turn.context).ok()).collect()
+            exprs.iter().map(|expr| turn.context.value(expr.evaluate(&turn.row, turn.context))).collect()
         };
         let arguments: Option<Vec<_>> = self.aggregates.iter().map(|aggregate| values(&aggregate.arguments)).collect();
-        let evaluated = (values(&self.keys), values(&self.order), arguments);
-        turn.context.end(row);
-        let (Some(key), Some(order), Some(arguments)) = evaluated else { return None };
-        Some((Row::from_slice(&key), order, arguments))
+        Some((Row::from_slice(&values(&self.keys)?), values(&self.order)?, arguments?))
     }
 
     /// The rows of all groups, each with the numbers of those that went in.
@@ -154,7 +157,7 @@ impl Group {
         }
         let rows = groups.into_iter();
         let mut rows: Vec<_> =
-            rows.filter_map(|(key, (values, of))| Some((values.row(&key, &self.aggregates, &self.out)?, of))).collect();
+            rows.filter_map(|(key, (values, of))| Some((values.row(&key, &self.aggregates, &self.out).ok()?, of))).collect();
         rows.sort_unstable();
         rows
     }
@@ -169,13 +172,13 @@ impl Values {
         Values { rows: 0, states: aggregates.iter().map(State::new).collect(), shown: None }
     }
 
-    /// None where an aggregate has no value.
-    fn row(&self, key: &Row, aggregates: &[Aggregate], out: &[Option<usize>]) -> Option<Row> {
+    /// An error where an aggregate has no value.
+    fn row(&self, key: &Row, aggregates: &[Aggregate], out: &[Option<usize>]) -> Result<Row, Failure> {
         let mut made = key.0.to_vec();
         for (state, aggregate) in self.states.iter().zip(aggregates) {
             made.push(state.value(aggregate, self.rows)?);
         }
-        Some(Row(out.iter().map(|at| at.map_or(Value::Null, |at| made[at].clone())).collect()))
+        Ok(Row(out.iter().map(|at| at.map_or(Value::Null, |at| made[at].clone())).collect()))
     }
 }
 
@@ -230,34 +233,40 @@ impl State {
         }
     }
 
-    fn value(&self, aggregate: &Aggregate, rows: i64) -> Option<Value> {
+    fn value(&self, aggregate: &Aggregate, rows: i64) -> Result<Value, Failure> {
+        let no_numbers = || Failure::new(FailureKind::TypeMismatch, "An aggregate of numbers met other values among them");
         let values = match &self.sum {
-            Summed::CountRows => return Some(Value::Integer(rows)),
-            Summed::Count(count) => return Some(Value::Integer(*count)),
+            Summed::CountRows => return Ok(Value::Integer(rows)),
+            Summed::Count(count) => return Ok(Value::Integer(*count)),
             Summed::Deviation { spread, others } => {
                 let population = aggregate.kind == AggregateKind::StandardDeviationPopulation;
-                return (*others == 0).then(|| Value::Float(spread.deviation(population)));
+                let is_of_numbers = *others == 0;
+                return is_of_numbers.then(|| Value::Float(spread.deviation(population))).ok_or_else(no_numbers);
             }
             Summed::Numbers { numbers, rest } if rest.is_empty() => {
-                return if aggregate.kind == AggregateKind::Sum { numbers.sum().ok() } else { Some(numbers.mean()) };
+                return if aggregate.kind == AggregateKind::Sum { numbers.sum() } else { Ok(numbers.mean()) };
             }
-            // Numbers and others are not added.
-            Summed::Numbers { numbers, .. } if numbers.count() > 0 => return None,
+            Summed::Numbers { numbers, .. } if numbers.count() > 0 => return Err(no_numbers()),
             Summed::Numbers { rest, .. } => rest,
             Summed::Values(values) => match aggregate.kind {
-                AggregateKind::Min => return Some(edge(values.first_key_value())),
-                AggregateKind::Max => return Some(edge(values.last_key_value())),
+                AggregateKind::Min => return Ok(edge(values.first_key_value())),
+                AggregateKind::Max => return Ok(edge(values.last_key_value())),
                 _ => values,
             },
         };
         let mut accumulator = Accumulator::new(aggregate);
         for (placed, count) in values {
             for _ in 0..if aggregate.distinct { 1 } else { *count } {
-                accumulator.add(&placed.row.0).ok()?;
+                accumulator.add(&placed.row.0)?;
             }
         }
-        accumulator.finish().ok()
+        accumulator.finish()
     }
+}
+
+/// The row of a group. None where an aggregate has no value, which is told.
+fn made(group: &Values, key: &Row, aggregates: &[Aggregate], out: &[Option<usize>], turn: &Turn) -> Option<Row> {
+    group.row(key, aggregates, out).map_err(|failure| turn.pace.leave_out(Some(key), &failure)).ok()
 }
 
 /// Adds to the count of a value, and says what it was before and is after.

@@ -121,7 +121,12 @@ impl Side {
         consolidate(&mut changes);
         let mut out = Vec::with_capacity(changes.len());
         for (row, diff) in changes {
-            if let Some(keys) = self.keys_of(&row, turn) {
+            let keys = self.keys_of(&row, turn);
+            // Of one that goes it was told when it came.
+            if diff > 0 {
+                turn.context.end(&row);
+            }
+            if let Some(keys) = keys {
                 out.push((keys.iter().map(coarse).collect(), Keyed { keys, row }, diff));
             }
         }
@@ -132,9 +137,8 @@ impl Side {
     fn keys_of(&self, row: &Row, turn: &mut Turn) -> Option<Vec<Value>> {
         self.layout.spread(row, &mut turn.row);
         turn.context.begin();
-        let keys = self.keys.iter().map(|key| key.evaluate(&turn.row, turn.context)).collect::<Result<Vec<_>, _>>();
-        turn.context.end(row);
-        keys.ok().filter(|keys| !keys.iter().any(Value::is_null))
+        let keys = self.keys.iter().map(|key| turn.context.value(key.evaluate(&turn.row, turn.context)));
+        keys.collect::<Option<Vec<_>>>().filter(|keys| !keys.iter().any(Value::is_null))
     }
 
     fn apply(&mut self, changes: &[SideChange]) {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use weir_model::clock::At;
-use weir_model::{Clock, Context, Expr, GraphFree, IdScheme, NodeId, Tick, Value};
+use weir_model::{Clock, Context, Expr, Failure, GraphFree, IdScheme, NodeId, Tick, Value};
 
 use self::bounds::{Bounded, Made};
 use self::timed::Timed;
@@ -166,6 +166,11 @@ impl Stages {
         (turn < Clock::NEVER).then(|| Tick::at_millis(turn.max(0) as u64).0)
     }
 
+    fn set_alarm(&mut self) {
+        let turn = self.next_turn();
+        self.outside.alarm.set(turn.map(|turn| Tick(turn).millis()));
+    }
+
     pub fn pace(&self) -> &Arc<Pace> {
         &self.outside.pace
     }
@@ -173,19 +178,21 @@ impl Stages {
     /// Answers complete ticks in their order, all before `frontier`, or those until one after which it is enough. An error says why
     /// a tick has no answer; then these stages are of no more use.
     pub fn turn(&mut self, input: &mut Input, frontier: Time, enough: &mut dyn FnMut() -> bool) -> Result<Turned, String> {
+        let turned = self.answer(input, frontier, enough);
+        // Also where it was enough: that may have been the last there is to do until then.
+        self.set_alarm();
+        turned
+    }
+
+    fn answer(&mut self, input: &mut Input, frontier: Time, enough: &mut dyn FnMut() -> bool) -> Result<Turned, String> {
         let mut turned = Turned { changes: Vec::new(), upper: frontier, taken: 0 };
         let (prepared, symbols, pace) = (self.prepared.clone(), self.outside.symbols.clone(), self.outside.pace.clone());
         let mut evaluator = Evaluator::new(&prepared, &symbols);
         let made = Made::new(&pace);
         let context = Bounded::new(&self.context, &pace);
         loop {
-            let turn = self.root.next_turn();
-            let turn = (turn < Clock::NEVER).then(|| Tick::at_millis(turn.max(0) as u64).0);
-            let next = input.first().into_iter().chain(self.first).chain(turn).min();
-            let Some(time) = next.filter(|time| *time < frontier) else {
-                self.outside.alarm.set(turn.map(|turn| Tick(turn).millis()));
-                return Ok(turned);
-            };
+            let next = input.first().into_iter().chain(self.first).chain(self.next_turn()).min();
+            let Some(time) = next.filter(|time| *time < frontier) else { return Ok(turned) };
             made.begin();
             let snapshot = self.outside.published.at(time);
             evaluator.share_scans();
@@ -302,9 +309,10 @@ impl Stage {
             Stage::Filter { input, layout, condition, out, timed } => {
                 let changes = input.step(turn);
                 each_row(changes, layout, turn, timed, |row, context, each| {
-                    if holds(condition, row, context) {
+                    if is_so(&condition.evaluate(row, context)?) {
                         let _ = each(out.collect(row));
                     }
+                    Ok(())
                 })
             }
             Stage::Project { input, layout, items, out, timed } => {
@@ -313,21 +321,20 @@ impl Stage {
                 each_row(changes, layout, turn, timed, |row, context, each| {
                     values.clear();
                     for (_, expr) in items.iter() {
-                        let Ok(value) = expr.evaluate(row, context) else { return };
-                        values.push(value);
+                        values.push(expr.evaluate(row, context)?);
                     }
                     for ((slot, _), value) in items.iter().zip(values.drain(..)) {
                         row[*slot] = value;
                     }
                     let _ = each(out.collect(row));
+                    Ok(())
                 })
             }
             Stage::Unwind { input, layout, list, into, out, timed } => {
                 let changes = input.step(turn);
                 each_row(changes, layout, turn, timed, |row, context, each| {
-                    let Ok(value) = list.evaluate(row, context) else { return };
-                    let elements = match value {
-                        Value::Null => return,
+                    let elements = match list.evaluate(row, context)? {
+                        Value::Null => return Ok(()),
                         Value::List(items) => items.to_vec(),
                         Value::Path(path) => crate::evaluate::path_elements(&path),
                         other => vec![other],
@@ -335,9 +342,10 @@ impl Stage {
                     for element in elements {
                         row[*into] = element;
                         if each(out.collect(row)).is_break() {
-                            return;
+                            break;
                         }
                     }
+                    Ok(())
                 })
             }
             Stage::Distinct { input, layout, counts, out } => {
@@ -361,6 +369,7 @@ impl Stage {
                 }
                 each_row(flips, layout, turn, &mut None, |row, _, each| {
                     let _ = each(out.collect(row));
+                    Ok(())
                 })
             }
             Stage::Union(left, right) => {
@@ -382,7 +391,7 @@ fn each_row(
     layout: &Layout,
     turn: &mut Turn,
     timed: &mut Option<Timed>,
-    mut make: impl FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row) -> ControlFlow<()>),
+    mut make: impl FnMut(&mut [Value], &dyn Context, &mut dyn FnMut(Row) -> ControlFlow<()>) -> Result<(), Failure>,
 ) -> Changes {
     let (values, context, made) = (&mut turn.row, turn.context, turn.made);
     if let Some(timed) = timed {
@@ -390,10 +399,10 @@ fn each_row(
             let mut found = Vec::new();
             layout.spread(of, values);
             context.begin();
-            make(values, &At { context, clock }, &mut |row| {
+            context.value(make(values, &At { context, clock }, &mut |row| {
                 found.push(row);
                 made.beyond(&found)
-            });
+            }));
             context.end(of);
             found
         });
@@ -403,11 +412,14 @@ fn each_row(
     for (row, diff) in changes {
         layout.spread(&row, values);
         context.begin();
-        make(values, context, &mut |row| {
+        context.value(make(values, context, &mut |row| {
             found.push(row);
             made.beyond(&found)
-        });
-        context.end(&row);
+        }));
+        // Of one that goes it was told when it came.
+        if diff > 0 {
+            context.end(&row);
+        }
         out.extend(found.drain(..).map(|found| (found, diff)));
         if made.is_too_many() {
             break;
@@ -431,11 +443,16 @@ pub fn consolidate(changes: &mut Changes) {
     changes.retain(|(_, diff)| *diff != 0);
 }
 
-/// Null is no, and so is what has no value. A list holds when it is not empty.
+/// Whether a condition holds; one that has no value does not.
 pub fn holds(condition: &Expr, row: &[Value], context: &dyn Context) -> bool {
-    match condition.evaluate(row, context) {
-        Ok(Value::Boolean(answer)) => answer,
-        Ok(Value::List(items)) => !items.is_empty(),
+    condition.evaluate(row, context).is_ok_and(|value| is_so(&value))
+}
+
+/// Whether a condition of this value holds. Null is no; a list holds when it is not empty.
+pub fn is_so(value: &Value) -> bool {
+    match value {
+        Value::Boolean(answer) => *answer,
+        Value::List(items) => !items.is_empty(),
         _ => false,
     }
 }

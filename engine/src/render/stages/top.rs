@@ -70,7 +70,12 @@ impl Top {
         let mut changes = self.input.step(turn);
         consolidate(&mut changes);
         for (row, diff) in changes {
-            if let Some(placed) = self.placed(&row, turn) {
+            let placed = self.placed(&row, turn);
+            // Of one that goes it was told when it came.
+            if diff > 0 {
+                turn.context.end(&row);
+            }
+            if let Some(placed) = placed {
                 self.window.add(placed, diff);
             }
         }
@@ -81,9 +86,8 @@ impl Top {
     fn placed(&self, row: &Row, turn: &mut Turn) -> Option<Placed> {
         self.layout.spread(row, &mut turn.row);
         turn.context.begin();
-        let keys = self.keys.iter().map(|key| key.evaluate(&turn.row, turn.context)).collect::<Result<Vec<_>, _>>();
-        turn.context.end(row);
-        Some(Placed { keys: keys.ok()?, row: self.out.collect(&turn.row), descending: self.descending.clone() })
+        let keys = self.keys.iter().map(|key| turn.context.value(key.evaluate(&turn.row, turn.context)));
+        Some(Placed { keys: keys.collect::<Option<_>>()?, row: self.out.collect(&turn.row), descending: self.descending.clone() })
     }
 
     /// What is shown, each with the number of its row; and the numbers of all, in order.

@@ -1,0 +1,321 @@
+//! An output that begins with a query: from results to the rows that go on.
+//!
+//!     results ─ query ─> rows ─ … ─> destination
+//!                 └ failed ─> what the destination does with results that are refused
+//!
+//! Of queries that only read, several run at a time where that is quicker (`side_by_side`). Those that write run one after
+//! another, so that their effects have the order of the results. Either way the rows go on in that order, those of a batch
+//! together.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use crossbeam_channel::Receiver;
+use weir_connectors::delivery::Delivered;
+use weir_connectors::on_call::{LOOK, Work};
+use weir_connectors::{DeliveryCounters, Envelope};
+use weir_engine::{Cause, EngineError, Graph, QueryOptions};
+use weir_model::{Position, Text, Value};
+
+use super::chain::Chain;
+use super::side_by_side::{Halt, SideBySide};
+use super::taps::Taps;
+use super::{Batch, End, Link, QueryLink, Sent};
+use crate::error::{chain, failure_text};
+
+/// Between tries of a query that could not run through no fault of its own.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// One that fails on its result is tried less and less often.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// Where queries take long, batches that wait are put together up to so many results: side by side they are through sooner.
+const TOGETHER_MAX: usize = 1024;
+
+/// The work of the output.
+pub struct Queries {
+    asker: Asker,
+    end: Option<End>,
+    /// Where there is no destination, the last query reports.
+    progress: Option<Delivered>,
+    beside: SideBySide,
+}
+
+/// What it takes to run the queries on a result, for any thread.
+pub struct Asker {
+    pub name: String,
+    pub query: String,
+    pub graph: Graph,
+    pub link: QueryLink,
+    /// There is a destination.
+    pub has_end: bool,
+    /// A query that fails on a result is tried until it does not.
+    pub tries_failed: bool,
+    pub taps: Arc<Taps>,
+    pub stop: Arc<AtomicBool>,
+    pub counters: Arc<DeliveryCounters>,
+    /// That values cannot go on.
+    pub told: AtomicBool,
+    pub chain: Arc<Chain>,
+}
+
+/// What came of some results.
+#[derive(Default)]
+pub struct Asked {
+    rows: Vec<Sent>,
+    /// Rows of the first query, while somebody listens.
+    heard: Vec<Sent>,
+    failed: Vec<Failed>,
+    /// Results that were left out because of a loop.
+    cut: usize,
+}
+
+/// A result, or a row on its way, that a query failed on.
+pub struct Failed {
+    pub result: Sent,
+    /// As the query was given it.
+    pub structure: Envelope,
+    pub reason: String,
+}
+
+impl Queries {
+    pub fn new(asker: Asker, end: Option<End>, progress: Option<Delivered>) -> Queries {
+        let beside = SideBySide::new(&asker.name, asker.link.threads());
+        Queries { asker, end, progress, beside }
+    }
+}
+
+impl Work for Queries {
+    type Item = Batch;
+
+    fn take(&mut self, (mut batch, mut upper): Batch, more: &Receiver<Batch>) -> bool {
+        while self.beside.wants_many()
+            && batch.len() < TOGETHER_MAX
+            && let Ok((results, later)) = more.try_recv()
+        {
+            batch.extend(results);
+            upper = later;
+        }
+        let asker = &self.asker;
+        let alone = self.end.is_none() && !batch.is_empty();
+        if alone {
+            asker.counters.asking(Some(Instant::now()));
+        }
+        let asked = self.beside.each(&batch, |result, asked, may_wait| asker.ask_about(result, asked, may_wait));
+        if alone {
+            asker.counters.asking(None);
+        }
+        let Some(asked) = asked.map(Asked::together) else { return false };
+        asker.taps.show_enriched(&asked.heard);
+        match (&self.end, &mut self.progress) {
+            (Some(end), _) => {
+                if let Err(reason) = end.send(asked.rows.iter(), &asked.failed, upper) {
+                    tracing::error!(query = asker.query, output = asker.name, "the output has ended: {reason}");
+                    return false;
+                }
+            }
+            (None, Some(progress)) => progress(upper.0, Position::default()),
+            (None, None) => {}
+        }
+        true
+    }
+
+    fn is_quick(&self, (batch, _): &Batch) -> bool {
+        batch.is_empty() && self.end.as_ref().is_none_or(|end| end.delivery.is_free())
+    }
+
+    /// While what waits shall still be delivered, it is taken; each query looks for itself whether it shall end.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
+    fn end(&mut self) {
+        if let Some(end) = self.end.take() {
+            // Bounded from outside: whoever closes the output sets `stop` when the time is over.
+            let patience = if self.asker.stop.load(Ordering::Relaxed) { Duration::ZERO } else { Duration::from_secs(10) };
+            end.delivery.close(patience);
+        }
+    }
+}
+
+impl Asked {
+    /// What came of more of them, behind it.
+    fn append(&mut self, mut more: Asked) {
+        self.rows.append(&mut more.rows);
+        self.heard.append(&mut more.heard);
+        self.failed.append(&mut more.failed);
+        self.cut += more.cut;
+    }
+
+    fn together(parts: Vec<Asked>) -> Asked {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().unwrap_or_default();
+        parts.for_each(|part| all.append(part));
+        all
+    }
+}
+
+impl Asker {
+    /// Runs the queries for a result. What came of it goes behind what came of others, or nothing does where it is stopped or
+    /// would have to wait.
+    fn ask_about(&self, result: &Sent, asked: &mut Asked, may_wait: bool) -> Result<(), Halt> {
+        if !result.positive && self.link.positive_only {
+            return Ok(());
+        }
+        let mut own = Asked::default();
+        self.ask(&self.link, result, &mut own, may_wait)?;
+        if !self.has_end {
+            if own.failed.is_empty() && own.cut == 0 {
+                self.counters.delivered.fetch_add(1, Ordering::Relaxed);
+            }
+            own.failed.drain(..).for_each(|failed| self.leave_out(&failed.reason));
+        }
+        // Each has an id of its own.
+        (1..).zip(&mut own.rows).for_each(|(number, row)| row.place.row = number);
+        asked.append(own);
+        Ok(())
+    }
+
+    /// Runs a query for a result and hands its rows to what follows.
+    fn ask(&self, link: &QueryLink, result: &Sent, asked: &mut Asked, may_wait: bool) -> Result<(), Halt> {
+        let cause = match link.prepared.writes().then(|| self.chain.next(&self.graph, result)).transpose() {
+            Ok(cause) => cause,
+            Err(reason) => {
+                self.chain.cut(&self.name, &reason);
+                self.counters.given_up(1, &reason);
+                asked.cut += 1;
+                return Ok(());
+            }
+        };
+        let rows = match self.run(link, result, cause.as_ref(), may_wait)? {
+            Ok(rows) => rows,
+            Err(reason) => {
+                asked.failed.push(Failed { result: result.clone(), structure: link.structure, reason });
+                return Ok(());
+            }
+        };
+        if std::ptr::eq(link, &self.link) && self.taps.hears_enriched() {
+            asked.heard.extend_from_slice(&rows);
+        }
+        match link.next.as_deref() {
+            None => Ok(()),
+            Some(Link::Destination(..)) => {
+                asked.rows.extend(rows);
+                Ok(())
+            }
+            Some(Link::Query(next)) => rows.iter().try_for_each(|row| self.ask(next, row, asked, may_wait)),
+        }
+    }
+
+    /// The rows of a query, or why there are none: once for all, so that what it is tried again for is over.
+    fn run(
+        &self,
+        link: &QueryLink,
+        result: &Sent,
+        cause: Option<&Arc<Cause>>,
+        may_wait: bool,
+    ) -> Result<Result<Vec<Sent>, String>, Halt> {
+        let parameter = that(result, link.structure);
+        let columns: Vec<Text> = link.prepared.plan.columns.iter().map(|(name, _)| name.clone()).collect();
+        let mut rows: Vec<Sent> = Vec::new();
+        let mut pause = RETRY_PAUSE;
+        for tries in 1.. {
+            rows.clear();
+            let ended = self.graph.query(
+                &link.prepared,
+                std::slice::from_ref(&parameter),
+                QueryOptions { cancelled: Some(&self.stop), cause, ..QueryOptions::default() },
+                &mut |row| {
+                    let data = columns.iter().zip(row).map(|(column, value)| (column.clone(), self.carried(column, value)));
+                    rows.push(Sent { data: Arc::new(data.collect()), ..result.clone() });
+                    ControlFlow::Continue(())
+                },
+            );
+            let (again, problem) = match ended {
+                Ok(_) => {
+                    if tries > 1 {
+                        self.counters.trying(0, None);
+                    }
+                    break;
+                }
+                Err(_) if self.stop.load(Ordering::Relaxed) => return Err(Halt::Stopped),
+                Err(EngineError::Query(failure)) => {
+                    let again = self.tries_failed.then_some(pause);
+                    pause = (pause * 2).min(RETRY_PAUSE_MAX);
+                    (again, format!("the query failed on a result: {}", failure_text(&failure)))
+                }
+                Err(error) => {
+                    let again = (link.retries || self.tries_failed).then_some(RETRY_PAUSE);
+                    (again, format!("the query could not run on a result: {}", chain(&error)))
+                }
+            };
+            let Some(again) = again else { return Ok(Err(problem)) };
+            if !may_wait {
+                return Err(Halt::Waits);
+            }
+            self.wait(tries, again, &problem)?;
+        }
+        Ok(Ok(rows))
+    }
+
+    /// Until it is tried again.
+    fn wait(&self, tries: u32, pause: Duration, problem: &str) -> Result<(), Halt> {
+        let problem = format!("{problem}; it is tried again");
+        tracing::warn!(query = self.query, output = self.name, "{problem}");
+        self.counters.note(&problem);
+        self.counters.retries.fetch_add(1, Ordering::Relaxed);
+        self.counters.trying(tries, Some(SystemTime::now() + pause));
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Halt::Stopped);
+            }
+            thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
+        }
+        Ok(())
+    }
+
+    /// A value as it goes on. The first that cannot is told.
+    fn carried(&self, column: &Text, value: &Value) -> Value {
+        if !stays(value) {
+            return value.clone();
+        }
+        if !self.told.swap(true, Ordering::Relaxed) {
+            let (query, output) = (&self.query, &self.name);
+            tracing::warn!(
+                query,
+                output,
+                "column {column} of the output's query is a node, an edge or a path, which goes on as null; return id(…) or properties(…) of it"
+            );
+        }
+        Value::Null
+    }
+
+    /// Where there is no destination that would say what becomes of it.
+    fn leave_out(&self, reason: &str) {
+        let problem = format!("{reason}; it is left out");
+        tracing::warn!(query = self.query, output = self.name, "{problem}");
+        self.counters.given_up(1, &problem);
+    }
+}
+
+/// A result as a parameter.
+fn that(result: &Sent, structure: Envelope) -> Value {
+    match structure {
+        Envelope::Bare => Value::Map(result.data.clone()),
+        _ => Value::Map(result.meta().whole(structure, &result.data).into()),
+    }
+}
+
+/// Whether it is a node, an edge or a path, which cannot leave as a plain value.
+fn stays(value: &Value) -> bool {
+    match value {
+        Value::Node(_) | Value::Edge(_) | Value::Path(_) | Value::FullNode(_) | Value::FullEdge(_) => true,
+        // A path comes as the list of its nodes and edges.
+        Value::List(items) => matches!(&**items, [Value::FullNode(_), Value::FullEdge(_), ..]),
+        _ => false,
+    }
+}

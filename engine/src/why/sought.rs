@@ -1,0 +1,153 @@
+//! Sought: a row of the answer that nothing is known of but what it is as a whole, as by its id.
+//!
+//! Where a column shows a node of each pattern, the rows that show one node come of matches with that node alone. So the answer
+//! is worked out for some nodes after another, and no more of it is held at once.
+
+use weir_model::plan::Slot;
+use weir_model::{Expr, GraphFree, NodeId, Tick, Value};
+
+use super::staged::{Staged, Worked};
+use crate::engine::Graph;
+use crate::render::Row;
+use crate::view::View;
+
+/// For so many nodes the answer is worked out at once.
+const NODES_AT_ONCE: usize = 2_000;
+
+/// Between so many nodes that are listed the time is looked at.
+const NODES_BETWEEN: usize = 1024;
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Sought<T> {
+    pub found: Option<T>,
+    /// There was no time to look at all.
+    pub gave_up: bool,
+}
+
+impl Graph {
+    /// What a column that gives ids of nodes shows where that is what is meant; also of a node that is in no row of the answer.
+    /// None where the column shows more of nodes than ids.
+    pub fn seek_node(
+        &self,
+        staged: &Staged<'_>,
+        column: Slot,
+        view: &dyn View,
+        at: Tick,
+        is_meant: &dyn Fn(&Value) -> bool,
+    ) -> Option<Sought<Value>> {
+        let (slot, expr) = staged.column(column);
+        if !matches!(expr, Expr::Call { .. }) {
+            return None;
+        }
+        let context = GraphFree::rows(self.ids(), &staged.plan().names).at(at.millis() as i64);
+        let mut row = vec![Value::Null; staged.plan().width.max(1)];
+        let mut shown = |node: NodeId| {
+            row[slot.0 as usize] = Value::Node(node);
+            expr.evaluate(&row, &context).ok().filter(|value| is_meant(value))
+        };
+        // Those that have the labels first: they are fewer.
+        let mut gave_up = false;
+        for every in [false, true] {
+            let listed = self.listed(staged, column, view, every);
+            gave_up |= listed.gave_up;
+            if let Some(value) = listed.found.unwrap_or_default().into_iter().find_map(&mut shown) {
+                return Some(Sought { found: Some(value), gave_up: false });
+            }
+        }
+        Some(Sought { found: None, gave_up })
+    }
+
+    /// The row of the answer that is meant. `column` is a pivot of the plan.
+    pub fn seek_row(
+        &self,
+        staged: &Staged<'_>,
+        column: Slot,
+        view: &dyn View,
+        at: Tick,
+        is_meant: &dyn Fn(&Row) -> bool,
+    ) -> Sought<Row> {
+        let listed = self.listed(staged, column, view, false);
+        let mut gave_up = listed.gave_up;
+        let seeking = Seeking { graph: self, staged, places: staged.places(column), view, at };
+        for nodes in listed.found.unwrap_or_default().chunks(NODES_AT_ONCE) {
+            let found = seeking.among(nodes, is_meant, &mut gave_up);
+            if found.is_some() {
+                return Sought { found, gave_up: false };
+            }
+            if staged.is_late() {
+                return Sought { found: None, gave_up: true };
+            }
+        }
+        Sought { found: None, gave_up }
+    }
+
+    /// The nodes that a column could show: all, or those that have a label that a pattern asks for.
+    fn listed(&self, staged: &Staged<'_>, column: Slot, view: &dyn View, every: bool) -> Sought<Vec<NodeId>> {
+        let (mut nodes, mut gave_up) = (Vec::new(), false);
+        let places = staged.places(column);
+        for (origin, place) in staged.origins().iter().zip(&places) {
+            let mut take = |node: NodeId| {
+                nodes.push(node);
+                gave_up |= nodes.len().is_multiple_of(NODES_BETWEEN) && staged.is_late();
+                !gave_up
+            };
+            let label = origin.pattern.nodes.get(*place).and_then(|node| node.labels.first()).filter(|_| !every);
+            match label.and_then(|label| staged.plan().names.get(label.0 as usize)) {
+                Some(label) => view.labelled(self.symbols().intern(label), &mut take),
+                None => view.nodes(&mut take),
+            }
+        }
+        // Patterns may have nodes in common.
+        if places.len() > 1 {
+            nodes.sort_unstable();
+            nodes.dedup();
+        }
+        Sought { found: Some(nodes), gave_up }
+    }
+}
+
+impl Staged<'_> {
+    /// Of each pattern the place of the node that a pivot shows.
+    fn places(&self, column: Slot) -> Vec<usize> {
+        let seeds = self.seeds(&[(column, NodeId::default())], &[]);
+        seeds.iter().filter_map(|of| of.first()).map(|(place, _)| *place).collect()
+    }
+}
+
+struct Seeking<'a, 's> {
+    graph: &'a Graph,
+    staged: &'a Staged<'s>,
+    places: Vec<usize>,
+    view: &'a dyn View,
+    at: Tick,
+}
+
+impl Seeking<'_, '_> {
+    /// Where these have too many rows, half of them is tried, then the other.
+    fn among(&self, nodes: &[NodeId], is_meant: &dyn Fn(&Row) -> bool, gave_up: &mut bool) -> Option<Row> {
+        let worked = self.work(nodes);
+        let is_too_much = worked.gave_up;
+        if let Some((row, _)) = worked.rows().iter().find(|(row, _)| is_meant(row)) {
+            return Some(row.clone());
+        }
+        drop(worked);
+        if !is_too_much {
+            return None;
+        }
+        if nodes.len() < 2 || self.staged.is_late() {
+            *gave_up = true;
+            return None;
+        }
+        let (first, second) = nodes.split_at(nodes.len() / 2);
+        self.among(first, is_meant, gave_up).or_else(|| self.among(second, is_meant, gave_up))
+    }
+
+    fn work(&self, nodes: &[NodeId]) -> Worked<'_> {
+        let parts = |source: usize| {
+            let place = self.places.get(source).copied().unwrap_or_default();
+            nodes.iter().map(|node| vec![(place, *node)]).collect()
+        };
+        self.graph.work_parts(self.staged, &parts, u64::MAX, self.view, self.at)
+    }
+}
