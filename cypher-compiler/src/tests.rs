@@ -533,6 +533,11 @@ fn hints_and_unknown_parameters() {
     let errors = compile("MATCH (person) RETURN persn, toLowr('A')", &options()).expect_err("two names are wrong");
     let hints: Vec<_> = errors.iter().map(|e| e.hint.as_deref()).collect();
     assert_eq!(hints, [Some("did you mean `person`?"), Some("did you mean `toLower`?")]);
+    let errors = compile("MATCH (n) USING SCAN z:A RETURN n", &options()).expect_err("there is no z");
+    assert_eq!(
+        errors[0].to_string(),
+        "CompileError at 1.22 Variable `z` not defined\n\nMATCH (n) USING SCAN z:A RETURN n\n                     ^"
+    );
     let error = unknown_parameter("RETURN $p", "p");
     assert_eq!(error.to_string(), "CompileError at 1.8 Unknown parameter `p`\n\nRETURN $p\n       ^");
 }

@@ -55,6 +55,9 @@ const STAGES_WAIT_MAX: Duration = Duration::from_millis(100);
 /// How often frontiers of delivery that no commit took along are logged, and how often checkpoints are considered.
 const HOUSEKEEPING_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How often it is told that housekeeping cannot be done, of one reason.
+const TELL_INTERVAL: Duration = Duration::from_secs(60);
+
 /// How often entries take along how far outputs are that have nothing to deliver; and longer by this for each standing query, so that they do not
 /// fill the log.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
@@ -300,10 +303,16 @@ impl Engine {
             begin();
             // Of the graph, too: what goes into pages, and pages that are merged.
             memory::holds_graph();
+            // What cannot be done now is tried again at once, and told now and then.
+            let mut told: FxHashMap<(GraphId, String), Instant> = FxHashMap::default();
             while let Some(shared) = engine.upgrade().filter(|shared| !shared.stopping.load(Ordering::Relaxed)) {
+                told.retain(|_, at| at.elapsed() < TELL_INTERVAL);
                 for graph in (Engine { shared }).all() {
                     if let Err(error) = keep(&graph) {
-                        tracing::error!(graph = graph.name(), "{error}");
+                        told.entry((graph.id(), error.to_string())).or_insert_with(|| {
+                            tracing::error!(graph = graph.name(), "{error}");
+                            Instant::now()
+                        });
                     }
                 }
                 std::thread::sleep(HOUSEKEEPING_INTERVAL);

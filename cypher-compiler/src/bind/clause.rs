@@ -10,8 +10,13 @@ impl Binder<'_> {
     /// Every clause but RETURN.
     pub fn clause(&mut self, input: Operator, clause: &Clause) -> Operator {
         match &clause.kind {
-            ClauseKind::Match { optional, parts, condition, .. } => {
-                self.match_clause(input, *optional, parts, condition.as_ref())
+            ClauseKind::Match { optional, parts, hints, condition } => {
+                let matched = self.match_clause(input, *optional, parts, condition.as_ref());
+                // They have no effect here, and name what there is all the same.
+                for hint in hints {
+                    let _ = self.lookup(&hint.variable);
+                }
+                matched
             }
             ClauseKind::Unwind { list, variable } => self.unwind(input, list, variable),
             ClauseKind::With { projection, condition } => self.with_clause(input, projection, condition.as_ref()),
