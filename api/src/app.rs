@@ -236,7 +236,8 @@ fn file_policy(settings: &Settings, recipe_directories: &[PathBuf]) -> Result<Fi
     FilePolicy::new(&directories, resolution).map_err(|error| format!("file-ingest.allowed-directories: {}", chain(&error)))
 }
 
-/// For tools that change nothing, and work with what is there: a wrong path is no empty store. Also a store that cannot be written to, on a disk that is full or mounted read-only. Says why it cannot be.
+/// For tools that change nothing, and work with what is there: a wrong path is no empty store. Also a store that cannot be written
+/// to, on a disk that is full or mounted read-only. Says why it cannot be.
 pub(crate) fn open_to_read(settings: &StoreSettings) -> Result<(Arc<dyn Store>, Option<String>), String> {
     must_be_there(settings)?;
     let reason = match open(settings) {

@@ -65,7 +65,7 @@ pub struct WhyMatch {
     /// The columns, as far as they follow from what is told.
     pub data: BTreeMap<String, Json>,
     pub result_id: Option<String>,
-    /// Since when all of it is so; of a query with stages, since when the result is in the answer without a break. Null where that is from the beginning, or as far back as history goes.
+    /// Since when the result is in the answer without a break. Null where that is from the beginning, or as far back as history goes.
     pub since: Option<When>,
     /// Of a query without stages: which of its patterns matches, with which nodes, and the facts.
     pub pattern: Option<u64>,

@@ -23,6 +23,8 @@ pub struct Checked {
 /// `say` is told what is looked at, before it is.
 pub fn check(store: &dyn Store, say: &mut dyn FnMut(&str)) -> Checked {
     let mut checking = Checking { store, checked: Checked::default() };
+    // Also where nobody reads what is in it.
+    checking.checked.damage.extend(store.opened_without());
     say("symbols and metadata");
     let symbols = store.symbols().map(|symbols| symbols.len() as u64);
     checking.checked.symbols = checking.note("", symbols).unwrap_or(u64::MAX);

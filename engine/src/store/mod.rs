@@ -175,6 +175,11 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// What is damaged so that it was opened without it; in other places more may be.
+    fn opened_without(&self) -> Option<String> {
+        None
+    }
+
     /// Whether what it was given can be read back as long as it is open.
     fn remembers(&self) -> bool {
         true

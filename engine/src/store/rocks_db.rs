@@ -112,6 +112,8 @@ pub struct RocksDb {
     /// Files of runs on their way.
     incoming: PathBuf,
     read_only: bool,
+    /// What it was opened without.
+    without: Option<StoreError>,
     /// Something was found damaged. A file that is rewritten is read, and damage that is met then ends all writes.
     is_damaged: AtomicBool,
     /// Last, so that the lock is given back when RocksDB has closed.
@@ -136,7 +138,7 @@ impl RocksDb {
         if !directory.fresh {
             check_log(&files)?;
         }
-        let (db, is_damaged) = open_as_far_as_sound(&files, directory.fresh, |whole| {
+        let (db, without) = open_as_far_as_sound(&files, directory.fresh, |whole| {
             let mut db = db_options(directory.fresh, whole);
             db.set_atomic_flush(!options.write_ahead_log);
             // The thread that writes files, of all stores of the process: records do not wait for it. The one that merges them keeps its turn, or the
@@ -166,7 +168,8 @@ impl RocksDb {
             unfinished: Mutex::default(),
             incoming,
             read_only: false,
-            is_damaged: AtomicBool::new(is_damaged),
+            is_damaged: AtomicBool::new(without.is_some()),
+            without,
             _directory: directory,
         };
         store.load_graphs()?;
@@ -179,7 +182,7 @@ impl RocksDb {
         let directory = Directory::open_to_read(&options.path, "rocks-db")?;
         let (files, begins) = (directory.files(), Begins::default());
         check_log(&files)?;
-        let (db, is_damaged) = open_as_far_as_sound(&files, false, |whole| {
+        let (db, without) = open_as_far_as_sound(&files, false, |whole| {
             DB::open_cf_descriptors_read_only(&db_options(false, whole), &files, families(&begins), false)
         })?;
         let mut store = RocksDb {
@@ -191,7 +194,8 @@ impl RocksDb {
             unfinished: Mutex::default(),
             incoming: directory.path().join("incoming"),
             read_only: true,
-            is_damaged: AtomicBool::new(is_damaged),
+            is_damaged: AtomicBool::new(without.is_some()),
+            without,
             _directory: directory,
         };
         store.load_graphs()?;
@@ -569,6 +573,10 @@ impl Store for RocksDb {
         self.read_only
     }
 
+    fn opened_without(&self) -> Option<String> {
+        self.without.as_ref().map(ToString::to_string)
+    }
+
     fn append(&self, group: &[EncodedEntry<'_>], symbols: NewSymbols<'_>, sync: bool) -> Result<(), StoreError> {
         let bytes: usize = group.iter().map(|entry| entry.bytes.len() + 64).sum();
         let mut batch = WriteBatch::with_capacity_bytes(bytes);
@@ -868,14 +876,14 @@ fn damage(error: &rocksdb::Error) -> Option<String> {
 }
 
 /// Opens a database, if need be without tables that are damaged or missing: what was in them is told by those who read it, for it may be of one
-/// graph only. Says whether it is without. `open` is asked to open the whole, or as much as there is.
+/// graph only. Says what it is without. `open` is asked to open the whole, or as much as there is.
 fn open_as_far_as_sound(
     files: &Path,
     fresh: bool,
     open: impl Fn(bool) -> Result<DB, rocksdb::Error>,
-) -> Result<(DB, bool), StoreError> {
+) -> Result<(DB, Option<StoreError>), StoreError> {
     let error = match open(true) {
-        Ok(db) => return Ok((db, false)),
+        Ok(db) => return Ok((db, None)),
         Err(error) => error,
     };
     let damage = match damage(&error) {
@@ -891,7 +899,7 @@ fn open_as_far_as_sound(
     ahead::verify(files)?;
     let Ok(db) = open(false) else { return Err(damage) };
     tracing::error!("the store is opened without what is damaged: {damage}");
-    Ok((db, true))
+    Ok((db, Some(damage)))
 }
 
 fn families(begins: &Begins) -> [ColumnFamilyDescriptor; 4] {

@@ -467,34 +467,31 @@ unsafe extern "C" fn ftruncate64(number: c_int, length: off_t) -> c_int {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
-    let really = || unsafe { (real().rename)(from, to) };
-    let Some(mut disk) = disk() else { return really() };
-    let disk = disk.as_mut().unwrap();
     let (old, new) = unsafe { (path(from), path(to)) };
-    if let Some(error) = disk.watches(&old).then(|| disk.refuses()).flatten() {
-        return fails(error);
-    }
-    let done = really();
-    if let (0, Some(file)) = (done, disk.names.get(&old).copied()) {
+    let really = || unsafe { (real().rename)(from, to) };
+    give_name(&old, really, |disk, file| {
         disk.names.remove(&old);
         disk.names.insert(new.clone(), file);
-        disk.changes.push(Change::Renamed(old, new, file));
-    }
-    done
+        disk.changes.push(Change::Renamed(old.clone(), new, file));
+    })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn link(from: *const c_char, to: *const c_char) -> c_int {
+    let (old, new) = unsafe { (path(from), path(to)) };
     let really = || unsafe { (real().link)(from, to) };
+    give_name(&old, really, |disk, file| disk.name(new, file))
+}
+
+fn give_name(old: &Path, really: impl FnOnce() -> c_int, note: impl FnOnce(&mut Disk, usize)) -> c_int {
     let Some(mut disk) = disk() else { return really() };
     let disk = disk.as_mut().unwrap();
-    let (old, new) = unsafe { (path(from), path(to)) };
-    if let Some(error) = disk.watches(&old).then(|| disk.refuses()).flatten() {
+    if let Some(error) = disk.watches(old).then(|| disk.refuses()).flatten() {
         return fails(error);
     }
     let done = really();
-    if let (0, Some(file)) = (done, disk.names.get(&old).copied()) {
-        disk.name(new, file);
+    if let (0, Some(file)) = (done, disk.names.get(old).copied()) {
+        note(disk, file);
     }
     done
 }

@@ -95,9 +95,11 @@ impl<'a> Bounded<'a> {
         evaluated.map_err(|failure| self.failed.replace(Some(failure))).ok()
     }
 
-    /// Tells of a row of which something has no value, or for which it was too much.
-    pub fn end(&self, row: &Row) {
-        if let Some(failure) = self.failed.take().or_else(|| self.spend(0).err()) {
+    /// Tells of a row of which something has no value, or for which it was too much; of one that goes it was told when it came.
+    pub fn end(&self, row: &Row, diff: i64) {
+        if diff > 0
+            && let Some(failure) = self.failed.take().or_else(|| self.spend(0).err())
+        {
             self.pace.leave_out(Some(row), &failure);
         }
     }

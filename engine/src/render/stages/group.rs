@@ -98,10 +98,7 @@ impl Group {
         }
         for (row, diff) in self.input.step(turn) {
             let parts = self.parts(&row, turn);
-            // Of one that goes it was told when it came.
-            if diff > 0 {
-                turn.context.end(&row);
-            }
+            turn.context.end(&row, diff);
             let Some((key, order, arguments)) = parts else { continue };
             let group = self.groups.entry(key.clone()).or_insert_with(|| Values::new(&self.aggregates));
             group.rows += diff;

@@ -122,10 +122,7 @@ impl Side {
         let mut out = Vec::with_capacity(changes.len());
         for (row, diff) in changes {
             let keys = self.keys_of(&row, turn);
-            // Of one that goes it was told when it came.
-            if diff > 0 {
-                turn.context.end(&row);
-            }
+            turn.context.end(&row, diff);
             if let Some(keys) = keys {
                 out.push((keys.iter().map(coarse).collect(), Keyed { keys, row }, diff));
             }

@@ -403,7 +403,7 @@ fn each_row(
                 found.push(row);
                 made.beyond(&found)
             }));
-            context.end(of);
+            context.end(of, 1);
             found
         });
     }
@@ -416,10 +416,7 @@ fn each_row(
             found.push(row);
             made.beyond(&found)
         }));
-        // Of one that goes it was told when it came.
-        if diff > 0 {
-            context.end(&row);
-        }
+        context.end(&row, diff);
         out.extend(found.drain(..).map(|found| (found, diff)));
         if made.is_too_many() {
             break;

@@ -71,10 +71,7 @@ impl Top {
         consolidate(&mut changes);
         for (row, diff) in changes {
             let placed = self.placed(&row, turn);
-            // Of one that goes it was told when it came.
-            if diff > 0 {
-                turn.context.end(&row);
-            }
+            turn.context.end(&row, diff);
             if let Some(placed) = placed {
                 self.window.add(placed, diff);
             }
