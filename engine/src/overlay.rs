@@ -244,9 +244,33 @@ impl View for Overlay<'_> {
             }
         });
         for (half, _) in changed.edges.iter().filter(|(_, present)| **present) {
-            if admits(direction, half.outgoing) && (kinds.is_empty() || kinds.contains(&half.kind)) {
+            if direction.admits(half.outgoing) && (kinds.is_empty() || kinds.contains(&half.kind)) {
                 each(*half);
             }
+        }
+    }
+
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        let changes = self.changes.borrow();
+        let Some(changed) = changes.nodes.get(&node).filter(|changed| !changed.edges.is_empty()) else {
+            return self.base.edges_to(node, other, direction, kinds, each);
+        };
+        self.base.edges_to(node, other, direction, kinds, &mut |half| {
+            if !changed.edges.contains_key(&half) {
+                each(half);
+            }
+        });
+        let mut added = |(half, present): (&HalfEdge, &bool)| {
+            if *present && half.other == other && direction.admits(half.outgoing) {
+                each(*half);
+            }
+        };
+        if kinds.is_empty() {
+            return changed.edges.iter().for_each(added);
+        }
+        for (kind, outgoing) in kinds.iter().flat_map(|kind| [(*kind, true), (*kind, false)]) {
+            let half = |ordinal| HalfEdge { kind, outgoing, other, ordinal };
+            changed.edges.range(half(0)..=half(u32::MAX)).for_each(&mut added);
         }
     }
 
@@ -321,14 +345,6 @@ impl View for Overlay<'_> {
     }
 }
 
-fn admits(direction: Direction, outgoing: bool) -> bool {
-    match direction {
-        Direction::Both => true,
-        Direction::Outgoing => outgoing,
-        Direction::Incoming => !outgoing,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,6 +409,11 @@ mod tests {
                     view.edges(node, direction, kinds, &mut |half| {
                         found.push(format!("{node} {direction:?} {kinds:?} {half:?}"))
                     });
+                    for other in (0..5).map(|n| NodeId::new(0, n)) {
+                        view.edges_to(node, other, direction, kinds, &mut |half| {
+                            found.push(format!("{node} to {other} {direction:?} {kinds:?} {half:?}"))
+                        });
+                    }
                 }
             }
             for (target, ordinal, kind) in (0..30).map(|n| (NodeId::new(0, n % 5), (n / 5 % 2) as u32, Symbol((n / 10) as u32))) {

@@ -72,6 +72,11 @@ impl View for Tracked<'_> {
         self.base.edges(node, direction, kinds, each)
     }
 
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.read(node);
+        self.base.edges_to(node, other, direction, kinds, each)
+    }
+
     fn has_edge(&self, edge: EdgeRef) -> bool {
         self.read(edge.source);
         self.base.has_edge(edge)

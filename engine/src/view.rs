@@ -42,6 +42,15 @@ impl Direction {
             Direction::Both => Direction::Both,
         }
     }
+
+    /// Whether a half edge that leads away, or comes in, is one of these.
+    pub fn admits(self, outgoing: bool) -> bool {
+        match self {
+            Direction::Both => true,
+            Direction::Outgoing => outgoing,
+            Direction::Incoming => !outgoing,
+        }
+    }
 }
 
 pub trait View {
@@ -57,6 +66,15 @@ pub trait View {
     /// The half edges at a node. `kinds` empty means every type. A self loop has two halves: with `Both` it is offered
     /// twice, once outgoing and once incoming.
     fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge));
+
+    /// Those of `edges` that lead to `other`. Where they can be looked up, it costs what there are between the two, not all that the node has.
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.edges(node, direction, kinds, &mut |half| {
+            if half.other == other {
+                each(half);
+            }
+        });
+    }
 
     /// Whether this very edge is there.
     fn has_edge(&self, edge: EdgeRef) -> bool;

@@ -49,6 +49,16 @@ fn dump(view: &dyn View, symbols: u32) -> String {
             halves.sort();
             by_kind.sort();
             assert_eq!(halves, by_kind);
+            let others: BTreeSet<NodeId> = halves.iter().map(|half| half.other).collect();
+            for other in others.into_iter().chain([id]) {
+                let kinds: Vec<Symbol> = (0..symbols).map(Symbol).collect();
+                for kinds in [&[], &kinds[..]] {
+                    let mut between = Vec::new();
+                    view.edges_to(id, other, direction, kinds, &mut |half| between.push(half));
+                    between.sort();
+                    assert!(between.iter().eq(halves.iter().filter(|half| half.other == other)), "{id:?} to {other:?}");
+                }
+            }
             for half in halves {
                 let (source, target) = if half.outgoing { (id, half.other) } else { (half.other, id) };
                 let edge = EdgeRef { source, kind: half.kind, target, ordinal: half.ordinal };

@@ -134,6 +134,16 @@ pub fn half_key(other: NodeId, ordinal: u32) -> FactKey {
     }
 }
 
+/// The first and the last key that a property of the edge to `target` may have.
+pub fn edge_property_keys(target: NodeId, ordinal: u32) -> (FactKey, FactKey) {
+    (edge_property_key(target, ordinal, Symbol(0)), edge_property_key(target, ordinal, Symbol(u32::MAX)))
+}
+
+/// The first and the last key that an edge with an ordinal to or from `other` may have.
+pub fn parallel_keys(other: NodeId) -> (FactKey, FactKey) {
+    (half_key(other, 1), half_key(other, u32::MAX))
+}
+
 /// Target, ordinal, key and value of an edge property.
 pub fn decode_edge_property(payload: Payload, arena: &[u8]) -> (NodeId, u32, Symbol, Value) {
     let bytes = arena_bytes(payload, arena);

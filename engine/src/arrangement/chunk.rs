@@ -36,6 +36,9 @@ use crate::scheduling::breathe;
 /// A chunk ends with the node that takes it over this, before it is written.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
+/// One of older versions over this: they are read for the sake of single nodes.
+pub const OLDER_BYTES: usize = 1 << 17;
+
 /// Six numbers and an id.
 const HEAD_BYTES: usize = 40;
 
@@ -450,8 +453,9 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 /// A chunk in the making, of versions with their ticks. Nodes come in ascending order.
-#[derive(Default)]
 pub struct Building {
+    /// It is full with so many bytes.
+    full: usize,
     ids: Vec<NodeId>,
     ends: Vec<u32>,
     segment: Segment,
@@ -459,6 +463,10 @@ pub struct Building {
 }
 
 impl Building {
+    pub fn new(full: usize) -> Building {
+        Building { full, ids: Vec::new(), ends: Vec::new(), segment: Segment::default(), ticks: Vec::new() }
+    }
+
     /// A version of the node at hand: versions come by tag, then fact key, then tick.
     pub fn push(&mut self, fact: &Fact, arena: &[u8], adds: bool, tick: u64) {
         self.segment.copy(&Fact { when: u32::from(adds), ..*fact }, arena, 0);
@@ -475,7 +483,7 @@ impl Building {
         self.ids.push(id);
         self.ends.push(end);
         let size = size_of_val(&self.segment.facts[..]) + self.segment.arena.len();
-        (size >= CHUNK_BYTES).then(|| self.take())
+        (size >= self.full).then(|| self.take())
     }
 
     /// What there is, if anything.
@@ -484,7 +492,7 @@ impl Building {
     }
 
     fn take(&mut self) -> Chunk {
-        let Building { ids, ends, mut segment, ticks } = std::mem::take(self);
+        let Building { ids, ends, mut segment, ticks, .. } = std::mem::replace(self, Building::new(self.full));
         segment.times.clone_from(&ticks);
         segment.times.sort_unstable();
         segment.times.dedup();
@@ -612,7 +620,7 @@ mod tests {
         if ids.is_empty() {
             ids.push(all[0]);
         }
-        let mut building = Building::default();
+        let mut building = Building::new(CHUNK_BYTES);
         for id in &ids {
             let mut versions = Vec::new();
             for _ in 0..1 + random(12) {

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use weir_model::codec::{
-    FactKey, decode_edge_property, decode_parallel, decode_payload, edge_property_key, first_of_key, half_key,
+    FactKey, decode_edge_property, decode_payload, edge_property_key, edge_property_keys, first_of_key, half_key, parallel_keys,
 };
 use weir_model::mutation::{Kind, Payload, Tag};
 use weir_model::{NodeId, Symbol, Value};
@@ -73,6 +73,19 @@ impl<'a> Part<'a> {
 
     fn all_until(&self, tick: u64) -> bool {
         self.last <= tick || self.segment.all_until(tick)
+    }
+
+    /// Where the facts with a tag and this key, or with greater ones, begin.
+    fn first_of_key(&self, tag: Tag, key: FactKey) -> usize {
+        let Part { segment, facts, .. } = *self;
+        match key {
+            FactKey::Single => first_of(facts, tag),
+            FactKey::Node(a, b) => facts.partition_point(|fact| (fact.tag, fact.payload.a, fact.payload.b) < (tag, a, b)),
+            FactKey::Further(first, ..) => facts.partition_point(|fact| {
+                let before = |first_here: u64| first_here < first || (first_here == first && segment.key(fact) < key);
+                fact.tag < tag || (fact.tag == tag && before(first_of_key(fact.payload, &segment.arena)))
+            }),
+        }
     }
 }
 
@@ -280,28 +293,41 @@ impl<'a> Facts<'a> {
         found.is_break()
     }
 
-    /// The half edges of these types that lead to a node, looked up.
+    /// The half edges of these types, or of any, that lead to a node, looked up.
     pub fn edges_to(&self, other: NodeId, direction: Direction, kinds: &[Symbol], at: u64, each: &mut dyn FnMut(HalfEdge)) {
-        let ways = [(Kind::Out, Kind::OutParallel, true), (Kind::In, Kind::InParallel, false)];
-        let wanted = ways.into_iter().filter(|(.., outgoing)| match direction {
-            Direction::Both => true,
-            Direction::Outgoing => *outgoing,
-            Direction::Incoming => !*outgoing,
-        });
-        for (single, parallel, outgoing) in wanted {
+        let sides = [(Kind::Out, true), (Kind::OutParallel, true), (Kind::In, false), (Kind::InParallel, false)];
+        for (side, outgoing) in sides.into_iter().filter(|(_, outgoing)| direction.admits(*outgoing)) {
+            let there;
+            let kinds = if kinds.is_empty() {
+                there = self.symbols(side);
+                &there[..]
+            } else {
+                kinds
+            };
             for kind in kinds {
-                if self.keyed(Tag::new(single, *kind), half_key(other, 0), at).is_some() {
+                let tag = Tag::new(side, *kind);
+                if matches!(side, Kind::OutParallel | Kind::InParallel) {
+                    self.between(tag, parallel_keys(other)).each(tag, tag, at, |segment, fact| each(segment.half(&fact)));
+                } else if self.keyed(tag, half_key(other, 0), at).is_some() {
                     each(HalfEdge { kind: *kind, outgoing, other, ordinal: 0 });
                 }
-                let tag = Tag::new(parallel, *kind);
-                self.each(tag, tag, at, |segment, fact| {
-                    let (to, ordinal) = decode_parallel(fact.payload, &segment.arena);
-                    if to == other {
-                        each(HalfEdge { kind: *kind, outgoing, other, ordinal });
-                    }
-                });
             }
         }
+    }
+
+    /// What the facts of one kind are of, ascending.
+    fn symbols(&self, kind: Kind) -> SmallVec<[Symbol; 8]> {
+        let mut found = SmallVec::new();
+        for Part { facts, .. } in &self.parts {
+            let mut rest = &facts[first_of(facts, Tag::new(kind, Symbol(0)))..];
+            while let Some(tag) = rest.first().map(|fact| fact.tag).filter(|tag| tag.kind() == kind) {
+                found.push(tag.symbol());
+                rest = &rest[rest.partition_point(|fact| fact.tag <= tag)..];
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// Whether the node has this half edge.
@@ -317,31 +343,36 @@ impl<'a> Facts<'a> {
 
     /// The update that decides a fact with a key at a tick, if it is an addition.
     pub fn keyed(&self, tag: Tag, key: FactKey, at: u64) -> Option<(&'a Segment, Fact)> {
-        for Part { segment, facts, last, .. } in self.parts.iter().filter(|part| part.segment.may_have(part.facts, tag, key)) {
-            let start = match key {
-                FactKey::Node(a, b) => facts.partition_point(|fact| (fact.tag, fact.payload.a, fact.payload.b) < (tag, a, b)),
-                FactKey::Further(first, ..) => facts.partition_point(|fact| {
-                    let before = |first_here: u64| first_here < first || (first_here == first && segment.key(fact) < key);
-                    fact.tag < tag || (fact.tag == tag && before(first_of_key(fact.payload, &segment.arena)))
-                }),
-                FactKey::Single => return single(&self.parts, tag, at),
-            };
+        if key == FactKey::Single {
+            return single(&self.parts, tag, at);
+        }
+        for part in self.parts.iter().filter(|part| part.segment.may_have(part.facts, tag, key)) {
+            let Part { segment, facts, last, .. } = *part;
+            let start = part.first_of_key(tag, key);
             let updates = facts[start..].iter().take_while(|fact| fact.tag == tag && segment.key(fact) == key);
-            if let Some(fact) = updates.take_while(|fact| *last <= at || segment.time(fact) <= at).last() {
-                return fact.adds().then_some((*segment, *fact));
+            if let Some(fact) = updates.take_while(|fact| last <= at || segment.time(fact) <= at).last() {
+                return fact.adds().then_some((segment, *fact));
             }
         }
         None
     }
 
+    /// Of the facts with a tag those whose keys lie in a range: what it costs does not depend on how many others there are.
+    fn between(&self, tag: Tag, (first, last): (FactKey, FactKey)) -> Facts<'a> {
+        let parts = self.parts.iter().map(|part| {
+            let facts = &part.facts[part.first_of_key(tag, first)..];
+            let count = facts.iter().take_while(|fact| fact.tag == tag && part.segment.key(fact) <= last).count();
+            Part { facts: &facts[..count], ..*part }
+        });
+        Facts { parts: parts.collect() }
+    }
+
     /// The properties of the edge from this node to `target`.
     pub fn edge_properties(&self, kind: Symbol, target: NodeId, ordinal: u32, at: u64, each: &mut dyn FnMut(Symbol, Value)) {
         let tag = Tag::new(Kind::EdgeProperty, kind);
-        self.each(tag, tag, at, |segment, fact| {
-            let (to, number, key, value) = decode_edge_property(fact.payload, &segment.arena);
-            if to == target && number == ordinal {
-                each(key, value);
-            }
+        self.between(tag, edge_property_keys(target, ordinal)).each(tag, tag, at, |segment, fact| {
+            let (.., key, value) = decode_edge_property(fact.payload, &segment.arena);
+            each(key, value);
         });
     }
 
@@ -367,9 +398,9 @@ impl<'a> Facts<'a> {
 
     /// Whether anything is known of the node at this tick. The properties of an edge that is not there do not count.
     pub fn is_interesting(&self, at: u64) -> bool {
-        let mut found = false;
-        self.each(Tag(0), Tag(u32::MAX), at, |_, fact| found |= fact.tag.kind() != Kind::EdgeProperty);
-        found
+        let of_kinds = |first: Kind, last: Kind| (Tag::new(first, Symbol(0)), Tag::new(last, LAST_SYMBOL));
+        let ranges = [of_kinds(Kind::Label, Kind::InParallel), of_kinds(Kind::Property, Kind::Property)];
+        self.try_each_in(&ranges, at, |_, _| ControlFlow::Break(())).is_break()
     }
 }
 

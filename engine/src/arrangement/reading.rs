@@ -153,6 +153,10 @@ impl View for Reading<'_> {
         self.expected.borrow_mut().expect(nodes, edges, self.snapshot);
     }
 
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.facts(node).edges_to(other, direction, kinds, self.at(), each);
+    }
+
     fn has_edge(&self, edge: EdgeRef) -> bool {
         self.snapshot.has_edge(edge)
     }

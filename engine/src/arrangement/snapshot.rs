@@ -205,19 +205,17 @@ impl View for Snapshot {
         self.facts(node).edges(direction, kinds, self.at, each);
     }
 
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.facts(node).edges_to(other, direction, kinds, self.at, each);
+    }
+
     fn has_edge(&self, edge: EdgeRef) -> bool {
         let half = HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
         self.facts(edge.source).has_half(half, self.at)
     }
 
     fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
-        let mut found = Value::Null;
-        self.edge_properties(edge, &mut |symbol, value| {
-            if symbol == key {
-                found = value;
-            }
-        });
-        found
+        self.facts(edge.source).edge_property(edge.kind, edge.target, edge.ordinal, key, self.at)
     }
 
     fn edge_properties(&self, edge: EdgeRef, each: &mut dyn FnMut(Symbol, Value)) {

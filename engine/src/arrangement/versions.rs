@@ -27,19 +27,19 @@ pub fn split_marks(versions: &[Fact]) -> (&[Fact], &[Fact]) {
 pub struct Asked {
     pub from: Tag,
     pub to: Tag,
-    /// Of all that have such a tag, only this one.
-    pub key: Option<FactKey>,
+    /// Of all that have such a tag, one alone then, those from the first of these to the last.
+    pub keys: Option<(FactKey, FactKey)>,
     /// The last tick that counts.
     pub at: u64,
 }
 
 impl Asked {
     pub fn all(at: u64) -> Asked {
-        Asked { from: Tag(0), to: Tag(u32::MAX), key: None, at }
+        Asked { from: Tag(0), to: Tag(u32::MAX), keys: None, at }
     }
 
     pub fn tag(tag: Tag, at: u64) -> Asked {
-        Asked { from: tag, to: tag, key: None, at }
+        Asked { from: tag, to: tag, keys: None, at }
     }
 }
 
@@ -83,14 +83,16 @@ impl<'a> Hit<'a> {
     /// The last version of each fact at or before the tick. Marks are not facts.
     fn deciding(&self, asked: &Asked) -> impl Iterator<Item = &'a Fact> {
         let Hit { segment, facts, .. } = *self;
-        let (at, key) = (asked.at, asked.key);
-        let start = facts.partition_point(|fact| fact.tag < asked.from);
-        let end = start + facts[start..].partition_point(|fact| fact.tag <= asked.to);
-        facts[start..end]
+        let at = asked.at;
+        let from = &facts[facts.partition_point(|fact| fact.tag < asked.from)..];
+        let mut wanted = &from[..from.partition_point(|fact| fact.tag <= asked.to)];
+        if let Some((first, last)) = asked.keys {
+            wanted = &wanted[wanted.partition_point(|fact| segment.key(fact) < first)..];
+            wanted = &wanted[..wanted.partition_point(|fact| segment.key(fact) <= last)];
+        }
+        wanted
             .chunk_by(move |a, b| a.tag == b.tag && segment.key(a) == segment.key(b))
-            .filter(move |group| {
-                group[0].tag.kind() != Kind::ClearProperties && key.is_none_or(|key| segment.key(&group[0]) == key)
-            })
+            .filter(|group| group[0].tag.kind() != Kind::ClearProperties)
             .filter_map(move |group| group[..group.partition_point(|fact| segment.time(fact) <= at)].last())
     }
 }

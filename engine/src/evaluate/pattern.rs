@@ -249,13 +249,16 @@ impl Walk<'_, '_> {
             }
             _ => {
                 let mut halves = run.scratch.halves.borrow_mut();
-                view.edges(near, direction, kinds, &mut |half| {
-                    let wanted = far.is_none_or(|far| far == half.other);
+                let mut list = |half: HalfEdge| {
                     let second_half_of_loop = direction == Direction::Both && half.other == near && !half.outgoing;
-                    if wanted && !second_half_of_loop {
+                    if !second_half_of_loop {
                         halves.push(half);
                     }
-                });
+                };
+                match far {
+                    Some(far) => view.edges_to(near, far, direction, kinds, &mut list),
+                    None => view.edges(near, direction, kinds, &mut list),
+                }
             }
         });
         start..run.scratch.halves.borrow().len()

@@ -122,6 +122,13 @@ impl View for Counting<'_> {
         });
     }
 
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        self.base.edges_to(node, other, direction, kinds, &mut |half| {
+            self.profile.read(1);
+            each(half);
+        });
+    }
+
     fn has_edge(&self, edge: EdgeRef) -> bool {
         self.profile.read(1);
         self.base.has_edge(edge)

@@ -349,11 +349,8 @@ impl Run<'_> {
     /// very query.
     fn free_ordinal(&self, source: NodeId, kind: Symbol, target: NodeId) -> Result<u32, Failure> {
         let mut last = self.reader.last_deleted(source, kind, target);
-        self.reader.view.edges(source, Direction::Outgoing, &[kind], &mut |half| {
-            if half.other == target {
-                last = last.max(Some(half.ordinal));
-            }
-        });
+        let view = self.reader.view;
+        view.edges_to(source, target, Direction::Outgoing, &[kind], &mut |half| last = last.max(Some(half.ordinal)));
         last.map_or(Some(0), |last| last.checked_add(1)).ok_or_else(|| {
             let message = "The ordinals of the relationships between two nodes are used up; delete the newest of them";
             Failure::new(FailureKind::ConstraintViolation, message)

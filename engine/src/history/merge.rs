@@ -9,7 +9,7 @@ use weir_model::mutation::Kind;
 
 use super::erased::{Erased, erased_at, rest};
 use super::run::{Cursor, NamesOf, Piece, Shelf, Trouble};
-use crate::arrangement::chunk::{Building, Chunk};
+use crate::arrangement::chunk::{Building, CHUNK_BYTES, Chunk, OLDER_BYTES};
 use crate::arrangement::versions::{Hit, Step, sequences};
 use crate::scheduling::breathe_after;
 use crate::store::{Part, StoreError};
@@ -51,8 +51,8 @@ impl<'a> Merging<'a> {
             horizon,
             erased,
             stop,
-            newest: Building::default(),
-            older: Building::default(),
+            newest: Building::new(CHUNK_BYTES),
+            older: Building::new(OLDER_BYTES),
             ready: VecDeque::new(),
             nodes: 0,
             ended: false,

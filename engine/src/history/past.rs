@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use weir_model::codec::{FactKey, decode_payload, edge_property_key, half_key};
+use weir_model::codec::{FactKey, decode_payload, edge_property_key, edge_property_keys, half_key};
 use weir_model::mutation::{Kind, Tag};
 use weir_model::{NodeId, Symbol, Tick, Value};
 
@@ -27,7 +27,7 @@ use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::index::Question;
 use crate::memory::at_most;
-use crate::store::StoreError;
+use crate::store::{Part as Shelved, StoreError};
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
 /// How many nodes are remembered where they lie: several questions about a node follow one another.
@@ -80,13 +80,13 @@ impl Graph {
         if snapshot.tick() <= at {
             return Ok(Moment::Present(Box::new(snapshot)));
         }
-        Ok(Moment::Past(Box::new(Past::new(self, at, next, snapshot)?)))
+        Ok(Moment::Past(Box::new(Past::new(self, (at, next), snapshot, false)?)))
     }
 
     /// The same, read from the pages and the log in any case: they know more than what holds.
     pub fn past(&self, at: Tick) -> Result<Past, EngineError> {
         let next = self.settle(at)?;
-        let past = Past::new(self, at, next, self.snapshot())?;
+        let past = Past::new(self, (at, next), self.snapshot(), true)?;
         Ok(Past { since: OnceCell::from(None), ..past })
     }
 
@@ -120,6 +120,8 @@ pub struct Past {
     graph: Graph,
     at: Tick,
     next: Tick,
+    /// What was before is wanted, too.
+    whole: bool,
     pieces: RefCell<Rc<Vec<Piece>>>,
     near: RefCell<Vec<Near>>,
     failed: RefCell<Option<EngineError>>,
@@ -129,6 +131,14 @@ pub struct Past {
     /// How many nodes were looked up in the runs.
     finds: Cell<u32>,
     erased: Arc<Erased>,
+}
+
+/// What holds versions up to a tick. Of a run that ends by then, the newest version of each fact decides, and is all there is to be read, unless
+/// the whole is wanted.
+fn pieces(graph: &Graph, (at, next): (Tick, Tick), whole: bool) -> Result<Vec<Piece>, EngineError> {
+    let mut pieces = graph.history().pieces(graph, at, next)?;
+    pieces.retain(|piece| whole || piece.part == Shelved::Newest || piece.run.upper > at.next());
+    Ok(pieces)
 }
 
 /// The chunks that know a node, with the number of their run and the place in them, oldest first.
@@ -150,13 +160,13 @@ pub(super) enum Ends {
 }
 
 impl Past {
-    fn new(graph: &Graph, at: Tick, next: Tick, present: Snapshot) -> Result<Past, EngineError> {
-        let pieces = graph.history().pieces(graph, at, next)?;
+    fn new(graph: &Graph, (at, next): (Tick, Tick), present: Snapshot, whole: bool) -> Result<Past, EngineError> {
         Ok(Past {
             graph: graph.clone(),
             at,
             next,
-            pieces: RefCell::new(Rc::new(pieces)),
+            whole,
+            pieces: RefCell::new(Rc::new(pieces(graph, (at, next), whole)?)),
             near: RefCell::default(),
             failed: RefCell::default(),
             present,
@@ -199,7 +209,7 @@ impl Past {
         let gone = self.pieces.borrow().clone();
         // The store knows of a merge a moment before the list of runs does.
         loop {
-            let fresh = self.history().check(self.at).and_then(|()| self.history().pieces(&self.graph, self.at, self.next));
+            let fresh = self.history().check(self.at).and_then(|()| pieces(&self.graph, (self.at, self.next), self.whole));
             let fresh = match fresh {
                 Ok(fresh) => fresh,
                 Err(error) => {
@@ -323,11 +333,19 @@ impl Past {
         near.insert(0, fresh);
     }
 
-    /// The facts of a node that hold and have a tag of this range, and this key if one is given.
-    fn held(&self, node: NodeId, (from, to): (Tag, Tag), key: Option<FactKey>) -> Segment {
+    /// The facts of a node that hold and have a tag of this range.
+    fn held(&self, node: NodeId, (from, to): (Tag, Tag)) -> Segment {
+        self.held_as(node, &Asked { from, to, keys: None, at: self.at.0 })
+    }
+
+    /// Those with this tag and a key of this range.
+    fn held_between(&self, node: NodeId, tag: Tag, keys: (FactKey, FactKey)) -> Segment {
+        self.held_as(node, &Asked { keys: Some(keys), ..Asked::tag(tag, self.at.0) })
+    }
+
+    fn held_as(&self, node: NodeId, asked: &Asked) -> Segment {
         let mut segment = Segment { times: vec![0], ..Segment::default() };
-        let asked = Asked { from, to, key, at: self.at.0 };
-        holding(&hits(&self.find(node, ends_for(&asked))), &asked, &mut |from, fact| {
+        holding(&hits(&self.find(node, ends_for(asked))), asked, &mut |from, fact| {
             segment.copy(fact, &from.arena, 0);
             true
         });
@@ -462,7 +480,7 @@ impl View for Past {
         if let Some(now) = self.as_now(node) {
             return now.properties(node, each);
         }
-        facts(&self.held(node, kinds(Kind::Property, Kind::Property), None)).properties(0, each);
+        facts(&self.held(node, kinds(Kind::Property, Kind::Property))).properties(0, each);
     }
 
     fn has_label(&self, node: NodeId, label: Symbol) -> bool {
@@ -481,7 +499,7 @@ impl View for Past {
         if let Some(now) = self.as_now(node) {
             return now.labels(node, each);
         }
-        facts(&self.held(node, kinds(Kind::Label, Kind::Label), None)).labels(0, each);
+        facts(&self.held(node, kinds(Kind::Label, Kind::Label))).labels(0, each);
     }
 
     fn edges(&self, node: NodeId, direction: Direction, types: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
@@ -495,14 +513,25 @@ impl View for Past {
         };
         let each = &mut each;
         if types.is_empty() {
-            return facts(&self.held(node, kinds(Kind::Out, Kind::InParallel), None)).edges(direction, &[], 0, each);
+            return facts(&self.held(node, kinds(Kind::Out, Kind::InParallel))).edges(direction, &[], 0, each);
         }
         for kind in types {
             for side in [Kind::Out, Kind::In, Kind::OutParallel, Kind::InParallel] {
                 let tag = Tag::new(side, *kind);
-                facts(&self.held(node, (tag, tag), None)).edges(direction, &[*kind], 0, each);
+                facts(&self.held(node, (tag, tag))).edges(direction, &[*kind], 0, each);
             }
         }
+    }
+
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        if let Some(now) = self.as_now(node) {
+            return now.edges_to(node, other, direction, kinds, each);
+        }
+        self.edges(node, direction, kinds, &mut |half| {
+            if half.other == other {
+                each(half);
+            }
+        });
     }
 
     fn has_edge(&self, edge: EdgeRef) -> bool {
@@ -512,13 +541,9 @@ impl View for Past {
         if self.hides(edge.target) {
             return false;
         }
-        let half = HalfEdge { kind: edge.kind, outgoing: true, other: edge.target, ordinal: edge.ordinal };
-        if edge.ordinal > 0 {
-            let tag = Tag::new(Kind::OutParallel, edge.kind);
-            return facts(&self.held(edge.source, (tag, tag), None)).has_half(half, 0);
-        }
-        let (tag, key) = (Tag::new(Kind::Out, edge.kind), half_key(edge.target, 0));
-        !self.held(edge.source, (tag, tag), Some(key)).facts.is_empty()
+        let side = if edge.ordinal > 0 { Kind::OutParallel } else { Kind::Out };
+        let key = half_key(edge.target, edge.ordinal);
+        !self.held_between(edge.source, Tag::new(side, edge.kind), (key, key)).facts.is_empty()
     }
 
     fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
@@ -529,7 +554,8 @@ impl View for Past {
             return Value::Null;
         }
         let tag = Tag::new(Kind::EdgeProperty, edge.kind);
-        let found = self.held(edge.source, (tag, tag), Some(edge_property_key(edge.target, edge.ordinal, key)));
+        let key_of_fact = edge_property_key(edge.target, edge.ordinal, key);
+        let found = self.held_between(edge.source, tag, (key_of_fact, key_of_fact));
         facts(&found).edge_property(edge.kind, edge.target, edge.ordinal, key, 0)
     }
 
@@ -541,12 +567,13 @@ impl View for Past {
             return;
         }
         let tag = Tag::new(Kind::EdgeProperty, edge.kind);
-        facts(&self.held(edge.source, (tag, tag), None)).edge_properties(edge.kind, edge.target, edge.ordinal, 0, each);
+        let found = self.held_between(edge.source, tag, edge_property_keys(edge.target, edge.ordinal));
+        facts(&found).edge_properties(edge.kind, edge.target, edge.ordinal, 0, each);
     }
 
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
         // The properties of an edge may outlive it.
-        let of = |(from, to)| Asked { from, to, key: None, at: self.at.0 };
+        let of = |(from, to)| Asked { from, to, keys: None, at: self.at.0 };
         let [labels, properties, edges] =
             [(Kind::Label, Kind::Label), (Kind::Property, Kind::Property), (Kind::Out, Kind::InParallel)];
         let asked = [labels, properties, edges].map(|(first, last)| of(kinds(first, last)));

@@ -511,7 +511,7 @@ impl<'a> Walk<'a, '_> {
             }
         };
         match (expected, &view.sieve) {
-            (Some(expected), _) if !view.kinds.is_empty() => {
+            (Some(expected), _) => {
                 facts.edges_to(expected, expansion.direction, &view.kinds, tick, &mut |half| cross(half, None));
             }
             (None, Some(sieve)) if expansion.direction == Direction::Outgoing => {

@@ -278,6 +278,10 @@ impl View for Ordered<'_> {
         in_order(|list| self.0.edges(node, direction, kinds, list), each);
     }
 
+    fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
+        in_order(|list| self.0.edges_to(node, other, direction, kinds, list), each);
+    }
+
     fn has_edge(&self, edge: EdgeRef) -> bool {
         self.0.has_edge(edge)
     }
