@@ -33,11 +33,14 @@ use super::segment::{Fact, Segment};
 use super::versions::split_marks;
 use crate::scheduling::breathe;
 
-/// A chunk ends with the node that takes it over this, before it is written.
-pub const CHUNK_BYTES: usize = 1 << 20;
+/// A chunk ends with the node that takes it over this, before it is written. What a node was at a moment is read from a whole chunk of each run.
+pub const CHUNK_BYTES: usize = 1 << 18;
 
-/// One of older versions over this: they are read for the sake of single nodes.
-pub const OLDER_BYTES: usize = 1 << 17;
+/// The same for young runs, of which there are several, and for older versions, which nobody reads but for the sake of single nodes.
+pub const SMALL_CHUNK_BYTES: usize = 1 << 17;
+
+/// The same in earlier weirs.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// Six numbers and an id.
 const HEAD_BYTES: usize = 40;
@@ -59,7 +62,7 @@ const COMPRESSED_AT_ONCE: usize = 128 << 10;
 const AHEAD: usize = 32;
 
 /// Of a chunk, but for its last node, and of what each byte can say of that one: what claims to have more is none.
-const FACTS_MAX: usize = 2 * CHUNK_BYTES / size_of::<Fact>();
+const FACTS_MAX: usize = 2 * CHUNK_BYTES_MAX / size_of::<Fact>();
 const FACTS_PER_BYTE_MAX: usize = 8;
 
 /// What a fact has in the arena besides its value: id, ordinal, key.

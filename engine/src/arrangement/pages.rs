@@ -17,7 +17,7 @@ use weir_model::{NodeId, Tick};
 
 use super::batch::{Place, Writer};
 use super::build::Shard;
-use super::chunk::{CHUNK_BYTES, Chunk};
+use super::chunk::{Chunk, SMALL_CHUNK_BYTES};
 use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
@@ -134,7 +134,7 @@ impl<'a> Writing<'a> {
         let mut used: Vec<usize> = Vec::new();
         let (mut ids, mut ends, mut piece) = (Vec::new(), Vec::new(), Segment::default());
         let mut records: Vec<usize> = Vec::new();
-        while self.at < self.stretches.len() && piece.facts.len() * size_of::<Fact>() + piece.arena.len() < CHUNK_BYTES {
+        while self.at < self.stretches.len() && piece.facts.len() * size_of::<Fact>() + piece.arena.len() < SMALL_CHUNK_BYTES {
             let node = self.stretches[self.at].node;
             self.gather(node);
             self.push_versions(&mut piece, &mut records);

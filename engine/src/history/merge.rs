@@ -9,7 +9,7 @@ use weir_model::mutation::Kind;
 
 use super::erased::{Erased, erased_at, rest};
 use super::run::{Cursor, NamesOf, Piece, Shelf, Trouble};
-use crate::arrangement::chunk::{Building, CHUNK_BYTES, Chunk, OLDER_BYTES};
+use crate::arrangement::chunk::{Building, CHUNK_BYTES, Chunk, SMALL_CHUNK_BYTES};
 use crate::arrangement::versions::{Hit, Step, sequences};
 use crate::scheduling::breathe_after;
 use crate::store::{Part, StoreError};
@@ -52,7 +52,7 @@ impl<'a> Merging<'a> {
             erased,
             stop,
             newest: Building::new(CHUNK_BYTES),
-            older: Building::new(OLDER_BYTES),
+            older: Building::new(SMALL_CHUNK_BYTES),
             ready: VecDeque::new(),
             nodes: 0,
             ended: false,
