@@ -18,7 +18,7 @@ use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::history::run::{Index, Indexing, NamesOf, Run, decode_index, nameless};
 use crate::loading::Loading;
-use crate::memory::holds_graph;
+use crate::memory::{attend, holds_graph};
 use crate::scheduling::{Breath, breathe};
 use crate::store::{Delivered, Entry, GraphId, NewRun, Part, Progress, RunInfo, Store, StoreError, read_some};
 
@@ -219,7 +219,9 @@ fn read_chunk(store: &dyn Store, graph: GraphId, run: &RunInfo, number: u64) -> 
     let place = || format!("run {} of graph {}, chunk {number}", run.id.0, graph.0);
     let bytes = store.chunk(graph, run.id, Part::Newest, number)?;
     let bytes = bytes.ok_or_else(|| StoreError::damaged(format!("one of {} chunks is missing", run.chunks[0]), place()))?;
-    Chunk::read(&bytes, run.upper).ok_or_else(|| StoreError::damaged("a page", place()))
+    let mut chunk = Chunk::read(&bytes, run.upper).ok_or_else(|| StoreError::damaged("a page", place()))?;
+    chunk.settle();
+    Ok(chunk)
 }
 
 /// The graph as of its checkpoint and what of the log after it is given, one batch a shard. `log` is what needs no replay: all results of it were
@@ -244,8 +246,8 @@ pub fn load_base(
     chunks.extend(side_by_side(shards, stretches(log), |entries| {
         Ok(pages::run(&entries)
             .map(|mut chunk| {
-                chunk.make_one_time(upper);
-                chunk.bundle();
+                chunk.settle();
+                chunk.set_time(upper);
                 chunk
             })
             .collect::<Vec<Chunk>>())
@@ -271,7 +273,7 @@ fn stretches(log: Vec<Entry>) -> Vec<Vec<Entry>> {
     stretches
 }
 
-/// Puts ids in place of the numbers in the chunks of a run, one time in place of all, and bundles of properties; gives the run.
+/// Puts ids in place of the numbers in the chunks of a run that are settled, and one time in place of all; gives the run.
 fn finish_run(
     store: &dyn Store,
     graph: GraphId,
@@ -293,14 +295,17 @@ fn finish_run(
     }
     let mut names = NamesOf::new(&index);
     let nobody = || nameless(graph, run.id);
-    chunks.iter().try_for_each(|chunk| names.add(chunk)).ok_or_else(nobody)?;
+    let add = |chunk| {
+        attend();
+        names.add(chunk)
+    };
+    chunks.iter().try_for_each(add).ok_or_else(nobody)?;
     side_by_side(threads, chunks.chunks_mut(CHUNKS_AT_ONCE).collect(), |part| {
         part.iter_mut()
             .try_for_each(|chunk| {
-                chunk.make_one_time(upper);
-                chunk.name(names.ids())?;
-                chunk.bundle();
-                Some(())
+                attend();
+                chunk.set_time(upper);
+                chunk.name(names.ids())
             })
             .ok_or_else(nobody)
     })?;

@@ -655,7 +655,10 @@ impl Graph {
         let threads = parts.workers.count();
         // The log beside the pages.
         let (pages, log) = std::thread::scope(|scope| {
-            let log = scope.spawn(|| Graph::read_log(parts, id, &progress));
+            let log = scope.spawn(|| {
+                memory::holds_graph();
+                Graph::read_log(parts, id, &progress)
+            });
             (checkpoint::read_pages(&*parts.store, id, progress.upto, threads, &parts.loading), checkpoint::joined(log))
         });
         let (pages, (mut loaded, mut log)) = (pages?, log?);
@@ -664,7 +667,14 @@ impl Graph {
         let tail = log.split_off(log.partition_point(|entry| entry.upper <= needed));
         let (read, replayed) = (log.len(), tail.len());
         loaded.tail = tail.into_iter().map(Arc::new).collect();
-        let (base, runs) = checkpoint::load_base(&*parts.store, id, pages, log, threads)?;
+        // By a thread of its own: what this one allocates later is not the graph.
+        let (base, runs) = std::thread::scope(|scope| {
+            let load = || {
+                memory::holds_graph();
+                checkpoint::load_base(&*parts.store, id, pages, log, threads)
+            };
+            checkpoint::joined(scope.spawn(load))
+        })?;
         loaded.runs = runs;
         let facts: usize = base.shards.iter().map(|shard| shard.len()).sum();
         tracing::debug!(graph = name, facts, read, replayed, took = ?began.elapsed(), "read from the store");

@@ -41,8 +41,8 @@ fn runs_hold_the_newest_state() {
         for stretch in [1, 5, 100] {
             let read = |entries: &[Entry]| {
                 let one_time = |mut chunk: Chunk| {
-                    chunk.make_one_time(upper);
-                    chunk.bundle();
+                    chunk.settle();
+                    chunk.set_time(upper);
                     chunk
                 };
                 let written = pages::run(entries).map(|chunk| Chunk::read(&chunk.write(None), upper).expect("what was written"));

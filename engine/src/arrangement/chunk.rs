@@ -16,6 +16,7 @@
 //!
 //! and up to format 3 there was neither a 0, nor a form, nor a first id, and facts were rows of 24 bytes. Such chunks are read, too.
 
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -68,8 +69,20 @@ const FACTS_PER_BYTE_MAX: usize = 8;
 /// What a fact has in the arena besides its value: id, ordinal, key.
 const ARENA_PER_FACT: usize = 24;
 
-/// Piece by piece, since it takes milliseconds.
+thread_local! {
+    /// Each is made once: that takes as long as a small chunk does.
+    static PACKER: RefCell<zstd::bulk::Compressor<'static>> = RefCell::default();
+    static UNPACKER: RefCell<zstd::bulk::Decompressor<'static>> = RefCell::default();
+}
+
+/// What is long piece by piece, since it takes milliseconds.
 fn compress(body: &[u8]) -> io::Result<Vec<u8>> {
+    if body.len() <= COMPRESSED_AT_ONCE {
+        return PACKER.with_borrow_mut(|packer| {
+            packer.set_compression_level(LEVEL)?;
+            packer.compress(body)
+        });
+    }
     let mut encoder = zstd::Encoder::new(Vec::with_capacity(body.len() / 2), LEVEL)?;
     encoder.set_pledged_src_size(Some(body.len() as u64))?;
     encoder.include_contentsize(true)?;
@@ -174,27 +187,28 @@ impl Chunk {
         Some(chunk)
     }
 
-    /// All versions become as old as the last one before `upper` could be: which came when can no longer be asked.
-    pub fn make_one_time(&mut self, upper: Tick) {
+    /// What the present needs of it: which version came when can no longer be asked, and properties that came together become bundles. The time
+    /// of all of them is to be set.
+    pub fn settle(&mut self) {
         // Nobody else has it, or another one is made.
         let segment = Arc::make_mut(&mut self.segment);
         segment.facts.iter_mut().for_each(|fact| fact.when &= 1);
-        segment.times = vec![upper.0.saturating_sub(1)];
-        segment.shrink();
-    }
-
-    /// Properties that came together become bundles: of a chunk that is named, and of one time.
-    pub fn bundle(&mut self) {
-        let Segment { facts, arena, times, .. } = &*self.segment;
-        if facts.iter().all(|fact| fact.tag.kind() != Kind::Property) {
-            return;
+        segment.times.clear();
+        if segment.facts.iter().all(|fact| fact.tag.kind() != Kind::Property) {
+            return segment.shrink();
         }
+        let Segment { facts, arena, .. } = &*self.segment;
         let mut packer = Packer::default();
-        let mut bundled = Segment { times: times.clone(), ..Segment::with_capacity(facts.len(), arena.len()) };
+        let mut bundled = Segment::with_capacity(facts.len(), arena.len());
+        let mut named = self.named.iter_mut().peekable();
         let mut start = 0;
         for end in &mut self.ends {
             let (versions, marks) = split_marks(&facts[start..*end as usize]);
             let begun = bundled.facts.len();
+            // Edges stand before properties, and stay as many.
+            while let Some(at) = named.next_if(|at| **at < *end) {
+                *at = (begun + *at as usize - start) as u32;
+            }
             bundled.extend(versions.iter().copied(), arena);
             // Of one with several versions, which of them holds is decided later.
             if versions.is_sorted_by(|a, b| a.tag < b.tag || b.tag.kind() != Kind::Property) {
@@ -208,13 +222,18 @@ impl Chunk {
         self.segment = Arc::new(bundled);
     }
 
+    /// All that is settled became so before `upper`.
+    pub fn set_time(&mut self, upper: Tick) {
+        Arc::make_mut(&mut self.segment).times = vec![upper.0.saturating_sub(1)];
+    }
+
     fn unpack(bytes: &[u8], Head { counts, first, .. }: &Head, upper: Tick) -> Option<Chunk> {
         let body = Body::take(bytes)?;
         let unpacked;
         let stream = if body.facts.len() == body.unpacked {
             body.facts
         } else {
-            unpacked = zstd::bulk::decompress(body.facts, body.unpacked).ok()?;
+            unpacked = UNPACKER.with_borrow_mut(|unpacker| unpacker.decompress(body.facts, body.unpacked)).ok()?;
             &unpacked[..]
         };
         if !counts.can_be(stream.len() + body.columns.len()) {
@@ -599,7 +618,8 @@ mod tests {
         assert_eq!(shown(&one), expected);
         for bytes in [&packed, &plain, &compressed, &rows] {
             let mut one = Chunk::read(bytes, UPPER).expect("a chunk");
-            one.make_one_time(UPPER);
+            one.settle();
+            one.set_time(UPPER);
             assert!(one.segment.times == [999] && one.segment.facts.iter().all(|fact| fact.when & !1 == 0));
             assert!(Chunk::read(bytes, Tick(900)).is_none(), "a tick after the end of the run");
         }
@@ -689,22 +709,22 @@ mod tests {
                 let facts: Vec<String> = one.facts(0).iter().map(|fact| key(&one, fact)).collect();
                 assert_eq!(facts, chunk.facts(place).iter().map(|fact| key(&chunk, fact)).collect::<Vec<_>>());
             }
-            let mut named = unnamed.clone();
+            let (mut named, mut settled) = (unnamed.clone(), unnamed.clone());
             assert!(named.clone().name(&[]).is_none() || unnamed.ends_numbered().count() == 0);
             drop(unnamed);
             named.name(&all).expect("each has a name");
             assert_eq!(shown(&named), expected, "seed {seed}");
-            named.make_one_time(UPPER);
+            settled.settle();
+            settled.set_time(UPPER);
+            settled.name(&all).expect("each has a name");
             let one_by_one = |chunk: &Chunk, place| {
                 let fact = |fact: Fact| (fact.tag, fact.adds(), chunk.segment.key(&fact), value(chunk, &fact));
                 format!("{:?}", chunk.one_by_one(place).map(fact).collect::<Vec<_>>())
             };
-            let mut bundled = named.clone();
-            bundled.bundle();
             for place in 0..named.ids.len() {
-                assert_eq!(one_by_one(&bundled, place), one_by_one(&named, place), "seed {seed}");
+                assert_eq!(one_by_one(&settled, place), one_by_one(&named, place), "seed {seed}");
             }
-            bundles += bundled.segment.facts.iter().filter(|fact| fact.tag == BUNDLE).count();
+            bundles += settled.segment.facts.iter().filter(|fact| fact.tag == BUNDLE).count();
         }
         assert!(bundles > 1_000, "{bundles}");
     }

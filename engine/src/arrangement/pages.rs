@@ -22,6 +22,7 @@ use super::prefetch::prefetch_all;
 use super::segment::{Fact, Segment};
 use super::trace::SharedBatch;
 use super::versions::{Asked, Hit, holding, split_marks};
+use crate::memory::attend;
 use crate::scheduling::{breathe, breathe_after};
 use crate::store::Entry;
 
@@ -235,16 +236,21 @@ impl<'a> Writing<'a> {
 /// of the chunk does.
 pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
     let nodes = runs.iter().flatten().map(|chunk| chunk.ids().len()).sum::<usize>();
-    let last = runs.iter().flatten().filter_map(|chunk| chunk.ids().last()).max().copied().unwrap_or(NodeId::new(0, 0));
+    let last = runs.iter().filter_map(|run| run.last()?.ids().last()).max().copied().unwrap_or(NodeId::new(0, 0));
     let at = |tick| Antichain::from_elem(tick);
     let fresh = Segment { times: vec![upper.0.saturating_sub(1)], ..Segment::default() };
     let mut base = Writer::new((at(0), at(upper.0), at(upper.0 - 1)), (nodes / shard.count + nodes / 8, last), fresh);
-    let mut cursors: Vec<Cursor<'_>> = (0..runs.len()).map(|run| Cursor::new(runs, run, &mut base)).collect();
+    let mut cursors: Vec<Cursor<'_>> = runs.iter().map(|chunks| Cursor::new(chunks)).collect();
     let mut here: Vec<(usize, usize, usize)> = Vec::new();
     let mut versions: Vec<Fact> = Vec::new();
     while let Some(id) = cursors.iter().filter_map(|cursor| cursor.id).min() {
+        attend();
         here.clear();
         for (run, cursor) in cursors.iter_mut().enumerate().filter(|(_, cursor)| cursor.id == Some(id)) {
+            if cursor.node == 0 {
+                let chunk = &cursor.chunks[cursor.chunk];
+                cursor.piece = stays(runs, run, chunk).then(|| base.adopt(chunk.segment().clone(), 0));
+            }
             let (number, node) = cursor.take();
             here.push((run, number, node));
         }
@@ -253,7 +259,7 @@ pub fn newest(runs: &[Vec<Chunk>], shard: Shard, upper: Tick) -> SharedBatch {
         }
         if let [(run, number, node)] = here[..] {
             let chunk = &runs[run][number];
-            if let Some((piece, facts)) = cursors[run].pieces[number].zip(as_it_is(chunk.segment(), chunk.facts(node))) {
+            if let Some((piece, facts)) = cursors[run].piece.zip(as_it_is(chunk.segment(), chunk.facts(node))) {
                 if !facts.is_empty() {
                     base.refer(id, piece, Place::of(chunk.range(node).start as u32, facts), false);
                 }
@@ -307,8 +313,9 @@ fn knows(chunks: &[Chunk], id: NodeId) -> bool {
 /// Where the reading of a run stands.
 struct Cursor<'a> {
     chunks: &'a [Chunk],
-    /// The number that each chunk has in the base, if it stays.
-    pieces: Vec<Option<u32>>,
+    /// The number in the base that the chunk has whose node was taken last, if it stays. That is found out as the chunk is reached: what is looked
+    /// at for it in other runs will be read next, and all of it at once would bring into memory what has left it.
+    piece: Option<u32>,
     chunk: usize,
     node: usize,
     /// The node it stands on.
@@ -316,11 +323,8 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn new(runs: &'a [Vec<Chunk>], run: usize, base: &mut Writer) -> Cursor<'a> {
-        let chunks = &runs[run];
-        let piece = |chunk: &Chunk| stays(runs, run, chunk).then(|| base.adopt(chunk.segment().clone(), 0));
-        let pieces = chunks.iter().map(piece).collect();
-        Cursor { chunks, pieces, chunk: 0, node: 0, id: chunks.first().map(|chunk| chunk.ids()[0]) }
+    fn new(chunks: &'a [Chunk]) -> Cursor<'a> {
+        Cursor { chunks, piece: None, chunk: 0, node: 0, id: chunks.first().map(|chunk| chunk.ids()[0]) }
     }
 
     /// The chunk and the place of the node it stands on; moves to the next.

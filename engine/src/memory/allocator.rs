@@ -10,7 +10,7 @@ use super::space::{PAGE, Space};
 use super::{INTO_FILE, SPACE};
 
 /// Smaller pieces are never put into the file.
-const LARGE: usize = 64 << 10;
+const LARGE: usize = 16 << 10;
 
 thread_local! {
     static HOLDS_GRAPH: Cell<bool> = const { Cell::new(false) };

@@ -3,8 +3,9 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::Once;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::is_near;
 use libmimalloc_sys::{
     mi_collect, mi_free, mi_malloc, mi_malloc_aligned, mi_option_set, mi_option_t, mi_realloc, mi_realloc_aligned, mi_zalloc,
     mi_zalloc_aligned,
@@ -19,8 +20,9 @@ const PURGE_DELAY: mi_option_t = 15;
 /// So long that it never comes.
 const NEVER_MILLIS: i32 = i32::MAX;
 
-/// How often what is free goes back to the system.
+/// How often what is free goes back to the system, and how often while memory is to be looked after.
 const GIVEN_BACK_EVERY: Duration = Duration::from_secs(1);
+const GIVEN_BACK_EVERY_NEAR: Duration = Duration::from_millis(50);
 
 pub struct Heap;
 
@@ -32,7 +34,10 @@ pub fn tend() {
         let tend = || {
             crate::scheduling::polite();
             loop {
-                std::thread::sleep(GIVEN_BACK_EVERY);
+                let rested = Instant::now();
+                while rested.elapsed() < if is_near() { GIVEN_BACK_EVERY_NEAR } else { GIVEN_BACK_EVERY } {
+                    std::thread::sleep(GIVEN_BACK_EVERY_NEAR);
+                }
                 collect(true);
             }
         };
@@ -99,8 +104,6 @@ unsafe impl GlobalAlloc for Heap {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use libmimalloc_sys::mi_option_get;
 
     use super::*;

@@ -125,6 +125,11 @@ pub fn attend() {
     }
 }
 
+/// Whether more is in use than may be left to itself.
+fn is_near() -> bool {
+    INTO_FILE.load(Ordering::Relaxed)
+}
+
 fn attend_near() {
     thread_local!(static READ: Cell<u32> = const { Cell::new(0) });
     let read = READ.get().wrapping_add(1);

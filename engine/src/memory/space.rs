@@ -3,7 +3,7 @@
 //! What is asked for is reserved on the disk first, so that a full disk is a refusal and never a signal; in large steps, for each is
 //! a transaction of the file system. What is given back is given out again; the file never shrinks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -37,6 +37,8 @@ pub struct Space {
 struct Pieces {
     /// By where they begin; no two of them touch.
     free: BTreeMap<usize, usize>,
+    /// The same by how long they are, and where they begin.
+    by_length: BTreeSet<(usize, usize)>,
     /// Nothing was given out from here on.
     end: usize,
     used: usize,
@@ -45,14 +47,23 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// The first that is large enough, so that the file stays short.
+    fn add_free(&mut self, at: usize, length: usize) {
+        self.free.insert(at, length);
+        self.by_length.insert((length, at));
+    }
+
+    fn remove_free(&mut self, at: usize, length: usize) {
+        self.free.remove(&at);
+        self.by_length.remove(&(length, at));
+    }
+
+    /// The shortest that is long enough, and of these the first, so that the file stays short.
     fn take(&mut self, length: usize, most: usize) -> Option<usize> {
-        let found = self.free.iter().find(|(_, free)| **free >= length).map(|(at, free)| (*at, *free));
-        let at = match found {
-            Some((at, free)) => {
-                self.free.remove(&at);
+        let at = match self.by_length.range((length, 0)..).next().copied() {
+            Some((free, at)) => {
+                self.remove_free(at, free);
                 if free > length {
-                    self.free.insert(at + length, free - length);
+                    self.add_free(at + length, free - length);
                 }
                 at
             }
@@ -71,16 +82,17 @@ impl Pieces {
         if let Some((before, free)) = self.free.range(..at).next_back().map(|(before, free)| (*before, *free))
             && before + free == at
         {
-            self.free.remove(&before);
+            self.remove_free(before, free);
             (at, length) = (before, free + length);
         }
-        if let Some(free) = self.free.remove(&(at + length)) {
+        if let Some(free) = self.free.get(&(at + length)).copied() {
+            self.remove_free(at + length, free);
             length += free;
         }
         if at + length == self.end {
             self.end = at;
         } else {
-            self.free.insert(at, length);
+            self.add_free(at, length);
         }
     }
 }
@@ -222,7 +234,7 @@ mod tests {
         pieces.give_back(40, 11);
         pieces.give_back(30, 10);
         pieces.give_back(0, 10);
-        assert_eq!((pieces.free.len(), pieces.used, pieces.end), (0, 0, 0));
+        assert_eq!((pieces.free.len(), pieces.by_length.len(), pieces.used, pieces.end), (0, 0, 0, 0));
     }
 
     #[test]
