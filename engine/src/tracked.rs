@@ -92,6 +92,10 @@ impl View for Tracked<'_> {
         self.base.edge_properties(edge, each)
     }
 
+    fn untracked(&self) -> Option<&dyn View> {
+        Some(self.base)
+    }
+
     fn nodes(&self, each: &mut dyn FnMut(NodeId) -> bool) {
         self.scanned.set(true);
         self.base.nodes(each)

@@ -115,6 +115,11 @@ pub trait View {
 
     /// Nodes that may be the answer, in no order: all that are, and some that are not or come again.
     fn index_answer(&self, _: &Question, _: &mut dyn FnMut(NodeId)) {}
+
+    /// Where it is noted what is asked: the same without that.
+    fn untracked(&self) -> Option<&dyn View> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -114,7 +114,11 @@ fn single_nodes_in_every_family() {
         vec![
             case("GET /api/v1/debug/{id}", 200, Is::Json(node.clone())),
             case("GET /api/v1/debug/zzz", 400, Is::Json(json!(["Invalid ID value 'zzz' for segment 'id'"]))),
-            case("GET /api/v1/debug/{id}/verbose", 200, Is::Json(json!({"labels": ["Person"]}))),
+            case(
+                "GET /api/v1/debug/{id}/verbose",
+                200,
+                Is::Json(json!({"labels": ["Person"], "journal": [{"kind": "label"}, {"kind": "edge"}, {"kind": "property"}]})),
+            ),
             case("GET /api/v1/debug/{id}/props", 400, Is::Json(json!(["Missing value for query parameter 'key'"]))),
             case("GET /api/v1/debug/{id}/props?key=name", 200, Is::Json(json!("Ann"))),
             case("GET /api/v1/debug/{id}/props?key=nope", 404, Is::Empty),

@@ -760,7 +760,11 @@ pub struct DebugState {
     pub edges: Vec<crate::wire::half_edge::HalfEdge>,
     pub subscribers: Vec<Json>,
     pub subscriptions: Vec<Json>,
+    /// What happened to the node, as the procedure `debug.node` shows it; nothing where no history is kept.
     pub journal: Vec<Json>,
+    /// Of what the node is, so that equal nodes have equal ones.
+    #[serde(rename = "graphNodeHashCode")]
+    pub graph_node_hash_code: i64,
 }
 
 #[derive(JsonSchema)]

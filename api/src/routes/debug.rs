@@ -24,6 +24,7 @@ const NODE: &str = "MATCH (n) WHERE id(n) = $id RETURN n";
 const OUTGOING: &str = "MATCH (n)-[r]->(m) WHERE id(n) = $id RETURN type(r), id(m)";
 const INCOMING: &str = "MATCH (n)<-[r]-(m) WHERE id(n) = $id RETURN type(r), id(m)";
 const SET: &str = "MATCH (n) WHERE id(n) = $id SET n += $properties";
+const INSIDE: &str = "CALL debug.node($id) YIELD journal, graphNodeHashCode RETURN journal, graphNodeHashCode";
 const CLEAR: &str = "MATCH (n) WHERE id(n) = $id DETACH DELETE n";
 
 /// The node a request is about.
@@ -111,7 +112,7 @@ pub async fn get(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     .await
 }
 
-/// With what is behind it: labels, and the kinds of values. v2 has it as a text.
+/// With what is behind it: labels, the kinds of values, and what happened to it. v2 has it as a text.
 pub async fn verbose(app: Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let place = Place::of(app, &request)?;
     blocking(move || {
@@ -121,13 +122,17 @@ pub async fn verbose(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
             Json::Object(shown.collect::<JsonMap<_, _>>())
         };
         let labels = node.iter().flat_map(|node| node.labels.iter().map(Text::as_str));
+        let ask = place.ask();
+        let inside = ask.rows(INSIDE, &[("id", ask.id(place.id))])?.into_iter().flatten();
+        let mut inside = place.properties(&["journal", "hash"].map(Text::new).into_iter().zip(inside).collect());
         let state = json!({
             "properties": node.as_ref().map_or_else(|| json!({}), |node| kinds(node)),
             "labels": labels.collect::<Vec<_>>(),
             "edges": place.edges_json(&place.edges()?),
             "subscribers": [],
             "subscriptions": [],
-            "journal": [],
+            "journal": inside["journal"].take(),
+            "graphNodeHashCode": inside["hash"].take(),
         });
         Ok(Reply::Value(if place.family == Family::V1 { state } else { state.to_string().into() }))
     })

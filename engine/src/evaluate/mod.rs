@@ -27,6 +27,7 @@ mod scan;
 mod shortest;
 mod sort;
 mod subquery;
+mod watched;
 mod write;
 pub mod removal;
 
@@ -58,6 +59,7 @@ pub use self::limits::Limits;
 use self::operators::{Run, Scratch};
 pub use self::profile::{Counts, Profile};
 use self::scan::Scans;
+pub use self::watched::{Moved, Watched, Which};
 use crate::history::Recall;
 use crate::overlay::Overlay;
 use crate::symbols::Symbols;
@@ -170,14 +172,14 @@ pub struct Evaluator<'p> {
     scratch: Scratch,
     row: Vec<Value>,
     kept: Option<&'p Kept>,
-    /// Where runs share what their scans keep.
-    scans: Option<Scans>,
+    /// Where what is looked for by value is kept beyond a run.
+    watched: Option<&'p Watched>,
 }
 
 impl<'p> Evaluator<'p> {
     pub fn new(prepared: &'p Prepared, symbols: &'p Symbols) -> Evaluator<'p> {
         let row = vec![Value::Null; prepared.plan.width.max(1)];
-        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row, kept: None, scans: None }
+        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row, kept: None, watched: None }
     }
 
     /// For a query that may have to run again.
@@ -185,14 +187,9 @@ impl<'p> Evaluator<'p> {
         Evaluator { kept, ..self }
     }
 
-    /// The runs from here on look at one view, and write nothing: what the scans of one keep is there for the next.
-    pub fn share_scans(&mut self) {
-        self.scans = Some(Scans::default());
-    }
-
-    /// Whether runs since this was asked last have found nodes by the scan of another one.
-    pub fn has_used_scans(&self) -> bool {
-        self.scans.as_ref().is_some_and(|scans| scans.used.take())
+    /// For runs that only read, each over the view that was followed last.
+    pub fn watching(self, watched: &'p Watched) -> Evaluator<'p> {
+        Evaluator { watched: Some(watched), ..self }
     }
 
     /// One run. Rows hold the columns of the plan, with nodes and edges in full. When it fails, `mutations` is as before,
@@ -297,7 +294,8 @@ impl<'p> Evaluator<'p> {
             budget: &budget,
             scratch: &self.scratch,
             remembered: Default::default(),
-            scans: self.scans.as_ref().unwrap_or(&own),
+            scans: &own,
+            watched: self.watched,
             depth: 0,
             profile,
             kept: self.kept,

@@ -19,6 +19,7 @@ use super::limits::{Budget, Held, weight_of};
 use super::pattern::Frame;
 use super::profile::Profile;
 use super::scan::{Remembered, Scans};
+use super::watched::Watched;
 use super::{Environment, Prepared, holds};
 use crate::overlay::Overlay;
 use crate::view::HalfEdge;
@@ -43,6 +44,7 @@ pub(super) struct Run<'r> {
     pub scratch: &'r Scratch,
     pub remembered: RefCell<Remembered>,
     pub scans: &'r Scans,
+    pub watched: Option<&'r Watched>,
     /// How many queries around this one run it in place of a call.
     pub depth: usize,
     /// Where the operators of the plan are counted, if anybody wants to know.

@@ -4,8 +4,8 @@
 //!
 //! Whatever finds a node, its labels and conditions are looked at when it is visited. So to find too many is no mistake.
 
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use weir_model::expression::Binary;
@@ -34,14 +34,9 @@ pub(super) struct Remembered {
     pub chosen: FxHashMap<usize, usize>,
 }
 
-/// What scans have kept: of one run, or of several that look at one view.
+/// What the scans of a run have kept, by step.
 #[derive(Default)]
-pub struct Scans {
-    /// By step.
-    kept: RefCell<FxHashMap<usize, Kept>>,
-    /// Whether a run has found nodes here, which it has not looked for itself.
-    pub(super) used: Cell<bool>,
-}
+pub(super) struct Scans(RefCell<FxHashMap<usize, Kept>>);
 
 /// The nodes a step scans, by the value of one of its lookups.
 #[derive(Default)]
@@ -51,7 +46,7 @@ struct Kept {
     refused: bool,
     /// How many rows of the mutations have been looked at.
     applied: usize,
-    nodes: Option<FxHashMap<Place, Rc<Vec<NodeId>>>>,
+    nodes: Option<FxHashMap<Place, Arc<Vec<NodeId>>>>,
 }
 
 impl Walk<'_, '_> {
@@ -149,11 +144,14 @@ impl Run<'_> {
     }
 
     /// The nodes for which one of the lookups may be true, if they are kept.
-    fn kept(&self, step: &Step, node: &PatternNode, lookups: &[Lookup], row: &mut [Value]) -> Option<Rc<Vec<NodeId>>> {
+    fn kept(&self, step: &Step, node: &PatternNode, lookups: &[Lookup], row: &mut [Value]) -> Option<Arc<Vec<NodeId>>> {
+        if let Some(found) = self.watched.and_then(|watched| watched.find(self, node, lookups, row)) {
+            return Some(found);
+        }
         let lookup = lookups.iter().find(|lookup| lookup.operator == Binary::Equal)?;
         let number = std::ptr::from_ref(step) as usize;
         // Taken out while it is worked on: expressions may scan too.
-        let mut kept = self.scans.kept.borrow_mut().remove(&number).unwrap_or_default();
+        let mut kept = self.scans.0.borrow_mut().remove(&number).unwrap_or_default();
         kept.scans += 1;
         if kept.scans > SCANS_BEFORE_KEEPING && !kept.refused {
             let current = match kept.nodes {
@@ -168,15 +166,14 @@ impl Run<'_> {
             let place = key::equal(&*lookup.value.look(row, self).ok()?);
             Some(place.and_then(|place| nodes.get(&place)).cloned().unwrap_or_default())
         });
-        self.scans.kept.borrow_mut().insert(number, kept);
-        self.scans.used.set(self.scans.used.get() || found.is_some());
+        self.scans.0.borrow_mut().insert(number, kept);
         found
     }
 
     /// Files every node. False if that cannot be.
     fn keep(&self, kept: &mut Kept, node: &PatternNode, lookup: &Lookup, row: &mut [Value]) -> bool {
         kept.applied = self.applied.get();
-        let mut nodes: FxHashMap<Place, Rc<Vec<NodeId>>> = FxHashMap::default();
+        let mut nodes: FxHashMap<Place, Arc<Vec<NodeId>>> = FxHashMap::default();
         let mut going = true;
         let mut each = |id: NodeId| {
             going = self.file(&mut nodes, id, node.slot, lookup, row);
@@ -205,7 +202,7 @@ impl Run<'_> {
 
     fn file(
         &self,
-        nodes: &mut FxHashMap<Place, Rc<Vec<NodeId>>>,
+        nodes: &mut FxHashMap<Place, Arc<Vec<NodeId>>>,
         id: NodeId,
         slot: Slot,
         lookup: &Lookup,
@@ -217,7 +214,7 @@ impl Run<'_> {
         row[slot] = before;
         let Ok(value) = value else { return false };
         let Some(place) = key::equal(&value) else { return true };
-        let here = Rc::make_mut(nodes.entry(place).or_default());
+        let here = Arc::make_mut(nodes.entry(place).or_default());
         // Mostly in the order of ids; a node that changes comes again, out of it.
         match here.last() {
             Some(last) if *last >= id => {

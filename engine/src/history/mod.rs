@@ -55,6 +55,10 @@ const COLLECTIONS_PER_RETENTION: u64 = 8;
 /// A run in memory is made of at most about this many facts.
 const FACTS_PER_PIECE: usize = 500_000;
 
+/// Pieces of the log in memory are merged as far as they have no more than this together: whoever reads waits for it, and of larger ones there
+/// are few.
+const MERGED_BYTES_MAX: u64 = 16 << 20;
+
 /// How long a read waits for a checkpoint or a merge to say where the pages went.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -222,7 +226,7 @@ impl History {
         loop {
             let count = state.tail.len();
             let [.., older, newer] = &state.tail[..] else { return Ok(()) };
-            if older.bytes > 2 * newer.bytes {
+            if older.bytes > 2 * newer.bytes || older.bytes + newer.bytes > MERGED_BYTES_MAX {
                 return Ok(());
             }
             let two = [older.clone(), newer.clone()];

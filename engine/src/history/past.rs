@@ -6,12 +6,13 @@
 //! whoever asked looks at `failure` before the answer is believed.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use weir_model::codec::{FactKey, decode_payload, edge_property_key, edge_property_keys, half_key};
+use weir_model::codec::{FactKey, decode_payload, edge_property_key, edge_property_keys, half_key, parallel_keys};
 use weir_model::mutation::{Kind, Tag};
 use weir_model::{NodeId, Symbol, Tick, Value};
 
@@ -447,6 +448,19 @@ pub(super) fn hits(found: &Found) -> SmallVec<[Hit<'_>; 4]> {
     found.iter().map(|(run, chunk, place)| Hit { run: *run, segment: chunk.segment(), facts: chunk.facts(*place) }).collect()
 }
 
+/// The types of edges that a node ever had.
+fn edge_types(found: &Found) -> BTreeSet<Symbol> {
+    let mut types = BTreeSet::new();
+    for hit in hits(found) {
+        let mut rest = &hit.facts[hit.facts.partition_point(|fact| fact.tag.kind() < Kind::Out)..];
+        while let Some(tag) = rest.first().map(|fact| fact.tag).filter(|tag| tag.kind() <= Kind::InParallel) {
+            types.insert(tag.symbol());
+            rest = &rest[rest.partition_point(|fact| fact.tag <= tag)..];
+        }
+    }
+    types
+}
+
 fn after(id: NodeId) -> Option<NodeId> {
     let next = (u128::from(id.high) << 64 | u128::from(id.low)).checked_add(1)?;
     Some(NodeId::new((next >> 64) as u64, next as u64))
@@ -527,11 +541,21 @@ impl View for Past {
         if let Some(now) = self.as_now(node) {
             return now.edges_to(node, other, direction, kinds, each);
         }
-        self.edges(node, direction, kinds, &mut |half| {
-            if half.other == other {
-                each(half);
-            }
-        });
+        if self.hides(other) {
+            return;
+        }
+        let there;
+        let kinds = if kinds.is_empty() {
+            there = Vec::from_iter(edge_types(&self.find(node, Ends::Known)));
+            &there[..]
+        } else {
+            kinds
+        };
+        let (single, parallel) = ((half_key(other, 0), half_key(other, 0)), parallel_keys(other));
+        let sides = [(Kind::Out, single), (Kind::In, single), (Kind::OutParallel, parallel), (Kind::InParallel, parallel)];
+        for (kind, (side, keys)) in kinds.iter().flat_map(|kind| sides.map(|side| (*kind, side))) {
+            facts(&self.held_between(node, Tag::new(side, kind), keys)).edges(direction, &[kind], 0, each);
+        }
     }
 
     fn has_edge(&self, edge: EdgeRef) -> bool {

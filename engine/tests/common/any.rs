@@ -74,6 +74,17 @@ pub const QUERIES: &[&str] = &[
     "CALL { MATCH (n:A) RETURN count(*) AS c } MATCH (m:B) RETURN id(m) AS m, c",
     "UNWIND [1, 2] AS x MATCH (n) WHERE n.x = x RETURN x, id(n) AS n",
     "MATCH (n:A) WITH max(n.z) AS top MATCH (m) WHERE m.z = top RETURN id(m) AS m, top",
+    // What is looked for by a value, row by row.
+    "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B) WHERE b.x = a.x } RETURN id(a) AS a",
+    "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:A) WHERE b.x = a.x AND b <> a } RETURN id(a) AS a, a.x AS x",
+    "MATCH (a) WHERE EXISTS { MATCH (b {z: a.z})-[:r]->(:B) } RETURN id(a) AS a",
+    "MATCH (a:A) OPTIONAL MATCH (b:B)-[:r]->(c) WHERE b.x = a.x RETURN id(a) AS a, id(b) AS b, c.z AS z",
+    "MATCH (a:B) OPTIONAL MATCH (b:A:B) WHERE b.z = a.z AND b.x = a.x RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a:A)-[:r]->(c) RETURN id(a) AS a, id(c) AS c, COUNT { MATCH (b:B) WHERE b.z = a.z AND b <> c } AS n",
+    "MATCH (a:A) CALL { WITH a MATCH (b:B {x: a.x}) RETURN collect(b.z) AS zs } RETURN id(a) AS a, zs",
+    "MATCH (a:A) WHERE EXISTS { MATCH (b:B {x: a.x})-[:s*1..2]->(c) WHERE c.z > a.z } RETURN id(a) AS a",
+    "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B), (c:A) WHERE b.x = a.x AND c.z = b.z } RETURN id(a) AS a",
+    "MATCH (a)-[:s]->(b) OPTIONAL MATCH (c {x: a.x}) OPTIONAL MATCH (d:A {z: c.z}) RETURN id(a) AS a, id(b) AS b, id(c) AS c, id(d) AS d",
     // A MATCH that goes on, with a part of its own that is held against what it goes on from.
     "MATCH (a)-[:r]->(b) MATCH (b), (c) WHERE (c)-[:s]-(b) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
     "MATCH (a:A)-[:r]->(b) MATCH (b), (c:B) WHERE c.x = b.x RETURN id(a) AS a, id(b) AS b, id(c) AS c",

@@ -14,7 +14,7 @@ use weir_model::{Aggregate, Clock, Context, Expr, GraphFree, IdScheme, Value};
 use super::bounds::{Bounded, Made};
 use super::each::{Each, Looking};
 use super::{Layout, Row, Stage, Turn, build, holds};
-use crate::evaluate::{Evaluator, Prepared};
+use crate::evaluate::{Evaluator, Moved, Prepared};
 use crate::render::aside::Pace;
 use crate::render::program::RenderError;
 use crate::symbols::Symbols;
@@ -163,12 +163,14 @@ fn in_turn<R>(prepared: &Prepared, scene: &Scene<'_>, act: impl FnOnce(&mut Turn
     let base = GraphFree::rows(scene.ids, &prepared.plan.names);
     let (context, made) = (Bounded::new(&base, &pace), Made::new(&pace));
     let mut evaluator = Evaluator::new(prepared, scene.symbols);
-    let looking = Looking { view: scene.view, evaluator: &mut evaluator, ids: scene.ids, open_cypher: scene.open_cypher };
+    let looking =
+        Looking { view: scene.view, evaluator: &mut evaluator, watched: None, ids: scene.ids, open_cypher: scene.open_cypher };
     act(&mut Turn {
         first: true,
         now: scene.now,
         sources: Vec::new(),
         touched: Vec::new(),
+        moved: Moved::default(),
         looking,
         context: &context,
         made: &made,

@@ -1,8 +1,8 @@
 //! Each: what a query asks of the graph row by row, worked out again when a node changes that was looked at for a row.
 //!
-//! Of every distinct row it is kept how often it is there, what came of it, and which nodes were looked at. At a tick the rows
-//! that are new and those that looked at a node which changed run through `evaluate` over the graph as it is then. A
-//! row for which nothing was looked at is not kept: it always gives the same.
+//! Of every distinct row it is kept how often it is there, what came of it, which nodes were looked at, and by which values nodes were looked
+//! for. At a tick the rows that are new, those that looked at a node which changed, and those that looked for a value that such a node has or had
+//! run through `evaluate` over the graph as it is then. A row for which nothing was looked at is not kept: it always gives the same.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -14,7 +14,8 @@ use weir_model::{Clock, IdScheme, Mutations, NodeId, Symbol, Value};
 use super::bounds::STEPS_MAX;
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
 use crate::commit::ReadSet;
-use crate::evaluate::{Environment, Evaluator, Limits};
+use crate::evaluate::{Environment, Evaluator, Limits, Watched, Which};
+use crate::index::key::Place;
 use crate::tracked::Tracked;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
@@ -35,6 +36,8 @@ pub struct Each {
     free: Vec<u32>,
     /// Which rows looked at a node.
     lookers: FxHashMap<NodeId, FxHashSet<u32>>,
+    /// Which rows looked for the nodes that have a value.
+    askers: FxHashMap<Which, FxHashMap<Place, FxHashSet<u32>>>,
     /// Rows that looked at all nodes.
     scanners: FxHashSet<u32>,
     /// When rows turn for time alone.
@@ -47,6 +50,7 @@ struct Kept {
     count: i64,
     found: Vec<Row>,
     nodes: Vec<NodeId>,
+    asked: Vec<(Which, Place)>,
     scanned: bool,
     turn: Option<i64>,
 }
@@ -56,6 +60,8 @@ pub struct Looking<'t, 'p> {
     /// As of the tick.
     pub view: &'t dyn View,
     pub evaluator: &'t mut Evaluator<'p>,
+    /// By what the evaluator finds nodes that have a value.
+    pub watched: Option<&'t Watched>,
     pub ids: IdScheme,
     pub open_cypher: bool,
 }
@@ -64,6 +70,7 @@ pub struct Looking<'t, 'p> {
 pub struct Seen {
     pub found: Vec<Row>,
     nodes: Vec<NodeId>,
+    asked: Vec<(Which, Place)>,
     scanned: bool,
     /// When time alone changes it.
     pub turn: Option<i64>,
@@ -72,7 +79,7 @@ pub struct Seen {
 impl Seen {
     /// Whether it may be different another time.
     fn may_change(&self) -> bool {
-        self.scanned || !self.nodes.is_empty() || self.turn.is_some()
+        self.scanned || !self.nodes.is_empty() || !self.asked.is_empty() || self.turn.is_some()
     }
 }
 
@@ -88,6 +95,7 @@ impl Each {
             kept: Vec::new(),
             free: Vec::new(),
             lookers: FxHashMap::default(),
+            askers: FxHashMap::default(),
             scanners: FxHashSet::default(),
             turns: BTreeSet::new(),
         }
@@ -108,6 +116,12 @@ impl Each {
         again.extend(self.turns.iter().take_while(|(at, _)| *at <= turn.now).map(|(_, number)| number));
         for node in &turn.touched {
             again.extend(self.lookers.get(node).into_iter().flatten());
+        }
+        for (which, place) in &turn.moved.places {
+            again.extend(self.askers.get(which).and_then(|askers| askers.get(place)).into_iter().flatten());
+        }
+        for which in &turn.moved.lost {
+            again.extend(self.askers.get(which).into_iter().flat_map(FxHashMap::values).flatten());
         }
         let mut out = Vec::new();
         for (row, diff) in changes {
@@ -156,7 +170,7 @@ impl Each {
     pub fn look(&self, row: &Row, turn: &mut Turn) -> Seen {
         self.layout.spread(row, &mut turn.row);
         let turn_at = Cell::new(Clock::NEVER);
-        let Looking { view, evaluator, ids, open_cypher } = &mut turn.looking;
+        let Looking { view, evaluator, watched, ids, open_cypher } = &mut turn.looking;
         let ordered = Ordered(*view);
         let tracked = Tracked::new(&ordered);
         let environment = Environment {
@@ -181,19 +195,27 @@ impl Each {
                 made.beyond(&found)
             },
         );
-        // Whoever finds what another row has scanned has scanned it too.
-        let by_another = evaluator.has_used_scans();
+        let mut asked = watched.map_or_else(Vec::new, Watched::take_asked);
         if let Err(failure) = ran {
             turn.pace.leave_out(Some(row), &failure);
             found.clear();
         }
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.
-        let ReadSet { nodes, scanned, questions } = tracked.into_reads();
+        let ReadSet { mut nodes, scanned, questions } = tracked.into_reads();
         let turn = Some(turn_at.get()).filter(|turn| *turn < Clock::NEVER);
-        let scanned = scanned || by_another || !questions.is_empty() || nodes.len() > NODES_KEPT_MAX;
-        // Whatever changes is looked at again then.
-        let nodes = if scanned { Vec::new() } else { nodes.into_iter().collect() };
-        Seen { found, nodes, scanned, turn }
+        // Whoever looked for a value looks again when one of those changes that have it.
+        for sought in asked.iter().flat_map(|asked| watched.map(|watched| watched.at(*asked))) {
+            sought.iter().for_each(|node| {
+                nodes.remove(node);
+            });
+        }
+        let scanned = scanned || !questions.is_empty() || nodes.len() > NODES_KEPT_MAX;
+        if scanned {
+            // Whatever changes is looked at again then.
+            nodes.clear();
+            asked.clear();
+        }
+        Seen { found, nodes: nodes.into_iter().collect(), asked, scanned, turn }
     }
 
     fn keep(&mut self, row: Row, count: i64, seen: Seen) {
@@ -211,12 +233,16 @@ impl Each {
         for node in &seen.nodes {
             self.lookers.entry(*node).or_default().insert(number);
         }
+        for (which, place) in &seen.asked {
+            self.askers.entry(*which).or_default().entry(*place).or_default().insert(number);
+        }
         if seen.scanned {
             self.scanners.insert(number);
         }
         self.turns.extend(seen.turn.map(|turn| (turn, number)));
         let kept = &mut self.kept[number as usize];
-        (kept.found, kept.nodes, kept.scanned, kept.turn) = (seen.found, seen.nodes, seen.scanned, seen.turn);
+        (kept.found, kept.nodes, kept.asked) = (seen.found, seen.nodes, seen.asked);
+        (kept.scanned, kept.turn) = (seen.scanned, seen.turn);
     }
 
     /// What was looked at for a row.
@@ -227,6 +253,15 @@ impl Each {
                 lookers.remove(&number);
                 if lookers.is_empty() {
                     self.lookers.remove(&node);
+                }
+            }
+        }
+        for (which, place) in kept.asked.drain(..) {
+            let Some(askers) = self.askers.get_mut(&which) else { continue };
+            if let Some(here) = askers.get_mut(&place) {
+                here.remove(&number);
+                if here.is_empty() {
+                    askers.remove(&place);
                 }
             }
         }

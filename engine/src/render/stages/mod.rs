@@ -34,7 +34,7 @@ use super::program::RenderError;
 use super::results::{Row, RowChange};
 use crate::alarm::Alarm;
 use crate::arrangement::Published;
-use crate::evaluate::{Evaluator, Prepared};
+use crate::evaluate::{Evaluator, Moved, Prepared, Watched};
 use crate::symbols::Symbols;
 
 /// Rows, and how many more of each there are.
@@ -65,6 +65,7 @@ pub struct Stages {
     context: GraphFree,
     /// The tick before the installation, until it has been looked at.
     first: Option<Time>,
+    watched: Watched,
 }
 
 /// Where the values of a row of some stage lie in the row of the plan.
@@ -128,6 +129,8 @@ pub struct Turn<'t, 'p> {
     pub now: i64,
     pub sources: Vec<Changes>,
     pub touched: Vec<NodeId>,
+    /// What of it concerns those who looked for nodes by a value.
+    pub moved: Moved,
     pub looking: each::Looking<'t, 'p>,
     pub context: &'t Bounded<'t>,
     /// How many rows have been made.
@@ -155,6 +158,7 @@ impl Staged {
             sources: patterns.len(),
             context: GraphFree::rows(self.ids, &self.prepared.plan.names),
             first: Some(installed.saturating_sub(1)),
+            watched: Watched::default(),
         })
     }
 }
@@ -178,16 +182,24 @@ impl Stages {
     /// Answers complete ticks in their order, all before `frontier`, or those until one after which it is enough. An error says why
     /// a tick has no answer; then these stages are of no more use.
     pub fn turn(&mut self, input: &mut Input, frontier: Time, enough: &mut dyn FnMut() -> bool) -> Result<Turned, String> {
-        let turned = self.answer(input, frontier, enough);
+        let watched = std::mem::take(&mut self.watched);
+        let turned = self.answer(input, frontier, enough, &watched);
+        self.watched = watched;
         // Also where it was enough: that may have been the last there is to do until then.
         self.set_alarm();
         turned
     }
 
-    fn answer(&mut self, input: &mut Input, frontier: Time, enough: &mut dyn FnMut() -> bool) -> Result<Turned, String> {
+    fn answer(
+        &mut self,
+        input: &mut Input,
+        frontier: Time,
+        enough: &mut dyn FnMut() -> bool,
+        watched: &Watched,
+    ) -> Result<Turned, String> {
         let mut turned = Turned { changes: Vec::new(), upper: frontier, taken: 0 };
         let (prepared, symbols, pace) = (self.prepared.clone(), self.outside.symbols.clone(), self.outside.pace.clone());
-        let mut evaluator = Evaluator::new(&prepared, &symbols);
+        let mut evaluator = Evaluator::new(&prepared, &symbols).watching(watched);
         let made = Made::new(&pace);
         let context = Bounded::new(&self.context, &pace);
         loop {
@@ -195,15 +207,16 @@ impl Stages {
             let Some(time) = next.filter(|time| *time < frontier) else { return Ok(turned) };
             made.begin();
             let snapshot = self.outside.published.at(time);
-            evaluator.share_scans();
             let mut turn = Turn {
                 first: self.first.take_if(|first| *first == time).is_some(),
                 now: Tick(time).millis() as i64,
                 sources: vec![Vec::new(); self.sources],
                 touched: Vec::new(),
+                moved: Moved::default(),
                 looking: each::Looking {
                     view: &snapshot,
                     evaluator: &mut evaluator,
+                    watched: Some(watched),
                     ids: self.ids,
                     open_cypher: self.outside.open_cypher,
                 },
@@ -222,6 +235,7 @@ impl Stages {
             }
             turn.touched.sort_unstable();
             turn.touched.dedup();
+            turn.moved = watched.follow(&snapshot, &turn.touched);
             turn.sources.iter_mut().for_each(consolidate);
             let mut rows = self.root.step(&mut turn);
             if let Some(reason) = made.too_many() {
