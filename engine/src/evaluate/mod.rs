@@ -172,19 +172,39 @@ pub struct Evaluator<'p> {
     scratch: Scratch,
     row: Vec<Value>,
     kept: Option<&'p Kept>,
-    /// Where what is looked for by value is kept beyond a run.
+    /// Where runs share what their scans keep.
+    scans: Option<Scans>,
+    /// Where what is looked for by value is kept beyond them.
     watched: Option<&'p Watched>,
 }
 
 impl<'p> Evaluator<'p> {
     pub fn new(prepared: &'p Prepared, symbols: &'p Symbols) -> Evaluator<'p> {
         let row = vec![Value::Null; prepared.plan.width.max(1)];
-        Evaluator { prepared, names: Names::new(symbols), scratch: Scratch::default(), row, kept: None, watched: None }
+        Evaluator {
+            prepared,
+            names: Names::new(symbols),
+            scratch: Scratch::default(),
+            row,
+            kept: None,
+            scans: None,
+            watched: None,
+        }
     }
 
     /// For a query that may have to run again.
     pub fn keeping(self, kept: Option<&'p Kept>) -> Evaluator<'p> {
         Evaluator { kept, ..self }
+    }
+
+    /// The runs from here on look at one view, and write nothing: what the scans of one keep is there for the next.
+    pub fn share_scans(&mut self) {
+        self.scans = Some(Scans::default());
+    }
+
+    /// Whether runs since this was asked last have found nodes by the scan of another one.
+    pub fn has_used_scans(&self) -> bool {
+        self.scans.as_ref().is_some_and(|scans| scans.used.take())
     }
 
     /// For runs that only read, each over the view that was followed last.
@@ -294,7 +314,7 @@ impl<'p> Evaluator<'p> {
             budget: &budget,
             scratch: &self.scratch,
             remembered: Default::default(),
-            scans: &own,
+            scans: self.scans.as_ref().unwrap_or(&own),
             watched: self.watched,
             depth: 0,
             profile,

@@ -4,7 +4,7 @@
 //!
 //! Whatever finds a node, its labels and conditions are looked at when it is visited. So to find too many is no mistake.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -34,9 +34,14 @@ pub(super) struct Remembered {
     pub chosen: FxHashMap<usize, usize>,
 }
 
-/// What the scans of a run have kept, by step.
+/// What scans have kept: of one run, or of several that look at one view.
 #[derive(Default)]
-pub(super) struct Scans(RefCell<FxHashMap<usize, Kept>>);
+pub struct Scans {
+    /// By step.
+    kept: RefCell<FxHashMap<usize, Kept>>,
+    /// Whether a run has found nodes here, which it has not looked for itself.
+    pub(super) used: Cell<bool>,
+}
 
 /// The nodes a step scans, by the value of one of its lookups.
 #[derive(Default)]
@@ -151,7 +156,7 @@ impl Run<'_> {
         let lookup = lookups.iter().find(|lookup| lookup.operator == Binary::Equal)?;
         let number = std::ptr::from_ref(step) as usize;
         // Taken out while it is worked on: expressions may scan too.
-        let mut kept = self.scans.0.borrow_mut().remove(&number).unwrap_or_default();
+        let mut kept = self.scans.kept.borrow_mut().remove(&number).unwrap_or_default();
         kept.scans += 1;
         if kept.scans > SCANS_BEFORE_KEEPING && !kept.refused {
             let current = match kept.nodes {
@@ -166,7 +171,8 @@ impl Run<'_> {
             let place = key::equal(&*lookup.value.look(row, self).ok()?);
             Some(place.and_then(|place| nodes.get(&place)).cloned().unwrap_or_default())
         });
-        self.scans.0.borrow_mut().insert(number, kept);
+        self.scans.kept.borrow_mut().insert(number, kept);
+        self.scans.used.set(self.scans.used.get() || found.is_some());
         found
     }
 

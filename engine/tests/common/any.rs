@@ -84,6 +84,7 @@ pub const QUERIES: &[&str] = &[
     "MATCH (a:A) CALL { WITH a MATCH (b:B {x: a.x}) RETURN collect(b.z) AS zs } RETURN id(a) AS a, zs",
     "MATCH (a:A) WHERE EXISTS { MATCH (b:B {x: a.x})-[:s*1..2]->(c) WHERE c.z > a.z } RETURN id(a) AS a",
     "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B), (c:A) WHERE b.x = a.x AND c.z = b.z } RETURN id(a) AS a",
+    "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B) WHERE [b.x, b.z] = [a.x, a.z] } RETURN id(a) AS a",
     "MATCH (a)-[:s]->(b) OPTIONAL MATCH (c {x: a.x}) OPTIONAL MATCH (d:A {z: c.z}) RETURN id(a) AS a, id(b) AS b, id(c) AS c, id(d) AS d",
     // A MATCH that goes on, with a part of its own that is held against what it goes on from.
     "MATCH (a)-[:r]->(b) MATCH (b), (c) WHERE (c)-[:s]-(b) RETURN id(a) AS a, id(b) AS b, id(c) AS c",

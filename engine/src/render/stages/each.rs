@@ -195,6 +195,8 @@ impl Each {
                 made.beyond(&found)
             },
         );
+        // Whoever finds what another row has scanned has scanned it too.
+        let by_another = evaluator.has_used_scans();
         let mut asked = watched.map_or_else(Vec::new, Watched::take_asked);
         if let Err(failure) = ran {
             turn.pace.leave_out(Some(row), &failure);
@@ -209,7 +211,7 @@ impl Each {
                 nodes.remove(node);
             });
         }
-        let scanned = scanned || !questions.is_empty() || nodes.len() > NODES_KEPT_MAX;
+        let scanned = scanned || by_another || !questions.is_empty() || nodes.len() > NODES_KEPT_MAX;
         if scanned {
             // Whatever changes is looked at again then.
             nodes.clear();

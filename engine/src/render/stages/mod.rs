@@ -207,6 +207,7 @@ impl Stages {
             let Some(time) = next.filter(|time| *time < frontier) else { return Ok(turned) };
             made.begin();
             let snapshot = self.outside.published.at(time);
+            evaluator.share_scans();
             let mut turn = Turn {
                 first: self.first.take_if(|first| *first == time).is_some(),
                 now: Tick(time).millis() as i64,
