@@ -144,6 +144,12 @@ fn parallel_edges_where_they_are_allowed() {
         assert_eq!(single(graph, "MATCH ()-[r:knows]->() RETURN count(r)"), Value::Integer(wanted));
         let newest = single(graph, "MATCH ()-[r:knows]->() RETURN max(r.since)");
         assert_eq!(newest, Value::Integer(2));
+        for kinds in ["", ":knows", ":knows|knows"] {
+            let between = format!(
+                "MATCH (a), (b) WHERE id(a) = idFrom('a') AND id(b) = idFrom('b') MATCH (a)-[r{kinds}]->(b) RETURN count(r)"
+            );
+            assert_eq!(single(graph, &between), Value::Integer(wanted), "{kinds}");
+        }
     }
     engine.shutdown().unwrap();
 }

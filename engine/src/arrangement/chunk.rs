@@ -710,11 +710,11 @@ mod tests {
                 assert_eq!(facts, chunk.facts(place).iter().map(|fact| key(&chunk, fact)).collect::<Vec<_>>());
             }
             let (mut named, mut settled) = (unnamed.clone(), unnamed.clone());
+            settled.settle();
             assert!(named.clone().name(&[]).is_none() || unnamed.ends_numbered().count() == 0);
             drop(unnamed);
             named.name(&all).expect("each has a name");
             assert_eq!(shown(&named), expected, "seed {seed}");
-            settled.settle();
             settled.set_time(UPPER);
             settled.name(&all).expect("each has a name");
             let one_by_one = |chunk: &Chunk, place| {

@@ -256,7 +256,13 @@ impl Walk<'_, '_> {
                     }
                 };
                 match far {
-                    Some(far) => view.edges_to(near, far, direction, kinds, &mut list),
+                    Some(far) => {
+                        // A type that is named twice is one.
+                        let mut kinds: SmallVec<[Symbol; 4]> = kinds.into();
+                        kinds.sort_unstable();
+                        kinds.dedup();
+                        view.edges_to(near, far, direction, &kinds, &mut list);
+                    }
                     None => view.edges(near, direction, kinds, &mut list),
                 }
             }
