@@ -381,7 +381,7 @@ impl Opened {
                     chain: chain.clone(),
                 };
                 let queries = Queries::new(asker, end, unfinished);
-                Way::Queries { worker: OnCall::new("query", name, BATCHES_WAITING_MAX, queries), stop, end: stopper }
+                Way::Queries { worker: OnCall::new(BATCHES_WAITING_MAX, queries), stop, end: stopper }
             }
         };
         let (failed, ending) = (OnceLock::new(), AtomicBool::new(false));

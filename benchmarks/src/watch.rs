@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -85,34 +86,36 @@ fn run(settings: &Settings, name: &str, text: fn(u64) -> String, expected: u64) 
     Ok(run)
 }
 
-/// One thread that takes the results of many queries.
+/// One thread that takes the results of many queries, of each when it has some.
 struct Watchers {
     thread: JoinHandle<Result<Counted, EngineError>>,
     until: Arc<AtomicU64>,
 }
 
-/// Between looking at all of them.
+/// Between a look at whether it is the end, and the next.
 const ROUND: Duration = Duration::from_millis(2);
 
 impl Watchers {
     fn start(queries: Vec<StandingQuery>) -> std::io::Result<Watchers> {
         let until = Arc::new(AtomicU64::new(u64::MAX));
         let end = until.clone();
+        let (calls, called) = mpsc::sync_channel(queries.len());
+        let (counted, uppers) = (Counted::default(), vec![0; queries.len()]);
+        let mut counting = Counting { queries, calls, counted, uppers };
         let count = move || {
-            let mut counted = Counted::default();
-            let mut uppers = vec![0; queries.len()];
-            while uppers.iter().any(|upper| *upper < end.load(Ordering::SeqCst)) {
-                std::thread::sleep(ROUND);
-                for (query, upper) in queries.iter().zip(&mut uppers) {
-                    while let Some(batch) = query.next(Duration::ZERO)? {
-                        let positive = batch.rows.iter().filter(|row| row.positive).count() as u64;
-                        counted.matches += positive;
-                        counted.cancellations += batch.rows.len() as u64 - positive;
-                        *upper = batch.upper.0;
-                    }
+            let all = 0..counting.queries.len();
+            all.clone().try_for_each(|number| counting.take(number))?;
+            while end.load(Ordering::SeqCst) == u64::MAX {
+                called.recv_timeout(ROUND).map_or(Ok(()), |number| counting.take(number))?;
+            }
+            for number in all {
+                counting.take(number)?;
+                while counting.uppers[number] < end.load(Ordering::SeqCst) {
+                    std::thread::sleep(ROUND);
+                    counting.take(number)?;
                 }
             }
-            Ok(counted)
+            Ok(counting.counted)
         };
         let thread = std::thread::Builder::new().name("results".into()).spawn(count)?;
         Ok(Watchers { thread, until })
@@ -121,6 +124,38 @@ impl Watchers {
     fn finish(self, upper: Tick) -> Result<Counted, Box<dyn Error>> {
         self.until.store(upper.0, Ordering::SeqCst);
         self.thread.join().map_err(|_| "the thread that counts results panicked")?.map_err(Into::into)
+    }
+}
+
+struct Counting {
+    queries: Vec<StandingQuery>,
+    /// Which of them have something.
+    calls: SyncSender<usize>,
+    counted: Counted,
+    uppers: Vec<u64>,
+}
+
+impl Counting {
+    /// What a query has found; from then on it calls when there is more.
+    fn take(&mut self, number: usize) -> Result<(), EngineError> {
+        let query = &self.queries[number];
+        loop {
+            while let Some(batch) = query.next(Duration::ZERO)? {
+                let positive = batch.rows.iter().filter(|row| row.positive).count() as u64;
+                self.counted.matches += positive;
+                self.counted.cancellations += batch.rows.len() as u64 - positive;
+                self.uppers[number] = batch.upper.0;
+                // Progress alone: there is some after each tick.
+                if batch.rows.is_empty() {
+                    break;
+                }
+            }
+            let calls = self.calls.clone();
+            // There is room for a call of each; at the end nobody hears them any more.
+            if query.rest(move || _ = calls.try_send(number)) {
+                return Ok(());
+            }
+        }
     }
 }
 

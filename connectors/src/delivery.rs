@@ -198,7 +198,7 @@ impl Delivery {
         shared.counters.lock().policy = on_refused.in_force(destination.retry());
         let worker =
             Worker { shared: shared.clone(), destination, delivered, on_refused, held: 0, tries: 0, upper: 0, told: 0, at };
-        Delivery { worker: OnCall::new("deliver", output, QUEUE_BATCHES_MAX, worker), lossy, shared }
+        Delivery { worker: OnCall::new(QUEUE_BATCHES_MAX, worker), lossy, shared }
     }
 
     /// Hands over results, waiting while the queue is full. `mark` grows from call to call; no results are fine, and say

@@ -16,6 +16,7 @@ pub mod charset;
 mod compression;
 pub mod config;
 mod container;
+mod crew;
 pub mod dead_letters;
 pub mod decode;
 pub mod delivery;

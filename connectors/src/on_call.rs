@@ -1,21 +1,23 @@
-//! On call: work behind a bounded queue whose thread is there only while something comes. Thousands of outputs that have nothing to do are
-//! then thousands of values, and not of threads.
+//! On call: work behind a bounded queue that has a thread, of the crew, only while something is there. Thousands of outputs that have little
+//! to do are then thousands of values, and not of threads.
 //!
-//!     post ─> queue ─> take, take, …, nothing for a while ─> rests ─ post ─> take, …
-//!                                                            └ what takes no time is done by whoever posts it
+//!     post ─> queue ─> take, take, …, nothing there ─> rests ─ post ─> take, …
+//!                                                      └ what takes no time is done by whoever posts it
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TrySendError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError};
+
+use crate::crew::{self, Shift};
 
 /// How soon a thread that waits sees that it shall stop, and looks after what is under way.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// Where nothing comes and nothing is under way it looks less and less often, and so often at least; when it would, it may rest.
+/// Where nothing comes and nothing is under way it looks less and less often, and so often at least.
 const LOOK_MAX: Duration = Duration::from_millis(500);
 
 /// What works through a queue, one item after another.
@@ -28,7 +30,7 @@ pub trait Work: Send + 'static {
     /// Whether taking the item takes no time while it rests, so that nobody has to be called for it.
     fn is_quick(&self, item: &Self::Item) -> bool;
 
-    /// Called now and then while nothing comes.
+    /// Called when nothing is there, and now and then while nothing comes.
     fn look_after(&mut self) -> Care {
         Care::None
     }
@@ -47,7 +49,7 @@ pub enum Care {
     Close,
     /// Somebody has to look now and then.
     Loose,
-    /// Nothing: its thread may go.
+    /// Nothing: it needs no thread.
     None,
 }
 
@@ -69,25 +71,22 @@ pub struct OnCall<W: Work> {
 }
 
 struct Desk<W: Work> {
-    what: &'static str,
-    whose: String,
     place: Mutex<Place<W>>,
     /// Nothing more comes: the thread does not go before it has ended the work.
     closing: AtomicBool,
 }
 
-/// Either there is a thread, or the work rests here; for a moment both, until the thread has taken it.
+/// Either somebody is at it, or the work rests here; for a moment both, until the thread has taken it.
 struct Place<W: Work> {
     resting: Option<(W, Receiver<W::Item>)>,
-    thread: Option<JoinHandle<()>>,
+    shift: Option<Arc<Shift>>,
 }
 
 impl<W: Work> OnCall<W> {
-    /// `what` and `whose` name its threads.
-    pub fn new(what: &'static str, whose: &str, capacity: usize, work: W) -> OnCall<W> {
+    pub fn new(capacity: usize, work: W) -> OnCall<W> {
         let (sender, receiver) = crossbeam_channel::bounded(capacity);
-        let place = Mutex::new(Place { resting: Some((work, receiver)), thread: None });
-        let desk = Desk { what, whose: whose.to_owned(), place, closing: AtomicBool::new(false) };
+        let place = Mutex::new(Place { resting: Some((work, receiver)), shift: None });
+        let desk = Desk { place, closing: AtomicBool::new(false) };
         OnCall { sender: Some(sender), desk: Arc::new(desk) }
     }
 
@@ -128,7 +127,7 @@ impl<W: Work> OnCall<W> {
 
     #[cfg(test)]
     pub fn is_resting(&self) -> bool {
-        self.desk.place().thread.is_none()
+        self.desk.place().shift.is_none()
     }
 
     /// Nothing more comes: it ends when what waits is done.
@@ -144,23 +143,14 @@ impl<W: Work> OnCall<W> {
 
     /// Waits for the end after `hang_up`. False: it is not there yet.
     pub fn has_ended_within(&self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
-        // Most end at once, and are ended one after another.
-        let mut look = Duration::from_micros(20);
-        while self.desk.place().thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            thread::sleep(look);
-            look = (look * 2).min(Duration::from_millis(1));
-        }
-        true
+        let shift = self.desk.place().shift.clone();
+        shift.is_none_or(|shift| shift.has_ended_within(patience))
     }
 
     /// Waits for the end, after `hang_up`, as long as it takes. An error: it ended through a panic.
     pub fn join(&self) -> thread::Result<()> {
-        let thread = self.desk.place().thread.take();
-        thread.map_or(Ok(()), JoinHandle::join)
+        let shift = self.desk.place().shift.take();
+        shift.map_or(Ok(()), |shift| shift.join())
     }
 }
 
@@ -178,7 +168,7 @@ impl<W: Work> Desk<W> {
     /// Gives back what nobody is there for.
     fn take_quickly(&self, item: W::Item) -> Option<W::Item> {
         let mut place = self.place();
-        let Place { resting: Some((work, receiver)), thread: None } = &mut *place else { return Some(item) };
+        let Place { resting: Some((work, receiver)), shift: None } = &mut *place else { return Some(item) };
         if !receiver.is_empty() || !work.is_quick(&item) {
             return Some(item);
         }
@@ -186,12 +176,12 @@ impl<W: Work> Desk<W> {
         None
     }
 
-    /// Sees to it that there is a thread.
+    /// Sees to it that somebody is at it.
     fn call(self: &Arc<Self>) -> io::Result<()> {
         let mut place = self.place();
-        if place.thread.is_none() && place.resting.is_some() {
+        if place.shift.is_none() && place.resting.is_some() {
             let desk = self.clone();
-            place.thread = Some(crate::thread::named(self.what, &self.whose).spawn(move || desk.work())?);
+            place.shift = Some(crew::run(move || desk.work())?);
         }
         Ok(())
     }
@@ -201,25 +191,32 @@ impl<W: Work> Desk<W> {
         let Some((mut work, receiver)) = taken else { return };
         let mut look = LOOK;
         while !work.is_stopped() {
-            match receiver.recv_timeout(look) {
-                Ok(item) => {
-                    look = LOOK;
-                    if !work.take(item, &receiver) {
-                        break;
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => match work.look_after() {
-                    Care::Close => look = LOOK,
-                    Care::None if look == LOOK_MAX => {
+            let item = match receiver.try_recv() {
+                Ok(item) => item,
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) => {
+                    let care = work.look_after();
+                    if care == Care::None {
                         let mut place = self.place();
                         if receiver.is_empty() && !self.closing.load(Ordering::SeqCst) {
-                            *place = Place { resting: Some((work, receiver)), thread: None };
+                            *place = Place { resting: Some((work, receiver)), shift: None };
                             return;
                         }
+                        continue;
                     }
-                    Care::Loose | Care::None => look = (look * 2).min(LOOK_MAX),
-                },
+                    match receiver.recv_timeout(look) {
+                        Ok(item) => item,
+                        Err(RecvTimeoutError::Disconnected) => break,
+                        Err(RecvTimeoutError::Timeout) => {
+                            look = if care == Care::Close { LOOK } else { (look * 2).min(LOOK_MAX) };
+                            continue;
+                        }
+                    }
+                }
+            };
+            look = LOOK;
+            if !work.take(item, &receiver) {
+                break;
             }
         }
         work.end();
@@ -266,7 +263,7 @@ mod tests {
 
     fn sum(care: Care) -> (OnCall<Sum>, Arc<AtomicU64>, Arc<AtomicBool>) {
         let (sum, ended) = <(Arc<AtomicU64>, Arc<AtomicBool>)>::default();
-        (OnCall::new("sum", "test", 2, Sum { sum: sum.clone(), ended: ended.clone(), care }), sum, ended)
+        (OnCall::new(2, Sum { sum: sum.clone(), ended: ended.clone(), care }), sum, ended)
     }
 
     fn happens(within: Duration, what: impl Fn() -> bool) -> bool {
@@ -278,13 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_goes_when_nothing_comes_and_comes_back_with_the_next() {
+    fn it_rests_when_nothing_is_there_and_goes_on_with_the_next() {
         let (mut work, sum, ended) = sum(Care::None);
         assert!(work.is_resting());
         for round in 1..=3 {
             work.post(1, || false).unwrap();
             assert!(happens(Duration::from_secs(10), || sum.load(Ordering::SeqCst) == round));
-            assert!(!work.is_resting());
             assert!(happens(Duration::from_secs(10), || work.is_resting()));
         }
         work.hang_up();
@@ -320,12 +316,12 @@ mod tests {
     #[test]
     fn nothing_is_left_lying_when_both_come_at_once() {
         let (work, sum, _) = sum(Care::None);
-        let rest = Duration::from_millis(20 + 40 + 80 + 160 + 320 + 500);
-        for round in 1..=6 {
+        for round in 1..=20_000 {
             work.post(1, || false).unwrap();
-            assert!(happens(Duration::from_secs(2), || sum.load(Ordering::SeqCst) == round), "{round}");
-            let around = rest - Duration::from_millis(2) + Duration::from_micros(700) * round as u32;
-            thread::sleep(around);
+            while round % 3 > 0 && sum.load(Ordering::SeqCst) < round {
+                std::hint::spin_loop();
+            }
         }
+        assert!(happens(Duration::from_secs(10), || sum.load(Ordering::SeqCst) == 20_000));
     }
 }

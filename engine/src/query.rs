@@ -242,7 +242,7 @@ impl Graph {
         let fresh_id = || self.fresh_id();
         let QueryOptions { now_millis, deadline, cancelled, steps_max, .. } = options;
         let now = now_millis.unwrap_or_else(crate::commit::wall_clock_millis);
-        let recall = Recall::new(self, at);
+        let recall = Recall::new(self, at, options.at.is_some());
         let environment = Environment {
             view,
             recall: Some(&recall),

@@ -61,6 +61,8 @@ pub struct StandingQuery {
     installed: Tick,
     state: Arc<StandingState>,
     results: Receiver<ResultBatch>,
+    /// The next one, where it was received and did not become durable in time.
+    undurable: Mutex<Option<ResultBatch>>,
     /// Whoever waits for results shall look up.
     bell: (Sender<()>, Receiver<()>),
     columns: Arc<[Text]>,
@@ -216,6 +218,7 @@ impl Graph {
             installed,
             state,
             results,
+            undurable: Mutex::default(),
             bell: crossbeam_channel::bounded(1),
             columns,
             seen: AtomicU64::new(0),
@@ -283,6 +286,9 @@ impl StandingQuery {
         if limit.is_zero() {
             return self.look();
         }
+        if let Some(batch) = self.undurable().take() {
+            return self.hand_over(batch).map(Some);
+        }
         let deadline = Instant::now() + limit;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -318,7 +324,8 @@ impl StandingQuery {
     fn look(&self) -> Result<Option<ResultBatch>, EngineError> {
         // What came of everything before this has been sent by now, so if there is nothing, nothing came of it.
         let upper = self.answered();
-        let batch = match self.results.try_recv() {
+        let received = self.undurable().take().map_or_else(|| self.results.try_recv(), Ok);
+        let batch = match received {
             Ok(batch) => batch,
             Err(TryRecvError::Disconnected) => return Err(EngineError::StandingGone),
             Err(TryRecvError::Empty) if upper.0 > self.seen.load(Ordering::Relaxed) => {
@@ -329,8 +336,16 @@ impl StandingQuery {
         self.hand_over(batch).map(Some)
     }
 
+    fn undurable(&self) -> MutexGuard<'_, Option<ResultBatch>> {
+        self.undurable.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     fn hand_over(&self, mut batch: ResultBatch) -> Result<ResultBatch, EngineError> {
-        self.graph.wait_durable(batch.upper)?;
+        if let Err(error) = self.graph.wait_durable(batch.upper) {
+            // Whoever asks again gets it, and none behind it before.
+            *self.undurable() = Some(batch);
+            return Err(error);
+        }
         self.state.inbox.taken(batch.rows.len());
         batch.sort();
         self.pass(&mut batch)?;

@@ -53,6 +53,12 @@ pub enum Written {
     RunAlone,
 }
 
+/// A query, and the values of its parameters.
+struct Asked<'w> {
+    query: &'w Prepared,
+    parameters: &'w [Value],
+}
+
 pub struct Together {
     sender: Sender<(Graph, Write)>,
 }
@@ -75,6 +81,19 @@ impl Graph {
             (refused.into_inner().1.done)(Written::RunAlone);
         }
     }
+
+    /// Commits writes in their order, each of which sees those before it, at once. Says how many: the next one takes long, and is to run alone.
+    /// The first that fails ends it, too; the error says which one that is, if it is of one. What has run is durable when this returns, and
+    /// the next read shows it.
+    pub fn write_in_order(&self, queries: &[Arc<Prepared>]) -> Result<usize, (Option<usize>, EngineError)> {
+        let asked: Vec<Asked> = queries.iter().map(|query| Asked { query, parameters: &[] }).collect();
+        let mut outcomes = commit(self, &asked, true).map_err(|error| (None, error))?;
+        match outcomes.pop() {
+            Some(Written::Failed(error)) => Err((Some(outcomes.len()), EngineError::Shared(error))),
+            Some(Written::RunAlone) => Ok(outcomes.len()),
+            _ => Ok(queries.len()),
+        }
+    }
 }
 
 fn run(receiver: &Receiver<(Graph, Write)>) {
@@ -91,7 +110,8 @@ fn run(receiver: &Receiver<(Graph, Write)>) {
                 Err(_) => break,
             }
         }
-        let told = match commit(&graph, &writes) {
+        let asked: Vec<Asked> = writes.iter().map(|write| Asked { query: &write.query, parameters: &write.parameters }).collect();
+        let told = match commit(&graph, &asked, false) {
             Ok(outcomes) => outcomes,
             Err(error) => {
                 let error = Arc::new(error);
@@ -104,7 +124,8 @@ fn run(receiver: &Receiver<(Graph, Write)>) {
     }
 }
 
-fn commit(graph: &Graph, writes: &[Write]) -> Result<Vec<Written>, EngineError> {
+/// `in_order`: the first that does not get done is the last.
+fn commit(graph: &Graph, writes: &[Asked<'_>], in_order: bool) -> Result<Vec<Written>, EngineError> {
     graph.readable()?;
     let committer = graph.committer();
     let mut outcomes = Vec::new();
@@ -117,7 +138,7 @@ fn commit(graph: &Graph, writes: &[Write]) -> Result<Vec<Written>, EngineError> 
             let snapshot = transaction.snapshot();
             let reading = Reading::new(&snapshot);
             let tracked = Tracked::new(&reading);
-            let mutations = evaluate(graph, writes, &tracked, &mut outcomes);
+            let mutations = evaluate(graph, (writes, in_order), &tracked, &mut outcomes);
             if mutations.is_empty() {
                 return Ok(outcomes);
             }
@@ -129,10 +150,10 @@ fn commit(graph: &Graph, writes: &[Write]) -> Result<Vec<Written>, EngineError> 
         }
         match committed {
             Some(upper) => upper,
-            None => committer.alone(|snapshot| Ok(change(evaluate(graph, writes, snapshot, &mut outcomes))))?,
+            None => committer.alone(|snapshot| Ok(change(evaluate(graph, (writes, in_order), snapshot, &mut outcomes))))?,
         }
     } else {
-        let mutations = evaluate(graph, writes, &crate::view::Empty, &mut outcomes);
+        let mutations = evaluate(graph, (writes, in_order), &crate::view::Empty, &mut outcomes);
         if mutations.is_empty() {
             return Ok(outcomes);
         }
@@ -147,7 +168,7 @@ fn wait(graph: &Graph, upper: Tick) -> Result<(), EngineError> {
     graph.wait_durable(upper)
 }
 
-fn evaluate(graph: &Graph, writes: &[Write], view: &dyn View, outcomes: &mut Vec<Written>) -> Mutations {
+fn evaluate(graph: &Graph, (writes, in_order): (&[Asked<'_>], bool), view: &dyn View, outcomes: &mut Vec<Written>) -> Mutations {
     outcomes.clear();
     let overlay = Overlay::new(view);
     let mut mutations = Mutations::default();
@@ -156,10 +177,10 @@ fn evaluate(graph: &Graph, writes: &[Write], view: &dyn View, outcomes: &mut Vec
     let now_millis = crate::commit::wall_clock_millis() as i64;
     for (index, write) in writes.iter().enumerate() {
         mutations.start_record(index as u32);
-        let before = mutations.rows.len();
+        let mark = mutations.mark();
         let environment = Environment {
             view: &overlay,
-            parameters: &write.parameters,
+            parameters: write.parameters,
             ids: graph.ids(),
             now: Clock::at(now_millis),
             fresh_id: &fresh_id,
@@ -168,18 +189,25 @@ fn evaluate(graph: &Graph, writes: &[Write], view: &dyn View, outcomes: &mut Vec
             recall: None,
         };
         let mut rows = Rows::new(&limits);
-        let ended = Evaluator::new(&write.query, graph.symbols()).run(&environment, &mut mutations, &mut |row| {
+        let ended = Evaluator::new(write.query, graph.symbols()).run(&environment, &mut mutations, &mut |row| {
             let _ = rows.push(row);
             ControlFlow::Continue(())
         });
-        outcomes.push(match ended.and_then(|()| rows.checked()) {
+        let failure = match ended.and_then(|()| rows.checked()) {
             Ok(()) => {
-                overlay.apply(&mutations, before..mutations.rows.len());
-                Written::Done(rows.rows)
+                overlay.apply(&mutations, mark.0..mutations.rows.len());
+                outcomes.push(Written::Done(rows.rows));
+                continue;
             }
-            Err(failure) if failure.kind == FailureKind::TimeLimit => Written::RunAlone,
-            Err(failure) => Written::Failed(Arc::new(failure.into())),
-        });
+            Err(failure) => failure,
+        };
+        // Also where its answer is what is too large.
+        mutations.truncate(mark);
+        let takes_long = failure.kind == FailureKind::TimeLimit;
+        outcomes.push(if takes_long { Written::RunAlone } else { Written::Failed(Arc::new(failure.into())) });
+        if in_order {
+            break;
+        }
     }
     mutations
 }

@@ -12,22 +12,58 @@ use crate::commit::ReadSet;
 use crate::index::Question;
 use crate::view::{About, Direction, EdgeRef, HalfEdge, View};
 
-pub struct Tracked<'a> {
+/// What is kept of what was read.
+pub trait Notes {
+    /// Labels or properties of a node.
+    fn own(&mut self, node: NodeId);
+    /// Its edges of these types; of all where none are named.
+    fn edges(&mut self, node: NodeId, kinds: &[Symbol]);
+    /// Those that lead to one other node, or come from it.
+    fn edges_to(&mut self, node: NodeId, other: NodeId, kinds: &[Symbol]);
+}
+
+/// The nodes of which anything was read. An edge is read at its source.
+impl Notes for FxHashSet<NodeId> {
+    fn own(&mut self, node: NodeId) {
+        self.insert(node);
+    }
+
+    fn edges(&mut self, node: NodeId, _: &[Symbol]) {
+        self.insert(node);
+    }
+
+    fn edges_to(&mut self, node: NodeId, _: NodeId, _: &[Symbol]) {
+        self.insert(node);
+    }
+}
+
+pub struct Tracked<'a, N = FxHashSet<NodeId>> {
     base: &'a dyn View,
-    nodes: RefCell<FxHashSet<NodeId>>,
+    notes: RefCell<N>,
     scanned: Cell<bool>,
     questions: RefCell<Vec<Question>>,
 }
 
 impl<'a> Tracked<'a> {
     pub fn new(base: &'a dyn View) -> Tracked<'a> {
-        Tracked::reusing(base, FxHashSet::default())
+        Tracked::noting(base, FxHashSet::default())
     }
 
     /// With a set from an earlier run, emptied, so that a batch of records does not allocate one each.
     pub fn reusing(base: &'a dyn View, mut nodes: FxHashSet<NodeId>) -> Tracked<'a> {
         nodes.clear();
-        Tracked { base, nodes: RefCell::new(nodes), scanned: Cell::new(false), questions: RefCell::default() }
+        Tracked::noting(base, nodes)
+    }
+
+    pub fn into_reads(self) -> ReadSet {
+        let scanned = self.scanned();
+        ReadSet { scanned, questions: self.questions.into_inner(), nodes: self.notes.into_inner() }
+    }
+}
+
+impl<'a, N: Notes> Tracked<'a, N> {
+    pub fn noting(base: &'a dyn View, notes: N) -> Tracked<'a, N> {
+        Tracked { base, notes: RefCell::new(notes), scanned: Cell::new(false), questions: RefCell::default() }
     }
 
     /// All nodes were listed: every commit is a conflict.
@@ -35,60 +71,64 @@ impl<'a> Tracked<'a> {
         self.scanned.get()
     }
 
-    /// Of nodes, those of which anything was read. An edge is read at its source.
-    pub fn into_reads(self) -> ReadSet {
-        let scanned = self.scanned();
-        ReadSet { scanned, questions: self.questions.into_inner(), nodes: self.nodes.into_inner() }
+    /// What was noted; nothing where that does not say all: nodes were listed, or an index was asked.
+    pub fn into_notes(self) -> Option<N> {
+        let all = !self.scanned() && self.questions.borrow().is_empty();
+        all.then(|| self.notes.into_inner())
     }
 
-    fn read(&self, node: NodeId) {
-        self.nodes.borrow_mut().insert(node);
+    fn own(&self, node: NodeId) {
+        self.notes.borrow_mut().own(node);
+    }
+
+    fn edge(&self, edge: EdgeRef) {
+        self.notes.borrow_mut().edges_to(edge.source, edge.target, &[edge.kind]);
     }
 }
 
-impl View for Tracked<'_> {
+impl<N: Notes> View for Tracked<'_, N> {
     fn property(&self, node: NodeId, key: Symbol) -> Value {
-        self.read(node);
+        self.own(node);
         self.base.property(node, key)
     }
 
     fn properties(&self, node: NodeId, each: &mut dyn FnMut(Symbol, Value)) {
-        self.read(node);
+        self.own(node);
         self.base.properties(node, each)
     }
 
     fn has_label(&self, node: NodeId, label: Symbol) -> bool {
-        self.read(node);
+        self.own(node);
         self.base.has_label(node, label)
     }
 
     fn labels(&self, node: NodeId, each: &mut dyn FnMut(Symbol)) {
-        self.read(node);
+        self.own(node);
         self.base.labels(node, each)
     }
 
     fn edges(&self, node: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
-        self.read(node);
+        self.notes.borrow_mut().edges(node, kinds);
         self.base.edges(node, direction, kinds, each)
     }
 
     fn edges_to(&self, node: NodeId, other: NodeId, direction: Direction, kinds: &[Symbol], each: &mut dyn FnMut(HalfEdge)) {
-        self.read(node);
+        self.notes.borrow_mut().edges_to(node, other, kinds);
         self.base.edges_to(node, other, direction, kinds, each)
     }
 
     fn has_edge(&self, edge: EdgeRef) -> bool {
-        self.read(edge.source);
+        self.edge(edge);
         self.base.has_edge(edge)
     }
 
     fn edge_property(&self, edge: EdgeRef, key: Symbol) -> Value {
-        self.read(edge.source);
+        self.edge(edge);
         self.base.edge_property(edge, key)
     }
 
     fn edge_properties(&self, edge: EdgeRef, each: &mut dyn FnMut(Symbol, Value)) {
-        self.read(edge.source);
+        self.edge(edge);
         self.base.edge_properties(edge, each)
     }
 
@@ -131,7 +171,7 @@ impl View for Tracked<'_> {
         self.questions.borrow_mut().push(question.clone());
         // Whether one of these still is an answer is a question about it.
         self.base.index_answer(question, &mut |node| {
-            self.read(node);
+            self.own(node);
             each(node);
         })
     }

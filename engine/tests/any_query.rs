@@ -364,18 +364,20 @@ fn a_query_that_costs_too_much_holds_up_nobody() {
     }
 }
 
-/// Only rows that a change concerns look again for the nodes that have a value; where it is made of more than a property, what one of
-/// them scans for is kept for the others of its tick.
+/// Only rows that a change concerns look again for the nodes that have a value; where labels and properties alone do not decide it, what one
+/// of them scans for is kept for the others of its tick.
 #[test]
 fn parts_that_a_value_joins_are_not_scanned_row_by_row() {
-    let of_property = [
+    let watched = [
         "MATCH (a:P) WHERE NOT EXISTS { MATCH (c:Q) WHERE c.v = a.v } RETURN id(a) AS a",
         "MATCH (a:P) OPTIONAL MATCH (c:Q) WHERE c.v = a.v WITH a, c WHERE c IS NULL RETURN id(a) AS a",
+        "MATCH (a:P) WHERE NOT EXISTS { MATCH (c:Q) WHERE c.v + 1 = a.v + 1 } RETURN id(a) AS a",
+        "MATCH (a:P) WHERE NOT EXISTS { MATCH (c:Q) WHERE c.v IN [a.v, 'none'] } RETURN id(a) AS a",
     ];
     // With all rows looked at again it would be half a minute.
-    joined_by_value(20_000, 200, &of_property);
+    joined_by_value(20_000, 200, &watched);
     // Row by row it was half a second a tick and more.
-    joined_by_value(1_500, 20, &["MATCH (a:P) WHERE NOT EXISTS { MATCH (c:Q) WHERE c.v + 1 = a.v + 1 } RETURN id(a) AS a"]);
+    joined_by_value(1_500, 20, &["MATCH (a:P) WHERE NOT EXISTS { MATCH (c:Q) WHERE properties(c).v = a.v } RETURN id(a) AS a"]);
 }
 
 fn joined_by_value(count: u64, changes: u64, queries: &[&str]) {
@@ -406,6 +408,91 @@ fn joined_by_value(count: u64, changes: u64, queries: &[&str]) {
         }
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    engine.shutdown().unwrap();
+}
+
+/// Rows that look through the nodes of a label do not look again when others change.
+#[test]
+fn rows_that_look_through_a_label_are_concerned_by_its_nodes_alone() {
+    const ROWS: u64 = 20_000;
+    let engine = open(1, false, HubBounds::default());
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let [p, q, v] = ["P", "Q", "v"].map(|name| graph.symbols().intern(name));
+    let mut record = Mutations::default();
+    for number in 0..ROWS {
+        record.set_label(node(number), p, true);
+        record.set_property(node(number), v, &Value::Integer(number as i64));
+    }
+    let bound = node(1_000_000);
+    record.set_label(bound, q, true);
+    record.set_property(bound, v, &Value::Integer(ROWS as i64));
+    graph.apply(record, 1).unwrap();
+    let text = "MATCH (a:P) WHERE NOT EXISTS { MATCH (b:Q) WHERE b.v > a.v } RETURN id(a) AS a";
+    let installed = &install(&engine, &[text], 1)[0];
+    let change = |record: Mutations| {
+        let upper = graph.apply(record, 1).unwrap();
+        collect(installed, upper).values().flat_map(|rows| rows.values()).sum::<i64>()
+    };
+    let begun = Instant::now();
+    for number in 0..300 {
+        let mut record = Mutations::default();
+        record.set_property(node(number), v, &Value::Integer(2 * ROWS as i64));
+        assert_eq!(change(record), 1, "at {number}");
+    }
+    // With all of them it would be a minute.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // A node of the label changes, loses it, and gets it again.
+    let mut record = Mutations::default();
+    record.set_property(bound, v, &Value::Integer(ROWS as i64 - 10));
+    assert_eq!(change(record), 10);
+    let mut record = Mutations::default();
+    record.set_label(bound, q, false);
+    assert_eq!(change(record), ROWS as i64 - 310);
+    let mut record = Mutations::default();
+    record.set_label(bound, q, true);
+    assert_eq!(change(record), 310 - ROWS as i64);
+    engine.shutdown().unwrap();
+}
+
+/// All rows look at one node. Those that look for an edge between two nodes, or at labels and properties, do not look again when it gets
+/// another edge.
+#[test]
+fn an_edge_of_a_node_of_many_concerns_few_of_those_who_look_at_it() {
+    const FOLLOWERS: u64 = 20_000;
+    let engine = open(1, false, HubBounds::default());
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let (follows, v) = (graph.symbols().intern("follows"), graph.symbols().intern("v"));
+    let hub = node(0);
+    let mut record = Mutations::default();
+    record.set_property(hub, v, &Value::Integer(1));
+    (1..=FOLLOWERS).for_each(|number| record.set_edge(node(number), follows, hub, 0, true));
+    graph.apply(record, 1).unwrap();
+    let queries = [
+        "MATCH (a)-[:follows]->(b) WHERE NOT EXISTS { (b)-[:follows]->(a) } RETURN id(a) AS a, id(b) AS b",
+        "MATCH (a)-[:follows]->(b) WHERE NOT EXISTS { (a)<-[e:follows]-(b) WHERE e.at > 1 } RETURN id(a) AS a, id(b) AS b",
+        "MATCH (a)-[:follows]->(b) WHERE EXISTS { MATCH (b) WHERE b.v = 1 } RETURN id(a) AS a",
+    ];
+    let installed = install(&engine, &queries, 1);
+    let begun = Instant::now();
+    for number in 1..=200 {
+        let mut record = Mutations::default();
+        record.set_edge(node(FOLLOWERS + number), follows, hub, 0, true);
+        let upper = graph.apply(record, 1).unwrap();
+        for query in &installed {
+            let rows: i64 = collect(query, upper).values().flat_map(|rows| rows.values()).sum();
+            assert_eq!(rows, if number == 1 { FOLLOWERS as i64 + 1 } else { 1 }, "at {number}");
+        }
+    }
+    // With all of them it would be half a minute.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // Followed back: one row goes, and the new pair is none, either.
+    let mut record = Mutations::default();
+    record.set_edge(hub, follows, node(7), 0, true);
+    let upper = graph.apply(record, 1).unwrap();
+    let rows: i64 = collect(&installed[0], upper).values().flat_map(|rows| rows.values()).sum();
+    assert_eq!(rows, -1);
     engine.shutdown().unwrap();
 }
 

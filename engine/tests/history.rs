@@ -629,6 +629,13 @@ fn queries_ask_for_the_past() {
     assert!(writes[0].contains("only read"), "{writes:?}");
     let journal = "CALL debug.node(idFrom('a')) YIELD journal RETURN size(journal)";
     assert_eq!(rows(&graph, journal, None), ["7"]);
+    let at_time = "CALL debug.node(idFrom('a')) YIELD atTime, properties RETURN atTime, size(keys(properties))";
+    assert_eq!(rows(&graph, at_time, None), ["null 0"]);
+    assert_eq!(rows(&graph, at_time, Some(first)), [format!("{first} 2")]);
+    let nested = format!(
+        "CALL history.queryAt('CALL debug.node(idFrom(\\'a\\')) YIELD atTime, journal RETURN atTime, size(journal) AS s', {first}) YIELD value RETURN value.atTime, value.s"
+    );
+    assert_eq!(rows(&graph, &nested, None), [format!("{first} 3")]);
     let refused = rows(&graph, "CREATE (:New)", Some(first));
     assert!(refused[0].contains("past time"), "{refused:?}");
 

@@ -172,6 +172,13 @@ impl Weir {
         self.child.id()
     }
 
+    /// How many of its threads have a name that begins so.
+    pub fn threads_named(&self, name: &str) -> usize {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("a running weir");
+        let names = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+        names.filter(|found| found.starts_with(name)).count()
+    }
+
     pub fn resident_megabytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process is there");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");

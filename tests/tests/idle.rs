@@ -42,13 +42,6 @@ fn at_work(weir: &Weir) -> u64 {
     fields.iter().sum()
 }
 
-/// Threads of the service with such a name.
-fn threads_named(weir: &Weir, name: &str) -> usize {
-    let tasks = fs::read_dir(format!("/proc/{}/task", weir.pid())).expect("a running weir");
-    let names = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|found| found.starts_with(name)).count()
-}
-
 fn rest(weir: &Weir, threads: u64) {
     wait_until("the threads go", PATIENCE, || status(weir, "Threads") <= threads + THREADS_MAX);
 }
@@ -133,7 +126,7 @@ fn streams_from_kafka_rest_keep_their_groups_and_wake_at_once() {
     }
     let ids = || weir.rows("MATCH (n) WHERE n.id IS NOT NULL RETURN count(n)")[0][0].as_u64().expect("a count");
     wait_until("each stream has read the record", PATIENCE, || ids() == STREAMS);
-    let rest = || wait_until("the streams rest", PATIENCE, || threads_named(&weir, "ingest ") == 0);
+    let rest = || wait_until("the streams rest", PATIENCE, || weir.threads_named("ingest ") == 0);
     rest();
     let woke = |count: u64| {
         let began = Instant::now();
@@ -199,7 +192,7 @@ fn streams_from_kafka_have_one_client_together_when_nothing_comes() {
         eprintln!("{streams} streams {when}: {memory} MB, {threads} threads, {:.1} % of a core", part(weir) * 100.0);
     };
     wait_counted(&weir, streams);
-    let client_threads = |weir: &Weir| threads_named(weir, "rdk:");
+    let client_threads = |weir: &Weir| weir.threads_named("rdk:");
     // Of very many, the first have given theirs up by now.
     assert!(client_threads(&weir) > 3 * streams.min(200) as usize, "each has a client at first");
     sleep(Duration::from_secs(3));

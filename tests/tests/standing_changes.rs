@@ -429,7 +429,7 @@ fn hundreds_of_idle_queries_are_no_load_and_end_together() {
     const QUERIES: u32 = 200;
     let home = Home::new();
     let weir = home.start(&[]);
-    let threads_before = threads(&weir);
+    let threads_before = weir.threads_named("");
     for n in 0..QUERIES {
         let pattern = json!({"type": "Cypher", "mode": "MultipleValues", "query": format!("MATCH (n) WHERE n.age = {n} RETURN n.name AS name")});
         let file = json!({"type": "WriteToFile", "path": format!("{n}.jsonl")});
@@ -439,8 +439,8 @@ fn hundreds_of_idle_queries_are_no_load_and_end_together() {
     }
     // Those that have nothing to do go.
     let waits = Instant::now();
-    while threads(&weir) > threads_before + 4 {
-        assert!(waits.elapsed() < Duration::from_secs(20), "{} threads, {threads_before} before", threads(&weir));
+    while weir.threads_named("") > threads_before + 4 {
+        assert!(waits.elapsed() < Duration::from_secs(20), "{} threads, {threads_before} before", weir.threads_named(""));
         sleep(Duration::from_millis(50));
     }
     let (before, began) = (processor_time(&weir), Instant::now());
@@ -451,13 +451,16 @@ fn hundreds_of_idle_queries_are_no_load_and_end_together() {
         set(&weir, "ann", n);
         assert_eq!(home.wait_lines(&format!("{n}.jsonl"), 1)[0]["data"], expected);
     }
+    // Few results are no work for a thread of each.
+    for n in 0..QUERIES {
+        set(&weir, "bob", n);
+        let lines = home.wait_lines(&format!("{n}.jsonl"), if n == 7 || n == 8 { 2 } else { 1 });
+        assert!(lines.iter().any(|line| line["data"].to_string().contains("bob")), "{lines:?}");
+    }
+    assert_eq!(weir.threads_named("results "), 0);
     let began = Instant::now();
     weir.stop();
     assert!(began.elapsed() < Duration::from_secs(3), "weir took {:?} to stop", began.elapsed());
-}
-
-fn threads(weir: &Weir) -> usize {
-    std::fs::read_dir(format!("/proc/{}/task", weir.pid())).expect("it runs").count()
 }
 
 fn processor_time(weir: &Weir) -> Duration {

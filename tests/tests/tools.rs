@@ -153,6 +153,33 @@ fn a_graph_written_as_text_and_read_again_is_the_same() {
     }
 }
 
+/// Statements are committed many at a time, and each sees all before it, those that run alone among them. Those before the first that is
+/// wrong, or fails, have run, and no other.
+#[test]
+fn statements_run_in_their_order_until_one_fails() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let url = format!("http://{}", weir.address());
+    let step = |value: u64| format!("MATCH (n) WHERE id(n) = idFrom('n') SET n.x = n.x * 10 % 1000003 + {value};\n");
+    let value = |upto: u64| (1..=upto).fold(0, |x, value| x * 10 % 1_000_003 + value);
+    let begin = "MATCH (n) WHERE id(n) = idFrom('n') SET n.x = 0, n:N;\n";
+    let steps = |from: u64, upto: u64| (from..=upto).map(step).collect::<String>();
+    let scan = "MATCH (n:N) SET n.seen = n.x;\n";
+    for (name, last, reason) in [
+        ("good", String::new(), ""),
+        ("wrong", format!("RETURN nope;\n{}", steps(901, 910)), "line 903: "),
+        ("fails", format!("MATCH (n) WHERE id(n) = idFrom('n') SET n.x = 1 / 0;\n{}", steps(901, 910)), "line 903: "),
+    ] {
+        home.write("steps.cypher", format!("{begin}{}{scan}{}{last}", steps(1, 400), steps(401, 900)));
+        let (status, out, error) = run(&home, &["import", "steps.cypher", "--url", &url]);
+        assert_eq!(status, Some(i32::from(!reason.is_empty())), "{name}: {out}{error}");
+        assert!(error.contains(reason) && (!reason.is_empty() || out.contains("902 statements")), "{name}: {out}{error}");
+        assert_eq!(weir.rows("MATCH (n:N) RETURN n.x, n.seen"), [json!([value(900), value(400)])], "{name}");
+        weir.rows("MATCH (n:N) DETACH DELETE n");
+    }
+    weir.stop();
+}
+
 #[test]
 fn a_graph_of_open_cypher_keeps_its_parallel_edges() {
     let home = Home::new();

@@ -16,7 +16,7 @@ pub const TEXT_BYTES_MAX: usize = 16 << 10;
 
 pub struct Compiled {
     pub prepared: Arc<Prepared>,
-    /// Probably over in no time, and waits for nothing: no scan of the graph, no call of anything.
+    /// See `is_quick`.
     pub quick: bool,
 }
 
@@ -46,8 +46,7 @@ impl Plans {
             return Ok(known);
         }
         let plan = compile()?;
-        // A command about the graph as a whole is no write among others.
-        let quick = !plan.facts.scans && !calls(text) && !matches!(plan.root, Operator::Schema(_));
+        let quick = is_quick(text, &plan);
         let compiled = Arc::new(Compiled { prepared: graph.prepare(plan), quick });
         if text.len() <= TEXT_BYTES_MAX {
             self.lock().insert(key, compiled.clone());
@@ -77,6 +76,12 @@ impl Generations {
         }
         self.young.insert(key, compiled);
     }
+}
+
+/// Probably over in no time, and waits for nothing: no scan of the graph, no call of anything. A command about the graph as a whole is no
+/// query among others.
+pub fn is_quick(text: &str, plan: &Plan) -> bool {
+    !plan.facts.scans && !calls(text) && !matches!(plan.root, Operator::Schema(_))
 }
 
 /// Whether the words of a call stand in the text, be it in a string: what is called may wait for others.

@@ -1,4 +1,4 @@
-//! The thread of a standing query, while it has results: it takes them from the engine to the outputs and to whoever watches. It waits for none of
+//! The thread of a standing query, while it has many results: it takes them from the engine to the outputs and to whoever watches. It waits for none of
 //! them: what an output has no room for lies in its lane, and counts as waiting for the engine, which lets ingest wait when that is too much.
 
 use std::sync::Arc;
@@ -6,9 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use weir_connectors::{Encoder, Envelope, Generation};
-use weir_engine::ResultBatch;
+use weir_engine::store::StoreError;
+use weir_engine::{EngineError, ResultBatch};
 use weir_model::{Place, QueryId, Tick};
 
+use super::watch::MANY;
 use super::{HOLD, LOOK, Query, WAIT, lock};
 use crate::error::chain;
 use crate::outputs::{Given, Lane, Sent};
@@ -17,7 +19,7 @@ use crate::result_id::result_id;
 /// How soon the thread sees that a switch to another query has been made.
 const SWITCH_LOOK: Duration = Duration::from_millis(1);
 
-/// Without results for so long, a query needs no thread of its own.
+/// With few results in so long, a query needs no thread of its own.
 const REST_AFTER: Duration = Duration::from_secs(1);
 
 impl Query {
@@ -25,7 +27,7 @@ impl Query {
         let hashed = self.settings().hash_results;
         // What a query has found that is perhaps being replaced, of ticks that are perhaps of the next.
         let mut later: Option<(QueryId, ResultBatch)> = None;
-        let mut busy = Instant::now();
+        let (mut since, mut results) = (Instant::now(), 0);
         while !self.stop.load(Ordering::Relaxed) {
             // In this order: when a switch is over, the query that was there before is not asked again.
             let until = self.until.load(Ordering::SeqCst);
@@ -49,24 +51,28 @@ impl Query {
                 Ok(Some(batch)) => {
                     let Some((now, rest)) = self.split(batch) else { return };
                     later = rest.map(|rest| (installed.id(), rest));
-                    if !now.rows.is_empty() || is_beginning {
-                        busy = Instant::now();
-                    }
+                    results += now.rows.len();
                     self.hand_out(&now, hashed);
                 }
                 // What an output that was changed takes over.
                 Ok(None) => self.give(|lane| lane.hand_over(&self.stop)),
                 Err(_) if self.stop.load(Ordering::Relaxed) => return,
                 // The one that it was replaced by is there.
-                Err(weir_engine::EngineError::StandingGone) if self.installed().id() != installed.id() => {}
-                Err(weir_engine::EngineError::StandingGone) => return,
+                Err(EngineError::StandingGone) if self.installed().id() != installed.id() => {}
+                Err(EngineError::StandingGone) => return,
+                Err(EngineError::Store(error @ StoreError::TooSlow { .. })) => {
+                    tracing::warn!(query = self.name, "its results wait for the log: {error}");
+                }
                 Err(error) => {
                     tracing::error!(query = self.name, "results cannot be taken any more: {}", chain(&error));
                     return;
                 }
             }
-            if later.is_none() && busy.elapsed() >= REST_AFTER && self.rests() {
-                return;
+            if since.elapsed() >= REST_AFTER {
+                if results < MANY && later.is_none() && self.rests() {
+                    return;
+                }
+                (since, results) = (Instant::now(), 0);
             }
         }
     }
@@ -131,7 +137,7 @@ impl Query {
     }
 
     /// To every output. One without room for all of it is given the rest by a thread that waits for it.
-    fn give(self: &Arc<Self>, give: impl Fn(&Lane) -> Given) {
+    pub(super) fn give(self: &Arc<Self>, give: impl Fn(&Lane) -> Given) {
         let mut behind = 0;
         for lane in self.lanes() {
             if give(&lane) == Given::Some {

@@ -1,7 +1,8 @@
-//! Watch: standing queries without results need no thread of their own. One looks after all of them.
+//! Watch: standing queries that have few results need no thread of their own. One looks after all of them.
 //!
-//!     thread of the query ── no results for a while ─> rests ── results ─> the watch is called ─> thread of the query
-//!                                                      └ now and then the watch tells the outputs how far the graph is
+//!     thread of the query ── few results for a while ─> rests ── results ─> the watch is called ─┬ few ──> takes them to the outputs
+//!                                                       │                                        └ many ─> thread of the query
+//!                                                       └ now and then the watch tells the outputs how far the graph is
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -20,6 +21,12 @@ pub type Queries = Mutex<BTreeMap<(String, String), Arc<Query>>>;
 
 /// Of its time, the watch spends at most this part looking at those that rest, however many they are.
 const SHARE: u32 = 20;
+
+/// So many results, at once or within `REST_AFTER`, are many: the others should not wait for them.
+pub(super) const MANY: usize = 1_000;
+
+/// When a query is called for, it is looked at so often for more; then there are many.
+const LOOKS_MAX: usize = 8;
 
 /// What the queries know of it.
 pub struct Watch {
@@ -47,25 +54,30 @@ fn look_after(queries: &Weak<Queries>, called: &Receiver<Weak<Query>>) {
     let mut next = Instant::now() + WAIT;
     loop {
         match called.recv_deadline(next) {
-            Ok(query) => rouse(&query),
+            Ok(query) => serve(&query),
             Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => {
-                let Some(queries) = queries.upgrade() else { return };
-                let all: Vec<_> = lock(&queries).values().cloned().collect();
-                let begun = Instant::now();
-                for query in all {
-                    called.try_iter().for_each(|query| rouse(&query));
-                    query.glance();
-                }
-                next = Instant::now() + WAIT.max(begun.elapsed() * SHARE);
-            }
+            Err(RecvTimeoutError::Timeout) => {}
         }
+        // Also while calls keep coming.
+        if Instant::now() < next {
+            continue;
+        }
+        let Some(queries) = queries.upgrade() else { return };
+        let all: Vec<_> = lock(&queries).values().cloned().collect();
+        let mut spent = Duration::ZERO;
+        for query in all {
+            called.try_iter().take(called.len()).for_each(|query| serve(&query));
+            let begun = Instant::now();
+            query.glance();
+            spent += begun.elapsed();
+        }
+        next = Instant::now() + WAIT.max(spent * SHARE);
     }
 }
 
-fn rouse(query: &Weak<Query>) {
+fn serve(query: &Weak<Query>) {
     if let Some(query) = query.upgrade() {
-        query.work_or_say();
+        query.serve();
     }
 }
 
@@ -100,17 +112,38 @@ impl Query {
         if self.stop.load(Ordering::SeqCst) || !self.is_calm(&installed) {
             return false;
         }
-        let (query, calls) = (Arc::downgrade(self), self.watch.calls.clone());
-        let rests = installed.rest(move || {
-            // Should there be no watch, which only a bug or a lack of threads can bring about, results come all the same.
-            if let Err(SendError(query)) = calls.send(query) {
-                rouse(&query);
-            }
-        });
+        let rests = self.rest(&installed);
         if rests {
             *thread = None;
         }
         rests
+    }
+
+    /// The watch is called with the next result. False, and it is not, when some wait already.
+    fn rest(self: &Arc<Self>, installed: &StandingQuery) -> bool {
+        let (query, calls) = (Arc::downgrade(self), self.watch.calls.clone());
+        installed.rest(move || {
+            // Should there be no watch, which only a bug or a lack of threads can bring about, results come all the same.
+            if let Err(SendError(query)) = calls.send(query)
+                && let Some(query) = query.upgrade()
+            {
+                query.work_or_say();
+            }
+        })
+    }
+
+    /// It has results.
+    fn serve(self: &Arc<Self>) {
+        let thread = lock(&self.thread);
+        if thread.is_some() || self.stop.load(Ordering::SeqCst) {
+            return;
+        }
+        let installed = self.installed();
+        let mut looks = (0..LOOKS_MAX).map_while(|_| self.take(&installed).then(|| self.rest(&installed)));
+        if !looks.any(|rests| rests) {
+            drop(thread);
+            self.work_or_say();
+        }
     }
 
     /// Tells the outputs of a query that rests how far it is. One that has more to do gets its thread.
@@ -119,29 +152,32 @@ impl Query {
             tracing::debug!(query = self.name, "from where on results are kept cannot be said: {error}");
         }
         let thread = lock(&self.thread);
-        if thread.is_some() || self.stop.load(Ordering::SeqCst) {
-            return;
-        }
-        let installed = self.installed();
-        if self.is_calm(&installed)
-            && installed.waiting() == 0
-            && let Ok(batch) = installed.next(Duration::ZERO)
-        {
-            // The outputs take it without waiting, rows too.
-            if let Some(batch) = batch {
-                self.hand_out(&batch, self.settings().hash_results);
-            }
-        } else {
+        if thread.is_none() && !self.stop.load(Ordering::SeqCst) && !self.take(&self.installed()) {
             drop(thread);
             self.work_or_say();
         }
     }
 
-    /// Whether nothing is under way but what an engine finds.
+    /// Takes the next results to the outputs, for none of which it waits. False where there are many, or something else is under way.
+    fn take(self: &Arc<Self>, installed: &StandingQuery) -> bool {
+        if !self.is_settled(installed) || installed.waiting() >= MANY {
+            return false;
+        }
+        match installed.next(Duration::ZERO) {
+            Ok(Some(batch)) => self.hand_out(&batch, self.settings().hash_results),
+            Ok(None) => self.give(|lane| lane.hand_over(&self.stop)),
+            // Its thread finds that out, and says so.
+            Err(_) => return false,
+        }
+        true
+    }
+
+    /// Whether nothing is under way but what an engine finds, and outputs have all of that.
     fn is_calm(&self, installed: &StandingQuery) -> bool {
-        self.until.load(Ordering::SeqCst) == u64::MAX
-            && !installed.is_summed()
-            && installed.backfill().is_none()
-            && self.lanes().iter().all(|lane| lane.is_free())
+        self.is_settled(installed) && self.lanes().iter().all(|lane| lane.is_free())
+    }
+
+    fn is_settled(&self, installed: &StandingQuery) -> bool {
+        self.until.load(Ordering::SeqCst) == u64::MAX && !installed.is_summed() && installed.backfill().is_none()
     }
 }

@@ -14,18 +14,20 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_cypher_compiler::{Options as CompileOptions, compile};
 use weir_engine::transfer::Item;
-use weir_engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, QueryOptions};
-use weir_model::Tick;
+use weir_engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, Prepared, QueryOptions};
+use weir_model::{Plan, Tick};
 
 use crate::app::open_store;
 use crate::config::Settings;
 use crate::error::chain;
+use crate::queries::plans::is_quick;
 use crate::tools::open_and_tell;
 
 pub use online::back_up_over_http;
@@ -295,7 +297,7 @@ pub fn take_in(graph: &Graph, format: Format, portion: &[u8], first: u64, option
         Format::Jsonl => {
             let mut items = Vec::new();
             for (line, number) in lines {
-                let item = lines::read_line(line, graph.ids()).map_err(|reason| format!("line {number}: {reason}"))?;
+                let item = lines::read_line(line, graph.ids()).map_err(|reason| at_line(number, &reason))?;
                 items.extend(item);
             }
             items.iter().for_each(|item| moved.count(item));
@@ -306,18 +308,75 @@ pub fn take_in(graph: &Graph, format: Format, portion: &[u8], first: u64, option
             graph.wait_visible().map_err(|error| chain(&error))?;
         }
         Format::Cypher => {
+            let mut writes = Writes { graph, lines: Vec::new(), queries: Vec::new() };
             for (line, number) in lines.filter(|(line, _)| !line.trim_ascii().is_empty()) {
-                let wrong = |reason: String| format!("line {number}: {reason}");
-                let text = std::str::from_utf8(line).map_err(|_| wrong("this is not UTF-8".to_owned()))?;
-                let plan = compile(text, options).map_err(|mistakes| wrong(mistakes[0].to_string()))?;
-                let query = graph.prepare(plan);
-                let ran = graph.query(&query, &[], QueryOptions::default(), &mut |_| std::ops::ControlFlow::Continue(()));
-                ran.map_err(|error| wrong(chain(&error)))?;
-                moved.statements += 1;
+                let mistake = match std::str::from_utf8(line).map(|text| (text, compile(text, options))) {
+                    Ok((text, Ok(plan))) => {
+                        writes.take(number, text, plan)?;
+                        moved.statements += 1;
+                        continue;
+                    }
+                    Ok((_, Err(mistakes))) => mistakes[0].to_string(),
+                    Err(_) => "this is not UTF-8".to_owned(),
+                };
+                writes.commit()?;
+                return Err(at_line(number, &mistake));
             }
+            writes.commit()?;
         }
     }
     Ok(moved)
+}
+
+fn at_line(number: u64, reason: &str) -> String {
+    format!("line {number}: {reason}")
+}
+
+/// So many statements are committed at once.
+const STATEMENTS_AT_ONCE: usize = 256;
+
+/// Statements that write, one after another.
+struct Writes<'g> {
+    graph: &'g Graph,
+    /// In which each of these stands.
+    lines: Vec<u64>,
+    queries: Vec<Arc<Prepared>>,
+}
+
+impl Writes<'_> {
+    /// The next one. Those that are no small write run alone, behind all before them.
+    fn take(&mut self, line: u64, text: &str, plan: Plan) -> Result<(), String> {
+        let joins = is_quick(text, &plan);
+        let query = self.graph.prepare(plan);
+        if joins && query.writes() {
+            self.lines.push(line);
+            self.queries.push(query);
+            return if self.queries.len() < STATEMENTS_AT_ONCE { Ok(()) } else { self.commit() };
+        }
+        self.commit()?;
+        self.run(line, &query)
+    }
+
+    fn run(&self, line: u64, query: &Prepared) -> Result<(), String> {
+        let ran = self.graph.query(query, &[], QueryOptions::default(), &mut |_| std::ops::ControlFlow::Continue(()));
+        ran.map(drop).map_err(|error| at_line(line, &chain(&error)))
+    }
+
+    fn commit(&mut self) -> Result<(), String> {
+        let (queries, lines) = (std::mem::take(&mut self.queries), std::mem::take(&mut self.lines));
+        let mut done = 0;
+        while done < queries.len() {
+            done += self.graph.write_in_order(&queries[done..]).map_err(|(which, error)| match which {
+                Some(which) => at_line(lines[done + which], &chain(&error)),
+                None => format!("lines {} to {}: {}", lines[done], lines[lines.len() - 1], chain(&error)),
+            })?;
+            if let Some(query) = queries.get(done) {
+                self.run(lines[done], query)?;
+                done += 1;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A graph in the configured store, which nothing else works with.

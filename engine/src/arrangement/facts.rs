@@ -14,7 +14,7 @@ use weir_model::{NodeId, Symbol, Value};
 
 use super::bundle::{BUNDLE, Bundle};
 use super::prefetch::prefetch_all;
-use super::segment::{Fact, Segment};
+use super::segment::{Fact, Segment, symbols};
 use super::trace::SharedBatch;
 use crate::view::{Direction, HalfEdge};
 
@@ -317,14 +317,7 @@ impl<'a> Facts<'a> {
 
     /// What the facts of one kind are of, ascending.
     fn symbols(&self, kind: Kind) -> SmallVec<[Symbol; 8]> {
-        let mut found = SmallVec::new();
-        for Part { facts, .. } in &self.parts {
-            let mut rest = &facts[first_of(facts, Tag::new(kind, Symbol(0)))..];
-            while let Some(tag) = rest.first().map(|fact| fact.tag).filter(|tag| tag.kind() == kind) {
-                found.push(tag.symbol());
-                rest = &rest[rest.partition_point(|fact| fact.tag <= tag)..];
-            }
-        }
+        let mut found: SmallVec<_> = self.parts.iter().flat_map(|part| symbols(part.facts, kind, kind)).collect();
         found.sort_unstable();
         found.dedup();
         found

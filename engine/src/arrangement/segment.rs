@@ -5,6 +5,7 @@
 //!     times    the ticks that `when` points at, ascending; a single one where all could be made one
 //!     filter   which edges nodes with many facts may have
 
+use weir_model::Symbol;
 use weir_model::codec::{FactKey, decode_parallel, extent, fact_key, relocate, shift};
 use weir_model::mutation::{Kind, Payload, Tag};
 
@@ -126,6 +127,16 @@ impl Segment {
         shrink(&mut self.facts);
         shrink(&mut self.arena);
     }
+}
+
+/// What facts of these kinds are of, among those of a node: each once for each kind, in the order of the facts.
+pub fn symbols(facts: &[Fact], first: Kind, last: Kind) -> impl Iterator<Item = Symbol> {
+    let mut rest = &facts[facts.partition_point(|fact| fact.tag.kind() < first)..];
+    std::iter::from_fn(move || {
+        let tag = rest.first().map(|fact| fact.tag).filter(|tag| tag.kind() <= last)?;
+        rest = &rest[rest.partition_point(|fact| fact.tag <= tag)..];
+        Some(tag.symbol())
+    })
 }
 
 pub fn shrink<T>(column: &mut Vec<T>) {

@@ -17,6 +17,7 @@ use super::limits::{Budget, Limits, weight_of};
 use super::operators::{Flow, GO_ON, Next, Rows, Run, STOP};
 use super::scan::Scans;
 use super::{Environment, Prepared, contains_write, procedures};
+use crate::history::Recall;
 use crate::view::View;
 
 /// A query can call itself, by its own text as a parameter.
@@ -200,15 +201,19 @@ impl Run<'_> {
 
     /// Runs another query, which only reads, as of the end of a millisecond.
     fn in_the_past(&self, chosen: Chosen, at: i64, each: Each) -> Result<(), Failure> {
-        let moment = procedures::history::recall(self)?.at(at).map_err(procedures::history::unavailable)?;
+        let (moment, recall) = procedures::history::recall(self)?.at(at).map_err(procedures::history::unavailable)?;
         let mut each = |row: &[Value]| if moment.has_failed() { STOP } else { each(row) };
-        let ran = self.at_moment(moment.view(), |run| run.in_place(chosen, &mut each));
+        let ran = self.at_moment((moment.view(), &recall), |run| run.in_place(chosen, &mut each));
         moment.failure().map_or(ran, |error| Err(procedures::history::unavailable(error)))
     }
 
     /// Does something with another view than that of the query, where nothing the query has written is seen.
-    pub(super) fn at_moment<R>(&self, view: &dyn View, act: impl FnOnce(&Run) -> Result<R, Failure>) -> Result<R, Failure> {
-        let environment = Environment { view, ..*self.environment };
+    pub(super) fn at_moment<R>(
+        &self,
+        (view, recall): (&dyn View, &Recall),
+        act: impl FnOnce(&Run) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let environment = Environment { view, recall: Some(recall), ..*self.environment };
         let reader = Reader {
             prepared: self.prepared,
             names: self.reader.names,

@@ -103,6 +103,11 @@ pub struct Deleted {
 }
 
 impl Reader<'_> {
+    /// The same over another view.
+    pub fn over<'o>(&'o self, view: &'o dyn View) -> Reader<'o> {
+        Reader { view, deleted: self.deleted.clone(), ..*self }
+    }
+
     pub fn note_deleted_node(&self, node: NodeId) {
         if self.environment.open_cypher {
             self.deleted.nodes.borrow_mut().insert(node);

@@ -153,7 +153,9 @@ impl Run<'_> {
         if let Some(found) = self.watched.and_then(|watched| watched.find(self, node, lookups, row)) {
             return Some(found);
         }
-        let lookup = lookups.iter().find(|lookup| lookup.operator == Binary::Equal)?;
+        let Some(lookup) = lookups.iter().find(|lookup| lookup.operator == Binary::Equal) else {
+            return self.watched?.all(self, node);
+        };
         let number = std::ptr::from_ref(step) as usize;
         // Taken out while it is worked on: expressions may scan too.
         let mut kept = self.scans.kept.borrow_mut().remove(&number).unwrap_or_default();
@@ -220,16 +222,19 @@ impl Run<'_> {
         row[slot] = before;
         let Ok(value) = value else { return false };
         let Some(place) = key::equal(&value) else { return true };
-        let here = Arc::make_mut(nodes.entry(place).or_default());
-        // Mostly in the order of ids; a node that changes comes again, out of it.
-        match here.last() {
-            Some(last) if *last >= id => {
-                if let Err(at) = here.binary_search(&id) {
-                    here.insert(at, id);
-                }
-            }
-            _ => here.push(id),
-        }
+        put(Arc::make_mut(nodes.entry(place).or_default()), id);
         self.budget.has_room(KEPT_BYTES) && self.budget.hold_bytes(KEPT_BYTES).is_ok()
+    }
+}
+
+/// Into a list in the order of ids. Most come in that order; a node that changes comes again, out of it.
+pub(super) fn put(nodes: &mut Vec<NodeId>, id: NodeId) {
+    match nodes.last() {
+        Some(last) if *last >= id => {
+            if let Err(at) = nodes.binary_search(&id) {
+                nodes.insert(at, id);
+            }
+        }
+        _ => nodes.push(id),
     }
 }

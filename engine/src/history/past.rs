@@ -21,6 +21,7 @@ use super::run::{Cursor, Piece, Trouble};
 use super::since::Since;
 use super::{History, PATIENCE};
 use crate::arrangement::chunk::Chunk;
+use crate::arrangement::segment::symbols;
 use crate::arrangement::versions::{Asked, Hit, holding};
 use crate::arrangement::{Facts, Part, Segment, Snapshot};
 use crate::commit::wall_clock_millis;
@@ -450,15 +451,7 @@ pub(super) fn hits(found: &Found) -> SmallVec<[Hit<'_>; 4]> {
 
 /// The types of edges that a node ever had.
 fn edge_types(found: &Found) -> BTreeSet<Symbol> {
-    let mut types = BTreeSet::new();
-    for hit in hits(found) {
-        let mut rest = &hit.facts[hit.facts.partition_point(|fact| fact.tag.kind() < Kind::Out)..];
-        while let Some(tag) = rest.first().map(|fact| fact.tag).filter(|tag| tag.kind() <= Kind::InParallel) {
-            types.insert(tag.symbol());
-            rest = &rest[rest.partition_point(|fact| fact.tag <= tag)..];
-        }
-    }
-    types
+    hits(found).iter().flat_map(|hit| symbols(hit.facts, Kind::Out, Kind::InParallel)).collect()
 }
 
 fn after(id: NodeId) -> Option<NodeId> {
@@ -553,7 +546,8 @@ impl View for Past {
         };
         let (single, parallel) = ((half_key(other, 0), half_key(other, 0)), parallel_keys(other));
         let sides = [(Kind::Out, single), (Kind::In, single), (Kind::OutParallel, parallel), (Kind::InParallel, parallel)];
-        for (kind, (side, keys)) in kinds.iter().flat_map(|kind| sides.map(|side| (*kind, side))) {
+        let asked = |(side, _): &(Kind, _)| direction.admits(matches!(side, Kind::Out | Kind::OutParallel));
+        for (kind, (side, keys)) in kinds.iter().flat_map(|kind| sides.into_iter().filter(asked).map(|side| (*kind, side))) {
             facts(&self.held_between(node, Tag::new(side, kind), keys)).edges(direction, &[kind], 0, each);
         }
     }

@@ -12,11 +12,17 @@ pub struct Recall<'g> {
     graph: &'g Graph,
     /// The moment the query itself reads.
     until: Tick,
+    is_past: bool,
 }
 
 impl<'g> Recall<'g> {
-    pub fn new(graph: &'g Graph, until: Tick) -> Recall<'g> {
-        Recall { graph, until }
+    pub fn new(graph: &'g Graph, until: Tick, is_past: bool) -> Recall<'g> {
+        Recall { graph, until, is_past }
+    }
+
+    /// The millisecond at whose end a query reads that asked for one.
+    pub fn moment(&self) -> Option<i64> {
+        self.is_past.then(|| self.until.millis() as i64)
     }
 
     /// What happened to a node, up to the moment of the query.
@@ -24,13 +30,14 @@ impl<'g> Recall<'g> {
         self.graph.changes(node, self.until())
     }
 
-    /// The end of a millisecond, or the moment of the query if that is earlier.
-    pub fn at(&self, millis: i64) -> Result<Moment, EngineError> {
+    /// The end of a millisecond, or the moment of the query if that is earlier; and how a query recalls that runs as of it.
+    pub fn at(&self, millis: i64) -> Result<(Moment, Recall<'g>), EngineError> {
         let millis = millis.max(0) as u64;
         if millis > wall_clock_millis() {
             return Err(EngineError::NotYet(millis));
         }
-        self.graph.at(Tick::end_of_millis(millis).min(self.until()))
+        let until = Tick::end_of_millis(millis).min(self.until());
+        Ok((self.graph.at(until)?, Recall::new(self.graph, until, true)))
     }
 
     /// The moment of the query, or a later one at which the graph was still the same: one at rest may have had its last change before history begins.

@@ -38,7 +38,8 @@ use super::hubs::{Around, HubBounds, Hubs};
 use super::maintained::{Interest, TOUCHED};
 use super::program::{EdgeView, Path, Version};
 use super::queries::{Origin, Queries, Route};
-use super::results::{Row, RowChange};
+use super::results::RowChange;
+use super::stages::looks::Touch;
 use super::walk::{Change, Errand, Parcel, Waiting, Walk, look};
 use super::{Time, before};
 use crate::arrangement::build::{Located, Shard};
@@ -212,19 +213,21 @@ fn changes<'scope>(
     (results, parcels)
 }
 
-/// The nodes of this shard that change in a way that anybody who looked at them may see.
+/// What changes of the nodes of this shard, as far as somebody who looked at them may see it.
 fn touches(batch: &Batch, (query, since): (u32, Time), interest: &Interest, found: &mut Vec<RowChange>) {
-    let mut times: SmallVec<[Time; 4]> = SmallVec::new();
+    let mut touches: SmallVec<[(Time, Touch); 4]> = SmallVec::new();
     for (index, id) in batch.ids.iter().enumerate() {
-        times.clear();
+        touches.clear();
         let (segment, facts) = batch.node(index);
         let concerning = segment.tags(facts).filter(|(tag, _)| interest.concerns(*tag));
-        times.extend(concerning.map(|(_, fact)| segment.time(fact)).filter(|time| *time >= since));
-        times.sort_unstable();
-        times.dedup();
-        let touched =
-            |time: &Time| RowChange { row: Row::from_slice(&[Value::Node(*id)]), time: *time, diff: 1, query, source: TOUCHED };
-        found.extend(times.iter().map(touched));
+        let timed = concerning.map(|(_, fact)| (segment.time(fact), fact)).filter(|(time, _)| *time >= since);
+        timed.for_each(|(time, fact)| Touch::each(segment, fact, &mut |touch| touches.push((time, touch))));
+        touches.sort_unstable();
+        touches.dedup();
+        for at_once in touches.chunk_by(|(one, _), (other, _)| one == other) {
+            let mut found = |row| found.push(RowChange { row, time: at_once[0].0, diff: 1, query, source: TOUCHED });
+            Touch::rows(*id, at_once.iter().map(|(_, touch)| *touch), &mut found);
+        }
     }
 }
 

@@ -134,8 +134,8 @@ fn direction(half: &HalfEdge) -> &'static str {
 pub fn node_at(run: &Run, procedure: &Procedure, arguments: &[Value], each: Each) -> Result<(), Failure> {
     let here = node(run, procedure, arguments)?;
     let Value::Integer(at) = &arguments[1] else { return Err(procedure.refused(arguments)) };
-    let moment = recall(run)?.at(*at).map_err(unavailable)?;
-    let row = run.at_moment(moment.view(), |run| {
+    let (moment, recall) = recall(run)?.at(*at).map_err(unavailable)?;
+    let row = run.at_moment((moment.view(), &recall), |run| {
         let node = Value::FullNode(Arc::new(run.reader.full_node(here)));
         Ok([node, Value::list(read::edges_as_maps(run, here)?)])
     })?;

@@ -145,8 +145,9 @@ pub fn debug_node(run: &Run, procedure: &Procedure, arguments: &[Value], each: E
     let nothing = || Value::list(Vec::new());
     let journal = history::journal(run, here)?;
     run.budget.hold(&journal)?;
+    let moment = run.environment.recall.and_then(|recall| recall.moment());
     let columns = [
-        Value::Null,
+        moment.map_or(Value::Null, Value::Integer),
         Value::map(properties),
         Value::list(edges),
         Value::Null,

@@ -13,6 +13,7 @@ use weir_model::{Aggregate, Clock, Context, Expr, GraphFree, IdScheme, Value};
 
 use super::bounds::{Bounded, Made};
 use super::each::{Each, Looking};
+use super::looks::Touched;
 use super::{Layout, Row, Stage, Turn, build, holds};
 use crate::evaluate::{Evaluator, Moved, Prepared};
 use crate::render::aside::Pace;
@@ -169,7 +170,7 @@ fn in_turn<R>(prepared: &Prepared, scene: &Scene<'_>, act: impl FnOnce(&mut Turn
         first: true,
         now: scene.now,
         sources: Vec::new(),
-        touched: Vec::new(),
+        touched: Touched::default(),
         moved: Moved::default(),
         looking,
         context: &context,

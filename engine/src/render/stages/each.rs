@@ -1,26 +1,28 @@
-//! Each: what a query asks of the graph row by row, worked out again when a node changes that was looked at for a row.
+//! Each: what a query asks of the graph row by row, worked out again when something changes that was looked at for a row.
 //!
-//! Of every distinct row it is kept how often it is there, what came of it, which nodes were looked at, and by which values nodes were looked
-//! for. At a tick the rows that are new, those that looked at a node which changed, and those that looked for a value that such a node has or had
+//! Of every distinct row it is kept how often it is there, what came of it, what was looked at (`looks`), and by which values nodes were looked
+//! for. At a tick the rows that are new, those that looked at what changed, and those that looked for a value that a changed node has or had
 //! run through `evaluate` over the graph as it is then. A row for which nothing was looked at is not kept: it always gives the same.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::hash::Hash;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::plan::Operator;
 use weir_model::{Clock, IdScheme, Mutations, NodeId, Symbol, Value};
 
 use super::bounds::STEPS_MAX;
+use super::looks::{Looks, Mark};
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
-use crate::commit::ReadSet;
-use crate::evaluate::{Environment, Evaluator, Limits, Watched, Which};
+use crate::evaluate::{Environment, Evaluator, Limits, Moved, Watched, Which};
 use crate::index::key::Place;
+use crate::render::aside::Pace;
 use crate::tracked::Tracked;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
 
-/// Of a row for which more nodes were looked at it is only kept that they were many: then any change is one of them.
-const NODES_KEPT_MAX: usize = 1_000_000;
+/// Of a row for which more was looked at it is only kept that it was much: then any change concerns it.
+const LOOKS_KEPT_MAX: usize = 1_000_000;
 
 pub struct Each {
     pub input: Box<Stage>,
@@ -34,8 +36,8 @@ pub struct Each {
     /// By number; those that are free stand in `free`.
     kept: Vec<Kept>,
     free: Vec<u32>,
-    /// Which rows looked at a node.
-    lookers: FxHashMap<NodeId, FxHashSet<u32>>,
+    /// Which rows looked where.
+    lookers: FxHashMap<Mark, FxHashSet<u32>>,
     /// Which rows looked for the nodes that have a value.
     askers: FxHashMap<Which, FxHashMap<Place, FxHashSet<u32>>>,
     /// Rows that looked at all nodes.
@@ -49,7 +51,7 @@ struct Kept {
     row: Row,
     count: i64,
     found: Vec<Row>,
-    nodes: Vec<NodeId>,
+    looks: Vec<Mark>,
     asked: Vec<(Which, Place)>,
     scanned: bool,
     turn: Option<i64>,
@@ -69,7 +71,7 @@ pub struct Looking<'t, 'p> {
 /// What came of a row, and what was looked at.
 pub struct Seen {
     pub found: Vec<Row>,
-    nodes: Vec<NodeId>,
+    looks: Vec<Mark>,
     asked: Vec<(Which, Place)>,
     scanned: bool,
     /// When time alone changes it.
@@ -79,8 +81,25 @@ pub struct Seen {
 impl Seen {
     /// Whether it may be different another time.
     fn may_change(&self) -> bool {
-        self.scanned || !self.nodes.is_empty() || !self.asked.is_empty() || self.turn.is_some()
+        self.scanned || !self.looks.is_empty() || !self.asked.is_empty() || self.turn.is_some()
     }
+}
+
+impl Looking<'_, '_> {
+    /// Takes in that labels and properties of nodes have changed. Gives who is concerned of those who looked for nodes by a value.
+    pub fn follow(&mut self, changed: &[NodeId], now: i64, pace: &Pace) -> Moved {
+        let Some(watched) = self.watched.filter(|_| !changed.is_empty()) else { return Moved::default() };
+        let environment = environment(self.view, (self.ids, self.open_cypher), Clock::at(now), pace);
+        let mut moved = Moved::default();
+        self.evaluator.in_context(&environment, &mut |context| moved = watched.follow(self.view, context, changed));
+        moved
+    }
+}
+
+/// In which a part is run over a row, or an expression over a node.
+fn environment<'e>(view: &'e dyn View, (ids, open_cypher): (IdScheme, bool), now: Clock<'e>, pace: &'e Pace) -> Environment<'e> {
+    let limits = Limits { steps_max: Some(STEPS_MAX), time_max: None, cancelled: Some(pace.over()), ..Limits::default() };
+    Environment { view, parameters: &[], ids, now, fresh_id: &NodeId::default, limits, open_cypher, recall: None }
 }
 
 impl Each {
@@ -110,12 +129,12 @@ impl Each {
         let mut changes = self.input.step(turn);
         consolidate(&mut changes);
         let mut again: FxHashSet<u32> = FxHashSet::default();
-        if !turn.touched.is_empty() {
+        if !turn.touched.marks.is_empty() {
             again.extend(&self.scanners);
         }
         again.extend(self.turns.iter().take_while(|(at, _)| *at <= turn.now).map(|(_, number)| number));
-        for node in &turn.touched {
-            again.extend(self.lookers.get(node).into_iter().flatten());
+        for mark in &turn.touched.marks {
+            again.extend(self.lookers.get(mark).into_iter().flatten());
         }
         for (which, place) in &turn.moved.places {
             again.extend(self.askers.get(which).and_then(|askers| askers.get(place)).into_iter().flatten());
@@ -172,17 +191,8 @@ impl Each {
         let turn_at = Cell::new(Clock::NEVER);
         let Looking { view, evaluator, watched, ids, open_cypher } = &mut turn.looking;
         let ordered = Ordered(*view);
-        let tracked = Tracked::new(&ordered);
-        let environment = Environment {
-            view: &tracked,
-            parameters: &[],
-            ids: *ids,
-            now: Clock::watched(turn.now, &turn_at),
-            fresh_id: &NodeId::default,
-            limits: Limits { steps_max: Some(STEPS_MAX), time_max: None, cancelled: Some(turn.pace.over()), ..Limits::default() },
-            open_cypher: *open_cypher,
-            recall: None,
-        };
+        let tracked = Tracked::noting(&ordered, Looks::default());
+        let environment = environment(&tracked, (*ids, *open_cypher), Clock::watched(turn.now, &turn_at), turn.pace);
         let (made, mut found) = (turn.made, Vec::new());
         let ran = evaluator.run_part(
             &self.inner,
@@ -202,22 +212,22 @@ impl Each {
             turn.pace.leave_out(Some(row), &failure);
             found.clear();
         }
-        // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.
-        let ReadSet { mut nodes, scanned, questions } = tracked.into_reads();
         let turn = Some(turn_at.get()).filter(|turn| *turn < Clock::NEVER);
-        // Whoever looked for a value looks again when one of those changes that have it.
-        for sought in asked.iter().flat_map(|asked| watched.map(|watched| watched.at(*asked))) {
-            sought.iter().for_each(|node| {
-                nodes.remove(node);
-            });
-        }
-        let scanned = scanned || by_another || !questions.is_empty() || nodes.len() > NODES_KEPT_MAX;
+        // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.
+        let looks = tracked.into_notes().filter(|_| !by_another).and_then(|mut looks| {
+            // Whoever looked for a value looks again when one of those changes that have it.
+            for sought in asked.iter().flat_map(|asked| watched.map(|watched| watched.at(*asked))) {
+                sought.iter().for_each(|node| looks.leave_own(*node));
+            }
+            (looks.0.len() + asked.len() <= LOOKS_KEPT_MAX).then_some(looks.0)
+        });
+        let scanned = looks.is_none();
         if scanned {
             // Whatever changes is looked at again then.
-            nodes.clear();
             asked.clear();
         }
-        Seen { found, nodes: nodes.into_iter().collect(), asked, scanned, turn }
+        let looks = looks.into_iter().flatten().collect();
+        Seen { found, looks, asked, scanned, turn }
     }
 
     fn keep(&mut self, row: Row, count: i64, seen: Seen) {
@@ -232,8 +242,8 @@ impl Each {
 
     fn remember(&mut self, number: u32, seen: Seen) {
         self.forget(number);
-        for node in &seen.nodes {
-            self.lookers.entry(*node).or_default().insert(number);
+        for mark in &seen.looks {
+            self.lookers.entry(*mark).or_default().insert(number);
         }
         for (which, place) in &seen.asked {
             self.askers.entry(*which).or_default().entry(*place).or_default().insert(number);
@@ -243,28 +253,19 @@ impl Each {
         }
         self.turns.extend(seen.turn.map(|turn| (turn, number)));
         let kept = &mut self.kept[number as usize];
-        (kept.found, kept.nodes, kept.asked) = (seen.found, seen.nodes, seen.asked);
+        (kept.found, kept.looks, kept.asked) = (seen.found, seen.looks, seen.asked);
         (kept.scanned, kept.turn) = (seen.scanned, seen.turn);
     }
 
     /// What was looked at for a row.
     fn forget(&mut self, number: u32) {
         let kept = &mut self.kept[number as usize];
-        for node in kept.nodes.drain(..) {
-            if let Some(lookers) = self.lookers.get_mut(&node) {
-                lookers.remove(&number);
-                if lookers.is_empty() {
-                    self.lookers.remove(&node);
-                }
-            }
+        for mark in kept.looks.drain(..) {
+            take_out(&mut self.lookers, &mark, number);
         }
         for (which, place) in kept.asked.drain(..) {
-            let Some(askers) = self.askers.get_mut(&which) else { continue };
-            if let Some(here) = askers.get_mut(&place) {
-                here.remove(&number);
-                if here.is_empty() {
-                    askers.remove(&place);
-                }
+            if let Some(askers) = self.askers.get_mut(&which) {
+                take_out(askers, &place, number);
             }
         }
         if std::mem::take(&mut kept.scanned) {
@@ -280,6 +281,16 @@ impl Each {
         let kept = std::mem::take(&mut self.kept[number as usize]);
         self.numbers.remove(&kept.row);
         self.free.push(number);
+    }
+}
+
+/// A row is not among those of a key any more.
+fn take_out<K: Eq + Hash>(rows: &mut FxHashMap<K, FxHashSet<u32>>, key: &K, number: u32) {
+    if let Some(here) = rows.get_mut(key) {
+        here.remove(&number);
+        if here.is_empty() {
+            rows.remove(key);
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod derive;
 mod each;
 mod group;
 mod join;
+pub mod looks;
 mod timed;
 mod top;
 
@@ -23,9 +24,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use weir_model::clock::At;
-use weir_model::{Clock, Context, Expr, Failure, GraphFree, IdScheme, NodeId, Tick, Value};
+use weir_model::{Clock, Context, Expr, Failure, GraphFree, IdScheme, Tick, Value};
 
 use self::bounds::{Bounded, Made};
+use self::looks::Touched;
 use self::timed::Timed;
 use super::Time;
 use super::aside::Pace;
@@ -128,7 +130,7 @@ pub struct Turn<'t, 'p> {
     /// The millisecond of the tick.
     pub now: i64,
     pub sources: Vec<Changes>,
-    pub touched: Vec<NodeId>,
+    pub touched: Touched,
     /// What of it concerns those who looked for nodes by a value.
     pub moved: Moved,
     pub looking: each::Looking<'t, 'p>,
@@ -212,7 +214,7 @@ impl Stages {
                 first: self.first.take_if(|first| *first == time).is_some(),
                 now: Tick(time).millis() as i64,
                 sources: vec![Vec::new(); self.sources],
-                touched: Vec::new(),
+                touched: Touched::default(),
                 moved: Moved::default(),
                 looking: each::Looking {
                     view: &snapshot,
@@ -228,15 +230,13 @@ impl Stages {
             };
             while let Some(change) = input.next_of(time) {
                 turned.taken += 1;
-                match (change.source, change.row.0.first()) {
-                    (TOUCHED, Some(Value::Node(node))) => turn.touched.push(*node),
-                    (TOUCHED, _) => {}
-                    (source, _) => turn.sources[source as usize].push((change.row, i64::from(change.diff))),
+                match change.source {
+                    TOUCHED => turn.touched.add(&change.row),
+                    source => turn.sources[source as usize].push((change.row, i64::from(change.diff))),
                 }
             }
-            turn.touched.sort_unstable();
-            turn.touched.dedup();
-            turn.moved = watched.follow(&snapshot, &turn.touched);
+            turn.touched.settle();
+            turn.moved = turn.looking.follow(&turn.touched.own, turn.now, turn.pace);
             turn.sources.iter_mut().for_each(consolidate);
             let mut rows = self.root.step(&mut turn);
             if let Some(reason) = made.too_many() {
