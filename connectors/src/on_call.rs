@@ -226,6 +226,7 @@ impl<W: Work> Desk<W> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU64;
+    use std::time::Instant;
 
     use super::*;
 

@@ -3,12 +3,13 @@
 //! Old enough is what is durable and delivered: after a restart the graph is loaded as of the checkpoint and the log is
 //! replayed from there, so results that no output has taken yet are found again.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use weir_model::Tick;
+use weir_model::{QueryId, Text, Tick};
 
 use crate::arrangement::build::Shard;
 use crate::arrangement::chunk::Chunk;
@@ -41,6 +42,9 @@ const FACTS_AT_REST: usize = FACTS_BETWEEN / 10;
 const REST: Duration = Duration::from_secs(2);
 const HARDLY_ANYTHING: usize = 10 * ENTRY_WEIGHT;
 
+/// Between one look at what is delivered that found nothing to move, and the next: with thousands of standing queries it is no small one.
+const AFTER_IN_VAIN: Duration = Duration::from_secs(1);
+
 /// A start reads so many chunks at a time: few enough for all threads to have some until the end.
 const CHUNKS_AT_ONCE: usize = 8;
 
@@ -51,6 +55,8 @@ pub struct Checkpoints {
     /// What the store knows.
     progress: Mutex<Progress>,
     quiet: Mutex<Option<Quiet>>,
+    /// When it was last found that nothing can be moved yet: not everything is delivered.
+    in_vain: Mutex<Option<Instant>>,
 }
 
 /// How many facts there were in the log when it was last seen to grow, or to be cut, and when that was.
@@ -101,32 +107,39 @@ pub fn consider(graph: &Graph, last: bool) -> Result<(), EngineError> {
     if facts < enough {
         return Ok(());
     }
+    let mut in_vain = checkpoints.in_vain.lock().unwrap_or_else(|e| e.into_inner());
+    if !last && in_vain.is_some_and(|at| at.elapsed() < AFTER_IN_VAIN) {
+        return Ok(());
+    }
     let until = graph.durable().min(graph.needs_from().unwrap_or(Tick::MAX));
     // For the last one somebody waits.
     let breath = (!last).then(Breath::begin);
-    write(graph, until, breath.as_ref())
+    let written = write(graph, until, breath.as_ref())?;
+    *in_vain = (!written).then(Instant::now);
+    Ok(())
 }
 
 /// Moves every entry that ends at or before `until` into pages, at once.
 pub fn make(graph: &Graph, until: Tick) -> Result<(), EngineError> {
-    write(graph, until, None)
+    write(graph, until, None).map(drop)
 }
 
-/// With `breath` it is work that nobody waits for, unless it falls too far behind.
-fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<(), EngineError> {
+/// With `breath` it is work that nobody waits for, unless it falls too far behind. False where there is nothing to move.
+fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<bool, EngineError> {
     let checkpoints = graph.checkpoints();
     let mut progress = checkpoints.progress.lock().unwrap_or_else(|e| e.into_inner());
-    // What was delivered is usually logged with later entries. Were the log cut without it, and the process to end, the
-    // results in between would be lost.
-    let delivered = graph.delivered();
+    let mut delivered = None;
     loop {
         let store = &graph.parts().store;
         let (entries, facts) = read_some(&**store, graph.id(), (progress.upto, until), FACTS_PER_RUN)?;
-        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(()) };
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else { return Ok(delivered.is_some()) };
+        // What was delivered is usually logged with later entries. Were the log cut without it, and the process to end, the
+        // results in between would be lost.
+        let delivered = &*delivered.get_or_insert_with(|| graph.delivered());
         let mut next = progress.clone();
         next.upto = last.upper;
-        entries.iter().for_each(|entry| note(&mut next, entry));
-        delivered.iter().for_each(|delivered| note_delivered(&mut next, delivered));
+        entries.iter().for_each(|entry| note_sources(&mut next, entry));
+        note_delivered(&mut next, entries.iter().flat_map(|entry| &entry.delivered).chain(delivered));
         let began = Instant::now();
         let (first, upper) = (first.first, last.upper);
         let is_far_behind = || checkpoints.facts.load(Ordering::Relaxed) > FACTS_BEHIND;
@@ -140,7 +153,7 @@ fn write(graph: &Graph, until: Tick, breath: Option<&Breath>) -> Result<(), Engi
         let mut chunks = Indexing::new(&mut pages, nodes);
         let info = match store.checkpoint(graph.id(), NewRun { first, upper, chunks: &mut chunks }, &next) {
             // It was dropped meanwhile, and there is nothing more to be written.
-            Err(StoreError::NoSuchGraph(_)) => return Ok(()),
+            Err(StoreError::NoSuchGraph(_)) => return Ok(true),
             written => written?,
         };
         graph.history().add(Run::stored(&info, chunks.index));
@@ -162,8 +175,8 @@ pub fn holding_still<R>(graph: &Graph, act: impl FnOnce() -> R) -> R {
     act()
 }
 
-/// Adds what an entry says of sources and delivery.
-fn note(progress: &mut Progress, entry: &Entry) {
+/// Adds what an entry says of sources.
+fn note_sources(progress: &mut Progress, entry: &Entry) {
     for (name, position) in &entry.sources {
         let known = progress.sources.iter().position(|(known, _)| known == name);
         match known {
@@ -174,17 +187,21 @@ fn note(progress: &mut Progress, entry: &Entry) {
             None => progress.sources.push((name.clone(), position.clone())),
         }
     }
-    entry.delivered.iter().for_each(|delivered| note_delivered(progress, delivered));
 }
 
-fn note_delivered(progress: &mut Progress, delivered: &Delivered) {
-    let same = |known: &Delivered| known.query == delivered.query && known.output == delivered.output;
-    match progress.delivered.iter().position(same) {
-        Some(known) if delivered.is_gone() => drop(progress.delivered.swap_remove(known)),
-        Some(known) if progress.delivered[known].tick <= delivered.tick => progress.delivered[known] = delivered.clone(),
-        None if !delivered.is_gone() => progress.delivered.push(delivered.clone()),
-        _ => {}
+/// Adds how far outputs have delivered, one after another.
+fn note_delivered<'d>(progress: &mut Progress, delivered: impl Iterator<Item = &'d Delivered>) {
+    let mut known: BTreeMap<(QueryId, Text), Delivered> =
+        std::mem::take(&mut progress.delivered).into_iter().map(|known| ((known.query, known.output.clone()), known)).collect();
+    for delivered in delivered {
+        let key = (delivered.query, delivered.output.clone());
+        if delivered.is_gone() {
+            known.remove(&key);
+        } else if known.get(&key).is_none_or(|known| known.tick <= delivered.tick) {
+            known.insert(key, delivered.clone());
+        }
     }
+    progress.delivered = known.into_values().collect();
 }
 
 /// What of the runs of a graph is needed for the present, as it was stored.
