@@ -127,7 +127,7 @@ mod tests {
         let shifts: Vec<_> = (0..8)
             .map(|_| {
                 let all = all.clone();
-                run(move || drop(all.wait())).expect("a thread")
+                run(move || _ = all.wait()).expect("a thread")
             })
             .collect();
         assert!(!shifts[0].has_ended_within(Duration::from_millis(20)), "it waits for all");

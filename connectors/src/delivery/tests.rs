@@ -253,7 +253,7 @@ fn an_output_that_rests_has_no_thread_and_still_says_how_far_it_is() {
     rig.delivery.send(vec![], 1).unwrap();
     assert!(rig.delivery.is_resting());
     rig.delivery.send(results("a"), 2).unwrap();
-    assert!(!rig.delivery.is_resting());
+    wait_until(|| rig.marks.lock().unwrap().len() == 2);
     wait_until(|| rig.delivery.is_resting());
     rig.delivery.send(vec![], 3).unwrap();
     assert!(rig.delivery.is_resting());
