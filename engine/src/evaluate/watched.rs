@@ -171,8 +171,9 @@ impl Watched {
     /// The nodes for which one of the lookups may be true; none where that is not kept.
     pub(super) fn find(&self, run: &Run, node: &PatternNode, lookups: &[Lookup], row: &[Value]) -> Option<Arc<Vec<NodeId>>> {
         let of = |operator| lookups.iter().filter(move |lookup| lookup.operator == operator);
-        let lookup = of(Binary::Equal).find(|lookup| lookup.key.is_some());
-        let lookup = lookup.or_else(|| of(Binary::Equal).find(|lookup| is_own(&lookup.of))).or_else(|| of(Binary::In).next())?;
+        // Without a label, a node that has edges alone may have a made value, and nobody hears of it.
+        let made = || of(Binary::Equal).find(|lookup| !node.labels.is_empty() && is_own(&lookup.of));
+        let lookup = of(Binary::Equal).find(|lookup| lookup.key.is_some()).or_else(made).or_else(|| of(Binary::In).next())?;
         let symbol = |name| run.prepared.symbol(name);
         let by = lookup.key.map_or(By::Made(std::ptr::from_ref(lookup).addr()), |key| By::Property(symbol(key)));
         let which = Which { label: node.labels.first().map(|label| symbol(*label)), by };

@@ -155,12 +155,17 @@ pub struct Interest {
     properties: FxHashSet<Symbol>,
     any_edge: bool,
     kinds: FxHashSet<Symbol>,
+    /// In which there are nodes, and nothing else.
+    nodes: FxHashSet<Slot>,
 }
 
 impl Interest {
     /// None where nothing is looked up.
     fn of(plan: &Plan, prepared: &Prepared) -> Option<Interest> {
         let mut interest = Interest { everything: matches!(plan.root, Operator::Subquery { .. }), ..Interest::default() };
+        let mut edges = FxHashSet::default();
+        bound(&plan.root, &mut interest.nodes, &mut edges);
+        interest.nodes.retain(|slot| !edges.contains(slot));
         let mut looks = false;
         each_part(&plan.root, &mut |part| {
             looks = true;
@@ -183,7 +188,8 @@ impl Interest {
     fn pattern(&mut self, pattern: &Pattern, prepared: &Prepared) {
         let symbol = |name: &Name| prepared.symbol(*name);
         // Whether a node is there at all is seen by whoever looks at all of them.
-        self.everything |= pattern.steps.iter().any(|step| matches!(step, Step::Scan { .. }));
+        let of_all = |step: &Step| matches!(step, Step::Scan { node, .. } if pattern.nodes[*node].labels.is_empty());
+        self.everything |= pattern.orders.iter().flatten().chain(&pattern.steps).any(of_all);
         for node in &pattern.nodes {
             self.labels.extend(node.labels.iter().map(symbol));
             self.properties.extend(node.reads.iter().map(|(key, _)| symbol(key)));
@@ -197,9 +203,9 @@ impl Interest {
 
     fn expression(&mut self, expr: &Expr, prepared: &Prepared) {
         match expr {
-            Expr::Property { key, .. } => {
+            Expr::Property { of, key } => {
                 self.properties.insert(prepared.symbol(*key));
-                self.any_edge = true;
+                self.any_edge |= !matches!(&**of, Expr::Slot(slot) if self.nodes.contains(slot));
             }
             Expr::HasLabels { labels, .. } => self.labels.extend(labels.iter().map(|label| prepared.symbol(*label))),
             Expr::Subquery(subquery) => self.operator(&subquery.plan, prepared),
@@ -222,6 +228,26 @@ impl Interest {
                 }
             }
     }
+}
+
+/// The slots that patterns put nodes and edges into.
+fn bound(operator: &Operator, nodes: &mut FxHashSet<Slot>, edges: &mut FxHashSet<Slot>) {
+    operator.each_below(&mut |operator| {
+        if let Operator::Match { pattern, .. } = operator {
+            nodes.extend(pattern.nodes.iter().map(|node| node.slot));
+            edges.extend(pattern.edges.iter().filter_map(|edge| edge.slot));
+        }
+    });
+    let mut expressions = Vec::new();
+    operator.all_expressions(&mut expressions);
+    expressions.into_iter().for_each(|expr| bound_within(expr, nodes, edges));
+}
+
+fn bound_within(expr: &Expr, nodes: &mut FxHashSet<Slot>, edges: &mut FxHashSet<Slot>) {
+    if let Expr::Subquery(subquery) = expr {
+        bound(&subquery.plan, nodes, edges);
+    }
+    expr.children().into_iter().for_each(|child| bound_within(child, nodes, edges));
 }
 
 /// The parts of the plan that ask the graph row by row.

@@ -90,6 +90,8 @@ pub const QUERIES: &[&str] = &[
     "MATCH (a:A) OPTIONAL MATCH (b:B)-[e:s]->(c) WHERE toString(b.x) = toString(a.z) RETURN id(a) AS a, id(b) AS b, e.w AS w",
     "MATCH (a)-[:r]->(c) WHERE EXISTS { MATCH (b) WHERE [v IN [b.x, b.z] WHERE v = 1 OR b:B | v] = [a.z] AND b <> c } RETURN id(a) AS a",
     "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B) WHERE b.z IN [a.z, a.x, 1] AND b <> a } RETURN id(a) AS a",
+    "MATCH (a:A) WHERE EXISTS { MATCH (b)-[:r]->(:B) WHERE coalesce(b.x, 2) = a.z AND b <> a } RETURN id(a) AS a",
+    "MATCH (a:A) RETURN id(a) AS a, COUNT { MATCH (b:B) WHERE coalesce(b.x, 2) = a.z } AS n",
     // What is looked through, row by row.
     "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B) WHERE b.z < a.z } RETURN id(a) AS a",
     "MATCH (a:A) RETURN id(a) AS a, COUNT { MATCH (b:B) } AS all, COUNT { MATCH (b:A:B) WHERE b.z >= a.z } AS some",
