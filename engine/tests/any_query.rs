@@ -455,6 +455,87 @@ fn rows_that_look_through_a_label_are_concerned_by_its_nodes_alone() {
     engine.shutdown().unwrap();
 }
 
+/// Rows that look for a node in whose range they are look again when one changes in whose range they are or were.
+#[test]
+fn rows_that_look_for_a_range_are_concerned_by_what_is_in_it_alone() {
+    const ROWS: u64 = 10_000;
+    let engine = open(1, false, HubBounds::default());
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let [p, q, v, first, last] = ["P", "Q", "v", "first", "last"].map(|name| graph.symbols().intern(name));
+    let mut record = Mutations::default();
+    let set = |record: &mut Mutations, number: u64, range: (u64, u64)| {
+        record.set_property(node(ROWS + number), first, &Value::Integer(range.0 as i64));
+        record.set_property(node(ROWS + number), last, &Value::Integer(range.1 as i64));
+    };
+    for number in 0..ROWS {
+        record.set_label(node(number), p, true);
+        record.set_property(node(number), v, &Value::Integer(10 * number as i64));
+        record.set_label(node(ROWS + number), q, true);
+        set(&mut record, number, (10 * number, 10 * number + 5));
+    }
+    graph.apply(record, 1).unwrap();
+    let text = "MATCH (a:P) WHERE NOT EXISTS { MATCH (b:Q) WHERE b.first <= a.v AND a.v <= b.last } RETURN id(a) AS a";
+    let begun = Instant::now();
+    let installed = &install(&engine, &[text], 1)[0];
+    let change = |record: Mutations| {
+        let upper = graph.apply(record, 1).unwrap();
+        collect(installed, upper).values().flat_map(|rows| rows.values()).sum::<i64>()
+    };
+    for number in 0..300 {
+        // The rows from here on were in it and are not; those of the next two come to be.
+        let mut record = Mutations::default();
+        set(&mut record, number, (10 * number + 20, 10 * number + 35));
+        assert_eq!(change(record), if number < 2 { 1 } else { 0 }, "at {number}");
+    }
+    // With all of them it would be minutes.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    let mut record = Mutations::default();
+    record.set_property(node(ROWS + 5_000), last, &Value::Null);
+    assert_eq!(change(record), 1);
+    engine.shutdown().unwrap();
+}
+
+/// A node of which the value that is looked for fails is told of as long as it does, and no longer.
+#[test]
+fn what_fails_for_a_node_fails_until_it_changes() {
+    const ROWS: u64 = 20_000;
+    let engine = open(1, false, HubBounds::default());
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let [p, q, v] = ["P", "Q", "v"].map(|name| graph.symbols().intern(name));
+    let mut record = Mutations::default();
+    for number in 0..ROWS {
+        record.set_label(node(number), p, true);
+        record.set_property(node(number), v, &Value::Integer(100 + number as i64));
+    }
+    for (number, value) in [(ROWS, 1), (ROWS + 1, 5)] {
+        record.set_label(node(number), q, true);
+        record.set_property(node(number), v, &Value::Integer(value));
+    }
+    graph.apply(record, 1).unwrap();
+    let text = "MATCH (a:P) WHERE NOT EXISTS { MATCH (b:Q) WHERE 1000 / b.v = a.v } RETURN id(a) AS a";
+    let installed = &install(&engine, &[text], 1)[0];
+    let set = |number: u64, value: i64| {
+        let mut record = Mutations::default();
+        record.set_property(node(number), v, &Value::Integer(value));
+        let upper = graph.apply(record, 1).unwrap();
+        collect(installed, upper).values().flat_map(|rows| rows.values()).sum::<i64>()
+    };
+    // 1000 and 200 are found, later 1000 and 500.
+    assert_eq!(set(ROWS + 1, 0), 0, "all of them are gone again");
+    let left_out = installed.left_out().unwrap();
+    assert!(left_out.last.contains("zero"), "{left_out:?}");
+    assert_eq!(set(ROWS + 1, 2), ROWS as i64 - 2);
+    let begun = Instant::now();
+    for number in 0..300 {
+        assert_eq!(set(number, 1000), -1, "at {number}");
+    }
+    // With all of them it would be a minute.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    engine.shutdown().unwrap();
+}
+
 /// All rows look at one node. Those that look for an edge between two nodes, or at labels and properties, do not look again when it gets
 /// another edge.
 #[test]

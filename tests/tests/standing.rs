@@ -224,8 +224,9 @@ fn items_of(step: &Json) -> Vec<(String, Json)> {
 #[derive(Default)]
 struct Net {
     standing: BTreeMap<(String, String), i64>,
-    /// Of each result id the data it came with: the recorded cancellations have none.
-    data: BTreeMap<(String, String), Json>,
+    /// Of each result id the data that stand with it, in one order: the recorded cancellations do not say which they take back, and the rows
+    /// of one result may be sent side by side.
+    data: BTreeMap<(String, String), Vec<String>>,
     /// In mode DistinctId results have ids that follow from their data.
     ids: BTreeMap<String, String>,
     shapes: BTreeMap<String, Vec<String>>,
@@ -245,17 +246,17 @@ impl Net {
         self.shapes.insert("result".to_owned(), fields(&item));
         self.shapes.insert("meta".to_owned(), fields(&item["meta"]));
         let known = (path.to_owned(), id.to_owned());
-        let positive = item["meta"]["isPositiveMatch"] == true;
-        let data = match self.data.get(&known) {
-            Some(data) if !positive => data.clone(),
-            _ => item["data"].clone(),
-        };
-        let text = canonical(&data);
-        self.data.insert(known, data);
-        self.ids.insert(text.clone(), id.to_owned());
-        let count = self.standing.entry((path.to_owned(), text)).or_default();
-        *count = if positive { *count + 1 } else { (*count - 1).max(0) };
-        self.standing.retain(|_, count| *count > 0);
+        let rows = self.data.entry(known).or_default();
+        if item["meta"]["isPositiveMatch"] == true {
+            let text = canonical(&item["data"]);
+            self.ids.insert(text.clone(), id.to_owned());
+            rows.insert(rows.partition_point(|row| *row <= text), text.clone());
+            *self.standing.entry((path.to_owned(), text)).or_default() += 1;
+        } else if !rows.is_empty() {
+            let taken_back = (path.to_owned(), rows.remove(0));
+            *self.standing.entry(taken_back).or_default() -= 1;
+            self.standing.retain(|_, count| *count > 0);
+        }
     }
 
     fn differs(&self, found: &Net) -> Option<String> {

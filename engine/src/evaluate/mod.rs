@@ -16,6 +16,7 @@ mod call;
 mod chain;
 mod choice;
 mod context;
+mod filed;
 mod kept;
 mod limits;
 mod operators;
@@ -53,13 +54,14 @@ use weir_model::{Clock, Context, Expr, Failure, IdScheme, Mutations, NodeId, Pla
 
 pub use self::choice::IndexName;
 pub use self::context::{Deleted, Names, Reader, path_elements};
+pub use self::filed::{Ranges, is_within};
 pub use self::kept::Kept;
 use self::limits::Budget;
 pub use self::limits::Limits;
 use self::operators::{Run, Scratch};
 pub use self::profile::{Counts, Profile};
 use self::scan::Scans;
-pub use self::watched::{Moved, Watched, Which};
+pub use self::watched::{Moved, Sought, Watched, Which};
 use crate::history::Recall;
 use crate::overlay::Overlay;
 use crate::symbols::Symbols;

@@ -17,7 +17,7 @@ use weir_model::{NodeId, Value};
 pub struct Place(u128);
 
 /// Both ends belong to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Places {
     pub first: Place,
     pub last: Place,
@@ -25,6 +25,8 @@ pub struct Places {
 
 /// All nodes of an index by label lie here.
 pub const LABEL: Place = Place(1 << 120);
+/// No value lies here.
+pub const FAILS: Place = Place(0);
 const BOOLEAN: u8 = 2;
 const NUMBER: u8 = 3;
 const DATETIME: u8 = 4;
@@ -60,6 +62,13 @@ impl Place {
 impl Places {
     pub fn only(place: Place) -> Places {
         Places { first: place, last: place }
+    }
+
+    pub const NOWHERE: Places = Places { first: Place(u128::MAX), last: Place(0) };
+
+    /// What lies in both of them.
+    pub fn both(self, other: Places) -> Places {
+        Places { first: self.first.max(other.first), last: self.last.min(other.last) }
     }
 
     pub fn contains(&self, place: Place) -> bool {
@@ -104,7 +113,7 @@ pub fn equal(value: &Value) -> Option<Place> {
 }
 
 /// The place of a value among those it can be compared with. Of two places that are the same nothing is known.
-fn ordered(value: &Value) -> Option<Place> {
+pub fn ordered(value: &Value) -> Option<Place> {
     Some(match value {
         Value::Null => return None,
         Value::Float(x) if x.is_nan() => return None,
@@ -173,7 +182,7 @@ pub fn both(x: Vec<Places>, y: &[Places]) -> Vec<Places> {
         (false, true) => return y.to_vec(),
         _ => {}
     }
-    let pairs = x.iter().flat_map(|x| y.iter().map(move |y| Places { first: x.first.max(y.first), last: x.last.min(y.last) }));
+    let pairs = x.iter().flat_map(|x| y.iter().map(|y| x.both(*y)));
     pairs.filter(|places| places.first <= places.last).collect()
 }
 

@@ -99,6 +99,12 @@ pub const QUERIES: &[&str] = &[
     "MATCH (a:A) OPTIONAL MATCH (b:B) WHERE COUNT { (b)--() } = a.z RETURN id(a) AS a, id(b) AS b",
     "MATCH (a:A) OPTIONAL MATCH (b:B) WHERE properties(b).z = a.z RETURN id(a) AS a, id(b) AS b",
     "MATCH (a:A) RETURN id(a) AS a, COUNT { MATCH (b) WHERE b.z > a.z AND NOT b:A } AS others",
+    "MATCH (a:A) WHERE NOT EXISTS { MATCH (b:B) WHERE b.z <= a.z AND a.z <= b.x } RETURN id(a) AS a",
+    "MATCH (a:A) WHERE EXISTS { MATCH (b:A) WHERE b.z > a.z AND b.z <= a.x AND b <> a } RETURN id(a) AS a",
+    "MATCH (a:B) RETURN id(a) AS a, COUNT { MATCH (b) WHERE b.x >= a.x } AS n, COUNT { MATCH (b:A) WHERE 1 < b.z } AS m",
+    "MATCH (a:A) OPTIONAL MATCH (b)-[:r]->(c:B) WHERE b.x < a.x AND c.z > b.z RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (a:A) OPTIONAL MATCH (b:B) WHERE b.x STARTS WITH a.x AND b.z < 3 RETURN id(a) AS a, id(b) AS b",
+    "MATCH (a)-[:s]->(d) OPTIONAL MATCH (b:B) WHERE b.z < a.z AND b.z >= d.z RETURN id(a) AS a, id(d) AS d, b.x AS x",
     // What is looked at of edges, row by row: those between two nodes, of a type or any, and their properties.
     "MATCH (a)-[:r]->(b) WHERE NOT EXISTS { MATCH (b)-[e:r]->(a) WHERE e.w > 1 } RETURN id(a) AS a, id(b) AS b",
     "MATCH (a:A) RETURN id(a) AS a, [(a)-[e]-(b) | e.w + b.z] AS ws",

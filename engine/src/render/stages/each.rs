@@ -12,11 +12,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::plan::Operator;
 use weir_model::{Clock, IdScheme, Mutations, NodeId, Symbol, Value};
 
+use super::askers::Askers;
 use super::bounds::STEPS_MAX;
 use super::looks::{Looks, Mark};
 use super::{Changes, Layout, Row, Stage, Turn, consolidate};
-use crate::evaluate::{Environment, Evaluator, Limits, Moved, Watched, Which};
-use crate::index::key::Place;
+use crate::evaluate::{Environment, Evaluator, Limits, Moved, Sought, Watched, Which};
 use crate::render::aside::Pace;
 use crate::tracked::Tracked;
 use crate::view::{Direction, EdgeRef, HalfEdge, View};
@@ -38,8 +38,8 @@ pub struct Each {
     free: Vec<u32>,
     /// Which rows looked where.
     lookers: FxHashMap<Mark, FxHashSet<u32>>,
-    /// Which rows looked for the nodes that have a value.
-    askers: FxHashMap<Which, FxHashMap<Place, FxHashSet<u32>>>,
+    /// Which rows looked for nodes by a value.
+    askers: Askers,
     /// Rows that looked at all nodes.
     scanners: FxHashSet<u32>,
     /// When rows turn for time alone.
@@ -52,7 +52,7 @@ struct Kept {
     count: i64,
     found: Vec<Row>,
     looks: Vec<Mark>,
-    asked: Vec<(Which, Place)>,
+    asked: Vec<(Which, Sought)>,
     scanned: bool,
     turn: Option<i64>,
 }
@@ -72,7 +72,7 @@ pub struct Looking<'t, 'p> {
 pub struct Seen {
     pub found: Vec<Row>,
     looks: Vec<Mark>,
-    asked: Vec<(Which, Place)>,
+    asked: Vec<(Which, Sought)>,
     scanned: bool,
     /// When time alone changes it.
     pub turn: Option<i64>,
@@ -114,7 +114,7 @@ impl Each {
             kept: Vec::new(),
             free: Vec::new(),
             lookers: FxHashMap::default(),
-            askers: FxHashMap::default(),
+            askers: Askers::default(),
             scanners: FxHashSet::default(),
             turns: BTreeSet::new(),
         }
@@ -136,12 +136,7 @@ impl Each {
         for mark in &turn.touched.marks {
             again.extend(self.lookers.get(mark).into_iter().flatten());
         }
-        for (which, place) in &turn.moved.places {
-            again.extend(self.askers.get(which).and_then(|askers| askers.get(place)).into_iter().flatten());
-        }
-        for which in &turn.moved.lost {
-            again.extend(self.askers.get(which).into_iter().flat_map(FxHashMap::values).flatten());
-        }
+        self.askers.concerned(&turn.moved, &mut again);
         let mut out = Vec::new();
         for (row, diff) in changes {
             if turn.made.is_too_many() {
@@ -207,7 +202,7 @@ impl Each {
         );
         // Whoever finds what another row has scanned has scanned it too.
         let by_another = evaluator.has_used_scans();
-        let mut asked = watched.map_or_else(Vec::new, Watched::take_asked);
+        let mut asked = watched.map(Watched::take_asked).unwrap_or_default();
         if let Err(failure) = ran {
             turn.pace.leave_out(Some(row), &failure);
             found.clear();
@@ -216,9 +211,7 @@ impl Each {
         // Indexes are not asked here; an answer of one would say nothing of the nodes that come into it later.
         let looks = tracked.into_notes().filter(|_| !by_another).and_then(|mut looks| {
             // Whoever looked for a value looks again when one of those changes that have it.
-            for sought in asked.iter().flat_map(|asked| watched.map(|watched| watched.at(*asked))) {
-                sought.iter().for_each(|node| looks.leave_own(*node));
-            }
+            asked.values().flat_map(|found| found.iter()).for_each(|node| looks.leave_own(*node));
             (looks.0.len() + asked.len() <= LOOKS_KEPT_MAX).then_some(looks.0)
         });
         let scanned = looks.is_none();
@@ -227,7 +220,7 @@ impl Each {
             asked.clear();
         }
         let looks = looks.into_iter().flatten().collect();
-        Seen { found, looks, asked, scanned, turn }
+        Seen { found, looks, asked: asked.into_keys().collect(), scanned, turn }
     }
 
     fn keep(&mut self, row: Row, count: i64, seen: Seen) {
@@ -245,8 +238,8 @@ impl Each {
         for mark in &seen.looks {
             self.lookers.entry(*mark).or_default().insert(number);
         }
-        for (which, place) in &seen.asked {
-            self.askers.entry(*which).or_default().entry(*place).or_default().insert(number);
+        for (which, sought) in &seen.asked {
+            self.askers.insert(*which, sought, number);
         }
         if seen.scanned {
             self.scanners.insert(number);
@@ -263,10 +256,8 @@ impl Each {
         for mark in kept.looks.drain(..) {
             take_out(&mut self.lookers, &mark, number);
         }
-        for (which, place) in kept.asked.drain(..) {
-            if let Some(askers) = self.askers.get_mut(&which) {
-                take_out(askers, &place, number);
-            }
+        for (which, sought) in kept.asked.drain(..) {
+            self.askers.remove(which, &sought, number);
         }
         if std::mem::take(&mut kept.scanned) {
             self.scanners.remove(&number);
@@ -285,7 +276,7 @@ impl Each {
 }
 
 /// A row is not among those of a key any more.
-fn take_out<K: Eq + Hash>(rows: &mut FxHashMap<K, FxHashSet<u32>>, key: &K, number: u32) {
+pub(super) fn take_out<K: Eq + Hash>(rows: &mut FxHashMap<K, FxHashSet<u32>>, key: &K, number: u32) {
     if let Some(here) = rows.get_mut(key) {
         here.remove(&number);
         if here.is_empty() {

@@ -7,6 +7,7 @@
 //!
 //! A row for which an expression has no value is no row. How much may be looked at for one is bounded (`bounds`).
 
+mod askers;
 mod bounds;
 mod build;
 pub mod derive;

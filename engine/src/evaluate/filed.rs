@@ -1,0 +1,183 @@
+//! Filed: the nodes of a label, or all, kept by a value that they have (`Equals`) or in the order of properties (`InOrder`), for `watched`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use weir_model::{Context, Expr, NodeId, Symbol, Value};
+
+use super::scan;
+use crate::index::key::{self, Place, Places};
+use crate::view::View;
+
+/// More nodes are not kept: about 100 bytes each. Whoever looks for some of them then looks at all.
+const NODES_MAX: usize = 1_000_000;
+
+/// The same of those of a label, who are in one list.
+const OF_LABEL_MAX: usize = 1 << 16;
+
+/// How nodes are looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Sight<'s> {
+    pub view: &'s dyn View,
+    pub context: &'s dyn Context,
+}
+
+impl Sight<'_> {
+    fn is_of(self, node: NodeId, label: Option<Symbol>) -> bool {
+        label.is_none_or(|label| self.view.has_label(node, label))
+    }
+
+    fn each(self, label: Option<Symbol>, each: &mut dyn FnMut(NodeId) -> bool) {
+        match label {
+            Some(label) => self.view.labelled(label, each),
+            None => self.view.nodes(each),
+        }
+    }
+}
+
+/// The value of a node.
+pub(super) enum Of {
+    /// All are at one place.
+    Nothing,
+    Property(Symbol),
+    /// Over the node in this slot of a row of the plan, which is so wide.
+    Made {
+        expr: Expr,
+        slot: usize,
+        width: usize,
+    },
+}
+
+impl Of {
+    /// Where a value fails to be made, whoever looks for any must find the node, and say so.
+    fn place(&self, node: NodeId, sight: Sight<'_>) -> Option<Place> {
+        match self {
+            Of::Nothing => Some(key::LABEL),
+            Of::Property(key) => key::equal(&sight.view.property(node, *key)),
+            Of::Made { expr, slot, width } => {
+                let mut row = vec![Value::Null; *width];
+                row[*slot] = Value::Node(node);
+                expr.evaluate(&row, sight.context).map_or(Some(key::FAILS), |value| key::equal(&value))
+            }
+        }
+    }
+}
+
+/// By a value that equals others.
+pub(super) struct Equals {
+    label: Option<Symbol>,
+    of: Of,
+    /// In the order of their ids.
+    nodes: FxHashMap<Place, Arc<Vec<NodeId>>>,
+    places: FxHashMap<NodeId, Place>,
+}
+
+impl Equals {
+    /// None where they are too many.
+    pub fn new(label: Option<Symbol>, of: Of, sight: Sight<'_>) -> Option<Equals> {
+        let mut filed = Equals { label, of, nodes: FxHashMap::default(), places: FxHashMap::default() };
+        let mut fits = true;
+        sight.each(label, &mut |node| {
+            filed.follow(node, sight);
+            fits = filed.fits();
+            fits
+        });
+        fits.then_some(filed)
+    }
+
+    pub fn fits(&self) -> bool {
+        self.places.len() <= if matches!(self.of, Of::Nothing) { OF_LABEL_MAX } else { NODES_MAX }
+    }
+
+    pub fn at(&self, place: Place) -> Arc<Vec<NodeId>> {
+        self.nodes.get(&place).cloned().unwrap_or_default()
+    }
+
+    /// Takes in how a node is now. Gives where it was and where it is.
+    pub fn follow(&mut self, node: NodeId, sight: Sight<'_>) -> (Option<Place>, Option<Place>) {
+        let before = self.places.get(&node).copied();
+        let now = if sight.is_of(node, self.label) { self.of.place(node, sight) } else { None };
+        if before == now {
+            return (before, now);
+        }
+        if let Some(before) = before
+            && let Some(here) = self.nodes.get_mut(&before)
+        {
+            let nodes = Arc::make_mut(here);
+            if let Ok(at) = nodes.binary_search(&node) {
+                nodes.remove(at);
+            }
+            if nodes.is_empty() {
+                self.nodes.remove(&before);
+            }
+        }
+        match now {
+            Some(place) => {
+                self.places.insert(node, place);
+                scan::put(Arc::make_mut(self.nodes.entry(place).or_default()), node);
+            }
+            None => drop(self.places.remove(&node)),
+        }
+        (before, now)
+    }
+}
+
+/// Where the properties of a node lie, in the order of the keys.
+pub type Spot = SmallVec<[Place; 2]>;
+
+/// Where they are to lie.
+pub type Ranges = SmallVec<[Places; 2]>;
+
+pub fn is_within(spot: &[Place], ranges: &[Places]) -> bool {
+    spot.iter().zip(ranges).all(|(place, places)| places.contains(*place))
+}
+
+/// By properties that have an order. A node that lacks one of them, or has one that is compared with nothing, is not there.
+pub(super) struct InOrder {
+    label: Option<Symbol>,
+    keys: Vec<Symbol>,
+    /// By the first of the places.
+    nodes: BTreeMap<(Place, NodeId), Spot>,
+    first: FxHashMap<NodeId, Place>,
+}
+
+impl InOrder {
+    /// None where they are too many.
+    pub fn new(label: Option<Symbol>, keys: Vec<Symbol>, sight: Sight<'_>) -> Option<InOrder> {
+        let mut filed = InOrder { label, keys, nodes: BTreeMap::new(), first: FxHashMap::default() };
+        let mut fits = true;
+        sight.each(label, &mut |node| {
+            filed.follow(node, sight);
+            fits = filed.fits();
+            fits
+        });
+        fits.then_some(filed)
+    }
+
+    pub fn fits(&self) -> bool {
+        self.nodes.len() <= NODES_MAX
+    }
+
+    /// In the order of their ids.
+    pub fn within(&self, ranges: &[Places]) -> Vec<NodeId> {
+        let Some(first) = ranges.first().filter(|first| first.first <= first.last) else { return Vec::new() };
+        let here = self.nodes.range((first.first, NodeId::default())..=(first.last, NodeId::new(u64::MAX, u64::MAX)));
+        let mut found: Vec<NodeId> = here.filter(|(_, spot)| is_within(spot, ranges)).map(|((_, node), _)| *node).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Takes in how a node is now. Gives where it was and where it is.
+    pub fn follow(&mut self, node: NodeId, sight: Sight<'_>) -> (Option<Spot>, Option<Spot>) {
+        let place = |key: &Symbol| key::ordered(&sight.view.property(node, *key));
+        let now: Option<Spot> = if sight.is_of(node, self.label) { self.keys.iter().map(place).collect() } else { None };
+        let before = self.first.remove(&node).and_then(|first| self.nodes.remove(&(first, node)));
+        if let Some(spot) = &now {
+            self.first.insert(node, spot[0]);
+            self.nodes.insert((spot[0], node), spot.clone());
+        }
+        (before, now)
+    }
+}
