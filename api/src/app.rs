@@ -54,7 +54,7 @@ impl App {
         let files = file_policy(&settings, recipe_directories)?;
         let secrets = SecretPolicy::new(settings.secrets.directories.clone(), settings.secrets.environment.clone());
         secret::allow(secrets.map_err(|error| chain(&error))?);
-        let procedures = Procedures::new(files.clone(), hosts.clone());
+        let procedures = Procedures::new(files.clone(), hosts.clone(), settings.query.text_bytes_max);
         let context =
             SourceContext { files, hosts, runtime: Handle::current(), stream: String::new(), wanted: None, tells: false };
         let store_timers = Arc::new(StoreTimers::default());
@@ -190,10 +190,11 @@ impl App {
             let dropped = self.engine.drop_graph(&name)?;
             return Ok((name, dropped));
         };
-        for stream in self.ingests.list(&graph) {
+        graph.leave();
+        for stream in self.ingests.last_of(&graph) {
             self.ingests.delete(&graph, &stream.name)?;
         }
-        for query in self.standing.list(&graph) {
+        for query in self.standing.last_of(&graph) {
             self.standing.delete(&query)?;
         }
         for (key, _) in self.engine.metadata_list(&graph.id().metadata_prefix())? {
@@ -250,23 +251,35 @@ pub(crate) fn open_to_read(settings: &StoreSettings) -> Result<(Arc<dyn Store>, 
             let store = weir_engine::store::RocksDb::open_to_read(weir_engine::store::RocksDbOptions::new(path));
             store.map(|store| (Arc::new(store) as Arc<dyn Store>, Some(reason.clone()))).map_err(|_| reason)
         }
+        #[cfg(feature = "map-db")]
+        StoreSettings::MapDb { path: Some(path), .. } => {
+            let store = weir_engine::store::MapDb::open_to_read(weir_engine::store::MapDbOptions::new(path));
+            store.map(|store| (Arc::new(store) as Arc<dyn Store>, Some(reason.clone()))).map_err(|_| reason)
+        }
         _ => Err(reason),
     }
 }
 
+/// For tools. A store that is gone when weir ends holds nothing for them, and would keep nothing of what they put there.
+pub(crate) fn must_stay(settings: &StoreSettings) -> Result<&Path, String> {
+    settings.path().ok_or_else(|| {
+        "the store that is configured holds nothing before weir runs, and nothing afterwards: set store.type and store.filepath"
+            .to_owned()
+    })
+}
+
 fn must_be_there(settings: &StoreSettings) -> Result<(), String> {
+    let path = must_stay(settings)?;
     let is_there = |path: &Path| match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => std::fs::read_dir(path).map_or(true, |mut entries| entries.next().is_some()),
         Ok(found) => found.len() > 0,
         // Whatever is wrong with it is said when it is opened.
         Err(error) => error.kind() != std::io::ErrorKind::NotFound,
     };
-    match settings.path() {
-        Some(path) if !is_there(path) => {
-            Err(format!("there is no store in {}: store.filepath, or a configuration file, says where it is", shown(path)))
-        }
-        _ => Ok(()),
+    if is_there(path) {
+        return Ok(());
     }
+    Err(format!("there is no store in {}: store.filepath, or a configuration file, says where it is", shown(path)))
 }
 
 pub(crate) fn open_store(settings: &StoreSettings) -> Result<Arc<dyn Store>, String> {

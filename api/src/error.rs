@@ -204,8 +204,14 @@ pub fn uuid() -> String {
 
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> ApiError {
+        ApiError::from(&error)
+    }
+}
+
+impl From<&EngineError> for ApiError {
+    fn from(error: &EngineError) -> ApiError {
         match error {
-            EngineError::Query(failure) => ApiError::Cypher(failure_text(&failure)),
+            EngineError::Query(failure) => ApiError::Cypher(failure_text(failure)),
             EngineError::NoHistory
             | EngineError::TooLongAgo { .. }
             | EngineError::NotYet(_)
@@ -217,13 +223,9 @@ impl From<EngineError> for ApiError {
             | EngineError::ExpiryExists(_)
             | EngineError::NoSuchExpiry(_) => ApiError::bad(error.to_string()),
             EngineError::Starting => ApiError::NotReady(error.to_string()),
-            EngineError::NoSuchGraph(name) => ApiError::absent("namespace", &name),
-            EngineError::Shared(error) => match &*error {
-                EngineError::Query(failure) => ApiError::Cypher(failure_text(failure)),
-                EngineError::Starting => ApiError::NotReady(error.to_string()),
-                other => ApiError::Failed(chain(other)),
-            },
-            other => ApiError::Failed(chain(&other)),
+            EngineError::NoSuchGraph(name) => ApiError::absent("namespace", name),
+            EngineError::Shared(error) => ApiError::from(&**error),
+            other => ApiError::Failed(chain(other)),
         }
     }
 }

@@ -202,6 +202,7 @@ impl Ingests {
     /// Creates a stream and starts it. The definition is stored first: a crash leaves no stream, or one that can go on.
     pub fn create(&self, graph: &Graph, name: &str, definition: &Json) -> Result<Arc<Stream>, ApiError> {
         let definition = read(definition)?;
+        definition.0.query().map_or(Ok(()), |query| self.procedures.check_text(query.text))?;
         definition.2.check()?;
         let free = || match self.get(graph, name) {
             Some(_) => {
@@ -217,6 +218,7 @@ impl Ingests {
         stream.errors.check(&stream.source, &*stream.config, stream.graph.ids(), &self.context).map_err(refused)?;
         // Servers may have been asked meanwhile.
         let _one = lock(&self.changing);
+        graph.stays()?;
         free()?;
         self.store(&stream)?;
         self.keep(stream.clone());
@@ -273,6 +275,12 @@ impl Ingests {
     /// By name.
     pub fn list(&self, graph: &Graph) -> Vec<Arc<Stream>> {
         lock(&self.streams).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, stream)| stream.clone()).collect()
+    }
+
+    /// Those of a graph that is left, in which none comes any more.
+    pub fn last_of(&self, graph: &Graph) -> Vec<Arc<Stream>> {
+        let _one = lock(&self.changing);
+        self.list(graph)
     }
 
     /// Holds a stream. Nothing more of it takes effect when this has returned, or has waited for long.

@@ -17,7 +17,8 @@ use weir_model::protobuf::{MessageType, Wanted};
 use weir_model::{Failure, IdScheme, Procedure, Text, Value, json};
 
 use crate::app::App;
-use crate::error::chain;
+use crate::error::{ApiError, chain};
+use crate::queries::check_text;
 use crate::standing::News;
 
 /// How long a query that waits for results sleeps before it is looked whether anybody still wants it.
@@ -30,12 +31,18 @@ const RUNNING_COLUMNS: [&str; 9] =
 pub struct Procedures {
     files: FilePolicy,
     hosts: HostPolicy,
+    text_bytes_max: usize,
     app: OnceLock<Weak<App>>,
 }
 
 impl Procedures {
-    pub fn new(files: FilePolicy, hosts: HostPolicy) -> Arc<Procedures> {
-        Arc::new(Procedures { files, hosts, app: OnceLock::new() })
+    pub fn new(files: FilePolicy, hosts: HostPolicy, text_bytes_max: usize) -> Arc<Procedures> {
+        Arc::new(Procedures { files, hosts, text_bytes_max, app: OnceLock::new() })
+    }
+
+    /// Of a standing query, an output or a stream that somebody sends. What is stored is not asked: the limit may be a later one.
+    pub fn check_text(&self, text: &str) -> Result<(), ApiError> {
+        check_text(text, self.text_bytes_max)
     }
 
     /// The web servers that queries and outputs may ask.

@@ -1,11 +1,9 @@
 //! The id of a result: the same for a match and its cancellation, also in another life of the process.
 //!
 //! For DistinctId it is a function of the root's id alone, the one clients of the reference service see: murmur3 (128 bits,
-//! x64, seed 0) of the bytes of the id. Otherwise it is made of the query and the whole row.
+//! x64, seed 0) of the bytes of the id. Otherwise it is made of the query and the whole row, whose maps are written by key.
 
-use std::borrow::Cow;
-
-use weir_model::{FullEdge, FullNode, IdScheme, Map, NodeId, QueryId, Text, Value, codec};
+use weir_model::{IdScheme, Map, NodeId, QueryId, Value, codec};
 
 use crate::wire::standing::Mode;
 
@@ -16,38 +14,9 @@ pub fn result_id(mode: Mode, query: QueryId, data: &Map, ids: IdScheme) -> NodeI
     };
     murmur3(&root.unwrap_or_else(|| {
         let mut bytes = query.0.to_bytes().to_vec();
-        data.iter().for_each(|(_, value)| codec::encode(&sorted(value), &mut bytes));
+        data.iter().for_each(|(_, value)| codec::encode(value, &mut bytes));
         bytes
     }))
-}
-
-/// The keys of maps in order: maps are equal whatever the order they were written in.
-fn sorted(value: &Value) -> Cow<'_, Value> {
-    match value {
-        Value::Map(map) => Cow::Owned(Value::Map(sorted_map(map).into())),
-        Value::FullNode(node) => {
-            let properties = sorted_map(&node.properties);
-            Cow::Owned(Value::FullNode(FullNode { id: node.id, labels: node.labels.clone(), properties }.into()))
-        }
-        Value::FullEdge(edge) => {
-            let properties = sorted_map(&edge.properties);
-            Cow::Owned(Value::FullEdge(FullEdge { key: edge.key.clone(), properties }.into()))
-        }
-        Value::List(items)
-            if items
-                .iter()
-                .any(|item| matches!(item, Value::Map(_) | Value::List(_) | Value::FullNode(_) | Value::FullEdge(_))) =>
-        {
-            Cow::Owned(Value::list(items.iter().map(|item| sorted(item).into_owned()).collect::<Vec<_>>()))
-        }
-        plain => Cow::Borrowed(plain),
-    }
-}
-
-fn sorted_map(map: &Map) -> Map {
-    let mut fields: Vec<(Text, Value)> = map.iter().map(|(key, value)| (key.clone(), sorted(value).into_owned())).collect();
-    fields.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    Map::from_iter(fields)
 }
 
 fn root_bytes(value: &Value, ids: IdScheme) -> Option<Vec<u8>> {
@@ -100,6 +69,8 @@ fn murmur3(bytes: &[u8]) -> NodeId {
 
 #[cfg(test)]
 mod tests {
+    use weir_model::{FullNode, Text};
+
     use super::*;
 
     /// Pairs of a root's id and the result id a running reference service gave it.

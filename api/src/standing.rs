@@ -105,10 +105,12 @@ impl StandingQueries {
     /// The definition is stored first, as one that is being created; a crash before the end leaves nothing of it, since
     /// nobody was told that it exists.
     pub fn create(&self, graph: &Graph, name: &str, mut settings: StandingSettings, asked: bool) -> Result<Arc<Query>, ApiError> {
+        self.procedures.check_text(&settings.pattern.query)?;
         let plan = compiled(graph, &mut settings.pattern)?.plan;
         let links = self.links(graph, &[], &settings.outputs)?;
         let then = self.answer_then(graph, &settings)?;
         let _one = lock(&self.changing);
+        graph.stays()?;
         if self.get(graph, name).is_some() {
             return Err(ApiError::bad(format!("There is already a standing query named '{name}'")));
         }
@@ -154,6 +156,7 @@ impl StandingQueries {
             if taken || new[..index].iter().any(|(other, _)| other == name) {
                 return Err(ApiError::bad(format!("There is already a standing query output named '{name}'")));
             }
+            output.texts().into_iter().try_for_each(|text| self.procedures.check_text(text))?;
             check_secrets(output)?;
             let link = Link::prepare(output, graph, &self.procedures)?;
             let parts = new.iter().filter(|(_, other)| of(output).is_some() && of(other) == of(output)).count();
@@ -263,6 +266,12 @@ impl StandingQueries {
     /// By name.
     pub fn list(&self, graph: &Graph) -> Vec<Arc<Query>> {
         lock(&self.queries).iter().filter(|((of, _), _)| of == graph.name()).map(|(_, query)| query.clone()).collect()
+    }
+
+    /// Those of a graph that is left, in which none comes any more.
+    pub fn last_of(&self, graph: &Graph) -> Vec<Arc<Query>> {
+        let _one = lock(&self.changing);
+        self.list(graph)
     }
 
     /// False when somebody else was faster.

@@ -2,7 +2,7 @@
 //! configuration says, as for the service.
 
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weir_engine::store::{Copied, Since, Source, Store, back_up as back_up_store,
 use crate::app::{open_store, open_to_read};
 use crate::config::StoreSettings;
 use crate::error::chain;
-use crate::transfer::{back_up_over_http, beside};
+use crate::transfer::{Whole, back_up_over_http, beside};
 
 /// Reads everything; fails when something is damaged.
 pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
@@ -72,10 +72,9 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
     }
     let since = backup.since.as_deref().map(end_of_file).transpose()?;
     let leave_out: Vec<String> = backup.leave_out.iter().map(|name| name.to_ascii_lowercase()).collect();
-    // Under another name until it is whole and on the disk.
-    let unfinished = beside(file, "part");
+    let whole = Whole::new(file);
     let write = || {
-        let mut out = BufWriter::new(File::create(&unfinished).map_err(|error| failed(&error))?);
+        let mut out = whole.begin().map_err(|error| failed(&error))?;
         let said = match url {
             Some(url) => {
                 let mut pairs: Vec<(&str, String)> = since.iter().map(|since| ("since", since.to_string())).collect();
@@ -87,38 +86,43 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
             }
             None => {
                 let opened = open_and_tell(store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
-                if !opened.durable() {
-                    return Err(format!("the store `{}` keeps nothing that could be backed up", opened.kind()));
-                }
                 shown(back_up_store(&*opened, since.as_ref(), &leave_out, &mut out).map_err(|error| failed(&error))?)
             }
         };
-        let synced = out.into_inner().map_err(|error| failed(&error))?.sync_all();
-        synced.map_err(|error| failed(&error))?;
+        whole.sync(out).map_err(|error| failed(&error))?;
         // What came over the network is looked at before it is called a backup.
-        if url.is_some() {
-            end_of_file(&unfinished)?;
+        if let (Some(_), Some(unfinished)) = (url, whole.unfinished()) {
+            end_of_file(unfinished)?;
         }
-        fs::rename(&unfinished, file).map_err(|error| failed(&error))?;
+        whole.end().map_err(|error| failed(&error))?;
         Ok(said)
     };
-    let said = write().inspect_err(|_: &String| drop(fs::remove_file(&unfinished)))?;
+    let said = write().inspect_err(|_: &String| whole.give_up())?;
     let without = if leave_out.is_empty() { String::new() } else { format!(", without {}", leave_out.join(", ")) };
-    println!("{said} in {}{without}", file.display());
+    whole.tell(&format!("{said} in {}{without}", file.display()));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reads a whole backup, and says where it ends.
 fn end_of_file(file: &Path) -> Result<Since, String> {
     let failed = |error: &dyn std::error::Error| format!("cannot read the backup {}: {}", file.display(), chain(error));
-    let opened = File::open(file).map_err(|error| failed(&error))?;
-    end_of(&mut BufReader::new(opened)).map_err(|error| failed(&error))
+    let mut opened = BufReader::new(File::open(file).map_err(|error| failed(&error))?);
+    let end = end_of(&mut opened).map_err(|error| failed(&error))?;
+    match opened.fill_buf().map_err(|error| failed(&error))? {
+        [] => Ok(end),
+        _ => Err(format!("{}: {BEHIND}", file.display())),
+    }
 }
+
+/// It is no backup as weir writes them: two files in one, or one that was written over another.
+const BEHIND: &str = "damaged data: the file goes on behind the end of the backup; use another copy of it";
 
 pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCode, String> {
     let Some(path) = store.path() else {
         return Err("nothing can be restored into a store that lives in memory: set store.type and store.filepath".to_owned());
     };
+    // A slash at the end would put what lies beside it into it, and a link is not what is replaced.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.components().collect());
     let is_free = !path.exists() || fs::read_dir(path).is_ok_and(|mut items| items.next().is_none());
     if !is_free {
         return Err(format!("{} is there already: restore into another place (store.filepath)", path.display()));
@@ -128,6 +132,7 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
         Err(error) => Err(format!("cannot read the backup {}: {error}", file.display())),
     };
     let mut opened_files = files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let given_bytes: u64 = opened_files.iter().map(|file| file.get_ref().metadata().map_or(0, |found| found.len())).sum();
     let mut from: Vec<&mut dyn Source> = opened_files.iter_mut().map(|file| file as &mut dyn Source).collect();
     let named = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
     // Under another name until it is whole, so that nothing takes half a graph for one.
@@ -139,12 +144,13 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
             remove().map_err(|error| failed(&error))?;
         }
         let opened = open_store(&store.at(unfinished.clone()))?;
-        restore(&*opened, &mut from).map_err(|error| failed(&error))
+        let copied = restore(&*opened, &mut from).map_err(|error| failed(&error))?;
+        if given_bytes > copied.bytes { Err(format!("cannot restore {named}: {BEHIND}")) } else { Ok(copied) }
     };
     let copied = read().inspect_err(|_| drop(remove()))?;
     // An empty directory gives way; one that has come to be something since does not.
     let _ = fs::remove_dir(path);
-    fs::rename(&unfinished, path).map_err(|error| failed(&error))?;
+    fs::rename(&unfinished, path).inspect_err(|_| drop(remove())).map_err(|error| failed(&error))?;
     println!("{} from {named} into {}", shown(copied), path.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -39,6 +39,7 @@ impl WalkSettings {
     pub fn check(&self, ask: &Fixed<'_>) -> Result<(), ApiError> {
         let Some(query) = &self.query else { return Ok(()) };
         let text = format!("{PREFIX}{query}");
+        ask.app.queries.check_text(&text)?;
         let plan = compile(&text, &ask.app.procedures.options(ask.graph, Vec::new()))?;
         match (plan.facts.writes, plan.facts.scans) {
             (true, _) => Err(ApiError::bad(format!("The query of a walk must only read: {query}"))),

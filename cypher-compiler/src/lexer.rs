@@ -234,7 +234,9 @@ impl Lexer<'_> {
         self.at += 1;
         while let Some(c) = self.peek() {
             self.at += c.len_utf8();
-            if c != '`' {
+            if c == '\\' {
+                name.push(self.numbered().unwrap_or(c));
+            } else if c != '`' {
                 name.push(c);
             } else if self.peek() == Some('`') {
                 self.at += 1;
@@ -245,6 +247,15 @@ impl Lexer<'_> {
             }
         }
         Err(self.error(start, Code::UnexpectedSyntax, "The name that begins here is never closed: expected '`'"))
+    }
+
+    /// A character by its number, `\u000a`, which lets a name stand on one line. Anything else behind a back-slash means itself.
+    fn numbered(&mut self) -> Option<char> {
+        let digits = self.rest().strip_prefix('u')?.get(..4)?;
+        let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let c = char::from_u32(u32::from_str_radix(digits, 16).ok().filter(|_| is_number)?)?;
+        self.at += 5;
+        Some(c)
     }
 
     fn string(&mut self, start: usize, quote: char) -> Result<(), Box<Diagnostic>> {
@@ -378,6 +389,7 @@ mod tests {
     fn strings_and_names() {
         check(r#"'it\'s' "\d\n" '\u00e9' '\U0001F308' '\ud83c\udf08'"#, "\"it's\" \"\\\\d\\n\" \"é\" \"🌈\" \"🌈\" end");
         check("`odd name` `tick``` größe", "`odd name` `tick`` größe end");
+        check(r"`a\u000ab` `\u0060` `\d\u00g1\u+0a1\ud83c` `\u005cu000a`", "`a\nb` ``` `\\d\\u00g1\\u+0a1\\ud83c` `\\u000a` end");
         check("नमस्ते e\u{301}te\u{301} 名前2 a‿b price€ $price", "नमस्ते e\u{301}te\u{301} 名前2 a‿b price€ $ price end");
         check(r"RETURN '\u00g1'", "1.13 Invalid input 'g': expected four hexadecimal digits specifying a unicode character");
         check("'abc", "1.5 Unexpected end of input: expected ' to close the string that began at offset 0");

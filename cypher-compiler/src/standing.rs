@@ -24,6 +24,8 @@ use crate::{Options, bind, lower, parser, rewrite, walk};
 pub use asked::compile_asked;
 use classify::{Class, Local};
 
+const AGGREGATES: &str = "aggregates are not supported in standing queries of this mode; mode AnyQuery takes them";
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StandingMode {
     /// One result per root node, on or off.
@@ -393,11 +395,11 @@ impl Standing<'_> {
             }
             ExpressionKind::Call { name, .. } if crate::bind::is_aggregate(&name.text) => {
                 let error = self.error(expression.span, Code::InvalidAggregation, format!("Failed to resolve function `{name}`"));
-                Err(Box::new(error.with_hint(Some("aggregates are not supported in standing queries".into()))))
+                Err(Box::new(error.with_hint(Some(AGGREGATES.into()))))
             }
             ExpressionKind::CountRows => {
                 let error = self.error(expression.span, Code::InvalidAggregation, "Failed to resolve function `count`");
-                Err(Box::new(error.with_hint(Some("aggregates are not supported in standing queries".into()))))
+                Err(Box::new(error.with_hint(Some(AGGREGATES.into()))))
             }
             ExpressionKind::Property(of, _) if is_node(of) => Ok(()),
             ExpressionKind::Call { name, arguments, .. }

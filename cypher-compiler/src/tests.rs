@@ -411,6 +411,8 @@ fn errors() {
             "MATCH ()-[r*]->(r) RETURN r",
             "1.17 VariableTypeConflict: Type mismatch: r defined with conflicting type List<T> (expected Node)",
         ),
+        ("MATCH (n) REMOVE n:``", "1.20 UnexpectedSyntax: The name of a label has at least one character"),
+        ("MATCH (a)-[:``]->(b) RETURN b", "1.13 UnexpectedSyntax: The name of a relationship type has at least one character"),
         ("CREATE (n:A|B)", "1.8 InvalidLabelExpression: Only labels can be created, not label expressions"),
         (
             "MATCH (n) SET n:A|B",

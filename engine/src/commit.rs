@@ -132,7 +132,7 @@ impl Committer {
     pub fn begin(&self) -> Result<Transaction<'_>, EngineError> {
         let began = {
             let mut state = self.lock();
-            state.accepts()?;
+            self.accepts(&state)?;
             let began = state.sent;
             *state.active.entry(began).or_default() += 1;
             began
@@ -144,7 +144,20 @@ impl Committer {
 
     /// Waits until the workers have applied everything before `upper`, so that the next snapshot shows it.
     pub fn wait_applied(&self, upper: Tick) -> Result<(), EngineError> {
-        if self.published.wait(upper, WORKERS_PATIENCE) { Ok(()) } else { Err(EngineError::WorkersStuck) }
+        if self.published.wait(upper, WORKERS_PATIENCE) { Ok(()) } else { Err(self.stuck()) }
+    }
+
+    fn accepts(&self, state: &State) -> Result<(), EngineError> {
+        match self.published.dropped() {
+            Some(name) => Err(EngineError::NoSuchGraph(name.to_owned())),
+            None if state.replaying => Err(EngineError::Starting),
+            None => Ok(()),
+        }
+    }
+
+    /// Why the workers do not answer.
+    pub fn stuck(&self) -> EngineError {
+        self.published.dropped().map_or(EngineError::WorkersStuck, |name| EngineError::NoSuchGraph(name.to_owned()))
     }
 
     /// Waits until the workers have applied everything.
@@ -160,7 +173,7 @@ impl Committer {
     /// Evaluates with the lock held: what the snapshot shows is the last word. For batches that lost a race.
     pub fn alone(&self, evaluate: impl FnOnce(&Snapshot) -> Result<Change, EngineError>) -> Result<Tick, EngineError> {
         let mut state = self.lock();
-        state.accepts()?;
+        self.accepts(&state)?;
         self.wait_applied(state.sent)?;
         let change = evaluate(&self.published.snapshot())?;
         self.append(&mut state, change)
@@ -168,7 +181,7 @@ impl Committer {
 
     /// Gives ticks, and hands the entry to the log and to the workers: side by side, in the same order.
     fn append(&self, state: &mut State, change: Change) -> Result<Tick, EngineError> {
-        state.accepts()?;
+        self.accepts(state)?;
         let Change { mutations, records, source, received, cause } = change;
         let first = state.next.max(state.sealed).max(Tick::at_millis(wall_clock_millis()));
         let upper = Tick(first.0 + records.max(1) as u64);
@@ -253,6 +266,14 @@ impl Committer {
         act(state.sent)
     }
 
+    /// Nothing is committed any more, and nobody waits for the workers, who let go of the graph.
+    pub fn end(&self, name: &str) {
+        self.between(|_| {
+            self.published.drop_graph(name);
+            self.parts.workers.send(&crate::command::Command::DropGraph { graph: self.graph });
+        });
+    }
+
     /// Remembers how far results were delivered, for the next entry.
     pub fn note_delivered(&self, delivered: Delivered) {
         let mut state = self.lock();
@@ -305,10 +326,6 @@ impl Committer {
 }
 
 impl State {
-    fn accepts(&self) -> Result<(), EngineError> {
-        if self.replaying { Err(EngineError::Starting) } else { Ok(()) }
-    }
-
     /// The tick to wait for when the workers have fallen back too far.
     fn too_far_behind(&mut self, published: &Published, most: usize) -> Option<Tick> {
         let upper = published.upper();

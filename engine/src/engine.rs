@@ -384,7 +384,8 @@ impl Engine {
             return Ok(false);
         };
         graph.expiry().stop();
-        graph.committer().between(|_| parts.workers.send(&Command::DropGraph { graph: graph.id() }));
+        graph.leave();
+        graph.committer().end(name);
         parts.store.drop_graph(graph.id())?;
         parts.log.forget(graph.id());
         Ok(true)
@@ -542,6 +543,7 @@ struct GraphInner {
     history: History,
     indexes: Catalog,
     expiry: Arc<Expiry>,
+    leaving: AtomicBool,
 }
 
 /// Does not keep the graph.
@@ -642,6 +644,7 @@ impl Graph {
             history,
             indexes: Catalog::default(),
             expiry,
+            leaving: AtomicBool::new(false),
         };
         Ok(Graph { inner: Arc::new(inner) })
     }
@@ -788,6 +791,16 @@ impl Graph {
         Limits { pool: Some(&self.inner.parts.pool), ..self.limits() }
     }
 
+    /// It is about to be dropped: nothing that goes on should begin in it any more.
+    pub fn leave(&self) {
+        self.inner.leaving.store(true, Ordering::SeqCst);
+    }
+
+    /// An error where it is about to be dropped, or is no more.
+    pub fn stays(&self) -> Result<(), EngineError> {
+        if self.inner.leaving.load(Ordering::SeqCst) { Err(EngineError::NoSuchGraph(self.name().to_owned())) } else { Ok(()) }
+    }
+
     pub(crate) fn parts(&self) -> &Parts {
         &self.inner.parts
     }
@@ -913,7 +926,10 @@ impl Graph {
     }
 
     pub fn wait_durable(&self, upper: Tick) -> Result<(), EngineError> {
-        Ok(self.inner.parts.log.wait_durable(self.inner.id, upper, DURABLE_PATIENCE)?)
+        self.inner.parts.log.wait_durable(self.inner.id, upper, DURABLE_PATIENCE).map_err(|error| match error {
+            StoreError::NoSuchGraph(_) => EngineError::NoSuchGraph(self.name().to_owned()),
+            error => error.into(),
+        })
     }
 
     /// Waits until reads show everything that was committed. Queries that write have done so when they return.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::Tick;
 
 use crate::store::{EncodedEntry, Entry, GraphId, NewSymbols, Store, StoreError, encode};
@@ -64,6 +64,8 @@ struct State {
     queue: Vec<Arc<Entry>>,
     queue_bytes: usize,
     graphs: FxHashMap<GraphId, Ticks>,
+    /// Nothing of them becomes durable any more.
+    dropped: FxHashSet<GraphId>,
     /// Nothing is accepted any more; what is in line is still written.
     stopping: bool,
     ended: bool,
@@ -184,6 +186,9 @@ impl Log {
             if state.graphs.get(&graph).map_or(Tick::ZERO, |ticks| ticks.durable) >= upper {
                 return Ok(());
             }
+            if state.dropped.contains(&graph) {
+                return Err(StoreError::NoSuchGraph(graph));
+            }
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
@@ -211,7 +216,10 @@ impl Log {
 
     /// A graph was dropped: its ticks need not be known any more.
     pub fn forget(&self, graph: GraphId) {
-        self.shared.lock().graphs.remove(&graph);
+        let mut state = self.shared.lock();
+        state.graphs.remove(&graph);
+        state.dropped.insert(graph);
+        self.shared.progress.notify_all();
     }
 
     /// Writes what is in line, makes it survive the loss of power, and ends. Gives the error that kept it from that.

@@ -3,7 +3,8 @@
 //! Out comes every node that has a label or a property of its own, and every edge, as of one tick. Taken in, in whatever
 //! order, they make an equal graph: one with the same hash code.
 
-use weir_model::{Map, Mutations, NodeId, Text, Tick, Value};
+use weir_model::expression::FailureKind;
+use weir_model::{Failure, Map, Mutations, NodeId, Text, Tick, Value};
 
 use crate::commit::Change;
 use crate::engine::Graph;
@@ -94,6 +95,10 @@ impl Graph {
             mutations.start_record(record as u32);
             match item {
                 Item::Node(node) => {
+                    if node.labels.iter().any(|label| label.is_empty()) {
+                        let message = "A label has at least one character";
+                        return Err(Failure::new(FailureKind::Runtime, message).into());
+                    }
                     // In the other model a node is there by what is known of it.
                     if node.created && self.open_cypher() {
                         mutations.set_label(node.id, self.symbols().intern(EXISTENCE), true);

@@ -362,9 +362,10 @@ pub fn encode(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
+/// By key: equal maps have the same bytes, and what is stored reads the same however it was written.
 fn encode_map(map: &Map, out: &mut Vec<u8>) {
     out.extend_from_slice(&(map.len() as u32).to_le_bytes());
-    for (key, value) in map.iter() {
+    for (key, value) in map.in_order() {
         out.extend_from_slice(&(key.len() as u32).to_le_bytes());
         out.extend_from_slice(key.as_bytes());
         encode(value, out);

@@ -15,14 +15,14 @@ impl Tick {
     pub const ZERO: Tick = Tick(0);
     pub const MAX: Tick = Tick(u64::MAX);
 
-    /// The first tick of a millisecond since 1970.
+    /// The first tick of a millisecond since 1970. One that no tick can have is later than all of them: an overflow would make it one of the past.
     pub fn at_millis(millis: u64) -> Tick {
-        Tick(millis << Self::SEQUENCE_BITS)
+        Tick(millis.saturating_mul(1 << Self::SEQUENCE_BITS))
     }
 
     /// The last tick of a millisecond: what `at-time` reads.
     pub fn end_of_millis(millis: u64) -> Tick {
-        Tick(((millis + 1) << Self::SEQUENCE_BITS) - 1)
+        Tick(Tick::at_millis(millis).0 | ((1 << Self::SEQUENCE_BITS) - 1))
     }
 
     pub fn millis(self) -> u64 {
@@ -43,5 +43,20 @@ impl fmt::Display for Tick {
 impl fmt::Debug for Tick {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_beyond_all_ticks_is_none_of_the_past() {
+        let last = Tick::MAX.millis();
+        assert_eq!((Tick::at_millis(last).millis(), Tick::end_of_millis(last)), (last, Tick::MAX));
+        assert_eq!(Tick::end_of_millis(5), Tick(Tick::at_millis(6).0 - 1));
+        for millis in [last + 1, 35_184_372_088_837, 99_999_999_999_999, u64::MAX] {
+            assert_eq!((Tick::at_millis(millis), Tick::end_of_millis(millis)), (Tick::MAX, Tick::MAX), "{millis}");
+        }
     }
 }

@@ -97,6 +97,21 @@ impl Map {
         self.entries.iter()
     }
 
+    /// By key. Maps are equal whatever the order of their entries, so whoever lists them where that can be told must not depend on it.
+    pub fn in_order(&self) -> Vec<&(Text, Value)> {
+        let mut entries: Vec<&(Text, Value)> = self.entries.iter().collect();
+        if !entries.is_sorted_by(|(x, _), (y, _)| x <= y) {
+            entries.sort_unstable_by(|(x, _), (y, _)| x.cmp(y));
+        }
+        entries
+    }
+
+    /// Its entries by key, whatever the order in which they came.
+    pub fn sorted(mut self) -> Map {
+        self.entries.sort_unstable_by(|(x, _), (y, _)| x.cmp(y));
+        self
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -148,6 +148,23 @@ fn what_cannot_be_maintained_is_refused_with_its_place() {
         ),
         ("MATCH (n) WHERE n.x = $p RETURN n", "CompileError at 1.23 Unknown parameter `p`"),
         ("LOAD CSV FROM 'x' AS row RETURN row", "CompileError at 1.1 A standing query's results follow from the graph: LOAD CSV"),
+        (
+            "CALL db.indexes() YIELD description RETURN description",
+            "CompileError at 1.1 A standing query's results follow from the graph: procedure `db.indexes` tells of indexes",
+        ),
+        (
+            "MATCH (n) CALL debug.node(n) YIELD journal RETURN journal",
+            "CompileError at 1.11 A standing query's results follow from the graph: procedure `debug.node` tells of the past",
+        ),
+        ("SHOW INDEXES", "CompileError at 1.1 A standing query's results follow from the graph: SHOW INDEXES tells of indexes"),
+        (
+            "SHOW QUERIES",
+            "CompileError at 1.1 A standing query's results follow from the graph: SHOW QUERIES tells of queries that run",
+        ),
+        (
+            "TERMINATE QUERY '1'",
+            "CompileError at 1.1 A standing query's results follow from the graph: TERMINATE QUERY ends queries that run",
+        ),
         ("MATCH (n RETURN n", "SyntaxError at 1.10 "),
         ("MATCH (n) RETURN m", "CompileError at 1.18 Variable `m` not defined"),
     ] {
@@ -178,6 +195,58 @@ fn a_text_without_a_mode_is_kept_in_the_one_that_takes_it() {
         json!(["DistinctId queries cannot filter"])
     );
     assert_eq!(refused("MATCH (a)-[:R]->(b)-[:R]->(a) RETURN id(a) AS a", "MultipleValues"), json!(["Pattern has a cycle"]));
+}
+
+#[test]
+fn a_call_that_may_give_no_row_is_kept_up_to_date() {
+    let home = Home::new();
+    let weir = home.start(IN_MEMORY);
+    let query = "MATCH (n:A) OPTIONAL CALL (n) { MATCH (n)-[:R]->(m) RETURN m.x AS x } RETURN n.k AS k, x";
+    weir.post(&at("calls"), &body(query, Some("AnyQuery"), json!({"f": {"type": "WriteToFile", "path": "out.jsonl"}})))
+        .expect(201);
+    let row = |x: Json| json!({"k": 1, "x": x});
+    weir.rows("MATCH (n) WHERE id(n) = idFrom('a') SET n:A, n.k = 1");
+    assert_eq!(results(&home.wait_lines("out.jsonl", 1)), [(true, row(Json::Null))]);
+    let ends = "MATCH (n), (m) WHERE id(n) = idFrom('a') AND id(m) = idFrom('b')";
+    weir.rows(&format!("{ends} SET m.x = 7 CREATE (n)-[:R]->(m)"));
+    assert_eq!(results(&home.wait_lines("out.jsonl", 3)[1..]), [(true, row(json!(7))), (false, row(Json::Null))]);
+    assert_eq!(weir.rows(query), [json!([1, 7])]);
+    weir.rows(&format!("{ends} MATCH (n)-[r:R]->(m) DELETE r"));
+    assert_eq!(results(&home.wait_lines("out.jsonl", 5)[3..]), [(true, row(Json::Null)), (false, row(json!(7)))]);
+    assert_eq!(weir.rows(query), [json!([1, null])]);
+}
+
+/// As the manual says near its beginning.
+#[test]
+fn what_the_usual_mode_answers_otherwise_than_the_query() {
+    let home = Home::new();
+    let weir = home.start(IN_MEMORY);
+    weir.rows("CREATE (:A {x: 1}), (:A {x: 1.0}), (:A), (n:A) CREATE (n)-[:R]->(n)");
+    weir.rows("CREATE (n), (m) CREATE (n)-[:R]->(m) CREATE (n)-[:S]->(m)");
+    for (index, (query, usual, asked)) in [
+        ("MATCH (n:A) WHERE n.x <> 1 RETURN DISTINCT id(n) AS i", 3, 0),
+        ("MATCH (n:A) WHERE n.x = 1 RETURN DISTINCT id(n) AS i", 1, 2),
+        ("MATCH (n:A)-[:R]->(m) RETURN DISTINCT id(n) AS i", 0, 1),
+        ("MATCH (a)<-[:R]-(n)-[:S]->(b) RETURN DISTINCT id(n) AS i", 0, 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(weir.rows(query).len(), asked, "{query}");
+        for (mode, found, kept) in [(None, usual, "DistinctId"), (Some("AnyQuery"), asked, "AnyQuery")] {
+            let (name, file) = (format!("{kept}{index}"), format!("{kept}{index}.jsonl"));
+            let mut body = body(query, mode, json!({"f": {"type": "WriteToFile", "path": file}}));
+            body["startFrom"] = "WholeGraph".into();
+            weir.post(&at(&name), &body).expect(201);
+            let info = || weir.get(&at(&name)).expect(200).json();
+            assert_eq!(info()["pattern"]["mode"], kept);
+            wait_until("the graph has been looked through", RESULTS_MAX, || info()["stats"]["local"].get("backfill").is_none());
+            home.wait_lines(&file, found);
+        }
+    }
+    // Nothing comes late, either.
+    weir.stop();
+    assert_eq!([0, 1, 2, 3].map(|index| home.lines(&format!("DistinctId{index}.jsonl")).len()), [3, 1, 0, 0]);
 }
 
 #[test]

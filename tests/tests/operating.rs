@@ -2,10 +2,11 @@
 
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
-use weir_tests::client;
+use weir_tests::client::{self, Answer};
 use weir_tests::endpoint::Endpoint;
 use weir_tests::service::{Home, Weir, binary};
 use weir_tests::terminal::Terminal;
@@ -244,4 +245,53 @@ fn the_binary_says_what_it_is() {
     let manual = say(&["manual"]);
     assert!(manual.contains(".TH weir 1") && manual.contains(".SH \"WEIR QUERY\"") && manual.contains("Exit codes"), "{manual}");
     assert!(say(&["completions", "bash"]).contains("--recipe-value") && say(&["completions", "fish"]).contains("recipe-value"));
+}
+
+/// Writes, standing queries and streams come to a namespace while it is dropped: each happens or is refused, nobody waits, and the next one of
+/// its name has nothing of them.
+#[test]
+fn a_namespace_is_dropped_while_things_begin_in_it() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory", "-Dweir.workers=2"]);
+    home.write("lines", "{}\n".repeat(20));
+    let standing = json!({
+        "pattern": {"type": "Cypher", "mode": "MultipleValues", "query": "MATCH (n) WHERE n.x = 1 RETURN id(n) AS id"},
+        "outputs": {}
+    });
+    let stream = json!({
+        "type": "FileIngest", "path": home.file("lines"), "parallelism": 1,
+        "format": {"type": "CypherJson", "query": "CREATE (:Y)"}
+    });
+    let quick = |began: Instant, what: &str| assert!(began.elapsed() < Duration::from_secs(10), "{what}: {:?}", began.elapsed());
+    for round in 0..25 {
+        weir.put("/api/v1/namespace/n1").expect(201);
+        let goes_on = AtomicBool::new(true);
+        let until_refused = |what: &str, ask: &dyn Fn() -> Answer| {
+            while goes_on.load(Ordering::Relaxed) {
+                let (began, answer) = (Instant::now(), ask());
+                quick(began, what);
+                // A stream or query of this name may be there already.
+                assert!(matches!(answer.status, 200 | 201 | 400 | 404), "{what}: {}", answer.shown());
+            }
+        };
+        std::thread::scope(|scope| {
+            let cypher = "/api/v1/query/cypher?namespace=n1";
+            scope.spawn(|| {
+                until_refused("a write", &|| weir.send("POST", cypher, &[("Content-Type", "text/plain")], b"CREATE (:Z)"))
+            });
+            scope.spawn(|| until_refused("a write elsewhere", &|| weir.query("CREATE (:Ok)")));
+            scope.spawn(|| until_refused("a query", &|| weir.post("/api/v1/query/standing/s?namespace=n1", &standing)));
+            scope.spawn(|| until_refused("a stream", &|| weir.post("/api/v1/ingest/i?namespace=n1", &stream)));
+            std::thread::sleep(Duration::from_millis(5 * (round % 5)));
+            let began = Instant::now();
+            weir.delete("/api/v1/namespace/n1").expect(200);
+            quick(began, "the drop");
+            std::thread::sleep(Duration::from_millis(10));
+            goes_on.store(false, Ordering::Relaxed);
+        });
+        weir.put("/api/v1/namespace/n1").expect(201);
+        assert_eq!(weir.get("/api/v1/query/standing?namespace=n1").expect(200).json(), json!([]), "round {round}");
+        assert_eq!(weir.get("/api/v1/ingest?namespace=n1").expect(200).json(), json!({}), "round {round}");
+        weir.delete("/api/v1/namespace/n1").expect(200);
+    }
 }

@@ -18,7 +18,9 @@ Written by a test (`tests/tests/procedure_page.rs`) out of the table of procedur
 `CALL name(arguments) YIELD column, column AS other WHERE ...` stands among other clauses; a procedure without columns passes each
 row on. A call that is a query of its own gives all columns without YIELD, and, without parentheses, takes its arguments from the
 parameters of the same names. Names are found without regard to case. Arguments in brackets may be left out. A procedure that
-writes does so for every row before the first of them goes on. Standing queries cannot call.
+writes does so for every row before the first of them goes on. Standing queries call those alone whose rows follow from the graph as
+it is, in mode `AnyQuery`: `db.propertyKeys`, `db.relationshipTypes`, `dbms.labels`, `getFilteredEdges`, `subscribers` and
+`subscriptions`.
 ";
 
 #[test]

@@ -446,6 +446,88 @@ fn bodies_made_to_take_long_are_refused_soon() {
 }
 
 #[test]
+fn the_texts_of_queries_that_stay_are_bounded_too_but_not_at_a_restart() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.query.text-bytes-max=300"]);
+    let long = |query: &str| format!("{query}{}", " ".repeat(400));
+    let ids = "MATCH (n) RETURN DISTINCT id(n)";
+    let pattern = |query: &str| json!({"type": "Cypher", "query": query});
+    let enriched = |query: &str| {
+        let cypher = json!({"query": query, "parameter": "that"});
+        json!({"name": "q", "resultEnrichment": cypher, "destinations": [{"type": "Drop"}]})
+    };
+    let inner = json!({"type": "CypherQuery", "query": long("RETURN 1 AS x"), "andThen": {"type": "PrintToStandardOut"}});
+    let outer = json!({"type": "CypherQuery", "query": "RETURN 1 AS x", "andThen": inner});
+    let numbers = json!({"type": "NumberIteratorIngest", "startAtOffset": 0, "ingestLimit": 1});
+    let mut stream = json!({"format": {"type": "CypherJson", "query": long("RETURN $that")}});
+    stream.as_object_mut().expect("an object").extend(numbers.as_object().expect("an object").clone());
+    let named = |query: &str| json!({"name": "x", "source": {"type": "NumberIterator", "limit": 1}, "query": query});
+
+    let short = json!({"pattern": pattern(ids), "outputs": {"o": {"type": "Drop"}}});
+    weir.post("/api/v1/query/standing/short", &short).expect(201);
+    let v1 = "/api/v1/query/standing/x";
+    let current = "/api/v2/graph/quine/standingQueries";
+    let of_v2 = |query: &str, outputs: Json| json!({"name": "x", "pattern": pattern(query), "outputs": outputs});
+    for (method, place, body) in [
+        ("POST", v1, json!({"pattern": pattern(&long(ids)), "outputs": {}})),
+        ("POST", v1, json!({"pattern": pattern(ids), "outputs": {"o": outer.clone()}})),
+        ("POST", "/api/v2/standing-queries", of_v2(&long(ids), json!([]))),
+        ("POST", current, of_v2(&long(ids), json!([]))),
+        ("POST", current, of_v2(ids, json!([enriched(&long("RETURN 1 AS x"))]))),
+        ("PUT", "/api/v1/query/standing/short", json!({"pattern": pattern(&long(ids))})),
+        ("POST", "/api/v1/query/standing/short/output/p", outer.clone()),
+        ("PUT", "/api/v1/query/standing/short/output/o", outer.clone()),
+        ("POST", "/api/v2/graph/quine/standingQueries/short/outputs", enriched(&long("RETURN 1 AS x"))),
+        ("POST", "/api/v1/ingest/x", stream.clone()),
+        ("POST", "/api/v2/graph/quine/ingests", named(&long("RETURN $that"))),
+        ("POST", "/api/v2/ingests", named(&long("RETURN $that"))),
+    ] {
+        let sent = body.to_string();
+        let refused = weir.send(method, place, &[("Content-Type", "application/json")], sent.as_bytes()).expect(400).text();
+        let said = "and `query.text-bytes-max` is 300; send data as parameters";
+        assert!(refused.contains("The text of the query has 4") && refused.contains(said), "{method} {place}: {refused}");
+    }
+    assert_eq!(weir.get("/api/v1/ingest").json(), json!({}));
+    assert_eq!(weir.get("/api/v1/query/standing").json().as_array().map(Vec::len), Some(1));
+    weir.stop();
+    // What is there was taken once.
+    let weir = home.start(&[]);
+    weir.post(v1, &json!({"pattern": pattern(&long(ids)), "outputs": {"o": {"type": "Drop"}}})).expect(201);
+    weir.post("/api/v1/query/standing/x/output/p", &outer).expect(201);
+    weir.post("/api/v1/ingest/x", &stream).expect(200);
+    weir.stop();
+    let weir = home.start(&["-Dweir.query.text-bytes-max=300"]);
+    assert_eq!(weir.get(v1).expect(200).json()["outputs"]["p"]["type"], "CypherQuery");
+    weir.get("/api/v1/ingest/x").expect(200);
+}
+
+#[test]
+fn a_bad_name_is_told_where_it_stands() {
+    let weir = start(&[]);
+    let told = |method: &str, place: &str, body: Option<Json>| {
+        let (headers, sent) = match &body {
+            Some(body) => (vec![("Content-Type", "application/json")], body.to_string()),
+            None => (Vec::new(), String::new()),
+        };
+        let refused = weir.send(method, place, &headers, sent.as_bytes()).expect(400).json();
+        refused["error"]["details"].to_string() + &refused["errors"].to_string()
+    };
+    let of = |parameter: &str| format!("Invalid value for: path parameter {parameter} ('a b' is no name");
+    for (method, place) in [("GET", ""), ("DELETE", ""), ("POST", ":pause"), ("POST", ":resume"), ("GET", "/plan")] {
+        let found = told(method, &format!("/api/v2/graph/quine/standingQueries/a%20b{place}"), None);
+        assert!(found.contains(&of("standingQueryName")) && !found.contains("body"), "{method} {place}: {found}");
+    }
+    for (method, place) in [("GET", ""), ("POST", ":pause"), ("POST", ":resume")] {
+        let found = told(method, &format!("/api/v2/graph/quine/ingests/a%20b{place}"), None);
+        assert!(found.contains(&of("ingestName")) && !found.contains("body"), "{method} {place}: {found}");
+    }
+    // In a body it is still one of the body.
+    let stream = json!({"name": "a b", "source": {"type": "NumberIterator", "limit": 1}, "query": "RETURN $that"});
+    let found = told("POST", "/api/v2/graph/quine/ingests", Some(stream));
+    assert!(found.contains("Invalid value for: body ('a b' is no name"), "{found}");
+}
+
+#[test]
 fn sockets_that_say_nothing_are_closed() {
     let weir = start(&["-Dweir.webserver.header-timeout=1 s"]);
     let connect = || TcpStream::connect(weir.address()).expect("a connection");

@@ -87,8 +87,23 @@ fn the_query_protocol_of_v1() {
 #[test]
 fn the_query_protocol_of_v2() {
     let weir = weir();
+    weir.rows("MATCH (a), (b) WHERE id(a) = idFrom('w') AND id(b) = idFrom('x') SET a:Person CREATE (a)-[:KNOWS]->(b)");
     for path in ["/api/v2/query/ws", "/api/v2/graph/quine/query/ws"] {
         let mut socket = Socket::open(&weir, path).expect("a socket");
+        for (sort, kind, query, key, value) in [
+            ("Node", "NodeResults", "MATCH (a:Person) RETURN a, a AS b", "label", "Person"),
+            ("Edge", "EdgeResults", "MATCH (:Person)-[e:KNOWS]->() RETURN e, e AS f", "edgeType", "KNOWS"),
+        ] {
+            let asked =
+                json!({"type": "RunQuery", "queryId": 1, "query": query, "sort": sort, "parameters": {}, "language": "Cypher"});
+            socket.send(&asked.to_string());
+            assert_eq!(socket.expect()["type"], "QueryStarted");
+            let found = socket.expect();
+            assert_eq!(found["type"], kind, "{path}: {found}");
+            let results = found["results"].as_array().expect("a list");
+            assert_eq!(results.iter().map(|thing| &thing[key]).collect::<Vec<_>>(), [value, value], "{path}: {found}");
+            assert_eq!(socket.expect()["type"], "QueryFinished");
+        }
         socket.send(&json!({"type": "RunQuery", "queryId": 1, "query": "RETURN {a: null} AS m", "sort": "Text"}).to_string());
         assert_eq!(socket.expect()["columns"], json!(["m"]));
         assert_eq!(socket.expect()["results"], json!([[{}]]));

@@ -1,6 +1,8 @@
-//! `weir check`, `weir backup` and `weir restore` as operators use them: the real binary, on the stores of one that ran.
+//! `weir check`, `weir backup`, `weir restore`, `weir export` and `weir import` as operators use them: the real binary, on the stores of one that ran.
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::process::{Command, Output};
 
 use serde_json::{Value as Json, json};
@@ -83,9 +85,15 @@ fn a_store_in_a_temporary_file_and_one_of_nothing() {
         let target = "/api/v1/query/cypher?at-time=1000";
         weir.send("POST", target, &[("Content-Type", "text/plain")], b"MATCH (a:A) RETURN count(a)").expect(past);
         weir.stop();
-        let (code, _, error) = run(&home, &["restore", "x", &format!("-Dweir.store.type={store}")]);
+        let store = format!("-Dweir.store.type={store}");
+        let (code, _, error) = run(&home, &["restore", "x", &store]);
         assert_eq!(code, Some(1));
         assert!(error.contains("in memory"), "{error}");
+        home.write("x.jsonl", "{\"type\":\"node\",\"id\":\"00000000-0000-0000-0000-000000000001\"}\n");
+        for tool in [&["import", "x.jsonl"] as &[_], &["export", "y.jsonl"], &["backup", "y"], &["check"]] {
+            let (code, out, error) = run(&home, &[tool, &[&store]].concat());
+            assert_eq!((code, error.contains("set store.type and store.filepath")), (Some(1), true), "{tool:?}: {out}{error}");
+        }
     }
 }
 
@@ -192,6 +200,233 @@ fn a_graph_of_open_cypher_keeps_its_parallel_edges() {
     }
     let (status, _, error) = run(&home, &["export", "g.cypher", "--url", &url]);
     assert_eq!((status, error.contains("Write it as jsonl")), (Some(1), true), "{error}");
+    weir.stop();
+}
+
+/// What is lost on the way into another model is what nobody would miss at once: nodes that have nothing.
+#[test]
+fn a_graph_stays_of_its_model() {
+    let home = Home::new();
+    let stores = ["-Dweir.store.filepath=open", "-Dweir.store.filepath=plain"];
+    let model = "-Dweir.graph-model=open-cypher";
+    let mut codes = Vec::new();
+    let is_refused = |arguments: &[&str]| {
+        let (code, out, error) = run(&home, arguments);
+        let named = error.contains("`open-cypher`") && error.contains("`streaming`");
+        assert_eq!((code, named), (Some(1), true), "{arguments:?}: {out}{error}");
+    };
+    for (name, arguments) in [("open", &[stores[0], model][..]), ("plain", &[stores[1]])] {
+        let weir = home.start(arguments);
+        weir.rows("CREATE (), ()-[:R]->(:A)");
+        let url = format!("http://{}", weir.address());
+        for ending in ["jsonl", "parquet"] {
+            let (code, out, error) = run(&home, &["export", &format!("{name}.{ending}"), "--url", &url]);
+            assert_eq!(code, Some(0), "{out}{error}");
+            if name == "plain" {
+                is_refused(&["import", &format!("open.{ending}"), "--url", &url]);
+            }
+        }
+        codes.push(hash(&weir, "default"));
+        weir.stop();
+    }
+    for ending in ["jsonl", "parquet"] {
+        let (open, plain) = (format!("open.{ending}"), format!("plain.{ending}"));
+        let new = format!("-Dweir.store.filepath=new-{ending}");
+        is_refused(&["import", &open, &new, "-Dweir.graph-model=streaming"]);
+        is_refused(&["import", &plain, &new, model]);
+        assert!(!home.file(&format!("new-{ending}")).exists());
+        let (code, out, error) = run(&home, &["import", &open, &new]);
+        assert_eq!(code, Some(0), "{out}{error}");
+        is_refused(&["import", &plain, &new]);
+        is_refused(&["import", &open, stores[1]]);
+        is_refused(&["import", &open, stores[1], "--namespace", "more"]);
+        let (code, out, error) = run(&home, &["import", &plain, stores[1]]);
+        assert_eq!(code, Some(0), "{out}{error}");
+        let weir = home.start(&[&new]);
+        assert_eq!((hash(&weir, "default"), weir.rows("MATCH (n) RETURN count(n)")), (codes[0].clone(), vec![json!([3])]));
+        weir.stop();
+    }
+    home.write("odd.jsonl", "{\"type\":\"graph\",\"format\":1,\"model\":\"zzz\"}\n");
+    let (code, _, error) = run(&home, &["import", "odd.jsonl", "-Dweir.store.filepath=odd"]);
+    assert_eq!((code, error.contains("line 1: ") && error.contains("not 'zzz'")), (Some(1), true), "{error}");
+    assert!(!home.file("odd").exists());
+    let weir = home.start(&[stores[1]]);
+    assert_eq!(hash(&weir, "default"), codes[1]);
+    assert_eq!(weir.get("/api/v1/namespace").expect(200).json(), json!(["default"]));
+    let line = "{\"type\":\"graph\",\"format\":1,\"model\":\"zzz\"}";
+    let answer = weir.send("POST", "/api/v1/admin/import", &[("Content-Type", "text/plain")], line.as_bytes()).expect(400).text();
+    assert!(answer.contains("not 'zzz'"), "{answer}");
+    weir.stop();
+}
+
+#[test]
+fn a_moment_in_the_future_is_not_exported() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    weir.rows("CREATE (:A)");
+    weir.stop();
+    for at in ["17592186044416", "35184372088837", "99999999999999", "18446744073709551615"] {
+        let (code, out, error) = run(&home, &["export", "x.jsonl", "--at-time", at, "-Dweir.store.filepath=one"]);
+        let named = error.contains(&format!("the moment {at} ")) && error.contains("in the future");
+        assert_eq!((code, named), (Some(1), true), "{at}: {out}{error}");
+        assert!(!home.file("x.jsonl").exists() && !home.file("x.jsonl.part").exists());
+    }
+}
+
+/// As it is said to the system: do not wait for the other end.
+const NONBLOCK: i32 = 0o4000;
+
+#[test]
+fn links_pipes_and_devices_stay_what_they_are() {
+    let home = Home::new();
+    let store = "-Dweir.store.filepath=one";
+    let weir = home.start(&[store]);
+    weir.rows("UNWIND range(1, 10) AS n CREATE (:A {n: n})");
+    weir.stop();
+    let is_link = |name: &str| fs::symlink_metadata(home.file(name)).expect("it is there").is_symlink();
+    fs::create_dir(home.file("elsewhere")).expect("a directory");
+    home.write("elsewhere/old", "what was there");
+    // Links from one to another, to a file and to nothing.
+    for (link, to) in [("old", "elsewhere/old"), ("older", "old"), ("new", "elsewhere/new"), ("full", "/dev/full")] {
+        symlink(to, home.file(link)).expect("a link");
+    }
+    for (link, lies) in [("older", "elsewhere/old"), ("new", "elsewhere/new")] {
+        for tool in ["export", "backup"] {
+            let (code, out, error) = run(&home, &[tool, link, store]);
+            assert_eq!(code, Some(0), "{tool} {link}: {out}{error}");
+            assert!(is_link(link) && is_link("old") && !is_link(lies), "{tool} {link}");
+        }
+        let place = format!("-Dweir.store.filepath=from-{link}");
+        let (code, out, error) = run(&home, &["restore", lies, &place]);
+        assert_eq!(code, Some(0), "{out}{error}");
+    }
+    for tool in ["export", "backup"] {
+        let (code, out, error) = run(&home, &[tool, "full", store]);
+        assert_eq!((code, error.contains("No space left")), (Some(1), true), "{tool}: {out}{error}");
+        assert!(is_link("full") && !home.file("full.part").exists());
+    }
+    let (code, out, error) = run(&home, &["export", "/dev/stdout", store]);
+    assert_eq!((code, out.lines().count(), error.contains("10 nodes")), (Some(0), 11, true), "{out}{error}");
+    let made = Command::new("mkfifo").arg(home.file("pipe")).status().expect("mkfifo runs");
+    assert!(made.success());
+    let mut pipe = fs::OpenOptions::new().read(true).custom_flags(NONBLOCK).open(home.file("pipe")).expect("a pipe");
+    let (code, out, error) = run(&home, &["backup", "pipe", store]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    let mut bytes = Vec::new();
+    pipe.read_to_end(&mut bytes).expect("it ends");
+    home.write("through.backup", &bytes);
+    assert!(fs::symlink_metadata(home.file("pipe")).expect("it is there").file_type().is_fifo());
+    let (code, out, error) = run(&home, &["restore", "through.backup", "-Dweir.store.filepath=through"]);
+    assert_eq!(code, Some(0), "{out}{error}");
+}
+
+#[test]
+fn a_store_is_restored_where_it_was_told_to() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    weir.rows("CREATE (:A)");
+    weir.stop();
+    let (code, out, error) = run(&home, &["backup", "graph.backup", "-Dweir.store.filepath=one"]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    fs::create_dir(home.file("empty")).expect("a directory");
+    fs::create_dir(home.file("linked")).expect("a directory");
+    symlink("linked", home.file("link")).expect("a link");
+    for place in ["new/", "empty/", "link", "./other/."] {
+        let store = format!("-Dweir.store.filepath={place}");
+        let (code, out, error) = run(&home, &["restore", "graph.backup", &store]);
+        assert_eq!(code, Some(0), "{place}: {out}{error}");
+        let (code, out, error) = run(&home, &["check", &store]);
+        assert_eq!((code, out.contains("nothing is damaged")), (Some(0), true), "{place}: {out}{error}");
+    }
+    let left: Vec<String> = fs::read_dir(home.path())
+        .expect("it is there")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains("restoring"))
+        .collect();
+    assert!(left.is_empty() && !home.file("empty/.restoring").exists(), "{left:?}");
+
+    let mut backup = fs::read(home.file("graph.backup")).expect("a file");
+    backup.push(b'\n');
+    home.write("longer.backup", &backup);
+    let (code, _, error) = run(&home, &["restore", "longer.backup", "-Dweir.store.filepath=longer"]);
+    assert_eq!((code, error.contains("behind the end")), (Some(1), true), "{error}");
+    assert!(!home.file("longer").exists() && !home.file("longer.restoring").exists());
+    let (code, _, error) = run(&home, &["backup", "more", "--since", "longer.backup", "-Dweir.store.filepath=one"]);
+    assert_eq!((code, error.contains("behind the end")), (Some(1), true), "{error}");
+}
+
+#[test]
+fn names_travel_whatever_they_are() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    weir.rows(
+        "MATCH (a), (b) WHERE id(a) = idFrom(1) AND id(b) = idFrom(2)
+         SET a:`new\nline`, a.`a\nb` = 1, a.`tick```=2, a.`back\\slash` = 3, a.map = {`c\rd`: 4}, a.`\\u005cu000a` = 5
+         CREATE (a)-[:`R\nS` {`e\nf`: 6}]->(b)",
+    );
+    assert_eq!(weir.rows(r"MATCH (a) WHERE a.`\u005cu000a` = 5 RETURN a.`a\u000ab`, keys(a)[0] = 'a\nb'")[0][0], json!(1));
+    for (file, into) in [("graph.cypher", "texts"), ("graph.jsonl", "lines"), ("graph.parquet", "rows")] {
+        travels(&home, &weir, file, into);
+    }
+    assert_eq!(home.read("graph.cypher").lines().count(), 2);
+    weir.stop();
+}
+
+#[test]
+fn what_could_not_be_read_again_is_not_exported() {
+    let home = Home::new();
+    let weir = home.start(&[]);
+    let url = format!("http://{}", weir.address());
+    let set = |levels: usize, innermost: &str| {
+        let value = format!("reduce(x = [{innermost}], i IN range(2, {levels}) | [x])");
+        weir.rows(&format!("MATCH (n) WHERE id(n) = idFrom(1) SET n:L, n.`deep one` = {value}"));
+    };
+    for (levels, innermost, can) in [
+        (188, "-1.0 / 0.0", &["graph.cypher", "graph.jsonl", "graph.parquet"][..]),
+        (252, "date('2020-01-01')", &["graph.jsonl", "graph.parquet"]),
+        (254, "1", &["graph.jsonl", "graph.parquet"]),
+        (255, "1", &[]),
+        (390, "1", &[]),
+    ] {
+        set(levels, innermost);
+        for file in ["graph.cypher", "graph.jsonl", "graph.parquet"] {
+            if can.contains(&file) {
+                let into = format!("n{levels}{}", file.len());
+                travels(&home, &weir, file, &into);
+                continue;
+            }
+            let (code, out, error) = run(&home, &["export", file, "--url", &url]);
+            let named = error.contains("node ") && error.contains("`deep one` is nested deeper");
+            assert_eq!((code, named), (Some(1), true), "{levels} in {file}: {out}{error}");
+        }
+    }
+    weir.stop();
+}
+
+#[test]
+fn a_backup_that_is_refused_says_why() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.filepath=other"]);
+    weir.rows("CREATE (:Quite {another: 1})");
+    weir.stop();
+    let (code, out, error) = run(&home, &["backup", "other.backup", "-Dweir.store.filepath=other"]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    weir.rows("CREATE (:A {b: 1})");
+    let url = format!("http://{}", weir.address());
+    let (code, _, error) = run(&home, &["backup", "more", "--since", "other.backup", "--url", &url]);
+    assert_eq!((code, error.contains("it is of another store: make a full one")), (Some(1), true), "{error}");
+    assert!(!home.file("more").exists() && !home.file("more.part").exists());
+    let (code, out, error) = run(&home, &["backup", "full", "--url", &url]);
+    assert_eq!(code, Some(0), "{out}{error}");
+    weir.stop();
+    // The store as it was before that backup knows less.
+    fs::remove_dir_all(home.file("one")).expect("it goes");
+    let weir = home.start(&["-Dweir.store.filepath=one"]);
+    let url = format!("http://{}", weir.address());
+    let since = run(&home, &["backup", "more", "--since", "full", "--url", &url]);
+    assert_eq!((since.0, since.2.contains("make a full one")), (Some(1), true), "{}", since.2);
     weir.stop();
 }
 

@@ -117,7 +117,7 @@ pub const KEYS: &[Key] = &[
     key("id.type", OneOf(&["uuid", "uuid-3", "uuid-4", "uuid-5", "long", "byte-array"]), "uuid", "what ids of nodes look like"),
     refused("id.partitioned", Boolean, "false", "weir's ids have 128 bits and no room for a position: leave it off"),
     key("id.namespace", Text, "", "the UUID that ids of `uuid-3` and `uuid-5` are made in"),
-    key("id.consecutive-start", Integer(i64::MIN, i64::MAX), "", "where fresh ids of `long` count from"),
+    key("id.consecutive-start", Integer(i64::MIN, i64::MAX), "", "with `long`: `idFrom` gives all 64 bits of its hash; which number it is has no effect, for a count would give ids again after a restart"),
     key("graph-model", OneOf(&["streaming", "open-cypher"]), "", "whether edges have properties and may be there twice, as openCypher has it; a store that is there says for itself"),
     key("history", Duration, "", "how much of the past can be asked; all of it without"),
     key("workers", Integer(0, 1024), "0", "threads of the dataflow; 0 is one for each processor"),

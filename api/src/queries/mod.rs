@@ -46,6 +46,17 @@ pub struct Queries {
     places: Arc<Semaphore>,
 }
 
+/// Refuses a text that is too long to be looked at, whatever it is for.
+pub fn check_text(text: &str, most: usize) -> Result<(), ApiError> {
+    let length = text.len();
+    if length <= most {
+        return Ok(());
+    }
+    Err(ApiError::bad(format!(
+        "The text of the query has {length} bytes, and `query.text-bytes-max` is {most}; send data as parameters"
+    )))
+}
+
 impl Queries {
     pub fn new(settings: QuerySettings) -> Queries {
         let places = Arc::new(Semaphore::new(settings.running_max));
@@ -53,16 +64,8 @@ impl Queries {
         Queries { plans: Plans::default(), register, places, settings }
     }
 
-    /// Refuses a text that is too long to be looked at.
     pub fn check_text(&self, text: &str) -> Result<(), ApiError> {
-        let most = self.settings.text_bytes_max;
-        if text.len() <= most {
-            return Ok(());
-        }
-        let length = text.len();
-        Err(ApiError::bad(format!(
-            "The text of the query has {length} bytes, and `query.text-bytes-max` is {most}; send data as parameters"
-        )))
+        check_text(text, self.settings.text_bytes_max)
     }
 
     /// A place to run in, once there is one.

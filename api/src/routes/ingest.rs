@@ -144,7 +144,6 @@ fn shown(stream: &Stream, family: Family) -> Reply {
 }
 
 pub fn find(app: &App, request: &Request) -> Result<Arc<Stream>, ApiError> {
-    let name = request.name(0);
-    request.check_name(name)?;
+    let name = request.resource(0, "ingestName")?;
     app.ingests.get(&request.graph(app)?, name).ok_or_else(|| ApiError::absent(WHAT, name))
 }

@@ -46,6 +46,7 @@ pub async fn set_taps(app: Arc<App>, request: Request) -> Result<Reply, ApiError
     let graph = request.graph(&app)?;
     let wanted = List::Taps.decode(&request.data()?).map_err(ApiError::Decode)?;
     for query in wanted.as_array().into_iter().flatten().filter_map(|tap| tap["query"].as_str()) {
+        app.queries.check_text(query)?;
         let plan = compile(query, &app.procedures.options(&graph, vec![Text::new("that")]))?;
         if plan.facts.writes {
             return Err(ApiError::bad(format!("A tap query must only read, and this one writes: {query}")));

@@ -79,14 +79,24 @@ impl Request {
         self.names.get(index).map_or("", String::as_str)
     }
 
-    /// The same where it shall become the name of a resource: v2 as of today is strict about those.
+    /// The same where it is the name of a resource, which the template of the path calls `parameter`.
+    pub fn resource(&self, index: usize, parameter: &str) -> Result<&str, ApiError> {
+        let name = self.name(index);
+        let told = |wrong| ApiError::Decode(vec![format!("{INVALID}path parameter {parameter} ({wrong})")]);
+        self.no_name(name).map_or(Ok(name), |wrong| Err(told(wrong)))
+    }
+
+    /// A name in the body that shall become that of a resource.
     pub fn check_name(&self, name: &str) -> Result<(), ApiError> {
+        self.no_name(name).map_or(Ok(()), |wrong| Err(ApiError::Decode(vec![wrong])))
+    }
+
+    /// Why a text is no name: v2 as of today is strict about those.
+    fn no_name(&self, name: &str) -> Option<String> {
         let fine = matches!(name.len(), 1..=NAME_BYTES_MAX)
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.~-".contains(&byte));
-        if self.family != Family::Current || fine {
-            return Ok(());
-        }
-        Err(ApiError::Decode(vec![format!("'{name}' is no name: use 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 _ . ~ -")]))
+        let wrong = self.family == Family::Current && !fine;
+        wrong.then(|| format!("'{name}' is no name: use 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 _ . ~ -"))
     }
 
     pub fn parameter(&self, name: &str) -> Option<&str> {

@@ -272,7 +272,6 @@ pub async fn results(app: Arc<App>, request: Request) -> Result<Reply, ApiError>
 }
 
 pub fn find(app: &App, request: &Request) -> Result<Arc<Query>, ApiError> {
-    let name = request.name(0);
-    request.check_name(name)?;
+    let name = request.resource(0, "standingQueryName")?;
     app.standing.get(&request.graph(app)?, name).ok_or_else(|| ApiError::absent(WHAT, name))
 }

@@ -98,11 +98,12 @@ impl Parts {
         (Parts { bytes: Vec::new(), sender }, receiver)
     }
 
-    /// An error breaks the connection, so that nobody takes a part for the whole.
+    /// An error breaks the connection, so that nobody takes a part for the whole. What still waits stays here: where nothing has left yet,
+    /// the error is the answer.
     fn end(mut self, ended: Result<(), String>) {
-        let _ = self.flush();
-        if let Err(reason) = ended {
-            let _ = self.sender.blocking_send(Err(reason));
+        match ended {
+            Ok(()) => drop(self.flush()),
+            Err(reason) => drop(self.sender.blocking_send(Err(reason))),
         }
     }
 }
@@ -125,7 +126,7 @@ impl Write for Parts {
     }
 }
 
-/// What fails before anything was read is told with a status.
+/// What fails before anything has left is told with a status.
 async fn first_part(mut parts: mpsc::Receiver<Part>) -> Result<mpsc::Receiver<Part>, ApiError> {
     match parts.recv().await {
         Some(Err(reason)) => Err(ApiError::bad(reason)),

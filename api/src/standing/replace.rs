@@ -36,6 +36,7 @@ pub struct Successor {
 impl StandingQueries {
     /// Gives a query another pattern. Returns when the switch is done.
     pub fn replace(&self, query: &Arc<Query>, mut pattern: PatternSettings, cancellations: Option<bool>) -> Result<(), ApiError> {
+        self.procedures.check_text(&pattern.query)?;
         let plan = compiled(&query.graph, &mut pattern)?;
         let before = query.settings();
         let old = compiled(&query.graph, &mut before.pattern.clone())?;

@@ -1,18 +1,28 @@
 //! JSON Lines: a graph as lines of text, one for each node and each edge, from which an equal graph can be made.
 //!
-//!     {"type":"graph","format":1,"model":"streaming"}                                  first
+//!     {"type":"graph","format":1,"model":"streaming"}                                  first; other tools may leave it out
 //!     {"type":"node","id":"3ae8…","labels":["Person"],"properties":{"name":"Ann"}}      `"created":false` where only what is known of it is there
 //!     {"type":"relationship","start":"3ae8…","label":"KNOWS","end":"77d0…","properties":{}}      `"ordinal":1` for a second one
 //!
 //! Values have the exact form of `weir_model::json::exact`. Lines may stand in any order, and come twice.
 
+use weir_engine::GraphOptions;
 use weir_engine::transfer::{EdgeItem, Item, NodeItem};
 use weir_model::json::{parse, read_exact_map, write, write_exact_map, write_string};
 use weir_model::{IdScheme, Map, NodeId, Text, Value};
 
 const FORMAT: i64 = 1;
 
-pub fn write_head(model: &str, out: &mut Vec<u8>) {
+/// What a line says.
+#[derive(Debug)]
+pub enum Line {
+    /// The first: the graph model, where it names one.
+    Graph(Option<GraphOptions>),
+    Item(Item),
+}
+
+pub fn write_head(model: GraphOptions, out: &mut Vec<u8>) {
+    let model = model.name();
     out.extend_from_slice(format!("{{\"type\":\"graph\",\"format\":{FORMAT},\"model\":\"{model}\"}}\n").as_bytes());
 }
 
@@ -47,17 +57,17 @@ pub fn write_item(item: &Item, ids: IdScheme, open_cypher: bool, out: &mut Vec<u
     out.extend_from_slice(b"}\n");
 }
 
-/// What a line says, or what is wrong with it. None is nothing: the first line, or an empty one.
-pub fn read_line(line: &[u8], ids: IdScheme) -> Result<Option<Item>, String> {
+/// What a line says, or what is wrong with it. An empty one says nothing.
+pub fn read_line(line: &[u8], ids: IdScheme) -> Result<Option<Line>, String> {
     if line.trim_ascii().is_empty() {
         return Ok(None);
     }
     let parsed = parse(line).map_err(|error| format!("this is no JSON: {}", error.message))?;
     let Value::Map(map) = parsed else { return Err("a line is an object with a `type`".to_owned()) };
-    let line = Line { map: &map, ids };
+    let line = Fields { map: &map, ids };
     match line.text("type")?.as_str() {
         "graph" => match map.get("format") {
-            Some(Value::Integer(FORMAT)) => Ok(None),
+            Some(Value::Integer(FORMAT)) => Ok(Some(Line::Graph(line.model()?))),
             _ => Err("this was written by a newer weir, or is no export".to_owned()),
         },
         "node" => {
@@ -68,7 +78,8 @@ pub fn read_line(line: &[u8], ids: IdScheme) -> Result<Option<Item>, String> {
             };
             // Written by another tool, a node is one that was created.
             let created = !matches!(map.get("created"), Some(Value::Boolean(false)));
-            Ok(Some(Item::Node(NodeItem { id: line.id("id")?, created, labels, properties: line.properties()? })))
+            let node = NodeItem { id: line.id("id")?, created, labels, properties: line.properties()? };
+            Ok(Some(Line::Item(Item::Node(node))))
         }
         "relationship" => {
             let ordinal = match map.get("ordinal") {
@@ -77,18 +88,19 @@ pub fn read_line(line: &[u8], ids: IdScheme) -> Result<Option<Item>, String> {
                 Some(_) => return Err("`ordinal` is a number".to_owned()),
             };
             let (source, target) = (line.id("start")?, line.id("end")?);
-            Ok(Some(Item::Edge(EdgeItem { source, kind: line.text("label")?, target, ordinal, properties: line.properties()? })))
+            let edge = EdgeItem { source, kind: line.text("label")?, target, ordinal, properties: line.properties()? };
+            Ok(Some(Line::Item(Item::Edge(edge))))
         }
         other => Err(format!("`type` is 'node' or 'relationship', not '{other}'")),
     }
 }
 
-struct Line<'a> {
+struct Fields<'a> {
     map: &'a Map,
     ids: IdScheme,
 }
 
-impl Line<'_> {
+impl Fields<'_> {
     fn text(&self, key: &str) -> Result<Text, String> {
         self.map.get(key).and_then(as_text).ok_or_else(|| format!("`{key}` is missing, or no text"))
     }
@@ -96,6 +108,16 @@ impl Line<'_> {
     fn id(&self, key: &str) -> Result<NodeId, String> {
         let text = self.text(key)?;
         self.ids.parse(&text).ok_or_else(|| format!("`{key}`: '{text}' is no id here; the scheme is set by weir.id.type"))
+    }
+
+    fn model(&self) -> Result<Option<GraphOptions>, String> {
+        if self.map.get("model").is_none() {
+            return Ok(None);
+        }
+        let name = self.text("model")?;
+        let known = [false, true].map(|open_cypher| GraphOptions { open_cypher });
+        let found = known.into_iter().find(|model| model.name() == name.as_str());
+        found.map(Some).ok_or_else(|| format!("`model` is 'streaming' or 'open-cypher', not '{name}'"))
     }
 
     /// Those of `properties`, and those that a table has no column for.
@@ -139,12 +161,18 @@ mod tests {
         for item in [Item::Node(node), Item::Edge(edge)] {
             let mut text = Vec::new();
             write_item(&item, ids, true, &mut text);
-            let again = read_line(&text, ids).unwrap().unwrap();
+            let Some(Line::Item(again)) = read_line(&text, ids).unwrap() else { panic!("{text:?}") };
             assert_eq!(format!("{item:?}"), format!("{again:?}"));
         }
-        let mut head = Vec::new();
-        write_head("streaming", &mut head);
-        assert!(read_line(&head, ids).unwrap().is_none());
+        for open_cypher in [false, true] {
+            let mut head = Vec::new();
+            write_head(GraphOptions { open_cypher }, &mut head);
+            let read = read_line(&head, ids).unwrap();
+            assert!(matches!(read, Some(Line::Graph(Some(model))) if model.open_cypher == open_cypher), "{read:?}");
+        }
+        let without = read_line(br#"{"type":"graph","format":1}"#, ids).unwrap();
+        assert!(matches!(without, Some(Line::Graph(None))), "{without:?}");
+        assert!(read_line(b" \r", ids).unwrap().is_none());
     }
 
     #[test]
@@ -155,6 +183,8 @@ mod tests {
             ("{}", "`type` is missing"),
             (r#"{"type":"nod"}"#, "not 'nod'"),
             (r#"{"type":"graph","format":2}"#, "a newer weir"),
+            (r#"{"type":"graph","format":1,"model":"zzz"}"#, "not 'zzz'"),
+            (r#"{"type":"graph","format":1,"model":1}"#, "`model` is missing, or no text"),
             (r#"{"type":"node"}"#, "`id` is missing"),
             (r#"{"type":"node","id":"x"}"#, "'x' is no id here"),
             (r#"{"type":"node","id":"00000000-0000-0000-0000-000000000001","labels":[1]}"#, "`labels` are texts"),

@@ -9,29 +9,34 @@ mod online;
 mod parquet;
 pub mod progress;
 pub mod statements;
+mod whole;
 
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_cypher_compiler::{Options as CompileOptions, compile};
 use weir_engine::transfer::Item;
-use weir_engine::{DEFAULT_GRAPH, Engine, Graph, GraphOptions, Options, Prepared, QueryOptions};
-use weir_model::{Plan, Tick};
+use weir_engine::{DEFAULT_GRAPH, Engine, EngineError, Graph, GraphOptions, Options, Prepared, QueryOptions};
+use weir_model::{IdScheme, Plan, Tick, Value};
 
-use crate::app::open_store;
+use crate::app::{must_stay, open_store};
+use crate::clock;
 use crate::config::Settings;
 use crate::error::chain;
 use crate::queries::plans::is_quick;
 use crate::tools::open_and_tell;
+use lines::Line;
 
 pub use online::back_up_over_http;
 pub use progress::Progress;
+pub use whole::{Whole, beside};
 
 /// What is taken in at once.
 pub const PORTION_BYTES: usize = 1 << 20;
@@ -141,14 +146,18 @@ impl Moved {
 /// `url`: of the weir to be asked, where one is.
 pub fn export(transfer: &Transfer, url: Option<&str>, at: Option<u64>, settings: &Settings) -> Result<ExitCode, String> {
     let format = transfer.format();
-    let unfinished = beside(&transfer.file, "part");
+    let whole = Whole::new(&transfer.file);
     let failed = |error: &dyn std::error::Error| format!("cannot write {}: {}", transfer.file.display(), chain(error));
     let write = || {
-        let mut out = BufWriter::new(File::create(&unfinished).map_err(|error| failed(&error))?);
+        let mut out = whole.begin().map_err(|error| failed(&error))?;
         let said = match url {
             Some(url) => online::export(url, transfer.namespace.as_deref(), format, at, &mut out)?,
             None => {
-                let opened = Opened::new(settings, transfer.namespace.as_deref(), false)?;
+                // As a weir that runs does, in the number that was given: a tick has no room for some.
+                if let Some(at) = at.filter(|at| *at > clock::millis(SystemTime::now())) {
+                    return Err(EngineError::NotYet(at).to_string());
+                }
+                let opened = Opened::new(settings, transfer.namespace.as_deref(), false, None)?;
                 let mut progress = Progress::new("nodes", Some(opened.graph.about_nodes()));
                 let at = at.map(Tick::end_of_millis);
                 let moved = write_graph(&opened.graph, format, at, &mut |part, moved| {
@@ -160,12 +169,11 @@ pub fn export(transfer: &Transfer, url: Option<&str>, at: Option<u64>, settings:
                 moved.shown()
             }
         };
-        let synced = out.into_inner().map_err(|error| failed(&error))?.sync_all();
-        synced.and_then(|()| fs::rename(&unfinished, &transfer.file)).map_err(|error| failed(&error))?;
+        whole.sync(out).and_then(|()| whole.end()).map_err(|error| failed(&error))?;
         Ok(said)
     };
-    let said = write().inspect_err(|_: &String| drop(fs::remove_file(&unfinished)))?;
-    println!("{said} in {}", transfer.file.display());
+    let said = write().inspect_err(|_: &String| whole.give_up())?;
+    whole.tell(&format!("{said} in {}", transfer.file.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -194,15 +202,19 @@ pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Re
             (format, portions, Progress::new("bytes", Some(length)))
         }
     };
+    let mut portions = portions.peekable();
+    let of_file = |reason: String| format!("{}: {reason}", file.display());
+    let model = match portions.peek() {
+        Some(Ok(portion)) if url.is_none() && format == Format::Jsonl => model_of(portion, settings.ids).map_err(of_file)?,
+        _ => None,
+    };
     let mut moved = Moved::default();
     let read = |take: TakePortion<'_>| {
         for portion in portions {
             let Portion { lines, first, done } = portion?;
             moved.add(take(&lines, first).map_err(|reason| {
-                format!(
-                    "{}: {reason}\nWhat stands before line {first} is in the graph; the import can be repeated",
-                    file.display()
-                )
+                let before = format!("\nWhat stands before line {first} is in the graph; the import can be repeated");
+                of_file(reason) + if first > 1 { &before } else { "" }
             })?);
             progress.set(done);
         }
@@ -214,7 +226,7 @@ pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Re
             read(&mut |portion, first| importer.send(portion, first))?;
         }
         None => {
-            let store = Opened::new(settings, transfer.namespace.as_deref(), true)?;
+            let store = Opened::new(settings, transfer.namespace.as_deref(), true, model)?;
             let options = CompileOptions { ids: settings.ids, ..CompileOptions::default() };
             read(&mut |portion, first| take_in(&store.graph, format, portion, first, &options))?;
             store.close()?;
@@ -223,6 +235,28 @@ pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Re
     progress.end();
     println!("{} from {}", moved.shown(), file.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// The graph model that the first line names, where it names one.
+fn model_of(portion: &Portion, ids: IdScheme) -> Result<Option<GraphOptions>, String> {
+    let line = portion.lines.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty());
+    match lines::read_line(line.unwrap_or_default(), ids) {
+        Ok(Some(Line::Graph(model))) => Ok(model),
+        Ok(_) => Ok(None),
+        Err(reason) => Err(at_line(portion.first, &reason)),
+    }
+}
+
+/// A graph of one model is none of the other: a node of `open-cypher` that has nothing would be none, and not be missed.
+fn must_fit(model: Option<GraphOptions>, graph: GraphOptions) -> Result<(), String> {
+    match model {
+        Some(model) if model != graph => Err(format!(
+            "what is to be taken in is a graph of the model `{}`, and would go into one of the model `{}`; give a store of its model (graph-model)",
+            model.name(),
+            graph.name()
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Of a file of text; and how many bytes it has.
@@ -261,16 +295,17 @@ pub fn write_graph(graph: &Graph, format: Format, at: Option<Tick>, part: EachPa
     }
     let mut out = Vec::with_capacity(2 * CHUNK_BYTES);
     if format == Format::Jsonl {
-        lines::write_head(model.name(), &mut out);
+        lines::write_head(model, &mut out);
     }
     let (mut moved, mut failed) = (Moved::default(), None);
     let exported = graph.export(at, &mut |item| {
         moved.count(&item);
+        failed = must_be_importable(&item, format, graph.ids()).err();
         match format {
             Format::Cypher => statements::write_item(&item, graph.ids(), &mut out),
             _ => lines::write_item(&item, graph.ids(), model.open_cypher, &mut out),
         }
-        if out.len() >= CHUNK_BYTES {
+        if failed.is_none() && out.len() >= CHUNK_BYTES {
             failed = part(&out, moved).err();
             out.clear();
         }
@@ -280,6 +315,46 @@ pub fn write_graph(graph: &Graph, format: Format, at: Option<Tick>, part: EachPa
     failed.map_or(Ok(()), Err)?;
     part(&out, moved)?;
     Ok(moved)
+}
+
+/// Deeper nesting is not read again by the parser of JSON, which takes 256 levels, two of them the line and its properties; nor by that of
+/// Cypher, which takes 200, some of them the statement. Values can be stored that are nested 400 levels deep.
+const LEVELS_MAX: usize = 254;
+const LEVELS_MAX_CYPHER: usize = 190;
+
+/// Better no export than one that turns out to be of no use when it is needed.
+fn must_be_importable(item: &Item, format: Format, ids: IdScheme) -> Result<(), String> {
+    let levels_max = if format == Format::Cypher { LEVELS_MAX_CYPHER } else { LEVELS_MAX };
+    let properties = match item {
+        Item::Node(node) => &node.properties,
+        Item::Edge(edge) => &edge.properties,
+    };
+    let Some((key, _)) = properties.iter().find(|(_, value)| levels(value) > levels_max) else { return Ok(()) };
+    let of = match item {
+        Item::Node(node) => format!("node {}", ids.text(node.id)),
+        Item::Edge(edge) => {
+            format!("relationship {} from {} to {}", edge.kind, ids.text(edge.source), ids.text(edge.target))
+        }
+    };
+    Err(format!(
+        "{of}: its property `{key}` is nested deeper than the {levels_max} levels that can be read again as {}; a backup keeps it",
+        format.name()
+    ))
+}
+
+/// How deep a value is nested in its exact form, or a little more.
+fn levels(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Boolean(_) | Value::Integer(_) | Value::Text(_) => 0,
+        Value::List(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
+        Value::Map(map) => {
+            // One with such a key lies in another.
+            let own = if map.iter().any(|(key, _)| key.starts_with('$')) { 2 } else { 1 };
+            own + map.iter().map(|(_, value)| levels(value)).max().unwrap_or(0)
+        }
+        // A date is a list in a map.
+        _ => 2,
+    }
 }
 
 /// Takes in whole lines; `first` is the number of the first of them. A portion of JSON Lines with a mistake changes nothing; of
@@ -297,8 +372,14 @@ pub fn take_in(graph: &Graph, format: Format, portion: &[u8], first: u64, option
         Format::Jsonl => {
             let mut items = Vec::new();
             for (line, number) in lines {
-                let item = lines::read_line(line, graph.ids()).map_err(|reason| at_line(number, &reason))?;
-                items.extend(item);
+                let wrong = |reason: String| at_line(number, &reason);
+                match lines::read_line(line, graph.ids()).map_err(wrong)? {
+                    Some(Line::Graph(model)) => {
+                        must_fit(model, GraphOptions { open_cypher: graph.open_cypher() }).map_err(wrong)?;
+                    }
+                    Some(Line::Item(item)) => items.push(item),
+                    None => {}
+                }
             }
             items.iter().for_each(|item| moved.count(item));
             for items in items.chunks(ITEMS_AT_ONCE) {
@@ -386,19 +467,19 @@ struct Opened {
 }
 
 impl Opened {
-    /// `make`: a store, or a namespace, that is not there is made.
-    fn new(settings: &Settings, namespace: Option<&str>, make: bool) -> Result<Opened, String> {
-        let open = if make { open_store } else { open_and_tell };
+    /// `make`: a store, or a namespace, that is not there is made; a store of the model of what comes into it, unless the configuration says
+    /// which.
+    fn new(settings: &Settings, namespace: Option<&str>, make: bool, model: Option<GraphOptions>) -> Result<Opened, String> {
+        must_fit(model, settings.graph.or(model).unwrap_or_default())?;
+        let open = |store| if make { must_stay(store).and_then(|_| open_store(store)) } else { open_and_tell(store) };
         let store = open(&settings.store).map_err(|reason| format!("{reason}\nWith --url a weir that runs is asked"))?;
-        if !store.durable() {
-            return Err(format!("the store `{}` holds nothing before weir runs: ask a weir that does, with --url", store.kind()));
-        }
         let cannot = |error: &dyn std::error::Error| format!("cannot open the graph: {}", chain(error));
+        let is_new = store.graphs().map_err(|error| cannot(&error))?.is_empty();
         let options = Options {
             workers: settings.workers,
             ids: settings.ids,
             retention: settings.retention,
-            graph: settings.graph,
+            graph: settings.graph.or(model.filter(|_| is_new)),
             // A tool changes nothing that it was not told to.
             nothing_ends: true,
             ..Options::default()
@@ -417,6 +498,7 @@ impl Opened {
                     return Err(format!("there is no namespace '{name}'; there are: {}", engine.graphs().join(", ")));
                 }
                 let like = GraphOptions { open_cypher: engine.default_graph().open_cypher() };
+                must_fit(model, like)?;
                 engine.create_graph(&name, like).map_err(|error| cannot(&error))?
             }
         };
@@ -426,11 +508,4 @@ impl Opened {
     fn close(self) -> Result<(), String> {
         self.engine.shutdown().map_err(|error| format!("the store could not be closed cleanly: {}", chain(&error)))
     }
-}
-
-/// The same path with something behind its name.
-pub fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{ending}"));
-    PathBuf::from(name)
 }

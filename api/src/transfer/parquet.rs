@@ -3,7 +3,7 @@
 //!     type | id | created | labels | start | label | end | ordinal | properties.{a column for each key} | other
 //!
 //! A property has the type that most of its values have; what does not fit into a column, a date or a list say, is in `other`, a map in
-//! the exact form of `weir_model::json::exact`. Read back, rows are lines.
+//! the exact form of `weir_model::json::exact`. `created` has values in the graph model `open-cypher` alone. Read back, rows are lines.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -11,12 +11,12 @@ use std::path::Path;
 use weir_connectors::decode::{RawDecoder, decode};
 use weir_connectors::parquet::{Cell, ColumnKind, Field, ParquetReader, TableWriter};
 use weir_connectors::{Frames, Limits, Progress, Source};
-use weir_engine::Graph;
 use weir_engine::transfer::Item;
+use weir_engine::{Graph, GraphOptions};
 use weir_model::json::{write_exact, write_exact_map, write_string};
 use weir_model::{IdScheme, Map, Text, Tick, Value};
 
-use super::{EachPart, Moved, PORTION_BYTES, Portion};
+use super::{EachPart, Format, Moved, PORTION_BYTES, Portion, lines, must_be_importable};
 use crate::error::chain;
 
 /// Keys with a column of their own: the most frequent.
@@ -51,13 +51,14 @@ pub fn write(graph: &Graph, at: Option<Tick>, part: EachPart<'_>) -> Result<Move
         fields.push(Field::Group("properties".into(), columns.kinds.clone()));
     }
     fields.push(Field::Column("other".into(), ColumnKind::Json));
-    let model = if graph.open_cypher() { "open-cypher" } else { "streaming" };
-    let mut table = TableWriter::new(&fields, &[("weir.format", "1"), ("weir.model", model)])?;
+    let model = GraphOptions { open_cypher: graph.open_cypher() };
+    let mut table = TableWriter::new(&fields, &[("weir.format", "1"), ("weir.model", model.name())])?;
     let (mut moved, mut failed) = (Moved::default(), None);
     let exported = graph.export(at, &mut |item| {
         moved.count(&item);
         columns.fill(&item, graph, &mut table);
-        failed = match table.end_row() {
+        let ended = must_be_importable(&item, Format::Parquet, graph.ids()).and_then(|()| table.end_row());
+        failed = match ended {
             Ok(None) => None,
             Ok(Some(bytes)) => part(&bytes, moved).err(),
             Err(reason) => Some(reason),
@@ -161,12 +162,15 @@ fn cell(value: &Value) -> Option<(usize, Cell<'_>)> {
     })
 }
 
-/// The rows of a file as portions of lines: row n is line n.
+/// The rows of a file as portions of lines: row n is line n. Where they say which graph model they are of, a portion before them says so, too:
+/// nothing is to be taken in by a graph of another one.
 pub struct Rows {
     reader: ParquetReader,
     place: String,
     frames: Frames,
     next: u64,
+    /// Those that come behind what says the model.
+    waiting: Option<Portion>,
     ended: bool,
 }
 
@@ -174,7 +178,7 @@ impl Rows {
     pub fn open(file: &Path) -> Result<Rows, String> {
         let place = file.display().to_string();
         let reader = ParquetReader::open(file, &place, None, None).map_err(|error| chain(&error))?;
-        Ok(Rows { reader, place, frames: Frames::default(), next: 1, ended: false })
+        Ok(Rows { reader, place, frames: Frames::default(), next: 1, waiting: None, ended: false })
     }
 
     /// How many there are.
@@ -184,7 +188,7 @@ impl Rows {
 
     fn portion(&mut self) -> Result<Portion, String> {
         let mut portion = Portion { lines: Vec::new(), first: self.next, done: 0 };
-        let (mut rows, mut failures) = (Vec::new(), Vec::new());
+        let (mut rows, mut failures, mut open_cypher) = (Vec::new(), Vec::new(), None);
         while portion.lines.len() < PORTION_BYTES && !self.ended {
             self.frames.clear();
             let progress = self.reader.next(&Limits::default(), &mut self.frames).map_err(|error| chain(&error))?;
@@ -195,9 +199,18 @@ impl Rows {
                 return Err(format!("{}: {}", self.place, failure.reason));
             }
             self.next += rows.len() as u64;
-            rows.iter().for_each(|row| write_line(row, &mut portion.lines));
+            for row in &rows {
+                open_cypher = open_cypher.max(is_of_open_cypher(row));
+                write_line(row, &mut portion.lines);
+            }
         }
         portion.done = self.next - 1;
+        if let (1, Some(open_cypher)) = (portion.first, open_cypher) {
+            let mut head = Portion { lines: Vec::new(), first: 1, done: 0 };
+            lines::write_head(GraphOptions { open_cypher }, &mut head.lines);
+            self.waiting = Some(portion);
+            return Ok(head);
+        }
         Ok(portion)
     }
 }
@@ -206,7 +219,20 @@ impl Iterator for Rows {
     type Item = Result<Portion, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(portion) = self.waiting.take() {
+            return Some(Ok(portion));
+        }
         (!self.ended).then(|| self.portion().inspect_err(|_| self.ended = true))
+    }
+}
+
+/// Whether a row is of that graph model. None is nothing: tables of other tools need not have the column.
+fn is_of_open_cypher(row: &Value) -> Option<bool> {
+    let Value::Map(row) = row else { return None };
+    match row.get("created")? {
+        Value::Null => Some(false),
+        Value::Boolean(_) => Some(true),
+        _ => None,
     }
 }
 
@@ -233,7 +259,7 @@ fn write_line(row: &Value, out: &mut Vec<u8>) {
 mod tests {
     use weir_model::json::parse;
 
-    use super::super::lines::read_line;
+    use super::super::lines::{Line, read_line};
     use super::*;
 
     #[test]
@@ -243,8 +269,10 @@ mod tests {
                 "properties":{"n":1,"none":null,"$odd":"x"},"other":{"n2":{"$float":"2"},"list":[1,{"$date":[3]}]}}"#,
         );
         let mut line = Vec::new();
-        write_line(&row.unwrap(), &mut line);
-        let Some(Item::Node(node)) = read_line(&line, IdScheme::default()).unwrap() else { panic!("{line:?}") };
+        let row = row.unwrap();
+        assert_eq!(is_of_open_cypher(&row), Some(false));
+        write_line(&row, &mut line);
+        let Some(Line::Item(Item::Node(node))) = read_line(&line, IdScheme::default()).unwrap() else { panic!("{line:?}") };
         assert_eq!(node.labels, ["A", "B"]);
         let mut text = Vec::new();
         write_exact_map(&node.properties, &mut text);

@@ -38,11 +38,35 @@ fn literal_id(id: NodeId, ids: IdScheme) -> String {
     }
 }
 
-/// In back-ticks where it is no plain word.
+/// In back-ticks where it is no plain word, and on one line.
 fn name(name: &str) -> String {
     let plain =
         name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if plain { name.to_owned() } else { format!("`{}`", name.replace('`', "``")) }
+    if plain {
+        return name.to_owned();
+    }
+    let mut out = String::with_capacity(name.len() + 2);
+    out.push('`');
+    let mut rest = name.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '`' => out.push_str("``"),
+            // Or it would be read as what escapes a character.
+            '\\' if rest.as_str().starts_with('u') => escape(c, &mut out),
+            c if leaves_the_line(c) => escape(c, &mut out),
+            c => out.push(c),
+        }
+    }
+    out.push('`');
+    out
+}
+
+fn leaves_the_line(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+fn escape(c: char, out: &mut String) {
+    let _ = write!(out, "\\u{:04x}", c as u32);
 }
 
 fn literal(value: &Value, ids: IdScheme) -> String {
@@ -89,10 +113,28 @@ fn literal_text(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => drop(write!(out, "\\u{:04x}", c as u32)),
+            c if leaves_the_line(c) => escape(c, &mut out),
             c => out.push(c),
         }
     }
     out.push('\'');
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_word_on_one_line() {
+        for (given, expected) in [
+            ("plain_1", "plain_1"),
+            ("a b", "`a b`"),
+            ("tick`", "`tick```"),
+            ("a\nb\r\u{2028}", r"`a\u000ab\u000d\u2028`"),
+            (r"\d\u000a\", r"`\d\u005cu000a\`"),
+        ] {
+            assert_eq!(name(given), expected);
+        }
+    }
 }

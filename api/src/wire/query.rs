@@ -142,15 +142,15 @@ pub fn piece(shape: Shape, row: &[Value], ids: IdScheme, family: Family) -> Resu
         }
         Shape::Drawing(drawn) => {
             let mut drawing = Drawing::new(drawn, ids, family);
+            // Who puts the pieces together puts around them what stands around an answer.
+            drawing.body.clear();
             drawing.row(row)?;
-            // Sockets have no envelope, so what is around the things is a bracket on either side.
-            drawing.body.remove(0);
             Ok(text(drawing.body))
         }
         Shape::Values => {
             let mut values = Values::new(ids);
+            values.body.clear();
             values.row(row);
-            values.body.remove(0);
             Ok(text(values.body))
         }
     }
@@ -416,6 +416,26 @@ mod tests {
             Err("TypeMismatchError Expected type(s) Node but got value 1 of type Integer in node query return value".to_owned())
         );
         assert!(Drawing::new(Drawn::Nodes, IdScheme::Uuid, Family::V1).row(&[Value::Null]).is_err());
+    }
+
+    /// In the preview of v2 a part of the envelope was left before the things.
+    #[test]
+    fn pieces_have_nothing_around_them() {
+        let ids = IdScheme::Long { consecutive: false };
+        let node = Value::FullNode(Arc::new(FullNode { id: NodeId::new(0, 2), labels: Vec::new(), properties: Map::default() }));
+        let key = EdgeKey { source: NodeId::new(0, 2), kind: Text::new("R"), target: NodeId::new(0, 3), ordinal: 0 };
+        let edge = Value::FullEdge(Arc::new(FullEdge { key, properties: Map::default() }));
+        let nodes = r#"{"id":"2","hostIndex":0,"label":"ID: 2","properties":{}}"#;
+        for family in [Family::V1, Family::Preview, Family::Current] {
+            let two = piece(Shape::Drawing(Drawn::Nodes), &[node.clone(), node.clone()], ids, family);
+            assert_eq!(two, Ok(format!("{nodes},{nodes}")));
+            assert_eq!(
+                piece(Shape::Drawing(Drawn::Edges), std::slice::from_ref(&edge), ids, family).as_deref(),
+                Ok(r#"{"from":"2","edgeType":"R","to":"3","isDirected":true}"#)
+            );
+            assert_eq!(piece(Shape::Table, &[Value::Integer(1)], ids, family).as_deref(), Ok("[1]"));
+            assert_eq!(piece(Shape::Values, &[Value::Integer(1)], ids, family).as_deref(), Ok("1"));
+        }
     }
 
     #[test]

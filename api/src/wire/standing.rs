@@ -282,6 +282,17 @@ impl Output {
         }
     }
 
+    /// The queries in it.
+    pub fn texts(&self) -> Vec<&str> {
+        let (cypher, next) = match self {
+            Output::Destination(_) => (None, None),
+            Output::CypherQuery(cypher) => (Some(cypher), cypher.and_then.as_ref()),
+            Output::Workflow(workflow) => (workflow.enrichment.as_ref(), Some(&workflow.destination)),
+        };
+        let own = cypher.iter().map(|cypher| cypher.query.as_str());
+        own.chain(next.iter().flat_map(|next| next.texts())).collect()
+    }
+
     /// Where its results go in the end.
     pub fn end(&self) -> &Output {
         match self {

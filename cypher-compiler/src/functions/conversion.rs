@@ -164,7 +164,7 @@ fn to_boolean(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     }
 }
 
-/// Nodes and edges are shown with what is known of them now; so the graph is asked.
+/// Nodes and edges are shown with what is known of them now; so the graph is asked. Keys are in order: equal values have equal texts.
 fn to_json(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let mut out = Vec::new();
     json::write(&complete(context, &arguments[0]), context.ids(), &mut out);
@@ -176,7 +176,7 @@ fn complete(context: &dyn Context, value: &Value) -> Value {
         Value::Node(id) => Value::FullNode(Arc::new(context.full_node(*id))),
         Value::Edge(edge) => Value::FullEdge(Arc::new(context.full_edge(edge))),
         Value::List(items) => Value::List(items.iter().map(|item| complete(context, item)).collect()),
-        Value::Map(map) => Value::map(map.iter().map(|(key, value)| (key.clone(), complete(context, value)))),
+        Value::Map(map) => Value::map(map.in_order().into_iter().map(|(key, value)| (key.clone(), complete(context, value)))),
         Value::Path(path) => {
             let mut items = vec![Value::FullNode(Arc::new(context.full_node(path.start)))];
             for (edge, node) in &path.steps {

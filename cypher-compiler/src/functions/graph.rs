@@ -123,8 +123,11 @@ fn properties(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failu
 fn keys(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     match properties_of(context, &arguments[0]) {
         // A property that is null is none; a key of a map that leads to null is a key.
-        Some(map) if matches!(arguments[0], Value::Map(_)) => Ok(names(map.iter().map(|(key, _)| key))),
-        Some(map) => Ok(names(map.iter().filter(|(_, value)| !value.is_null()).map(|(key, _)| key))),
+        Some(map) => {
+            let is_map = matches!(arguments[0], Value::Map(_));
+            let there = map.in_order().into_iter().filter(|(_, value)| is_map || !value.is_null());
+            Ok(names(there.map(|(key, _)| key)))
+        }
         None => Err(wrong_signature("keys(entity :: ANY) :: LIST OF STRING", arguments)),
     }
 }

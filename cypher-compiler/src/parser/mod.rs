@@ -237,6 +237,10 @@ impl Parser<'_> {
                 return Err(self.unexpected());
             }
         };
+        if text.is_empty() && matches!(what, "a label" | "a relationship type" | "a type") {
+            let message = format!("The name of {what} has at least one character");
+            return Err(self.compile_error(span, Code::UnexpectedSyntax, message));
+        }
         self.advance();
         Ok(Name { text, span })
     }

@@ -115,7 +115,7 @@ static TABLE: &[Row] = &[
         example: "CALL history.nodeChanges(idFrom(1)) YIELD kind, detail, changeTime RETURN kind, detail, changeTime", does: Does::Graph },
     Row { signature: "history.propertyChanges(node :: NODE!, propertyKey :: STRING, options :: MAP = {}) :: (key :: STRING, value :: ANY, previousValue :: ANY, changeTime :: INTEGER)",
         effect: Reads, idempotent: true,
-        description: "Every value a property had, in order; null is none. Options as those of `history.nodeChanges`",
+        description: "Every value a property had since history begins, in order; null is none. Options as those of `history.nodeChanges`",
         example: "CALL history.propertyChanges(idFrom(1), 'x') YIELD value, changeTime RETURN value, changeTime", does: Does::Graph },
     Row { signature: "history.edgeChanges(node :: NODE!, other :: NODE!, edgeType :: STRING?, direction :: STRING?, options :: MAP = {}) :: (action :: STRING, edgeType :: STRING, direction :: STRING, other :: NODE, changeTime :: INTEGER)",
         effect: Reads, idempotent: true,
@@ -246,6 +246,14 @@ pub fn find(name: &str, options: &Options) -> Option<Result<Arc<Procedure>, Stri
         Does::Service => return Some(Err(format!("Procedure `{}` is not available here: it needs the service", declared.name))),
     };
     Some(Ok(Arc::new(declared.with(body))))
+}
+
+/// What is declared of the procedure of that name, whether it can be called here or not.
+pub fn known(name: &str, options: &Options) -> Option<Arc<Procedure>> {
+    match find(name, options)? {
+        Ok(procedure) => Some(procedure),
+        Err(_) => DECLARED.get(name.to_lowercase().as_str()).map(|(_, declared)| declared.clone()),
+    }
 }
 
 /// What the table declares of a procedure that the service does, with what the service does.

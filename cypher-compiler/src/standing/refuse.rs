@@ -1,12 +1,12 @@
-//! What cannot be maintained in mode AnyQuery, found with its place: writes, procedures that do more than look, chance, the
-//! current time, and parameters, which nobody would give.
+//! What cannot be maintained in mode AnyQuery, found with its place: writes, procedures that tell of anything but the graph as it
+//! is or do more than look, chance, the current time, and parameters, which nobody would give.
 
-use weir_model::procedure::Body;
-use weir_model::{Expr, Procedure};
+use weir_model::Expr;
+use weir_model::schema::Schema;
 
 use super::classify::changes_by_itself;
 use super::clock::HINT;
-use crate::ast::{Clause, ClauseKind, Query};
+use crate::ast::{Clause, ClauseKind, Expression, ExpressionKind, PatternPart, Projection, Query, SubqueryBody, Yield};
 use crate::bind::Draft;
 use crate::error::{Code, Diagnostic, Span};
 use crate::lexer::{self, TokenKind};
@@ -18,6 +18,7 @@ const CODE: Code = Code::NotMaintainable;
 pub fn clauses(text: &str, query: &Query, options: &Options) -> Result<(), Vec<Diagnostic>> {
     let mut found = Vec::new();
     of_query(text, query, options, &mut found);
+    found.sort_by_key(|found| found.offset);
     if found.is_empty() { Ok(()) } else { Err(found) }
 }
 
@@ -28,31 +29,111 @@ fn of_query(text: &str, query: &Query, options: &Options, found: &mut Vec<Diagno
 }
 
 fn of_clause(text: &str, clause: &Clause, options: &Options, found: &mut Vec<Diagnostic>) {
+    inside(&clause.kind).into_iter().for_each(|expression| in_expression(text, expression, options, found));
     let why = match &clause.kind {
         ClauseKind::Match { .. } | ClauseKind::Unwind { .. } | ClauseKind::With { .. } | ClauseKind::Return(_) => return,
         ClauseKind::Subquery { query, .. } | ClauseKind::Recurse { query, .. } => return of_query(text, query, options, found),
-        ClauseKind::Call { procedure, .. } => match procedures::find(&procedure.text, options) {
-            Some(Ok(known)) => match trouble(&known) {
-                Some(trouble) => format!("procedure `{}` {trouble}, and cannot stand in it", known.name),
-                None => return,
-            },
+        ClauseKind::OptionalCall(call) => return of_clause(text, call, options, found),
+        ClauseKind::Call { procedure, .. } => {
             // One that is not there is an error anywhere.
-            _ => return,
-        },
+            let Some(known) = procedures::known(&procedure.text, options) else { return };
+            let Some(trouble) = trouble(&known.name) else { return };
+            let who = command(text, clause, &known.name).map_or_else(|| format!("procedure `{}`", known.name), str::to_owned);
+            format!("{who} {trouble}, and cannot stand in it")
+        }
         ClauseKind::LoadCsv { .. } => "LOAD CSV reads what is no part of it".to_owned(),
+        ClauseKind::Schema(Schema::ShowIndexes) => format!("SHOW INDEXES {OF_INDEXES}, and cannot stand in it"),
+        ClauseKind::Schema(Schema::ShowExpiries) => {
+            "SHOW EXPIRIES tells of rules, which are no facts of it, and cannot stand in it".to_owned()
+        }
+        ClauseKind::Schema(_) => "a command that makes or drops an index or a rule has none, and cannot stand there".to_owned(),
         kind => format!("{} changes it, and cannot stand there", crate::bind::keyword(kind)),
     };
     let message = format!("A standing query's results follow from the graph: {why}");
     found.push(Diagnostic::compile(text, clause.span, CODE, message));
 }
 
-/// Why a procedure is none whose rows follow from the graph as it is.
-fn trouble(procedure: &Procedure) -> Option<&'static str> {
-    let is_more = procedure.writes || !procedure.idempotent || matches!(procedure.body, Body::Query(_));
-    match procedure.name.as_str() {
+/// The expressions of a clause that may stand, those of its patterns among them.
+fn inside(kind: &ClauseKind) -> Vec<&Expression> {
+    match kind {
+        ClauseKind::Match { parts, condition, .. } => of_parts(parts).chain(condition).collect(),
+        ClauseKind::Unwind { list, .. } => vec![list],
+        ClauseKind::With { projection, condition } => of_projection(projection).chain(condition).collect(),
+        ClauseKind::Return(projection) => of_projection(projection).collect(),
+        ClauseKind::Call { arguments, yields, .. } => {
+            let condition = if let Some(Yield::Columns { condition, .. }) = yields { condition.as_ref() } else { None };
+            arguments.iter().flatten().chain(condition).collect()
+        }
+        ClauseKind::Recurse { first, until, .. } => first.iter().map(|(value, _)| value).chain([until]).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn of_projection(projection: &Projection) -> impl Iterator<Item = &Expression> {
+    let order = projection.order.iter().map(|(key, _)| key);
+    projection.items.iter().map(|item| &item.expression).chain(order).chain(&projection.skip).chain(&projection.limit)
+}
+
+fn of_parts(parts: &[PatternPart]) -> impl Iterator<Item = &Expression> {
+    parts.iter().flat_map(|part| {
+        let edges = part.steps.iter().flat_map(|(edge, _)| edge.properties.iter().chain(&edge.condition));
+        let nodes = [&part.start].into_iter().chain(part.steps.iter().map(|(_, node)| node));
+        edges.chain(nodes.flat_map(|node| node.properties.iter().chain(&node.condition)))
+    })
+}
+
+/// The clauses of subqueries that are expressions.
+fn in_expression(text: &str, expression: &Expression, options: &Options, found: &mut Vec<Diagnostic>) {
+    let below: Vec<&Expression> = match &*expression.kind {
+        ExpressionKind::Subquery { body: SubqueryBody::Query(query), .. } => return of_query(text, query, options, found),
+        ExpressionKind::Subquery { body: SubqueryBody::Pattern { parts, condition }, .. } => {
+            of_parts(parts).chain(condition).collect()
+        }
+        ExpressionKind::Pattern(part) => of_parts(std::slice::from_ref(part)).collect(),
+        ExpressionKind::PatternComprehension { part, filter, result } => {
+            of_parts(std::slice::from_ref(part)).chain(filter).chain([result]).collect()
+        }
+        _ => expression.children(),
+    };
+    below.into_iter().for_each(|below| in_expression(text, below, options, found));
+}
+
+const OF_INDEXES: &str = "tells of indexes, which are no facts of it";
+
+/// Those whose rows follow from the graph as it is: each is named here, so that a new one is refused until somebody has thought of it.
+const FOLLOWING: [&str; 6] =
+    ["getFilteredEdges", "db.relationshipTypes", "db.propertyKeys", "dbms.labels", "subscribers", "subscriptions"];
+
+/// Why a procedure is none of them.
+fn trouble(name: &str) -> Option<&'static str> {
+    match name {
+        _ if FOLLOWING.contains(&name) => None,
         "debug.sleep" | "util.sleep" => Some("keeps all others waiting"),
-        name if name.starts_with("history.") => Some("tells of the past"),
-        _ => is_more.then_some("does more than look at the graph"),
+        "debug.node" => Some("tells of the past as well"),
+        "db.indexes" => Some(OF_INDEXES),
+        "query.running" => Some("tells of queries that run"),
+        "query.terminate" => Some("ends queries that run"),
+        "standing.wiretap" => Some("tells of the results of another one"),
+        procedures::LOAD_CSV | "loadJsonLines" | "parseProtobuf" | "toProtobuf" => Some("reads what is no part of it"),
+        "log" => Some("writes to the log"),
+        _ if name.starts_with("history.") => Some("tells of the past"),
+        _ if name.starts_with("help.") => Some("tells of what weir can do"),
+        _ => Some("does more than look at the graph"),
+    }
+}
+
+/// What the text says where it calls a procedure by a command of its own.
+fn command(text: &str, clause: &Clause, procedure: &str) -> Option<&'static str> {
+    let written = text.get(clause.span.start..)?;
+    if written.get(..4).is_some_and(|word| word.eq_ignore_ascii_case("CALL")) {
+        return None;
+    }
+    match procedure {
+        "query.running" => Some("SHOW QUERIES"),
+        "query.terminate" => Some("TERMINATE QUERY"),
+        "help.procedures" => Some("SHOW PROCEDURES"),
+        "help.functions" => Some("SHOW FUNCTIONS"),
+        _ => None,
     }
 }
 

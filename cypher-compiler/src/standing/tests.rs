@@ -297,6 +297,18 @@ fn refused_patterns() {
     }
 }
 
+#[test]
+fn who_wants_an_aggregate_is_told_of_the_mode_that_takes_it() {
+    for mode in [DistinctId, MultipleValues] {
+        for query in ["MATCH (n:A) RETURN count(*)", "MATCH (n:A) RETURN max(n.x) AS x"] {
+            let refused = compile_standing(query, mode, &Options::default()).expect_err(query);
+            let hint = refused[0].hint.as_deref().unwrap_or_default();
+            assert!(hint.ends_with("mode AnyQuery takes them"), "{query}: {}", refused[0]);
+            assert!(compile_standing(query, AnyQuery, &Options::default()).is_ok(), "{query}");
+        }
+    }
+}
+
 /// What of a plan in mode AnyQuery is found by delta joins, and what is asked row by row.
 #[test]
 fn any_query_is_taken_apart() {
@@ -318,6 +330,12 @@ fn any_query_is_taken_apart() {
         ("MATCH (a:A)-[:R*1..3]->(b) RETURN id(b) AS b", vec!["Subquery", "Argument", "delta of node 0"], vec!["Scan"]),
         ("MATCH (a:A) WHERE EXISTS { (a)-->(:B) } RETURN id(a) AS a", vec!["Subquery", "delta of node 0"], vec![]),
         ("MATCH (a) RETURN a", vec!["\nSubquery\n"], vec![]),
+        (
+            "MATCH (a:A) OPTIONAL CALL (a) { MATCH (a)-->(m) RETURN m.x AS x } RETURN id(a) AS a, x",
+            vec!["Subquery", "Optional, else null", "delta of node 0"],
+            vec!["Scan"],
+        ),
+        ("MATCH (a:A) OPTIONAL CALL getFilteredEdges(a, [], [], []) YIELD edge RETURN edge", vec!["Optional, else null"], vec![]),
     ] {
         let plan = compiled(AnyQuery, text);
         for part in has {
@@ -367,6 +385,48 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
             "NotMaintainable",
             "A standing query's results follow from the graph: procedure `history.nodeChanges` tells of the past, and cannot stand in it",
         ),
+        (
+            "MATCH (n) OPTIONAL CALL (n) { SET n.x = 1 RETURN 1 AS one } RETURN one",
+            "1.31",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: SET changes it, and cannot stand there",
+        ),
+        (
+            "MATCH (n) RETURN EXISTS { CALL debug.node(n) YIELD journal WHERE size(journal) > 1 RETURN 1 AS one } AS e",
+            "1.27",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: procedure `debug.node` tells of the past as well, and cannot stand in it",
+        ),
+        (
+            "SHOW INDEXES",
+            "1.1",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: SHOW INDEXES tells of indexes, which are no facts of it, and cannot stand in it",
+        ),
+        (
+            "SHOW EXPIRIES",
+            "1.1",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: SHOW EXPIRIES tells of rules, which are no facts of it, and cannot stand in it",
+        ),
+        (
+            "DROP INDEX people",
+            "1.1",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: a command that makes or drops an index or a rule has none, and cannot stand there",
+        ),
+        (
+            "SHOW QUERIES",
+            "1.1",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: SHOW QUERIES tells of queries that run, and cannot stand in it",
+        ),
+        (
+            "TERMINATE QUERY \"1\"",
+            "1.1",
+            "NotMaintainable",
+            "A standing query's results follow from the graph: TERMINATE QUERY ends queries that run, and cannot stand in it",
+        ),
         ("MATCH (n) RETURN timestamp() - n.at AS age", "1.18", "NotMaintainable", by_itself!("timestamp")),
         // What turns more than once, or cannot be foreseen.
         ("MATCH (n) WHERE n.at = timestamp() RETURN n", "1.24", "NotMaintainable", by_itself!("timestamp")),
@@ -390,6 +450,20 @@ fn what_any_query_cannot_maintain_is_refused_with_its_place() {
     ] {
         assert_eq!(compiled(AnyQuery, text), format!("{place} {code}: {message}\n"), "{text}");
     }
+}
+
+/// A new procedure is refused until its rows are said to follow from the graph.
+#[test]
+fn of_all_procedures_those_that_follow_from_the_graph_are_taken() {
+    let mut taken = Vec::new();
+    for procedure in crate::procedures::documented() {
+        match compile_standing(&procedure.example, AnyQuery, &Options::default()) {
+            Ok(_) => taken.push(procedure.name.to_string()),
+            Err(refused) => assert_eq!(refused[0].code, Code::NotMaintainable, "{}: {}", procedure.name, refused[0]),
+        }
+    }
+    let follow = ["db.propertyKeys", "db.relationshipTypes", "dbms.labels", "getFilteredEdges", "subscribers", "subscriptions"];
+    assert_eq!(taken, follow);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Snapshot: the immutable batches of all shards at one tick, readable from any thread without asking a worker.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -35,6 +35,8 @@ pub struct Published {
     waiting: AtomicUsize,
     lock: Mutex<()>,
     advanced: Condvar,
+    /// The name the graph had, once it was dropped: nothing is applied any more.
+    dropped: OnceLock<String>,
 }
 
 impl Published {
@@ -47,6 +49,7 @@ impl Published {
             waiting: AtomicUsize::new(0),
             lock: Mutex::new(()),
             advanced: Condvar::new(),
+            dropped: OnceLock::new(),
         }
     }
 
@@ -73,12 +76,23 @@ impl Published {
         self.answered[worker].store(upper, Ordering::SeqCst);
     }
 
+    /// Whoever waits is told.
+    pub fn drop_graph(&self, name: &str) {
+        self.dropped.get_or_init(|| name.to_owned());
+        drop(self.lock.lock());
+        self.advanced.notify_all();
+    }
+
+    pub fn dropped(&self) -> Option<&str> {
+        self.dropped.get().map(String::as_str)
+    }
+
     /// How far the worker has answered that is the home of a standing query.
     pub fn answered(&self, home: u64) -> Tick {
         Tick(self.answered[(home % self.answered.len() as u64) as usize].load(Ordering::SeqCst))
     }
 
-    /// Waits until every shard has applied everything before `upper`. False when that took longer than `limit`.
+    /// Waits until every shard has applied everything before `upper`. False when that took longer than `limit`, or will never be.
     pub fn wait(&self, upper: Tick, limit: Duration) -> bool {
         if self.upper() >= upper {
             return true;
@@ -90,7 +104,8 @@ impl Published {
             if self.upper() >= upper {
                 break true;
             }
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else { break false };
+            let left = deadline.checked_duration_since(Instant::now());
+            let Some(left) = left.filter(|_| self.dropped.get().is_none()) else { break false };
             guard = self.advanced.wait_timeout(guard, left).unwrap_or_else(|e| e.into_inner()).0;
         };
         drop(guard);

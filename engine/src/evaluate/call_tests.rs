@@ -140,10 +140,13 @@ fn structure_by_computed_names() {
     check(&["CREATE (n:A {k: 1}) WITH n CALL create.setProperty(n, 'k', null) RETURN n.k"], &["null"]);
     // Written to nothing: the row passes.
     check(&["OPTIONAL MATCH (n:None) CALL create.setProperty(n, 'k', 1) RETURN n"], &["null"]);
-    check_fails(
-        &["CREATE (n) WITH n CALL create.setLabels(n, [1]) RETURN n"],
-        "create.setLabels(node :: NODE, labels :: LIST OF STRING) :: VOID",
-    );
+    for labels in ["[1]", "['', 'A']"] {
+        check_fails(
+            &[&format!("CREATE (n) WITH n CALL create.setLabels(n, {labels}) RETURN n")],
+            "create.setLabels(node :: NODE, labels :: LIST OF STRING) :: VOID",
+        );
+    }
+    check_fails(&[&edge.replace("'D' + 'YN'", "''")], "create.relationship(");
     check(
         &[PEOPLE, "MATCH (n {name: 'Bob'}) CALL purgeNode(n)", "MATCH (n) OPTIONAL MATCH (n)-[r]-() RETURN n.name, count(r)"],
         &["'Ann' | 1", "'Cid' | 0", "'Rex' | 1"],

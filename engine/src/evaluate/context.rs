@@ -173,13 +173,13 @@ impl Reader<'_> {
     pub fn properties(&self, node: NodeId) -> Map {
         let mut map = Map::default();
         self.view.properties(node, &mut |key, value| map.push_unique(self.names.text(key), value));
-        map
+        map.sorted()
     }
 
     pub fn edge_properties(&self, edge: EdgeRef) -> Map {
         let mut map = Map::default();
         self.view.edge_properties(edge, &mut |key, value| map.push_unique(self.names.text(key), value));
-        map
+        map.sorted()
     }
 
     /// The value as it leaves the engine: nodes and edges, however deep, with what is known of them. A path becomes the

@@ -196,7 +196,7 @@ impl Past {
         self.failed.borrow_mut().take()
     }
 
-    fn history(&self) -> &History {
+    pub(super) fn history(&self) -> &History {
         self.graph.history()
     }
 

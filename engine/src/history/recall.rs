@@ -25,9 +25,13 @@ impl<'g> Recall<'g> {
         self.is_past.then(|| self.until.millis() as i64)
     }
 
-    /// What happened to a node, up to the moment of the query.
+    /// What happened to a node since history begins, up to the moment of the query. What is kept of before, so that the first change can say what it
+    /// changed, is not told.
     pub fn changes(&self, node: NodeId) -> Result<Vec<Change>, EngineError> {
-        self.graph.changes(node, self.until())
+        let mut changes = self.graph.changes(node, self.until())?;
+        let begins = self.graph.history().horizon().unwrap_or_default();
+        changes.retain(|change| change.tick >= begins);
+        Ok(changes)
     }
 
     /// The end of a millisecond, or the moment of the query if that is earlier; and how a query recalls that runs as of it.

@@ -223,7 +223,7 @@ impl Graph {
         drop(began);
         let mut bases: Vec<Option<SharedBatch>> = vec![None; workers.count()];
         for _ in 0..workers.count() {
-            let began: Began = receiver.recv_timeout(WORKERS_PATIENCE).map_err(|_| EngineError::WorkersStuck)?;
+            let began: Began = receiver.recv_timeout(WORKERS_PATIENCE).map_err(|_| self.committer().stuck())?;
             let mut until_check = NODES_BETWEEN_CHECKS;
             let mut go_on = || {
                 until_check -= 1;
@@ -244,7 +244,7 @@ impl Graph {
         self.committer().between(|_| workers.send(&fill));
         drop(fill);
         for _ in 0..workers.count() {
-            receiver.recv_timeout(WORKERS_PATIENCE).map_err(|_| EngineError::WorkersStuck)?;
+            receiver.recv_timeout(WORKERS_PATIENCE).map_err(|_| self.committer().stuck())?;
         }
         Ok(())
     }

@@ -589,7 +589,7 @@ pub fn look(node: usize, facts: &Facts<'_>, at: Time, row: &mut [Value], family:
         if !nothing {
             facts.properties(at, |key, value| map.push_unique(symbols.name(key), value));
         }
-        row[slot] = Value::Map(map.into());
+        row[slot] = Value::Map(map.sorted().into());
     }
     family.admits(node, row) && view.conditions.iter().all(|condition| family.passes(condition, row))
 }

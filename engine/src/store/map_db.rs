@@ -4,6 +4,9 @@
 //! transaction has committed survives the loss of power; so groups of the log share a sync, and long runs are written in
 //! portions between which the log gets its turn. A run counts once its record is there.
 
+mod unchanged;
+
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
@@ -20,6 +23,7 @@ use super::{
     records,
 };
 use crate::memory::at_most;
+use unchanged::Unchanged;
 
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -58,6 +62,7 @@ pub struct MapDb {
     options: MapDbOptions,
     graphs: RwLock<Graphs>,
     next_run: AtomicU64,
+    read_only: bool,
 }
 
 /// Held for reading while entries are written, for writing while a graph comes or goes.
@@ -88,6 +93,19 @@ impl MapDb {
         MapDb::with(db, options, fresh)
     }
 
+    /// One that is there, of which nothing is changed: also where nothing can be written.
+    pub fn open_to_read(options: MapDbOptions) -> Result<MapDb, StoreError> {
+        let path = &options.path;
+        let file = File::open(path).map_err(|error| StoreError::failed(format!("open {}", shown(path)), error))?;
+        let unchanged = Unchanged::new(file).map_err(|error| unusable(path, error))?;
+        let db = verifying().set_cache_size(at_most(CACHE_BYTES, 32)).create_with_backend(unchanged);
+        let db = db.map_err(|error| unusable(path, error))?;
+        // What is to be put in order first is, in memory.
+        let mut store = MapDb::with(db, options, false)?;
+        store.read_only = true;
+        Ok(store)
+    }
+
     /// In something else that takes bytes at offsets, such as a simulated file.
     pub fn on(backend: impl redb::StorageBackend) -> Result<MapDb, StoreError> {
         let options = MapDbOptions::new("a simulated file");
@@ -98,7 +116,7 @@ impl MapDb {
 
     fn with(db: Database, options: MapDbOptions, fresh: bool) -> Result<MapDb, StoreError> {
         let graphs = RwLock::new(Graphs { live: FxHashSet::default(), next: 0 });
-        let mut store = MapDb { db, options, graphs, next_run: AtomicU64::new(0) };
+        let mut store = MapDb { db, options, graphs, next_run: AtomicU64::new(0), read_only: false };
         store.set_up(fresh)?;
         store.load_graphs()?;
         store.remove_orphans()?;
@@ -196,7 +214,11 @@ impl MapDb {
             transaction.commit()?;
             Ok(())
         };
-        run().map_err(|error| StoreError::failed(format!("{doing} in {}", shown(&self.options.path)), error))
+        let doing = || format!("{doing} in {}", shown(&self.options.path));
+        if self.read_only {
+            return Err(StoreError::failed(doing(), "it was opened to be read only"));
+        }
+        run().map_err(|error| StoreError::failed(doing(), error))
     }
 
     fn read(&self) -> Result<ReadTransaction, StoreError> {
@@ -378,6 +400,10 @@ impl Store for MapDb {
 
     fn durable(&self) -> bool {
         true
+    }
+
+    fn read_only(&self) -> bool {
+        self.read_only
     }
 
     fn hold(&self, _: &Arc<Entry>) {}
@@ -597,6 +623,41 @@ mod tests {
         let copy = temporary.path().join("copy");
         std::fs::copy(&path, &copy).unwrap();
         assert_eq!(read_log(&open(&copy).unwrap(), graph, 0).unwrap().len(), 20);
+    }
+
+    /// Closed in order, or as a crash left it.
+    #[test]
+    fn one_that_is_only_read_is_left_as_it_is() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (path, copy) = (temporary.path().join("graph.weir"), temporary.path().join("copy"));
+        let to_read = |path: &Path| MapDb::open_to_read(MapDbOptions::new(path));
+        assert!(to_read(&path).is_err() && !path.exists());
+        let store = open(&path).unwrap();
+        let graph = store.create_graph("a", b"").unwrap();
+        for n in 0..20 {
+            append(&store, &[entry(graph, n * 100, 100)]);
+        }
+        std::fs::copy(&path, &copy).unwrap();
+        assert!(matches!(to_read(&path), Err(StoreError::Locked { .. })));
+        drop(store);
+        for path in [&path, &copy] {
+            let before = std::fs::read(path).unwrap();
+            let (store, another) = (to_read(path).unwrap(), to_read(path).unwrap());
+            assert_eq!(read_log(&store, graph, 0).unwrap().len(), 20);
+            assert_eq!(read_log(&another, graph, 0).unwrap().len(), 20);
+            let refused = store.create_graph("b", b"").unwrap_err().to_string();
+            assert!(store.read_only() && refused.contains("opened to be read only"), "{refused}");
+            assert!(matches!(open(path), Err(StoreError::Locked { .. })));
+            drop((store, another));
+            assert!(std::fs::read(path).unwrap() == before);
+        }
+        let mut bytes = std::fs::read(&path).unwrap();
+        let end = bytes.len();
+        bytes[4096..end].fill(0x55);
+        std::fs::write(&copy, bytes).unwrap();
+        // redb says so by a panic where it finds a page that cannot be one.
+        let found = std::panic::catch_unwind(|| to_read(&copy).map(drop));
+        assert!(!matches!(found, Ok(Ok(()))));
     }
 
     #[test]

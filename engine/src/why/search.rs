@@ -250,7 +250,7 @@ impl<'a, 'e> Search<'a, 'e> {
             let mut map = Map::default();
             let symbols = self.around.graph.symbols();
             self.around.view.properties(id, &mut |key, value| map.push_unique(symbols.name(key), value));
-            self.row[slot.0 as usize] = Value::Map(map.into());
+            self.row[slot.0 as usize] = Value::Map(map.sorted().into());
         }
         self.first_unmet(&node.conditions)
     }

@@ -39,6 +39,10 @@ pub const QUERIES: &[&str] = &[
     "MATCH (a:A)-[e:r]->(b) RETURN a, e, [b] AS bs",
     "MATCH p = (a:A)-[:r]->(b)-[:s]->(c) RETURN p, length(p) AS l",
     "MATCH (n) RETURN id(n) AS id, labels(n) AS l, keys(n) AS k, properties(n) AS p",
+    "MATCH (n:A) RETURN toJson(properties(n)) AS j, keys(n {.*, of: 1}) AS k",
+    "MATCH (n) RETURN count(DISTINCT toJson(properties(n))) AS c, size(collect(keys(properties(n)))) AS k",
+    "MATCH (a)-[e:r]->(b) WHERE head(keys(properties(a))) = 'z' RETURN toJson(e) AS e, keys(properties(e)) AS k",
+    "MATCH (n) WITH n.m AS m, count(*) AS c RETURN toJson(m) AS j, keys(m) AS k, c",
     // Pipelines.
     "RETURN 1 AS one",
     "UNWIND [1, 2, 2, null] AS x RETURN x, count(*) AS c",

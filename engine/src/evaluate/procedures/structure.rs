@@ -14,7 +14,10 @@ pub fn set_labels(run: &Run, procedure: &Procedure, arguments: &[Value], _: Each
     let Value::List(labels) = &arguments[1] else { return Err(procedure.refused(arguments)) };
     let text = |label: &Value| if let Value::Text(text) = label { Some(text.clone()) } else { None };
     let labels: Option<Vec<Text>> = labels.iter().map(text).collect();
-    run.replace_labels(node, &labels.ok_or_else(|| procedure.refused(arguments))?);
+    // A query cannot write a label without a character either.
+    let labels =
+        labels.filter(|labels| labels.iter().all(|label| !label.is_empty())).ok_or_else(|| procedure.refused(arguments))?;
+    run.replace_labels(node, &labels);
     Ok(())
 }
 
@@ -24,6 +27,9 @@ pub fn create_relationship(run: &Run, procedure: &Procedure, arguments: &[Value]
     else {
         return Err(procedure.refused(arguments));
     };
+    if kind.is_empty() {
+        return Err(procedure.refused(arguments));
+    }
     // A graph that holds each edge once holds no properties of it that a second one could be told by: those of the
     // service weir stands in for are ignored there.
     let ignored = Map::default();

@@ -1,0 +1,82 @@
+//! Whole: a file that is written under another name until it is complete, so that nobody takes a part for it, and what was there stays until
+//! then. What a link leads to is written, and not the link. A device, or a pipe, is none that another file could take the place of: what
+//! comes is written straight into it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+
+/// So many links in a row lead somewhere; the system allows no more, either.
+const LINKS_MAX: usize = 40;
+
+pub struct Whole {
+    file: PathBuf,
+    /// None where it is written straight.
+    unfinished: Option<PathBuf>,
+}
+
+impl Whole {
+    pub fn new(file: &Path) -> Whole {
+        if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+            return Whole { file: file.to_owned(), unfinished: None };
+        }
+        let file = destination(file);
+        let unfinished = Some(beside(&file, "part"));
+        Whole { file, unfinished }
+    }
+
+    /// Where it is until it is complete; none where it cannot be read again.
+    pub fn unfinished(&self) -> Option<&Path> {
+        self.unfinished.as_deref()
+    }
+
+    pub fn begin(&self) -> io::Result<BufWriter<File>> {
+        let opened = match &self.unfinished {
+            Some(unfinished) => File::create(unfinished),
+            None => OpenOptions::new().write(true).open(&self.file),
+        };
+        opened.map(BufWriter::new)
+    }
+
+    /// Everything reaches the disk.
+    pub fn sync(&self, out: BufWriter<File>) -> io::Result<()> {
+        match out.into_inner()?.sync_all() {
+            // A pipe has no disk below it.
+            Err(error) if self.unfinished.is_none() && error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        }
+    }
+
+    /// Takes its name.
+    pub fn end(&self) -> io::Result<()> {
+        self.unfinished.as_ref().map_or(Ok(()), |unfinished| fs::rename(unfinished, &self.file))
+    }
+
+    pub fn give_up(&self) {
+        if let Some(unfinished) = &self.unfinished {
+            let _ = fs::remove_file(unfinished);
+        }
+    }
+
+    /// Says what was written, but not among it: a pipe may be the standard output.
+    pub fn tell(&self, said: &str) {
+        if self.unfinished.is_some() { println!("{said}") } else { eprintln!("{said}") }
+    }
+}
+
+/// Where links lead, also to what is not there yet.
+fn destination(file: &Path) -> PathBuf {
+    let mut file = file.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = fs::read_link(&file) else { break };
+        file = file.parent().unwrap_or(Path::new("")).join(to);
+    }
+    file
+}
+
+/// The same path with something behind its name.
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{ending}"));
+    PathBuf::from(name)
+}
