@@ -25,7 +25,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
         "CREATE (n:Person {name: 'Ada'}) RETURN properties(n)",
     ),
     of_graph("keys", "keys(entity :: ANY) :: LIST OF STRING", keys).about(
-        "The names of the properties of a node or a relationship, or of the entries of a map.",
+        "The names of the properties of a node or a relationship, or of the entries of a map, in the order of the alphabet.",
         "RETURN keys({a: 1, b: null})",
     ),
     of_graph("type", "type(relationship :: RELATIONSHIP) :: STRING", kind)

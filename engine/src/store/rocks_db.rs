@@ -717,6 +717,10 @@ impl Store for RocksDb {
         self.begins().remove(&graph);
         self.free(LOG, &prefix, &end);
         self.free(PAGES, &prefix, &end);
+        // Files that were never merged, or that hold pages of other graphs, are not freed as a whole, and nothing else would rewrite them.
+        if !self.is_damaged.load(Ordering::Relaxed) {
+            self.db.compact_range_cf(self.family(PAGES), Some(prefix), Some(&end));
+        }
         // What it had in the write-ahead log takes disk until that is emptied, which nothing else may do for long.
         if self.ahead_bytes()? > SHORTEN_BYTES_MIN {
             self.flush(true)?;
@@ -1133,6 +1137,36 @@ mod tests {
         assert!(matches!(refused, Err(StoreError::NoSuchGraph(_))), "{refused:?}");
         let bytes: u64 = files(temporary.path(), "sst").iter().map(|file| fs::metadata(file).unwrap().len()).sum();
         assert!(bytes < 100_000, "{bytes} bytes in files");
+    }
+
+    #[test]
+    fn a_graph_that_is_dropped_takes_no_disk_however_its_pages_lie() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let [stays, goes] = ["a", "b"].map(|name| store.create_graph(name, b"").unwrap());
+        for round in 0..6u64 {
+            for graph in [stays, goes] {
+                // In files of their own, and in those that hold a little of both.
+                let count = if graph == goes { 30 + 10 * round } else { 1 };
+                let mut random = 7 + round;
+                let mut chunks = (0..count).map(|_| {
+                    let bytes = (0..8_000).map(|_| {
+                        random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+                        (random >> 56) as u8
+                    });
+                    Ok((Part::Newest, bytes.collect::<Vec<u8>>()))
+                });
+                let run = NewRun { first: Tick(round * 10), upper: Tick(round * 10 + 10), chunks: &mut chunks };
+                store.checkpoint(graph, run, &Progress { upto: Tick(round * 10 + 10), ..Progress::default() }).unwrap();
+            }
+            store.flush(true).unwrap();
+        }
+        let bytes = || -> u64 { files(temporary.path(), "sst").iter().map(|file| fs::metadata(file).unwrap().len()).sum() };
+        let before = bytes();
+        assert!(before > 2_000_000, "{before}");
+        store.drop_graph(goes).unwrap();
+        assert!(bytes() < 200_000, "{} of {before}", bytes());
+        assert_eq!(store.runs(stays).unwrap().len(), 6);
     }
 
     #[test]
