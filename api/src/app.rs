@@ -190,18 +190,26 @@ impl App {
             let dropped = self.engine.drop_graph(&name)?;
             return Ok((name, dropped));
         };
-        graph.leave();
-        for stream in self.ingests.last_of(&graph) {
-            self.ingests.delete(&graph, &stream.name)?;
+        graph.leave(true);
+        let dropped = self.empty(&graph).and_then(|()| Ok(self.engine.drop_graph(&name)?));
+        if dropped.is_err() {
+            graph.leave(false);
         }
-        for query in self.standing.last_of(&graph) {
+        Ok((name, dropped?))
+    }
+
+    /// Ends what runs in a namespace that is left.
+    fn empty(&self, graph: &Graph) -> Result<(), ApiError> {
+        for stream in self.ingests.last_of(graph) {
+            self.ingests.delete(graph, &stream.name)?;
+        }
+        for query in self.standing.last_of(graph) {
             self.standing.delete(&query)?;
         }
         for (key, _) in self.engine.metadata_list(&graph.id().metadata_prefix())? {
             self.engine.set_metadata(&key, None)?;
         }
-        let dropped = self.engine.drop_graph(&name)?;
-        Ok((name, dropped))
+        Ok(())
     }
 
     /// The end: sources stop and hand in what they have read, results found so far are delivered, the store is closed.

@@ -121,7 +121,7 @@ pub fn restore_store(store: &StoreSettings, files: &[PathBuf]) -> Result<ExitCod
     let Some(path) = store.path() else {
         return Err("nothing can be restored into a store that lives in memory: set store.type and store.filepath".to_owned());
     };
-    // A slash at the end would put what lies beside it into it, and a link is not what is replaced.
+    // A slash at the end would put what lies beside it into it.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.components().collect());
     let is_free = !path.exists() || fs::read_dir(path).is_ok_and(|mut items| items.next().is_none());
     if !is_free {

@@ -5,6 +5,24 @@ use weir_model::Text;
 
 use crate::error::{Code, Diagnostic, ERROR_COUNT_MAX, Span};
 
+/// A name as it is read whatever is in it: in back-ticks, and on one line.
+pub fn quoted_name(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 2);
+    out.push('`');
+    let mut rest = name.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '`' => out.push_str("``"),
+            // A back-slash would be read as what escapes a character.
+            '\\' if rest.as_str().starts_with('u') => out.push_str("\\u005c"),
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out.push('`');
+    out
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenKind {
     /// A bare name or a keyword: which of the two depends on where it stands.

@@ -25,6 +25,7 @@ mod walk;
 
 pub use error::{Code, Diagnostic, DiagnosticKind, Example, nearest};
 pub use explain::{Drawn, Words, draw_standing, explain, explain_noted, explain_operator, explain_plan};
+pub use lexer::quoted_name;
 pub use needs::{Needs, needs};
 pub use standing::{StandingMode, StandingPlan, compile_asked, compile_standing};
 use std::borrow::Cow;

@@ -147,17 +147,19 @@ impl Committer {
         if self.published.wait(upper, WORKERS_PATIENCE) { Ok(()) } else { Err(self.stuck()) }
     }
 
+    /// An error where the graph was dropped.
+    pub fn check_there(&self) -> Result<(), EngineError> {
+        self.published.dropped().map_or(Ok(()), |name| Err(EngineError::NoSuchGraph(name.to_owned())))
+    }
+
     fn accepts(&self, state: &State) -> Result<(), EngineError> {
-        match self.published.dropped() {
-            Some(name) => Err(EngineError::NoSuchGraph(name.to_owned())),
-            None if state.replaying => Err(EngineError::Starting),
-            None => Ok(()),
-        }
+        self.check_there()?;
+        if state.replaying { Err(EngineError::Starting) } else { Ok(()) }
     }
 
     /// Why the workers do not answer.
     pub fn stuck(&self) -> EngineError {
-        self.published.dropped().map_or(EngineError::WorkersStuck, |name| EngineError::NoSuchGraph(name.to_owned()))
+        self.check_there().err().unwrap_or(EngineError::WorkersStuck)
     }
 
     /// Waits until the workers have applied everything.

@@ -384,10 +384,10 @@ impl Engine {
             return Ok(false);
         };
         graph.expiry().stop();
-        graph.leave();
+        graph.leave(true);
         graph.committer().end(name);
-        parts.store.drop_graph(graph.id())?;
         parts.log.forget(graph.id());
+        parts.store.drop_graph(graph.id())?;
         Ok(true)
     }
 
@@ -424,7 +424,10 @@ impl Engine {
             // One that is being created has nothing yet, one that is being dropped is not wanted.
             let Some(graph) = self.all().into_iter().find(|graph| graph.id() == info.id) else { continue };
             let until = graph.next();
-            graph.wait_durable(until)?;
+            match graph.wait_durable(until) {
+                Err(EngineError::NoSuchGraph(_)) => continue,
+                waited => waited?,
+            }
             checkpoint::holding_still(&graph, || backup.graph(&info, until))?;
         }
         Ok(backup.finish()?)
@@ -792,8 +795,8 @@ impl Graph {
     }
 
     /// It is about to be dropped: nothing that goes on should begin in it any more.
-    pub fn leave(&self) {
-        self.inner.leaving.store(true, Ordering::SeqCst);
+    pub fn leave(&self, leaves: bool) {
+        self.inner.leaving.store(leaves, Ordering::SeqCst);
     }
 
     /// An error where it is about to be dropped, or is no more.

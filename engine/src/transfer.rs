@@ -39,6 +39,10 @@ pub struct EdgeItem {
 /// The label by which a node is there in the graph model of openCypher.
 const EXISTENCE: &str = "";
 
+fn nameless(what: &str) -> EngineError {
+    Failure::new(FailureKind::Runtime, format!("A {what} has at least one character")).into()
+}
+
 impl Graph {
     /// Hands out everything, until `each` says no: each node, followed by the edges that leave it.
     pub fn export(&self, at: Option<Tick>, each: &mut dyn FnMut(Item) -> bool) -> Result<(), EngineError> {
@@ -96,8 +100,7 @@ impl Graph {
             match item {
                 Item::Node(node) => {
                     if node.labels.iter().any(|label| label.is_empty()) {
-                        let message = "A label has at least one character";
-                        return Err(Failure::new(FailureKind::Runtime, message).into());
+                        return Err(nameless("label"));
                     }
                     // In the other model a node is there by what is known of it.
                     if node.created && self.open_cypher() {
@@ -110,6 +113,9 @@ impl Graph {
                 }
                 Item::Edge(edge) => {
                     let EdgeItem { source, target, ordinal, .. } = *edge;
+                    if edge.kind.is_empty() {
+                        return Err(nameless("relationship type"));
+                    }
                     let kind = intern(&edge.kind);
                     mutations.set_edge(source, kind, target, ordinal, true);
                     for (key, value) in edge.properties.iter().filter(|(_, value): &&(Text, Value)| !value.is_null()) {

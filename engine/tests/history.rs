@@ -549,7 +549,9 @@ fn what_is_older_than_the_retention_is_refused_and_collected() {
     assert_eq!(value(&graph, 8, recent), Value::Integer(9));
     // Of what was before history begins nothing is told but what the first change changed.
     let changes = "MATCH (n {x: 10}) CALL history.propertyChanges(n, 'x') YIELD value, previousValue RETURN previousValue, value";
-    assert_eq!(rows(&graph, changes, None), ["8 9", "9 10"]);
+    let told = rows(&graph, changes, None);
+    // On a busy machine the 9 may be from before that by now.
+    assert!(told == ["8 9", "9 10"] || told == ["9 10"], "{told:?}");
     std::thread::sleep(Duration::from_millis(500));
     checkpoint::make(&graph, graph.durable()).unwrap();
     merge(&graph);

@@ -64,8 +64,3 @@ pub fn node_id(value: &Value) -> Option<NodeId> {
         _ => None,
     }
 }
-
-/// A name as part of a text.
-pub fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
-}

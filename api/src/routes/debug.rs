@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map as JsonMap, Value as Json, json};
 use warp::http::StatusCode;
 use weir_connectors::{Encoder, Envelope, Generation, Meta};
+use weir_cypher_compiler::quoted_name;
 use weir_engine::Graph;
 use weir_model::{FullNode, Map, NodeId, Text, Tick, Value};
 
@@ -14,7 +15,7 @@ use super::reply::{Reply, blocking};
 use super::request::Request;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::queries::fixed::{Fixed, node_id, quoted};
+use crate::queries::fixed::{Fixed, node_id};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
 use crate::wire::half_edge::{EdgeDirection, HalfEdge};
@@ -87,7 +88,7 @@ impl Place {
             EdgeDirection::Incoming => (edge.other, self.id),
             _ => (self.id, edge.other),
         };
-        let kind = quoted(&edge.edge_type);
+        let kind = quoted_name(&edge.edge_type);
         let text = if remove {
             format!("MATCH (a)-[r:{kind}]->(b) WHERE id(a) = $a AND id(b) = $b DELETE r")
         } else {

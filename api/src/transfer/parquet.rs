@@ -229,6 +229,9 @@ impl Iterator for Rows {
 /// Whether a row is of that graph model. None is nothing: tables of other tools need not have the column.
 fn is_of_open_cypher(row: &Value) -> Option<bool> {
     let Value::Map(row) = row else { return None };
+    if !matches!(row.get("type"), Some(Value::Text(kind)) if kind == "node") {
+        return None;
+    }
     match row.get("created")? {
         Value::Null => Some(false),
         Value::Boolean(_) => Some(true),

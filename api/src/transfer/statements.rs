@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use weir_cypher_compiler::quoted_name;
 use weir_engine::transfer::Item;
 use weir_model::text_form::write_temporal;
 use weir_model::{IdScheme, Map, NodeId, Value};
@@ -45,20 +46,7 @@ fn name(name: &str) -> String {
     if plain {
         return name.to_owned();
     }
-    let mut out = String::with_capacity(name.len() + 2);
-    out.push('`');
-    let mut rest = name.chars();
-    while let Some(c) = rest.next() {
-        match c {
-            '`' => out.push_str("``"),
-            // Or it would be read as what escapes a character.
-            '\\' if rest.as_str().starts_with('u') => escape(c, &mut out),
-            c if leaves_the_line(c) => escape(c, &mut out),
-            c => out.push(c),
-        }
-    }
-    out.push('`');
-    out
+    quoted_name(name)
 }
 
 fn leaves_the_line(c: char) -> bool {

@@ -17,7 +17,10 @@ pub struct Whole {
 
 impl Whole {
     pub fn new(file: &Path) -> Whole {
-        if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        let is_other = fs::metadata(file).is_ok_and(|found| !found.is_file());
+        // Whatever the standard output leads to, it was opened already.
+        let is_open = |place: PathBuf| place == Path::new("/dev") || place.starts_with("/proc");
+        if is_other || fs::canonicalize(file.parent().unwrap_or(file)).is_ok_and(is_open) {
             return Whole { file: file.to_owned(), unfinished: None };
         }
         let file = destination(file);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use weir_model::expression::{Context, Failure, FailureKind, Function};
-use weir_model::json;
-use weir_model::value::Value;
+use weir_model::value::{FullEdge, FullNode, Map, Value};
+use weir_model::{EdgeKey, json};
 
 use super::{strict, wrong_signature};
 
@@ -173,20 +173,32 @@ fn to_json(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure>
 
 fn complete(context: &dyn Context, value: &Value) -> Value {
     match value {
-        Value::Node(id) => Value::FullNode(Arc::new(context.full_node(*id))),
-        Value::Edge(edge) => Value::FullEdge(Arc::new(context.full_edge(edge))),
+        Value::Node(id) => complete(context, &Value::FullNode(Arc::new(context.full_node(*id)))),
+        Value::Edge(edge) => complete(context, &Value::FullEdge(Arc::new(context.full_edge(edge)))),
         Value::List(items) => Value::List(items.iter().map(|item| complete(context, item)).collect()),
-        Value::Map(map) => Value::map(map.in_order().into_iter().map(|(key, value)| (key.clone(), complete(context, value)))),
+        Value::Map(map) => Value::Map(in_order(context, map).into()),
+        Value::FullNode(node) => {
+            let properties = in_order(context, &node.properties);
+            Value::FullNode(Arc::new(FullNode { properties, ..FullNode::clone(node) }))
+        }
+        Value::FullEdge(edge) => {
+            let properties = in_order(context, &edge.properties);
+            Value::FullEdge(Arc::new(FullEdge { properties, ..FullEdge::clone(edge) }))
+        }
         Value::Path(path) => {
-            let mut items = vec![Value::FullNode(Arc::new(context.full_node(path.start)))];
+            let mut items = vec![complete(context, &Value::Node(path.start))];
             for (edge, node) in &path.steps {
-                items.push(Value::FullEdge(Arc::new(context.full_edge(edge))));
-                items.push(Value::FullNode(Arc::new(context.full_node(*node))));
+                items.push(complete(context, &Value::Edge(Arc::new(EdgeKey::clone(edge)))));
+                items.push(complete(context, &Value::Node(*node)));
             }
             Value::list(items)
         }
         other => other.clone(),
     }
+}
+
+fn in_order(context: &dyn Context, map: &Map) -> Map {
+    map.in_order().into_iter().map(|(key, value)| (key.clone(), complete(context, value))).collect()
 }
 
 fn parse_json(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {

@@ -7,6 +7,7 @@ use weir_model::{IdScheme, Text, Value};
 use super::read::{Argument, Operand, OperandKind, Query, Step};
 use super::{Mistake, MistakeKind, Told};
 use crate::error::{Span, nearest};
+use crate::lexer::quoted_name;
 
 /// How many nodes `recentV` and `V(recent_nodes)` give that do not say.
 const RECENT_COUNT: i64 = 10;
@@ -132,10 +133,6 @@ fn asks_for_path(steps: &[Step]) -> bool {
         let inside = |argument: &Argument| matches!(argument, Argument::Traversal(steps) if asks_for_path(steps));
         step.name == "unrollPath" || step.arguments.iter().any(inside)
     })
-}
-
-fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }
 
 impl Teller<'_> {
@@ -350,7 +347,7 @@ impl Teller<'_> {
             "hasNot" => {
                 self.at(walker, Kind::Vertex, step)?;
                 let key = self.one(step)?;
-                let key = quoted(&self.word(key)?);
+                let key = quoted_name(&self.word(key)?);
                 self.filter(&format!("{current}.{key} IS NULL"));
             }
             "hasLabel" => {
@@ -416,7 +413,7 @@ impl Teller<'_> {
                 let operands = self.operands(step)?;
                 let keys = self.words(&operands)?;
                 let name = self.name();
-                let values: Vec<String> = keys.iter().map(|key| format!("{current}.{}", quoted(key))).collect();
+                let values: Vec<String> = keys.iter().map(|key| format!("{current}.{}", quoted_name(key))).collect();
                 self.clause(&match values.is_empty() {
                     true => format!("UNWIND [x IN keys({current}) | {current}[x]] AS {name}"),
                     false => format!("UNWIND [x IN [{}] WHERE x IS NOT NULL] AS {name}", values.join(", ")),
@@ -485,7 +482,7 @@ impl Teller<'_> {
                     let mut entries = Vec::new();
                     for operand in several {
                         let (name, variable, _) = self.kept(walker, operand)?;
-                        entries.push(format!("{}: {variable}", quoted(&name)));
+                        entries.push(format!("{}: {variable}", quoted_name(&name)));
                     }
                     self.computed(walker, &format!("{{{}}}", entries.join(", ")));
                 }
@@ -554,9 +551,9 @@ impl Teller<'_> {
                 format!("any(x IN labels({current}) WHERE {condition})")
             }
             (true, None) => format!("size(labels({current})) > 0"),
-            (false, None) => format!("{current}.{} IS NOT NULL", quoted(&self.word(key)?)),
+            (false, None) => format!("{current}.{} IS NOT NULL", quoted_name(&self.word(key)?)),
             (false, Some(wanted)) => {
-                let property = format!("{current}.{}", quoted(&self.word(key)?));
+                let property = format!("{current}.{}", quoted_name(&self.word(key)?));
                 self.condition(&property, wanted, step)?
             }
         };
@@ -609,7 +606,7 @@ impl Teller<'_> {
             },
         };
         let way = name.strip_suffix("Limit").unwrap_or(name);
-        let labels: Vec<String> = self.words(&operands)?.iter().map(|label| quoted(label)).collect();
+        let labels: Vec<String> = self.words(&operands)?.iter().map(|label| quoted_name(label)).collect();
         let types = if labels.is_empty() { String::new() } else { format!(":{}", labels.join("|")) };
         let (from, to) = (walker.current.clone(), self.name());
         let (edge, node, kind) = match way.ends_with('E') {

@@ -160,13 +160,19 @@ impl InOrder {
         self.nodes.len() <= NODES_MAX
     }
 
-    /// In the order of their ids.
-    pub fn within(&self, ranges: &[Places]) -> Vec<NodeId> {
-        let Some(first) = ranges.first().filter(|first| first.first <= first.last) else { return Vec::new() };
+    /// In the order of their ids; and how many had to be looked at.
+    pub fn within(&self, ranges: &[Places]) -> (Vec<NodeId>, usize) {
+        let Some(first) = ranges.first().filter(|first| first.first <= first.last) else { return (Vec::new(), 0) };
         let here = self.nodes.range((first.first, NodeId::default())..=(first.last, NodeId::new(u64::MAX, u64::MAX)));
-        let mut found: Vec<NodeId> = here.filter(|(_, spot)| is_within(spot, ranges)).map(|((_, node), _)| *node).collect();
+        let (mut found, mut looked_at) = (Vec::new(), 0);
+        for ((_, node), spot) in here {
+            looked_at += 1;
+            if is_within(spot, ranges) {
+                found.push(*node);
+            }
+        }
         found.sort_unstable();
-        found
+        (found, looked_at)
     }
 
     /// Takes in how a node is now. Gives where it was and where it is.

@@ -4,7 +4,7 @@
 //! A row of a standing query that looks for nodes by a value is not looked at again at each change, but when a node has that value
 //! that changed, or had it. So what one change costs does not depend on how many rows there are.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -16,6 +16,12 @@ use super::filed::{Equals, InOrder, Of, Ranges, Sight, Spot};
 use super::operators::Run;
 use crate::index::key::{self, Place, Places};
 use crate::view::View;
+
+/// To see that a node is in no range costs a small part of what a step of the evaluator does.
+const LOOKS_PER_STEP: usize = 16;
+
+/// So many nodes of ranges are held until a row is done.
+const HELD_MAX: usize = 1_000_000;
 
 /// The nodes of a label, or all, by a value of theirs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -62,6 +68,8 @@ pub struct Watched {
     in_order: RefCell<FxHashMap<Which, Option<InOrder>>>,
     /// Since somebody took it.
     asked: RefCell<Asked>,
+    /// How many nodes of ranges are held in there.
+    held: Cell<usize>,
 }
 
 /// Whether labels and properties of the node decide the value, and nothing else does.
@@ -155,8 +163,15 @@ impl Watched {
         let which = Which { label, by: By::Order(lookups.as_ptr().addr()) };
         let mut filed = self.in_order.borrow_mut();
         let filed = filed_of(&mut filed, which, run, |sight| InOrder::new(label, keys, sight))?;
-        let found = Arc::new(filed.within(&ranges));
-        self.asked.borrow_mut().insert((which, Sought::Within(ranges)), found.clone());
+        let (found, looked_at) = filed.within(&ranges);
+        // Where that is too much, the next step of the row is its last.
+        let _ = run.budget.steps(looked_at / LOOKS_PER_STEP);
+        let found = Arc::new(found);
+        let held = self.held.get() + found.len();
+        // Of more it is noted one by one that they were looked at, as far as they are.
+        let kept = if held <= HELD_MAX { found.clone() } else { Arc::default() };
+        self.held.set(self.held.get() + kept.len());
+        self.asked.borrow_mut().insert((which, Sought::Within(ranges)), kept);
         Some(found)
     }
 
@@ -173,6 +188,7 @@ impl Watched {
 
     /// What was looked for since this was asked last.
     pub fn take_asked(&self) -> Asked {
+        self.held.set(0);
         self.asked.take()
     }
 

@@ -129,6 +129,8 @@ impl Expiry {
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             let _ = thread.join();
         }
+        // Nobody waits for what does not end any more.
+        self.late.store(false, Ordering::Relaxed);
     }
 }
 

@@ -201,6 +201,7 @@ impl History {
             // A checkpoint may have cut the log meanwhile; it is about to say which run holds what was cut.
             let cut = self.shelf.store.progress(self.shelf.graph)?.upto > from;
             let Some(last) = entries.last().filter(|_| !cut) else {
+                graph.committer().check_there()?;
                 if began.elapsed() > PATIENCE {
                     return Err(EngineError::WorkersStuck);
                 }

@@ -224,6 +224,10 @@ impl Past {
                 *self.pieces.borrow_mut() = Rc::new(fresh);
                 return true;
             }
+            if let Err(error) = self.graph.committer().check_there() {
+                self.fail(error);
+                return false;
+            }
             if began.elapsed() > PATIENCE {
                 let place = format!("the runs of graph '{}'", self.graph.name());
                 self.fail(StoreError::damaged("a chunk is missing", place).into());
