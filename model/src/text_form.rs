@@ -160,7 +160,7 @@ fn show(value: &Value, out: &mut String) {
 
 fn show_map(map: &Map, out: &mut String) {
     out.push_str("{ ");
-    for (i, (key, value)) in map.in_order().into_iter().enumerate() {
+    for (i, (key, value)) in map.iter().enumerate() {
         if i > 0 {
             out.push_str(", ");
         }
