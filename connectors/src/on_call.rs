@@ -317,9 +317,11 @@ mod tests {
     #[test]
     fn nothing_is_left_lying_when_both_come_at_once() {
         let (work, sum, _) = sum(Care::None);
+        let deadline = Instant::now() + Duration::from_secs(60);
         for round in 1..=20_000 {
             work.post(1, || false).unwrap();
             while round % 3 > 0 && sum.load(Ordering::SeqCst) < round {
+                assert!(Instant::now() < deadline, "item {round} is left lying");
                 std::hint::spin_loop();
             }
         }

@@ -110,6 +110,10 @@ impl GraphOptions {
     pub fn name(self) -> &'static str {
         if self.open_cypher { "open-cypher" } else { "streaming" }
     }
+
+    pub fn named(name: &str) -> Option<GraphOptions> {
+        [false, true].map(|open_cypher| GraphOptions { open_cypher }).into_iter().find(|model| model.name() == name)
+    }
 }
 
 #[derive(Clone)]

@@ -15,7 +15,7 @@ use weir_cypher_compiler::StandingMode;
 use weir_engine::evaluate::Prepared;
 use weir_engine::reference::ReferenceGraph;
 use weir_engine::store::InMemory;
-use weir_engine::{Engine, Graph, GraphOptions, HubBounds, Options, Standing, Start};
+use weir_engine::{Engine, Graph, GraphOptions, HubBounds, Options, Standing, StandingQuery, Start};
 use weir_model::{Mutations, NodeId, QueryId, Tick, Value};
 
 /// Of each query its answer after each record.
@@ -32,7 +32,7 @@ fn answers(queries: &[&str], records: &[Mutations], graph: &Graph) -> Vec<Vec<Ro
     queries.iter().map(of_query).collect()
 }
 
-fn install(engine: &Engine, queries: &[&str], set: u64) -> Vec<weir_engine::StandingQuery> {
+fn install(engine: &Engine, queries: &[&str], set: u64) -> Vec<StandingQuery> {
     let graph = engine.default_graph();
     let install = |(index, text): (usize, &&str)| {
         let plan = compile(StandingMode::AnyQuery, text);
@@ -40,6 +40,11 @@ fn install(engine: &Engine, queries: &[&str], set: u64) -> Vec<weir_engine::Stan
         graph.install(Standing { id, plan, cancellations: true, start: Start::WholeGraph, outputs: Vec::new() }).unwrap()
     };
     queries.iter().enumerate().map(install).collect()
+}
+
+/// How many rows come before `upper`, less those that go.
+fn more_rows(query: &StandingQuery, upper: Tick) -> i64 {
+    collect(query, upper).values().flat_map(|rows| rows.values()).sum()
 }
 
 /// Adds what a query reports, and compares with the answers as they should be.
@@ -403,7 +408,7 @@ fn joined_by_value(count: u64, changes: u64, queries: &[&str]) {
         record.set_property(node(count + number + 1), v, &Value::Integer(number as i64));
         let upper = graph.apply(record, 1).unwrap();
         for query in &installed {
-            let rows: i64 = collect(query, upper).values().flat_map(|rows| rows.values()).sum();
+            let rows = more_rows(query, upper);
             assert_eq!(rows, 1 + i64::from(number == 0), "at {number}");
         }
     }
@@ -432,7 +437,7 @@ fn rows_that_look_through_a_label_are_concerned_by_its_nodes_alone() {
     let installed = &install(&engine, &[text], 1)[0];
     let change = |record: Mutations| {
         let upper = graph.apply(record, 1).unwrap();
-        collect(installed, upper).values().flat_map(|rows| rows.values()).sum::<i64>()
+        more_rows(installed, upper)
     };
     let begun = Instant::now();
     for number in 0..300 {
@@ -480,7 +485,7 @@ fn rows_that_look_for_a_range_are_concerned_by_what_is_in_it_alone() {
     let installed = &install(&engine, &[text], 1)[0];
     let change = |record: Mutations| {
         let upper = graph.apply(record, 1).unwrap();
-        collect(installed, upper).values().flat_map(|rows| rows.values()).sum::<i64>()
+        more_rows(installed, upper)
     };
     for number in 0..300 {
         // The rows from here on were in it and are not; those of the next two come to be.
@@ -520,7 +525,7 @@ fn what_fails_for_a_node_fails_until_it_changes() {
         let mut record = Mutations::default();
         record.set_property(node(number), v, &Value::Integer(value));
         let upper = graph.apply(record, 1).unwrap();
-        collect(installed, upper).values().flat_map(|rows| rows.values()).sum::<i64>()
+        more_rows(installed, upper)
     };
     // 1000 and 200 are found, later 1000 and 500.
     assert_eq!(set(ROWS + 1, 0), 0, "all of them are gone again");
@@ -562,7 +567,7 @@ fn an_edge_of_a_node_of_many_concerns_few_of_those_who_look_at_it() {
         record.set_edge(node(FOLLOWERS + number), follows, hub, 0, true);
         let upper = graph.apply(record, 1).unwrap();
         for query in &installed {
-            let rows: i64 = collect(query, upper).values().flat_map(|rows| rows.values()).sum();
+            let rows = more_rows(query, upper);
             assert_eq!(rows, if number == 1 { FOLLOWERS as i64 + 1 } else { 1 }, "at {number}");
         }
     }
@@ -572,7 +577,7 @@ fn an_edge_of_a_node_of_many_concerns_few_of_those_who_look_at_it() {
     let mut record = Mutations::default();
     record.set_edge(hub, follows, node(7), 0, true);
     let upper = graph.apply(record, 1).unwrap();
-    let rows: i64 = collect(&installed[0], upper).values().flat_map(|rows| rows.values()).sum();
+    let rows = more_rows(&installed[0], upper);
     assert_eq!(rows, -1);
     engine.shutdown().unwrap();
 }
@@ -618,7 +623,7 @@ fn rows_without_a_value_are_told_of() {
             record.set_edge(node(n), symbol("r"), node(1), 0, true);
         }
         let upper = graph.apply(record, 1).unwrap();
-        let rows: i64 = common::collect(&query, upper).values().flat_map(|rows| rows.values()).sum();
+        let rows = more_rows(&query, upper);
         let left_out = query.left_out().unwrap_or_else(|| panic!("{text}: {rows} rows, and none left out"));
         assert!(left_out.rows > 0 && left_out.last.contains(reason), "{text}: {left_out:?}");
         assert_eq!(rows, there, "{text}");

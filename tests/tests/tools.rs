@@ -217,12 +217,19 @@ fn a_graph_stays_of_its_model() {
     };
     for (name, arguments) in [("open", &[stores[0], model][..]), ("plain", &[stores[1]])] {
         let weir = home.start(arguments);
-        weir.rows("CREATE (), ()-[:R]->(:A)");
         let url = format!("http://{}", weir.address());
-        for ending in ["jsonl", "parquet"] {
-            let (code, out, error) = run(&home, &["export", &format!("{name}.{ending}"), "--url", &url]);
+        let export = |file: &str| {
+            let (code, out, error) = run(&home, &["export", file, "--url", &url]);
             assert_eq!(code, Some(0), "{out}{error}");
+        };
+        // Nothing in it says of which it is.
+        export(&format!("empty-{name}.jsonl"));
+        export(&format!("empty-{name}.parquet"));
+        weir.rows("CREATE (), ()-[:R]->(:A)");
+        for ending in ["jsonl", "parquet"] {
+            export(&format!("{name}.{ending}"));
             if name == "plain" {
+                is_refused(&["import", &format!("empty-open.{ending}"), "--url", &url]);
                 is_refused(&["import", &format!("open.{ending}"), "--url", &url]);
             }
         }
@@ -234,6 +241,7 @@ fn a_graph_stays_of_its_model() {
         let new = format!("-Dweir.store.filepath=new-{ending}");
         is_refused(&["import", &open, &new, "-Dweir.graph-model=streaming"]);
         is_refused(&["import", &plain, &new, model]);
+        is_refused(&["import", &format!("empty-plain.{ending}"), &new, model]);
         assert!(!home.file(&format!("new-{ending}")).exists());
         let (code, out, error) = run(&home, &["import", &open, &new]);
         assert_eq!(code, Some(0), "{out}{error}");

@@ -115,9 +115,8 @@ impl Fields<'_> {
             return Ok(None);
         }
         let name = self.text("model")?;
-        let known = [false, true].map(|open_cypher| GraphOptions { open_cypher });
-        let found = known.into_iter().find(|model| model.name() == name.as_str());
-        found.map(Some).ok_or_else(|| format!("`model` is 'streaming' or 'open-cypher', not '{name}'"))
+        let unknown = || format!("`model` is 'streaming' or 'open-cypher', not '{name}'");
+        GraphOptions::named(&name).map(Some).ok_or_else(unknown)
     }
 
     /// Those of `properties`, and those that a table has no column for.

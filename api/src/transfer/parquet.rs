@@ -19,6 +19,10 @@ use weir_model::{IdScheme, Map, Text, Tick, Value};
 use super::{EachPart, Format, Moved, PORTION_BYTES, Portion, lines, must_be_importable};
 use crate::error::chain;
 
+/// In the footer.
+const FORMAT: &str = "1";
+const MODEL: &str = "weir.model";
+
 /// Keys with a column of their own: the most frequent.
 const COLUMNS_MAX: usize = 512;
 
@@ -52,7 +56,7 @@ pub fn write(graph: &Graph, at: Option<Tick>, part: EachPart<'_>) -> Result<Move
     }
     fields.push(Field::Column("other".into(), ColumnKind::Json));
     let model = GraphOptions { open_cypher: graph.open_cypher() };
-    let mut table = TableWriter::new(&fields, &[("weir.format", "1"), ("weir.model", model.name())])?;
+    let mut table = TableWriter::new(&fields, &[("weir.format", FORMAT), (MODEL, model.name())])?;
     let (mut moved, mut failed) = (Moved::default(), None);
     let exported = graph.export(at, &mut |item| {
         moved.count(&item);
@@ -162,11 +166,12 @@ fn cell(value: &Value) -> Option<(usize, Cell<'_>)> {
     })
 }
 
-/// The rows of a file as portions of lines: row n is line n. Where they say which graph model they are of, a portion before them says so, too:
-/// nothing is to be taken in by a graph of another one.
+/// The rows of a file as portions of lines: row n is line n. Where its footer says which graph model it is of, or the first nodes do because another
+/// tool wrote the footer, a portion before them says so, too: nothing is to be taken in by a graph of another one.
 pub struct Rows {
     reader: ParquetReader,
     place: String,
+    model: Option<GraphOptions>,
     frames: Frames,
     next: u64,
     /// Those that come behind what says the model.
@@ -178,7 +183,10 @@ impl Rows {
     pub fn open(file: &Path) -> Result<Rows, String> {
         let place = file.display().to_string();
         let reader = ParquetReader::open(file, &place, None, None).map_err(|error| chain(&error))?;
-        Ok(Rows { reader, place, frames: Frames::default(), next: 1, waiting: None, ended: false })
+        let unknown = |name| format!("{place}: it is of the graph model '{name}': it was written by a newer weir");
+        let named = |name| GraphOptions::named(name).ok_or_else(|| unknown(name));
+        let model = reader.about(MODEL).map(named).transpose()?;
+        Ok(Rows { reader, place, model, frames: Frames::default(), next: 1, waiting: None, ended: false })
     }
 
     /// How many there are.
@@ -188,7 +196,7 @@ impl Rows {
 
     fn portion(&mut self) -> Result<Portion, String> {
         let mut portion = Portion { lines: Vec::new(), first: self.next, done: 0 };
-        let (mut rows, mut failures, mut open_cypher) = (Vec::new(), Vec::new(), None);
+        let (mut rows, mut failures, mut shown) = (Vec::new(), Vec::new(), None);
         while portion.lines.len() < PORTION_BYTES && !self.ended {
             self.frames.clear();
             let progress = self.reader.next(&Limits::default(), &mut self.frames).map_err(|error| chain(&error))?;
@@ -200,14 +208,15 @@ impl Rows {
             }
             self.next += rows.len() as u64;
             for row in &rows {
-                open_cypher = open_cypher.max(is_of_open_cypher(row));
+                shown = shown.max(is_of_open_cypher(row));
                 write_line(row, &mut portion.lines);
             }
         }
         portion.done = self.next - 1;
-        if let (1, Some(open_cypher)) = (portion.first, open_cypher) {
+        let model = self.model.or(shown.map(|open_cypher| GraphOptions { open_cypher }));
+        if let (1, Some(model)) = (portion.first, model) {
             let mut head = Portion { lines: Vec::new(), first: 1, done: 0 };
-            lines::write_head(GraphOptions { open_cypher }, &mut head.lines);
+            lines::write_head(model, &mut head.lines);
             self.waiting = Some(portion);
             return Ok(head);
         }

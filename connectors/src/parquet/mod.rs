@@ -112,6 +112,12 @@ impl ParquetReader {
         self.row_count
     }
 
+    /// What whoever wrote the file says of it under this key.
+    pub fn about(&self, key: &str) -> Option<&str> {
+        let about = self.metadata.file_metadata().key_value_metadata()?;
+        about.iter().find(|entry| entry.key == key)?.value.as_deref()
+    }
+
     /// Opens the group of the next row, and goes there in it.
     fn open_group(&self) -> Result<Group, String> {
         let mut before = 0u64;

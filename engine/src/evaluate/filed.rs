@@ -65,6 +65,29 @@ impl Of {
     }
 }
 
+/// Nodes by where they lie.
+pub(super) trait Filed: Sized {
+    type Where: Clone + PartialEq;
+
+    fn label(&self) -> Option<Symbol>;
+
+    fn fits(&self) -> bool;
+
+    /// Takes in how a node is now. Gives where it was and where it is.
+    fn follow(&mut self, node: NodeId, sight: Sight<'_>) -> (Option<Self::Where>, Option<Self::Where>);
+
+    /// With all nodes that belong here; None where they are too many.
+    fn filled(mut self, sight: Sight<'_>) -> Option<Self> {
+        let mut fits = true;
+        sight.each(self.label(), &mut |node| {
+            self.follow(node, sight);
+            fits = self.fits();
+            fits
+        });
+        fits.then_some(self)
+    }
+}
+
 /// By a value that equals others.
 pub(super) struct Equals {
     label: Option<Symbol>,
@@ -75,28 +98,27 @@ pub(super) struct Equals {
 }
 
 impl Equals {
-    /// None where they are too many.
-    pub fn new(label: Option<Symbol>, of: Of, sight: Sight<'_>) -> Option<Equals> {
-        let mut filed = Equals { label, of, nodes: FxHashMap::default(), places: FxHashMap::default() };
-        let mut fits = true;
-        sight.each(label, &mut |node| {
-            filed.follow(node, sight);
-            fits = filed.fits();
-            fits
-        });
-        fits.then_some(filed)
-    }
-
-    pub fn fits(&self) -> bool {
-        self.places.len() <= if matches!(self.of, Of::Nothing) { OF_LABEL_MAX } else { NODES_MAX }
+    pub fn new(label: Option<Symbol>, of: Of) -> Equals {
+        Equals { label, of, nodes: FxHashMap::default(), places: FxHashMap::default() }
     }
 
     pub fn at(&self, place: Place) -> Arc<Vec<NodeId>> {
         self.nodes.get(&place).cloned().unwrap_or_default()
     }
+}
 
-    /// Takes in how a node is now. Gives where it was and where it is.
-    pub fn follow(&mut self, node: NodeId, sight: Sight<'_>) -> (Option<Place>, Option<Place>) {
+impl Filed for Equals {
+    type Where = Place;
+
+    fn label(&self) -> Option<Symbol> {
+        self.label
+    }
+
+    fn fits(&self) -> bool {
+        self.places.len() <= if matches!(self.of, Of::Nothing) { OF_LABEL_MAX } else { NODES_MAX }
+    }
+
+    fn follow(&mut self, node: NodeId, sight: Sight<'_>) -> (Option<Place>, Option<Place>) {
         let before = self.places.get(&node).copied();
         let now = if sight.is_of(node, self.label) { self.of.place(node, sight) } else { None };
         if before == now {
@@ -144,20 +166,8 @@ pub(super) struct InOrder {
 }
 
 impl InOrder {
-    /// None where they are too many.
-    pub fn new(label: Option<Symbol>, keys: Vec<Symbol>, sight: Sight<'_>) -> Option<InOrder> {
-        let mut filed = InOrder { label, keys, nodes: BTreeMap::new(), first: FxHashMap::default() };
-        let mut fits = true;
-        sight.each(label, &mut |node| {
-            filed.follow(node, sight);
-            fits = filed.fits();
-            fits
-        });
-        fits.then_some(filed)
-    }
-
-    pub fn fits(&self) -> bool {
-        self.nodes.len() <= NODES_MAX
+    pub fn new(label: Option<Symbol>, keys: Vec<Symbol>) -> InOrder {
+        InOrder { label, keys, nodes: BTreeMap::new(), first: FxHashMap::default() }
     }
 
     /// In the order of their ids; and how many had to be looked at.
@@ -174,9 +184,20 @@ impl InOrder {
         found.sort_unstable();
         (found, looked_at)
     }
+}
 
-    /// Takes in how a node is now. Gives where it was and where it is.
-    pub fn follow(&mut self, node: NodeId, sight: Sight<'_>) -> (Option<Spot>, Option<Spot>) {
+impl Filed for InOrder {
+    type Where = Spot;
+
+    fn label(&self) -> Option<Symbol> {
+        self.label
+    }
+
+    fn fits(&self) -> bool {
+        self.nodes.len() <= NODES_MAX
+    }
+
+    fn follow(&mut self, node: NodeId, sight: Sight<'_>) -> (Option<Spot>, Option<Spot>) {
         let place = |key: &Symbol| key::ordered(&sight.view.property(node, *key));
         let now: Option<Spot> = if sight.is_of(node, self.label) { self.keys.iter().map(place).collect() } else { None };
         let before = self.first.remove(&node).and_then(|first| self.nodes.remove(&(first, node)));

@@ -12,7 +12,7 @@ use weir_model::expression::Binary;
 use weir_model::plan::{Lookup, PatternNode};
 use weir_model::{Context, Expr, NodeId, Symbol, Value};
 
-use super::filed::{Equals, InOrder, Of, Ranges, Sight, Spot};
+use super::filed::{Equals, Filed, InOrder, Of, Ranges, Sight, Spot};
 use super::operators::Run;
 use crate::index::key::{self, Place, Places};
 use crate::view::View;
@@ -82,15 +82,38 @@ fn is_own(expr: &Expr) -> bool {
 }
 
 /// Of what is filed, what somebody looks for; filed now, if it is the first time.
-fn filed_of<'f, F>(
+fn filed_of<'f, F: Filed>(
     filed: &'f mut FxHashMap<Which, Option<F>>,
     which: Which,
     run: &Run,
-    file: impl FnOnce(Sight<'_>) -> Option<F>,
+    empty: impl FnOnce() -> F,
 ) -> Option<&'f F> {
     let view = run.reader.view.untracked()?;
     let context = &run.reader.over(view);
-    filed.entry(which).or_insert_with(|| file(Sight { view, context })).as_ref()
+    filed.entry(which).or_insert_with(|| empty().filled(Sight { view, context })).as_ref()
+}
+
+/// Takes in that nodes have changed. Gives where they are and were.
+fn follow<F: Filed>(
+    filed: &mut FxHashMap<Which, Option<F>>,
+    sight: Sight<'_>,
+    changed: &[NodeId],
+    lost: &mut Vec<Which>,
+) -> Vec<(Which, F::Where)> {
+    let mut moved = Vec::new();
+    for (which, kept) in filed {
+        let Some(filed) = kept else { continue };
+        for node in changed {
+            let (before, now) = filed.follow(*node, sight);
+            let before = before.filter(|before| now.as_ref() != Some(before));
+            moved.extend(now.into_iter().chain(before).map(|there| (*which, there)));
+        }
+        if !filed.fits() {
+            *kept = None;
+            lost.push(*which);
+        }
+    }
+    moved
 }
 
 impl Watched {
@@ -113,8 +136,8 @@ impl Watched {
         let ranges = key::ranges(lookup.operator, &*lookup.value.look(row, run).ok()?)?;
         let made = || Of::Made { expr: lookup.of.clone(), slot: node.slot.0 as usize, width: row.len() };
         let mut filed = self.equals.borrow_mut();
-        let file = |sight: Sight<'_>| Equals::new(label, lookup.key.map_or_else(made, |key| Of::Property(symbol(key))), sight);
-        let filed = filed_of(&mut filed, which, run, file)?;
+        let empty = || Equals::new(label, lookup.key.map_or_else(made, |key| Of::Property(symbol(key))));
+        let filed = filed_of(&mut filed, which, run, empty)?;
         run.budget.steps(ranges.len()).ok()?;
         let failing = matches!(by, By::Made(_)).then_some(key::FAILS);
         let places = ranges.iter().map(|range| range.first).chain(failing);
@@ -162,7 +185,7 @@ impl Watched {
         let label = node.labels.first().map(|label| symbol(*label));
         let which = Which { label, by: By::Order(lookups.as_ptr().addr()) };
         let mut filed = self.in_order.borrow_mut();
-        let filed = filed_of(&mut filed, which, run, |sight| InOrder::new(label, keys, sight))?;
+        let filed = filed_of(&mut filed, which, run, || InOrder::new(label, keys))?;
         let (found, looked_at) = filed.within(&ranges);
         // Where that is too much, the next step of the row is its last.
         let _ = run.budget.steps(looked_at / LOOKS_PER_STEP);
@@ -180,7 +203,7 @@ impl Watched {
         let label = run.prepared.symbol(*node.labels.first()?);
         let which = Which { label: Some(label), by: By::Label };
         let mut filed = self.equals.borrow_mut();
-        let filed = filed_of(&mut filed, which, run, |sight| Equals::new(Some(label), Of::Nothing, sight))?;
+        let filed = filed_of(&mut filed, which, run, || Equals::new(Some(label), Of::Nothing))?;
         let found = filed.at(key::LABEL);
         self.asked.borrow_mut().insert((which, Sought::At(key::LABEL)), found.clone());
         Some(found)
@@ -194,30 +217,9 @@ impl Watched {
 
     /// Takes in that nodes have changed.
     pub fn follow(&self, view: &dyn View, context: &dyn Context, changed: &[NodeId]) -> Moved {
-        let (mut moved, sight) = (Moved::default(), Sight { view, context });
-        for (which, kept) in self.equals.borrow_mut().iter_mut() {
-            let Some(filed) = kept else { continue };
-            for node in changed {
-                let (before, now) = filed.follow(*node, sight);
-                moved.places.extend(now.into_iter().chain(before.filter(|_| before != now)).map(|place| (*which, place)));
-            }
-            if !filed.fits() {
-                *kept = None;
-                moved.lost.push(*which);
-            }
-        }
-        for (which, kept) in self.in_order.borrow_mut().iter_mut() {
-            let Some(filed) = kept else { continue };
-            for node in changed {
-                let (before, now) = filed.follow(*node, sight);
-                let before = if before == now { None } else { before };
-                moved.spots.extend(now.into_iter().chain(before).map(|spot| (*which, spot)));
-            }
-            if !filed.fits() {
-                *kept = None;
-                moved.lost.push(*which);
-            }
-        }
-        moved
+        let (mut lost, sight) = (Vec::new(), Sight { view, context });
+        let places = follow(&mut self.equals.borrow_mut(), sight, changed, &mut lost);
+        let spots = follow(&mut self.in_order.borrow_mut(), sight, changed, &mut lost);
+        Moved { places, spots, lost }
     }
 }

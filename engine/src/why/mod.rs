@@ -269,9 +269,15 @@ impl Graph {
                 let since = newest(&changes, &FactOf::Label { node: node_id, label: symbol(name) });
                 reasons.push(Reason { of: ReasonOf::Label { node: number, label: text(name) }, since });
             }
-            for (name, slot) in &node.reads {
-                let since = newest(&changes, &FactOf::Property { node: node_id, key: symbol(name), value: value(slot) });
-                reasons.push(Reason { of: ReasonOf::Property { node: number, key: text(name), value: value(slot) }, since });
+            let mut read: Vec<(Text, Value)> = node.reads.iter().map(|(name, slot)| (text(name), value(slot))).collect();
+            if let Some(Value::Map(all)) = node.reads_all.map(|slot| value(&slot)) {
+                let others = all.iter().filter(|(key, _)| read.iter().all(|(known, _)| known != key));
+                let others: Vec<(Text, Value)> = others.cloned().collect();
+                read.extend(others);
+            }
+            for (key, value) in read {
+                let of = FactOf::Property { node: node_id, key: self.symbols().intern(&key), value: value.clone() };
+                reasons.push(Reason { of: ReasonOf::Property { node: number, key, value }, since: newest(&changes, &of) });
             }
         }
         let is_known = |reason: &Reason| !matches!(&reason.of, ReasonOf::Property { value: Value::Null, .. });
