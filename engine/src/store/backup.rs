@@ -26,14 +26,17 @@ use super::bytes::put_block;
 use super::since::{Since, checksum_of};
 use super::{GraphId, GraphInfo, Part, Store, StoreError, encode, records};
 
-pub(super) const TITLE: &[u8; 16] = b"weir backup 3\n\0\n";
+pub(super) const TITLE: &[u8; 16] = b"weir backup 4\n\0\n";
 
 /// Of one that goes on from another.
-pub(super) const TITLE_MORE: &[u8; 16] = b"weir backup +3\n\0";
+pub(super) const TITLE_MORE: &[u8; 16] = b"weir backup +4\n\0";
 
-/// The same before, with chunks as formats 4 and 3 of directories have them.
-pub(super) const TITLES_BEFORE: [[&[u8; 16]; 2]; 2] =
-    [[b"weir backup 2\n\0\n", b"weir backup +2\n\0"], [b"weir backup 1\n\0\n", b"weir backup +1\n\0"]];
+/// The same before, with entries as format 5 of directories has them, and with chunks as formats 4 and 3 do.
+pub(super) const TITLES_BEFORE: [[&[u8; 16]; 2]; 3] = [
+    [b"weir backup 3\n\0\n", b"weir backup +3\n\0"],
+    [b"weir backup 2\n\0\n", b"weir backup +2\n\0"],
+    [b"weir backup 1\n\0\n", b"weir backup +1\n\0"],
+];
 
 /// What was written or read.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use super::StoreError;
 
 /// Of everything below the directory. Raised when an older weir could not read what this one writes.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// The oldest format this weir reads; what it writes into such a directory makes that one of `FORMAT`.
 const OLDEST: u32 = 2;

@@ -32,10 +32,10 @@ const PAGES: Definition = TableDefinition::new("pages");
 const META: Definition = TableDefinition::new("meta");
 
 /// Of the format of the tables: under the key of this name in `META`, unsealed.
-const FORMAT: &[u8] = b"weir-map-db-3";
+const FORMAT: &[u8] = b"weir-map-db-4";
 
-/// Those before, whose chunks held whole values, and at first were not compressed: read, and made one of `FORMAT`.
-const FORMATS_BEFORE: [&[u8]; 2] = [b"weir-map-db-2", b"weir-map-db-1"];
+/// Those before, whose entries were not packed, whose chunks held whole values, and at first were not compressed: read, and made one of `FORMAT`.
+const FORMATS_BEFORE: [&[u8]; 3] = [b"weir-map-db-3", b"weir-map-db-2", b"weir-map-db-1"];
 
 /// Memory for what was read.
 const CACHE_BYTES: usize = 64 << 20;

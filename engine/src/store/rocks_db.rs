@@ -383,6 +383,7 @@ impl RocksDb {
         self.complete(graph, batch).inspect_err(|error| {
             if let StoreError::NoSuchGraph(_) = error {
                 self.clear_run(graph, run);
+                self.rewrite_pages(graph);
             }
         })
     }
@@ -479,6 +480,15 @@ impl RocksDb {
             && let Err(error) = self.write(batch, false, "remove pages")
         {
             tracing::warn!(%error, "disk space is freed at the next start");
+        }
+    }
+
+    /// Of a graph that is gone. Files that were never merged, or that hold pages of other graphs, are not freed as a whole, and nothing else would rewrite
+    /// them.
+    fn rewrite_pages(&self, graph: GraphId) {
+        let prefix = graph.0.to_be_bytes();
+        if !self.is_damaged.load(Ordering::Relaxed) {
+            self.db.compact_range_cf(self.family(PAGES), Some(prefix), Some(after_prefix(&prefix)));
         }
     }
 
@@ -717,10 +727,7 @@ impl Store for RocksDb {
         self.begins().remove(&graph);
         self.free(LOG, &prefix, &end);
         self.free(PAGES, &prefix, &end);
-        // Files that were never merged, or that hold pages of other graphs, are not freed as a whole, and nothing else would rewrite them.
-        if !self.is_damaged.load(Ordering::Relaxed) {
-            self.db.compact_range_cf(self.family(PAGES), Some(prefix), Some(&end));
-        }
+        self.rewrite_pages(graph);
         // What it had in the write-ahead log takes disk until that is emptied, which nothing else may do for long.
         if self.ahead_bytes()? > SHORTEN_BYTES_MIN {
             self.flush(true)?;
@@ -951,7 +958,7 @@ fn table_options(cache: &Cache, block_bytes: usize) -> BlockBasedOptions {
 
 // A file that is rewritten is read, and damage that is met then ends all writes to the store: `loaded` says when it may begin.
 
-/// Packed by the thread that writes files, which nobody waits for: a quarter less on the disk, and to be read back. What lies in the write-ahead log and in memory is as it came.
+/// Small entries are not packed, so that files pack them; what is packed already they leave as it is.
 fn log_options(cache: &Cache, begins: &Begins) -> Options {
     let mut options = Options::default();
     let begins = begins.clone();
@@ -970,10 +977,11 @@ fn log_options(cache: &Cache, begins: &Begins) -> Options {
     options
 }
 
+/// Chunks are packed already.
 fn pages_options(cache: &Cache) -> Options {
     let mut options = Options::default();
     options.set_block_based_table_factory(&table_options(cache, 64 << 10));
-    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_compression_type(DBCompressionType::None);
     options.set_disable_auto_compactions(true);
     options.set_write_buffer_size(8 << 20);
     options
@@ -1057,12 +1065,13 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let store = open(temporary.path());
         let graph = store.create_graph("a", b"").unwrap();
-        for n in 0..20 {
+        for n in 0..150 {
             append(&store, &[entry(graph, n * 100, 100)]);
         }
         let [ahead] = &files(temporary.path(), "log")[..] else { panic!("one write-ahead log") };
         let name = ahead.file_name().unwrap();
         let length = fs::metadata(ahead).unwrap().len() as usize;
+        assert!(length > 2 * 32_768);
         // All over, at the very end, and in the head of the last block.
         let block = length / 32_768 * 32_768;
         let all_over = (0..length).step_by(length / 30);
