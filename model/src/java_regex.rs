@@ -1,14 +1,29 @@
 //! Regular expressions as queries write them: in Java's syntax, run in time linear in the text.
 //!
-//! Most of Java's syntax is that of the `regex` crate. What differs is written over here: `\d`, `\w`, `\s` mean ASCII,
-//! `\Q…\E` quotes. Look-around, back-references and possessive repetition need backtracking; patterns that use them are
-//! refused with an error that says so.
+//!     pattern ──▶ translate: Java's text to that of the `regex` crate ──▶ cache ──▶ search
+//!                 class: what one character may be
+//!
+//! Patterns that need backtracking are refused with an error that says so: look-around, back-references, atomic groups,
+//! and possessive repetition where it makes a difference.
+//!
+//! Java's `$` is true at the end and before a last line terminator. To the crate, which cannot look ahead, it is the end.
+//! So in a text that ends with a terminator other automata search:
+//!
+//! - Where that is the only one, the `$` of lines is Java's `$`.
+//! - Else an automaton looks first whose `$` takes the last terminator up. It tells where Java's match begins and which
+//!   end it has; the match itself is then looked for in the text up to that end. Where that could differ from Java,
+//!   because what stands behind `$` may take up the terminator itself, the text is refused.
 
-use std::cell::RefCell;
+mod class;
+mod translate;
+
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
-use regex::{Regex, RegexBuilder};
+use regex::{Captures, Match, Regex, RegexBuilder};
 
+use self::class::TERMINATORS;
+use self::translate::{Refused, Translated};
 use crate::expression::{Failure, FailureKind};
 
 /// A pattern whose automaton would be larger than the last is refused. The steps tell how large one is, and with it what a
@@ -27,23 +42,144 @@ const CACHED_COUNT_MAX: usize = 32;
 /// `text =~ pattern`: the whole text matches.
 pub fn matches(pattern: &str, text: &str) -> Result<bool, Failure> {
     thread_local!(static CACHE: Cache = const { Cache::new() });
-    CACHE.with(|cache| cache.get(pattern, true))?.search(pattern, text).map(|regex| regex.is_match(text))
+    let compiled = CACHE.with(|cache| cache.get(pattern, true))?;
+    let automaton = match compiled.end(text) {
+        End::Text => &compiled.plain,
+        // What takes up no terminator behind `$` matches all of a text only when `$` is its end.
+        _ if compiled.exact => &compiled.plain,
+        End::Line => compiled.line(pattern)?,
+        End::Cut { .. } => return Err(undecided(pattern)),
+    };
+    Ok(automaton.within(pattern, text)?.is_match(text) && !(compiled.caret_led && text.is_empty()))
 }
 
 /// The pattern for searching anywhere in this text.
-pub fn search(pattern: &str, text: &str) -> Result<Regex, Failure> {
+pub fn search(pattern: &str, text: &str) -> Result<Search, Failure> {
     thread_local!(static CACHE: Cache = const { Cache::new() });
-    CACHE.with(|cache| cache.get(pattern, false))?.search(pattern, text).cloned()
+    let compiled = CACHE.with(|cache| cache.get(pattern, false))?;
+    let end = compiled.end(text);
+    match end {
+        End::Text => compiled.plain.within(pattern, text)?,
+        End::Line => compiled.line(pattern)?.within(pattern, text)?,
+        End::Cut { .. } if !compiled.exact => return Err(undecided(pattern)),
+        End::Cut { crlf } => compiled.deciding(pattern, crlf)?.automaton.within(pattern, text)?,
+    };
+    Ok(Search { compiled, end })
 }
 
+/// A pattern made ready for one text.
+#[derive(Debug)]
+pub struct Search {
+    compiled: Rc<Compiled>,
+    end: End,
+}
+
+impl Search {
+    /// The first match with its groups.
+    pub fn captures<'t>(&self, text: &'t str) -> Option<Captures<'t>> {
+        self.captures_at(text, 0)
+    }
+
+    /// Every match, as Java finds them: one of nothing may follow right upon another.
+    pub fn captures_iter<'t>(&self, text: &'t str) -> impl Iterator<Item = Captures<'t>> {
+        each(text, |from| self.captures_at(text, from), |captures| captures.get_match().range())
+    }
+
+    pub fn find_iter<'t>(&self, text: &'t str) -> impl Iterator<Item = Match<'t>> {
+        each(text, |from| self.find_at(text, from), Match::range)
+    }
+
+    fn captures_at<'t>(&self, text: &'t str, from: usize) -> Option<Captures<'t>> {
+        let (regex, start, end) = self.place(text, from)?;
+        let found = regex.captures_at(&text[..end], start)?;
+        self.begins_within(found.get_match(), text).then_some(found)
+    }
+
+    fn find_at<'t>(&self, text: &'t str, from: usize) -> Option<Match<'t>> {
+        let (regex, start, end) = self.place(text, from)?;
+        let found = regex.find_at(&text[..end], start)?;
+        self.begins_within(found, text).then_some(found)
+    }
+
+    /// At the end of a text no line begins, even behind a line terminator.
+    fn begins_within(&self, found: Match<'_>, text: &str) -> bool {
+        !self.compiled.caret_led || found.start() < text.len()
+    }
+
+    /// Where to look for the next match and with what, and where the text ends for it.
+    fn place(&self, text: &str, from: usize) -> Option<(&Regex, usize, usize)> {
+        let plain = &self.compiled.plain.regex;
+        match self.end {
+            End::Text => Some((plain, from, text.len())),
+            End::Line => Some((&self.compiled.line.get()?.regex, from, text.len())),
+            End::Cut { crlf } => {
+                let deciding = self.compiled.deciding[usize::from(crlf)].get()?;
+                let found = deciding.automaton.regex.captures_at(text, from)?;
+                let cut = deciding.cuts.iter().find_map(|group| found.get(*group));
+                Some((plain, found.get_match().start(), cut.map_or(text.len(), |cut| cut.start())))
+            }
+        }
+    }
+}
+
+/// As Java goes on: behind a match, or one further when that is where the match began.
+fn each<M>(
+    text: &str,
+    find: impl Fn(usize) -> Option<M>,
+    range: impl Fn(&M) -> std::ops::Range<usize>,
+) -> impl Iterator<Item = M> {
+    let mut next = Some(0);
+    std::iter::from_fn(move || {
+        let found = find(next?)?;
+        let range = range(&found);
+        next =
+            if range.is_empty() { text[range.end..].chars().next().map(|c| range.end + c.len_utf8()) } else { Some(range.end) };
+        Some(found)
+    })
+}
+
+/// Where Java's `$` is true.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// At the end of the text alone.
+    Text,
+    /// There and before the only line terminator, which stands last.
+    Line,
+    /// There and before the last line terminator.
+    Cut { crlf: bool },
+}
+
+#[derive(Debug)]
 struct Compiled {
+    plain: Automaton,
+    /// Whether all of a text is to match.
+    whole: bool,
+    /// Whether Java's `$` is in it, and whether all it does is known.
+    dollar: bool,
+    exact: bool,
+    caret_led: bool,
+    /// For [`End::Line`]; this and the next are made when the first such text comes.
+    line: OnceCell<Automaton>,
+    /// For [`End::Cut`]: the last terminator is a single character, or it is `\r\n`.
+    deciding: [OnceCell<Deciding>; 2],
+}
+
+#[derive(Debug)]
+struct Deciding {
+    automaton: Automaton,
+    /// The groups that hold the terminator.
+    cuts: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Automaton {
     regex: Regex,
-    /// At most so large is the automaton.
+    /// At most so large is it.
     bytes: usize,
 }
 
-impl Compiled {
-    fn search(&self, pattern: &str, text: &str) -> Result<&Regex, Failure> {
+impl Automaton {
+    fn within(&self, pattern: &str, text: &str) -> Result<&Regex, Failure> {
         if self.bytes.saturating_mul(text.len()) <= WORK_MAX {
             return Ok(&self.regex);
         }
@@ -54,6 +190,37 @@ impl Compiled {
             text.len()
         );
         Err(Failure::new(FailureKind::ConstraintViolation, message))
+    }
+}
+
+impl Compiled {
+    fn end(&self, text: &str) -> End {
+        if !self.dollar || !text.ends_with(TERMINATORS) {
+            return End::Text;
+        }
+        let crlf = text.ends_with("\r\n");
+        let body = if crlf { &text[..text.len() - 2] } else { text.strip_suffix(['\n', '\r']).unwrap_or(text) };
+        if body.len() < text.len() && !body.contains(['\n', '\r']) { End::Line } else { End::Cut { crlf } }
+    }
+
+    fn line(&self, pattern: &str) -> Result<&Automaton, Failure> {
+        if let Some(line) = self.line.get() {
+            return Ok(line);
+        }
+        let line = build(pattern, &framed(read(pattern)?.line(), self.whole))?;
+        Ok(self.line.get_or_init(|| line))
+    }
+
+    fn deciding(&self, pattern: &str, crlf: bool) -> Result<&Deciding, Failure> {
+        let cell = &self.deciding[usize::from(crlf)];
+        if let Some(deciding) = cell.get() {
+            return Ok(deciding);
+        }
+        let automaton = build(pattern, &read(pattern)?.deciding(crlf))?;
+        let names = automaton.regex.capture_names().enumerate();
+        let cuts = names.filter(|(_, name)| name.is_some_and(|name| name.starts_with(translate::CUT)));
+        let cuts = cuts.map(|(group, _)| group).collect();
+        Ok(cell.get_or_init(|| Deciding { automaton, cuts }))
     }
 }
 
@@ -90,27 +257,44 @@ fn compile(pattern: &str, whole: bool) -> Result<Compiled, Failure> {
         );
         return Err(Failure::new(FailureKind::ConstraintViolation, message));
     }
-    let translated = translate(pattern);
-    let framed = if whole { format!(r"\A(?:{translated})\z") } else { translated };
+    let translated = read(pattern)?;
+    let plain = build(pattern, &framed(translated.plain(), whole))?;
+    let (dollar, exact, caret_led) = (translated.dollar, translated.exact, translated.caret_led);
+    Ok(Compiled { plain, whole, dollar, exact, caret_led, line: OnceCell::new(), deciding: Default::default() })
+}
+
+fn read(pattern: &str) -> Result<Translated, Failure> {
+    translate::translate(pattern).map_err(|Refused(reason)| unable(pattern, &reason))
+}
+
+fn framed(translated: String, whole: bool) -> String {
+    if whole { format!(r"\A(?:{translated})\z") } else { translated }
+}
+
+fn build(pattern: &str, translated: &str) -> Result<Automaton, Failure> {
     let mut sizes = COMPILED_BYTES.into_iter();
     let built = loop {
         let bytes = sizes.next().unwrap_or_default();
-        match RegexBuilder::new(&framed).size_limit(bytes).build() {
+        match RegexBuilder::new(translated).size_limit(bytes).build() {
             Err(regex::Error::CompiledTooBig(_)) if sizes.len() > 0 => {}
-            built => break built.map(|regex| Compiled { regex, bytes }),
+            built => break built.map(|regex| Automaton { regex, bytes }),
         }
     };
     built.map_err(|error| {
         let text = error.to_string();
-        let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        let hint = if ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|look| pattern.contains(look)) {
-            "; look-ahead and look-behind are not supported"
-        } else {
-            ""
-        };
-        let message = format!("`{}` is not a regular expression weir can run: {reason}{hint}", shown(pattern));
-        Failure::new(FailureKind::ConstraintViolation, message)
+        unable(pattern, text.lines().last().unwrap_or_default().trim_start_matches("error: "))
     })
+}
+
+fn unable(pattern: &str, reason: &str) -> Failure {
+    let message = format!("`{}` is not a regular expression weir can run: {reason}", shown(pattern));
+    Failure::new(FailureKind::ConstraintViolation, message)
+}
+
+fn undecided(pattern: &str) -> Failure {
+    let reason = "in a text of lines, the last of which is ended too, what follows its `$` could take up that end; write \
+                  `\\z`, or `\\R?\\z`";
+    unable(pattern, reason)
 }
 
 fn shown(pattern: &str) -> String {
@@ -118,141 +302,5 @@ fn shown(pattern: &str) -> String {
     if end == pattern.len() { pattern.to_owned() } else { format!("{}...", &pattern[..end]) }
 }
 
-fn translate(pattern: &str) -> String {
-    let mut out = String::with_capacity(pattern.len() + 16);
-    let mut rest = pattern;
-    // Depth of `[…]`; inside them classes may not be negated by a flag group, but may nest.
-    let mut brackets = 0usize;
-    while let Some(c) = rest.chars().next() {
-        let escaped = if c == '\\' { rest[1..].chars().next() } else { None };
-        let Some(escaped) = escaped else {
-            match c {
-                '[' => brackets += 1,
-                ']' => brackets = brackets.saturating_sub(1),
-                _ => {}
-            }
-            out.push(c);
-            rest = &rest[c.len_utf8()..];
-            continue;
-        };
-        rest = &rest[1 + escaped.len_utf8()..];
-        match escaped {
-            'Q' => {
-                let (quoted, after) = rest.split_once("\\E").unwrap_or((rest, ""));
-                out.push_str(&regex::escape(quoted));
-                rest = after;
-            }
-            'd' => out.push_str("[0-9]"),
-            'D' => out.push_str("[^0-9]"),
-            'w' => out.push_str("[a-zA-Z_0-9]"),
-            'W' => out.push_str("[^a-zA-Z_0-9]"),
-            's' => out.push_str(r"[ \t\n\x0B\f\r]"),
-            'S' => out.push_str(r"[^ \t\n\x0B\f\r]"),
-            'h' => out.push_str(r"[ \t\u{A0}\u{1680}\u{180E}\u{2000}-\u{200A}\u{202F}\u{205F}\u{3000}]"),
-            'R' if brackets == 0 => out.push_str(r"(?:\r\n|[\n\x0B\f\r\u{85}\u{2028}\u{2029}])"),
-            'Z' => out.push_str(r"(?:\n?\z)"),
-            'e' => out.push_str(r"\x1B"),
-            // The named classes of POSIX are ASCII in both; only their spelling differs.
-            'p' | 'P' if let Some((class, after)) = posix(rest) => {
-                let negation = if escaped == 'P' { "^" } else { "" };
-                out.push_str(&format!("[[:{negation}{class}:]]"));
-                rest = after;
-            }
-            // `\p{IsLatin}` and `\p{InGreek}` are `\p{Latin}` and `\p{Greek}` here.
-            'p' | 'P' if rest.starts_with("{Is") || rest.starts_with("{In") => {
-                out.push_str(&format!("\\{escaped}{{"));
-                rest = &rest[3..];
-            }
-            other => {
-                out.push('\\');
-                out.push(other);
-            }
-        }
-    }
-    out
-}
-
-/// The POSIX class of a `{Name}` and what follows it.
-fn posix(rest: &str) -> Option<(&'static str, &str)> {
-    let (name, after) = rest.strip_prefix('{')?.split_once('}')?;
-    let class = match name {
-        "Lower" => "lower",
-        "Upper" => "upper",
-        "ASCII" => "ascii",
-        "Alpha" => "alpha",
-        "Digit" => "digit",
-        "Alnum" => "alnum",
-        "Punct" => "punct",
-        "Graph" => "graph",
-        "Print" => "print",
-        "Blank" => "blank",
-        "Cntrl" => "cntrl",
-        "XDigit" => "xdigit",
-        "Space" => "space",
-        _ => return None,
-    };
-    Some((class, after))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_whole_text_matches() {
-        let check =
-            |pattern: &str, text: &str, expected: bool| assert_eq!(matches(pattern, text), Ok(expected), "{pattern} {text}");
-        check("a|ab", "ab", true);
-        check("a", "ab", false);
-        check("(?i)HELLO", "hello", true);
-        check(r"\d+", "12", true);
-        check(r"\d+", "١٢", false);
-        check(r"[\d.]+", "1.2", true);
-        check(r"\w+\s\W", "a_1 !", true);
-        check(r"\Qa.b\E+", "a.bb", true);
-        check(r"\Qa.b\E", "axb", false);
-        check(r"\p{Alpha}+\p{IsLatin}", "abé", true);
-        check("a.c", "a\nc", false);
-        check("(?s)a.c", "a\nc", true);
-        check("", "", true);
-    }
-
-    /// A million characters, as a query can make them, took seconds to be read.
-    #[test]
-    fn very_long_patterns_are_refused_before_they_are_read() {
-        let failure = search(&"é".repeat(40_000), "a").expect_err("too long");
-        assert!(failure.message.contains("of 80000 bytes") && failure.message.len() < 400, "{failure}");
-        assert!(search(&"ab".repeat(10_000), "a").is_ok());
-    }
-
-    #[test]
-    fn what_needs_backtracking_or_too_much_memory_is_refused() {
-        for pattern in ["(", "(?=a)b", r"(a)\1", r"(?:\w{1000}){1000}"] {
-            let failure = matches(pattern, "x").expect_err(pattern);
-            assert_eq!(failure.kind, FailureKind::ConstraintViolation);
-            assert!(failure.message.contains(pattern), "{failure}");
-        }
-    }
-
-    #[test]
-    fn what_could_take_very_long_is_refused_before_it_begins() {
-        let text = "ab".repeat(1 << 20);
-        // Automata of many states at once, which no cache of them helps: time goes with states and text.
-        let began = std::time::Instant::now();
-        let failure = matches("(?:a|b)*a(?:a|b){9000}", &text).expect_err("too much work");
-        assert_eq!(failure.kind, FailureKind::ConstraintViolation);
-        assert!(failure.message.contains("cut the text"), "{failure}");
-        assert!(search("(?:a|b)*a(?:a|b){9000}", &text).is_err());
-        assert_eq!(matches("(?:ab)+", &text), Ok(true));
-        assert_eq!(matches("(?:a|b)*a(?:a|b){9}", &text), Ok(true));
-        assert!(began.elapsed() < std::time::Duration::from_secs(5));
-    }
-
-    #[test]
-    fn the_cache_stays_small() {
-        for n in 0..100 {
-            assert_eq!(matches(&format!("a{n}"), &format!("a{n}")), Ok(true));
-        }
-        assert_eq!(matches("a99", "a98"), Ok(false));
-    }
-}
+mod tests;
