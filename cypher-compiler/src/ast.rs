@@ -222,6 +222,8 @@ pub enum SetItem {
 pub struct Expression {
     pub kind: Box<ExpressionKind>,
     pub span: Span,
+    /// How many expressions lie within each other here at most, those in patterns and subqueries included.
+    pub height: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -185,9 +185,12 @@ impl Lexer<'_> {
         for (prefixes, radix) in [(["0x", "0X"], 16), (["0o", "0O"], 8)] {
             if prefixes.iter().any(|prefix| rest.starts_with(prefix)) {
                 let length = rest.find(|c: char| !is_name_part(c)).unwrap_or(rest.len());
-                let digits = rest[2..length].replace('_', "");
+                // `_` stands between digits, nowhere else.
+                let groups = rest[2..length].split('_');
+                let well_formed = groups.clone().all(|group| !group.is_empty() && group.chars().all(|c| c.is_digit(radix)));
+                let digits: String = groups.collect();
                 self.at += length;
-                if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+                if !well_formed {
                     self.push(TokenKind::Malformed, start);
                     return Ok(());
                 }
@@ -203,21 +206,22 @@ impl Lexer<'_> {
             }
         }
         let bytes = rest.as_bytes();
+        let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
         let digits = |mut at: usize| {
-            while bytes.get(at).is_some_and(|b| b.is_ascii_digit() || *b == b'_') {
+            while is_digit(at) || (bytes.get(at) == Some(&b'_') && is_digit(at + 1)) {
                 at += 1;
             }
             at
         };
         let mut end = digits(0);
         let mut is_float = false;
-        if bytes.get(end) == Some(&b'.') && bytes.get(end + 1).is_some_and(u8::is_ascii_digit) {
+        if bytes.get(end) == Some(&b'.') && is_digit(end + 1) {
             end = digits(end + 1);
             is_float = true;
         }
         if matches!(bytes.get(end), Some(b'e' | b'E')) {
             let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-            if bytes.get(end + 1 + sign).is_some_and(u8::is_ascii_digit) {
+            if is_digit(end + 1 + sign) {
                 end = digits(end + 1 + sign);
                 is_float = true;
             }
@@ -326,7 +330,12 @@ impl Lexer<'_> {
                 value.push(char::from_u32(code).unwrap_or('?'));
             }
             'U' => {
+                let from = self.at;
                 let code = self.hexadecimal(8)?;
+                if code > u32::from(char::MAX) {
+                    let message = format!("There is no unicode character {code:08X}: the last is 0010FFFF");
+                    return Err(self.error(from, Code::InvalidUnicodeLiteral, message));
+                }
                 value.push(char::from_u32(code).unwrap_or('?'));
             }
             // An unknown escape keeps both characters, so that regular expressions need no doubled back-slash.
@@ -400,6 +409,9 @@ mod tests {
         check("9223372036854775808", "9223372036854775808 end");
         check("9223372036854775809", "1.1 The integer 9223372036854775809 does not fit into 64 bits");
         check("1abc 0xZ 0x +", "malformed malformed malformed + end");
+        check("1_0.2_5e1_0 0xf_f 0o1_7", "102500000000.0 255 15 end");
+        check("1_ 1__0 0x_1 0x1_ 0x1__0 0o_7 1.5_ 1e5_", &format!("{}end", "malformed ".repeat(8)));
+        check("1_.5", "malformed 0.5 end");
         check("RETURN 1e400", "1.8 floating point number is too large");
     }
 
@@ -410,6 +422,10 @@ mod tests {
         check(r"`a\u000ab` `\u0060` `\d\u00g1\u+0a1\ud83c` `\u005cu000a`", "`a\nb` ``` `\\d\\u00g1\\u+0a1\\ud83c` `\\u000a` end");
         check("नमस्ते e\u{301}te\u{301} 名前2 a‿b price€ $price", "नमस्ते e\u{301}te\u{301} 名前2 a‿b price€ $ price end");
         check(r"RETURN '\u00g1'", "1.13 Invalid input 'g': expected four hexadecimal digits specifying a unicode character");
+        check(r"'\U0010FFFF' '\U0000D800'", "\"\\u{10ffff}\" \"?\" end");
+        for code in ["0011FFFF", "00110000", "FFFFFFFF"] {
+            check(&format!(r"RETURN '\U{code}'"), &format!("1.11 There is no unicode character {code}: the last is 0010FFFF"));
+        }
         check("'abc", "1.5 Unexpected end of input: expected ' to close the string that began at offset 0");
     }
 

@@ -376,6 +376,36 @@ fn errors() {
         ("CREATE (a)-[:R]-(b)", "1.11 RequiresDirectedRelationship: Only directed relationships are supported in CREATE"),
         ("CREATE (a)-[:R|S]->(b)", "1.11 NoSingleRelationshipType: A single relationship type must be specified for CREATE"),
         ("CREATE (a)-[:R*2]->(b)", "1.11 CreatingVarLength: Variable length relationships cannot be used in CREATE"),
+        ("FOREACH (x IN [1] | MATCH (n) SET n.x = 1)", "1.21 InvalidClauseComposition: Invalid use of MATCH inside FOREACH"),
+        (
+            "MATCH (m) FOREACH (x IN [1] | WITH m AS n SET m.x = 1, n.x = x)",
+            "1.31 InvalidClauseComposition: Invalid use of WITH inside FOREACH",
+        ),
+        ("WITH 1 AS b, 2 AS b RETURN b", "1.6 ColumnNameConflict: Multiple result columns with the same name are not supported"),
+        (
+            "WITH 1 AS b WITH *, 3 AS b RETURN *",
+            "1.21 ColumnNameConflict: Multiple result columns with the same name are not supported",
+        ),
+        (
+            "WITH 1 AS x CALL (x) { WITH 2 AS x RETURN x AS y } RETURN y",
+            "1.29 VariableAlreadyBound: Variable `x` already declared in outer scope",
+        ),
+        (
+            "MATCH (a)-[*1..$n]->(b) RETURN count(*)",
+            "1.16 InvalidParameterUse: The bounds of a length are written out, as in `*1..3`: a parameter cannot stand for them",
+        ),
+        (
+            "MATCH (a)-[:R*$n]->(b) RETURN count(*)",
+            "1.15 InvalidParameterUse: The bounds of a length are written out, as in `*1..3`: a parameter cannot stand for them",
+        ),
+        (
+            "MATCH (a)-[*..$n]->(b) RETURN count(*)",
+            "1.15 InvalidParameterUse: The bounds of a length are written out, as in `*1..3`: a parameter cannot stand for them",
+        ),
+        (
+            "MATCH (a)-[*9223372036854775808]->(b) RETURN count(*)",
+            "1.13 IntegerOverflow: The integer 9223372036854775808 does not fit into 64 bits",
+        ),
         (
             "FOREACH (x IN [1] | UNWIND [1] AS y SET x.a = 1)",
             "1.21 InvalidClauseComposition: Invalid use of UNWIND inside FOREACH\n1.41 InvalidArgumentType: Type mismatch: expected Node or Relationship but was Integer",

@@ -74,7 +74,12 @@ impl Accumulator {
                 }
                 _ => {
                     let place = if *mean { "average of values" } else { "sum of values" };
-                    return Err(mismatch("Number, Duration", value, place));
+                    let expected = match durations {
+                        Some(_) => "Duration",
+                        None if numbers.count() > 0 => "Number",
+                        None => "Number, Duration",
+                    };
+                    return Err(mismatch(expected, value, place));
                 }
             },
             State::Extreme { best, largest } => {

@@ -25,6 +25,9 @@ pub fn add(x: &Value, y: &Value) -> Result<Value, Failure> {
         (point, Duration(d)) | (Duration(d), point) if is_point(point) => {
             temporal::plus(point, d).ok_or_else(|| out_of_range(x, y))?
         }
+        // What can be moved in time fits; what it is moved by does not.
+        (Duration(_), _) => return Err(mismatch("LocalDateTime, DateTime, Duration", y, "addition")),
+        (point, _) if is_point(point) => return Err(mismatch("Duration", y, "addition")),
         _ => match (float(x), float(y)) {
             (Some(a), Some(b)) => Float(a + b),
             (Some(_), None) => return Err(mismatch("Number, Str, List(Anything)", y, "addition")),
@@ -43,6 +46,7 @@ pub fn subtract(x: &Value, y: &Value) -> Result<Value, Failure> {
         (point, Duration(d)) if is_point(point) => {
             d.negated().and_then(|d| temporal::plus(point, &d)).ok_or_else(|| out_of_range(x, y))?
         }
+        (point, _) if is_point(point) || matches!(point, Duration(_)) => return Err(mismatch("Duration", y, "subtraction")),
         _ => match (float(x), float(y)) {
             (Some(a), Some(b)) => Float(a - b),
             (None, _) => return Err(mismatch("Number, LocalDateTime, DateTime, Duration", x, "subtraction")),
@@ -211,6 +215,22 @@ mod tests {
         fails(modulo(&Integer(0), &Integer(0)), Arithmetic, "Arithmetic / by zero with operands 0, 0");
         assert!(divide(&Integer(i64::MIN), &Integer(-1)).is_err());
         fails(negate(&Integer(i64::MIN)), Arithmetic, "Arithmetic long overflow with operands 0, -9223372036854775808");
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let day = Value::Duration(Duration { months: 0, days: 1, seconds: 0, nanos: 0 }.into());
+        let date = Value::Date(Date { epoch_day: 0 });
+        let one = Value::Integer(1);
+        for (result, expected) in [
+            (add(&day, &one), "LocalDateTime, DateTime, Duration but got value 1 of type Integer in addition"),
+            (add(&date, &one), "Duration but got value 1 of type Integer in addition"),
+            (subtract(&day, &one), "Duration but got value 1 of type Integer in subtraction"),
+            (subtract(&date, &date), "Duration but got value date(\"1970-01-01\") of type Date in subtraction"),
+            (subtract(&one, &day), "Number but got value duration(\"P1D\") of type Duration in subtraction"),
+        ] {
+            fails(result, FailureKind::TypeMismatch, &format!("Expected type(s) {expected}"));
+        }
     }
 
     #[test]

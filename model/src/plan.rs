@@ -143,6 +143,8 @@ pub enum Operator {
         input: Box<Operator>,
         first: Vec<Expr>,
         state: Vec<Slot>,
+        /// What the query calls them, for messages.
+        variables: Vec<Text>,
         inner: Box<Operator>,
         again: Vec<Slot>,
         until: Expr,

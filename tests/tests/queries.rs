@@ -57,6 +57,57 @@ fn wait_idle(weir: &Weir, limit: Duration) {
 
 // ---- bounds
 
+/// What lies within each other as deep as it may is answered, wherever queries are taken; what lies deeper is refused. Nothing ends the process.
+#[test]
+fn the_deepest_queries_there_are_end_no_thread() {
+    let weir = start(&[]);
+    let chain = |operators: usize| format!("1{}", " + 1".repeat(operators));
+    let nested = |inner: &str| (0..190).fold("1".to_owned(), |within, _| format!("[{within}{inner}][0]"));
+    let deepest = [
+        format!("{}RETURN {} AS x", "WITH 1 AS x ".repeat(990), chain(999)),
+        format!("WITH {} AS x {}RETURN x", chain(999), "WITH x ".repeat(990)),
+        format!("RETURN {} AS x{}", chain(999), " UNION ALL RETURN 1 AS x".repeat(990)),
+        format!("CALL {{ {}RETURN {} AS x }} {}RETURN x", "WITH 1 AS y ".repeat(500), chain(999), "WITH x ".repeat(480)),
+        format!("RETURN {}", nested(" + 1 + 1")),
+        format!("MATCH (n) WHERE n.x = {} RETURN n", chain(990)),
+    ];
+    for query in &deepest {
+        weir.query(query).expect(200);
+        weir.query(&format!("EXPLAIN {query}")).expect(200);
+        let doing = format!("CALL cypher.doIt({}) YIELD value RETURN count(*)", json!(query));
+        weir.query(&doing).expect(200);
+        let standing = json!({"pattern": {"type": "Cypher", "mode": "AnyQuery", "query": query}, "outputs": {}});
+        let status = weir.post("/api/v1/query/standing/deep", &standing).status;
+        assert!([201, 400].contains(&status), "{status}");
+        if status == 201 {
+            weir.rows("CREATE (:N {x: 1})");
+            weir.catch_up();
+            weir.delete("/api/v1/query/standing/deep").expect(200);
+        }
+        let format = json!({"type": "CypherJson", "query": format!("WITH $that AS that {query}")});
+        let stream = json!({"type": "NumberIteratorIngest", "ingestLimit": 3, "format": format});
+        let status = weir.post("/api/v1/ingest/deep", &stream).status;
+        assert!([200, 400].contains(&status), "{status}");
+        if status == 200 {
+            wait_until("the stream ends", SOON, || weir.get("/api/v1/ingest/deep").expect(200).json()["status"] == "Completed");
+            weir.delete("/api/v1/ingest/deep").expect(200);
+        }
+    }
+    let beyond = [
+        format!("RETURN 1{}{}", "*1".repeat(950), " + 1".repeat(950)),
+        format!("RETURN {}", nested(&" + 1".repeat(10))),
+        format!("RETURN 1 AS x{}", " UNION ALL RETURN 1 AS x".repeat(2_400)),
+        (0..10)
+            .fold("RETURN 1 AS x".to_owned(), |within, _| format!("{}CALL {{ {within} }} RETURN x", "WITH 1 AS y ".repeat(900))),
+        format!("RETURN {}", (0..150).fold("1".to_owned(), |within, _| format!("(1 <= {within} <= 1)"))),
+    ];
+    for query in beyond {
+        let message = error_of(&weir, &query, 400);
+        assert!(message.contains("within each other") || message.contains("at most") || message.contains("nested"), "{message}");
+    }
+    weir.stop();
+}
+
 #[test]
 fn queries_that_would_take_everything_end_with_the_name_of_their_limit() {
     let weir = start(&["-Dweir.query.timeout=1 s", "-Dweir.query.memory-bytes-max=33554432"]);

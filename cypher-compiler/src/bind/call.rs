@@ -324,7 +324,8 @@ impl Binder<'_> {
         let until = self.condition(until);
         self.scope = around;
         self.add_columns(&columns, span);
-        Operator::Recurse { input: Box::new(input), first: values, state, inner: Box::new(inner), again, until }
+        let variables = first.iter().map(|(_, name)| name.text.clone()).collect();
+        Operator::Recurse { input: Box::new(input), first: values, state, variables, inner: Box::new(inner), again, until }
     }
 
     /// What the first clause of a query, or of one side of its UNION, sees.

@@ -36,8 +36,9 @@ impl Binder<'_> {
         let (operator, columns) = self.project(input, projection, condition);
         self.scope = self.outer.clone();
         for (name, slot) in columns {
-            if self.scope.get(&name).is_some_and(|constant| constant != slot) {
-                let message = format!("Variable `{name}` already declared: CALL (...) brought it into the subquery");
+            // Not in what this clause has declared so far: two columns of one name are told as such.
+            if self.outer.get(&name).is_some_and(|constant| constant != slot) {
+                let message = format!("Variable `{name}` already declared in outer scope");
                 self.error(
                     projection.items.first().map_or_else(Span::default, |item| item.expression.span),
                     Code::VariableAlreadyBound,

@@ -91,10 +91,23 @@ impl Binder<'_> {
                 other => {
                     let message = format!("Invalid use of {} inside FOREACH", keyword(other));
                     self.error(clause.span, Code::InvalidClauseComposition, message);
+                    self.declared_by(clause);
                 }
             }
         }
         writes
+    }
+
+    /// What a clause that cannot stand here declares is known all the same, so that one mistake is reported once.
+    fn declared_by(&mut self, clause: &Clause) {
+        if matches!(clause.kind, ClauseKind::Return(_) | ClauseKind::Schema(_)) {
+            return;
+        }
+        let before = self.scope.clone();
+        let _ = self.clause(Operator::Argument, clause);
+        // WITH takes away what was there, which is not what anybody meant.
+        let declared = std::mem::replace(&mut self.scope, before);
+        declared.all().iter().for_each(|(name, slot)| self.scope.insert(name, *slot));
     }
 
     /// The writes of CREATE in the order written, each node before the edges at it, and the named paths.

@@ -57,7 +57,7 @@ codes! {
     InvalidNumberLiteral: "A number is not written as numbers are.", Query("RETURN 12ab");
     IntegerOverflow: "An integer does not fit into 64 bits.", Query("RETURN 9223372036854775808");
     FloatingPointOverflow: "A number is larger than the largest float.", Query("RETURN 1e400");
-    InvalidUnicodeLiteral: "`\\u` in a string is not followed by four hexadecimal digits.", Query(r"RETURN '\u00g1'");
+    InvalidUnicodeLiteral: "`\\u` in a string is not followed by four hexadecimal digits, or `\\U` by the eight of a character.", Query(r"RETURN '\u00g1'");
     InvalidUnicodeCharacter: "A character that Cypher has no use for.", Query("RETURN 42 — 41");
     TooDeep: "The query is nested deeper than weir reads.", None;
     TooLong: "The query has more clauses, nodes in a pattern, or operators in a row, than weir reads.", None;
@@ -78,7 +78,7 @@ codes! {
     InvalidNumberOfArguments: "A function or a procedure takes fewer or more arguments.", Query("RETURN abs()");
     InvalidArgumentPassingMode: "Inside a query the arguments of a procedure are written out.", Query("MATCH (n) CALL util.sleep RETURN n");
     InvalidArgumentType: "A value of this type cannot stand here.", Query("RETURN 1 AND true");
-    InvalidParameterUse: "A parameter cannot stand for the properties of this pattern.", Query("MATCH (n $properties) RETURN n");
+    InvalidParameterUse: "A parameter cannot stand for the properties of this pattern, or for the bounds of a length.", Query("MATCH (n $properties) RETURN n");
     NonConstantExpression: "SKIP and LIMIT cannot depend on the rows.", Query("MATCH (n) RETURN n LIMIT n.x");
     NegativeIntegerArgument: "SKIP and LIMIT cannot be negative.", Query("RETURN 1 AS x SKIP -1");
 

@@ -145,10 +145,40 @@ fn float_of(text: &str) -> Option<f64> {
         _ => {}
     }
     let unsigned = unsigned.strip_suffix(['d', 'D', 'f', 'F']).unwrap_or(unsigned);
+    if let Some(hex) = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X")) {
+        return hex_float_of(hex).map(|x| sign * x);
+    }
     if !is_decimal(unsigned) {
         return None;
     }
     unsigned.parse::<f64>().ok().map(|x| sign * x)
+}
+
+/// `1.8p1`: hexadecimal digits with an optional fraction, and the power of two they are multiplied by, which is never left out.
+fn hex_float_of(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = text.split_once(['p', 'P'])?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = || whole.chars().chain(fraction.chars());
+    let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+    let is_number = !unsigned.is_empty() && unsigned.bytes().all(|b| b.is_ascii_digit());
+    if !is_number || digits().next().is_none() || !digits().all(|c| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    let out_of_range = if exponent.starts_with('-') { i32::MIN } else { i32::MAX };
+    let mut power = i64::from(exponent.parse().unwrap_or(out_of_range)) - 4 * fraction.len() as i64;
+    let mut significand: u64 = 0;
+    for digit in digits().filter_map(|c| c.to_digit(16)) {
+        if significand >> 60 == 0 {
+            significand = significand << 4 | u64::from(digit);
+        } else {
+            // More than a float holds: it only says whether the rest is more than nothing, which decides about rounding.
+            significand |= u64::from(digit != 0);
+            power += 4;
+        }
+    }
+    // In two steps, because the power alone may lie outside of what a float can be.
+    let power = power.clamp(-2000, 2000) as i32;
+    Some(significand as f64 * 2f64.powi(power / 2) * 2f64.powi(power - power / 2))
 }
 
 /// Text other than the two words is null.
@@ -295,6 +325,21 @@ mod tests {
             ("inf", Null),
             ("", Null),
             ("1e", Null),
+            ("0x1p3", Float(8.0)),
+            ("0x1.8p1", Float(3.0)),
+            (" -0X.8P-1d ", Float(-0.25)),
+            ("0x1.fffffffffffffp1023", Float(f64::MAX)),
+            ("0x0.0000000000001p-1022", Float(f64::from_bits(1))),
+            ("0x1.00000000000008p0", Float(1.0)),
+            ("0x1.000000000000080000000000000000001p0", Float(1.0 + f64::EPSILON)),
+            ("0x1p99999999999", Float(f64::INFINITY)),
+            ("0x1p-99999999999", Float(0.0)),
+            ("0x0p9999", Float(0.0)),
+            ("0x1", Null),
+            ("0x1p", Null),
+            ("0x.p1", Null),
+            ("0xp1", Null),
+            ("0x1p1.5", Null),
         ] {
             check("toFloat", Value::text(text), expected);
         }

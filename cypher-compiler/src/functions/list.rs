@@ -114,7 +114,9 @@ fn range(context: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
         return Err(Failure::new(FailureKind::InvalidArgument, message));
     }
     extent::within(length as usize * size_of::<Value>(), context.room())?;
-    Ok(Value::List((0..length as i64).map(|i| Value::Integer(start + i * step)).collect()))
+    // The sum fits also where the product alone does not.
+    let element = |i: i64| Value::Integer(start.wrapping_add(i.wrapping_mul(step)));
+    Ok(Value::List((0..length as i64).map(element).collect()))
 }
 
 /// One list means its elements. Nulls inside it take part: null is the largest.
@@ -168,6 +170,7 @@ mod tests {
         assert_eq!(range(1, 3, -5), Ok(integers(&[])));
         assert_eq!(range(0, 2, -5), Ok(integers(&[])));
         assert_eq!(range(2, 2, -1), Ok(integers(&[2])));
+        assert_eq!(range(i64::MIN, i64::MAX, i64::MAX), Ok(integers(&[i64::MIN, -1, i64::MAX - 1])));
         assert_eq!(range(i64::MAX - 1, i64::MAX, 1), Ok(integers(&[i64::MAX - 1, i64::MAX])));
         assert!(range(1, 2, 0).is_err());
         assert!(range(i64::MIN, i64::MAX, 1).is_err());

@@ -119,6 +119,8 @@ fn atan2(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     }
 }
 
+const MODES: &[&str] = &["UP", "DOWN", "CEILING", "FLOOR", "HALF_UP", "HALF_DOWN", "HALF_EVEN", "UNNECESSARY"];
+
 /// Rounds the shortest decimal that is the number, not its binary value: 1.005 to two places is 1.01.
 fn round(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
     let (x, precision, mode) = match arguments {
@@ -135,6 +137,13 @@ fn round(_: &dyn Context, arguments: &[Value]) -> Result<Value, Failure> {
 }
 
 fn rounded(x: f64, precision: i64, mode: &str) -> Result<f64, Failure> {
+    // Looked at first: what is no mode is none of a number that needs no rounding either.
+    if !MODES.contains(&mode) {
+        let message = format!(
+            "round: `{mode}` is no rounding mode; use UP, DOWN, CEILING, FLOOR, HALF_UP, HALF_DOWN, HALF_EVEN or UNNECESSARY"
+        );
+        return Err(Failure::new(FailureKind::ConstraintViolation, message));
+    }
     let scientific = format!("{:e}", x.abs());
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).map(|digit| digit - b'0').collect();
@@ -160,14 +169,9 @@ fn rounded(x: f64, precision: i64, mode: &str) -> Result<f64, Failure> {
         "HALF_UP" => half.is_ge(),
         "HALF_DOWN" => half.is_gt(),
         "HALF_EVEN" => half.is_gt() || (half.is_eq() && odd),
-        "UNNECESSARY" if !inexact => false,
-        "UNNECESSARY" => return Err(Failure::new(FailureKind::Arithmetic, "Rounding necessary")),
-        other => {
-            let message = format!(
-                "round: `{other}` is no rounding mode; use UP, DOWN, CEILING, FLOOR, HALF_UP, HALF_DOWN, HALF_EVEN or UNNECESSARY"
-            );
-            return Err(Failure::new(FailureKind::ConstraintViolation, message));
-        }
+        // UNNECESSARY, which is left.
+        _ if inexact => return Err(Failure::new(FailureKind::Arithmetic, "Rounding necessary")),
+        _ => false,
     };
     let mut number: u128 = head.iter().fold(0, |n, digit| n * 10 + u128::from(*digit));
     number += u128::from(up);
@@ -248,7 +252,10 @@ mod tests {
         check(9.99, 1, "HALF_UP", 10.0);
         check(1e300, 400, "HALF_UP", 1e300);
         assert!(call("round", &[Value::Float(1.5), Value::Integer(0), Value::text("UNNECESSARY")]).is_err());
-        assert!(call("round", &[Value::Float(1.5), Value::Integer(0), Value::text("SIDEWAYS")]).is_err());
+        for x in [1.5, 2.0, 0.0] {
+            let failure = call("round", &[Value::Float(x), Value::Integer(0), Value::text("SIDEWAYS")]).expect_err("no mode");
+            assert_eq!(failure.kind, FailureKind::ConstraintViolation, "{x}");
+        }
         assert!(call("round", &[Value::Float(f64::NAN)]).is_err());
         assert_eq!(call("round", &[Value::Integer(7)]), Ok(Value::Float(7.0)));
     }

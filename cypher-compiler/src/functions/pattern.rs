@@ -162,7 +162,7 @@ mod tests {
             ("n N A", "78000000 50706078000000 50706078"),
             ("SSSSSSSSS S", "078000000 0"),
             ("yyyy'T'HH 'o''clock'", "2024T14 o'clock"),
-            ("VV z", "Europe/Paris CET"),
+            ("VV z zzzz", "Europe/Paris CET CET"),
             ("X XX XXX x Z ZZZZ ZZZZZ O OOOO", "+01 +0100 +01:00 +01 +0100 GMT+01:00 +01:00 GMT+1 GMT+01:00"),
             ("G GGGG", "AD Anno Domini"),
         ] {

@@ -1,7 +1,7 @@
 //! CALL of procedures and of subqueries, LOAD CSV, SHOW, TERMINATE.
 
 use super::{Parsed, Parser};
-use crate::ast::{ClauseKind, Expression, ExpressionKind, Imports, Name, Yield};
+use crate::ast::{ClauseKind, ExpressionKind, Imports, Name, Yield};
 use crate::error::Code;
 
 impl Parser<'_> {
@@ -154,7 +154,7 @@ impl Parser<'_> {
             ids.push(self.expression()?);
         }
         if ids.len() > 1 {
-            ids = vec![Expression { kind: Box::new(ExpressionKind::List(ids)), span: self.span_from(from) }];
+            ids = vec![self.make(from, ExpressionKind::List(ids))];
         }
         let yields = if self.words("YIELD") { Some(self.yields()?) } else { None };
         Ok(ClauseKind::Call { procedure, arguments: Some(ids), yields })

@@ -61,11 +61,8 @@ impl Parser<'_> {
         loop {
             let from = self.at;
             let error = match self.clause() {
-                Ok(Some(_)) if clauses.len() >= CLAUSE_COUNT_MAX => {
-                    let message = format!("A query has at most {CLAUSE_COUNT_MAX} clauses");
-                    return Err(self.compile_error(self.tokens[from].span, Code::TooLong, message));
-                }
                 Ok(Some(clause)) => {
+                    self.count_clause(from)?;
                     clauses.push(clause);
                     continue;
                 }
@@ -90,6 +87,15 @@ impl Parser<'_> {
                 return Ok(clauses);
             }
         }
+    }
+
+    /// Counts the clause that began at a token.
+    fn count_clause(&mut self, from: usize) -> Parsed<()> {
+        if self.clauses.insert(from) && self.clauses.len() > CLAUSE_COUNT_MAX {
+            let message = format!("A query has at most {CLAUSE_COUNT_MAX} clauses");
+            return Err(self.compile_error(self.tokens[from].span, Code::TooLong, message));
+        }
+        Ok(())
     }
 
     fn at_end_of_clauses(&self) -> bool {

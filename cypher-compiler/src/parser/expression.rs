@@ -4,7 +4,7 @@
 use weir_model::Text;
 use weir_model::expression::Quantifier;
 
-use super::{CHAIN_LENGTH_MAX, Parsed, Parser, Reading};
+use super::{CHAIN_LENGTH_MAX, COPIED_MAX, HEIGHT_MAX, Parsed, Parser, Reading};
 use crate::ast::{BinaryOperator, Expression, ExpressionKind, MapItem, Name, SubqueryBody, SubqueryKind};
 use crate::error::{Code, Diagnostic, Span};
 use crate::lexer::TokenKind;
@@ -23,11 +23,34 @@ impl Parser<'_> {
         let outer = std::mem::replace(&mut self.bar_ends, bar_ends);
         let result = self.nested(|parser| parser.or());
         self.bar_ends = outer;
-        result
+        match result {
+            Ok(expression) if expression.height > HEIGHT_MAX => {
+                let message = format!("More than {HEIGHT_MAX} operators lie within each other here");
+                Err(self.compile_error(expression.span, Code::TooDeep, message))
+            }
+            result => result,
+        }
     }
 
-    fn make(&self, from: usize, kind: ExpressionKind) -> Expression {
-        Expression { kind: Box::new(kind), span: self.span_from(from) }
+    /// Apart, so that the frames of those who call each other are small.
+    #[inline(never)]
+    pub(super) fn make(&mut self, from: usize, kind: ExpressionKind) -> Expression {
+        let span = self.span_from(from);
+        self.make_at(span, kind)
+    }
+
+    #[inline(never)]
+    fn make_at(&mut self, span: Span, kind: ExpressionKind) -> Expression {
+        use ExpressionKind::*;
+        let mut made = Expression { kind: Box::new(kind), span, height: 0 };
+        let below = match &*made.kind {
+            // It was read since the atom began.
+            Pattern(_) | PatternComprehension { .. } | Subquery { .. } => self.tallest,
+            _ => made.children().into_iter().map(|child| child.height).max().unwrap_or_default(),
+        };
+        made.height = 1 + below;
+        self.tallest = self.tallest.max(made.height);
+        made
     }
 
     /// `operand (separator operand)*`, flat.
@@ -101,31 +124,49 @@ impl Parser<'_> {
 
     /// `a < b <= c` means `a < b AND b <= c`.
     fn comparison(&mut self) -> Parsed<Expression> {
+        let from = self.at;
+        let mut left = self.predicate()?;
+        let Some(mut operator) = self.comparison_operator()? else { return Ok(left) };
+        let mut all = Vec::new();
+        loop {
+            let (at, copied) = (self.at, self.copied);
+            let right = self.predicate()?;
+            let tokens = self.at - at + self.copied - copied;
+            let next = self.comparison_operator()?;
+            let again = if next.is_some() { Some(self.copy(&right, tokens)?) } else { None };
+            let span = left.span.to(right.span);
+            all.push(self.make_at(span, ExpressionKind::Binary(operator, left, right)));
+            match next.zip(again) {
+                Some(following) => (operator, left) = following,
+                None if all.len() == 1 => return Ok(all.remove(0)),
+                None => return Ok(self.make(from, ExpressionKind::And(all))),
+            }
+        }
+    }
+
+    fn comparison_operator(&mut self) -> Parsed<Option<BinaryOperator>> {
         use BinaryOperator::*;
         const OPERATORS: &[(&str, BinaryOperator)] =
             &[("=", Equal), ("<>", NotEqual), ("<=", LessOrEqual), (">=", GreaterOrEqual), ("<", Less), (">", Greater)];
-        let from = self.at;
-        let mut left = self.predicate()?;
-        let mut all = Vec::new();
-        loop {
-            if self.is_symbol("!=") {
-                return Err(self.compile_error(
-                    self.span(),
-                    Code::UnexpectedSyntax,
-                    "Unknown operation '!=' (you probably meant to use '<>', which is the operator for inequality testing)",
-                ));
-            }
-            let Some((_, operator)) = OPERATORS.iter().find(|(symbol, _)| self.symbol(symbol)) else { break };
-            let right = self.predicate()?;
-            let span = left.span.to(right.span);
-            all.push(Expression { kind: Box::new(ExpressionKind::Binary(*operator, left, right.clone())), span });
-            left = right;
+        if self.is_symbol("!=") {
+            return Err(self.compile_error(
+                self.span(),
+                Code::UnexpectedSyntax,
+                "Unknown operation '!=' (you probably meant to use '<>', which is the operator for inequality testing)",
+            ));
         }
-        Ok(match all.len() {
-            0 => left,
-            1 => all.remove(0),
-            _ => self.make(from, ExpressionKind::And(all)),
-        })
+        Ok(OPERATORS.iter().find(|(symbol, _)| self.symbol(symbol)).map(|(_, operator)| *operator))
+    }
+
+    /// The same once more, of so many tokens.
+    #[inline(never)]
+    fn copy(&mut self, expression: &Expression, tokens: usize) -> Parsed<Expression> {
+        self.copied += tokens;
+        if self.copied > COPIED_MAX {
+            let message = "Comparisons of more than two values are nested too deep in each other";
+            return Err(self.compile_error(expression.span, Code::TooDeep, message));
+        }
+        Ok(expression.clone())
     }
 
     fn predicate(&mut self) -> Parsed<Expression> {
@@ -204,7 +245,10 @@ impl Parser<'_> {
 
     pub(super) fn postfix(&mut self) -> Parsed<Expression> {
         let from = self.at;
-        let mut left = self.atom()?;
+        let outside = std::mem::take(&mut self.tallest);
+        let atom = self.atom();
+        self.tallest = self.tallest.max(outside);
+        let mut left = atom?;
         for _ in 0..CHAIN_LENGTH_MAX {
             let kind = if self.symbol(".") {
                 ExpressionKind::Property(left, self.name("a property key")?)
@@ -629,7 +673,7 @@ impl Parser<'_> {
         let inner = self.expression()?;
         self.need_symbol(")")?;
         let span: Span = self.span_from(from);
-        Ok(Expression { kind: inner.kind, span })
+        Ok(Expression { span, ..inner })
     }
 
     /// Looks past the matching parenthesis, so that nested parentheses are not parsed twice at every level.

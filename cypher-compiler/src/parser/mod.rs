@@ -27,7 +27,12 @@ const DEPTH_MAX: usize = 200;
 const CHAIN_LENGTH_MAX: usize = 1000;
 /// Nodes that one clause looks for: the order in which they are found is weighed for all of them together.
 const MATCHED_NODES_MAX: usize = 2000;
+/// Of the whole query, also those on other sides of a UNION and in subqueries: they lie within each other for the stages after this one.
 const CLAUSE_COUNT_MAX: usize = 1000;
+/// Expressions that lie within each other, by nesting and by chains together.
+const HEIGHT_MAX: usize = CHAIN_LENGTH_MAX + DEPTH_MAX;
+/// Tokens that are read once and stand twice: the middle of `a < b < c`, which doubles with each level that it is nested.
+const COPIED_MAX: usize = 100_000;
 /// How often a query may make the parser try one reading before another. Bounds the time of hostile texts.
 const SPECULATION_COUNT_MAX: usize = 10_000;
 
@@ -111,6 +116,9 @@ pub fn read(text: &str) -> Read {
         expected: Vec::new(),
         expected_at: 0,
         depth: 0,
+        tallest: 0,
+        copied: 0,
+        clauses: HashSet::new(),
         speculations: 0,
         failed: HashSet::new(),
         bar_ends: false,
@@ -137,6 +145,11 @@ struct Parser<'a> {
     expected: Vec<Cow<'static, str>>,
     expected_at: usize,
     depth: usize,
+    /// The greatest height of the expressions that were read since it was set back.
+    tallest: usize,
+    copied: usize,
+    /// The tokens at which they begin: those that are read again do not count again.
+    clauses: HashSet<usize>,
     speculations: usize,
     /// Readings that were taken back: what was tried, where, and `bar_ends` then. To try them again, because what is around them
     /// is read in another way, would double the time with each level they nest.
@@ -369,6 +382,39 @@ pub(super) mod tests {
         assert_eq!(errors[0].code, Code::UnexpectedSyntax, "{}", errors[0].message);
         let nested = format!("RETURN {}1{}", "[x IN ".repeat(40), ", 2]".repeat(40));
         parse(&nested).expect("lists of lists");
+    }
+
+    /// The stages after this one go as deep as chains, nesting, clauses and subqueries together.
+    #[test]
+    fn what_lies_within_each_other_is_bounded_as_a_whole() {
+        let code = |text: &str| parse(text).err().map(|errors| errors[0].code);
+        let ones = |symbol: &str, count: usize| vec!["1"; count].join(symbol);
+        let nested = |inner: &str| (0..150).fold("1".to_owned(), |within, _| format!("({within}{inner})"));
+        let chains = format!("RETURN {} + {}", ones("*", 700), ones("+", 700));
+        assert_eq!(code(&chains), Some(Code::TooDeep));
+        assert_eq!(code(&format!("RETURN {}", nested(&" + 1".repeat(10)))), Some(Code::TooDeep));
+        assert_eq!(code(&format!("RETURN {}", nested(&" + 1".repeat(6)))), None);
+        let counted = format!("RETURN {} + COUNT {{ MATCH (a) WHERE a.x = {} }}", ones("+", 700), ones("*", 700));
+        assert_eq!(code(&counted.replacen("RETURN ", "RETURN 1 = ", 1)), None, "it lies at the end of the chain");
+        let counted = format!("RETURN COUNT {{ MATCH (a {{x: {}}}) }} + {}", ones("*", 700), ones("+", 700));
+        assert_eq!(code(&counted), Some(Code::TooDeep));
+        let within = |clauses: usize| format!("{}RETURN x", "WITH 1 AS x ".repeat(clauses));
+        assert_eq!(code(&format!("CALL {{ {} }} {}", within(490), within(490))), None);
+        assert_eq!(code(&format!("CALL {{ {} }} {}", within(500), within(500))), Some(Code::TooLong));
+        assert_eq!(code(&format!("RETURN 1 AS x{}", " UNION RETURN 1 AS x".repeat(1_000))), Some(Code::TooLong));
+    }
+
+    /// The middle of a comparison of three stands in two comparisons.
+    #[test]
+    fn comparisons_within_each_other_do_not_double_without_end() {
+        let nested = |levels| (0..levels).fold("1".to_owned(), |within, _| format!("(1 <= {within} <= 1)"));
+        let counted =
+            |levels| (0..levels).fold("1".to_owned(), |within, _| format!("1 < COUNT {{ WITH {within} AS x RETURN x }} < 1"));
+        parse(&format!("RETURN {}", nested(10))).expect("some levels");
+        for text in [nested(150), counted(60)] {
+            let errors = parse(&format!("RETURN {text}")).expect_err("too many levels");
+            assert_eq!(errors[0].code, Code::TooDeep);
+        }
     }
 
     #[test]

@@ -237,9 +237,18 @@ impl Parser<'_> {
 
     fn bound(&mut self) -> Parsed<Option<u64>> {
         match *self.kind() {
+            TokenKind::Integer(n) if i64::try_from(n).is_err() => {
+                let message = format!("The integer {} does not fit into 64 bits", self.source(self.span()));
+                Err(self.compile_error(self.span(), Code::IntegerOverflow, message))
+            }
             TokenKind::Integer(n) => {
                 self.advance();
                 Ok(Some(n))
+            }
+            // What stands here could be nothing but a property map, and a parameter is refused as one too.
+            TokenKind::Symbol("$") => {
+                let message = "The bounds of a length are written out, as in `*1..3`: a parameter cannot stand for them";
+                Err(self.compile_error(self.span(), Code::InvalidParameterUse, message))
             }
             TokenKind::Symbol("-") => {
                 let message = "The length of a relationship pattern cannot be negative";

@@ -18,9 +18,9 @@ pub fn validate(draft: &mut Draft) -> Result<(), String> {
                 problem = Some(wrong);
             }
         });
-        if let Operator::Recurse { first, state, again, .. } = operator {
+        if let Operator::Recurse { first, state, variables, again, .. } = operator {
             let slots = state.iter().chain(again.iter()).try_for_each(|slot| limits.slot(*slot));
-            if slots.is_err() || first.len() != state.len() || again.len() != state.len() {
+            if slots.is_err() || [first.len(), variables.len(), again.len()].iter().any(|length| *length != state.len()) {
                 problem = Some("a recursion that does not come round".into());
             }
         }

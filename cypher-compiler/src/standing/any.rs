@@ -155,9 +155,9 @@ impl Maintain<'_> {
                 let input = self.convert(*input);
                 each(input, |argument| Call { input: Box::new(argument), procedure, arguments, yields })
             }
-            Recurse { input, first, state, inner, again, until } => {
+            Recurse { input, first, state, variables, inner, again, until } => {
                 let input = self.convert(*input);
-                each(input, |argument| Recurse { input: Box::new(argument), first, state, inner, again, until })
+                each(input, |argument| Recurse { input: Box::new(argument), first, state, variables, inner, again, until })
             }
             Union { left, right, distinct } => {
                 Union { left: Box::new(self.convert(*left)), right: Box::new(self.convert(*right)), distinct }

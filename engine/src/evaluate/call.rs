@@ -30,6 +30,7 @@ type Called<'c> = (&'c Arc<Procedure>, &'c [Expr], &'c [(usize, Slot)]);
 pub(super) struct Recursion<'c> {
     pub first: &'c [Expr],
     pub state: &'c [Slot],
+    pub variables: &'c [Text],
     pub inner: &'c Operator,
     pub again: &'c [Slot],
     pub until: &'c Expr,
@@ -61,7 +62,7 @@ impl Run<'_> {
 
     /// Round by round: the states of one are run before any of the next. That it ends is up to the query, and to its limits.
     fn recurse(&self, recursion: &Recursion, row: &mut [Value], next: Next) -> Flow {
-        let Recursion { first, state, inner, again, until } = recursion;
+        let Recursion { first, state, variables, inner, again, until } = recursion;
         let mut values = Vec::with_capacity(first.len());
         for value in *first {
             values.push(value.evaluate(row, self)?);
@@ -87,7 +88,7 @@ impl Run<'_> {
                             |(kind, value): (&&str, &Value)| *kind != null && !value.is_null() && *kind != value.type_name();
                         let changed = kinds.iter().zip(&results).position(changes);
                         if let Some(at) = changed {
-                            let place = format!("recursive subquery return value (variable {})", at + 1);
+                            let place = format!("recursive subquery return value (variable `{}`)", variables[at]);
                             return Err(super::mismatch(kinds[at], &results[at], &place));
                         }
                         // What grows with every round is looked at in every round.

@@ -92,7 +92,10 @@ fn recursion_goes_round_until_its_condition_holds() {
     check(&[chain, follow], &["3 | 3"]);
     check(&[chain, follow, "MATCH (n) RETURN sum(n.seen)"], &["3"]);
     check(&["CALL RECURSIVELY WITH null AS x UNTIL (x > 3) { RETURN coalesce(x, 0) + 1 AS x } RETURN x"], &["4"]);
-    check_fails(&["CALL RECURSIVELY WITH 1 AS x UNTIL (false) { RETURN [x] AS x } RETURN x"], "recursive subquery return value");
+    check_fails(
+        &["CALL RECURSIVELY WITH 0 AS y, 1 AS x UNTIL (false) { RETURN y, [x] AS x } RETURN x"],
+        "recursive subquery return value (variable `x`)",
+    );
     let mut session = Session::new();
     let limits = Limits { deadline: Some(Instant::now() + Duration::from_millis(30)), ..Limits::NONE };
     let endless = session.run_within(limits, "CALL RECURSIVELY WITH 1 AS x UNTIL (x < 0) { RETURN x } RETURN x", Value::Null);

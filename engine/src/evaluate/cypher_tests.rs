@@ -131,6 +131,21 @@ pub fn check_fails(queries: &[&str], fragment: &str) {
 pub(super) const PEOPLE: &str = "CREATE (a:Person {name: 'Ann', age: 30})-[:KNOWS]->(b:Person {name: 'Bob', age: 20}), \
                       (b)-[:KNOWS]->(c:Person {name: 'Cid', age: 40}), (a)-[:OWNS]->(:Dog {name: 'Rex'})";
 
+/// An edge to nothing is none, and neither are the nodes that it would have led to.
+#[test]
+fn a_pattern_that_leads_to_null_is_not_created() {
+    let lone = "OPTIONAL MATCH (x:Nope) ";
+    let count = "MATCH (n) RETURN labels(n), n.k";
+    for (write, left) in [
+        ("CREATE (x)-[:R]->(q:Q {k: 1})-[:R]->(:Q {k: 2}), (z:Z {k: 3}) RETURN q, z.k", &["['Z'] | 3"][..]),
+        ("CREATE (x)-[:R]->(x) RETURN x", &[]),
+        ("MERGE (x)-[:R]->(q:Q {k: 1}) ON CREATE SET q.made = true RETURN q", &[]),
+        ("MERGE (z:Z {k: 3}) CREATE (z)-[:R]->(x) RETURN x", &["['Z'] | 3"]),
+    ] {
+        check(&[&format!("{lone}{write}"), &format!("{lone}{write}"), &count.replace("RETURN", "RETURN DISTINCT")], left);
+    }
+}
+
 #[test]
 fn reading() {
     check(&["RETURN 1 + 1 AS two"], &["2"]);

@@ -220,8 +220,8 @@ impl Run<'_> {
             }
             Operator::Call { input, procedure, arguments, yields } => self.call(input, (procedure, arguments, yields), row, next),
             Operator::Subquery { input, inner, unit } => self.call_subquery(input, inner, *unit, row, next),
-            Operator::Recurse { input, first, state, inner, again, until } => {
-                let recursion = super::call::Recursion { first, state, inner, again, until };
+            Operator::Recurse { input, first, state, variables, inner, again, until } => {
+                let recursion = super::call::Recursion { first, state, variables, inner, again, until };
                 self.recurse_each(input, &recursion, row, next)
             }
             Operator::Join { left, right, keys } => self.run(left, row, &mut |row| {

@@ -75,7 +75,7 @@ impl Walk<'_, '_> {
         let mut flow = GO_ON;
         let listed_by = labels.len().min(1);
         let mut each = |id: NodeId| {
-            flow = self.visit_known(node, id, listed_by, at, row);
+            flow = run.budget.step().and_then(|()| self.visit_known(node, id, listed_by, at, row));
             matches!(&flow, Ok(flow) if flow.is_continue())
         };
         match labels.first() {

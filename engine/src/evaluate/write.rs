@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
 use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Pattern, Slot, Write};
 use weir_model::{Context, EdgeKey, Expr, Failure, Map, Mutations, NodeId, Symbol, Text, Value, codec};
@@ -19,6 +20,33 @@ enum Entity {
     None,
     Node(NodeId),
     Edge(EdgeRef),
+}
+
+/// The nodes of a pattern that are not created, as it leads from them to one that is null: nothing half happens.
+fn nowhere(writes: &[Write], row: &[Value]) -> SmallVec<[Slot; 4]> {
+    let edges = || {
+        writes.iter().filter_map(|write| {
+            if let Write::CreateEdge { source, target, .. } = write { Some([*source, *target]) } else { None }
+        })
+    };
+    let is_new = |end: Slot| writes.iter().any(|write| matches!(write, Write::CreateNode { slot, .. } if *slot == end));
+    let mut nowhere: SmallVec<[Slot; 4]> =
+        edges().flatten().filter(|end| row[end.0 as usize].is_null() && !is_new(*end)).collect();
+    let mut known = 0;
+    while known < nowhere.len() {
+        known = nowhere.len();
+        for ends in edges() {
+            let far = match ends.map(|end| nowhere.contains(&end)) {
+                [true, false] => ends[1],
+                [false, true] => ends[0],
+                _ => continue,
+            };
+            if is_new(far) {
+                nowhere.push(far);
+            }
+        }
+    }
+    nowhere
 }
 
 impl Run<'_> {
@@ -117,7 +145,14 @@ impl Run<'_> {
 
     /// The writes of one row in order. `emptied` takes the nodes that must turn out to have no edges.
     fn apply(&self, writes: &[Write], row: &mut [Value], emptied: &mut Vec<NodeId>) -> Result<(), Failure> {
+        let nowhere = nowhere(writes, row);
         for write in writes {
+            if let Write::CreateNode { slot, .. } = write
+                && nowhere.contains(slot)
+            {
+                row[slot.0 as usize] = Value::Null;
+                continue;
+            }
             let before = self.mutations.borrow().bytes();
             self.apply_one(write, row, emptied)?;
             // Until the query is through, what it writes is kept; and once more where it is read.

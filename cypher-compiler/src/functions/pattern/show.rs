@@ -119,6 +119,7 @@ fn field(letter: char, count: usize, at: &Shown) -> Option<String> {
             Some(region) => region.clone(),
             None => offset(at.offset?, "Z", true, false, false),
         },
+        // Nobody here knows the long names that Java has for four letters: the short one is what there is.
         'z' | 'v' => match (&at.region, at.epoch_second) {
             (Some(region), Some(second)) => zone::abbreviation_at(region, second).map_or(region.clone(), |name| name.to_string()),
             _ => offset(at.offset?, "Z", true, false, false),
