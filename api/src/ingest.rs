@@ -9,6 +9,7 @@ mod pump;
 mod transformation;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -54,10 +55,11 @@ pub const WHAT: &str = "ingest stream";
 pub const SCANS: &str =
     "the query of the ingest stream visits every node for each record; give it an anchor: id(n) = idFrom($that.key)";
 
-/// A stream that shall end still commits what it has read, for so long: not every source can give it again.
+/// A stream that shall end still commits what it has read, for so long: not every source can give it again. A batch that takes longer, also when the
+/// stream is paused, is broken off between two records.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// For so long a pause is not answered while a batch takes effect; one that takes longer takes effect within the pause.
+/// For so long a pause is not answered while a batch takes effect, or a record of it.
 const PAUSE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How many failed records are kept to be looked at; the count goes on.
@@ -127,6 +129,8 @@ pub struct Stream {
     query: Arc<Prepared>,
     scans: bool,
     state: Mutex<State>,
+    /// Whether it should end, or pause: then `state` says since when.
+    halts: AtomicBool,
     /// Wakes a stream that is paused, and whoever waits for its pause.
     changed: Condvar,
     /// Its end is waited for by one after another.
@@ -151,6 +155,8 @@ struct State {
     status: Status,
     /// Since then the stream should end: it was deleted, or weir stops.
     stopping: Option<Instant>,
+    /// Since then it is paused.
+    paused: Option<Instant>,
     /// A batch takes effect at the moment.
     committing: bool,
     message: Option<String>,
@@ -381,6 +387,7 @@ impl Stream {
         let state = State {
             status,
             stopping: None,
+            paused: None,
             committing: false,
             message: None,
             trouble: None,
@@ -400,6 +407,7 @@ impl Stream {
             query,
             scans,
             state: Mutex::new(state),
+            halts: AtomicBool::new(false),
             changed: Condvar::new(),
             joining: Mutex::default(),
             records: Meter::from(past.records),
@@ -540,6 +548,8 @@ impl Stream {
             return Err(ApiError::bad(format!("Cannot {verb} a {ended} ingest.")));
         }
         state.status = if running { Status::Running } else { Status::Paused };
+        state.paused = if running { None } else { state.paused.or_else(|| Some(Instant::now())) };
+        self.halts.store(!running || state.stopping.is_some(), Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
         Ok(())
@@ -547,6 +557,7 @@ impl Stream {
 
     fn stop(&self) {
         self.lock().stopping.get_or_insert_with(Instant::now);
+        self.halts.store(true, Ordering::Relaxed);
         self.changed.notify_all();
     }
 
@@ -640,6 +651,14 @@ impl Stream {
         }
         state.committing = state.status == Status::Running && state.may_finish();
         state.committing
+    }
+
+    /// Whether a batch has gone on for long enough since the stream was to end or to pause. Asked before each record.
+    fn breaks_off(&self) -> bool {
+        self.halts.load(Ordering::Relaxed) && {
+            let state = self.lock();
+            [state.stopping, state.paused].into_iter().flatten().any(|since| since.elapsed() >= FINISH_TIME_MAX)
+        }
     }
 
     fn committed(&self) {

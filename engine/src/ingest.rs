@@ -15,6 +15,7 @@ use crate::engine::Graph;
 use crate::error::EngineError;
 use crate::evaluate::{Environment, Evaluator, Kept, Prepared};
 use crate::overlay::Overlay;
+use crate::store::StoreError;
 use crate::tracked::Tracked;
 use crate::view::View;
 
@@ -65,11 +66,17 @@ impl Ingester {
     /// same write, so that each record's effect on the graph happens exactly once.
     pub fn ingest(&mut self, records: &[Value], progress: Option<(&str, Position)>) -> Result<Ingested, EngineError> {
         self.graph.wait_for_room()?;
-        self.ingest_at_once(records, progress)
+        Ok(self.ingest_while(records, progress, &|| true)?.expect("it is not given up"))
     }
 
-    /// The same by whoever has waited for room, and may have had to give that up.
-    pub fn ingest_at_once(&mut self, records: &[Value], progress: Option<(&str, Position)>) -> Result<Ingested, EngineError> {
+    /// The same by whoever has waited for room, as long as it is to go on, which is asked before each record. None where it was given up: then nothing has
+    /// happened.
+    pub fn ingest_while(
+        &mut self,
+        records: &[Value],
+        progress: Option<(&str, Position)>,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Ingested>, EngineError> {
         let graph = self.graph.clone();
         let received = Some(self.received.take().unwrap_or_else(Instant::now));
         let begun = Instant::now();
@@ -79,9 +86,10 @@ impl Ingester {
         let change = |mutations| Change { mutations, records: records.len(), source: source.clone(), received, cause: None };
 
         if !self.query.reads(graph.open_cypher()) {
-            let mutations = self.evaluate(records, &crate::view::Empty, None, &mut failures);
+            let evaluated = self.evaluate(records, &crate::view::Empty, None, goes_on, &mut failures);
+            let Some(mutations) = evaluated else { return Ok(None) };
             let upper = committer.commit(change(mutations))?;
-            return Ok(Ingested { upper, failures, took: begun.elapsed() });
+            return Ok(Some(Ingested { upper, failures, took: begun.elapsed() }));
         }
         // What queries fetch, they fetch once, and never with the graph locked.
         let kept = Kept::default();
@@ -92,20 +100,27 @@ impl Ingester {
             let reading = Reading::new(&snapshot);
             let tracked = Tracked::new(&reading);
             let overlay = Overlay::new(&tracked);
-            let mutations = self.evaluate(records, &overlay, Some((&overlay, &kept)), &mut failures);
+            let evaluated = self.evaluate(records, &overlay, Some((&overlay, &kept)), goes_on, &mut failures);
             drop(overlay);
+            let Some(mutations) = evaluated else { return Ok(None) };
             let reads = tracked.into_reads();
             if let Ok(upper) = transaction.commit(&snapshot, &reads, change(mutations))? {
-                return Ok(Ingested { upper, failures, took: begun.elapsed() });
+                return Ok(Some(Ingested { upper, failures, took: begun.elapsed() }));
             }
         }
         failures.clear();
         kept.close();
-        let upper = committer.alone(|snapshot| {
+        let mut given_up = false;
+        let committed = committer.alone(|snapshot| {
             let overlay = Overlay::new(snapshot);
-            Ok(change(self.evaluate(records, &overlay, Some((&overlay, &kept)), &mut failures)))
-        })?;
-        Ok(Ingested { upper, failures, took: begun.elapsed() })
+            let evaluated = self.evaluate(records, &overlay, Some((&overlay, &kept)), goes_on, &mut failures);
+            given_up = evaluated.is_none();
+            evaluated.map(change).ok_or(EngineError::Store(StoreError::Stopped))
+        });
+        if given_up {
+            return Ok(None);
+        }
+        Ok(Some(Ingested { upper: committed?, failures, took: begun.elapsed() }))
     }
 
     fn evaluate(
@@ -113,8 +128,9 @@ impl Ingester {
         records: &[Value],
         view: &dyn View,
         again: Option<(&Overlay<'_>, &Kept)>,
+        goes_on: &dyn Fn() -> bool,
         failures: &mut Vec<(usize, Failure)>,
-    ) -> Mutations {
+    ) -> Option<Mutations> {
         let graph = &self.graph;
         let mut evaluator = Evaluator::new(&self.query, graph.symbols()).keeping(again.map(|(_, kept)| kept));
         let mut mutations = Mutations::default();
@@ -122,6 +138,9 @@ impl Ingester {
         let fresh_id = || graph.fresh_id();
         let now_millis = crate::commit::wall_clock_millis() as i64;
         for (index, record) in records.iter().enumerate() {
+            if !goes_on() {
+                return None;
+            }
             mutations.start_record(index as u32);
             let before = mutations.rows.len();
             let environment = Environment {
@@ -143,7 +162,7 @@ impl Ingester {
                 Err(failure) => failures.push((index, failure)),
             }
         }
-        mutations
+        Some(mutations)
     }
 }
 

@@ -444,7 +444,7 @@ fn a_proxy_of_the_environment_is_used() {
 fn dead_letters_are_waited_for_and_what_refuses_them_for_good_fails_the_stream() {
     let endpoint = Endpoint::start("/never");
     let home = Home::new();
-    home.write("records.jsonl", "{\"id\": 1}\n{\n{\"id\": 2}\n");
+    home.write("records.jsonl", "{\n{\"id\": 1}\n{\"id\": 2}\n");
     let boxes = json!([{"type": "HttpEndpoint", "url": format!("http://{}/failed", endpoint.address())}]);
     let body = |name: &str| {
         json!({"name": name, "source": {"type": "File", "path": "records.jsonl", "format": {"type": "JsonL"}}, "query": COUNT,

@@ -70,18 +70,47 @@ fn streams_that_outputs_hold_back_say_so_end_at_once_and_go_on_after_a_restart()
     weir.stop();
 }
 
+/// Its records are slow from the first on, or only once there are many in a batch.
+#[test]
+fn a_stream_whose_query_is_slow_pauses_and_ends_soon() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let slow = "CALL util.sleep(CASE WHEN $that < 20000 THEN 0 ELSE 500 END) MATCH (n) WHERE id(n) = idFrom('number', $that) SET n:Number";
+    for (name, start) in [("slow", 20_000), ("slows", 0)] {
+        let source = json!({"type": "NumberIterator", "startOffset": start});
+        weir.post(STREAMS, &json!({"name": name, "source": source, "query": slow})).expect(201);
+        let read = || stream(&weir, name)["stats"]["ingestedCount"].as_u64().unwrap_or_default();
+        wait_until("something is read", PATIENCE, || read() >= if start == 0 { 19_000 } else { 1 });
+        thread::sleep(Duration::from_secs(3));
+        quickly("a pause", || drop(weir.post(&format!("{STREAMS}/{name}:pause"), &json!({})).expect(200)));
+        let paused = read();
+        thread::sleep(Duration::from_secs(2));
+        assert_eq!(read(), paused, "nothing takes effect in a pause");
+        weir.post(&format!("{STREAMS}/{name}:resume"), &json!({})).expect(200);
+        if start > 0 {
+            wait_until("it goes on", PATIENCE, || read() > paused);
+        }
+        quickly("an end", || drop(weir.delete(&format!("{STREAMS}/{name}")).expect(200)));
+    }
+    let numbers = weir.rows("MATCH (n:Number) RETURN count(n)");
+    assert!(numbers[0][0].as_u64() >= Some(19_000), "{numbers:?}");
+    quickly("weir's end", || weir.stop());
+}
+
 #[test]
 fn a_stream_ends_when_too_many_records_fail_and_goes_on_before_them() {
     let home = Home::new();
     let line = |id: u64| if (40..60).contains(&id) { "nonsense\n".to_owned() } else { format!("{{\"id\": {id}}}\n") };
     home.write("in.jsonl", (0..100).map(line).collect::<String>());
+    home.write("one.jsonl", (0..41).map(line).collect::<String>());
     let weir = home.start(&[]);
     let source = json!({"type": "File", "path": "in.jsonl", "format": {"type": "JsonL"}});
+    let one = json!({"source": {"type": "File", "path": "one.jsonl", "format": {"type": "JsonL"}}});
     let body = |name: &str, limit: Json, query: &str| json!({"name": name, "source": source, "query": query, "onRecordError": {"stopAfter": limit}});
-    let few = json!({"records": 19, "within": "10m"});
-    let created = weir.post(STREAMS, &body("few", few.clone(), COUNT)).expect(201).json();
+    let few = json!({"records": 0, "within": "10m"});
+    let created = weir.post(STREAMS, &with(body("few", few.clone(), COUNT), one)).expect(201).json();
     assert_eq!(created["settings"]["onRecordError"]["stopAfter"], few);
-    let told = "20 records failed within 10m, more than the 19 of onRecordError.stopAfter; the last: record 59: ";
+    let told = "1 records failed within 10m, more than the 0 of onRecordError.stopAfter; the last: record 40: ";
     for _ in 0..2 {
         let ended = weir.wait_ingest("few", "Failed", PATIENCE);
         assert!(ended["message"].as_str().is_some_and(|message| message.starts_with(told)), "{ended}");

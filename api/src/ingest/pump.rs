@@ -21,7 +21,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use weir_connectors::bell::Call;
 use weir_connectors::decode::{Decoder, RecordFailure};
 use weir_connectors::{ConnectorError, Frames, Limits, Progress, RecordStream, SourceContext, decode};
-use weir_engine::{Engine, EngineError, Ingester, gather};
+use weir_engine::{Engine, EngineError, Ingested, Ingester, gather};
 use weir_model::{Position, Tick, Value};
 
 use super::errors::{DeadLetters, Letter};
@@ -37,7 +37,7 @@ const BATCHES_WAITING_MAX: usize = 4;
 /// A batch is to take effect within about this time.
 const BATCH_TIME: Duration = Duration::from_millis(100);
 /// Records of the first batches, of which nobody knows yet how long they take.
-const BATCH_RECORDS_FIRST: usize = 32;
+const BATCH_RECORDS_FIRST: usize = 1;
 
 /// A source may get on without a record to show for it; how often that is made durable.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -376,19 +376,12 @@ fn commit(
         let lost = lost.map(|(frames, lost)| letter(frames, lost.number, lost.decoded.as_ref(), &lost.reason));
         told = tell(stream, &mut letters, &lost.collect::<Vec<_>>())?;
         // What is left here has had no effect and is before no position.
-        all = told && stream.wait_for_room() && stream.may_commit();
-        if !all {
+        let mut span = None;
+        let taken = if told { take_effect(stream, &mut ingester, &batch, pace, &mut span) } else { None };
+        let Some(ingested) = taken else {
+            all = false;
             break;
-        }
-        let progress = Some((stream.source.as_str(), batch.position.clone()));
-        let mut span = begin_span(stream, &batch);
-        let ingested = ingester.received(batch.received).ingest_at_once(&batch.records, progress);
-        if let Ok(ingested) = &ingested {
-            pace.learn(batch.record_count, ingested.took);
-            stream.records.mark(batch.record_count as u64);
-            stream.bytes.mark(batch.byte_count as u64);
-        }
-        stream.committed();
+        };
         if let Some(span) = &mut span {
             match &ingested {
                 Ok(ingested) => span.set("weir.records.failed", ingested.failures.len() as u64),
@@ -430,6 +423,33 @@ fn commit(
     // A stream is over when its records are safe.
     stream.graph.wait_durable(last)?;
     too_many.map_or(Ok(all), |reason| Err(Failed::for_good(reason)))
+}
+
+/// None where the stream is to end without the batch. A pause breaks off what takes long; it is begun anew afterwards.
+fn take_effect(
+    stream: &Stream,
+    ingester: &mut Ingester,
+    batch: &Batch,
+    pace: &Pace,
+    span: &mut Option<Span>,
+) -> Option<Result<Ingested, EngineError>> {
+    while stream.wait_for_room() && stream.may_commit() {
+        let progress = Some((stream.source.as_str(), batch.position.clone()));
+        *span = begin_span(stream, batch);
+        let begun = Instant::now();
+        let ingested = ingester.received(batch.received).ingest_while(&batch.records, progress, &|| !stream.breaks_off());
+        if let Ok(Some(ingested)) = &ingested {
+            pace.learn(batch.record_count, ingested.took);
+            stream.records.mark(batch.record_count as u64);
+            stream.bytes.mark(batch.byte_count as u64);
+        }
+        stream.committed();
+        match ingested.transpose() {
+            None => pace.learn(1, begun.elapsed()),
+            ingested => return ingested,
+        }
+    }
+    None
 }
 
 /// From the source having given the records to their being committed.
@@ -481,6 +501,8 @@ mod tests {
             let records = size();
             pace.learn(records, each * records as u32);
         };
+        (0..5).for_each(|_| run(Duration::from_micros(5)));
+        assert_eq!(size(), 32);
         run(Duration::from_millis(20));
         assert_eq!(size(), 5);
         run(Duration::from_secs(3));
