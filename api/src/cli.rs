@@ -40,7 +40,7 @@ Exit codes: 0 answered; 1 the query is wrong or failed; 2 the command line was w
 
 /// A streaming property graph: records in, matches of standing queries out.
 #[derive(Parser, Debug, Clone, Default)]
-#[command(name = NAME, version = crate::VERSION_LONG.as_str(), after_help = AFTER_HELP, max_term_width = 120)]
+#[command(name = NAME, version = crate::VERSION_LONG.as_str(), disable_version_flag = true, after_help = AFTER_HELP, max_term_width = 120)]
 pub struct Arguments {
     /// Configuration file (HOCON); -Dconfig.file=<FILE> says the same
     pub config: Option<PathBuf>,
@@ -72,6 +72,10 @@ pub struct Arguments {
     /// One configuration key, over the file; may be given several times (roots: weir, service, quine)
     #[arg(short = 'D', value_name = "KEY=VALUE", value_parser = pair, action = ArgAction::Append, global = true)]
     pub define: Vec<(String, String)>,
+
+    /// Print version
+    #[arg(short = 'V', visible_short_alias = 'v', long, action = ArgAction::Version)]
+    pub version: (),
 
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -218,6 +222,14 @@ mod tests {
         assert_eq!(keys, ["quine.webserver.port", "service.id.type", "weir.webserver.port"]);
         for line in ["weir my.conf", "weir config my.conf", "weir my.conf config", "weir config my.conf -Dconfig.file=a.conf"] {
             assert_eq!(parse(line).expect("parses").sources().file, Some(PathBuf::from("my.conf")), "{line}");
+        }
+    }
+
+    #[test]
+    fn either_letter_asks_for_the_version() {
+        for line in ["weir -V", "weir -v", "weir --version"] {
+            let kind = parse(line).map(drop).map_err(|told| told.kind());
+            assert_eq!(kind, Err(clap::error::ErrorKind::DisplayVersion), "{line}");
         }
     }
 

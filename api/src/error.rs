@@ -45,6 +45,8 @@ pub enum ApiError {
     Moved(String),
     #[error("the content type {given} is not supported")]
     ContentType { given: String, expected: &'static str },
+    #[error("the content encoding {given} is not supported")]
+    ContentEncoding { given: String, expected: &'static str },
     #[error("only {0} is available")]
     NotAcceptable(&'static str),
     #[error("the body is larger than {0} bytes")]
@@ -109,6 +111,10 @@ impl ApiError {
             ApiError::ContentType { given, expected } => plain(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 format!("The request's Content-Type [{given}] is not supported. Expected:\n{expected}"),
+            ),
+            ApiError::ContentEncoding { given, expected } => plain(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!("The request's Content-Encoding [{given}] is not supported. Expected:\n{expected}"),
             ),
             ApiError::NotAcceptable(available) => plain(
                 StatusCode::NOT_ACCEPTABLE,
@@ -217,11 +223,12 @@ impl From<&EngineError> for ApiError {
             | EngineError::NotYet(_)
             | EngineError::PastIsReadOnly
             | EngineError::Render(_)
-            | EngineError::GraphExists(_)
-            | EngineError::IndexExists(_)
+            | EngineError::GraphExists(_) => ApiError::bad(error.to_string()),
+            // Of queries that are commands: they fail while they run, as others do.
+            EngineError::IndexExists(_)
             | EngineError::NoSuchIndex(_)
             | EngineError::ExpiryExists(_)
-            | EngineError::NoSuchExpiry(_) => ApiError::bad(error.to_string()),
+            | EngineError::NoSuchExpiry(_) => ApiError::Cypher(format!("RuntimeError {error}")),
             EngineError::Starting => ApiError::NotReady(error.to_string()),
             EngineError::NoSuchGraph(name) => ApiError::absent("namespace", name),
             EngineError::Shared(error) => ApiError::from(&**error),

@@ -9,8 +9,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http_body_util::BodyExt;
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -36,6 +37,10 @@ const HOST_ADDRESS: &str = "<getHostAddress>";
 /// A connection that came while weir started and has asked nothing by then is closed.
 const LATE_REQUEST_MAX: Duration = Duration::from_secs(1);
 
+/// What may follow of a body that the answer did not need, so that the connection can go on, and how long that may take.
+const UNREAD_BYTES_MAX: u64 = 64 << 10;
+const UNREAD_MAX: Duration = Duration::from_secs(1);
+
 /// How long requests under way may take when the server stops.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
@@ -52,22 +57,48 @@ pub enum Answers {
 }
 
 impl Answers {
-    async fn answer(&self, remote: SocketAddr, request: Request<Incoming>) -> Response {
+    async fn answer(&self, remote: SocketAddr, mut request: Request<Incoming>) -> Response {
         let version = request.version();
-        match self {
-            Answers::All(app) => routes::answer(app.clone(), remote, request).await,
-            Answers::Health(app) if is_health(request.uri().path()) => routes::answer(app.clone(), remote, request).await,
+        // It has not sent its body yet, and only does when somebody reads.
+        let waits = request.headers().contains_key(header::EXPECT);
+        let response = match self {
+            Answers::All(app) => routes::answer(app.clone(), remote, &mut request).await,
+            Answers::Health(app) if is_health(request.uri().path()) => routes::answer(app.clone(), remote, &mut request).await,
             Answers::Health(_) => ApiError::NoRoute.into_response(Family::of(request.uri().path())),
+            // The next request may find weir ready, and this connection does not lead there.
             Answers::Starting(startup) => match startup.reader(&request) {
-                Some(app) => closing(routes::answer(app, remote, request).await, version),
-                None => closing(startup.answer(&request), version),
+                Some(app) => return closing(routes::answer(app, remote, &mut request).await, version),
+                None => return closing(startup.answer(&request), version),
             },
-            Answers::StartingHealth(startup) => closing(startup.answer(&request), version),
+            Answers::StartingHealth(startup) => return closing(startup.answer(&request), version),
+        };
+        if request.body().is_end_stream() || (!waits && read_rest(request.body_mut()).await) {
+            return response;
         }
+        closing(response, version)
     }
 }
 
-/// The next request may find weir ready, and this connection does not lead there. HTTP/2 has another way to say so.
+/// Reads what is left of a body. False when it is too much: then hyper closes the connection after the answer.
+async fn read_rest(body: &mut Incoming) -> bool {
+    if body.size_hint().lower() > UNREAD_BYTES_MAX {
+        return false;
+    }
+    let rest = async {
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return false };
+            bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if bytes > UNREAD_BYTES_MAX {
+                return false;
+            }
+        }
+        true
+    };
+    tokio::time::timeout(UNREAD_MAX, rest).await.unwrap_or(false)
+}
+
+/// Says that this connection ends. HTTP/2 has another way to say so.
 fn closing(mut response: Response, version: Version) -> Response {
     if version <= Version::HTTP_11 {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -118,8 +118,7 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, String>
         if arguments.no_delete {
             eprintln!("The data of this recipe are in {}", place.path.display());
         }
-        settings.store =
-            StoreSettings::RocksDb { path: place.path.join("graph.weir-data"), sync_all_writes: false, create_parent_dir: true };
+        settings.keep_in(place.path.join("graph.weir-data"), "the store of the recipe");
         temporary.push(place);
     }
     Ok(Prepared { settings, recipe, demo, temporary })

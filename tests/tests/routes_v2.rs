@@ -412,6 +412,13 @@ fn v2_standing_queries() {
                 "resultEnrichment": {"query": "MATCH (n) WHERE id(n) = $that.data.id RETURN n.name AS name"},
                 "destinations": [{"type": "File", "path": format!("{name}-1.jsonl")}, {"type": "File", "path": format!("{name}-2.jsonl")}]}]})
     };
+    let of_output = |name: &str| {
+        let mut body = body("refused", "DISTINCT_ID");
+        body["outputs"][0]["name"] = json!(name);
+        body
+    };
+    let slow = json!({"name": "refused", "pattern": {"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n) AS id"},
+        "outputs": [{"name": "o", "destinations": [{"type": "Slack", "hookUrl": "http://localhost/", "interval": "often"}]}]});
     let output = |name: &str| json!({"name": name, "preEnrichmentTransformation": {"type": "InlineData"}, "destinations": [{"type": "Drop"}]});
     run(
         &weir,
@@ -430,6 +437,23 @@ fn v2_standing_queries() {
                 body("two", "DISTINCT_ID"),
                 201,
                 Is::Json(json!({"name": "two", "pattern": {"mode": "DISTINCT_ID"}, "content": {"name": "two"}, "warnings": []})),
+            ),
+            with(
+                "POST /api/v2/graph/quine/standingQueries",
+                of_output("b c"),
+                400,
+                v2_error(400, "INVALID_ARGUMENT", "DecodeError", "Invalid value for: body ('b c' is no name…"),
+            ),
+            with(
+                "POST /api/v2/graph/quine/standingQueries",
+                slow,
+                400,
+                v2_error(
+                    400,
+                    "INVALID_ARGUMENT",
+                    "DecodeError",
+                    "Invalid value for: body (DecodingFailure at .interval: a duration of whole seconds…",
+                ),
             ),
             with(
                 "POST /api/v2/graph/quine/standingQueries?propagateTo=NONE&shouldCalculateResultHashCode=true",

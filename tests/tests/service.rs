@@ -1,7 +1,9 @@
 //! The service as its users have it: the real binary, asked over HTTP, stopped by signals, started wrongly.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -73,6 +75,11 @@ fn what_cannot_start_says_why_and_what_to_do() {
     home.write("typo.conf", "weir { webserver { prot = 9090 } }");
     home.write("broken.conf", "weir { webserver { ");
     home.write("recipe.yaml", "title: a recipe without a version\n");
+    home.write("rootless.conf", "wier { webserver.port = 9090 }");
+    home.write(
+        "misspelt.yaml",
+        "version: 2\ntitle: t\ningestStreams:\n  - {name: a b, source: {type: NumberIterator, bogus: 1}, query: RETURN 1, transform: x}\n",
+    );
     home.write("values.yaml", "version: 1\ntitle: t\ningestStreams:\n  - type: FileIngest\n    path: $given\n");
     let running = home.start(&[]);
     let port = format!("-Dweir.webserver.port={}", running.address().port());
@@ -85,6 +92,8 @@ fn what_cannot_start_says_why_and_what_to_do() {
         (&["typo.conf"], 1, &["typo.conf", "webserver.prot"]),
         (&["broken.conf"], 1, &["broken.conf"]),
         (&["absent.conf"], 1, &["absent.conf"]),
+        (&["rootless.conf"], 1, &["rootless.conf", "'wier' is no root", "'weir'"]),
+        (&["-r", "misspelt.yaml"], 1, &[".source.bogus", ".transform", "'a b' is no name"]),
         (&["-r", "no-such-recipe"], 1, &["no-such-recipe"]),
         (&["-r", "recipe.yaml"], 1, &["'version'"]),
         (&["-r", "values.yaml", "-x", "other=1"], 1, &["given", "--recipe-value"]),
@@ -157,6 +166,9 @@ sampleQueries: []
         fs::read_to_string(home.file("out.jsonl")).is_ok_and(|text| text.lines().count() == 3)
     });
     assert_eq!(weir.rows("MATCH (n) RETURN n.id AS id ORDER BY id"), [json!([1]), json!([2]), json!([3])]);
+    let config = weir.get("/api/v1/admin/config").expect(200).json();
+    let store = config["quine"]["store"]["filepath"].as_str().expect("a place");
+    assert!(weir.log().contains(store) && store.ends_with("/graph.weir-data"), "{store}");
     weir.stop();
     assert!(!home.file("data").exists(), "a recipe has a store of its own");
 }
@@ -328,12 +340,50 @@ fn every_query_route_reads_the_past() {
 #[test]
 fn a_connection_without_a_word_holds_up_no_stop() {
     let weir = Home::new().start(&[]);
-    let silent = std::net::TcpStream::connect(weir.address()).expect("it listens");
+    let silent = TcpStream::connect(weir.address()).expect("it listens");
     weir.get("/api/v1/admin/liveness").expect(204);
     let began = Instant::now();
     weir.stop();
     assert!(began.elapsed() < Duration::from_secs(5), "weir took {:?} to stop", began.elapsed());
     drop(silent);
+}
+
+/// Clients that keep their connection send `{}` to routes that need no body, and its bytes may come after the answer could.
+#[test]
+fn a_body_that_nobody_reads_leaves_the_connection_as_it_is() {
+    let weir = Home::new().start(&["-Dweir.store.type=in-memory"]);
+    let mut stream = TcpStream::connect(weir.address()).expect("it listens");
+    stream.set_read_timeout(Some(SOON)).expect("a limit of time");
+    stream.set_nodelay(true).expect("small packets");
+    let mut answer_to = |request: &str, length: usize, body: &[u8]| {
+        let head = format!("{request}\r\nHost: weir\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).expect("the head is sent");
+        thread::sleep(Duration::from_millis(100));
+        stream.write_all(body).expect("the body is sent");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{request}: {error}"));
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8_lossy(&head).to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+        stream.read_exact(&mut vec![0; length]).expect("the body of the answer");
+        head
+    };
+    for (request, status) in [
+        ("POST /api/v2/system/nodes/3684d3cf-b62e-3437-8fba-25032b2a8a22:requestSleep HTTP/1.1", 202),
+        ("PUT /api/v1/ingest/x/pause HTTP/1.1", 404),
+        ("POST /api/v2/nowhere HTTP/1.1", 404),
+        ("POST /api/v1/query/cypher HTTP/1.1\r\nContent-Type: image/png", 415),
+        ("GET /api/v2/graph/quine/ingests/a:b HTTP/1.1", 400),
+    ] {
+        let head = answer_to(request, 2, b"{}");
+        assert!(head.starts_with(&format!("http/1.1 {status} ")) && !head.contains("connection: close"), "{request}: {head}");
+    }
+    // Of one that is too long to be waited for it is said that the connection ends.
+    let head = answer_to("PUT /api/v1/ingest/x/pause HTTP/1.1", 1 << 20, b"");
+    assert!(head.starts_with("http/1.1 404 ") && head.contains("connection: close"), "{head}");
 }
 
 #[test]

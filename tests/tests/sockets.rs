@@ -1,6 +1,9 @@
 //! The web sockets against the real binary: the query protocol of both generations, results, taps.
 
+use std::io::{Read, Write};
+
 use serde_json::{Value as Json, json};
+use weir_tests::client;
 use weir_tests::service::{Home, Weir};
 use weir_tests::socket::Socket;
 
@@ -27,6 +30,8 @@ fn the_query_protocol_of_v1() {
     timed["resultsWithinMillis"] = json!(50);
     let mut nodes = run(1, "MATCH (a) WHERE id(a) = idFrom('w') RETURN a");
     nodes["sort"] = json!("NodeSort");
+    let mut past_the_clock = run(1, "RETURN 1 AS i");
+    past_the_clock["atTime"] = json!(99_999_999_999_999i64);
     let wrong = |text: &str| json!({"type": "MessageError", "error": text});
     let undecodable = |text: &str| wrong(&format!("Failed to deserialize client message:\n{text}"));
     let conversations = [
@@ -51,6 +56,7 @@ fn the_query_protocol_of_v1() {
         (json!({}), vec![undecodable("DecodingFailure at : Missing type discriminator field 'type'!")]),
         (json!("x"), vec![undecodable("DecodingFailure at : Got value '\"x\"' with wrong type, expecting object")]),
         (json!({"type": "RunQuery"}), vec![undecodable("DecodingFailure at .queryId: Missing required field")]),
+        (past_the_clock, vec![undecodable("DecodingFailure at .atTime: Value 99999999999999 must be less than system time")]),
         (json!({"type": "CancelQuery", "queryId": 9}), vec![wrong("Query ID 9 isn't tracking any current query")]),
     ];
     for (sent, expected) in conversations {
@@ -114,6 +120,35 @@ fn the_query_protocol_of_v2() {
         socket.send_binary(b"abc");
         socket.send(&json!({"type": "CancelQuery", "queryId": 9}).to_string());
         assert!(socket.expect()["error"].as_str().is_some_and(|text| text.contains("Query ID 9")));
+    }
+}
+
+/// RFC 6455, 5.5.1: who is sent a Close sends one.
+#[test]
+fn a_close_is_answered_on_every_socket() {
+    let weir = weir();
+    let body =
+        json!({"name": "q", "pattern": {"type": "Cypher", "query": "MATCH (n) RETURN DISTINCT id(n) AS id"}, "outputs": []});
+    weir.post("/api/v2/graph/quine/standingQueries", &body).expect(201);
+    let upload =
+        json!({"name": "up", "query": "RETURN $that", "source": {"type": "WebSocketFileUpload", "format": {"type": "Line"}}});
+    weir.post("/api/v2/graph/quine/ingests", &upload).expect(201);
+    let mut key = vec![("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Version", "13")];
+    key.extend([("Upgrade", "websocket"), ("Connection", "Upgrade")]);
+    for path in [
+        "/api/v1/query",
+        "/api/v2/query/ws",
+        "/api/v2/lsp",
+        "/api/v1/query/standing/q",
+        "/api/v2/graph/quine/standingQueries/q:tap",
+        "/api/v2/graph/quine/ingests/up",
+    ] {
+        let mut stream = client::open(weir.address(), "GET", path, &key, b"").expect("weir can be reached");
+        // A Close with the code 1000, masked with zeros.
+        stream.write_all(&[0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8]).expect("the connection is open");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("the server closes");
+        assert!(answer.starts_with(b"HTTP/1.1 101 ") && answer.ends_with(&[0x88, 2, 0x03, 0xe8]), "{path}: {answer:?}");
     }
 }
 

@@ -18,6 +18,8 @@ pub enum Kind {
     Share,
     OneOf(&'static [&'static str]),
     Texts,
+    /// A list of anything.
+    Objects,
     /// Anything, with anything below it: passed on or ignored as a whole.
     Free,
 }
@@ -28,6 +30,7 @@ impl Kind {
         match self {
             Kind::Text => "a text".to_owned(),
             Kind::Texts => "a list of texts".to_owned(),
+            Kind::Objects => "a list of objects".to_owned(),
             Kind::Boolean => "true or false".to_owned(),
             Kind::Integer(i64::MIN, i64::MAX) => "a whole number".to_owned(),
             Kind::Integer(low, i64::MAX) => format!("a whole number of at least {low}"),
@@ -64,7 +67,7 @@ pub struct Key {
     pub about: &'static str,
 }
 
-use Kind::{Boolean, Duration, Free, Integer, Memory, OneOf, Share, Size, Text, Texts};
+use Kind::{Boolean, Duration, Free, Integer, Memory, Objects, OneOf, Share, Size, Text, Texts};
 
 const fn key(path: &'static str, kind: Kind, default: &'static str, about: &'static str) -> Key {
     Key { path, kind, default, effect: Effect::Used, about }
@@ -159,7 +162,7 @@ pub const KEYS: &[Key] = &[
     ignored("persistence.snapshot-singleton", Boolean, "false"),
     ignored("persistence.standing-query-schedule", SCHEDULES, "on-node-sleep"),
     ignored("metrics.enable-debug-metrics", Boolean, "false"),
-    key("metrics-reporters", Free, "[]", "where figures go from time to time: [operations.md](operations.md#figures)"),
+    key("metrics-reporters", Objects, "[]", "where figures go from time to time: [operations.md](operations.md#figures)"),
     key("traces.endpoint", Text, "", "where traces go, OTLP over HTTP: [operations.md](operations.md#traces)"),
     key("traces.headers", Free, "{}", "sent with them, and never shown"),
     key("traces.service-name", Text, "weir", "what weir is called in them"),

@@ -218,7 +218,6 @@ impl Reading<'_> {
     /// What is wrong with one is told by its place in the list.
     fn reporters(&mut self) -> Vec<ReporterSettings> {
         let Some(Json::Array(items)) = self.checked("metrics-reporters") else {
-            self.problems.push(format!("{} should be a list of objects", self.place("metrics-reporters")));
             return Vec::new();
         };
         let mut reporters = Vec::new();

@@ -132,6 +132,13 @@ impl<'a> Reading<'a> {
                 }
             }
         }
+        let of_files = root.0.iter().find(|(_, value)| Layer::of(value) == Layer::File);
+        if let Some((name, value)) = of_files.filter(|_| ROOTS.iter().all(|known| root.get(known).is_none())) {
+            let roots = ROOTS.join("', '");
+            reading
+                .problems
+                .push(format!("{}: '{name}' is no root, and none is there; keys stand below '{roots}'", value.origin));
+        }
         for (name, value) in &root.0 {
             if let Some(wanted) = ROOTS.iter().find(|known| !ROOTS.contains(&name.as_str()) && similar(name, known)) {
                 reading.problems.push(format!("{}: there is no root '{name}'; did you mean '{wanted}'?", value.origin));
@@ -200,8 +207,7 @@ impl<'a> Reading<'a> {
                 settings.told.push(Told { path: STORE_PATH, value, origin, has_effect: true });
             }
         }
-        let place = |told: &Told| KEYS.iter().position(|key| key.path == told.path);
-        settings.told.sort_by_key(place);
+        settings.tell_in_order();
         settings.effective = Json::Object(effective);
         let mut problems = self.problems;
         problems.dedup();
@@ -376,6 +382,24 @@ mod tests {
         fails("quine = 5", &["'quine' is a root"]);
         fails("quin.webserver.port = 1", &["did you mean 'quine'?"]);
         fails("quine.a = 1\nquine.timeout = x", &["'quine.a'", "line 2"]);
+        fails("wier { webserver.port = 1 }", &["line 1", "'wier' is no root", "'quine', 'service', 'weir'"]);
+        fails("quine.metrics-reporters = 5", &["quine.metrics-reporters is 5, and should be a list of objects"]);
+    }
+
+    #[test]
+    fn lists_may_be_objects_with_numbers() {
+        let directories =
+            |text: &str, overrides: &[(&str, &str)]| load_text(text, overrides).expect("loads").file_ingest.allowed_directories;
+        let key = "quine.file-ingest.allowed-directories";
+        let both = [PathBuf::from("/a"), PathBuf::from("/b")];
+        assert_eq!(directories(&format!("{key}.10=/b\n{key}.2=/a"), &[]), both);
+        assert_eq!(directories(&format!("{key} {{ 0 = /a, x = /c, 1 = /b }}"), &[]), both);
+        assert_eq!(directories("", &[(&format!("{key}.0"), "/a"), (&format!("{key}.1"), "/b")]), both);
+        assert_eq!(directories(&format!("{key} = [/c]"), &[(&format!("{key}.0"), "/a")]), both[..1]);
+        fails(&format!("{key} {{ x = /c }}"), &["should be a list of texts"]);
+        let reporter =
+            load_text("", &[("quine.metrics-reporters.0.type", "slf4j"), ("quine.metrics-reporters.0.period", "10 s")]);
+        assert_eq!(reporter.map(|settings| settings.reporters.len()), Ok(1));
     }
 
     #[test]

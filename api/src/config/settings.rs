@@ -7,6 +7,9 @@ use serde_json::Value as Json;
 use weir_engine::{GraphOptions, Retention};
 use weir_model::IdScheme;
 
+use super::STORE_PATH;
+use super::keys::KEYS;
+use super::values::put;
 use crate::metrics::ReporterSettings;
 use crate::queries::QuerySettings;
 use crate::tls::TlsFiles;
@@ -44,6 +47,26 @@ pub struct Settings {
     pub without_effect: Vec<String>,
     /// Every key that has a value, with where that came from.
     pub told: Vec<Told>,
+}
+
+impl Settings {
+    /// Takes another store than the configured one, and tells so.
+    pub fn keep_in(&mut self, path: PathBuf, why: &str) {
+        for (key, value) in [("store.type", Json::from("rocks-db")), (STORE_PATH, path.display().to_string().into())] {
+            if let Json::Object(effective) = &mut self.effective {
+                put(effective, key, value.clone());
+            }
+            self.told.retain(|told| told.path != key);
+            self.told.push(Told { path: key, value, origin: why.to_owned(), has_effect: true });
+        }
+        self.store = StoreSettings::RocksDb { path, sync_all_writes: false, create_parent_dir: true };
+        self.tell_in_order();
+    }
+
+    /// As the table of keys has them.
+    pub(super) fn tell_in_order(&mut self) {
+        self.told.sort_by_key(|told| KEYS.iter().position(|key| key.path == told.path));
+    }
 }
 
 /// What definitions may refer to for a secret.

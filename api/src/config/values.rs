@@ -1,5 +1,6 @@
 //! Values as they are written in a file, turned into JSON of the kind a key asks for; sizes and durations.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map as JsonMap, Value as Json};
@@ -16,12 +17,10 @@ pub fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
     };
     let found = match kind {
         Kind::Free => Some(to_json(value)),
-        Kind::Texts => match &value.kind {
-            Written::Array(items) => {
-                items.iter().map(|item| convert(item, Kind::Text).ok()).collect::<Option<Vec<_>>>().map(Json::Array)
-            }
-            _ => None,
-        },
+        Kind::Texts => items(value)
+            .and_then(|items| items.into_iter().map(|item| convert(item, Kind::Text).ok()).collect::<Option<Vec<_>>>())
+            .map(Json::Array),
+        Kind::Objects => items(value).map(|items| items.into_iter().map(to_json).collect()),
         Kind::Text => text.map(Json::String),
         Kind::Boolean => match text.as_deref() {
             Some("true" | "yes" | "on") => Some(Json::Bool(true)),
@@ -47,6 +46,19 @@ pub fn convert(value: &Value, kind: Kind) -> Result<Json, String> {
         Kind::OneOf(words) => text.filter(|text| words.contains(&text.as_str())).map(Json::String),
     };
     found.ok_or_else(|| kind.expected())
+}
+
+/// The items of a list. As HOCON has it, an object whose keys are numbers is one, too; its other keys are passed over.
+fn items(value: &Value) -> Option<Vec<&Value>> {
+    match &value.kind {
+        Written::Array(items) => Some(items.iter().collect()),
+        Written::Object(object) => {
+            let numbered = object.0.iter().filter_map(|(key, item)| Some((key.parse::<u32>().ok()?, item)));
+            let ordered: BTreeMap<u32, &Value> = numbered.collect();
+            (!ordered.is_empty()).then(|| ordered.into_values().collect())
+        }
+        _ => None,
+    }
 }
 
 /// The key whose values are all secrets.

@@ -166,8 +166,11 @@ fn stream_state(namespace: &str, stream: &Stream, closed: usize) -> Json {
 }
 
 fn query_state(namespace: &str, query: &Query) -> Json {
-    let (waiting, produced, cancelled) = (query.waiting(), query.result_count(), query.cancellation_count());
+    let (waiting, counted, cancelled) = (query.waiting(), query.result_count(), query.cancellation_count());
     let outputs = query.figures();
+    // What one output has taken and another has not is counted, and waits.
+    let behind = outputs.iter().map(|(output, _)| output.behind).max().unwrap_or(0);
+    let consumed = counted.saturating_sub(behind as u64);
     let outputs = outputs.iter().map(|(output, holds)| {
         let behind = output.behind > 0 || output.count(|counters| counters.waiting.load(Ordering::Relaxed)) > 0;
         let definition = query.output_settings(&output.name);
@@ -199,11 +202,11 @@ fn query_state(namespace: &str, query: &Query) -> Json {
             "backpressureThreshold": RESULTS_WAITING_MAX,
             "maxSize": RESULTS_WAITING_MAX,
             "thresholdRatio": ratio,
-            "capacityRatio": ratio,
-            "totalProduced": produced + waiting as u64,
+            "capacityRatio": ratio.min(1.0),
+            "totalProduced": consumed + waiting as u64,
             "totalCancellations": cancelled,
             "totalDropped": 0,
-            "totalConsumed": produced,
+            "totalConsumed": consumed,
             "productionRate": query.results_per_second(),
             "consumptionRate": query.results_per_second(),
         },

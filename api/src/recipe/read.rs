@@ -5,8 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Map as JsonMap, Value as Json};
 
 use super::Recipe;
+use crate::ingest::refused;
+use crate::openapi::unknown;
 use crate::wire::standing::StandingSettings;
 use crate::wire::style::List;
+use crate::wire::v2::ingest::in_its_words;
+use crate::wire::v2::names::no_name;
 use crate::wire::{decode, v2};
 
 const FIELDS: &[&str] = &[
@@ -111,7 +115,8 @@ pub fn read(text: &[u8], values: &[(String, String)]) -> Result<Recipe, Vec<Stri
     for (index, ingest) in ingests.into_iter().enumerate() {
         match if version == 1 { Ok((format!("INGEST-{}", index + 1), ingest)) } else { ingest_v2(index, ingest) } {
             Ok((name, definition)) => {
-                if let Err(problem) = weir_connectors::parse_source_v1(&definition) {
+                if let Err(error) = weir_connectors::parse_source_v1(&definition) {
+                    let problem = if version == 1 { error.to_string() } else { in_its_words(refused(error)).to_string() };
                     errors.push(format!("ingestStreams[{index}]: {problem}"));
                 }
                 read.ingests.push((name, definition));
@@ -131,12 +136,33 @@ fn standing_v2(index: usize, mut query: Json) -> Result<(String, StandingSetting
     for (index, output) in query.get_mut("outputs").and_then(Json::as_array_mut).into_iter().flatten().enumerate() {
         name(output, format!("output-{index}"));
     }
-    v2::standing::decode(&query)
+    let (name, settings) = strict("NamedStandingBody", &query, v2::standing::decode(&query))?;
+    let wrong: Vec<String> = settings.workflows().filter_map(no_name).collect();
+    if wrong.is_empty() { Ok((name, settings)) } else { Err(wrong) }
 }
 
 fn ingest_v2(index: usize, mut ingest: Json) -> Result<(String, Json), Vec<String>> {
     name(&mut ingest, format!("ingest-stream-{index}"));
-    v2::ingest::decode(&ingest)
+    let decoded = v2::ingest::decode(&ingest);
+    // In the notation of v1 with a name there is no schema.
+    if ingest.get("source").is_some() { strict("IngestBody", &ingest, decoded) } else { decoded }
+}
+
+/// What was decoded, unless a field or the name is wrong. The API tells what it does not know and goes on; a recipe is refused,
+/// as the reference has it.
+fn strict<T>(schema: &str, body: &Json, decoded: Result<(String, T), Vec<String>>) -> Result<(String, T), Vec<String>> {
+    let unknown = unknown::fields(schema, body);
+    let mut problems: Vec<String> = unknown.iter().map(|path| format!("{path} is no field that is known here")).collect();
+    match decoded {
+        Ok((name, decoded)) => {
+            problems.extend(no_name(&name));
+            if problems.is_empty() { Ok((name, decoded)) } else { Err(problems) }
+        }
+        Err(mistakes) => {
+            problems.extend(mistakes);
+            Err(problems)
+        }
+    }
 }
 
 /// What has no name gets this one.
@@ -318,6 +344,35 @@ standingQueries:
         assert_eq!(recipe.standing[0].1.outputs_json()["output-0"]["path"], "b");
         let errors = read(text.as_bytes(), &[]).err().expect("values are missing").join("\n");
         assert!(errors.contains("$in_file") && errors.contains("$out-file"), "{errors}");
+    }
+
+    #[test]
+    fn the_second_version_is_strict_inside_of_what_the_api_knows() {
+        let text = "
+version: 2
+title: Door log
+ingestStreams:
+  - {source: {type: NumberIterator, limit: 3, bogus: 1}, query: RETURN 1, transform: {type: JavaScript, function: x}}
+  - {name: bad name, source: {type: NumberIterator}, query: RETURN 1}
+standingQueries:
+  - pattern: {type: Cypher, query: MATCH (n) RETURN DISTINCT id(n) AS id}
+    output: []
+  - pattern: {type: Cypher, query: MATCH (n) RETURN DISTINCT id(n) AS id}
+    outputs: [{name: b c, destinations: [{type: Drop}, {type: Drop}]}]
+";
+        let mut errors = read(text.as_bytes(), &[]).err().expect("wrong");
+        errors.sort();
+        let expected = [
+            "ingestStreams[0]: .source.bogus is no field",
+            "ingestStreams[0]: .transform is no field",
+            "ingestStreams[1]: 'bad name' is no name",
+            "standingQueries[0]: .output is no field",
+            "standingQueries[1]: 'b c' is no name",
+        ];
+        assert_eq!(errors.len(), expected.len(), "{errors:?}");
+        errors.iter().zip(expected).for_each(|(error, begin)| assert!(error.starts_with(begin), "{error}"));
+        let marked = read(format!("\u{feff}{DOOR_LOG}").as_bytes(), &values(&[("in_file", "a"), ("out-file", "b")]));
+        assert!(marked.is_ok());
     }
 
     #[test]

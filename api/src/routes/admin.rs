@@ -22,7 +22,7 @@ use crate::wire::standing::StandingSettings;
 const STORE_FORMAT: &str = "1.0.0";
 
 /// What is stored beside the graphs, and beside one of them, that holds no secrets: keys, or what they begin with.
-const OPEN: &[&str] = &["sample_queries", "quick_queries", "node_appearances"];
+const OPEN: &[&str] = &["ids", "sample_queries", "quick_queries", "node_appearances"];
 const OPEN_OF_GRAPH: &[&str] = &["tap_queries", "history", "erased/", "index/", "expiry/"];
 
 /// What clients of the reference service require and weir has not.

@@ -129,8 +129,7 @@ fn records(request: &mut Request, bytes_max: u64) -> Result<Records, ApiError> {
     let Content::Records(cut) = request.content else { return Err(ApiError::Failed("the route takes no records".to_owned())) };
     let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
     let read = || {
-        let unknown =
-            || ApiError::ContentType { given: encoding.clone(), expected: "no Content-Encoding, or gzip, deflate or zstd" };
+        let unknown = || ApiError::ContentEncoding { given: encoding.clone(), expected: "none, or gzip, deflate or zstd" };
         let body = uncompressed(&encoding, body, bytes_max).ok_or_else(unknown)?;
         let wrong = |problem| ApiError::Decode(vec![format!("ParsingFailure: {problem}")]);
         Records::cut(body.map_err(wrong)?, cut).map_err(wrong)

@@ -132,8 +132,8 @@ impl Route {
     }
 }
 
-/// Takes whatever comes, and answers from the table.
-pub async fn answer(app: Arc<App>, remote: SocketAddr, request: http::Request<Incoming>) -> Response {
+/// Takes whatever comes, and answers from the table. What is left of the body was not wanted.
+pub async fn answer(app: Arc<App>, remote: SocketAddr, request: &mut http::Request<Incoming>) -> Response {
     let family = Family::of(request.uri().path());
     respond(app, remote, request, family).await.unwrap_or_else(|error| error.into_response(family))
 }
@@ -141,13 +141,13 @@ pub async fn answer(app: Arc<App>, remote: SocketAddr, request: http::Request<In
 async fn respond(
     app: Arc<App>,
     remote: SocketAddr,
-    request: http::Request<Incoming>,
+    request: &mut http::Request<Incoming>,
     family: Family,
 ) -> Result<Response, ApiError> {
     let found = find(request.method(), request.uri().path(), request.headers().contains_key(UPGRADE));
-    let (route, names) = found.ok_or_else(|| no_route(&request, family))?;
+    let (route, names) = found.ok_or_else(|| no_route(request, family))?;
     let target = request.uri().path().to_owned();
-    let mut span = spans::begin(route, remote, &request);
+    let mut span = spans::begin(route, remote, request);
     let trace = span.as_ref().and_then(Span::context);
     let response = handled(app, remote, request, route, names, trace).await.unwrap_or_else(|error| error.into_response(family));
     logs::audit(route, remote, &target, response.status());
@@ -158,16 +158,15 @@ async fn respond(
 async fn handled(
     app: Arc<App>,
     remote: SocketAddr,
-    mut request: http::Request<Incoming>,
+    received: &mut http::Request<Incoming>,
     route: &'static Route,
     mut names: Vec<String>,
     trace: Option<Context>,
 ) -> Result<Response, ApiError> {
     let family = route.family();
-    let upgrade = route.is_socket().then(|| hyper::upgrade::on(&mut request));
-    let (head, body) = request.into_parts();
+    let upgrade = route.is_socket().then(|| hyper::upgrade::on(&mut *received));
     let graph_name = route.path.starts_with(table::OF_GRAPH).then(|| names.remove(0));
-    let query = parse_query(head.uri.query().unwrap_or_default());
+    let query = parse_query(received.uri().query().unwrap_or_default());
     let mut request = Request {
         family,
         graph_name,
@@ -175,14 +174,14 @@ async fn handled(
         query,
         content: Content::None,
         body: Vec::new(),
-        headers: head.headers,
+        headers: std::mem::take(received.headers_mut()),
         remote: Some(remote),
         trace,
         upgrade,
     };
     if route.takes != Takes::Nothing {
         request.content = content(route.takes, family, &request.headers)?;
-        let read = read_body(body, &request.headers, app.settings.webserver.body_bytes_max);
+        let read = read_body(received.body_mut(), &request.headers, app.settings.webserver.body_bytes_max);
         let read = tokio::time::timeout(app.settings.webserver.body_timeout, read).await;
         request.body = read.map_err(|_| ApiError::SlowBody)??;
     }
@@ -272,7 +271,7 @@ fn accepts(headers: &HeaderMap, gives: &str) -> bool {
             .any(|range| range == "*/*" || range == gives || range.strip_suffix("/*").is_some_and(|wanted| wanted == family))
 }
 
-async fn read_body(mut body: Incoming, headers: &HeaderMap, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
+async fn read_body(body: &mut Incoming, headers: &HeaderMap, bytes_max: u64) -> Result<Vec<u8>, ApiError> {
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()).and_then(|text| text.parse::<u64>().ok());
     if announced.is_some_and(|length| length > bytes_max) {
         return Err(ApiError::TooLarge(bytes_max));

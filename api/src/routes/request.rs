@@ -19,15 +19,13 @@ use crate::queries::Client;
 use crate::traces::Context;
 use crate::wire::decode;
 use crate::wire::family::{Family, parse_duration};
+use crate::wire::v2::names::no_name;
 
 /// Bodies up to this are decoded where connections are served.
 const AT_ONCE_BYTES_MAX: usize = 16 << 10;
 
 /// How long a query of v2 may take that says nothing about it.
 const TIMEOUT_V2: Duration = Duration::from_secs(20);
-
-/// The longest name of a resource in the current family.
-const NAME_BYTES_MAX: usize = 128;
 
 /// The names that one parameter has.
 pub type Names = &'static [&'static str];
@@ -91,12 +89,9 @@ impl Request {
         self.no_name(name).map_or(Ok(()), |wrong| Err(ApiError::Decode(vec![wrong])))
     }
 
-    /// Why a text is no name: v2 as of today is strict about those.
+    /// Why a text is no name, in the family that is strict about them.
     fn no_name(&self, name: &str) -> Option<String> {
-        let fine = matches!(name.len(), 1..=NAME_BYTES_MAX)
-            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.~-".contains(&byte));
-        let wrong = self.family == Family::Current && !fine;
-        wrong.then(|| format!("'{name}' is no name: use 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 _ . ~ -"))
+        if self.family == Family::Current { no_name(name) } else { None }
     }
 
     pub fn parameter(&self, name: &str) -> Option<&str> {

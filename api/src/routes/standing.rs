@@ -58,7 +58,7 @@ pub async fn create_named(app: Arc<App>, request: Request) -> Result<Reply, ApiE
     }
     let body = request.data()?;
     let (name, mut settings) = v2::standing::decode(&body).map_err(ApiError::Decode)?;
-    request.check_name(&name)?;
+    [name.as_str()].into_iter().chain(settings.workflows()).try_for_each(|name| request.check_name(name))?;
     let warnings = unknown::warnings("NamedStandingBody", &body);
     settings.hash_results = hashed.unwrap_or(false);
     let asked = propagate.unwrap_or(family == Family::Current);

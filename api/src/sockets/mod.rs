@@ -66,7 +66,16 @@ where
 
 /// Sends a text. A client that takes nothing for too long loses its socket.
 pub async fn send(app: &App, socket: &mut Socket, text: String) -> Result<(), Error> {
-    let sent = tokio::time::timeout(app.queries.settings.client_patience, socket.send(Message::text(text))).await;
+    patiently(app, socket.send(Message::text(text))).await
+}
+
+/// Answers the Close of a client: the answer lies ready in the socket, and goes with what is flushed.
+pub async fn answer_close(app: &App, socket: &mut Socket) -> Result<(), Error> {
+    patiently(app, socket.flush()).await
+}
+
+async fn patiently(app: &App, sent: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let sent = tokio::time::timeout(app.queries.settings.client_patience, sent).await;
     sent.map_err(|_| Error::Io(std::io::Error::other("the client takes nothing (query.client-patience)")))?
 }
 
@@ -88,7 +97,8 @@ pub async fn listen(app: Arc<App>, mut socket: Socket, events: impl Stream<Item 
                 None => break,
             },
             message = socket.next() => match message {
-                None | Some(Ok(Message::Close(_))) => break,
+                None => return Ok(()),
+                Some(Ok(Message::Close(_))) => return answer_close(&app, &mut socket).await,
                 Some(message) => drop(message?),
             },
             () = &mut stopped => break,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::StreamExt;
 use serde_json::{Value as Json, json};
@@ -20,7 +20,7 @@ use weir_cypher_compiler::{Wanted, wanted};
 use weir_engine::{Graph, QueryOptions};
 use weir_model::{Tick, Value};
 
-use super::{Socket, send};
+use super::{Socket, answer_close, send};
 use crate::app::App;
 use crate::clock;
 use crate::error::ApiError;
@@ -77,7 +77,8 @@ impl Protocol {
         let ended = loop {
             tokio::select! {
                 message = socket.next() => match message {
-                    None | Some(Ok(Message::Close(_))) => break Ok(()),
+                    None => break Ok(()),
+                    Some(Ok(Message::Close(_))) => break answer_close(&self.app, &mut socket).await,
                     Some(Err(error)) => break Err(error),
                     Some(Ok(Message::Text(text))) => {
                         let answer = self.answer(&text, &mut running, &sender);
@@ -257,6 +258,10 @@ impl Protocol {
             },
             _ => fields.long("atTime", mistakes),
         };
+        let now = clock::millis(SystemTime::now()) as i64;
+        if let Some(at) = at.filter(|at| *at > now) {
+            mistakes.at(".atTime", format!("Value {at} must be less than system time {now}"));
+        }
         let positive = |name: &str, mistakes: &mut Mistakes| {
             let given = fields.int(name, mistakes)?;
             if given < 1 {

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_connectors::Uploader;
 
-use super::{Socket, send};
+use super::{Socket, answer_close, send};
 use crate::app::App;
 use crate::ingest::{Status, Stream};
 
@@ -43,7 +43,11 @@ pub async fn receive(app: Arc<App>, mut socket: Socket, stream: Arc<Stream>, upl
             message = socket.next() => match message {
                 Some(Ok(Message::Text(text))) => text.as_bytes().to_vec(),
                 Some(Ok(Message::Binary(bytes))) => bytes.into(),
-                Some(Ok(Message::Close(_))) => break,
+                Some(Ok(Message::Close(_))) => {
+                    // The end of the file, too. Whoever has closed is told nothing more.
+                    drop(uploader);
+                    return answer_close(&app, &mut socket).await;
+                }
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => {
                     uploader.break_off(error.to_string()).await;

@@ -2,6 +2,8 @@
 //!
 //! Does not know any particular body.
 
+use std::borrow::Cow;
+
 use serde_json::{Map as JsonMap, Value as Json};
 use weir_connectors::config::wrong_type;
 
@@ -27,6 +29,7 @@ impl Mistakes {
 
 /// JSON text, with the parser's complaint as clients know it. Numbers too large for 64 bits become floats.
 pub fn json(text: &[u8]) -> Result<Json, Vec<String>> {
+    let text = &*unmarked(text);
     serde_json::from_slice(text).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Eof => "exhausted input".to_owned(),
@@ -37,6 +40,20 @@ pub fn json(text: &[u8]) -> Result<Json, Vec<String>> {
         };
         vec![format!("ParsingFailure: {what}")]
     })
+}
+
+/// The text in UTF-8, without the mark that some editors put before it.
+fn unmarked(text: &[u8]) -> Cow<'_, [u8]> {
+    let recoded = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
+        let units: Vec<u16> = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]])).collect();
+        Cow::Owned(String::from_utf16_lossy(&units).into_bytes())
+    };
+    match text {
+        [0xef, 0xbb, 0xbf, rest @ ..] => Cow::Borrowed(rest),
+        [0xff, 0xfe, rest @ ..] => recoded(rest, u16::from_le_bytes),
+        [0xfe, 0xff, rest @ ..] => recoded(rest, u16::from_be_bytes),
+        _ => Cow::Borrowed(text),
+    }
 }
 
 /// What follows a value that is complete, if that is what is wrong.
@@ -57,6 +74,7 @@ pub fn yaml(text: &[u8]) -> Result<Json, Vec<String>> {
     if text.len() > YAML_BYTES_MAX {
         return Err(vec![format!("ParsingFailure: YAML of more than {YAML_BYTES_MAX} bytes is not read; send JSON")]);
     }
+    let text = &*unmarked(text);
     let mut open = 0usize;
     for byte in text {
         match byte {
@@ -278,5 +296,15 @@ mod tests {
         assert_eq!(json(b"{\"a\":1} x"), Err(vec![garbage.to_owned()]));
         assert!(json("[".repeat(100_000).as_bytes()).is_err());
         assert_eq!(yaml(b"a: [1, x]").expect("yaml"), j!({"a": [1, "x"]}));
+    }
+
+    #[test]
+    fn a_mark_before_the_text_is_taken_off() {
+        assert_eq!(json(b"\xef\xbb\xbf{\"a\": 1}"), Ok(j!({"a": 1})));
+        assert_eq!(yaml(b"\xef\xbb\xbfversion: 1\ntitle: x"), Ok(j!({"version": 1, "title": "x"})));
+        assert_eq!(yaml(b"\xff\xfea\0:\0 \x001\0"), Ok(j!({"a": 1})));
+        assert_eq!(json(b"\xfe\xff\0[\0]"), Ok(j!([])));
+        let garbage = "ParsingFailure: expected whitespace or eof got 'x' (line 1, column 4)";
+        assert_eq!(json(b"\xef\xbb\xbf{} x"), Err(vec![garbage.to_owned()]));
     }
 }

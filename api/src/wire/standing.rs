@@ -162,6 +162,12 @@ impl StartFrom {
 }
 
 impl StandingSettings {
+    /// The names of its workflows.
+    pub fn workflows(&self) -> impl Iterator<Item = &str> {
+        let of_first = |(name, output): &&(String, Output)| matches!(output, Output::Workflow(part) if part.of == *name);
+        self.outputs.iter().filter(of_first).map(|(name, _)| name.as_str())
+    }
+
     /// The outputs by name, as shown: secrets masked.
     pub fn outputs_json(&self) -> Json {
         Json::Object(self.outputs.iter().map(|(name, output)| (name.clone(), output.to_json())).collect::<JsonMap<_, _>>())

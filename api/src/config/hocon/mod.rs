@@ -74,7 +74,13 @@ pub enum Kind {
 pub enum Piece {
     Value(Value),
     Space(String),
-    Reference { path: Vec<String>, optional: bool, origin: Origin },
+    /// What the key held before, as `+=` has it: nothing where it held nothing.
+    Previous,
+    Reference {
+        path: Vec<String>,
+        optional: bool,
+        origin: Origin,
+    },
 }
 
 /// Entries in the order in which they were first written.
@@ -215,6 +221,8 @@ mod tests {
         check("a = default\na = ${?MISSING}", "{a: \"default\"}");
         check("a = [1]\na = ${a} [2]\na += 3", "{a: [1, 2, 3]}");
         check("a += 3", "{a: [3]}");
+        check("a {\n b.c = [1]\n b.c += 2\n}\na.b { c += 3 }", "{a: {b: {c: [1, 2, 3]}}}");
+        check("a { b += 1 }", "{a: {b: [1]}}");
         check("base { x = 1, y = 2 }\nmine = ${base} { y = 3 }", "{base: {x: 1, y: 2}, mine: {x: 1, y: 3}}");
         fails("a = ${nowhere}", "line 1, column 5: ${nowhere} is neither");
         fails("a = ${b}\nb = ${a}", "refers to itself");

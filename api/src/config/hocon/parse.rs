@@ -221,11 +221,8 @@ impl<'a> Parser<'a> {
                 self.skip_space_and_comments()?;
                 let item = self.value()?;
                 let kind = Kind::Array(vec![item]);
-                let pieces = vec![
-                    Piece::Reference { path: path.clone(), optional: true, origin: origin.clone() },
-                    Piece::Value(Value { kind, origin: origin.clone() }),
-                ];
-                Value { kind: Kind::Pending { pieces, previous: None }, origin: origin.clone() }
+                let pieces = vec![Piece::Previous, Piece::Value(Value { kind, origin: origin.clone() })];
+                Value { kind: Kind::Pending { pieces, previous: None }, origin }
             }
             _ => {
                 let message = format!("expected '=', ':' or '{{' after the key '{}'", path.join("."));

@@ -56,6 +56,11 @@ impl Resolver<'_> {
             match piece {
                 Piece::Value(value) => resolved.extend(self.value(value, at)?.map(Piece::Value)),
                 Piece::Space(space) => resolved.push(Piece::Space(space.clone())),
+                Piece::Previous => {
+                    if let Some(previous) = previous {
+                        resolved.extend(self.value(previous, at)?.map(Piece::Value));
+                    }
+                }
                 Piece::Reference { path, optional, origin } => match self.reference(path, previous, origin, at)? {
                     Some(value) => resolved.push(Piece::Value(value)),
                     None if *optional => {}
@@ -166,7 +171,7 @@ pub(super) fn concatenate(pieces: Vec<Piece>, origin: &Origin) -> Result<Option<
                         return Err(HoconError { origin: origin.clone(), message });
                     }
                 },
-                Piece::Reference { .. } => {}
+                Piece::Previous | Piece::Reference { .. } => {}
             }
         }
         Kind::Text(text.trim().to_owned())

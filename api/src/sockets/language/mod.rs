@@ -20,7 +20,7 @@ use weir_engine::Graph;
 
 use self::document::Document;
 use self::names::Names;
-use super::{Socket, send};
+use super::{Socket, answer_close, send};
 use crate::app::App;
 
 /// Texts open over one socket.
@@ -75,7 +75,8 @@ impl Conversation {
                 () = &mut stopped => break,
             };
             let answer = match message {
-                None | Some(Ok(Message::Close(_))) => break,
+                None => return Ok(()),
+                Some(Ok(Message::Close(_))) => return answer_close(&app, &mut socket).await,
                 Some(Err(error)) => return Err(error),
                 // A text may be long, and what is asked of the graph takes a moment.
                 Some(Ok(Message::Text(text))) => tokio::task::block_in_place(|| self.answer(text.as_bytes())),

@@ -121,7 +121,11 @@ fn format(source: &Fields<'_>, kind: &str, mistakes: &mut Mistakes) -> Option<Js
         return Some(json!({"type": "CypherJson"}));
     }
     let of_files = is_of_files(kind);
-    let (fields, name) = Fields::tagged(source.required("format", mistakes)?, ".source.format", mistakes)?;
+    let Some(format) = source.get("format") else {
+        mistakes.at(".source.format", "Missing required field");
+        return None;
+    };
+    let (fields, name) = Fields::tagged(format, ".source.format", mistakes)?;
     let known = FORMATS.iter().filter(|(_, _, files)| *files == of_files);
     let Some((_, v1, _)) = known.clone().find(|(v2, ..)| *v2 == name) else {
         let known = known.map(|(v2, ..)| *v2).collect::<Vec<_>>().join(", ");
@@ -257,7 +261,7 @@ mod tests {
         refused(with(json!({"type": "DeltaSharingCdf"})), "the source 'DeltaSharingCdf' is not in this version");
         refused(with(json!({"type": "Nope"})), "type 'Nope' names no known source");
         refused(with(json!({"type": "File", "path": "x", "format": {"type": "Nope"}})), "names no format");
-        refused(with(json!({"type": "File", "path": "x"})), ".format: Missing required field");
+        refused(with(json!({"type": "File", "path": "x"})), ".source.format: Missing required field");
         refused(
             with(json!({"type": "NumberIterator", "recordDecoders": ["GZIP"]})),
             "recordDecoders of the source 'NumberIterator' are not in this version",

@@ -7,6 +7,16 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use crate::clock;
 use crate::wire::family::{Family, duration_text, parse_duration, plain_word};
 
+/// The longest name of a resource.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Why a text is no name of a resource: v2 as of today is strict about those.
+pub fn no_name(name: &str) -> Option<String> {
+    let fine = matches!(name.len(), 1..=NAME_BYTES_MAX)
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.~-".contains(&byte));
+    (!fine).then(|| format!("'{name}' is no name: use 1 to {NAME_BYTES_MAX} of A-Z a-z 0-9 _ . ~ -"))
+}
+
 /// A field that v2 names otherwise.
 pub struct Renamed {
     pub v1: &'static str,
@@ -186,6 +196,16 @@ pub fn mistake(text: String) -> String {
     let Some((path, problem)) = text.strip_prefix("DecodingFailure at ").and_then(|rest| rest.split_once(": ")) else {
         return text;
     };
+    if let Some(place) = path.strip_suffix(MOMENT.0) {
+        return format!("DecodingFailure at {place}{}: a moment such as 2026-02-03T04:05:06Z", MOMENT.1.1);
+    }
+    let last = path.rsplit('.').next().unwrap_or_default();
+    let unit = FIELDS.iter().find(|renamed| renamed.v1 == last).and_then(|renamed| renamed.unit_millis);
+    let problem = match (problem, unit) {
+        ("Int" | "Long", Some(1000)) => "a duration of whole seconds, such as 10s",
+        ("Int" | "Long", Some(_)) => "a duration such as 10s",
+        _ => problem,
+    };
     // A path from inside an object does not say of which; there is one way to name the fields that mistakes are made in.
     let part = |part| FIELDS.iter().find(|renamed| renamed.v1 == part).map_or(part, |renamed| renamed.v2);
     let path: Vec<&str> = path.split('.').map(part).collect();
@@ -271,5 +291,15 @@ mod tests {
         let text = "DecodingFailure at .startAtOffset: Long".to_owned();
         assert_eq!(mistake(text), "DecodingFailure at .startOffset: Long");
         assert_eq!(mistake("else: so".to_owned()), "else: so");
+        for (v1, v2) in [
+            (".maxIntervalMillis: Int", ".maxInterval: a duration such as 10s"),
+            (
+                ".outputs[0].destinations[0].intervalSeconds: Long",
+                ".outputs[0].destinations[0].interval: a duration of whole seconds, such as 10s",
+            ),
+            (".iteratorType.millisSinceEpoch: is needed", ".iteratorType.at: a moment such as 2026-02-03T04:05:06Z"),
+        ] {
+            assert_eq!(mistake(format!("DecodingFailure at {v1}")), format!("DecodingFailure at {v2}"));
+        }
     }
 }

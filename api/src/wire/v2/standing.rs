@@ -6,7 +6,7 @@ use serde_json::{Map as JsonMap, Value as Json, json};
 use weir_connectors::config::wrong_type;
 use weir_connectors::{DESTINATIONS, Envelope};
 
-use super::names::{fields_to_v2, to_v1};
+use super::names::{fields_to_v2, mistake, to_v1};
 use crate::wire::decode::{Fields, Mistakes};
 use crate::wire::family::Family;
 use crate::wire::letters::{Notation, takes_a_format, taking_a_format};
@@ -161,7 +161,10 @@ pub fn read_destination(value: &Json, path: &str, mistakes: &mut Mistakes) -> Op
     }
     let mut v1: JsonMap<String, Json> = fields.entries().map(|(name, value)| to_v1(name, value)).collect();
     v1.insert("type".to_owned(), row.name_v1.into());
-    decode_output(&Json::Object(v1), path, 0, mistakes)
+    let mut of_v1 = Mistakes::default();
+    let output = decode_output(&Json::Object(v1), path, 0, &mut of_v1);
+    mistakes.0.extend(of_v1.0.into_iter().map(mistake));
+    output
 }
 
 /// The workflows of a query, in their order, each with all of its destinations.
