@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::process::{Command, Output};
 
 use serde_json::{Value as Json, json};
+use weir_tests::random::Random;
 use weir_tests::service::{Home, START_MAX, Weir, binary};
 
 fn run(home: &Home, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -516,6 +517,12 @@ fn what_expires_survives_kill_9() {
     weir.stop();
 }
 
+/// A text of which packing makes little less.
+fn noise(seed: u64, bytes: usize) -> String {
+    let mut random = Random::new(seed);
+    (0..bytes / 16).map(|_| format!("{:016x}", random.number())).collect()
+}
+
 /// The largest file of the tables of a store, changed in one byte so far into it.
 fn damage(home: &Home, store: &str, part: f64) -> (std::path::PathBuf, Vec<u8>) {
     let files = fs::read_dir(home.file(store).join("rocks-db")).expect("a directory").map(|item| item.expect("a file").path());
@@ -535,7 +542,7 @@ fn damage_in_one_namespace_stops_no_other() {
     weir.put("/api/v1/namespace/two").expect(201);
     for namespace in ["default", "two"] {
         for n in 0..4 {
-            let texts: Vec<String> = (0..500).map(|m| format!("{n} {m} ").repeat(200)).collect();
+            let texts: Vec<String> = (0..500).map(|m| noise(1000 * n + m, 1_200)).collect();
             let body = json!({"text": "UNWIND $texts AS text CREATE (:A {text: text})", "parameters": {"texts": texts}});
             weir.post(&format!("/api/v1/query/cypher?namespace={namespace}"), &body).expect(200);
         }
@@ -709,7 +716,7 @@ fn a_namespace_that_is_dropped_frees_the_disk() {
     let weir = home.start(&[]);
     weir.put("/api/v1/namespace/big").expect(201);
     for n in 0..5 {
-        let texts: Vec<String> = (0..1000).map(|m| format!("{n} {m} ").repeat(600)).collect();
+        let texts: Vec<String> = (0..1000).map(|m| noise(1000 * n + m, 3_600)).collect();
         let body = json!({"text": "UNWIND $texts AS text CREATE (:A {text: text})", "parameters": {"texts": texts}});
         weir.post("/api/v1/query/cypher?namespace=big", &body).expect(200);
     }
