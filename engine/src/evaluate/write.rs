@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use smallvec::SmallVec;
+use rustc_hash::{FxHashMap, FxHashSet};
 use weir_model::expression::FailureKind;
 use weir_model::plan::{Name, Operator, Pattern, Slot, Write};
 use weir_model::{Context, EdgeKey, Expr, Failure, Map, Mutations, NodeId, Symbol, Text, Value, codec};
@@ -23,28 +23,32 @@ enum Entity {
 }
 
 /// The nodes of a pattern that are not created, as it leads from them to one that is null: nothing half happens.
-fn nowhere(writes: &[Write], row: &[Value]) -> SmallVec<[Slot; 4]> {
+fn nowhere(writes: &[Write], row: &[Value]) -> FxHashSet<Slot> {
     let edges = || {
         writes.iter().filter_map(|write| {
             if let Write::CreateEdge { source, target, .. } = write { Some([*source, *target]) } else { None }
         })
     };
-    let is_new = |end: Slot| writes.iter().any(|write| matches!(write, Write::CreateNode { slot, .. } if *slot == end));
-    let mut nowhere: SmallVec<[Slot; 4]> =
-        edges().flatten().filter(|end| row[end.0 as usize].is_null() && !is_new(*end)).collect();
-    let mut known = 0;
-    while known < nowhere.len() {
-        known = nowhere.len();
-        for ends in edges() {
-            let far = match ends.map(|end| nowhere.contains(&end)) {
-                [true, false] => ends[1],
-                [false, true] => ends[0],
-                _ => continue,
-            };
-            if is_new(far) {
-                nowhere.push(far);
-            }
-        }
+    let is_null = |end: &Slot| row[end.0 as usize].is_null();
+    let mut nowhere = FxHashSet::default();
+    if !edges().flatten().any(|end| is_null(&end)) {
+        return nowhere;
+    }
+    // What is yet to be created is null as well.
+    let new = writes.iter().filter_map(|write| if let Write::CreateNode { slot, .. } = write { Some(*slot) } else { None });
+    let new: FxHashSet<Slot> = new.collect();
+    let mut open: Vec<Slot> = edges().flatten().filter(|end| is_null(end) && !new.contains(end)).collect();
+    if open.is_empty() {
+        return nowhere;
+    }
+    let mut neighbours: FxHashMap<Slot, Vec<Slot>> = FxHashMap::default();
+    for [source, target] in edges() {
+        neighbours.entry(source).or_default().push(target);
+        neighbours.entry(target).or_default().push(source);
+    }
+    while let Some(end) = open.pop() {
+        let found = neighbours.remove(&end).unwrap_or_default();
+        open.extend(found.into_iter().filter(|far| new.contains(far) && nowhere.insert(*far)));
     }
     nowhere
 }
