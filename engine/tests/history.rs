@@ -880,6 +880,100 @@ fn backups_go_on_from_one_another() {
     }
 }
 
+/// What of backups that go on from one another is put together.
+#[cfg(feature = "rocks-db")]
+fn put_together(backups: &[Vec<u8>], path: &std::path::Path) -> Engine {
+    use std::io::Cursor;
+    use weir_engine::store::{Source, check, restore};
+    let mut readers: Vec<Cursor<&Vec<u8>>> = backups.iter().map(Cursor::new).collect();
+    let mut sources: Vec<&mut dyn Source> = readers.iter_mut().map(|reader| reader as &mut dyn Source).collect();
+    let store = Arc::new(rocks_db(path));
+    restore(&*store, &mut sources).unwrap();
+    assert_eq!(check(&*store, &mut |_| ()).damage, Vec::<String>::new());
+    let engine = Engine::open(store, Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    engine
+}
+
+#[cfg(feature = "rocks-db")]
+fn back_up(engine: &Engine, backups: &mut Vec<Vec<u8>>) {
+    use weir_engine::store::end_of;
+    let since = backups.last().map(|last| end_of(&mut std::io::Cursor::new(last)).unwrap());
+    let mut written = Vec::new();
+    engine.back_up(since.as_ref(), &[], &mut written).unwrap();
+    backups.push(written);
+}
+
+/// The first has it in its log, and the second in none of its runs: it was all taken for cut off.
+#[cfg(feature = "rocks-db")]
+#[test]
+fn a_backup_goes_on_from_one_that_a_checkpoint_came_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine =
+        Engine::open(Arc::new(rocks_db(&directory.path().join("a"))), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    // All of it becomes a run, a part, or nothing.
+    for (first, becomes_run) in [(1, 3), (10, 2), (20, 0)] {
+        let mut backups = Vec::new();
+        let ticks: Vec<Tick> = (first..first + 3).map(|n| set(&graph, n, 1)).collect();
+        back_up(&engine, &mut backups);
+        if let Some(upto) = ticks[..becomes_run].last() {
+            checkpoint::make(&graph, *upto).unwrap();
+        }
+        set(&graph, first + 3, 2);
+        back_up(&engine, &mut backups);
+        set(&graph, first + 4, 3);
+        checkpoint::make(&graph, graph.durable()).unwrap();
+        back_up(&engine, &mut backups);
+        graph.wait_visible().unwrap();
+        let again = put_together(&backups, &directory.path().join(format!("b{first}")));
+        assert_eq!(again.default_graph().hash_code(None).unwrap(), graph.hash_code(None).unwrap(), "from {first} on");
+    }
+}
+
+/// Pages that were written again without a node do not come back from the backup before.
+#[cfg(feature = "rocks-db")]
+#[test]
+fn what_was_purged_between_two_backups_has_no_past_in_both() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(rocks_db(&directory.path().join("a")));
+    let engine = Engine::open(store.clone(), Options { workers: 1, ..Options::default() }).unwrap();
+    engine.start().unwrap();
+    let graph = engine.default_graph();
+    let x = graph.symbols().intern("x");
+    let mut backups = Vec::new();
+    for n in 1..4 {
+        set(&graph, n, 5);
+    }
+    let before = graph.next();
+    let had = |engine: &Engine, n: u64| {
+        let moment = engine.default_graph().at(Tick(before.0 - 1)).unwrap();
+        moment.view().property(node(n), x)
+    };
+    back_up(&engine, &mut backups);
+    checkpoint::make(&graph, graph.durable()).unwrap();
+    let mut purged = Mutations::default();
+    purged.clear_properties(node(2));
+    purged.erase(node(2));
+    graph.wait_durable(graph.apply(purged, 1).unwrap()).unwrap();
+    back_up(&engine, &mut backups);
+    checkpoint::make(&graph, graph.durable()).unwrap();
+    let notes = format!("{}erased/", graph.id().metadata_prefix());
+    while !store.list_metadata(&notes).unwrap().is_empty() {
+        graph.history().tend(&AtomicBool::new(false)).unwrap();
+    }
+    set(&graph, 7, 7);
+    back_up(&engine, &mut backups);
+    graph.wait_visible().unwrap();
+    for count in 2..=3 {
+        let again = put_together(&backups[..count], &directory.path().join(format!("b{count}")));
+        assert_eq!((had(&again, 1), had(&again, 2)), (had(&engine, 1), Value::Null), "of {count}");
+    }
+    let again = put_together(&backups, &directory.path().join("c"));
+    assert_eq!(again.default_graph().hash_code(None).unwrap(), graph.hash_code(None).unwrap());
+}
+
 #[cfg(feature = "rocks-db")]
 #[test]
 fn loading_does_not_grow_with_history() {

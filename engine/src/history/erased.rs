@@ -98,6 +98,8 @@ impl Erasures {
 
     /// No pages know any more what was erased before this tick.
     pub fn forget(&self, upper: Tick) -> Result<(), StoreError> {
+        let times = times_rewritten(&*self.store, self.graph)? + 1;
+        self.store.put_metadata(&rewritten_key(self.graph), &times.to_le_bytes())?;
         for (key, value) in self.store.list_metadata(&prefix(self.graph))? {
             if value.chunks(NOTE_BYTES).filter_map(read).all(|(_, tick)| tick < upper) {
                 self.store.delete_metadata(&key)?;
@@ -111,7 +113,22 @@ impl Erasures {
     }
 }
 
-fn prefix(graph: GraphId) -> String {
+/// Where it stands how often pages were written again without what had been erased.
+pub fn rewritten_key(graph: GraphId) -> String {
+    format!("{}rewritten", graph.metadata_prefix())
+}
+
+pub fn times_rewritten(store: &dyn Store, graph: GraphId) -> Result<u64, StoreError> {
+    let key = rewritten_key(graph);
+    let Some(value) = store.metadata(&key)? else { return Ok(0) };
+    read_times(&value).ok_or_else(|| StoreError::damaged("a number that is none", format!("metadata '{key}'")))
+}
+
+pub fn read_times(value: &[u8]) -> Option<u64> {
+    value.try_into().ok().map(u64::from_le_bytes)
+}
+
+pub fn prefix(graph: GraphId) -> String {
     format!("{}erased/", graph.metadata_prefix())
 }
 

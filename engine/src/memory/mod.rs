@@ -106,6 +106,11 @@ pub fn at_most(bytes: usize, parts: u64) -> usize {
     }
 }
 
+/// Whether more is in use than is allowed, and nothing more of the graph can leave: for those whose work can be given up.
+pub fn is_over_limit() -> bool {
+    TIGHT.load(Ordering::Relaxed) && RESIDENT.load(Ordering::Relaxed) > LIMIT.load(Ordering::Relaxed)
+}
+
 /// Waits while memory is tight, but not for ever: slow is better than stuck.
 pub fn wait_for_room() {
     if !TIGHT.load(Ordering::Relaxed) {

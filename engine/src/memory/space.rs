@@ -1,7 +1,7 @@
 //! Space: a file without a name that is mapped into memory, and given out in pieces of pages.
 //!
-//! What is asked for is reserved on the disk first, so that a full disk is a refusal and never a signal; in large steps, for each is
-//! a transaction of the file system. What is given back is given out again; the file never shrinks.
+//! What is asked for is reserved on the disk first, so that a full disk is a refusal and never a signal, and some of it is left; in
+//! large steps, for each is a transaction of the file system. What is given back is given out again; the file never shrinks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,6 +21,9 @@ const RESERVED_MIN: usize = 1 << 32;
 
 /// How much the file grows by.
 const STEP: usize = 64 << 20;
+
+/// So much of the disk is left to others, to the log of the store above all; of a small one a tenth.
+const LEFT_FREE: u64 = 1 << 30;
 
 pub struct Space {
     file: File,
@@ -200,9 +203,30 @@ fn map(file: &File, length: usize) -> io::Result<usize> {
 
 #[expect(unsafe_code, reason = "neither std nor rustix as it is built here reserves a part of a file")]
 fn reserve(file: &File, at: usize, length: usize) -> io::Result<()> {
+    let (size, free) = disk(file)?;
+    if !leaves_enough(size, free, length as u64) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
     // SAFETY: a call about a file that is open.
     let done = unsafe { libc::posix_fallocate(file.as_raw_fd(), at as libc::off_t, length as libc::off_t) };
     if done == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(done)) }
+}
+
+fn leaves_enough(size: u64, free: u64, taken: u64) -> bool {
+    free >= taken + LEFT_FREE.min(size / 10)
+}
+
+/// How large the disk of a file is, and how much of it is free.
+#[expect(unsafe_code, reason = "neither std nor rustix as it is built here tells of disks")]
+fn disk(file: &File) -> io::Result<(u64, u64)> {
+    let mut told = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the file is open, and there is room for what is told of it.
+    if unsafe { libc::fstatvfs(file.as_raw_fd(), told.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: any bytes are a value of this type, and the call has written it.
+    let told = unsafe { told.assume_init() };
+    Ok((told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize))
 }
 
 impl Drop for Space {
@@ -235,6 +259,16 @@ mod tests {
         pieces.give_back(30, 10);
         pieces.give_back(0, 10);
         assert_eq!((pieces.free.len(), pieces.by_length.len(), pieces.used, pieces.end), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_part_of_the_disk_is_left_to_others() {
+        let (size, step) = (100 << 30, STEP as u64);
+        assert!(leaves_enough(size, LEFT_FREE + step, step) && !leaves_enough(size, LEFT_FREE + step - 1, step));
+        let small = 1 << 30;
+        assert!(leaves_enough(small, small / 10 + step, step) && !leaves_enough(small, small / 10, step));
+        let (size, free) = disk(&tempfile::tempfile().unwrap()).unwrap();
+        assert!(size > 0 && free <= size);
     }
 
     #[test]

@@ -10,11 +10,13 @@
 //!             'c' part 1, chunk                         its chunks
 //!         'p' progress                              how far the runs go
 //!         'e' entry                                 what the log holds beyond
+//!         'm' metadata                              what is noted by then of nodes that were erased
 //!     's' string of a symbol                    in the order of their numbers
 //!     'z' how many blocks there were before 8   so that a stream that was cut short is told from a whole one
 //!
 //! One that goes on from another has the runs that end later than that, whole, and the later entries of the log: of runs that
-//! were merged meanwhile, a part may be in both. `restore` puts them together.
+//! were merged meanwhile, a part may be in both. `restore` puts them together. A graph of which nodes were erased meanwhile, and pages
+//! written again without them, is in it whole.
 //!
 //! Symbols come after the entries that use them: those are in the store before any entry is, so none is missing.
 
@@ -25,6 +27,7 @@ use weir_model::Tick;
 use super::bytes::put_block;
 use super::since::{Since, checksum_of};
 use super::{GraphId, GraphInfo, Part, Store, StoreError, encode, records};
+use crate::history::erased::{prefix, rewritten_key, times_rewritten};
 
 pub(super) const TITLE: &[u8; 16] = b"weir backup 4\n\0\n";
 
@@ -80,10 +83,7 @@ impl<'a> Backup<'a> {
         }
         let of_these = |key: &str| left_out.iter().any(|graph| key.starts_with(&graph.metadata_prefix()));
         for (key, value) in store.list_metadata("")?.into_iter().filter(|(key, _)| !of_these(key)) {
-            let mut payload = Vec::new();
-            put_block(&mut payload, key.as_bytes());
-            put_block(&mut payload, &value);
-            backup.block(b'm', &payload)?;
+            backup.metadata(&key, &value)?;
         }
         Ok(backup)
     }
@@ -94,7 +94,9 @@ impl<'a> Backup<'a> {
         payload.extend(records::put_graph(&info.name, &info.options));
         self.block(b'g', &payload)?;
         let store = self.store;
-        let from = self.since.and_then(|since| since.graph(info.id)).unwrap_or_default();
+        let rewritten = times_rewritten(store, info.id)?;
+        let goes_on = self.since.filter(|since| since.rewritten(info.id) == rewritten);
+        let from = goes_on.and_then(|since| since.graph(info.id)).unwrap_or_default();
         if from > until {
             return Err(StoreError::failed("go on from that backup", "it knows more than this store: make a full one"));
         }
@@ -124,7 +126,22 @@ impl<'a> Backup<'a> {
             self.block(b'e', &bytes)
         });
         self.copied.graphs += 1;
-        read.or_else(|error| if matches!(error, StoreError::Stopped) { Ok(()) } else { Err(error) })
+        read.or_else(|error| if matches!(error, StoreError::Stopped) { Ok(()) } else { Err(error) })?;
+        // What was noted before the first graph may not be all.
+        for (key, value) in store.list_metadata(&prefix(info.id))? {
+            self.metadata(&key, &value)?;
+        }
+        if rewritten > 0 {
+            self.metadata(&rewritten_key(info.id), &rewritten.to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn metadata(&mut self, key: &str, value: &[u8]) -> Result<(), StoreError> {
+        let mut payload = Vec::new();
+        put_block(&mut payload, key.as_bytes());
+        put_block(&mut payload, value);
+        self.block(b'm', &payload)
     }
 
     pub fn finish(mut self) -> Result<Copied, StoreError> {

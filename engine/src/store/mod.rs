@@ -27,6 +27,8 @@ mod keys;
 mod map_db;
 #[cfg(any(feature = "rocks-db", feature = "map-db"))]
 mod meta;
+#[cfg(feature = "rocks-db")]
+mod reached;
 mod records;
 mod restore;
 #[cfg(feature = "rocks-db")]

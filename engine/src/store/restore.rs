@@ -3,7 +3,7 @@
 //! All of them are read twice: first to see that they are whole, belong together, and which part of each is wanted; then into
 //! the store. Of a graph the newest file has the last word, and what it holds from its first tick on; the one before it fills
 //! in what lies before that tick, and so on. What an older file has as entries of the log while a newer one has runs after
-//! them becomes a run too, since runs come before the log.
+//! them, or a log that begins after them, becomes a run too, since runs come before the log.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use super::entry::LogReader;
 use super::since::{Since, checksum_of};
 use super::{EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, Store, StoreError, encode, records};
 use crate::arrangement::pages;
+use crate::history::erased::{read_times, rewritten_key};
 
 /// Entries are written to the store in groups of about this size.
 const GROUP_BYTES: usize = 8 << 20;
@@ -63,7 +64,8 @@ pub fn restore(store: &dyn Store, backups: &mut [&mut dyn Source]) -> Result<Cop
     for graph in &last.graphs {
         let new = store.create_graph(&graph.info.name, &graph.info.options)?;
         numbers.push((graph.info.id, new));
-        let mut writing = Writing { store, old: graph.info.id, new, after: Tick::ZERO, group: Vec::new(), copied: &mut copied };
+        let (after, group, copied) = (Tick::ZERO, Vec::new(), &mut copied);
+        let mut writing = Writing { store, old: graph.info.id, new, after, group, as_run: false, copied };
         for piece in pieces(&scanned, graph.info.id) {
             writing.take(&mut *backups[piece.file], &scanned[piece.file], &piece)?;
         }
@@ -128,7 +130,7 @@ fn scan(from: &mut dyn Source) -> Result<Scanned, StoreError> {
     loop {
         let (kind, payload) = blocks.next()?;
         match (kind, graphs.last_mut(), ends.last_mut()) {
-            (b'm', None, _) => {
+            (b'm', ..) => {
                 let mut reader = Reader(&payload);
                 let pair = (|| Ok((reader.text()?.to_owned(), reader.block()?.to_vec())))();
                 metadata.push(pair.map_err(wrong)?);
@@ -169,7 +171,12 @@ fn scan(from: &mut dyn Source) -> Result<Scanned, StoreError> {
         }
     }
     let after = u64::from(blocks.all.clone().finalize()) << 32 | blocks.count & 0xffff_ffff;
-    let end = Since { after, symbols: symbols.len() as u32, names: checksum_of(&symbols), graphs: ends };
+    // Of two the later one.
+    let value = |wanted: &str| metadata.iter().rev().find(|(key, _)| key == wanted).map(|(_, value)| value);
+    let times = |id: &GraphId| value(&rewritten_key(*id)).and_then(|value| read_times(value));
+    let rewritten = ends.iter().filter_map(|(id, _)| Some((*id, times(id)?))).collect();
+    let (count, names) = (symbols.len() as u32, checksum_of(&symbols));
+    let end = Since { after, symbols: count, names, graphs: ends, rewritten };
     Ok(Scanned { since, end, metadata, graphs, symbols, bytes: blocks.bytes })
 }
 
@@ -179,20 +186,23 @@ struct Piece {
     graph: usize,
     /// Runs and entries that end later are in a newer file.
     until: Tick,
-    /// Runs of a newer file follow: entries become a run.
-    runs_follow: bool,
+    /// Entries that end by then become a run: all where runs of a newer file follow.
+    as_run: Tick,
 }
 
 /// The oldest first.
 fn pieces(files: &[Scanned], id: GraphId) -> Vec<Piece> {
     let (mut pieces, mut until, mut runs_follow) = (Vec::new(), Tick::MAX, false);
+    let mut log_begins = None;
     for (file, scanned) in files.iter().enumerate().rev() {
         let Some(graph) = scanned.graphs.iter().position(|graph| graph.info.id == id) else { break };
-        pieces.push(Piece { file, graph, until, runs_follow });
         let found = &scanned.graphs[graph];
+        let log_begins = *log_begins.get_or_insert(found.progress.upto);
+        pieces.push(Piece { file, graph, until, as_run: if runs_follow { Tick::MAX } else { log_begins } });
         until = until.min(found.first.unwrap_or(Tick::MAX));
         runs_follow |= found.has_runs;
-        if scanned.since.as_ref().is_none_or(|since| since.graph(id).is_none()) {
+        let goes_on = |since: &Since| since.graph(id).is_some() && since.rewritten(id) == scanned.end.rewritten(id);
+        if !scanned.since.as_ref().is_some_and(goes_on) {
             break;
         }
     }
@@ -208,6 +218,8 @@ struct Writing<'a> {
     after: Tick,
     /// Entries that wait: to be written, or to become a run.
     group: Vec<Entry>,
+    /// They become a run.
+    as_run: bool,
     copied: &'a mut Copied,
 }
 
@@ -222,7 +234,7 @@ impl Writing<'_> {
                 while blocks.next_of(b'c')?.is_some() {}
                 continue;
             }
-            self.make_run()?;
+            self.write()?;
             let copied = &mut *self.copied;
             let mut chunks = std::iter::from_fn(|| blocks.chunk().transpose().inspect(|_| copied.chunks += 1));
             let progress = Progress { upto: upper, ..Progress::default() };
@@ -235,17 +247,25 @@ impl Writing<'_> {
             if upper > piece.until {
                 break;
             }
+            if self.as_run != (upper <= piece.as_run) {
+                self.write()?;
+                self.as_run = !self.as_run;
+            }
             self.group.push(Entry { graph: self.new, ..reader.decode(first, &bytes)? });
             self.copied.entries += 1;
-            let enough = match piece.runs_follow {
+            let enough = match self.as_run {
                 true => self.group.iter().map(|entry| entry.mutations.rows.len()).sum::<usize>() >= ROWS_PER_RUN,
                 false => self.group.iter().map(Entry::size).sum::<usize>() >= GROUP_BYTES,
             };
             if enough {
-                if piece.runs_follow { self.make_run()? } else { self.append()? }
+                self.write()?;
             }
         }
-        if piece.runs_follow { Ok(()) } else { self.append() }
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        if self.as_run { self.make_run() } else { self.append() }
     }
 
     fn make_run(&mut self) -> Result<(), StoreError> {
@@ -277,7 +297,8 @@ impl Writing<'_> {
         if entries.is_empty() { Ok(()) } else { self.store.append(&entries, NewSymbols::default(), false) }
     }
 
-    fn finish(self, progress: &Progress) -> Result<(), StoreError> {
+    fn finish(mut self, progress: &Progress) -> Result<(), StoreError> {
+        self.write()?;
         if *progress == Progress::default() {
             return Ok(());
         }

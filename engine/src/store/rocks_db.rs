@@ -35,6 +35,7 @@ use super::keys::{
     take_log_key, take_number, take_page_key,
 };
 use super::meta::{self, EachRecord, Meta};
+use super::reached::{self, List, Note, Reached};
 use super::{
     EncodedEntry, Entry, GraphId, GraphInfo, NewRun, NewSymbols, Part, Progress, RunId, RunInfo, Sizes, Store, StoreError,
     records,
@@ -114,6 +115,8 @@ pub struct RocksDb {
     read_only: bool,
     /// What it was opened without.
     without: Option<StoreError>,
+    /// None where nothing is written.
+    reached: Option<Mutex<Note>>,
     /// Something was found damaged. A file that is rewritten is read, and damage that is met then ends all writes.
     is_damaged: AtomicBool,
     /// Last, so that the lock is given back when RocksDB has closed.
@@ -137,6 +140,7 @@ impl RocksDb {
         let begins = Begins::default();
         if !directory.fresh {
             check_log(&files)?;
+            check_list(&files, directory.path())?;
         }
         let (db, without) = open_as_far_as_sound(&files, directory.fresh, |whole| {
             let mut db = db_options(directory.fresh, whole);
@@ -148,6 +152,9 @@ impl RocksDb {
             db.set_env(&env);
             DB::open_cf_descriptors(&db, &files, families(&begins))
         })?;
+        let reached = Reached { list: list_of_files(&files).unwrap_or_default(), ..check_end(&db, directory.path())? };
+        let note = directory.path().join(reached::FILE);
+        let note = Note::open(&note, reached).map_err(|error| StoreError::failed(format!("write {}", note.display()), error))?;
         if directory.fresh {
             directory.set_up()?;
         }
@@ -168,6 +175,7 @@ impl RocksDb {
             unfinished: Mutex::default(),
             incoming,
             read_only: false,
+            reached: Some(Mutex::new(note)),
             is_damaged: AtomicBool::new(without.is_some()),
             without,
             _directory: directory,
@@ -182,9 +190,11 @@ impl RocksDb {
         let directory = Directory::open_to_read(&options.path, "rocks-db")?;
         let (files, begins) = (directory.files(), Begins::default());
         check_log(&files)?;
+        check_list(&files, directory.path())?;
         let (db, without) = open_as_far_as_sound(&files, false, |whole| {
             DB::open_cf_descriptors_read_only(&db_options(false, whole), &files, families(&begins), false)
         })?;
+        check_end(&db, directory.path())?;
         let mut store = RocksDb {
             db,
             options,
@@ -194,6 +204,7 @@ impl RocksDb {
             unfinished: Mutex::default(),
             incoming: directory.path().join("incoming"),
             read_only: true,
+            reached: None,
             is_damaged: AtomicBool::new(without.is_some()),
             without,
             _directory: directory,
@@ -295,9 +306,23 @@ impl RocksDb {
         options.disable_wal(!self.options.write_ahead_log);
         options.set_sync(sync && self.options.write_ahead_log);
         let place = || format!("{doing} in {}", self.options.path.display());
+        let before = self.db.latest_sequence_number();
         self.db.write_opt(batch, &options).map_err(|error| StoreError::failed(place(), with_advice(&error)))?;
-        // Without the write-ahead log only a flush makes anything durable.
-        if sync && !self.options.write_ahead_log { self.flush(true) } else { Ok(()) }
+        if !self.options.write_ahead_log {
+            // Only a flush makes anything durable.
+            return if sync { self.flush(true) } else { Ok(()) };
+        }
+        let written = self.db.latest_sequence_number();
+        // Others may have written since the sync, and without one unless all do.
+        let synced = if self.options.sync_all_writes { written } else { before * u64::from(sync) };
+        self.has_reached(Reached { written, synced, ..Reached::default() })
+    }
+
+    fn has_reached(&self, reached: Reached) -> Result<(), StoreError> {
+        let Some(note) = &self.reached else { return Ok(()) };
+        let mut note = note.lock().unwrap_or_else(|e| e.into_inner());
+        let doing = || format!("write {} in {}", reached::FILE, self.options.path.display());
+        note.raise(reached).map_err(|error| StoreError::failed(doing(), error))
     }
 
     /// Writes what is in memory to files, which empties the write-ahead log: all families together, since they share it.
@@ -306,7 +331,13 @@ impl RocksDb {
         let mut options = FlushOptions::default();
         options.set_wait(wait);
         let doing = || format!("flush {}", self.options.path.display());
-        self.db.flush_cfs_opt(&families, &options).map_err(|error| StoreError::failed(doing(), with_advice(&error)))
+        let before = self.db.latest_sequence_number();
+        self.db.flush_cfs_opt(&families, &options).map_err(|error| StoreError::failed(doing(), with_advice(&error)))?;
+        if !wait {
+            return Ok(());
+        }
+        let list = list_of_files(self.db.path()).unwrap_or_default();
+        self.has_reached(Reached { written: before, synced: before, list, closed: false })
     }
 
     /// Stands on the first key of `from..to`. For one pass, so nothing of it is kept in the cache.
@@ -531,7 +562,9 @@ impl Drop for RocksDb {
             return;
         }
         // With the write-ahead log this only makes the next start quicker.
-        match self.flush(true) {
+        let flushed = self.flush(true);
+        let is_flushed = flushed.is_ok();
+        match flushed {
             Ok(()) => {
                 let graphs: Vec<GraphId> = self.read_graphs().live.iter().copied().collect();
                 let begins = graphs.into_iter().filter_map(|graph| Some((graph, self.progress(graph).ok()?.upto)));
@@ -545,6 +578,12 @@ impl Drop for RocksDb {
             }
         }
         self.db.cancel_all_background_work(true);
+        // What could not be synced may be lost after all.
+        let failed = self.db.property_int_value("rocksdb.background-errors").ok().flatten().unwrap_or(1);
+        let (list, closed) = (list_of_files(self.db.path()).unwrap_or_default(), is_flushed && failed == 0);
+        if let Err(error) = self.has_reached(Reached { list, closed, ..Reached::default() }) {
+            tracing::warn!(%error, "a copy of this store that was broken off may not be noticed");
+        }
     }
 }
 
@@ -791,7 +830,9 @@ impl Store for RocksDb {
             return self.flush(true);
         }
         let doing = || format!("sync {}", self.options.path.display());
-        self.db.flush_wal(true).map_err(|error| StoreError::failed(doing(), with_advice(&error)))
+        let before = self.db.latest_sequence_number();
+        self.db.flush_wal(true).map_err(|error| StoreError::failed(doing(), with_advice(&error)))?;
+        self.has_reached(Reached { written: before, synced: before, ..Reached::default() })
     }
 
     fn sizes(&self) -> Result<Sizes, StoreError> {
@@ -872,6 +913,49 @@ fn check_log(files: &Path) -> Result<(), StoreError> {
     }
     let what = "what was written last is missing (there is no *.log): the directory was copied in part, or a file was deleted";
     Err(StoreError::damaged(what, files.display().to_string()))
+}
+
+/// RocksDB begins without a word as well where the end of its write-ahead log is missing. Says how far the store reaches.
+fn check_end(db: &DB, directory: &Path) -> Result<Reached, StoreError> {
+    let least = read_reached(directory)?;
+    let found = db.latest_sequence_number();
+    if found >= least.written {
+        return Ok(Reached { written: found, closed: false, ..least });
+    }
+    let what = format!(
+        "the last {} of {} writes are missing: a file of RocksDB's write-ahead log (*.log) was cut off or removed, or the directory was copied while it was in use",
+        least.written - found,
+        least.written
+    );
+    let hint = "restore it from a backup, or remove its file weir-reached to go on without them";
+    Err(StoreError::Damaged { what, place: directory.display().to_string(), hint })
+}
+
+fn read_reached(directory: &Path) -> Result<Reached, StoreError> {
+    let path = directory.join(reached::FILE);
+    Reached::read(&path).map_err(|error| StoreError::failed(format!("read {}", path.display()), error))
+}
+
+/// Files that are not in RocksDB's list it deletes as it opens: it takes a list whose end is missing for what a crash left.
+fn check_list(files: &Path, directory: &Path) -> Result<(), StoreError> {
+    let Some((number, bytes)) = current_list(files) else { return Ok(()) };
+    if read_reached(directory)?.list.is_in(number, &bytes) {
+        return Ok(());
+    }
+    let what =
+        format!("MANIFEST-{number:06} is not what was written: RocksDB's list of its files was cut off or is an older one");
+    Err(StoreError::damaged(what, files.display().to_string()))
+}
+
+fn list_of_files(files: &Path) -> Option<List> {
+    current_list(files).map(|(number, bytes)| List::of(number, &bytes))
+}
+
+/// Its number and what is in it. None where there is none, which RocksDB itself tells.
+fn current_list(files: &Path) -> Option<(u64, Vec<u8>)> {
+    let current = std::fs::read_to_string(files.join("CURRENT")).ok()?;
+    let name = current.trim();
+    Some((name.strip_prefix("MANIFEST-")?.parse().ok()?, std::fs::read(files.join(name)).ok()?))
 }
 
 /// What is damaged, if that is what an error says.
@@ -1099,21 +1183,102 @@ mod tests {
         }
     }
 
+    /// As if the system had started anew since.
+    fn change_boot(directory: &Path) {
+        flip(&directory.join(reached::FILE), 0);
+    }
+
     #[test]
-    fn a_write_that_a_crash_cut_short_is_as_if_it_never_was() {
+    fn a_log_that_is_cut_short_is_noticed_unless_power_was_lost() {
+        for sync_all_writes in [false, true] {
+            let temporary = tempfile::tempdir().unwrap();
+            let options = RocksDbOptions { sync_all_writes, ..RocksDbOptions::new(temporary.path()) };
+            let store = RocksDb::open(options).unwrap();
+            let graph = store.create_graph("a", b"").unwrap();
+            for n in 0..20 {
+                append(&store, &[entry(graph, n * 100, 100)]);
+            }
+            let copy = tempfile::tempdir().unwrap();
+            copy_directory(temporary.path(), copy.path());
+            let [ahead] = &files(copy.path(), "log")[..] else { panic!("one write-ahead log") };
+            let length = fs::metadata(ahead).unwrap().len();
+            fs::OpenOptions::new().write(true).open(ahead).unwrap().set_len(length - 100).unwrap();
+            let read = || RocksDb::open_to_read(RocksDbOptions::new(copy.path())).err();
+            for refused in [error_of(copy.path()), read().expect("is refused")] {
+                let told = refused.to_string();
+                assert!(told.contains("the last 1 of ") && told.contains("remove its file weir-reached"), "{told}");
+            }
+            change_boot(copy.path());
+            if sync_all_writes {
+                assert!(error_of(copy.path()).to_string().contains("the last 1 of "));
+                fs::remove_file(copy.path().join(reached::FILE)).unwrap();
+            }
+            let found = read_log(&open(copy.path()), graph, 0).unwrap();
+            assert_eq!(found.len(), 19);
+        }
+    }
+
+    /// RocksDB deletes what is not in the list, and has an empty store then.
+    #[test]
+    fn a_list_of_files_that_is_cut_off_is_noticed_and_nothing_deleted() {
         let temporary = tempfile::tempdir().unwrap();
         let store = open(temporary.path());
         let graph = store.create_graph("a", b"").unwrap();
-        for n in 0..20 {
-            append(&store, &[entry(graph, n * 100, 100)]);
+        for n in 0..10 {
+            let mut chunks = (0..60u8).map(|n| Ok((Part::Newest, vec![n; 30_000])));
+            let progress = Progress { upto: Tick(n), ..Progress::default() };
+            store.checkpoint(graph, NewRun { first: Tick(n), upper: Tick(n + 1), chunks: &mut chunks }, &progress).unwrap();
+            store.flush(true).unwrap();
         }
+        let killed = tempfile::tempdir().unwrap();
+        copy_directory(temporary.path(), killed.path());
+        drop(store);
+        let list = |path: &Path| {
+            let current = fs::read_to_string(path.join("rocks-db/CURRENT")).unwrap();
+            path.join("rocks-db").join(current.trim())
+        };
+        for (from, other_boot) in [(temporary.path(), false), (temporary.path(), true), (killed.path(), false)] {
+            let bytes = fs::read(list(from)).unwrap();
+            for at in (0..bytes.len()).step_by(bytes.len() / 12) {
+                for zeros in [false, true] {
+                    let copy = tempfile::tempdir().unwrap();
+                    copy_directory(from, copy.path());
+                    let mut cut = bytes[..at].to_vec();
+                    cut.resize(if zeros { bytes.len() } else { at }, 0);
+                    fs::write(list(copy.path()), cut).unwrap();
+                    if other_boot {
+                        change_boot(copy.path());
+                    }
+                    let before = files(copy.path(), "sst").len();
+                    let read = RocksDb::open_to_read(RocksDbOptions::new(copy.path())).err().expect("is refused");
+                    for refused in [read, error_of(copy.path())] {
+                        assert!(matches!(refused, StoreError::Damaged { .. }), "{at}: {refused}");
+                    }
+                    assert_eq!(files(copy.path(), "sst").len(), before);
+                }
+            }
+        }
+        // One that was written anew, as it is when it has become long.
+        drop(open(temporary.path()));
+        drop(open(temporary.path()));
+    }
+
+    #[test]
+    fn a_log_that_is_missing_after_an_end_is_noticed_on_any_machine() {
+        let temporary = tempfile::tempdir().unwrap();
+        let store = open(temporary.path());
+        let graph = store.create_graph("a", b"").unwrap();
+        append(&store, &[entry(graph, 0, 100)]);
+        drop(store);
+        let store = open(temporary.path());
+        append(&store, &[entry(graph, 100, 100)]);
+        store.sync().unwrap();
         let copy = tempfile::tempdir().unwrap();
         copy_directory(temporary.path(), copy.path());
-        let [ahead] = &files(copy.path(), "log")[..] else { panic!("one write-ahead log") };
-        let length = fs::metadata(ahead).unwrap().len();
-        fs::OpenOptions::new().write(true).open(ahead).unwrap().set_len(length - 100).unwrap();
-        let found = read_log(&open(copy.path()), graph, 0).unwrap();
-        assert_eq!(found.len(), 19);
+        change_boot(copy.path());
+        let [.., newest] = &mut files(copy.path(), "log")[..] else { panic!("no write-ahead log") };
+        fs::write(newest, "").unwrap();
+        assert!(error_of(copy.path()).to_string().contains("writes are missing"));
     }
 
     #[test]

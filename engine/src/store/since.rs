@@ -17,20 +17,45 @@ pub struct Since {
     pub names: u32,
     /// The tick up to which it has each graph.
     pub graphs: Vec<(GraphId, Tick)>,
+    /// How often pages of a graph had been written again without what was erased, where that was at all.
+    pub rewritten: Vec<(GraphId, u64)>,
 }
+
+/// Of a graph for which it is said how often its pages were written again, in a list of graphs and ticks.
+const REWRITTEN: u32 = 1 << 31;
 
 impl Since {
     pub fn graph(&self, id: GraphId) -> Option<Tick> {
         self.graphs.iter().find(|(known, _)| *known == id).map(|(_, tick)| *tick)
     }
 
+    pub fn rewritten(&self, id: GraphId) -> u64 {
+        self.rewritten.iter().find(|(known, _)| *known == id).map_or(0, |(_, times)| *times)
+    }
+
+    /// Pairs of numbers, as they are written.
+    fn pairs(&self) -> impl Iterator<Item = (u32, u64)> {
+        let rewritten = self.rewritten.iter().map(|(graph, times)| (graph.0 | REWRITTEN, *times));
+        self.graphs.iter().map(|(graph, tick)| (graph.0, tick.0)).chain(rewritten)
+    }
+
+    fn of_pairs(mut self, pairs: impl IntoIterator<Item = (u32, u64)>) -> Since {
+        for (graph, number) in pairs {
+            match graph & REWRITTEN {
+                0 => self.graphs.push((GraphId(graph), Tick(number))),
+                _ => self.rewritten.push((GraphId(graph & !REWRITTEN), number)),
+            }
+        }
+        self
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut out = self.after.to_le_bytes().to_vec();
         out.extend(self.symbols.to_le_bytes());
         out.extend(self.names.to_le_bytes());
-        for (graph, tick) in &self.graphs {
-            out.extend(graph.0.to_le_bytes());
-            out.extend(tick.0.to_le_bytes());
+        for (graph, number) in self.pairs() {
+            out.extend(graph.to_le_bytes());
+            out.extend(number.to_le_bytes());
         }
         out
     }
@@ -38,11 +63,11 @@ impl Since {
     pub fn decode(bytes: &[u8]) -> Result<Since, Wrong> {
         let mut reader = Reader(bytes);
         let (after, symbols, names) = (reader.u64()?, reader.u32()?, reader.u32()?);
-        let mut graphs = Vec::new();
+        let mut pairs = Vec::new();
         while !reader.0.is_empty() {
-            graphs.push((GraphId(reader.u32()?), reader.tick()?));
+            pairs.push((reader.u32()?, reader.u64()?));
         }
-        Ok(Since { after, symbols, names, graphs })
+        Ok(Since { after, symbols, names, graphs: Vec::new(), rewritten: Vec::new() }.of_pairs(pairs))
     }
 }
 
@@ -59,7 +84,7 @@ pub fn checksum_of(names: &[Text]) -> u32 {
 impl fmt::Display for Since {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}.{:x}.{:x}", self.after, self.symbols, self.names)?;
-        self.graphs.iter().try_for_each(|(graph, tick)| write!(f, ".{:x}.{:x}", graph.0, tick.0))
+        self.pairs().try_for_each(|(graph, number)| write!(f, ".{graph:x}.{number:x}"))
     }
 }
 
@@ -72,12 +97,13 @@ impl FromStr for Since {
         let numbers: Vec<u64> = numbers.collect::<Result<_, _>>()?;
         let small = |number: u64| u32::try_from(number).map_err(|_| wrong());
         let [after, symbols, names, graphs @ ..] = &numbers[..] else { return Err(wrong()) };
-        let graph = |pair: &[u64]| match pair {
-            [graph, tick] => Ok((GraphId(small(*graph)?), Tick(*tick))),
+        let pair = |pair: &[u64]| match pair {
+            [graph, number] => Ok((small(*graph)?, *number)),
             _ => Err(wrong()),
         };
-        let graphs = graphs.chunks(2).map(graph).collect::<Result<_, _>>()?;
-        Ok(Since { after: *after, symbols: small(*symbols)?, names: small(*names)?, graphs })
+        let pairs: Vec<(u32, u64)> = graphs.chunks(2).map(pair).collect::<Result<_, _>>()?;
+        let (symbols, names) = (small(*symbols)?, small(*names)?);
+        Ok(Since { after: *after, symbols, names, graphs: Vec::new(), rewritten: Vec::new() }.of_pairs(pairs))
     }
 }
 
@@ -88,7 +114,8 @@ mod tests {
     #[test]
     fn it_is_read_as_it_was_written() {
         for graphs in [vec![], vec![(GraphId(0), Tick(5)), (GraphId(7), Tick(u64::MAX))]] {
-            let since = Since { after: u64::MAX, symbols: 3, names: 4, graphs };
+            let rewritten = graphs.iter().map(|(graph, _)| (*graph, 2)).collect();
+            let since = Since { after: u64::MAX, symbols: 3, names: 4, graphs, rewritten };
             assert_eq!(since.to_string().parse(), Ok(since.clone()));
             assert_eq!(Since::decode(&since.encode()), Ok(since));
         }

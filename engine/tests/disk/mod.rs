@@ -7,7 +7,8 @@
 //! renamed and removed in the order in which it happened, up to some moment after the last sync of anything. Of a sync that failed, the
 //! bytes are lost for good, and a later one does not bring them back, as on Linux.
 //!
-//! Not simulated: a disk that says it has synced and has not; files that are written in place, which RocksDB does not do.
+//! Not simulated: a disk that says it has synced and has not; files that are written in place, which RocksDB does not do. (The one
+//! that weir does it with, `weir-reached`, is as it was last written.)
 
 #![allow(unsafe_code, reason = "functions of the C library are called, and defined")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "it is said once for all that hand over")]
@@ -136,6 +137,12 @@ pub fn leave(power_lost: bool, random: &mut Random, to: &Path) {
         let target = to.join(path.strip_prefix(&disk.root).unwrap());
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         fs::write(target, bytes).unwrap();
+    }
+    let reached = to.join("weir-reached");
+    if power_lost && let Ok(mut bytes) = fs::read(&reached) {
+        // The system has started anew: what it calls itself is another.
+        bytes.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+        fs::write(reached, bytes).unwrap();
     }
 }
 
