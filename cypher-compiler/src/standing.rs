@@ -26,6 +26,9 @@ use classify::{Class, Local};
 
 const AGGREGATES: &str = "aggregates are not supported in standing queries of this mode; mode AnyQuery takes them";
 
+/// What is said to whoever gives a parameter to a text that is kept.
+const NO_PARAMETERS: &str = "a standing query takes no parameters: write the value in its text";
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StandingMode {
     /// One result per root node, on or off.
@@ -57,7 +60,7 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
         rewrite::rewrite(&mut draft, options, &mut |_, _| ()).map_err(|broken| vec![broken.diagnostic(text)])?;
         clock::mark(&mut draft);
         refuse::expressions(text, &draft)?;
-        any::maintainable(&mut draft);
+        any::maintainable(&mut draft).map_err(|count| vec![too_many_edges(text, count, mode)])?;
         let slots = names_of_slots(&draft);
         return Ok(StandingPlan { plan: lower::lower(text, draft), mode, root: 0, slots });
     }
@@ -73,6 +76,20 @@ pub fn compile_standing(text: &str, mode: StandingMode, options: &Options) -> Re
     }
     errors.sort_by_key(|error| error.offset);
     Err(errors)
+}
+
+/// A pattern that would take long to make and much to keep. Nobody writes so many out who could write less.
+fn too_many_edges(text: &str, count: usize, mode: StandingMode) -> Diagnostic {
+    let max = delta::EDGES_MAX;
+    let message = format!("A connected pattern of a standing query has at most {max} relationships: this one has {count}");
+    let parts = "in parts, each a MATCH that goes on from a node of the one before";
+    let hint = match mode {
+        StandingMode::AnyQuery => {
+            format!("write relationships that are alike as a length, as in `-[:R*{count}]->`, or them all {parts}")
+        }
+        _ => format!("mode AnyQuery takes more {parts}"),
+    };
+    Diagnostic::compile(text, Span::default(), Code::TooLong, message).with_hint(Some(hint))
 }
 
 struct Standing<'a> {
@@ -118,7 +135,7 @@ impl Standing<'_> {
         }
         self.check_mode(projection, root, end)?;
         self.check_tree(parts[0].span)?;
-        Ok(self.plan(columns, root))
+        self.plan(columns, root).map_err(|count| Box::new(too_many_edges(self.text, count, self.mode)))
     }
 
     /// Exactly one MATCH and one RETURN.
@@ -409,7 +426,8 @@ impl Standing<'_> {
                 Ok(())
             }
             ExpressionKind::Parameter(name) => {
-                Err(self.error(expression.span, Code::Parameter, format!("Unknown parameter `{name}`")))
+                let error = self.error(expression.span, Code::Parameter, format!("Unknown parameter `{name}`"));
+                Err(Box::new(error.with_hint(Some(NO_PARAMETERS.into()))))
             }
             ExpressionKind::Pattern(_) | ExpressionKind::PatternComprehension { .. } | ExpressionKind::Subquery { .. } => {
                 Err(self.error(expression.span, Code::NotPure, format!("Not a pure expression: {what} asks the graph")))
@@ -536,13 +554,14 @@ impl Standing<'_> {
         Ok(())
     }
 
-    fn plan(&mut self, columns: Vec<(Text, Expr)>, root: usize) -> StandingPlan {
+    /// An error is the number of relationships, where they are too many.
+    fn plan(&mut self, columns: Vec<(Text, Expr)>, root: usize) -> Result<StandingPlan, usize> {
         self.place_filters(root);
         self.pattern.nodes.iter_mut().for_each(|node| node.conditions.retain(|e| !crate::bind::is_true(e)));
         if self.mode == StandingMode::DistinctId {
             self.pattern.distinct_nodes = delta::siblings(&self.pattern, root);
         }
-        self.pattern.delta = delta::paths(&self.pattern);
+        self.pattern.delta = delta::paths(&self.pattern)?;
         let impure = columns
             .iter()
             .map(|(_, e)| e)
@@ -577,7 +596,7 @@ impl Standing<'_> {
             facts: QueryFacts { reads: true, impure, ..QueryFacts::default() },
             source: Text::new(self.text),
         };
-        StandingPlan { plan, mode: self.mode, root, slots }
+        Ok(StandingPlan { plan, mode: self.mode, root, slots })
     }
 
     /// A filter over the slots of one node is tested when that node is visited; one over none, at the root.

@@ -52,7 +52,7 @@ struct State {
     next: Tick,
     /// No tick before this one is given any more: the moments before it have been read.
     sealed: Tick,
-    /// The log is replayed.
+    /// The log has yet to be replayed: what was committed before comes first.
     replaying: bool,
     /// The tick after the last entry the workers were sent.
     sent: Tick,
@@ -99,16 +99,18 @@ pub struct Change {
 }
 
 impl Committer {
+    /// `replaying`: nothing is committed before `end_replay`. It is so from the beginning, for whoever works for a standing query may want to commit as soon
+    /// as there is the query, and the workers would be handed what is new before what is replayed.
     pub fn new(
         graph: GraphId,
         parts: &Parts,
         published: Arc<Published>,
         logged: Arc<AtomicUsize>,
-        next: Tick,
+        (next, replaying): (Tick, bool),
         sources: FxHashMap<Text, Position>,
         (expiry, erasures): (Arc<Expiry>, Arc<Erasures>),
     ) -> Committer {
-        let state = State { next, sent: next, sources, ..State::default() };
+        let state = State { next, sent: next, replaying, sources, ..State::default() };
         let (commits, causes) = (Commits::default(), Causes::default());
         Committer { graph, parts: parts.clone(), published, logged, expiry, erasures, commits, causes, state: Mutex::new(state) }
     }
@@ -304,15 +306,16 @@ impl Committer {
         Ok(())
     }
 
-    /// While the log is replayed nothing else is committed.
-    pub fn set_replaying(&self, replaying: bool) {
-        self.lock().replaying = replaying;
+    /// All of the log has been replayed, and what is new may come.
+    pub fn end_replay(&self) {
+        self.lock().replaying = false;
     }
 
     /// Feeds an entry of the log to the workers again, after a restart. One of nothing is passed over, but the last: the standing
     /// queries answer for everything before its end.
     pub fn replay(&self, entry: Arc<Entry>, is_last: bool) -> Result<(), EngineError> {
         let mut state = self.lock();
+        assert!(state.replaying && entry.first >= state.next, "the log is replayed in its order, and before anything else");
         state.next = entry.upper;
         if entry.mutations.is_empty() && !is_last {
             return Ok(());

@@ -167,7 +167,7 @@ pub struct Parts {
 
 impl Engine {
     /// Opens a store: its graphs are loaded up to their checkpoints. Standing queries that were there before are
-    /// installed next (`Start::Resume`), then `start` replays what the log holds beyond.
+    /// installed next (`Start::Resume`), then `start` replays what the log holds beyond. Nothing is committed to them before that.
     pub fn open(store: Arc<dyn Store>, options: Options) -> Result<Engine, EngineError> {
         Engine::open_watched(store, options, Arc::default())
     }
@@ -565,6 +565,8 @@ impl WeakGraph {
 /// What is known of a graph when it is opened, besides its base.
 #[derive(Default)]
 struct Loaded {
+    /// It was in the store: its log is replayed by `start`, and nothing is committed before.
+    was_there: bool,
     sources: FxHashMap<Text, Position>,
     /// What was delivered, by query and output.
     delivered: FxHashMap<(QueryId, Text), (Tick, Position)>,
@@ -615,14 +617,14 @@ impl Graph {
         let end = loaded.tail.last().map_or(base.upper, |entry| entry.upper);
         let history = History::open(shelf, parts.retention, loaded.runs, upto, end)?;
         let published = Arc::new(Published::new(parts.workers.count()));
-        let next = base.upper;
+        let begins = (base.upper, loaded.was_there);
         let (logged, expiry) = (loaded.checkpoints.logged().clone(), Arc::<Expiry>::default());
         let committer = Committer::new(
             id,
             parts,
             published.clone(),
             logged,
-            next,
+            begins,
             loaded.sources,
             (expiry.clone(), history.erasures().clone()),
         );
@@ -693,7 +695,8 @@ impl Graph {
 
     /// What the log holds beyond the checkpoint, and what is known with it.
     fn read_log(parts: &Parts, id: GraphId, progress: &Progress) -> Result<(Loaded, Vec<Entry>), StoreError> {
-        let mut loaded = Loaded { checkpoints: Checkpoints::resume(progress.clone()), ..Loaded::default() };
+        let checkpoints = Checkpoints::resume(progress.clone());
+        let mut loaded = Loaded { was_there: true, checkpoints, ..Loaded::default() };
         loaded.sources.extend(progress.sources.iter().cloned());
         progress.delivered.iter().for_each(|delivered| loaded.note(delivered));
         let mut log = Vec::new();
@@ -717,7 +720,6 @@ impl Graph {
             return self.committer().wait_applied_all();
         };
         let began = Instant::now();
-        self.committer().set_replaying(true);
         let count = self.inner.parts.workers.count();
         let shard = |index| {
             memory::holds_graph();
@@ -762,7 +764,7 @@ impl Graph {
         }
         committer.wait_applied_all()?;
         self.inner.ahead.store(None);
-        committer.set_replaying(false);
+        committer.end_replay();
         tracing::debug!(graph = self.name(), took = ?began.elapsed(), "replayed the log");
         Ok(())
     }

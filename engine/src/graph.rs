@@ -115,6 +115,9 @@ impl ShardOfGraph {
     /// Hands entries to the operator, to become one batch; the next `step` of the worker applies them.
     pub fn apply(&mut self, mut entries: Vec<Arc<Entry>>) {
         let Some(last) = entries.last() else { return };
+        let in_order = entries.iter().try_fold(self.upper, |upper, entry| (entry.first.0 >= upper).then_some(entry.upper.0));
+        // Of several that become one batch, it would not be seen otherwise.
+        assert!(in_order.is_some(), "entries come in the order of ticks, and none of what was loaded");
         // What is imported next begins with what has been applied by then, so this handle holds nothing back.
         let applied = self.published.shard_upper(self.shard.index);
         allow_compaction(&mut self.trace, &self.published, applied);

@@ -143,6 +143,11 @@ impl Pauses {
         self.is_recorded
     }
 
+    /// Everything before this is in the sum as the store knows it, while there is one.
+    pub(crate) fn summed_to(&self) -> Option<Tick> {
+        (!self.is_empty()).then_some(self.kept.tick)
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.stretches.back().is_some_and(|last| last.until.is_none())
     }
@@ -369,6 +374,8 @@ impl StandingQuery {
         }
         let mut pauses = state.pauses();
         let mut held = state.held();
+        // Whatever was there when the query was installed is of a tick before that, also where stages made it.
+        let is_rest = batch.rows.first().is_some_and(|first| first.tick < self.installed().max(Tick(1)));
         let taken = has_pauses && pauses.pass(batch, self.cancellations() || held.is_active());
         held.pass(batch, self.cancellations());
         let delivered = state.delivered_by_all();
@@ -377,8 +384,9 @@ impl StandingQuery {
         }
         // What is held goes on from where it is kept with what comes of a pause, and not with what came in it.
         let forgotten = pauses.forget(delivered.into_iter().chain(held.kept_from()).min());
-        // Nothing finds again what was there when the query was installed.
-        let kept = pauses.keep(taken && batch.found.is_none()) && batch.found.is_none();
+        // The log does not have what was there when the query was installed: without it in the sum, the next start replays all that led to it.
+        let is_rest = taken && is_rest;
+        let at_once = pauses.keep(is_rest) && is_rest;
         state.has_pauses.store(!pauses.is_empty(), Ordering::SeqCst);
         let over = held.is_over();
         if over {
@@ -390,11 +398,18 @@ impl StandingQuery {
             // Where the outputs stand is in the log no later than that nothing is held back for them any more.
             self.note_held(&held);
         }
-        if forgotten || kept {
+        if forgotten || at_once {
             self.note(&pauses);
         }
         drop((pauses, held));
-        if kept && taken { self.graph().committer().log_delivered() } else { Ok(()) }
+        if !at_once {
+            return Ok(());
+        }
+        match self.graph().committer().log_delivered() {
+            // What is noted is logged as soon as the log has been replayed. An error would lose the batch.
+            Err(EngineError::Starting) => Ok(()),
+            logged => logged,
+        }
     }
 
     /// Cancellations of ticks before this are wanted.
@@ -425,7 +440,7 @@ impl StandingState {
     /// The log is needed from here on for the pauses.
     pub(crate) fn pause_needs(&self) -> Option<Tick> {
         let has = self.has_pauses.load(Ordering::SeqCst);
-        has.then(|| self.pauses()).filter(|pauses| !pauses.is_empty()).map(|pauses| pauses.kept.tick)
+        has.then(|| self.pauses()).and_then(|pauses| pauses.summed_to())
     }
 }
 

@@ -162,6 +162,7 @@ impl Graph {
             return Err(EngineError::StandingExists);
         }
         let columns = maintained.columns.clone();
+        let summed_to = state.pauses().summed_to();
         if maintained.clocked && standing.start != Start::Resume {
             // What turned since the last commit had turned before the query was there.
             self.apply(Mutations::default(), 1)?;
@@ -185,9 +186,12 @@ impl Graph {
             let baseline = match standing.start {
                 Start::Now | Start::WholeGraph | Start::Summed => Baseline::Report,
                 Start::Resume if state.held().wants_rest() => Baseline::Report,
-                // What an empty graph answers comes at the very first tick.
-                Start::Resume if known.values().all(|(tick, _)| *tick >= installed.max(Tick(1))) => Baseline::Known,
-                Start::Resume => Baseline::Report,
+                Start::Resume => {
+                    // What is not in the sum of a pause is not known either, however far the outputs are: these are told nothing of it, and get past it.
+                    // What an empty graph answers comes at the very first tick.
+                    let mut ends = known.values().map(|(tick, _)| *tick).chain(summed_to);
+                    if ends.all(|tick| tick >= installed.max(Tick(1))) { Baseline::Known } else { Baseline::Report }
+                }
             };
             *state.delivered.lock().unwrap_or_else(|e| e.into_inner()) = known;
             self.add_standing(standing.id, state.clone());

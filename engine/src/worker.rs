@@ -109,10 +109,31 @@ struct State {
     installations: u64,
 }
 
+/// Ends the process with a worker that panics: without it nothing that is committed is applied any more, and whoever waits for it gets nothing but the
+/// end of patience. All that was acknowledged is in the log, and the next start goes on from there. It ends at once, as destructors would wait for the
+/// worker, and not by a signal that looks like a lack of memory.
+struct EndWith {
+    worker: usize,
+}
+
+impl Drop for EndWith {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(
+                worker = self.worker,
+                "a worker of the graph ended through a bug in weir, and weir ends with it; nothing acknowledged is lost"
+            );
+            std::process::abort();
+        }
+    }
+}
+
 fn run(worker: &mut Worker, commands: &Receiver<Command>) {
     holds_graph();
     let mut state = State::default();
     let mut next = None;
+    // Dropped first.
+    let _end = EndWith { worker: worker.index() };
     loop {
         match next.take().map_or_else(|| commands.try_recv(), Ok) {
             Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return state.finish(worker),
@@ -256,8 +277,8 @@ impl State {
             backfill: install.backfill.clone(),
         };
         // Of a graph that nothing was ever written to, all that there is was there before.
-        let gather =
-            Gather::new(maintained, stages, (install.cancellations_until.0, install.baseline), graph.upper.max(1), outlet);
+        let reported = (install.cancellations_until.0, install.baseline);
+        let gather = Gather::new(maintained, install.pace.clone(), stages, reported, graph.upper.max(1), outlet);
         // Without a count of each row, nothing is to be known of the matches that were there.
         let asked = maintained.distinct || maintained.staged.is_some() || !matches!(install.baseline, Baseline::Known);
         let at_rest = asked.then(|| graph.at_rest(worker));

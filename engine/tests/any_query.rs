@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::any::{NODES, QUERIES, comparable_rows, random_record};
+use common::any::{NODES, QUERIES, comparable_rows, held_against, random_record};
 use common::{Random, Rows, ad_hoc, answer, collect, compile, concatenate, node, share_symbols};
 use weir_cypher_compiler::StandingMode;
 use weir_engine::evaluate::Prepared;
@@ -138,6 +138,20 @@ const SETTINGS: &[(usize, usize)] = &[(1, 1), (1, 40), (2, 7), (4, 1), (4, 1000)
 fn every_tick_has_the_answer_of_its_graph() {
     for seed in [88172645463325252, 4101842887655102017] {
         run((QUERIES, random_record, false, ALL_HUBS), seed, 160, SETTINGS);
+    }
+}
+
+/// `WEIR_HELD_AGAINST=5000` makes so many queries.
+#[test]
+fn what_stands_elsewhere_is_there_when_it_is_asked_for() {
+    let count = std::env::var("WEIR_HELD_AGAINST").ok().and_then(|count| count.parse().ok()).unwrap_or(150);
+    let seed = std::env::var("WEIR_HELD_AGAINST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(88172645463325252);
+    let mut random = Random(seed);
+    for round in 0..count / 50 {
+        let queries: Vec<String> = (0..50).map(|_| held_against(&mut random)).collect();
+        let queries: Vec<&str> = queries.iter().map(String::as_str).collect();
+        // Edges beside others of their type in every other round.
+        run((&queries, random_record, round % 2 == 1, ALL_HUBS), seed ^ (round << 32), 70, &[(1, 1), (2, 20)]);
     }
 }
 

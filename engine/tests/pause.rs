@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{QUERIES, Random, Rows, collect, concatenate, expected, plans, random_records, share_symbols};
-use weir_cypher_compiler::{Options as CompileOptions, compile_asked};
+use common::{QUERIES, Random, Rows, collect, concatenate, expected, node, plans, random_records, share_symbols};
+use weir_cypher_compiler::{Options as CompileOptions, StandingMode, compile_asked, compile_standing};
 use weir_engine::store::{InMemory, RocksDb, RocksDbOptions};
-use weir_engine::{Engine, Graph, Options, QueryOptions, Row, Standing, StandingQuery, Start, checkpoint};
+use weir_engine::{Engine, EngineError, Graph, Options, QueryOptions, Row, Standing, StandingQuery, Start, checkpoint};
 use weir_model::{Mutations, NodeId, Plan, Position, QueryId, Tick, Value};
 
 const OUTPUT: &str = "file";
@@ -507,6 +507,170 @@ fn a_query_that_begins_as_of_a_moment_tells_the_difference() {
     begins_as_of_a_moment(88172645463325252, true, false);
     begins_as_of_a_moment(2685821657736338717, true, true);
     begins_as_of_a_moment(1181783497276652981, false, true);
+}
+
+/// What is asked of as of a moment, in a graph that `record` was written to.
+fn summed_since(graph: &Graph, text: &str, record: Mutations) -> StandingQuery {
+    let at = Tick(graph.apply(record, 1).unwrap().0 - 1);
+    let plan = compile_standing(text, StandingMode::AnyQuery, &CompileOptions::default()).unwrap().plan;
+    let standing = Standing { id: QUERY, plan, cancellations: true, start: Start::Summed, outputs: vec![OUTPUT.into()] };
+    let query = graph.install(standing).unwrap();
+    let mut then = Vec::new();
+    let options = QueryOptions { at: Some(at), ..QueryOptions::default() };
+    let asked = compile_asked(text, StandingMode::AnyQuery, &CompileOptions::default()).unwrap();
+    graph
+        .query(&graph.prepare(asked), &[], options, &mut |row| {
+            then.push((Row::from_slice(row), 1));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    query.take_off(then);
+    query.keep_sum().unwrap();
+    query.put_output(OUTPUT, Tick::ZERO, Position::default()).unwrap();
+    query
+}
+
+fn again(graph: &Graph, text: &str) -> StandingQuery {
+    let plan = compile_standing(text, StandingMode::AnyQuery, &CompileOptions::default()).unwrap().plan;
+    let standing = Standing { id: QUERY, plan, cancellations: true, start: Start::Resume, outputs: vec![OUTPUT.into()] };
+    graph.install(standing).unwrap()
+}
+
+fn wait_for_rest(query: &StandingQuery) {
+    let begun = Instant::now();
+    while query.backfill().is_some() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it looks through a graph of one node");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+const QUERY: QueryId = QueryId(NodeId { high: 7, low: 7 });
+
+/// Of nodes with a label, a graph in which node 0 is one with `x`; and the same without.
+fn labelled(graph: &Graph, is_there: bool) -> Mutations {
+    let mut record = Mutations::default();
+    record.set_label(node(0), graph.symbols().intern("A"), is_there);
+    record.set_property(node(0), graph.symbols().intern("x"), &if is_there { Value::Integer(2) } else { Value::Null });
+    record
+}
+
+/// An aggregate without keys has a row of the empty graph, too. Its output may be past what the log knows of the sum: then it was told nothing of that row,
+/// which the sum lacks all the same. It was taken for known, and the end of the sum cancelled what nobody had been told of.
+#[test]
+fn what_the_sum_lacks_is_found_again_however_far_the_output_is() {
+    for text in ["MATCH (n:A) RETURN max(n.x) AS m", "MATCH (n:B) RETURN count(*) AS m UNION MATCH (n:A) RETURN max(n.x) AS m"] {
+        // Whether the row was taken before the process ended, and whether the sum had been ended by then.
+        for (taken, ended) in [(false, true), (true, true), (true, false), (false, false)] {
+            let directory = tempfile::tempdir().unwrap();
+            let case = format!("{text}, taken: {taken}, ended: {ended}");
+            {
+                let engine = open(directory.path(), 1);
+                engine.start().unwrap();
+                let graph = engine.default_graph();
+                let mut other = Mutations::default();
+                other.set_property(node(1), graph.symbols().intern("x"), &Value::Integer(1));
+                let query = summed_since(&graph, text, other);
+                wait_for_rest(&query);
+                if ended {
+                    query.resume().unwrap();
+                }
+            }
+            // The output gets past the very first tick, and that comes into the log.
+            {
+                let engine = open(directory.path(), 1);
+                let graph = engine.default_graph();
+                let query = again(&graph, text);
+                engine.start().unwrap();
+                wait_for_rest(&query);
+                if taken {
+                    let batch = query.next(Duration::from_secs(20)).unwrap().expect("at least progress");
+                    assert!(batch.rows.is_empty(), "{case}: {batch:?}");
+                }
+                query.set_delivered(OUTPUT, Tick(1), Position::default(), true);
+                let upper = graph.apply(labelled(&graph, true), 1).unwrap();
+                graph.wait_durable(upper).unwrap();
+            }
+            let engine = open(directory.path(), 1);
+            let graph = engine.default_graph();
+            let query = again(&graph, text);
+            engine.start().unwrap();
+            if !ended {
+                wait_for_rest(&query);
+                query.resume().unwrap();
+            }
+            let upper = graph.apply(labelled(&graph, false), 1).unwrap();
+            let row = |value: Value, count| (vec![value], count);
+            let comes = Rows::from([row(Value::Integer(2), 1), row(Value::Null, -1)]);
+            let goes = Rows::from([row(Value::Integer(2), -1), row(Value::Null, 1)]);
+            let mut found = collect(&query, upper);
+            found.retain(|_, rows| !rows.is_empty());
+            assert_eq!(found.into_values().collect::<Vec<_>>(), [comes, goes], "{case}");
+        }
+    }
+}
+
+/// Where what the sum lacks was there at the checkpoint a start begins with, and has gone since, it is found as well.
+#[test]
+fn what_the_sum_lacks_of_a_checkpoint_is_found_again() {
+    const TEXT: &str = "MATCH (n:A) RETURN n.x AS x";
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let engine = open(directory.path(), 1);
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        let upper = graph.apply(labelled(&graph, true), 1).unwrap();
+        graph.wait_durable(upper).unwrap();
+        checkpoint::make(&graph, upper).unwrap();
+        // Since then it has gone.
+        let mut other = Mutations::default();
+        other.set_property(node(1), graph.symbols().intern("x"), &Value::Integer(1));
+        let query = summed_since(&graph, TEXT, other);
+        let upper = graph.apply(labelled(&graph, false), 1).unwrap();
+        query.set_delivered(OUTPUT, upper, Position::default(), true);
+        graph.apply(Mutations::default(), 1).unwrap();
+    }
+    let engine = open(directory.path(), 1);
+    let graph = engine.default_graph();
+    let query = again(&graph, TEXT);
+    engine.start().unwrap();
+    wait_for_rest(&query);
+    query.resume().unwrap();
+    let found: Vec<Rows> = collect(&query, query.summed_until()).into_values().filter(|rows| !rows.is_empty()).collect();
+    assert_eq!(found, [Rows::from([(vec![Value::Integer(2)], -1)])]);
+}
+
+/// Whoever takes results works from the installation on. The end of the sum was committed then, and reached the workers before the ticks that were replayed.
+#[test]
+fn nothing_is_committed_before_the_log_has_been_replayed() {
+    const TEXT: &str = "MATCH (n:A) RETURN max(n.x) AS m";
+    let directory = tempfile::tempdir().unwrap();
+    {
+        let engine = open(directory.path(), 1);
+        engine.start().unwrap();
+        let graph = engine.default_graph();
+        summed_since(&graph, TEXT, labelled(&graph, true));
+    }
+    for ahead in [false, true] {
+        let engine = open(directory.path(), 2);
+        let graph = engine.default_graph();
+        let query = again(&graph, TEXT);
+        wait_for_rest(&query);
+        let is_refused = || {
+            assert!(matches!(query.resume(), Err(EngineError::Starting)) && query.is_summed());
+            assert!(matches!(query.pause(), Ok(false)), "it is one already");
+            assert!(matches!(graph.apply(Mutations::default(), 1), Err(EngineError::Starting)));
+        };
+        is_refused();
+        if ahead {
+            engine.open_reads().unwrap();
+            is_refused();
+        }
+        engine.start().unwrap();
+        if ahead {
+            assert!(query.resume().unwrap());
+            assert_eq!(collect(&query, query.summed_until()).into_values().map(|rows| rows.len()).sum::<usize>(), 0);
+        }
+    }
 }
 
 fn deliver_nothing(query: &StandingQuery, graph: &Graph) {

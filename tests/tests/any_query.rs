@@ -291,6 +291,88 @@ fn a_query_may_begin_with_the_whole_graph() {
     assert!(refused.contains("DistinctId, MultipleValues, AnyQuery"), "{refused}");
 }
 
+/// Some twenty relationships make millions of paths: they took all memory of the machine, for fewer rows than a tick may have.
+#[test]
+fn a_query_that_makes_more_than_memory_holds_ends_alone() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory", "-Dweir.memory.limit=400M"]);
+    let outputs = |path: &str| json!({"file": {"type": "WriteToFile", "path": path}});
+    weir.post(
+        &at("paths"),
+        &body("MATCH (a:A) OPTIONAL MATCH p = (a)-[*]-() RETURN count(p) AS n", None, outputs("paths.jsonl")),
+    )
+    .expect(201);
+    weir.post(&at("pairs"), &body("MATCH (a)-[:R]->(b) RETURN count(*) AS n", None, outputs("pairs.jsonl"))).expect(201);
+    let node = |i: u32| format!("MATCH (a) WHERE id(a) = idFrom('n', {i}) SET a:A");
+    (0..7).for_each(|i| drop(weir.rows(&node(i))));
+    let pairs = "UNWIND range(0, 6) AS i UNWIND range(0, 6) AS k WITH i, k WHERE i < k";
+    weir.rows(&format!("{pairs} MATCH (a), (b) WHERE id(a) = idFrom('n', i) AND id(b) = idFrom('n', k) CREATE (a)-[:R]->(b)"));
+    wait_until("the query has ended", RESULTS_MAX, || {
+        let failed = weir.get(&at("paths")).expect(200).json()["stats"]["local"]["failed"].as_str().map(str::to_owned);
+        failed.inspect(|why| assert!(why.contains("at one record"), "{why}")).is_some()
+    });
+    wait_until("the other goes on", RESULTS_MAX, || {
+        home.lines("pairs.jsonl").iter().any(|line| line["data"] == json!({"n": 21}))
+    });
+    let resident = weir.resident_megabytes();
+    assert!(resident < 400, "{resident} MB");
+    assert_eq!(weir.rows("MATCH (n:A) RETURN count(n)"), [json!([7])]);
+}
+
+/// Where all know each other a chain of eight has tens of millions of matches from each node. Everything stood still until memory was gone.
+#[test]
+fn a_pattern_that_leads_too_far_ends_its_query_alone() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory", "-Dweir.memory.limit=400M"]);
+    let all = "UNWIND range(1, 12) AS i UNWIND range(1, 12) AS k WITH i, k WHERE i <> k";
+    let ends = "MATCH (a), (b) WHERE id(a) = idFrom('n', i) AND id(b) = idFrom('n', k)";
+    let chain: String = (1..8).map(|n| format!("-[:R]->(a{n})")).collect();
+    let file = json!({"file": {"type": "WriteToFile", "path": "pairs.jsonl"}});
+    weir.post(&at("pairs"), &body("MATCH (a)-[:R]->(b) RETURN count(*) AS n", None, file)).expect(201);
+    let create = |name: &str, mode: &str, start: &str| {
+        let mut body = body(&format!("MATCH (a0){chain} RETURN a1.k AS k"), Some(mode), json!({}));
+        body["startFrom"] = start.into();
+        weir.post(&at(name), &body).expect(201);
+    };
+    let has_ended = |name: &str| {
+        let status = weir.get(&at(name)).expect(200).json();
+        let why = status["stats"]["local"]["failed"].as_str().map(str::to_owned);
+        why.inspect(|why| assert!(why.contains("matches were found at one time"), "{why}")).is_some()
+    };
+    // As it comes about, and as it is there already.
+    create("staged", "AnyQuery", "Now");
+    create("direct", "MultipleValues", "Now");
+    weir.rows(&format!("{all} {ends} CREATE (a)-[:R]->(b)"));
+    create("staged-later", "AnyQuery", "WholeGraph");
+    create("direct-later", "MultipleValues", "WholeGraph");
+    for name in ["staged", "direct", "staged-later", "direct-later"] {
+        wait_until(name, RESULTS_MAX, || has_ended(name));
+    }
+    weir.rows(&format!("WITH 1 AS i, 13 AS k {ends} CREATE (a)-[:R]->(b)"));
+    wait_until("the other goes on", RESULTS_MAX, || {
+        home.lines("pairs.jsonl").iter().any(|line| line["data"] == json!({"n": 133}))
+    });
+    weir.delete(&at("direct")).expect(200);
+    let resident = weir.resident_megabytes();
+    assert!(resident < 400, "{resident} MB");
+}
+
+/// More than may wait, but most of them are the same.
+#[test]
+fn any_number_of_matches_is_counted_when_a_query_is_installed() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory", "-Dweir.memory.limit=400M"]);
+    weir.rows("UNWIND range(1, 3000) AS i MATCH (h), (a) WHERE id(h) = idFrom('h') AND id(a) = idFrom('a', i) SET a.k = i % 2 CREATE (a)-[:R]->(h)");
+    let query = "MATCH (a)-[:R]->(h)<-[:R]-(b) RETURN a.k AS k, count(*) AS n";
+    let mut body = body(query, None, json!({"file": {"type": "WriteToFile", "path": "star.jsonl"}}));
+    body["startFrom"] = "WholeGraph".into();
+    weir.post(&at("star"), &body).expect(201);
+    let counts: Vec<Json> = home.wait_lines("star.jsonl", 2).iter().map(|line| line["data"].clone()).collect();
+    let each = 1500 * 2999;
+    assert_eq!(counts, [json!({"k": 0, "n": each}), json!({"k": 1, "n": each})]);
+    assert_eq!(weir.rows("MATCH (a)-[:R]->(h) RETURN count(*)"), [json!([3000])]);
+}
+
 /// Until there is a first answer nothing says how late the next is: it was said to be decades.
 #[test]
 fn a_query_is_not_behind_while_its_first_answer_is_worked_out() {

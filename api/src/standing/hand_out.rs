@@ -39,12 +39,15 @@ impl Query {
             if let Some((_, batch)) = later.take().filter(|(of, _)| *of == installed.id()) {
                 self.hand_out(&batch, hashed);
             }
-            if installed.is_summed()
-                && installed.backfill().is_none()
-                && let Err(error) = installed.resume()
-            {
-                tracing::error!(query = self.name, "its results cannot be taken: {}", chain(&error));
-                return;
+            if installed.is_summed() && installed.backfill().is_none() {
+                match installed.resume() {
+                    // The end of the sum is a tick behind all that is replayed.
+                    Ok(_) | Err(EngineError::Starting) => {}
+                    Err(error) => {
+                        tracing::error!(query = self.name, "its results cannot be taken: {}", chain(&error));
+                        return;
+                    }
+                }
             }
             let is_beginning = until != u64::MAX || installed.is_summed() || installed.backfill().is_some();
             match installed.next(if is_beginning { LOOK } else { WAIT }) {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use weir_cypher_compiler::{Options, compile_asked};
-use weir_engine::{Graph, QueryOptions, Row};
+use weir_engine::{EngineError, Graph, QueryOptions, Row};
 use weir_model::Tick;
 
 use super::StandingQueries;
@@ -19,10 +19,16 @@ impl StandingQueries {
         let at = Some(Tick::end_of_millis(millis));
         let options = QueryOptions { at, now_millis: Some(millis), ..QueryOptions::default() };
         let mut rows = Vec::new();
-        graph.query(&graph.prepare(plan), &[], options, &mut |row| {
-            rows.push((Row::from_slice(row), 1));
-            ControlFlow::Continue(())
-        })?;
+        graph
+            .query(&graph.prepare(plan), &[], options, &mut |row| {
+                rows.push((Row::from_slice(row), 1));
+                ControlFlow::Continue(())
+            })
+            .map_err(|error| match error {
+                // No tick is so late as some moments are.
+                EngineError::NotYet(_) => EngineError::NotYet(millis),
+                other => other,
+            })?;
         Ok(rows)
     }
 }

@@ -1,25 +1,44 @@
 //! The order in which a pattern is visited: one state for ad-hoc matches and for the paths of the delta join.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::rc::Rc;
 
 use weir_model::Expr;
 use weir_model::plan::{Pattern, PatternEdge, Slot, Step};
 
 use crate::walk;
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Node(usize),
     Edge(usize),
 }
 
-pub struct Order<'a> {
-    pattern: &'a Pattern,
+/// What is the same wherever a visit begins. The delta join begins at every node and every edge, so nothing is searched through step by step.
+struct Layout {
     /// Which part of the pattern fills a slot; slots not in here are filled by the input row.
     fills: HashMap<Slot, Part>,
+    /// Of each node the edges at it.
+    edges_at: Vec<Vec<usize>>,
+    /// Of each node, and of each edge, the conditions that mention it.
+    conditions_of_nodes: Vec<Vec<usize>>,
+    conditions_of_edges: Vec<Vec<usize>>,
+}
+
+#[derive(Clone)]
+pub struct Order<'a> {
+    pattern: &'a Pattern,
+    layout: Rc<Layout>,
     visited: Vec<bool>,
     crossed: Vec<bool>,
-    tested: Vec<bool>,
+    /// Edges that touch what has been visited, the one to cross first on top. Some have been crossed since, and some weigh more by now.
+    leading: BinaryHeap<(usize, Reverse<usize>)>,
+    /// How much of what each condition mentions has not been visited.
+    missing: Vec<usize>,
+    /// Conditions of which nothing is missing any more, until they are tested.
+    testable: Vec<usize>,
+    settled: Vec<bool>,
     pub steps: Vec<Step>,
 }
 
@@ -31,17 +50,44 @@ impl<'a> Order<'a> {
                 fills.insert(slot, Part::Node(i));
             }
         }
+        let mut edges_at = vec![Vec::new(); pattern.nodes.len()];
         for (i, edge) in pattern.edges.iter().enumerate() {
             for slot in edge.reads.iter().map(|(_, slot)| *slot).chain(edge.slot.filter(|_| !edge.bound)) {
                 fills.insert(slot, Part::Edge(i));
             }
+            edges_at[edge.source].push(i);
+            if edge.target != edge.source {
+                edges_at[edge.target].push(i);
+            }
+        }
+        let mut layout = Layout {
+            fills,
+            edges_at,
+            conditions_of_nodes: vec![Vec::new(); pattern.nodes.len()],
+            conditions_of_edges: vec![Vec::new(); pattern.edges.len()],
+        };
+        let mut missing = Vec::new();
+        for (i, condition) in pattern.conditions.iter().enumerate() {
+            let mut parts: Vec<Part> = walk::slots(condition).iter().filter_map(|slot| layout.fills.get(slot).copied()).collect();
+            parts.sort_unstable();
+            parts.dedup();
+            for part in &parts {
+                match part {
+                    Part::Node(node) => layout.conditions_of_nodes[*node].push(i),
+                    Part::Edge(edge) => layout.conditions_of_edges[*edge].push(i),
+                }
+            }
+            missing.push(parts.len());
         }
         Order {
             pattern,
-            fills,
+            layout: Rc::new(layout),
             visited: vec![false; pattern.nodes.len()],
             crossed: vec![false; pattern.edges.len()],
-            tested: vec![false; pattern.conditions.len()],
+            leading: BinaryHeap::new(),
+            testable: (0..missing.len()).filter(|condition| missing[*condition] == 0).collect(),
+            settled: vec![false; missing.len()],
+            missing,
             steps: Vec::new(),
         }
     }
@@ -52,32 +98,58 @@ impl<'a> Order<'a> {
 
     /// The node is there from the beginning.
     pub fn given(&mut self, node: usize) {
-        self.visited[node] = true;
+        if std::mem::replace(&mut self.visited[node], true) {
+            return;
+        }
+        let layout = self.layout.clone();
+        self.found(&layout.conditions_of_nodes[node]);
+        for edge in &layout.edges_at[node] {
+            if let Some(weight) = self.weight(*edge) {
+                self.leading.push((weight, Reverse(*edge)));
+            }
+        }
     }
 
     /// The edge is there from the beginning, with both its ends.
     pub fn given_edge(&mut self, edge: usize) {
-        self.crossed[edge] = true;
+        self.cross(edge);
         self.given(self.pattern.edges[edge].source);
         self.given(self.pattern.edges[edge].target);
+    }
+
+    fn cross(&mut self, edge: usize) {
+        if !std::mem::replace(&mut self.crossed[edge], true) {
+            let layout = self.layout.clone();
+            self.found(&layout.conditions_of_edges[edge]);
+        }
+    }
+
+    /// One thing that these conditions mention is there now.
+    fn found(&mut self, conditions: &[usize]) {
+        for condition in conditions {
+            self.missing[*condition] -= 1;
+            if self.missing[*condition] == 0 {
+                self.testable.push(*condition);
+            }
+        }
     }
 
     /// Visits nodes otherwise than over an edge.
     pub fn enter(&mut self, step: Step) {
         if let Step::Bound { node } | Step::Seek { node, .. } | Step::Scan { node, .. } | Step::Ends { node, .. } = step {
-            self.visited[node] = true;
+            self.given(node);
         }
         self.steps.push(step);
     }
 
     /// The condition needs no test any more.
     pub fn settle(&mut self, condition: usize) {
-        self.tested[condition] = true;
+        self.settled[condition] = true;
     }
 
     /// Whether the expression mentions anything that the input row does not hold.
     pub fn binds_any_of(&self, expr: &Expr) -> bool {
-        walk::slots(expr).iter().any(|slot| match self.fills.get(slot) {
+        walk::slots(expr).iter().any(|slot| match self.layout.fills.get(slot) {
             Some(Part::Node(node)) => !self.pattern.nodes[*node].bound,
             Some(Part::Edge(_)) => true,
             None => false,
@@ -86,7 +158,7 @@ impl<'a> Order<'a> {
 
     /// Whether everything the expression mentions has been visited.
     pub fn knows_all(&self, expr: &Expr) -> bool {
-        walk::slots(expr).iter().all(|slot| match self.fills.get(slot) {
+        walk::slots(expr).iter().all(|slot| match self.layout.fills.get(slot) {
             Some(Part::Node(node)) => self.visited[*node],
             Some(Part::Edge(edge)) => self.crossed[*edge],
             None => true,
@@ -95,45 +167,50 @@ impl<'a> Order<'a> {
 
     /// Tests every condition that has become testable.
     pub fn test(&mut self) {
-        for condition in 0..self.pattern.conditions.len() {
-            if !self.tested[condition] && self.knows_all(&self.pattern.conditions[condition]) {
-                self.tested[condition] = true;
-                self.steps.push(Step::Test { condition });
-            }
-        }
+        self.testable.sort_unstable();
+        let testable = self.testable.drain(..).filter(|condition| !self.settled[*condition]);
+        self.steps.extend(testable.map(|condition| Step::Test { condition }));
     }
 
     /// Crosses one edge: one between visited nodes if there is one (a check costs least), else the one that leads to the most
     /// restricted node. Chains come after single edges, a shortest chain when everything else is there. False when no edge
     /// touches what has been visited.
     pub fn expand(&mut self) -> bool {
+        let mut best = None;
+        while let Some((weight, Reverse(edge))) = self.leading.pop() {
+            if self.weight(edge) == Some(weight) {
+                best = Some(edge);
+                break;
+            }
+        }
+        let Some(edge) = best.or_else(|| self.search()) else { return false };
+        let graph_edge = &self.pattern.edges[edge];
+        let from = if self.visited[graph_edge.source] { graph_edge.source } else { graph_edge.target };
+        self.given_edge(edge);
+        self.steps.push(Step::Expand { edge, from });
+        true
+    }
+
+    /// How much an edge that touches what has been visited is to be crossed next.
+    fn weight(&self, edge: usize) -> Option<usize> {
+        let graph_edge = &self.pattern.edges[edge];
+        let towards = |node: usize| self.restrictions(node) * 2 + usize::from(!graph_edge.kinds.is_empty());
+        match (self.visited[graph_edge.source], self.visited[graph_edge.target]) {
+            _ if self.crossed[edge] || crate::bind::is_shortest(graph_edge) => None,
+            (false, false) => None,
+            (both, other) if graph_edge.chain.is_some() => Some(usize::from(both && other)),
+            (true, true) => Some(usize::MAX),
+            (true, false) => Some(towards(graph_edge.target) + 2),
+            (false, true) => Some(towards(graph_edge.source) + 2),
+        }
+    }
+
+    /// The first shortest chain, if everything else is there.
+    fn search(&self) -> Option<usize> {
         let is_shortest = |edge: usize| crate::bind::is_shortest(&self.pattern.edges[edge]);
         let rest_done = self.visited.iter().all(|visited| *visited)
             && (0..self.crossed.len()).all(|edge| self.crossed[edge] || is_shortest(edge));
-        let weight = |edge: usize| -> Option<usize> {
-            let graph_edge = &self.pattern.edges[edge];
-            let towards = |node: usize| self.restrictions(node) * 2 + usize::from(!graph_edge.kinds.is_empty());
-            match (self.visited[graph_edge.source], self.visited[graph_edge.target]) {
-                _ if self.crossed[edge] => None,
-                (false, false) => None,
-                _ if is_shortest(edge) => rest_done.then_some(0),
-                (both, other) if graph_edge.chain.is_some() => Some(usize::from(both && other)),
-                (true, true) => Some(usize::MAX),
-                (true, false) => Some(towards(graph_edge.target) + 2),
-                (false, true) => Some(towards(graph_edge.source) + 2),
-            }
-        };
-        let best = (0..self.pattern.edges.len())
-            .filter_map(|edge| Some((weight(edge)?, edge)))
-            .max_by_key(|(weight, edge)| (*weight, std::cmp::Reverse(*edge)));
-        let Some((_, edge)) = best else { return false };
-        let graph_edge = &self.pattern.edges[edge];
-        let from = if self.visited[graph_edge.source] { graph_edge.source } else { graph_edge.target };
-        self.crossed[edge] = true;
-        self.visited[graph_edge.source] = true;
-        self.visited[graph_edge.target] = true;
-        self.steps.push(Step::Expand { edge, from });
-        true
+        (0..self.crossed.len()).find(|edge| rest_done && !self.crossed[*edge])
     }
 
     fn restrictions(&self, node: usize) -> usize {
@@ -143,6 +220,9 @@ impl<'a> Order<'a> {
     /// Where to scan: a part without an anchor before one whose anchor may become known by visiting another part, smaller
     /// parts first, and in a part the most restricted node, the first written among equals.
     pub fn best_start(&self, anchored: &dyn Fn(usize) -> bool) -> Option<usize> {
+        if self.visited.iter().all(|visited| *visited) {
+            return None;
+        }
         let parts = self.parts();
         let mut about = vec![(false, 0); parts.len()];
         for (node, part) in parts.iter().enumerate() {
@@ -152,7 +232,7 @@ impl<'a> Order<'a> {
         }
         (0..parts.len())
             .filter(|node| !self.visited[*node])
-            .min_by_key(|node| (about[parts[*node]], std::cmp::Reverse(self.restrictions(*node)), *node))
+            .min_by_key(|node| (about[parts[*node]], Reverse(self.restrictions(*node)), *node))
     }
 
     /// For each node whether one of those is anchored that can be visited from it by edges, a shortest chain not among them.

@@ -22,8 +22,8 @@ use crate::lower::facts;
 use crate::lower::orders::anchored;
 use crate::walk;
 
-/// Brings the draft into the form above.
-pub fn maintainable(draft: &mut Draft) {
+/// Brings the draft into the form above. An error is the number of relationships of a pattern that has too many.
+pub fn maintainable(draft: &mut Draft) -> Result<(), usize> {
     let root = std::mem::replace(&mut draft.root, Operator::Unit);
     let hydrates = draft.columns.iter().any(|(_, slot)| draft.holds(*slot) != Holds::Plain);
     let mut maintain = Maintain { draft };
@@ -33,25 +33,23 @@ pub fn maintainable(draft: &mut Draft) {
         root @ Operator::Subquery { .. } => Operator::Project { input: Box::new(root), items: Vec::new() },
         root => root,
     };
-    set_delta(&mut root);
+    set_delta(&mut root)?;
     draft.root = root;
+    Ok(())
 }
 
 /// The patterns are complete: their paths.
-fn set_delta(operator: &mut Operator) {
+fn set_delta(operator: &mut Operator) -> Result<(), usize> {
     match operator {
         Operator::Match { input, pattern } if matches!(**input, Operator::Unit) => {
-            pattern.delta = super::delta::paths(pattern);
+            pattern.delta = super::delta::paths(pattern)?;
+            Ok(())
         }
         Operator::Union { left, right, .. } | Operator::Join { left, right, .. } => {
-            set_delta(left);
-            set_delta(right);
+            set_delta(left)?;
+            set_delta(right)
         }
-        other => {
-            if let Some(input) = input_mut(other) {
-                set_delta(input);
-            }
-        }
+        other => input_mut(other).map_or(Ok(()), set_delta),
     }
 }
 
@@ -259,18 +257,13 @@ impl Maintain<'_> {
                 }
             };
         }
-        // A part of its own, which conditions may compare with the rows so far.
         let mut pattern = pattern;
-        let mut across = Vec::new();
-        let mut take = |conditions: &mut Vec<Expr>| {
-            let (outside, inside) =
-                std::mem::take(conditions).into_iter().partition(|condition| condition.slots().iter().any(is_outer));
-            *conditions = inside;
-            across.extend::<Vec<Expr>>(outside);
-        };
-        pattern.nodes.iter_mut().for_each(|node| take(&mut node.conditions));
-        pattern.edges.iter_mut().for_each(|edge| take(&mut edge.conditions));
-        take(&mut pattern.conditions);
+        // A chain that asks for something of the rows so far is followed when they are there.
+        if pattern.edges.iter().any(|edge| split::chain_slots(edge).any(|slot| is_outer(&slot))) {
+            return self.begun_at_pieces(input, pattern);
+        }
+        // A part of its own, which conditions may compare with the rows so far.
+        let across = split::take_across(&mut pattern, &is_outer);
         let right = self.source(pattern);
         self.joined(input, right, across)
     }

@@ -4,26 +4,34 @@ use weir_model::plan::{Atom, DeltaPath, Pattern, Step};
 
 use crate::lower::order::Order;
 
+/// Patterns of more edges have no paths. What is kept of one, and the time to make it, grow with the square of it: 256 in a chain take some
+/// 10 MB, and several times that where each node is compared with the next.
+pub const EDGES_MAX: usize = 256;
+
 /// One path for each edge, and for each node that anything depends on: a node without labels, conditions and reads never
-/// changes, because every id is a node, except where it is all there is.
-pub fn paths(pattern: &Pattern) -> Vec<DeltaPath> {
+/// changes, because every id is a node, except where it is all there is. An error is how many edges there are, where they are too many.
+pub fn paths(pattern: &Pattern) -> Result<Vec<DeltaPath>, usize> {
+    if pattern.edges.len() > EDGES_MAX {
+        return Err(pattern.edges.len());
+    }
     let alone = pattern.nodes.len() == 1 && pattern.edges.is_empty();
     let watched = |i: &usize| {
         let node = &pattern.nodes[*i];
         let reads = !node.reads.is_empty() || node.reads_all.is_some();
         !node.labels.is_empty() || !node.conditions.is_empty() || reads || alone
     };
+    let begun = Order::new(pattern);
     let nodes = (0..pattern.nodes.len()).filter(watched).map(|i| {
-        let mut order = Order::new(pattern);
+        let mut order = begun.clone();
         order.given(i);
         DeltaPath { atom: Atom::Node(i), steps: finish(order) }
     });
     let edges = (0..pattern.edges.len()).map(|j| {
-        let mut order = Order::new(pattern);
+        let mut order = begun.clone();
         order.given_edge(j);
         DeltaPath { atom: Atom::Edge(j), steps: finish(order) }
     });
-    nodes.chain(edges).collect()
+    Ok(nodes.chain(edges).collect())
 }
 
 fn finish(mut order: Order<'_>) -> Vec<Step> {

@@ -140,7 +140,7 @@ fn command(text: &str, clause: &Clause, procedure: &str) -> Option<&'static str>
 /// Expressions that cannot.
 pub fn expressions(text: &str, draft: &Draft) -> Result<(), Vec<Diagnostic>> {
     if let Some(name) = draft.parameters.first() {
-        return Err(vec![unknown_parameter(text, name)]);
+        return Err(vec![unknown_parameter(text, name).with_hint(Some(super::NO_PARAMETERS.into()))]);
     }
     let mut all = Vec::new();
     draft.root.all_expressions(&mut all);

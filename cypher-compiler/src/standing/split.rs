@@ -1,13 +1,15 @@
 //! Patterns taken apart: what a delta join can follow, what is joined by value, and what is looked for row by row.
 //!
 //! A pattern falls into parts that no edge connects; those are joined. A part of single edges is one maintained `Match`. In a part
-//! with chains or named paths one piece of single edges is maintained, and the rest is looked for from there.
+//! with chains or named paths one piece of single edges is maintained, and the rest is looked for from there. What a chain asks for while it
+//! is followed (`all(r IN rs WHERE r.w = c.i)`, and of a shortest one whatever is asked of its path) is found before it, wherever it lies.
 
 use weir_model::plan::{Operator, Pattern, PatternPath, Slot};
 use weir_model::{Expr, plan};
 
 use super::any::{Maintain, each};
 use super::clock::is_clocked;
+use super::delta::EDGES_MAX;
 use crate::bind::{Holds, is_shortest, is_true};
 use crate::lower::orders::anchored;
 
@@ -24,7 +26,8 @@ pub fn merged(input: Operator, pattern: Pattern) -> Result<Operator, Box<(Operat
         Operator::Match { input, pattern: mut first } if matches!(*input, Operator::Unit) => {
             let place = |slot: Slot| first.nodes.iter().position(|node| node.slot == slot);
             let known = pattern.nodes.iter().all(|node| !node.bound || place(node.slot).is_some());
-            if !known || pattern.edges.iter().any(|edge| edge.bound) {
+            let too_many = first.edges.len() + pattern.edges.len() > EDGES_MAX;
+            if !known || too_many || pattern.edges.iter().any(|edge| edge.bound) {
                 return Err(Box::new((Operator::Match { input, pattern: first }, pattern)));
             }
             let mut places = Vec::new();
@@ -81,17 +84,67 @@ fn parts(pattern: &Pattern, connects: impl Fn(usize) -> bool) -> Vec<usize> {
     parts
 }
 
+/// For each node its part. That two chains share no edge is only seen where both are looked for.
+fn parts_looked_for(pattern: &Pattern) -> Vec<usize> {
+    let mut parts = parts(pattern, |_| true);
+    for (a, b) in &pattern.distinct_edges {
+        if pattern.edges[*a].chain.is_some() || pattern.edges[*b].chain.is_some() {
+            unite(&mut parts, pattern.edges[*a].source, pattern.edges[*b].source);
+        }
+    }
+    parts
+}
+
 fn unite(parts: &mut [usize], a: usize, b: usize) {
     let (less, more) = (parts[a].min(parts[b]), parts[a].max(parts[b]));
     parts.iter_mut().filter(|part| **part == more).for_each(|part| *part = less);
+}
+
+/// What the conditions look at that are tested while a chain is followed.
+pub fn chain_slots(edge: &plan::PatternEdge) -> impl Iterator<Item = Slot> {
+    let tested = |chain: &plan::Chain| -> Vec<Slot> {
+        let each = chain.edges.iter().chain(&chain.nodes).map(|(_, condition)| condition);
+        each.chain(&chain.whole).flat_map(Expr::slots).collect()
+    };
+    edge.chain.as_ref().map(tested).unwrap_or_default().into_iter()
+}
+
+/// For each chain that asks for one of them, itself and a node of the pattern, or an end of an edge.
+fn asked_by_chains(pattern: &Pattern) -> Vec<(usize, usize)> {
+    let mut asked = Vec::new();
+    for (chain, edge) in pattern.edges.iter().enumerate().filter(|(_, edge)| edge.chain.is_some()) {
+        for slot in chain_slots(edge) {
+            let nodes = pattern.nodes.iter().position(|node| node.slot == slot);
+            let of_edge =
+                |(at, edge): (usize, &plan::PatternEdge)| (at != chain && edge.slot == Some(slot)).then_some(edge.source);
+            asked.extend(nodes.or_else(|| pattern.edges.iter().enumerate().find_map(of_edge)).map(|node| (chain, node)));
+        }
+    }
+    asked
+}
+
+/// Takes out the conditions that look at rows from outside.
+pub fn take_across(pattern: &mut Pattern, is_outer: &dyn Fn(&Slot) -> bool) -> Vec<Expr> {
+    let mut across = Vec::new();
+    let mut take = |conditions: &mut Vec<Expr>| {
+        let looks_outside = |condition: &Expr| condition.slots().iter().any(is_outer);
+        let (outside, inside) = std::mem::take(conditions).into_iter().partition::<Vec<_>, _>(looks_outside);
+        *conditions = inside;
+        across.extend(outside);
+    };
+    pattern.nodes.iter_mut().for_each(|node| take(&mut node.conditions));
+    pattern.edges.iter_mut().for_each(|edge| take(&mut edge.conditions));
+    take(&mut pattern.conditions);
+    across
 }
 
 /// Some nodes and edges of a pattern as a pattern of their own, without conditions across.
 fn piece(pattern: &Pattern, node: impl Fn(usize) -> bool, edge: impl Fn(usize) -> bool) -> Pattern {
     let nodes: Vec<usize> = (0..pattern.nodes.len()).filter(|at| node(*at)).collect();
     let edges: Vec<usize> = (0..pattern.edges.len()).filter(|at| edge(*at)).collect();
-    let node_at = |old: usize| nodes.iter().position(|node| *node == old);
-    let edge_at = |old: usize| edges.iter().position(|edge| *edge == old);
+    // Ascending both.
+    let node_at = |old: usize| nodes.binary_search(&old).ok();
+    let edge_at = |old: usize| edges.binary_search(&old).ok();
     Pattern {
         nodes: nodes.iter().map(|at| pattern.nodes[*at].clone()).collect(),
         edges: edges
@@ -129,12 +182,9 @@ fn is_entered(piece: &Pattern, across: &[Expr]) -> bool {
 impl Maintain<'_> {
     /// A pattern that stands for itself.
     pub fn source(&mut self, pattern: Pattern) -> Operator {
-        let mut parts = parts(&pattern, |_| true);
-        // That two chains share no edge is only seen where both are looked for.
-        for (a, b) in &pattern.distinct_edges {
-            if pattern.edges[*a].chain.is_some() || pattern.edges[*b].chain.is_some() {
-                unite(&mut parts, pattern.edges[*a].source, pattern.edges[*b].source);
-            }
+        let mut parts = parts_looked_for(&pattern);
+        for (chain, node) in asked_by_chains(&pattern) {
+            unite(&mut parts, pattern.edges[chain].source, node);
         }
         let mut numbers = parts.clone();
         numbers.sort_unstable();
@@ -198,7 +248,7 @@ impl Maintain<'_> {
     /// A connected pattern.
     fn part(&mut self, pattern: Pattern) -> Operator {
         if pattern.edges.iter().any(|edge| edge.chain.is_some()) || !pattern.paths.is_empty() {
-            return self.begun_at_a_piece(pattern);
+            return self.begun_at_pieces(Operator::Unit, pattern);
         }
         if is_lone_anchor(&pattern) {
             return each(Operator::Unit, |argument| Operator::Match { input: Box::new(argument), pattern });
@@ -223,26 +273,16 @@ impl Maintain<'_> {
         self.filter(operator, above)
     }
 
-    /// A pattern with chains or named paths: a piece of single edges, and from its matches the rest.
-    fn begun_at_a_piece(&mut self, mut pattern: Pattern) -> Operator {
-        let pieces = parts(&pattern, |edge| pattern.edges[edge].chain.is_none());
-        let searches: Vec<usize> = (0..pattern.edges.len()).filter(|edge| is_shortest(&pattern.edges[*edge])).collect();
-        let start: Vec<bool> = if !searches.is_empty() {
-            // A search runs between two nodes that are there.
-            let ends = searches.iter().flat_map(|edge| [pattern.edges[*edge].source, pattern.edges[*edge].target]);
-            let begun: Vec<usize> = ends.map(|end| pieces[end]).collect();
-            pieces.iter().map(|piece| begun.contains(piece)).collect()
-        } else {
-            let first = self.best_piece(&pattern, &pieces);
-            let chained = pattern.edges.iter().any(|edge| edge.chain.is_some());
-            pieces.iter().map(|piece| !chained || *piece == first).collect()
-        };
+    /// A pattern with chains or named paths over rows that its chains may ask for: of each part pieces of single edges, those that chains ask
+    /// for among them, joined with each other and the rows; and from what is found so the rest.
+    pub fn begun_at_pieces(&mut self, input: Operator, mut pattern: Pattern) -> Operator {
+        let start = self.start(&pattern);
         let in_start = |pattern: &Pattern, edge: usize| {
             pattern.edges[edge].chain.is_none() && start[pattern.edges[edge].source] && start[pattern.edges[edge].target]
         };
         let mut outer = piece(&pattern, |node| start[node], |edge| in_start(&pattern, edge));
         outer.paths.clear();
-        let of_start: Vec<Slot> = outer.slots();
+        let (filled, of_start) = (input.filled(), outer.slots());
         let elsewhere: Vec<Slot> = pattern.slots().into_iter().filter(|slot| !of_start.contains(slot)).collect();
         let conditions = std::mem::take(&mut pattern.conditions);
         let (rest, own): (Vec<Expr>, Vec<Expr>) =
@@ -281,20 +321,43 @@ impl Maintain<'_> {
         }
         let mut inner = piece(&pattern, |_| true, |edge| needed[edge]);
         inner.conditions = rest;
+        let across = take_across(&mut outer, &|slot| filled.contains(slot));
         let outer = self.source(outer);
-        each(outer, |argument| Operator::Match { input: Box::new(argument), pattern: inner })
+        let begun = if matches!(input, Operator::Unit) { outer } else { self.joined(input, outer, across) };
+        each(begun, |argument| Operator::Match { input: Box::new(argument), pattern: inner })
     }
 
-    /// The piece that the fewest matches begin with, as far as the text tells.
-    fn best_piece(&self, pattern: &Pattern, pieces: &[usize]) -> usize {
+    /// Which nodes are found before the chains are followed.
+    fn start(&self, pattern: &Pattern) -> Vec<bool> {
+        let pieces = parts(pattern, |edge| pattern.edges[edge].chain.is_none());
+        let mut asked: Vec<usize> = asked_by_chains(pattern).into_iter().map(|(_, node)| pieces[node]).collect();
+        // A search runs between two nodes that are there.
+        let searches = pattern.edges.iter().filter(|edge| is_shortest(edge));
+        asked.extend(searches.flat_map(|edge| [pieces[edge.source], pieces[edge.target]]));
+        let parts = parts_looked_for(pattern);
+        let mut begun: Vec<usize> = asked.clone();
+        for part in (0..parts.len()).filter(|node| parts[*node] == *node) {
+            let nodes: Vec<usize> = (0..parts.len()).filter(|node| parts[*node] == part).collect();
+            let chained = pattern.edges.iter().any(|edge| edge.chain.is_some() && parts[edge.source] == part);
+            if !chained {
+                begun.extend(nodes.iter().map(|node| pieces[*node]));
+            } else if !nodes.iter().any(|node| asked.contains(&pieces[*node])) {
+                begun.push(self.best_piece(pattern, &pieces, &nodes));
+            }
+        }
+        pieces.iter().map(|piece| begun.contains(piece)).collect()
+    }
+
+    /// The piece among those of some nodes that the fewest matches begin with, as far as the text tells.
+    fn best_piece(&self, pattern: &Pattern, pieces: &[usize], among: &[usize]) -> usize {
         let weight = |piece: usize| {
             let nodes = || (0..pieces.len()).filter(move |node| pieces[*node] == piece).map(|node| &pattern.nodes[node]);
             let anchors = nodes().filter(|node| node.conditions.iter().any(|c| anchored(c, node.slot).is_some())).count();
             let restrictions: usize = nodes().map(|node| node.labels.len() + 2 * node.conditions.len()).sum();
             (anchors, restrictions)
         };
-        let mut best = 0;
-        for piece in pieces.iter().copied() {
+        let mut best = among.first().map_or(0, |node| pieces[*node]);
+        for piece in among.iter().map(|node| pieces[*node]) {
             if weight(piece) > weight(best) {
                 best = piece;
             }

@@ -309,6 +309,55 @@ fn who_wants_an_aggregate_is_told_of_the_mode_that_takes_it() {
     }
 }
 
+#[test]
+fn who_gives_a_parameter_is_told_that_there_are_none() {
+    for mode in [DistinctId, MultipleValues, AnyQuery] {
+        let refused = compile_standing("MATCH (n) WHERE n.x = $p RETURN DISTINCT id(n)", mode, &Options::default());
+        let hint = refused.expect_err("a parameter")[0].hint.clone();
+        assert_eq!(hint.as_deref(), Some(NO_PARAMETERS), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_pattern_of_too_many_relationships_is_refused() {
+    let chain = |count: usize| (1..=count).map(|i| format!("-[:R]->(a{i})")).collect::<String>();
+    let text = |count| format!("MATCH (a){} RETURN DISTINCT id(a)", chain(count));
+    for mode in [DistinctId, AnyQuery] {
+        assert!(compile_standing(&text(delta::EDGES_MAX), mode, &Options::default()).is_ok(), "{mode:?}");
+        let refused = &compile_standing(&text(300), mode, &Options::default()).expect_err("300")[0];
+        let message = "A connected pattern of a standing query has at most 256 relationships: this one has 300";
+        assert_eq!((refused.code, refused.message.as_str()), (Code::TooLong, message), "{mode:?}");
+        assert!(refused.hint.as_deref().is_some_and(|hint| hint.contains("a MATCH that goes on")), "{mode:?}");
+    }
+    // What the hint says goes through.
+    let parts = format!("MATCH (a){} MATCH (a200){} RETURN a.x AS x", chain(200), chain(100).replace("(a", "(b"));
+    assert!(compiled(AnyQuery, &parts).contains("Subquery"));
+    assert!(compile_standing("MATCH (a)-[:R*300]->(b) RETURN b.x AS x", AnyQuery, &Options::default()).is_ok());
+}
+
+/// What a chain asks for while it is followed is found before it.
+#[test]
+fn chains_begin_behind_what_they_ask_for() {
+    for text in [
+        "MATCH (c:C) MATCH p = shortestPath((a:A)-[:R*1..3]->(b:B)) WHERE c.i = length(p) RETURN c.i AS i",
+        "MATCH (c:C), p = shortestPath((a:A)-[:R*1..3]->(b:B)) WHERE c.i = length(p) RETURN c.i AS i",
+        "UNWIND [1, 2] AS i MATCH p = shortestPath((a:A)-[:R*1..3]->(b:B)) WHERE i = length(p) RETURN i",
+        "MATCH (c:C) MATCH (a:A)-[rs:R*1..3]->(b) WHERE all(r IN rs WHERE r.w = c.i) RETURN c.i AS i",
+        "MATCH (c:C) MATCH (c)-[:S]->(d), (a:A)-[rs:R*1..3]->(b) WHERE all(r IN rs WHERE r.w = c.i) RETURN c.i AS i",
+    ] {
+        let plan = compiled(AnyQuery, text);
+        assert!(plan.contains("Join") && plan.contains("Subquery") && !plan.contains("scan"), "{text}\n{plan}");
+    }
+    // No join: the chain is followed from the end that the condition looks at, though the other is the more restricted.
+    for text in [
+        "MATCH (c) MATCH (c)-[:S*1..2]->(d), (d)-[rs:R*1..3]->(b:B {x: 1}) WHERE all(r IN rs WHERE r.w = c.i) RETURN c.i AS i",
+        "MATCH (c)-[e:S]->(d) MATCH (d)-[rs:R*1..3]->(b:B {x: 1}) WHERE all(r IN rs WHERE r.w = e.w) RETURN c.i AS i",
+    ] {
+        let plan = compiled(AnyQuery, text);
+        assert!(plan.contains("bound") && !plan.contains("Join") && !plan.contains("scan"), "{text}\n{plan}");
+    }
+}
+
 /// What of a plan in mode AnyQuery is found by delta joins, and what is asked row by row.
 #[test]
 fn any_query_is_taken_apart() {

@@ -179,7 +179,7 @@ pub(super) fn weight_of(values: &[Value]) -> usize {
 }
 
 /// Lists and maps that a row has from where the row before has them too are the same memory.
-fn weight_beside(row: &[Value], before: &[Value]) -> usize {
+pub fn weight_beside(row: &[Value], before: &[Value]) -> usize {
     let shared = |value: &Value, other: &Value| match (value, other) {
         (Value::List(x), Value::List(y)) => std::sync::Arc::ptr_eq(x, y),
         (Value::Map(x), Value::Map(y)) => std::sync::Arc::ptr_eq(x, y),

@@ -57,7 +57,7 @@ pub use self::context::{Deleted, Names, Reader, path_elements};
 pub use self::filed::{Ranges, is_within};
 pub use self::kept::Kept;
 use self::limits::Budget;
-pub use self::limits::Limits;
+pub use self::limits::{Limits, weight_beside};
 use self::operators::{Run, Scratch};
 pub use self::profile::{Counts, Profile};
 use self::scan::Scans;

@@ -19,7 +19,7 @@ use weir_model::{Failure, IdScheme, NodeId, QueryId, Text, Tick, Value};
 use super::Time;
 use super::results::{Answer, Outlet, Row, RowChange};
 use super::stages::{Input, Stages};
-use crate::memory::holds_graph;
+use crate::memory::{at_most, holds_graph};
 use crate::scheduling;
 
 /// How long a thread works for one query before the others have their turn.
@@ -45,6 +45,10 @@ const WAITING_FIRST_MAX: usize = 1 << 20;
 
 /// A query ends that has more waiting than this, whatever the reason.
 const WAITING_EVER_MAX: usize = 1 << 22;
+
+/// And one to which the graph has more to give when it is installed, where memory is large.
+const AT_REST_BYTES_MAX: usize = 1 << 30;
+const PARTS_OF_MEMORY: u64 = 16;
 
 /// So long others wait a little for one query; if it has not caught up by half then, it ends.
 const BEHIND_MAX: Duration = Duration::from_secs(30);
@@ -72,6 +76,8 @@ pub struct Pace {
     waiting: AtomicUsize,
     /// Nothing more is wanted of it.
     over: AtomicBool,
+    /// Of one that has ended by itself, the first tick that has no answer.
+    ended_at: AtomicU64,
     /// Since when more wait than should.
     full_since: Mutex<Option<Instant>>,
     /// Whether somebody is told what is left out.
@@ -99,6 +105,7 @@ impl Pace {
             behind: AtomicU64::new(Time::MAX),
             waiting: AtomicUsize::new(0),
             over: AtomicBool::new(false),
+            ended_at: AtomicU64::new(Time::MAX),
             full_since: Mutex::default(),
             is_told: true,
             left_out: Mutex::default(),
@@ -113,7 +120,7 @@ impl Pace {
 
     /// How far the query is, where its worker has handed over everything before `upper`.
     pub fn answered(&self, upper: Tick) -> Tick {
-        upper.min(Tick(self.behind.load(Ordering::SeqCst)))
+        upper.min(Tick(self.behind.load(Ordering::SeqCst))).min(Tick(self.ended_at.load(Ordering::SeqCst)))
     }
 
     /// Set as soon as nobody wants more of it.
@@ -160,6 +167,20 @@ impl Pace {
             self.fail(&format!("for {seconds} s it had more than {WAITING_MAX} changes waiting; it takes longer than they come"));
         }
         !self.is_over()
+    }
+
+    /// Ends the query if more changes wait than it may have whose tick is not complete.
+    pub fn bound(&self, changes: usize, at_rest: bool) {
+        let most = if at_rest { at_most(AT_REST_BYTES_MAX, PARTS_OF_MEMORY) / size_of::<RowChange>() } else { 0 };
+        let most = most.max(WAITING_EVER_MAX);
+        if changes > most && !self.is_over() {
+            self.fail(&format!("more than {most} changes of one moment waited for it"));
+        }
+    }
+
+    /// From this tick on, or from an earlier one, a query that has ended answers nothing.
+    pub fn ends_at(&self, time: Time) {
+        self.ended_at.fetch_min(time, Ordering::SeqCst);
     }
 
     /// Ends the query. What it had answered stays, and nothing of what it had not is lost: after a restart it is found again.
@@ -242,6 +263,8 @@ struct Work {
     input: Input,
     /// What the graph at rest has, and what changed while it was looked through, lies before this.
     first_until: Time,
+    /// Rows of the graph at rest that are left. They are not among those that wait, for which others wait a little.
+    at_rest: usize,
 }
 
 /// What is left to do for a query.
@@ -260,7 +283,7 @@ impl Aside {
             outlet,
             pool,
             mail: Mutex::new(Mail { parts: Vec::new(), frontier: 0, is_taken: false }),
-            work: Mutex::new(Some(Work { stages, answer, input: Input::default(), first_until: Time::MAX })),
+            work: Mutex::new(Some(Work { stages, answer, input: Input::default(), first_until: Time::MAX, at_rest: 0 })),
             cancellations_until,
             next_turn: AtomicU64::new(Time::MAX),
             // What the graph at rest has takes as long as it takes.
@@ -269,13 +292,20 @@ impl Aside {
     }
 
     /// The graph at rest, and what changed meanwhile before `frontier`.
-    pub fn begin(self: &Arc<Self>, parts: impl IntoIterator<Item = Vec<RowChange>>, frontier: Time) {
+    pub fn begin(
+        self: &Arc<Self>,
+        mut at_rest: Vec<Vec<RowChange>>,
+        meanwhile: impl IntoIterator<Item = Vec<RowChange>>,
+        frontier: Time,
+    ) {
         if let Some(work) = lock(&self.work).as_mut() {
             work.first_until = frontier;
+            work.at_rest = at_rest.iter().map(Vec::len).sum();
+            work.input.extend(&mut at_rest);
         }
         // Also where there is nothing: nothing has an answer, too.
         self.next_turn.store(0, Ordering::SeqCst);
-        self.hand_over(parts, frontier);
+        self.hand_over(meanwhile, frontier);
     }
 
     /// Takes over changes of complete ticks; there are no others before `frontier`.
@@ -374,7 +404,10 @@ impl Aside {
             self.is_slow.store(longest > LONG, Ordering::Relaxed);
             let upper = turned.upper;
             work.answer.answer(turned.changes, upper);
-            let waiting = self.pace.waiting.fetch_sub(turned.taken, Ordering::Relaxed) - turned.taken;
+            let of_rest = turned.taken.min(work.at_rest);
+            work.at_rest -= of_rest;
+            let taken = turned.taken - of_rest;
+            let waiting = self.pace.waiting.fetch_sub(taken, Ordering::Relaxed) - taken;
             if waiting <= WAITING_MAX / 2 {
                 *lock(&self.pace.full_since) = None;
             }

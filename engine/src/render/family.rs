@@ -3,6 +3,7 @@
 //! A program is walked once for all of them. On the way a node is let through if it equals the constants of any member; a complete
 //! row belongs to the members that a table of constants gives, which then test what the table could not tell.
 
+use std::cell::Cell;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub struct Family {
     count: usize,
     /// How many members it ever had: with more, it may let more through.
     pub joined: u64,
+    /// Its queries have ended by themselves, all there are.
+    pub ended: Cell<bool>,
 }
 
 /// The members with the same equalities.
@@ -90,7 +93,8 @@ impl Family {
         let admitted = program.compared.equal.iter().map(|_| FxHashMap::default()).collect();
         let (members, alike) = (FxHashMap::default(), Group::default());
         let (endings, ranges) = (FxHashMap::default(), Intervals::default());
-        Family { program, members, alike, admitted, endings, ranges, sieves, count: 0, joined: 0 }
+        let ended = Cell::new(false);
+        Family { program, members, alike, admitted, endings, ranges, sieves, count: 0, joined: 0, ended }
     }
 
     pub fn insert(&mut self, mut member: Member) {
@@ -114,6 +118,7 @@ impl Family {
         group.members.push(member);
         self.count += 1;
         self.joined += 1;
+        self.ended.set(false);
     }
 
     pub fn remove(&mut self, query: u32, source: u32, constants: &Constants) {
@@ -154,9 +159,17 @@ impl Family {
 
     #[cold]
     fn tell(&self, failure: &Failure) -> bool {
-        let members = self.members.values().chain([&self.alike]).flat_map(|group| &group.members);
-        members.for_each(|member| member.pace.leave_out(None, failure));
+        self.all().for_each(|member| member.pace.leave_out(None, failure));
         false
+    }
+
+    /// Whether nobody wants what is found for it. Of other workers one hears by its queries alone.
+    pub fn is_over(&self) -> bool {
+        self.ended.get() || self.all().all(|member| member.pace.is_over())
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Member> {
+        self.members.values().chain([&self.alike]).flat_map(|group| &group.members)
     }
 
     /// The constants of each node, one after another.

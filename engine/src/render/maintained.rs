@@ -45,7 +45,7 @@ impl Source {
         let expressions = filters.iter().chain(columns.iter().map(|(_, expr)| expr));
         let asked = expressions.flat_map(|expr| expr.slots()).map(place).collect();
         let (program, constants) = Program::new(pattern, &asked, (&plan.names, plan.width), symbols, ids)?;
-        let name = format!("{program:?}").into();
+        let name = program.name(pattern).into();
         let context = GraphFree::rows(ids, &plan.names);
         let ending = Ending { name: format!("{filters:?} {columns:?} {context:?}").into(), filters, columns, context };
         Ok(Source { program: Arc::new(program), name, constants: Arc::new(constants), ending: Arc::new(ending) })

@@ -7,49 +7,115 @@
 //!
 //! Moves that follow the same edges lead to the same place, so there are at most as many pieces as sets of edges.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use weir_model::Expr;
 use weir_model::expression::Binary;
 use weir_model::plan::{Atom, DeltaPath, Pattern, PatternEdge, Step};
 
-use super::program::{Closing, EdgeView, Expansion, Move, Need, NodeView, RenderError, Version, Way, place, refuse};
+use super::program::{Closing, EdgeView, Expansion, Move, Need, NodeView, Others, RenderError, Version, Way, place, refuse};
 use crate::arrangement::edge_ranges;
 use crate::view::Direction;
 
 /// Larger patterns are visited in the order of the compiler.
 const EDGES_MAX: usize = 6;
 
-pub fn needs_and_moves(
-    pattern: &Pattern,
-    path: &DeltaPath,
-    nodes: &[NodeView],
-    edges: &[EdgeView],
-) -> Result<(Vec<Need>, Vec<Move>), RenderError> {
+/// What the paths of a pattern have in common. There are as many paths as edges, so what each would find out anew is found out here.
+pub struct Shape<'p> {
+    pattern: &'p Pattern,
+    nodes: &'p [NodeView],
+    edges: &'p [EdgeView],
+    /// Of each node the edges at it.
+    edges_at: Vec<Vec<usize>>,
+    /// Of each node the others that it must differ from, ascending; and the same of edges.
+    nodes_apart: Vec<Vec<usize>>,
+    edges_apart: Vec<Vec<usize>>,
+    /// Of each atom the conditions that look at it.
+    asking: Vec<Vec<usize>>,
+    /// At how many atoms each condition looks.
+    asked: Vec<usize>,
+}
+
+impl<'p> Shape<'p> {
+    pub fn of(pattern: &'p Pattern, nodes: &'p [NodeView], edges: &'p [EdgeView]) -> Shape<'p> {
+        let mut edges_at = vec![Vec::new(); nodes.len()];
+        for (number, edge) in pattern.edges.iter().enumerate() {
+            edges_at[edge.source].push(number);
+            if edge.target != edge.source {
+                edges_at[edge.target].push(number);
+            }
+        }
+        let mut atoms: FxHashMap<usize, usize> = FxHashMap::default();
+        for (number, view) in nodes.iter().enumerate() {
+            let reads = view.reads.iter().map(|(_, slot)| *slot).chain(view.reads_all);
+            atoms.extend(reads.chain([view.slot]).map(|slot| (slot, number)));
+        }
+        for (number, view) in edges.iter().enumerate() {
+            let reads = view.reads.iter().map(|(_, slot)| *slot).chain(view.slot);
+            atoms.extend(reads.map(|slot| (slot, nodes.len() + number)));
+        }
+        let (mut asking, mut asked) = (vec![Vec::new(); nodes.len() + edges.len()], Vec::new());
+        for (number, condition) in pattern.conditions.iter().enumerate() {
+            // Slots that the expression fills itself belong to nobody.
+            let slots = condition.slots().into_iter().map(place);
+            let mut of: Vec<usize> = slots.filter_map(|slot| atoms.get(&slot).copied()).collect();
+            of.sort_unstable();
+            of.dedup();
+            of.iter().for_each(|atom| asking[*atom].push(number));
+            asked.push(of.len());
+        }
+        let nodes_apart = by_end(&pattern.distinct_nodes, nodes.len());
+        let edges_apart = by_end(&pattern.distinct_edges, edges.len());
+        Shape { pattern, nodes, edges, edges_at, nodes_apart, edges_apart, asking, asked }
+    }
+}
+
+/// Of each of so many those that it is paired with.
+fn by_end(pairs: &[(usize, usize)], count: usize) -> Vec<Vec<usize>> {
+    let mut others = vec![Vec::new(); count];
+    for (a, b) in pairs.iter().filter(|(a, b)| a != b) {
+        others[*a].push(*b);
+        others[*b].push(*a);
+    }
+    for those in &mut others {
+        those.sort_unstable();
+        those.dedup();
+    }
+    others
+}
+
+pub fn needs_and_moves(shape: &Shape<'_>, path: &DeltaPath) -> Result<(Vec<Need>, Vec<Move>), RenderError> {
+    let pattern = shape.pattern;
     let atom = match path.atom {
         Atom::Node(i) => i,
-        Atom::Edge(j) => nodes.len() + j,
+        Atom::Edge(j) => shape.nodes.len() + j,
     };
-    let mut preferred = Vec::new();
+    let (mut preferred, mut position) = (Vec::new(), vec![usize::MAX; pattern.edges.len()]);
     for step in &path.steps {
         match step {
-            Step::Expand { edge, .. } => preferred.push(*edge),
+            Step::Expand { edge, .. } => {
+                position[*edge] = preferred.len();
+                preferred.push(*edge);
+            }
             Step::Test { .. } => {}
             _ => return refuse("a pattern whose parts are not connected"),
         }
     }
+    let chooses = preferred.len() <= EDGES_MAX;
     let mut orders =
-        Orders { pattern, nodes, edges, atom, preferred, apart: None, moves: Vec::new(), begun: FxHashMap::default() };
-    let mut state = State::default();
+        Orders { shape, atom, preferred, position, chooses, apart: None, moves: Vec::new(), begun: FxHashMap::default() };
+    let mut state = State::new(shape);
     match path.atom {
-        Atom::Node(node) => state.visited.push(node),
+        Atom::Node(node) => state.visit(node, shape),
         Atom::Edge(edge) => {
-            state.crossed.push(edge);
+            state.cross(edge, shape);
             let edge = &pattern.edges[edge];
             let ends = [(edge.source, edge.target), (edge.target, edge.source)];
             orders.apart = ends.iter().any(|ends| pattern.distinct_nodes.contains(ends)).then(|| apart(pattern, edge));
             for node in [edge.source, edge.target] {
-                if !state.visited.contains(&node) {
-                    state.visited.push(node);
+                if !state.visited[node] {
+                    state.visit(node, shape);
                     orders.check(node);
                 }
             }
@@ -65,13 +131,14 @@ fn apart(pattern: &Pattern, edge: &PatternEdge) -> Expr {
 }
 
 struct Orders<'p> {
-    pattern: &'p Pattern,
-    nodes: &'p [NodeView],
-    edges: &'p [EdgeView],
+    shape: &'p Shape<'p>,
     /// The number of the atom that changes.
     atom: usize,
-    /// The edges in the order of the compiler.
+    /// The edges in the order of the compiler, and the place of each in it.
     preferred: Vec<usize>,
+    position: Vec<usize>,
+    /// Whether all orders are kept.
+    chooses: bool,
     /// That the ends of the edge that changes are two nodes, where they must be. Of few rows it is not so: it is the last thing to be asked.
     apart: Option<Expr>,
     moves: Vec<Move>,
@@ -80,46 +147,85 @@ struct Orders<'p> {
 }
 
 /// How far a row is.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct State {
-    visited: Vec<usize>,
-    crossed: Vec<usize>,
-    tested: Vec<usize>,
+    visited: Vec<bool>,
+    crossed: Vec<bool>,
+    /// The same in the order in which it came.
+    nodes: Vec<usize>,
+    edges: Vec<usize>,
+    /// Edges both of whose ends have been visited before them.
+    closing: Vec<usize>,
+    /// At how much of what it looks at each condition cannot look yet.
+    missing: Vec<usize>,
+    /// Conditions that have become testable, and how many have been tested.
+    testable: Vec<usize>,
+    tested_count: usize,
+    /// How many of the edges are crossed that come first in the order of the compiler.
+    preferred_count: usize,
+}
+
+impl State {
+    fn new(shape: &Shape<'_>) -> State {
+        State {
+            visited: vec![false; shape.nodes.len()],
+            crossed: vec![false; shape.edges.len()],
+            nodes: Vec::new(),
+            edges: Vec::new(),
+            closing: Vec::new(),
+            missing: shape.asked.clone(),
+            testable: (0..shape.asked.len()).filter(|condition| shape.asked[*condition] == 0).collect(),
+            tested_count: 0,
+            preferred_count: 0,
+        }
+    }
+
+    fn visit(&mut self, node: usize, shape: &Shape<'_>) {
+        self.visited[node] = true;
+        self.nodes.push(node);
+        self.look_at(node, shape);
+        for edge in &shape.edges_at[node] {
+            let ends = &shape.pattern.edges[*edge];
+            if !self.crossed[*edge] && self.visited[ends.source] && self.visited[ends.target] {
+                self.closing.push(*edge);
+            }
+        }
+    }
+
+    fn cross(&mut self, edge: usize, shape: &Shape<'_>) {
+        self.crossed[edge] = true;
+        self.edges.push(edge);
+        self.closing.retain(|closing| *closing != edge);
+        self.look_at(shape.nodes.len() + edge, shape);
+    }
+
+    fn look_at(&mut self, atom: usize, shape: &Shape<'_>) {
+        for condition in &shape.asking[atom] {
+            self.missing[*condition] -= 1;
+            if self.missing[*condition] == 0 {
+                self.testable.push(*condition);
+            }
+        }
+    }
 }
 
 impl Orders<'_> {
     /// Everything that follows on a state, at the end of the moves so far.
     fn go_on(&mut self, mut state: State) -> Result<(), RenderError> {
         self.test(&mut state);
-        let closing = |edge: &&usize| {
-            let shape = &self.pattern.edges[**edge];
-            !state.crossed.contains(edge) && state.visited.contains(&shape.source) && state.visited.contains(&shape.target)
-        };
-        if let Some(edge) = self.preferred.iter().find(closing).copied() {
+        if let Some(edge) = state.closing.iter().copied().min_by_key(|edge| self.position[*edge]) {
             // From its source, where its properties lie.
-            self.cross(edge, self.pattern.edges[edge].source, &mut state);
+            self.cross(edge, self.shape.pattern.edges[edge].source, &mut state);
             return self.go_on(state);
         }
-        let mut leading: Vec<(usize, usize)> = Vec::new();
-        for edge in self.preferred.iter().filter(|edge| !state.crossed.contains(edge)) {
-            let shape = &self.pattern.edges[*edge];
-            leading.extend(
-                [shape.source, shape.target].into_iter().find(|end| state.visited.contains(end)).map(|from| (*edge, from)),
-            );
-        }
-        if self.preferred.len() > EDGES_MAX {
-            leading.truncate(1);
-        }
+        let leading = self.leading(&mut state);
         match leading.as_slice() {
-            [] if state.tested.len() < self.pattern.conditions.len() => {
-                refuse("a condition that asks for what is not in the pattern")
-            }
-            [] if self.preferred.iter().any(|edge| !state.crossed.contains(edge)) => {
-                refuse("a pattern whose parts are not connected")
-            }
+            [] if state.tested_count < self.shape.asked.len() => refuse("a condition that asks for what is not in the pattern"),
+            [] if self.preferred.iter().any(|edge| !state.crossed[*edge]) => refuse("a pattern whose parts are not connected"),
             [] => {
                 self.moves.extend(self.apart.iter().map(|condition| Move::Test { condition: condition.clone() }));
                 self.moves.push(Move::Done);
+                self.share(&state);
                 Ok(())
             }
             [(edge, from)] => {
@@ -130,12 +236,42 @@ impl Orders<'_> {
         }
     }
 
+    /// The edges that could be crossed next, each from the end that has been visited; where all orders are too many, the first of them.
+    fn leading(&self, state: &mut State) -> Vec<(usize, usize)> {
+        let is_crossed = |edge: &&usize| state.crossed[**edge];
+        state.preferred_count += self.preferred[state.preferred_count..].iter().take_while(is_crossed).count();
+        let rest = self.preferred[state.preferred_count..].iter().filter(|edge| !state.crossed[**edge]);
+        let mut leading = rest.filter_map(|edge| {
+            let ends = &self.shape.pattern.edges[*edge];
+            [ends.source, ends.target].into_iter().find(|end| state.visited[*end]).map(|from| (*edge, from))
+        });
+        if self.chooses { leading.collect() } else { leading.next().into_iter().collect() }
+    }
+
+    /// Where there is one order alone, everything has been found in it: the lists of what must not be found again are parts of that.
+    fn share(&mut self, state: &State) {
+        if self.chooses {
+            return;
+        }
+        let slots: Arc<[usize]> = state.nodes.iter().map(|node| self.shape.nodes[*node].slot).collect();
+        let edges: Arc<[usize]> = state.edges.as_slice().into();
+        for step in &mut self.moves {
+            if let Move::Expand(expansion) = step {
+                for (others, found) in [(&mut expansion.other_nodes, &slots), (&mut expansion.other_edges, &edges)] {
+                    if let Others::First(list, _) = others {
+                        *list = found.clone();
+                    }
+                }
+            }
+        }
+    }
+
     fn choose(&mut self, leading: &[(usize, usize)], state: &State) -> Result<(), RenderError> {
         let choice = self.moves.len();
         self.moves.push(Move::Choose(Vec::new()));
         let mut ways = Vec::new();
         for (edge, from) in leading {
-            let mut crossed = state.crossed.clone();
+            let mut crossed = state.edges.clone();
             crossed.push(*edge);
             crossed.sort_unstable();
             let mut state = state.clone();
@@ -146,8 +282,12 @@ impl Orders<'_> {
             match self.begun.get(&crossed) {
                 // Another way has led here.
                 Some(begun) => {
-                    let same =
-                        Way { edge: *edge, from: self.nodes[*from].slot, direction: self.direction(*edge, *from), at: *begun };
+                    let same = Way {
+                        edge: *edge,
+                        from: self.shape.nodes[*from].slot,
+                        direction: self.direction(*edge, *from),
+                        at: *begun,
+                    };
                     self.moves.push(Move::Choose(vec![same]));
                 }
                 None => {
@@ -155,7 +295,7 @@ impl Orders<'_> {
                     self.go_on(state)?;
                 }
             }
-            ways.push(Way { edge: *edge, from: self.nodes[*from].slot, direction: self.direction(*edge, *from), at });
+            ways.push(Way { edge: *edge, from: self.shape.nodes[*from].slot, direction: self.direction(*edge, *from), at });
         }
         self.moves[choice] = Move::Choose(ways);
         Ok(())
@@ -165,18 +305,14 @@ impl Orders<'_> {
     fn needs(&self, atom: Atom) -> Vec<Need> {
         let node = match atom {
             Atom::Node(node) => node,
-            Atom::Edge(edge) if self.pattern.edges[edge].directed => self.pattern.edges[edge].source,
+            Atom::Edge(edge) if self.shape.pattern.edges[edge].directed => self.shape.pattern.edges[edge].source,
             Atom::Edge(_) => return Vec::new(),
         };
-        let at_node = |edge: &usize| {
-            let shape = &self.pattern.edges[*edge];
-            atom != Atom::Edge(*edge) && (shape.source == node || shape.target == node)
+        let need = |edge: &usize| Need {
+            ranges: edge_ranges(self.direction(*edge, node), &self.shape.edges[*edge].kinds),
+            version: self.version(self.shape.nodes.len() + edge),
         };
-        let need = |edge| Need {
-            ranges: edge_ranges(self.direction(edge, node), &self.edges[edge].kinds),
-            version: self.version(self.nodes.len() + edge),
-        };
-        (0..self.pattern.edges.len()).filter(at_node).map(need).collect()
+        self.shape.edges_at[node].iter().filter(|edge| atom != Atom::Edge(**edge)).map(need).collect()
     }
 
     fn version(&self, other: usize) -> Version {
@@ -184,8 +320,8 @@ impl Orders<'_> {
     }
 
     fn direction(&self, edge: usize, from: usize) -> Direction {
-        let shape = &self.pattern.edges[edge];
-        match (shape.directed, shape.source == from) {
+        let ends = &self.shape.pattern.edges[edge];
+        match (ends.directed, ends.source == from) {
             (false, _) => Direction::Both,
             (true, true) => Direction::Outgoing,
             (true, false) => Direction::Incoming,
@@ -194,37 +330,14 @@ impl Orders<'_> {
 
     /// The conditions for which everything is there.
     fn test(&mut self, state: &mut State) {
-        for (number, condition) in self.pattern.conditions.iter().enumerate() {
-            if state.tested.contains(&number) {
-                continue;
-            }
-            let there = |slot: usize| {
-                let of_node = |node: &usize| {
-                    let view = &self.nodes[*node];
-                    view.slot == slot || view.reads_all == Some(slot) || view.reads.iter().any(|(_, read)| *read == slot)
-                };
-                let of_edge = |edge: &usize| {
-                    let view = &self.edges[*edge];
-                    view.slot == Some(slot) || view.reads.iter().any(|(_, read)| *read == slot)
-                };
-                state.visited.iter().any(of_node) || state.crossed.iter().any(of_edge)
-            };
-            let known = |slot: usize| {
-                let nodes = self.nodes.iter().any(|view| {
-                    view.slot == slot || view.reads_all == Some(slot) || view.reads.iter().any(|(_, read)| *read == slot)
-                });
-                nodes || self.edges.iter().any(|view| view.slot == Some(slot) || view.reads.iter().any(|(_, read)| *read == slot))
-            };
-            // Slots that the expression fills itself belong to nobody.
-            if condition.slots().into_iter().map(place).all(|slot| there(slot) || !known(slot)) {
-                state.tested.push(number);
-                self.moves.push(Move::Test { condition: condition.clone() });
-            }
-        }
+        state.testable.sort_unstable();
+        state.tested_count += state.testable.len();
+        let condition = |number: usize| Move::Test { condition: self.shape.pattern.conditions[number].clone() };
+        self.moves.extend(state.testable.drain(..).map(condition));
     }
 
     fn check(&mut self, node: usize) {
-        let view = &self.nodes[node];
+        let view = &self.shape.nodes[node];
         let asks = !(view.labels.is_empty()
             && view.present.is_empty()
             && view.reads.is_empty()
@@ -237,53 +350,69 @@ impl Orders<'_> {
 
     /// The other edges between a node and those that are visited.
     fn closing(&self, crossed: usize, to: usize, state: &State) -> Vec<Closing> {
-        let open = self.preferred.iter().filter(|edge| **edge != crossed && !state.crossed.contains(edge));
-        let closing = open.filter_map(|edge| {
-            let shape = &self.pattern.edges[*edge];
-            let from = match (shape.source == to, shape.target == to) {
-                (true, false) => shape.target,
-                (false, true) => shape.source,
+        let mut open: Vec<usize> = self.shape.edges_at[to].clone();
+        open.retain(|edge| *edge != crossed && !state.crossed[*edge]);
+        open.sort_unstable_by_key(|edge| self.position[*edge]);
+        let closing = open.into_iter().filter_map(|edge| {
+            let ends = &self.shape.pattern.edges[edge];
+            let from = match (ends.source == to, ends.target == to) {
+                (true, false) => ends.target,
+                (false, true) => ends.source,
                 _ => return None,
             };
-            let (direction, version) = (self.direction(*edge, from), self.version(self.nodes.len() + edge));
-            state.visited.contains(&from).then(|| Closing { edge: *edge, from: self.nodes[from].slot, direction, version })
+            let (direction, version) = (self.direction(edge, from), self.version(self.shape.nodes.len() + edge));
+            state.visited[from].then(|| Closing { edge, from: self.shape.nodes[from].slot, direction, version })
         });
         closing.collect()
     }
 
+    /// Those of what is found already that must not be found again.
+    fn others(&self, apart: &[Vec<usize>], what: usize, found: &[usize]) -> Vec<usize> {
+        found.iter().copied().filter(|other| apart[what].binary_search(other).is_ok()).collect()
+    }
+
+    /// Whether that is all that is found, whatever it is.
+    fn is_first(&self, apart: &[Vec<usize>], what: usize) -> bool {
+        !self.chooses && apart[what].len() + 1 == apart.len()
+    }
+
     fn cross(&mut self, edge: usize, from: usize, state: &mut State) {
-        let shape = &self.pattern.edges[edge];
-        let to = if shape.source == from { shape.target } else { shape.source };
-        let bound = state.visited.contains(&to);
-        let apart_from = |pairs: &[(usize, usize)], what: usize, found: &[usize]| -> Vec<usize> {
-            let others = pairs.iter().filter_map(|(a, b)| match (*a == what, *b == what) {
-                (true, false) => Some(*b),
-                (false, true) => Some(*a),
-                _ => None,
-            });
-            others.filter(|other| found.contains(other)).collect()
+        let shape = self.shape;
+        let ends = &shape.pattern.edges[edge];
+        let to = if ends.source == from { ends.target } else { ends.source };
+        let bound = state.visited[to];
+        let other_nodes = if bound {
+            Others::Some(Vec::new())
+        } else if self.is_first(&shape.nodes_apart, to) {
+            Others::First(Arc::default(), state.nodes.len())
+        } else {
+            let others = self.others(&shape.nodes_apart, to, &state.nodes);
+            Others::Some(others.into_iter().map(|node| shape.nodes[node].slot).collect())
         };
-        let other_nodes = if bound { Vec::new() } else { apart_from(&self.pattern.distinct_nodes, to, &state.visited) };
-        let other_edges = apart_from(&self.pattern.distinct_edges, edge, &state.crossed);
+        let other_edges = if self.is_first(&shape.edges_apart, edge) {
+            Others::First(Arc::default(), state.edges.len())
+        } else {
+            Others::Some(self.others(&shape.edges_apart, edge, &state.edges))
+        };
         let closing = if bound { Vec::new() } else { self.closing(edge, to, state) };
-        let version = self.version(self.nodes.len() + edge);
+        let version = self.version(shape.nodes.len() + edge);
         self.moves.push(Move::Expand(Expansion {
             edge,
-            from: self.nodes[from].slot,
-            to: self.nodes[to].slot,
+            from: shape.nodes[from].slot,
+            to: shape.nodes[to].slot,
             direction: self.direction(edge, from),
             version,
             bound,
             closing,
-            other_nodes: other_nodes.into_iter().map(|node| self.nodes[node].slot).collect(),
+            other_nodes,
             other_edges,
         }));
-        state.crossed.push(edge);
-        if !self.edges[edge].reads.is_empty() {
+        state.cross(edge, shape);
+        if !shape.edges[edge].reads.is_empty() {
             self.moves.push(Move::Inspect { edge, version });
         }
         if !bound {
-            state.visited.push(to);
+            state.visit(to, shape);
             self.check(to);
         }
     }

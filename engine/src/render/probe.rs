@@ -40,7 +40,7 @@ use super::program::{EdgeView, Path, Version};
 use super::queries::{Origin, Queries, Route};
 use super::results::RowChange;
 use super::stages::looks::Touch;
-use super::walk::{Change, Errand, Parcel, Waiting, Walk, look};
+use super::walk::{Change, Errand, Parcel, Steps, Waiting, Walk, look};
 use super::{Time, before};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::{Batch, Fact, Facts, Layers, Published, Segment, SharedBatch};
@@ -296,6 +296,7 @@ fn hop<'scope>(
                                 waiting: &mut [],
                                 dense: None,
                                 hubs: Some(&*hubs),
+                                steps: Steps::of(family),
                             };
                             walk.receive(parcel);
                         }
@@ -463,6 +464,7 @@ impl<'a> Offered<'a> {
             waiting: std::slice::from_mut(waiting),
             dense: Some(self.kept.0),
             hubs: Some(self.kept.1),
+            steps: Steps::of(family),
         }
     }
 }

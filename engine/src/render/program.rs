@@ -7,6 +7,7 @@
 //! Constants that a node is compared with are no part of a program (see `constants`), so that queries which differ in nothing
 //! else share it.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
@@ -143,9 +144,29 @@ pub struct Expansion {
     /// Edges that both their ends are known of once this one is crossed.
     pub closing: Vec<Closing>,
     /// Slots of nodes that are found already and must not be found again.
-    pub other_nodes: Vec<usize>,
+    pub other_nodes: Others,
     /// The same of edges, by their numbers.
-    pub other_edges: Vec<usize>,
+    pub other_edges: Others,
+}
+
+/// What must not be found again. Of a long path that is mostly all it has found, one more at each move: they share one list, once. A list
+/// for each would grow with the cube of the pattern.
+#[derive(Clone, Debug)]
+pub enum Others {
+    Some(Vec<usize>),
+    /// The first so many of what the path finds, in its order.
+    First(Arc<[usize]>, usize),
+}
+
+impl Deref for Others {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        match self {
+            Others::Some(those) => those,
+            Others::First(found, count) => found.get(..*count).unwrap_or_default(),
+        }
+    }
 }
 
 /// An edge as its end that is known already sees it.
@@ -227,6 +248,8 @@ impl Program {
         }
         only_present(&mut nodes, pattern, asked);
         let mut edges = Vec::new();
+        let of_pairs = |(a, b): &(usize, usize)| [*a, *b];
+        let told_apart: FxHashSet<usize> = pattern.distinct_edges.iter().flat_map(of_pairs).collect();
         for edge in &pattern.edges {
             if edge.chain.is_some() || edge.bound {
                 return refuse("a relationship of variable length in a pattern that is maintained as a whole");
@@ -256,7 +279,7 @@ impl Program {
             if let Some(sieve) = &mut view.sieve {
                 sieve.whole &= !is_asked(sieve.slot, &[]);
             }
-            let told_apart = pattern.distinct_edges.iter().any(|(a, b)| [*a, *b].contains(&edges.len()));
+            let told_apart = told_apart.contains(&edges.len());
             if view.slot.is_none() && (told_apart || !view.reads.is_empty() || !view.conditions.is_empty()) {
                 return refuse("something is asked of an edge that is put nowhere");
             }
@@ -269,8 +292,9 @@ impl Program {
             return refuse("the plan holds no delta paths");
         }
         let mut paths = Vec::new();
+        let shape = orders::Shape::of(pattern, &nodes, &edges);
         for path in &pattern.delta {
-            let (needs, moves) = orders::needs_and_moves(pattern, path, &nodes, &edges)?;
+            let (needs, moves) = orders::needs_and_moves(&shape, path)?;
             paths.push(Path { atom: path.atom, needs, moves });
         }
         let number = |path: &Path| match path.atom {
@@ -288,6 +312,17 @@ impl Program {
         crossings.dedup();
         let (compared, constants) = constants::take_out(&mut nodes, &context);
         Ok((Program { width, nodes, edges, paths, crossings, compared, last, context }, constants))
+    }
+}
+
+impl Program {
+    /// Programs with the same name are the same. It says what the paths are made of: they themselves are a hundred times as long.
+    pub fn name(&self, pattern: &Pattern) -> String {
+        let Program { width, nodes, edges, paths: _, crossings: _, compared, last: _, context } = self;
+        let Pattern { conditions, distinct_edges, distinct_nodes, delta, .. } = pattern;
+        format!(
+            "{width} {nodes:?} {edges:?} {compared:?} {context:?} {conditions:?} {distinct_edges:?} {distinct_nodes:?} {delta:?}"
+        )
     }
 }
 

@@ -486,8 +486,8 @@ mod tests {
         for (text, number) in texts.iter().zip(0..) {
             let maintained = maintained(StandingMode::AnyQuery, text, &symbols);
             let outlet = Outlet { results: None, inbox: Arc::default(), backfill: Arc::default() };
-            let gather = Gather::new(&maintained, None, (Time::MAX, Baseline::Known), 1, outlet);
             let pace = Arc::new(Pace::of_nobody(IdScheme::Uuid));
+            let gather = Gather::new(&maintained, pace.clone(), None, (Time::MAX, Baseline::Known), 1, outlet);
             queries.install((number, &pace), 1, &maintained, gather);
         }
         assert_eq!(queries.numbers.len(), 5, "those with an equality, those with a range, and three of their own");

@@ -28,7 +28,7 @@ use super::Time;
 use super::family::{Family, Member};
 use super::probe::{ASIDE_LOOK, Common, Trace, change_of_edge, has_needs, home};
 use super::results::{Backfill, Rested, RowChange};
-use super::walk::{Change, Waiting, Walk, look};
+use super::walk::{Change, Steps, Waiting, Walk, look};
 use crate::arrangement::locate::{Through, by_node, parts};
 use crate::arrangement::{Facts, Snapshot};
 use crate::view::Direction;
@@ -161,6 +161,9 @@ impl Rest {
         let begin = Instant::now();
         let end = begin + (begin - self.paused).clamp(AT_ONCE.0, AT_ONCE.1);
         while let Some(family) = self.families.last() {
+            if family.is_over() {
+                return true;
+            }
             let through = self.through.get_or_insert_with(|| Through::begin(batches));
             self.row.clear();
             self.row.resize(family.program.width, Value::Null);
@@ -178,6 +181,7 @@ impl Rest {
                 waiting: &mut self.waiting,
                 dense: None,
                 hubs: None,
+                steps: Steps::of(family),
             };
             loop {
                 through.go_on(batches, NODES_BY_CLOCK);
@@ -186,6 +190,9 @@ impl Rest {
                     walk_from(&mut walk, *id, &Facts::known(parts(batches, here)), self.snapshot.tick().0, &mut self.row);
                 }
                 walk.go_on();
+                if walk.steps.stopped {
+                    return true;
+                }
                 backfill.looked_at.fetch_add(nodes.len() as u64, Ordering::Relaxed);
                 if nodes.len() < NODES_BY_CLOCK {
                     break;

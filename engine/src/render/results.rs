@@ -20,10 +20,11 @@ use smallvec::SmallVec;
 use weir_model::{Map, Match, NodeId, Text, Tick, Value, codec};
 
 use super::Time;
-use super::aside::{Aside, Asides};
+use super::aside::{Aside, Asides, Pace};
 use super::maintained::Maintained;
 use super::stages::Stages;
 use crate::inbox::Inbox;
+use crate::memory::{at_most, is_over_limit};
 use crate::sorter::Sorter;
 
 /// The values of one row. Rows of one or two values, which is most, need no allocation of their own.
@@ -91,6 +92,7 @@ pub enum Baseline {
 /// What a query's results go through at its home worker.
 pub struct Gather {
     way: Way,
+    pace: Arc<Pace>,
     /// Rows of ticks before this are the baseline.
     installed: Time,
     /// Whether the graph at rest has been looked through.
@@ -100,7 +102,7 @@ pub struct Gather {
     /// The baseline, where it is reported.
     first: Baselined,
     /// Rows of the graph at rest that stages will have.
-    at_rest: Vec<Vec<RowChange>>,
+    at_rest: AtRest,
     pending: Vec<RowChange>,
     /// Changes of complete ticks, in their order, that are answered a part at a time. None of them shares a tick with the next.
     behind: VecDeque<Vec<RowChange>>,
@@ -126,6 +128,7 @@ pub enum Rested {
 
 /// From changes of rows to results.
 pub struct Answer {
+    pace: Arc<Pace>,
     columns: Arc<[Text]>,
     distinct: bool,
     /// Cancellations of earlier ticks are sent.
@@ -267,6 +270,55 @@ impl Baselined {
     }
 }
 
+/// Rows of the graph at rest, all of one tick. Where there are many, those that are the same become one.
+#[derive(Default)]
+struct AtRest {
+    parts: Vec<Vec<RowChange>>,
+    count: usize,
+}
+
+/// So many are not many.
+const FEW_WAITING: usize = 1 << 16;
+
+/// The results of one tick take no more than this, where memory is large as well.
+const TICK_BYTES_MAX: usize = 2 << 30;
+const PARTS_OF_MEMORY: u64 = 8;
+
+/// Of so many results that the graph at rest has the memory is looked at.
+const MANY_AT_REST: usize = 1 << 20;
+
+impl AtRest {
+    const PART: usize = 1 << 13;
+
+    fn push(&mut self, changes: &mut Vec<RowChange>) {
+        self.count += changes.len();
+        if self.count <= FEW_WAITING {
+            return self.parts.push(std::mem::take(changes));
+        }
+        match self.parts.last_mut().filter(|last| last.len() < Self::PART) {
+            Some(last) => last.append(changes),
+            None => self.parts.push(std::mem::take(changes)),
+        }
+        if let Some(last) = self.parts.last_mut().filter(|last| last.len() >= Self::PART) {
+            let before = last.len();
+            merge(last);
+            self.count -= before - last.len();
+        }
+    }
+}
+
+/// One change of a row at a tick, as far as that can be counted.
+fn merge(changes: &mut Vec<RowChange>) {
+    changes.sort_unstable_by(|a, b| (a.time, a.source, &a.row).cmp(&(b.time, b.source, &b.row)));
+    changes.dedup_by(|next, kept| {
+        let same = (next.time, next.source) == (kept.time, kept.source) && next.row == kept.row;
+        let sum = kept.diff.checked_add(next.diff).filter(|_| same);
+        kept.diff = sum.unwrap_or(kept.diff);
+        sum.is_some()
+    });
+    changes.retain(|change| change.diff != 0);
+}
+
 impl Counts {
     /// Looks up the counts that will be added to: they lie far apart, and the processor waits for many of them together.
     fn touch(&self, changes: &[RowChange]) {
@@ -288,12 +340,14 @@ impl Counts {
 impl Gather {
     pub fn new(
         maintained: &Maintained,
+        pace: Arc<Pace>,
         stages: Option<(Stages, Arc<Asides>)>,
         (cancellations_until, baseline): (Time, Baseline),
         installed: Time,
         out: Outlet,
     ) -> Gather {
         let answer = Answer {
+            pace: pace.clone(),
             columns: maintained.columns.clone(),
             distinct: maintained.distinct,
             cancellations_until,
@@ -309,11 +363,12 @@ impl Gather {
         };
         Gather {
             way,
+            pace,
             installed,
             looked_through: false,
             rested: false,
             first: Baselined::default(),
-            at_rest: Vec::new(),
+            at_rest: AtRest::default(),
             pending: Vec::new(),
             behind: VecDeque::new(),
         }
@@ -332,8 +387,31 @@ impl Gather {
         if self.pending.is_empty() {
             std::mem::swap(&mut self.pending, changes);
         } else {
+            if self.pending.len() > FEW_WAITING {
+                merge(changes);
+            }
             self.pending.append(changes);
         }
+        if let Way::Aside(_) = &self.way {
+            self.pace.bound(self.pending.len(), false);
+        }
+    }
+
+    /// Whether the query has ended by itself. Then what waits here has no answer.
+    fn is_over(&mut self) -> bool {
+        if !self.pace.is_over() {
+            return false;
+        }
+        let waiting = self.behind.iter().flatten().chain(&self.pending).chain(self.at_rest.parts.iter().flatten());
+        waiting.for_each(|change| self.pace.ends_at(change.time));
+        self.first.parts.iter().flatten().for_each(|result| self.pace.ends_at(result.tick.0));
+        (self.pending, self.at_rest, self.first) = (Vec::new(), AtRest::default(), Baselined::default());
+        self.behind.clear();
+        if let Way::Here(answer) = &mut self.way {
+            answer.counts = Counts::default();
+            answer.out.backfill.done.store(true, Ordering::SeqCst);
+        }
+        true
     }
 
     /// Whether time alone may change the answer before `frontier`.
@@ -358,7 +436,10 @@ impl Gather {
     /// Matches of the graph at rest, a part of them at a time.
     pub fn at_rest(&mut self, changes: &mut Vec<RowChange>) {
         let answer = match &mut self.way {
-            Way::Aside(_) => return self.at_rest.push(std::mem::take(changes)),
+            Way::Aside(_) => {
+                self.at_rest.push(changes);
+                return self.pace.bound(self.at_rest.count, true);
+            }
             Way::Here(answer) => answer,
         };
         if answer.distinct {
@@ -378,17 +459,25 @@ impl Gather {
                 Baseline::Known => {}
             }
         }
+        if self.first.count > MANY_AT_REST && is_over_limit() {
+            let count = self.first.count;
+            self.pace.fail(&format!("{count} results and more come of the graph as it is, and memory.limit is reached"));
+        }
     }
 
     /// There are no more of them; everything before `frontier` has arrived. Unless the answer is yes this wants to be
     /// called again: others need not wait for all of it.
     pub fn rested(&mut self, frontier: Time) -> Rested {
+        if self.is_over() {
+            self.rested = true;
+            return Rested::Yes;
+        }
         if let Way::Aside(aside) = &self.way {
             let aside = aside.clone();
             if !self.rested {
                 self.fall_behind(frontier);
-                let parts = std::mem::take(&mut self.at_rest).into_iter().chain(self.behind.drain(..));
-                aside.begin(parts, frontier.max(self.installed));
+                let at_rest = std::mem::take(&mut self.at_rest).parts;
+                aside.begin(at_rest, self.behind.drain(..), frontier.max(self.installed));
                 self.rested = true;
             }
             return if aside.behind().is_none() { Rested::Yes } else { Rested::Later };
@@ -442,6 +531,9 @@ impl Gather {
 
     /// Every change before `frontier` has arrived: sends on what is complete.
     pub fn advance(&mut self, frontier: Time) {
+        if self.is_over() {
+            return;
+        }
         if self.rested {
             self.turn(frontier);
         } else {
@@ -479,9 +571,11 @@ impl Answer {
 
     /// Sends what comes of changes. There are no more of them before `frontier`.
     pub fn answer(&mut self, mut ready: Vec<RowChange>, frontier: Time) {
-        if let [_] = ready.as_slice() {
-            let mut rows = Vec::with_capacity(1);
-            self.tick(&mut ready, &mut rows);
+        if let [change] = ready.as_slice() {
+            let (time, mut rows) = (change.time, Vec::with_capacity(1));
+            if !self.tick(&mut ready, &mut rows) {
+                return self.pace.ends_at(time);
+            }
             let found = (!rows.is_empty()).then(Instant::now);
             return self.send(rows, frontier, found);
         }
@@ -493,21 +587,29 @@ impl Answer {
         self.sorter.sort(&mut order, |(time, _)| *time);
         let mut rows = Vec::with_capacity(ready.len());
         let mut changes = Vec::new();
+        let mut upper = frontier;
         for tick in order.chunk_by(|a, b| a.0 == b.0) {
-            if let [(_, place)] = tick {
-                self.tick(std::slice::from_mut(&mut ready[*place as usize]), &mut rows);
-                continue;
+            let is_answered = if let [(_, place)] = tick {
+                self.tick(std::slice::from_mut(&mut ready[*place as usize]), &mut rows)
+            } else {
+                changes.clear();
+                changes.extend(tick.iter().map(|(_, place)| std::mem::take(&mut ready[*place as usize])));
+                self.tick(&mut changes, &mut rows)
+            };
+            if !is_answered {
+                upper = tick[0].0;
+                self.pace.ends_at(upper);
+                break;
             }
-            changes.clear();
-            changes.extend(tick.iter().map(|(_, place)| std::mem::take(&mut ready[*place as usize])));
-            self.tick(&mut changes, &mut rows);
         }
         let found = (!rows.is_empty()).then(Instant::now);
-        self.send(rows, frontier, found);
+        self.send(rows, upper, found);
     }
 
-    /// The net change of one tick: what came first, then what went.
-    fn tick(&mut self, changes: &mut [RowChange], out: &mut Vec<ResultRow>) {
+    /// The net change of one tick: what came first, then what went. False, and nothing, where that is more than memory is made for, which ends the
+    /// query.
+    fn tick(&mut self, changes: &mut [RowChange], out: &mut Vec<ResultRow>) -> bool {
+        let before = out.len();
         if changes.len() > 1 {
             changes.sort_by(|a, b| a.row.cmp(&b.row));
         }
@@ -523,6 +625,13 @@ impl Answer {
             if *time < self.installed && self.baseline == Baseline::Known {
                 continue;
             }
+            // A row may be there many times.
+            let count = (out.len() - before + gone.len()).saturating_add(diff.unsigned_abs() as usize);
+            if count.saturating_mul(size_of::<ResultRow>()) > at_most(TICK_BYTES_MAX, PARTS_OF_MEMORY) {
+                self.pace.fail(&format!("{count} results and more come of one change"));
+                out.truncate(before);
+                return false;
+            }
             if diff > 0 {
                 let result = ResultRow { tick: Tick(*time), positive: true, row: std::mem::take(&mut same[0].row) };
                 out.extend(std::iter::repeat_n(result, diff as usize));
@@ -534,6 +643,7 @@ impl Answer {
             }
         }
         out.append(&mut gone);
+        true
     }
 
     fn send(&mut self, rows: Vec<ResultRow>, upper: Time, found: Option<Instant>) {
@@ -587,7 +697,8 @@ mod tests {
         let maintained = Maintained::new(&plan, &Symbols::default(), IdScheme::default()).expect("it can be maintained");
         let (sender, results) = bounded(1000);
         let out = Outlet { results: Some(sender), inbox: Arc::default(), backfill: Arc::default() };
-        (Gather::new(&maintained, None, (Time::MAX, Baseline::Report), 2, out), results)
+        let pace = Arc::new(Pace::of_nobody(IdScheme::default()));
+        (Gather::new(&maintained, pace, None, (Time::MAX, Baseline::Report), 2, out), results)
     }
 
     /// Ids that come and go, some at each tick.
@@ -610,6 +721,26 @@ mod tests {
         let (least, most) = (*sizes.iter().min().unwrap() as f64, *sizes.iter().max().unwrap() as f64);
         assert!((1.8..2.4).contains(&(most / least)), "{least} and {most}");
         assert!((0..u16::MAX).all(|hash| part_of(hash) <= part_of(hash + 1)));
+    }
+
+    #[test]
+    fn of_many_rows_that_wait_those_that_are_the_same_are_one() {
+        let row = |n| Row::from_slice(&[Value::Id(NodeId::new(1, n))]);
+        let change = |n: u64| RowChange { row: row(n % 7), time: 1, diff: 1, query: 0, source: (n % 2) as u32 };
+        let mut waiting = AtRest::default();
+        const COUNT: u64 = 3_000_000;
+        (0..COUNT / 1000).for_each(|n| waiting.push(&mut (n * 1000..(n + 1) * 1000).map(change).collect()));
+        assert_eq!(waiting.count, waiting.parts.iter().map(Vec::len).sum::<usize>());
+        assert!(waiting.count < FEW_WAITING + AtRest::PART + 1000, "{}", waiting.count);
+        let mut all: Vec<RowChange> = waiting.parts.into_iter().flatten().collect();
+        merge(&mut all);
+        assert_eq!(all.len(), 14);
+        assert_eq!(all.iter().map(|change| u64::from(change.diff.unsigned_abs())).sum::<u64>(), COUNT);
+        let gone = RowChange { diff: -all[0].diff, ..all[0].clone() };
+        let most = RowChange { diff: i32::MAX, ..all[1].clone() };
+        all.extend([gone, most.clone(), most]);
+        merge(&mut all);
+        assert_eq!(all.len(), 15, "one has gone, and of another there are more than one change can count");
     }
 
     #[test]

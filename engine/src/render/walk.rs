@@ -1,5 +1,6 @@
 //! Walk: runs the moves of a path depth first over one shard, changing a single row in place.
 
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use weir_model::{EdgeKey, Expr, GraphFree, Map, NodeId, Symbol, Value};
 
@@ -12,6 +13,7 @@ use super::results::{Row, RowChange};
 use crate::arrangement::build::{Located, Shard};
 use crate::arrangement::locate::{Locator, by_node, parts};
 use crate::arrangement::{Batch, Facts, SharedBatch, Snapshot};
+use crate::memory::at_most;
 use crate::symbols::Symbols;
 use crate::view::{Direction, HalfEdge};
 
@@ -33,6 +35,13 @@ const EDGES_ELSEWHERE: usize = 64;
 
 /// What an edge counts for whose properties lie at its other end.
 const EDGE_INSPECTED_ELSEWHERE: usize = 16;
+
+/// So far one change is followed. It takes seconds, in which nothing else is done.
+const STEPS_MAX: u64 = 1 << 28;
+
+/// What is found of one batch may take so much, where memory is large as well.
+const FOUND_BYTES_MAX: usize = 2 << 30;
+const PARTS_OF_MEMORY: u64 = 8;
 
 /// What a walk works with: the shard as its trace has it now, and where its findings go.
 pub struct Walk<'a, 'w> {
@@ -56,6 +65,20 @@ pub struct Walk<'a, 'w> {
     pub dense: Option<&'a Dense>,
     /// What this shard keeps of nodes with very many edges.
     pub hubs: Option<&'a Hubs>,
+    pub steps: Steps,
+}
+
+/// How far a walk has come.
+pub struct Steps {
+    count: u64,
+    /// It was too much, and the queries of the family have ended.
+    pub stopped: bool,
+}
+
+impl Steps {
+    pub fn of(family: &Family) -> Steps {
+        Steps { count: 0, stopped: family.is_over() }
+    }
 }
 
 /// Rows that go on at nodes that are not found yet: they are found together.
@@ -116,6 +139,13 @@ pub struct Change {
 impl<'a> Walk<'a, '_> {
     /// Goes on with move `at` of the path. `here` holds the facts of a node already found.
     pub fn run(&mut self, change: Change, at: usize, row: &mut [Value], here: Option<(NodeId, &Facts<'a>)>) {
+        self.steps.count += 1;
+        if self.steps.count > STEPS_MAX {
+            self.stop(change.time, &format!("a change leads to more than {STEPS_MAX} nodes and edges"));
+        }
+        if self.steps.stopped {
+            return;
+        }
         let program = self.program;
         let next = &program.paths[change.path].moves[at];
         let location = match next {
@@ -188,6 +218,35 @@ impl<'a> Walk<'a, '_> {
     fn send(&mut self, Change { path, time, diff }: Change, at: usize, row: &[Value], (node, errand): (NodeId, Errand)) {
         let (family, row) = (self.number, Row::from_slice(row));
         self.parcels.push(Parcel { family, node, path: path as u16, at: at as u16, time, diff, row, errand });
+        self.bound(time);
+    }
+
+    /// What was found must have room. A pattern that is crossed a thousand times at each of a thousand nodes has no answer.
+    fn bound(&mut self, time: Time) {
+        let bytes = size_of_val(&**self.results) + size_of_val(&**self.parcels);
+        if bytes > at_most(FOUND_BYTES_MAX, PARTS_OF_MEMORY) {
+            self.stop(time, &format!("more than {} matches were found at one time", self.results.len()));
+        }
+    }
+
+    /// Ends the queries of the family, which nothing is found for any more.
+    #[cold]
+    fn stop(&mut self, time: Time, reason: &str) {
+        if std::mem::replace(&mut self.steps.stopped, true) {
+            return;
+        }
+        let (family, number) = (self.family, self.number);
+        let ended: FxHashSet<u32> = family.all().map(|member| member.query).collect();
+        let of_results = self.results.iter().filter(|change| ended.contains(&change.query)).map(|change| change.time);
+        let of_parcels = self.parcels.iter().filter(|parcel| parcel.family == number).map(|parcel| parcel.time);
+        let first = of_results.chain(of_parcels).fold(time, Time::min);
+        family.ended.set(true);
+        for member in family.all() {
+            member.pace.ends_at(first);
+            member.pace.fail(reason);
+        }
+        self.results.retain(|change| !ended.contains(&change.query));
+        self.parcels.retain(|parcel| parcel.family != number);
     }
 
     /// Goes on with the rows that wait, and with those that wait because of them.
@@ -564,6 +623,7 @@ impl<'a> Walk<'a, '_> {
             let (query, source) = (member.query, member.source);
             results.push(RowChange { row: Row(values), time: change.time, diff: change.diff as i32, query, source });
         });
+        self.bound(change.time);
     }
 }
 

@@ -132,7 +132,87 @@ pub const QUERIES: &[&str] = &[
     "MATCH p = allShortestPaths((a:A)-[:r|s*..4]-(b:B)) RETURN id(a) AS a, id(b) AS b, count(p) AS c",
     "MATCH (a)-[e:r]->(b)-[:r*1..2]->(c:B) WHERE a.x = 1 RETURN e.w AS w, id(c) AS c",
     "MATCH (a) WHERE a.z > 0 MATCH (a)-[:s*1..2]->(b:B {x: 1}) RETURN id(a) AS a, a.z AS z, id(b) AS b",
+    // Chains that ask for what stands elsewhere.
+    "MATCH (c:B) MATCH p = shortestPath((a:A)-[:r*1..3]->(b:B)) WHERE c.z = length(p) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (c:B), p = shortestPath((a:A)-[:r*1..3]->(b:B)) WHERE c.z = length(p) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "UNWIND [1, 2] AS n MATCH p = allShortestPaths((a:A)-[:r*..3]->(b)) WHERE n = length(p) RETURN n, id(a) AS a, id(b) AS b",
+    "MATCH (c:B) MATCH (a:A)-[rs:r*1..2]->(b) WHERE all(r IN rs WHERE r.w = c.z) RETURN id(a) AS a, id(b) AS b, id(c) AS c",
+    "MATCH (c) MATCH (c)-[:s*1..2]->(d), (d)-[rs:r*1..2]->(b:B {x: 1}) WHERE none(r IN rs WHERE r.w = c.z) RETURN id(c) AS c, id(b) AS b",
+    "MATCH (c:A)-[e:s]->(d) MATCH (d)-[rs:r*1..2]->(b:B {x: 1}) WHERE all(r IN rs WHERE r.w <= e.w) RETURN id(c) AS c, id(b) AS b",
 ];
+
+/// Two parts, the second of which is held against the first: by its paths and lists, and by what is asked of the graph for each row.
+pub fn held_against(random: &mut Random) -> String {
+    // What the first part is, and an integer of it.
+    let (first, value) = pick(
+        random,
+        &[
+            ("MATCH (c:A)", "c.z"),
+            ("MATCH (c:B)-[e:s]->(d)", "e.w"),
+            ("MATCH (c)-[:s]->(d:A)", "d.z"),
+            ("MATCH (c:A) WITH c, c.z + 1 AS k", "k"),
+            ("MATCH (c:A) MATCH (d:B)", "d.z"),
+            ("MATCH (c:B) UNWIND [1, c.z] AS k", "k"),
+            ("MATCH (c:A)-[:s*1..2]->(d)", "d.z"),
+        ],
+    );
+    let (pattern, path) = pick(
+        random,
+        &[
+            ("p = shortestPath((a:A)-[:r*1..3]->(b:B))", "relationships(p)"),
+            ("p = allShortestPaths((a:A)-[:r|s*..3]-(b:B))", "relationships(p)"),
+            ("p = shortestPath((a)-[rs:r*..4]->(b:B))", "rs"),
+            ("p = (a:A)-[rs:r*1..2]->(b)", "rs"),
+            ("p = (a:A)-[:s]->(b)-[rs:r*1..2]->(g:B)", "rs"),
+            ("p = (a:A)-[rs:s]->(b)", "relationships(p)"),
+            ("(g:B)-->(a), p = shortestPath((a)-[rs:r*1..3]->(b:A))", "rs"),
+        ],
+    );
+    // What nothing stands behind goes on in the same MATCH, too.
+    let go_on = [" MATCH ", " MATCH (c), ", " MATCH (c)--(y), ", ", "];
+    let go_on = pick(random, if value == "k" { &go_on[..3] } else { &go_on });
+    let conditions: Vec<String> = (0..2)
+        .map(|_| {
+            let condition = pick(
+                random,
+                &[
+                    "length(p) = VALUE",
+                    "length(p) + a.z >= VALUE",
+                    "size(LIST) <> VALUE",
+                    "all(n IN nodes(p) WHERE n.z IS NULL OR n.z <> VALUE)",
+                    "none(n IN nodes(p) WHERE n.z = VALUE + 1)",
+                    "any(n IN nodes(p) WHERE n.z = VALUE)",
+                    "all(r IN LIST WHERE r.w IS NULL OR r.w >= VALUE)",
+                    "none(r IN LIST WHERE r.w = VALUE)",
+                    "reduce(t = 0, r IN LIST | t + coalesce(r.w, 0)) > VALUE",
+                    "b.z = VALUE",
+                    "size([(b)-->(o) WHERE o.z = VALUE | o]) > 0",
+                    "COUNT { (a)--(o) WHERE o.z <= VALUE } >= length(p)",
+                    "EXISTS { MATCH (b)-[:r]-(o) WHERE o.z = VALUE }",
+                    "NOT EXISTS { MATCH (o:B) WHERE o.z = VALUE AND o <> b }",
+                ],
+            );
+            condition.replace("VALUE", value).replace("LIST", path)
+        })
+        .collect();
+    let condition = match pick(random, &["one", "AND", "OR"]) {
+        "one" => conditions[0].clone(),
+        word => conditions.join(&format!(" {word} ")),
+    };
+    let columns = pick(
+        random,
+        &[
+            "id(a) AS a, id(b) AS b, id(c) AS c, length(p) AS l",
+            "id(c) AS c, VALUE AS v, count(*) AS n, sum(length(p)) AS l",
+            "DISTINCT id(a) AS a, VALUE AS v",
+        ],
+    );
+    format!("{first}{go_on}{pattern} WHERE {condition} RETURN {}", columns.replace("VALUE", value))
+}
+
+fn pick<T: Copy>(random: &mut Random, list: &[T]) -> T {
+    list[random.below(list.len() as u64) as usize]
+}
 
 pub const NODES: u64 = 9;
 

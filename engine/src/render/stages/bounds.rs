@@ -1,4 +1,4 @@
-//! Bounds: how much stages may do for one row, and how many rows may come of one tick.
+//! Bounds: how much stages may do for one row, and how many rows may come of one tick, of how many bytes.
 //!
 //! A row for which more would have to be looked at is left out, and told of. A tick of which more rows come than memory is made for has no
 //! answer: the query ends.
@@ -11,6 +11,8 @@ use weir_model::plan::Name;
 use weir_model::{Context, EdgeKey, Failure, FullEdge, FullNode, GraphFree, IdScheme, NodeId, Value};
 
 use super::Row;
+use crate::evaluate::weight_beside;
+use crate::memory::{at_most, is_over_limit};
 use crate::render::aside::Pace;
 
 /// How much may be looked at for one row.
@@ -19,7 +21,14 @@ pub const STEPS_MAX: u32 = 20_000_000;
 /// So many more rows may come of one tick than rows went in.
 const MADE_MAX: u64 = 10_000_000;
 
-/// Whether anybody still wants the answer is looked up once for so many rows.
+/// One row is there less often than this: of ten million the sum is a number, too.
+const TIMES_MAX: u64 = 1 << 38;
+
+/// Together they may be so large, where memory is large as well: they are kept, some of them more than once.
+const MADE_BYTES_MAX: usize = 4 << 30;
+const PARTS_OF_MEMORY: u64 = 8;
+
+/// What is looked up, once for so many rows: whether anybody still wants the answer, and whether there is memory.
 const ROWS_BY_LOOK: u64 = 1024;
 
 /// The rows that were made during one tick, beyond one for each that went in.
@@ -27,18 +36,32 @@ pub struct Made<'p> {
     pace: &'p Pace,
     count: Cell<u64>,
     most: Cell<u64>,
-    stopped: Cell<bool>,
+    bytes: Cell<usize>,
+    bytes_max: usize,
+    stopped: Cell<Option<Stop>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Stop {
+    NotWanted,
+    Rows,
+    Times,
+    Bytes,
+    Memory,
 }
 
 impl<'p> Made<'p> {
     pub fn new(pace: &'p Pace) -> Made<'p> {
-        Made { pace, count: Cell::new(0), most: Cell::new(MADE_MAX), stopped: Cell::new(false) }
+        let (count, most, bytes) = (Cell::new(0), Cell::new(MADE_MAX), Cell::new(0));
+        let bytes_max = at_most(MADE_BYTES_MAX, PARTS_OF_MEMORY);
+        Made { pace, count, most, bytes, bytes_max, stopped: Cell::new(None) }
     }
 
     /// Another tick.
     pub fn begin(&self) {
         self.count.set(0);
         self.most.set(MADE_MAX);
+        self.bytes.set(0);
     }
 
     /// So many go in where it cannot be told which row comes of which.
@@ -47,26 +70,48 @@ impl<'p> Made<'p> {
     }
 
     /// One more row of those that come of one.
-    pub fn beyond<T>(&self, found: &[T]) -> ControlFlow<()> {
-        if found.len() > 1 { self.one() } else { ControlFlow::Continue(()) }
+    pub fn beyond(&self, found: &[Row]) -> ControlFlow<()> {
+        if let [.., before, row] = found { self.one(weight_beside(&row.0, &before.0)) } else { ControlFlow::Continue(()) }
     }
 
-    pub fn one(&self) -> ControlFlow<()> {
-        let count = self.count.get() + 1;
+    pub fn one(&self, bytes: usize) -> ControlFlow<()> {
+        let (count, bytes) = (self.count.get() + 1, self.bytes.get() + size_of::<Row>() + bytes);
         self.count.set(count);
-        if count > self.most.get() || count.is_multiple_of(ROWS_BY_LOOK) && self.pace.is_over() {
-            self.stopped.set(true);
+        self.bytes.set(bytes);
+        let looks = count.is_multiple_of(ROWS_BY_LOOK);
+        let stop = match () {
+            () if count > self.most.get() => Some(Stop::Rows),
+            () if bytes > self.bytes_max => Some(Stop::Bytes),
+            () if looks && self.pace.is_over() => Some(Stop::NotWanted),
+            () if looks && is_over_limit() => Some(Stop::Memory),
+            () => None,
+        };
+        self.stopped.set(self.stopped.get().or(stop));
+        if self.is_too_many() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// How often a row is there that two make. So often that it could not be counted any more is too often.
+    pub fn times(&self, one: i64, other: i64) -> Option<i64> {
+        let times = one.checked_mul(other).filter(|times| times.unsigned_abs() < TIMES_MAX);
+        if times.is_none() {
+            self.stopped.set(self.stopped.get().or(Some(Stop::Times)));
         }
-        if self.stopped.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        times
     }
 
     pub fn is_too_many(&self) -> bool {
-        self.stopped.get()
+        self.stopped.get().is_some()
     }
 
     /// Why the tick has no answer.
     pub fn too_many(&self) -> Option<String> {
-        self.stopped.get().then(|| format!("at one record more than {MADE_MAX} rows come of it"))
+        Some(match self.stopped.get()? {
+            Stop::NotWanted => "nobody waits for it any more".to_owned(),
+            Stop::Rows => format!("at one record more than {MADE_MAX} rows come of it"),
+            Stop::Times => format!("at one record a row is there {TIMES_MAX} times or more"),
+            Stop::Bytes => format!("at one record rows of more than {} MiB come of it", self.bytes_max >> 20),
+            Stop::Memory => format!("at one record {} rows and more come of it, and memory.limit is reached", self.count.get()),
+        })
     }
 }
 
@@ -155,5 +200,33 @@ impl Context for Bounded<'_> {
     }
     fn room(&self) -> usize {
         self.base.room()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_one_tick_are_bounded_by_number_by_size_and_by_how_often_they_are_there() {
+        let pace = Pace::of_nobody(IdScheme::default());
+        let reason = |made: Made<'_>| made.too_many().unwrap_or_default();
+        let made = Made::new(&pace);
+        assert!((0..MADE_MAX).all(|_| made.one(0).is_continue()) && made.one(0).is_break());
+        assert!(reason(made).contains("10000000 rows"));
+        let made = Made::new(&pace);
+        let path = Value::List((0..1000).map(Value::Integer).collect::<Vec<_>>().into());
+        let row = Row::from_slice(&[path]);
+        let found = [Row::default(), row.clone()];
+        let count = (0..MADE_MAX).take_while(|_| made.beyond(&found).is_continue()).count();
+        assert!((100_000..MADE_BYTES_MAX / 24_000 + 1).contains(&count), "{count}");
+        assert!(reason(made).contains("4096 MiB"));
+        // What a row shares with the one before it is there once.
+        let made = Made::new(&pace);
+        assert!((0..count * 10).all(|_| made.beyond(&[row.clone(), row.clone()]).is_continue()));
+        let made = Made::new(&pace);
+        assert_eq!((made.times(-3, 5), made.times(1 << 37, 1)), (Some(-15), Some(1 << 37)));
+        assert_eq!((made.is_too_many(), made.times(1 << 19, 1 << 19), made.times(i64::MAX, 2)), (false, None, None));
+        assert!(reason(made).contains("is there 274877906944 times"));
     }
 }

@@ -50,14 +50,14 @@ impl Join {
         self.right.apply(&of_right);
         for (coarse, keyed, diff) in &of_left {
             for (other, count) in self.right.rows.get(coarse).into_iter().flatten() {
-                if self.pair(turn, (keyed, other), diff * count, &mut found).is_break() {
+                if self.pair(turn, (keyed, other), (*diff, *count), &mut found).is_break() {
                     return found;
                 }
             }
         }
         for (coarse, keyed, diff) in &of_right {
             for (other, count) in self.left.rows.get(coarse).into_iter().flatten() {
-                if self.pair(turn, (other, keyed), diff * count, &mut found).is_break() {
+                if self.pair(turn, (other, keyed), (*diff, *count), &mut found).is_break() {
                     return found;
                 }
             }
@@ -102,14 +102,25 @@ impl Join {
     }
 
     /// Enough, when there are too many.
-    fn pair(&self, turn: &mut Turn, (left, right): (&Keyed, &Keyed), count: i64, found: &mut Changes) -> ControlFlow<()> {
+    fn pair(
+        &self,
+        turn: &mut Turn,
+        (left, right): (&Keyed, &Keyed),
+        (diff, count): (i64, i64),
+        found: &mut Changes,
+    ) -> ControlFlow<()> {
+        let Some(count) = turn.made.times(diff, count) else { return ControlFlow::Break(()) };
+        let mut bytes = 0;
         if left.keys.iter().zip(&right.keys).all(|(a, b)| a.equals(b) == Some(true)) {
             // Where both have a slot, it is the right one that fills it.
             self.left.layout.spread(&left.row, &mut turn.row);
             self.right.layout.spread(&right.row, &mut turn.row);
-            found.push((self.out.collect(&turn.row), count));
+            let row = self.out.collect(&turn.row);
+            // What values consist of is there already.
+            bytes = size_of_val(row.0.as_slice());
+            found.push((row, count));
         }
-        turn.made.one()
+        turn.made.one(bytes)
     }
 }
 
