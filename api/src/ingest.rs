@@ -8,7 +8,7 @@ mod limit;
 mod pump;
 mod transformation;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -112,6 +112,7 @@ struct Past {
     bytes: u64,
     failed_records: u64,
     kept: Vec<KeptRecord>,
+    coming_again: BTreeSet<u64>,
     /// Milliseconds since 1970; none of a stream that is new.
     started: Option<u64>,
     /// Milliseconds.
@@ -162,6 +163,8 @@ struct State {
     message: Option<String>,
     /// What keeps the source from reading at the moment.
     trouble: Option<String>,
+    /// What has happened to what it reads, and does not pass.
+    notice: Option<String>,
     /// What keeps dead letters from their destination.
     undelivered: Option<String>,
     /// Results that nobody has taken keep it from changing the graph.
@@ -169,6 +172,8 @@ struct State {
     ended_after: Option<Duration>,
     failed_records: u64,
     kept: Vec<KeptRecord>,
+    /// Those of them, by number, that ended the stream and are before no position: they are counted, and come again when it is started again.
+    coming_again: BTreeSet<u64>,
 }
 
 impl State {
@@ -187,7 +192,7 @@ impl State {
             })
         };
         let known = self.message.as_ref().or(self.undelivered.as_ref()).cloned();
-        known.or_else(held).or_else(|| self.trouble.clone())
+        known.or_else(held).or_else(|| self.trouble.clone()).or_else(|| self.notice.clone())
     }
 }
 
@@ -391,11 +396,13 @@ impl Stream {
             committing: false,
             message: None,
             trouble: None,
+            notice: None,
             undelivered: None,
             held: false,
             ended_after: None,
             failed_records: past.failed_records,
             kept: past.kept,
+            coming_again: past.coming_again,
         };
         Ok(Arc::new(Stream {
             name: name.to_owned(),
@@ -608,6 +615,12 @@ impl Stream {
         self.lock().trouble = trouble;
     }
 
+    fn note_notice(&self, notice: Option<String>) {
+        if notice.is_some() {
+            self.lock().notice = notice;
+        }
+    }
+
     fn note_undelivered(&self, reason: Option<String>) {
         self.lock().undelivered = reason;
     }
@@ -675,6 +688,9 @@ impl Stream {
     /// Counts a record that had no effect, and keeps it if there is room. The log has the first of them, then every thousandth.
     fn set_aside(&self, number: u64, reason: String, sample: String) {
         let mut state = self.lock();
+        if state.coming_again.remove(&number) {
+            return;
+        }
         state.failed_records += 1;
         if self.errors.log_record && (state.failed_records <= 10 || state.failed_records.is_multiple_of(1000)) {
             let count = state.failed_records;
@@ -683,6 +699,12 @@ impl Stream {
         if state.kept.len() < FAILURES_KEPT_MAX {
             state.kept.push(KeptRecord { number, reason, sample });
         }
+    }
+
+    /// The same of records that end the stream.
+    fn set_aside_to_come_again(&self, number: u64, reason: String, sample: String) {
+        self.set_aside(number, reason, sample);
+        self.lock().coming_again.insert(number);
     }
 
     fn runtime(&self, state: &State) -> Duration {
@@ -699,6 +721,7 @@ impl Stream {
             bytes: self.bytes.count(),
             failed_records: state.failed_records,
             kept: state.kept.clone(),
+            coming_again: state.coming_again.clone(),
             started: Some(clock::millis(self.started)),
             ran: self.runtime(&state).as_millis() as u64,
         };

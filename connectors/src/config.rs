@@ -147,6 +147,14 @@ pub fn count<'de, D: Deserializer<'de>>(input: D) -> Result<u64, D::Error> {
     u64::try_from(n).map_err(|_| D::Error::custom(format!("{n} is too small; give a number of at least 0")))
 }
 
+/// `deserialize_with` for a count of at least 1.
+pub fn positive_count<'de, D: Deserializer<'de>>(input: D) -> Result<u64, D::Error> {
+    match count(input)? {
+        0 => Err(D::Error::custom("0 is too small; give a number of at least 1")),
+        n => Ok(n),
+    }
+}
+
 /// `deserialize_with` for an optional count.
 pub fn optional_count<'de, D: Deserializer<'de>>(input: D) -> Result<Option<u64>, D::Error> {
     count(input).map(Some)
@@ -256,7 +264,25 @@ mod tests {
             let refused = config.check().unwrap_err().to_string();
             assert!(!refused.contains("hush") && refused.contains(option), "{wrong}: {refused}");
         }
+        for (kind, url, shown) in [
+            ("HttpPollIngest", "http://u:hush@h/p?token=hush&page", "http://u:****@h/p?token=****&page"),
+            ("ServerSentEventsIngest", "http://h?a=&k=hush=", "http://h/?a=&k=****"),
+            ("WebsocketSimpleStartupIngest", "wss://h/s?sig=hush", "wss://h/s?sig=****"),
+        ] {
+            let definition = json!({"type": kind, "url": url, "initMessages": ["hush"]});
+            let config = crate::parse_source_v1(&definition).unwrap();
+            assert_eq!(config.settings()["url"], shown);
+            assert!(!config.settings().to_string().contains("hush"), "{}", config.settings());
+            assert_eq!(config.stored()["url"], url);
+            let again = crate::parse_source_v1(&config.stored()).unwrap();
+            assert_eq!((again.stored(), again.settings()), (config.stored(), config.settings()));
+        }
+        let socket = json!({"type": "WebsocketSimpleStartupIngest", "url": "ws://h/", "initMessages": ["hush"]});
+        let socket = crate::parse_source_v1(&socket).unwrap();
+        assert_eq!(socket.stored()["initMessages"], json!(["hush"]));
+        assert_eq!(socket.settings()["initMessages"], json!([crate::config::MASKED]));
         for definition in [
+            json!({"type": "PostToEndpoint", "url": "http://h/?code=hush"}),
             json!({"type": "PostToEndpoint", "url": "http://u:hush@h/"}),
             json!({"type": "PostToSlack", "hookUrl": "http://h/hush"}),
         ] {

@@ -487,9 +487,12 @@ fn a_file_that_is_followed_may_be_rotated() {
     append(&path, "9\n");
     let (seen, position) = more(&mut config.open(&anything(), Some(&position)).unwrap(), 1);
     assert_eq!(seen, ["9"]);
-    // Rotated while nobody reads.
+    // Rotated while nobody reads: what came to the old one meanwhile is not read, and that is told.
     fs::write(&path, "another file, of more bytes than were read of the old one\n").unwrap();
-    assert_eq!(more(&mut config.open(&anything(), Some(&position)).unwrap(), 1).0.len(), 1);
+    let mut stream = config.open(&anything(), Some(&position)).unwrap();
+    assert_eq!(more(&mut stream, 1).0.len(), 1);
+    let notice = stream.notice().unwrap();
+    assert!(notice.contains("a.log is not the file that was read before") && notice.contains("is not read"), "{notice}");
     fs::write(&path, "x\n").unwrap();
     assert_eq!(more(&mut config.open(&anything(), Some(&position)).unwrap(), 1).0, ["x"]);
 }
@@ -532,6 +535,21 @@ fn objects_that_are_none_end_the_stream_where_they_stand() {
         let failure = run(&*config, None, &Limits::default()).err().unwrap().to_string();
         assert!(failure.contains(problem), "{text}: {failure}");
     }
+    // A list that is cut off between two of its objects, also where the reading begins within it.
+    fs::write(&path, "[{\"id\":1},\n{\"id\":2}").unwrap();
+    let cut_off = file_source(&path, format.clone(), json!({}));
+    let failed =
+        |from: Option<&Position>| run(&*cut_off, from, &one_at_a_time()).err().map(|error| error.to_string()).unwrap_or_default();
+    let mut stream = cut_off.open(&anything(), None).unwrap();
+    let mut batch = Frames::default();
+    for _ in 0..2 {
+        assert!(
+            failed(Some(&batch.position).filter(|position| !position.0.is_empty())).contains("the list of JSON is not closed")
+        );
+        stream.next(&one_at_a_time(), &mut batch).unwrap();
+        assert_eq!(batch.len(), 1);
+    }
+    assert!(failed(Some(&batch.position)).contains("at byte 19: the data ends"), "{}", failed(Some(&batch.position)));
     fs::write(&path, "{\"a\" 1} {\"b\": 2}").unwrap();
     let run = run(&*file_source(&path, format, json!({})), None, &Limits::default()).unwrap();
     assert_eq!((run.records, run.failures.len()), (vec!["{ b: 2 }".to_owned()], 1));

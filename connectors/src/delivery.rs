@@ -443,13 +443,14 @@ impl Worker {
         let policy = self.on_refused.in_force(self.destination.retry());
         self.shared.counters.lock().policy = policy;
         let mut backoff = policy.backoff_min;
+        // Of each of the results. Counted for all of them together, one that fails used up the tries of those behind it.
+        let mut tries = vec![0; results.len()];
         // Refused, and to be tried all the same when the others are through: until then the destination knows those that are left by their places.
         let mut kept: Vec<Outgoing> = Vec::new();
-        for tries in 1.. {
+        for round in 1.. {
             if results.is_empty() {
                 return Ok(true);
             }
-            let mut last = policy.tries_max.is_some_and(|max| tries >= max);
             let given = results.len();
             self.shared.counters.asking(Some(Instant::now()));
             let answer = self.destination.write(&results, upper);
@@ -462,6 +463,7 @@ impl Worker {
                         return Err(crate::http::refusal(&place, format!("what it was sent is refused for good: {problem}")));
                     }
                     let reason = written.left_reason.clone().or(problem).unwrap_or_else(|| "not written".to_owned());
+                    tries = written.tries(&tries);
                     let (left, refused) = self.count(results, written.refused, &written.left);
                     results = left;
                     if matches!(self.on_refused, OnRefused::Retry) {
@@ -471,12 +473,15 @@ impl Worker {
                     }
                     if results.is_empty() {
                         results = std::mem::take(&mut kept);
+                        tries = vec![round; results.len()];
                     }
                     reason
                 }
                 Err(error) if error.retryable() => {
-                    // Nobody was asked: what this machine lacks does not speak against the other side.
-                    last &= !matches!(error, ConnectorError::Secret { .. });
+                    // Where nobody was asked: what this machine lacks does not speak against the other side.
+                    if !matches!(error, ConnectorError::Secret { .. }) {
+                        tries.iter_mut().for_each(|tries| *tries += 1);
+                    }
                     error.to_string()
                 }
                 Err(error) => return Err(error),
@@ -488,9 +493,11 @@ impl Worker {
             if self.is_stopped() {
                 return Ok(false);
             }
-            if last {
-                return self.refuse(results.into_iter().map(|result| (result, reason.clone())).collect());
+            if !self.give_up(&mut results, &mut tries, policy, &reason)? {
+                return Ok(false);
             }
+            let Some(first) = tries.first() else { return Ok(true) };
+            let told = (*first).max(1);
             // Where some get through, the rest need not wait for long.
             if results.len() < given {
                 backoff = policy.backoff_min;
@@ -498,7 +505,7 @@ impl Worker {
             tracing::warn!("output {}: {reason}; {} results are tried again", self.shared.output, results.len());
             self.shared.counters.retries.fetch_add(1, Ordering::Relaxed);
             let pause = jittered(backoff);
-            self.shared.counters.trying(tries, Some(SystemTime::now() + pause));
+            self.shared.counters.trying(told, Some(SystemTime::now() + pause));
             let until = Instant::now() + pause;
             while Instant::now() < until {
                 if self.is_stopped() {
@@ -506,10 +513,25 @@ impl Worker {
                 }
                 thread::sleep(until.saturating_duration_since(Instant::now()).min(LOOK));
             }
-            self.shared.counters.trying(tries, None);
+            self.shared.counters.trying(told, None);
             backoff = (backoff * 2).min(policy.backoff_max);
         }
         Ok(true)
+    }
+
+    /// Takes out those that were tried as often as the policy has it, and does with them what is chosen. False: stopped before.
+    fn give_up(
+        &mut self,
+        results: &mut Vec<Outgoing>,
+        tries: &mut Vec<u32>,
+        policy: RetryPolicy,
+        reason: &str,
+    ) -> Result<bool, ConnectorError> {
+        let Some(max) = policy.tries_max else { return Ok(true) };
+        let all = std::mem::take(results).into_iter().zip(std::mem::take(tries));
+        let (over, left): (Vec<_>, Vec<_>) = all.partition(|(_, tries)| *tries >= max);
+        (*results, *tries) = left.into_iter().unzip();
+        self.refuse(over.into_iter().map(|(result, _)| (result, reason.to_owned())).collect())
     }
 
     /// Counts what is written; returns what is left, and what is refused.

@@ -88,8 +88,18 @@ pub struct Written {
     pub left: Vec<usize>,
     /// Why, for the first of them.
     pub left_reason: Option<String>,
+    /// Those of them that nobody was asked to take: they wait behind another.
+    pub untried: Vec<usize>,
     /// Results the other side refused for good, by index, with the reason.
     pub refused: Vec<(usize, String)>,
+}
+
+impl Written {
+    /// How often those that are left were tried, with this `write`; `before` is that of all that came with it.
+    pub fn tries(&self, before: &[u32]) -> Vec<u32> {
+        let tried = |index: &usize| u32::from(self.untried.binary_search(index).is_err());
+        self.left.iter().map(|index| before.get(*index).unwrap_or(&0) + tried(index)).collect()
+    }
 }
 
 /// What a destination may use of the process.

@@ -270,8 +270,9 @@ impl Trouble {
         cleared
     }
 
+    /// With the server, which the reason need not name.
     pub fn get(&self) -> Option<String> {
-        self.lock().clone()
+        self.lock().as_ref().map(|reason| format!("{}: {reason}", self.place))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<String>> {
@@ -349,6 +350,6 @@ mod tests {
             }
         };
         assert_eq!(seen, (0..40).collect::<Vec<u8>>());
-        assert!(ended.to_string().contains("enough") && feed.trouble().is_some_and(|word| word == "a word"));
+        assert!(ended.to_string().contains("enough") && feed.trouble().is_some_and(|word| word == "here: a word"));
     }
 }

@@ -327,7 +327,7 @@ impl FileFormat {
             FileFormat::CypherParquet(_) => return Err(parquet_elsewhere()),
         };
         let offset = from.map_or(Ok(0), |position| FrameReader::offset(place, position))?;
-        Ok(Box::new(FrameReader::new(place, open(offset)?, framing, record_bytes_max, offset)))
+        Ok(Box::new(FrameReader::new(place, open(offset)?, framing, record_bytes_max, offset).from(from)))
     }
 
     /// How the header row reads, where there is one.

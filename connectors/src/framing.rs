@@ -3,7 +3,8 @@
 //!
 //!     ByteStream ─ read ─> buffer ─ cut ─> Frames
 //!
-//! A position is the offset in the stream of bytes as it is cut: behind decompression and decoding of character sets.
+//! A position is the offset in the stream of bytes as it is cut: behind decompression and decoding of character sets. Within a list of JSON there
+//! follows how many lists are not closed.
 
 use std::time::{Duration, Instant};
 
@@ -82,7 +83,7 @@ impl ByteStream for Skipped {
 pub enum Framing {
     /// A newline, with a carriage return before it or not.
     Lines,
-    /// The brace that closes an object. Between objects there may be brackets, commas and white space.
+    /// The brace that closes an object. Between objects there may be brackets, commas and white space; a list that began has to end.
     JsonObjects,
     /// A newline outside quotes. Empty rows are no records.
     CsvRows(CsvCharacters),
@@ -154,11 +155,29 @@ impl FrameReader {
 
     /// Where the offset of a position lies; for whoever opens the stream.
     pub fn offset(place: &str, position: &Position) -> Result<u64, ConnectorError> {
-        let bytes = position.0.as_slice().try_into().map_err(|_| ConnectorError::Position {
-            place: place.to_owned(),
-            problem: "the stored position is not one of this kind of source".to_owned(),
-        })?;
-        Ok(u64::from_le_bytes(bytes))
+        match position.0.split_first_chunk() {
+            Some((offset, [] | [_])) => Ok(u64::from_le_bytes(*offset)),
+            _ => Err(ConnectorError::Position {
+                place: place.to_owned(),
+                problem: "the stored position is not one of this kind of source".to_owned(),
+            }),
+        }
+    }
+
+    /// The reader of a stream that begins at a position.
+    pub fn from(mut self, position: Option<&Position>) -> FrameReader {
+        if let (Cut::JsonObjects(framing), Some(lists)) = (&mut self.cut, position.and_then(|position| position.0.get(8))) {
+            *framing = ObjectFraming::within(*lists);
+        }
+        self
+    }
+
+    /// Lists of JSON that are not closed, so far.
+    fn lists(&self) -> u8 {
+        match &self.cut {
+            Cut::JsonObjects(framing) => framing.lists(),
+            Cut::Lines { .. } | Cut::CsvRows(_) => 0,
+        }
     }
 
     /// Moves complete records from the buffer to the batch.
@@ -322,6 +341,13 @@ impl Source for FrameReader {
         };
         batch.position.0.clear();
         batch.position.0.extend_from_slice(&self.offset.to_le_bytes());
+        batch.position.0.extend(Some(self.lists()).filter(|lists| *lists > 0));
+        let result = match result {
+            Ok(()) if self.ended && self.start == self.end && self.lists() > 0 => {
+                Err(self.broken("the data ends, and the list of JSON is not closed"))
+            }
+            other => other,
+        };
         match result {
             Err(error) if batch.is_empty() => Err(error),
             // The caller first gets what was before the error.

@@ -116,11 +116,21 @@ pub(crate) fn shown(url: &Url) -> String {
     format!("{}://{}{}", url.scheme(), url.authority().rsplit('@').next().unwrap_or_default(), url.path())
 }
 
-/// An address as it is told to whoever asks for a definition: without its password.
+/// An address as it is told to whoever asks for a definition: without its password, and without the values of its query, of which any may be a token.
 pub(crate) fn without_password(text: &str) -> String {
     let Ok(mut url) = Url::parse(text) else { return text.to_owned() };
     // An error says that an address of this kind has none.
-    if url.password().is_some() && url.set_password(Some("****")).is_ok() { url.into() } else { text.to_owned() }
+    let mut masked = url.password().is_some() && url.set_password(Some("****")).is_ok();
+    if let Some(query) = url.query().filter(|query| !query.is_empty()) {
+        let without = |pair: &str| match pair.split_once('=') {
+            Some((name, value)) if !value.is_empty() => format!("{name}=****"),
+            _ => pair.to_owned(),
+        };
+        let pairs: Vec<String> = query.split('&').map(without).collect();
+        url.set_query(Some(&pairs.join("&")));
+        masked = true;
+    }
+    if masked { url.into() } else { text.to_owned() }
 }
 
 /// How a request that should stay open went.

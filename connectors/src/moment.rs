@@ -1,4 +1,6 @@
-//! When a result came to be, in UTC: for names that are the same whenever the result is sent.
+//! Moments in UTC: of results, for names that are the same whenever the result is sent.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_model::Tick;
 use weir_model::temporal::DateTime;
@@ -15,6 +17,13 @@ pub fn parts(mark: u64) -> [i64; 6] {
 pub fn text(mark: u64) -> String {
     let [year, month, day, hour, minute, second] = parts(mark);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}Z")
+}
+
+/// This moment, in whole seconds.
+pub fn now() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let [year, month, day, hour, minute, second] = parts(Tick::at_millis(now.as_millis() as u64).0);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
 #[cfg(test)]

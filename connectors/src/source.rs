@@ -45,6 +45,11 @@ pub trait Source: Send {
     fn trouble(&self) -> Option<String> {
         None
     }
+
+    /// What has happened that nobody would see in the records: it does not pass.
+    fn notice(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a definition may use of the process.

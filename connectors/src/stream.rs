@@ -120,6 +120,11 @@ impl RecordStream {
         self.source.trouble()
     }
 
+    /// What has happened that nobody would see in the records.
+    pub fn notice(&self) -> Option<String> {
+        self.source.notice()
+    }
+
     /// Records handed out since the stream was created, also before a restart.
     pub fn taken(&self) -> u64 {
         self.place.taken

@@ -134,6 +134,22 @@ impl Broker {
         created.into_iter().for_each(|topic| assert!(topic.is_ok(), "{topic:?}"));
     }
 
+    /// Waits until it is gone.
+    pub fn delete_topic(&self, topic: &str) {
+        let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let options = AdminOptions::new().request_timeout(Some(PATIENCE));
+        let deleted = runtime.block_on(admin.delete_topics(&[topic], &options)).expect("the broker answers");
+        deleted.into_iter().for_each(|topic| assert!(topic.is_ok(), "{topic:?}"));
+        let there = || {
+            let metadata = admin.inner().fetch_metadata(None, PATIENCE).expect("the broker answers");
+            metadata.topics().iter().any(|found| found.name() == topic)
+        };
+        while there() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// From now on the topic has so many partitions.
     pub fn add_partitions(&self, topic: &str, count: usize) {
         let admin: AdminClient<DefaultClientContext> = self.client().create().expect("a client");

@@ -14,7 +14,7 @@ use weir_tests::feeds::{Events, web_sockets};
 use weir_tests::server::Server;
 use weir_tests::service::{Home, Weir, wait_until};
 use weir_tests::socket::Socket;
-use weir_tests::streams::{COUNT, RESUME, STREAMS, counted};
+use weir_tests::streams::{COUNT, RESUME, STREAMS, counted, with};
 
 /// Generous: machines under load are slow.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,7 +79,7 @@ fn a_web_socket_is_read_again_after_it_broke_and_to_its_end() {
         "initMessages": ["{\"subscribe\":\"all\"}"], "characterEncoding": "UTF-8",
         "keepAlive": {"type": "SendMessageInterval", "message": "there?", "interval": "500ms"}});
     let created = weir.post(STREAMS, &json!({"name": "live", "source": source, "query": COUNT})).expect(201).json();
-    assert_eq!(created["settings"]["source"], source);
+    assert_eq!(created["settings"]["source"], with(source, json!({"initMessages": ["Secret(****)"]})));
     weir.wait_ingest("live", "Completed", PATIENCE);
     assert_eq!(counted(&weir), (1000, 1));
     serving.join().expect("the server was talked to as it expects");
@@ -92,6 +92,7 @@ fn a_web_socket_is_read_again_after_it_broke_and_to_its_end() {
         message = stream(&weir, "nobody")["message"].as_str().unwrap_or_default().to_owned();
         message.contains("refused")
     });
+    assert!(message.starts_with("ws://127.0.0.1:1/: "), "{message}");
     assert_eq!(stream(&weir, "nobody")["status"], "RUNNING");
     assert_eq!(weir.delete("/api/v1/ingest/nobody").expect(200).json()["status"], "Terminated");
     let wrong = json!({"name": "w", "source": {"type": "WebsocketClient", "url": "http://h/", "format": {"type": "Json"}}, "query": COUNT});

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::message::{Header, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use serde_json::{Value as Json, json};
@@ -212,14 +213,14 @@ fn definitions_are_shown_as_they_are_and_secrets_are_not() {
         "securityProtocol": "SASL_SSL", "sslKeystorePassword": "hush-1", "endingOffset": 7, "maximumPerSecond": 5,
         "saslJaasConfig": {"type": "PlainLogin", "username": "u", "password": "hush-2"},
         "offsetCommitting": {"type": "ExplicitCommit"}, "recordDecoders": ["Zlib", "Base64"],
-        "kafkaProperties": {"sasl.mechanism": "PLAIN", "ssl.key.password": "hush-3"},
+        "kafkaProperties": {"sasl.mechanism": "PLAIN", "ssl.key.password": "hush-3", "sasl.oauthbearer.config": "hush-5"},
     });
     let definition = ingest("127.0.0.1:1", json!({"t": [0]}), "RETURN 1", more);
     let expected = "{\"type\":\"KafkaIngest\",\"format\":{\"type\":\"CypherJson\",\"query\":\"RETURN 1\",\"parameter\":\"that\"},\
         \"topics\":{\"t\":[0]},\"parallelism\":16,\"bootstrapServers\":\"127.0.0.1:1\",\"securityProtocol\":\"SASL_SSL\",\
         \"offsetCommitting\":{\"type\":\"ExplicitCommit\",\"maxBatch\":1000,\"maxIntervalMillis\":10000,\"parallelism\":100,\
         \"waitForCommitConfirmation\":true},\"autoOffsetReset\":\"latest\",\"kafkaProperties\":{\"sasl.mechanism\":\"PLAIN\",\
-        \"ssl.key.password\":\"Secret(****)\"},\"endingOffset\":7,\"maximumPerSecond\":5,\"recordDecoders\":[\"Zlib\",\"Base64\"],\
+        \"sasl.oauthbearer.config\":\"Secret(****)\",\"ssl.key.password\":\"Secret(****)\"},\"endingOffset\":7,\"maximumPerSecond\":5,\"recordDecoders\":[\"Zlib\",\"Base64\"],\
         \"sslKeystorePassword\":\"Secret(****)\",\"sslTruststorePassword\":null,\"sslKeyPassword\":null,\
         \"saslJaasConfig\":{\"type\":\"PlainLogin\",\"username\":\"u\",\"password\":\"Secret(****)\"}}";
     let expected: Json = serde_json::from_str(expected).expect("JSON");
@@ -246,6 +247,12 @@ fn definitions_are_shown_as_they_are_and_secrets_are_not() {
     let weir = home.start(&[]);
     check(&weir);
 
+    // Who shares a group and commits nothing is told what that means.
+    let told = "has a groupId and commits no offsets";
+    assert!(!weir.log().contains(told));
+    weir.post("/api/v1/ingest/member", &ingest("127.0.0.1:1", json!(["t"]), "RETURN 1", json!({"groupId": "g"}))).expect(200);
+    wait_until("it is in the log", PATIENCE, || weir.log().contains(told));
+
     let refused = |definition: &Json, parts: &[&str]| {
         let answer = weir.post("/api/v1/ingest/refused", definition).expect(400).text();
         assert!(parts.iter().all(|part| answer.contains(part)) && !answer.contains("hush"), "{answer}");
@@ -256,6 +263,14 @@ fn definitions_are_shown_as_they_are_and_secrets_are_not() {
     refused(&ingest("h:1", json!([]), "RETURN 1", json!({})), &["topics", "empty"]);
     refused(&ingest("h:1", json!("t"), "RETURN 1", json!({})), &["topics", "wrong type"]);
     refused(&ingest("h:1", json!(["a b"]), "RETURN 1", json!({})), &["topics", "a b"]);
+    refused(&ingest("h:1", json!(["t", "^(x"]), "RETURN 1", json!({})), &["topics", "'^(x' is not a regular expression"]);
+    for wrong in [0, -5] {
+        refused(&with(json!({"offsetCommitting": {"type": "ExplicitCommit", "maxBatch": wrong}})), &["maxBatch", "at least"]);
+    }
+    refused(
+        &with(json!({"kafkaProperties": {"sasl.oauthbearer.client.secret": "hush"}})),
+        &["sasl.oauthbearer.client.secret", "OAuthBearerLogin"],
+    );
     refused(&with(json!({"autoOffsetReset": "nope"})), &["autoOffsetReset", "latest, earliest, none"]);
     refused(&with(json!({"recordDecoders": ["Lzma"]})), &["recordDecoders", "Zlib, Gzip, Base64"]);
     refused(&with(json!({"kafkaProperties": {"bootstrap.servers": "hush"}})), &["kafkaProperties.bootstrap.servers"]);
@@ -732,6 +747,99 @@ fn a_partition_that_was_paused_for_a_hand_over_and_comes_back_is_read() {
     assert_eq!(second.read.iter().filter(|id| *id % 100 >= 20).count(), 20, "{:?}", second.read);
 }
 
+/// Offsets of a topic say nothing of another one with its name.
+#[test]
+fn a_topic_that_was_made_anew_is_read_as_a_new_one() {
+    let Some(broker) = shared("topics that are deleted and made anew") else { return };
+    let anew = |topic: &str, ids: std::ops::Range<u64>| {
+        broker.delete_topic(topic);
+        broker.create_topic(topic, 1);
+        produce(&broker, topic, 0, ids);
+    };
+    let names = ["anew", "anew-committed", "anew-named", "anew-latest", "anew-none"];
+    for (index, name) in names.iter().enumerate() {
+        broker.create_topic(name, 1);
+        produce(&broker, name, 0, index as u64 * 1_000..index as u64 * 1_000 + 50);
+    }
+    let mut first = rdkafka::TopicPartitionList::new();
+    first.add_partition_offset("anew-none", 0, rdkafka::Offset::Offset(0)).expect("an offset");
+    let committer: BaseConsumer = broker.client().set("group.id", "anew-none").create().expect("a client");
+    committer.commit(&first, CommitMode::Sync).expect("the broker commits");
+    drop(committer);
+    let home = Home::new();
+    let weir = home.start(RESUME);
+    for name in names {
+        let more = match name {
+            "anew-committed" => json!({"autoOffsetReset": "earliest",
+                "offsetCommitting": {"type": "ExplicitCommit", "maxIntervalMillis": 100}}),
+            "anew-latest" => json!({}),
+            "anew-none" => json!({"autoOffsetReset": "none"}),
+            _ => json!({"autoOffsetReset": "earliest"}),
+        };
+        let topics = if name == "anew-named" { json!({name: [0]}) } else { json!([name]) };
+        weir.post(&format!("/api/v1/ingest/{name}"), &ingest(&broker.bootstrap(), topics, COUNT, more)).expect(200);
+    }
+    wait_counted(&weir, 200);
+    // That of which nothing is read knows by then where it stands.
+    std::thread::sleep(Duration::from_secs(3));
+    weir.stop();
+
+    // With more records than were read of the one before.
+    names.iter().enumerate().for_each(|(index, name)| {
+        let first = index as u64 * 1_000 + 100;
+        anew(name, first..first + 80);
+    });
+    let weir = home.start(RESUME);
+    wait_counted(&weir, 200 + 3 * 80);
+    for name in names.iter().filter(|name| **name != "anew-none") {
+        let (message, from) = (
+            wait_message(&weir, name, "deleted and made anew"),
+            if *name == "anew-latest" { "its end" } else { "its beginning" },
+        );
+        assert!(message.contains(&format!("topic {name} ")) && message.contains(from), "{message}");
+    }
+    assert!(weir.log().contains("topic anew was deleted and made anew"), "{}", weir.log());
+    let ended = weir.wait_ingest("anew-none", "Failed", PATIENCE);
+    assert!(
+        ended["message"].as_str().is_some_and(|message| message.contains("made anew, and autoOffsetReset is none")),
+        "{ended}"
+    );
+    wait_until("the offset is that of the new one", PATIENCE, || {
+        broker.committed("anew-committed", "anew-committed", 0) == Some(80)
+    });
+
+    // While it is read, with as many records; and with fewer, where the client goes back by itself.
+    anew("anew", 200..280);
+    anew("anew-named", 2_200..2_210);
+    wait_counted(&weir, 200 + 3 * 80 + 90);
+    std::thread::sleep(Duration::from_secs(15));
+    assert_eq!(counted(&weir), (200 + 3 * 80 + 90, 1), "{}", weir.log());
+    produce(&broker, "anew-latest", 0, 3_200..3_210);
+    wait_counted(&weir, 200 + 3 * 80 + 100);
+    weir.stop();
+}
+
+#[test]
+fn a_partition_that_is_not_there_is_named_and_waited_for() {
+    let Some(broker) = shared("partitions that are named and not there") else { return };
+    broker.create_topic("few", 2);
+    produce(&broker, "few", 0, 0..10);
+    let weir = Home::new().start(RESUME);
+    for (name, reset) in [("few", "earliest"), ("late", "latest")] {
+        let definition = ingest(&broker.bootstrap(), json!({"few": [0, 7]}), COUNT, json!({"autoOffsetReset": reset}));
+        weir.post(&format!("/api/v1/ingest/{name}"), &definition).expect(200);
+        wait_message(&weir, name, "topic few has 2 partitions, counted from 0, and 7 is waited for");
+    }
+    wait_counted(&weir, 10);
+    weir.delete("/api/v1/ingest/late").expect(200);
+    wait_message(&weir, "few", "7 is waited for");
+    broker.add_partitions("few", 8);
+    produce(&broker, "few", 7, 20..30);
+    wait_counted(&weir, 20);
+    wait_until("nothing is wrong any more", PATIENCE, || weir.get("/api/v1/ingest/few").expect(200).json()["message"].is_null());
+    weir.stop();
+}
+
 /// A stream on which nothing comes for half a minute has no client and is not in its group. What changes meanwhile it sees all the same.
 #[test]
 fn what_changes_while_streams_have_no_client_is_seen() {
@@ -739,7 +847,7 @@ fn what_changes_while_streams_have_no_client_is_seen() {
         Some(broker) => broker,
         None => return,
     };
-    let names = ["committed", "grown", "joined", "paused", "deleted", "many", "named", "guarded"];
+    let names = ["committed", "grown", "joined", "paused", "deleted", "many", "named", "guarded", "anew"];
     for (index, name) in names.into_iter().enumerate() {
         broker.create_topic(name, if name == "joined" { 2 } else { 1 });
         produce(&broker, name, 0, index as u64 * 100_000..index as u64 * 100_000 + 10);
@@ -796,6 +904,14 @@ fn what_changes_while_streams_have_no_client_is_seen() {
     count += 10;
     wait_counted(&weir, count);
     assert_eq!(broker.members("guarded"), 0);
+
+    // Made anew, with as many records as were read of the one before.
+    broker.delete_topic("anew");
+    broker.create_topic("anew", 1);
+    produce(&broker, "anew", 0, ids("anew", 10..20));
+    count += 10;
+    wait_counted(&weir, count);
+    wait_message(&weir, "anew", "topic anew was deleted and made anew");
 
     // What is read has to be committed, which takes a member.
     produce(&broker, "committed", 0, ids("committed", 10..20));

@@ -68,7 +68,8 @@ impl Failures {
         if self.count <= most {
             return Ok(());
         }
-        let within = within.map_or_else(String::new, |within| format!(" within {}", duration_text(within)));
+        let within =
+            within.map_or(" since the stream was started".to_owned(), |within| format!(" within {}", duration_text(within)));
         Err(format!(
             "{} records failed{within}, more than the {most} of onRecordError.stopAfter; the last: {}",
             self.count,

@@ -281,6 +281,7 @@ fn read(
         let received = Instant::now();
         acknowledge(stream, &mut source, committed)?;
         stream.note_trouble(source.trouble());
+        stream.note_notice(source.notice());
         let got_on = frames.position != position && sent.elapsed() >= PROGRESS_INTERVAL;
         if !frames.is_empty() || got_on {
             (position, sent) = (frames.position.clone(), Instant::now());
@@ -362,10 +363,12 @@ fn commit(
     let mut failures = Failures::new(stream.errors.stop_after);
     let (mut last, mut told, mut all, mut too_many) = (Tick::ZERO, true, true, None);
     for batch in batches {
-        // Too many: they are before no position, and come again when the stream is started again.
         let lost = || batch.lost.last().map_or_else(String::new, Lost::shown);
         if let Err(reason) = failures.add(batch.lost.len(), lost) {
             too_many = Some(reason);
+            for Lost { number, reason, sample, .. } in batch.lost {
+                stream.set_aside_to_come_again(number, reason, sample);
+            }
             break;
         }
         for Lost { number, reason, sample, .. } in &batch.lost {

@@ -22,6 +22,8 @@ impl Decoder for JsonDecoder {
 /// the decoder to say.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectFraming {
+    /// Lists around it that are not closed, of those that were seen to begin.
+    lists: u8,
     /// From the start of the object.
     scanned: usize,
     depth: u64,
@@ -42,12 +44,25 @@ pub enum Part {
 }
 
 impl ObjectFraming {
+    /// Goes on where so many lists are not closed.
+    pub fn within(lists: u8) -> ObjectFraming {
+        ObjectFraming { lists, ..ObjectFraming::default() }
+    }
+
+    /// How many lists are not closed.
+    pub fn lists(&self) -> u8 {
+        self.lists
+    }
+
     /// `bytes` is not empty, and is what was given before and more, until something was found.
     pub fn next(&mut self, bytes: &[u8]) -> Part {
         if self.depth == 0 {
             let between = bytes.iter().take_while(|byte| b" \t\r\n,[]".contains(byte)).count();
             return match bytes.get(between) {
-                _ if between > 0 => Part::Between(between),
+                _ if between > 0 => {
+                    self.see_lists(&bytes[..between]);
+                    Part::Between(between)
+                }
                 Some(b'{') => {
                     (self.scanned, self.depth) = (1, 1);
                     self.next(bytes)
@@ -81,5 +96,17 @@ impl ObjectFraming {
             }
         }
         Part::Unfinished
+    }
+
+    /// More of them than a byte counts are no list of records.
+    fn see_lists(&mut self, between: &[u8]) {
+        for byte in between {
+            match byte {
+                b'[' => self.lists = self.lists.saturating_add(1),
+                // Of one that began before a position of an earlier weir nothing is known.
+                b']' => self.lists = self.lists.saturating_sub(1),
+                _ => {}
+            }
+        }
     }
 }

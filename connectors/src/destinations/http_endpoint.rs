@@ -163,7 +163,10 @@ impl Destination for Poster {
                     written.left.push(index);
                     written.left_reason.get_or_insert(problem);
                 }
-                Outcome::Held => written.left.push(index),
+                Outcome::Held => {
+                    written.left.push(index);
+                    written.untried.push(index);
+                }
             }
         }
         Ok(written)
@@ -174,7 +177,7 @@ impl Destination for Poster {
     }
 
     fn retry(&self) -> RetryPolicy {
-        // About three seconds, then the results are given up.
+        // About three seconds for each result, then it is given up.
         RetryPolicy { tries_max: Some(6), backoff_min: Duration::from_millis(100), backoff_max: Duration::from_secs(2) }
     }
 }

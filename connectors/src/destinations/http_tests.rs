@@ -127,6 +127,16 @@ fn what_the_server_cannot_take_now_comes_again_in_order() {
 }
 
 #[test]
+fn each_result_has_tries_of_its_own() {
+    // Each second request fails: never one result more than once, but more requests than one result has tries.
+    let server = Server::start(&[503, 200].repeat(15));
+    assert_eq!(server.deliver(json!({"parallelism": 1}), 15), (15, 0));
+    let server = Server::start(&[500, 500, 500, 500, 500, 500, 200]);
+    assert_eq!(server.deliver(json!({"parallelism": 1}), 3), (2, 1));
+    assert_eq!(server.bodies(), ["0", "0", "0", "0", "0", "0", "1", "2"]);
+}
+
+#[test]
 fn what_the_server_refuses_is_counted_and_not_repeated() {
     let server = Server::start(&[200, 404, 302, 200]);
     assert_eq!(server.deliver(json!({"parallelism": 1}), 4), (2, 2));

@@ -15,7 +15,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 
 use super::commits::Policy;
 use super::ingest::Topics;
-use super::lookout::{End, Inbox, Lookout, members};
+use super::lookout::{Counted, End, Inbox, Lookout, members};
 use super::member::Member;
 use super::records::{Records, Subscription, fatal, leave};
 use crate::bell::Call;
@@ -42,7 +42,7 @@ pub struct Away {
     lookout: Arc<Lookout>,
     inbox: Arc<Inbox>,
     /// Of each topic that is read.
-    counts: Vec<(String, usize)>,
+    counts: Vec<Counted>,
     /// Nobody else was in the group when the first record came. Forgotten when it rests.
     alone: bool,
     /// Since when records come.
@@ -93,6 +93,7 @@ impl Records {
             // Who joins the group from now on may read them.
             self.ours.clear();
         }
+        self.asking = None;
         self.away = Some(Away { lookout, inbox, counts, alone: false, busy: Instant::now() });
         self.consumer = None;
         let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));
@@ -101,11 +102,12 @@ impl Records {
     }
 
     /// How many partitions its topics have, where all are its own and nobody else is in the group.
-    fn counts(&self, consumer: &BaseConsumer<Member>) -> Option<Vec<(String, usize)>> {
+    fn counts(&self, consumer: &BaseConsumer<Member>) -> Option<Vec<Counted>> {
         let count = |topic: &String| {
             let metadata = consumer.fetch_metadata(Some(topic), ASK_TIME_MAX).ok()?;
             let found = metadata.topics().iter().find(|found| found.name() == topic)?;
-            found.error().is_none().then(|| (topic.clone(), found.partitions().len()))
+            let (count, id) = (found.partitions().len(), self.reading.read.id(topic));
+            found.error().is_none().then(|| Counted { topic: topic.clone(), count, id })
         };
         match &self.subscription.topics {
             Topics::Assigned(topics) => topics.keys().map(count).collect(),
@@ -113,14 +115,14 @@ impl Records {
                 if members(consumer, &self.subscription.group) != Some(1) {
                     return None;
                 }
-                let counts: Vec<(String, usize)> = topics.iter().map(count).collect::<Option<_>>()?;
+                let counts: Vec<Counted> = topics.iter().map(count).collect::<Option<_>>()?;
                 let own = |topic: &str| self.reading.assigned.iter().filter(|partition| partition.topic == topic).count();
-                counts.iter().all(|(topic, count)| own(topic) == *count).then_some(counts)
+                counts.iter().all(|of| own(&of.topic) == of.count).then_some(counts)
             }
         }
     }
 
-    fn join(&self, lookout: &Lookout, counts: &[(String, usize)]) -> Arc<Inbox> {
+    fn join(&self, lookout: &Lookout, counts: &[Counted]) -> Arc<Inbox> {
         let commits = !matches!(self.commits.policy(), Policy::Never);
         let time_max = if commits { AWAY_TIME_MAX } else { NO_OFFSETS_AWAY_TIME_MAX };
         let partitions = self.reading.assigned.iter().map(|partition| partition.place()).collect();

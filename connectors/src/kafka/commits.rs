@@ -23,7 +23,8 @@ use crate::config;
 #[serde(rename_all = "camelCase")]
 pub struct ExplicitCommit {
     /// Records after which offsets are committed.
-    #[serde(default = "max_batch", deserialize_with = "config::count")]
+    #[serde(default = "max_batch", deserialize_with = "config::positive_count")]
+    #[schemars(range(min = 1))]
     pub max_batch: u64,
     /// Time after which they are, when there were fewer records.
     #[serde(default = "max_interval_millis", deserialize_with = "config::positive")]
@@ -136,6 +137,12 @@ impl Commits {
 
     pub fn became_durable(&mut self, offsets: Offsets) {
         self.durable = offsets;
+    }
+
+    /// The topic was made anew: what is durable of the one before is nothing to commit.
+    pub fn forget(&mut self, topic: &str) {
+        self.durable.forget(topic);
+        self.sent.forget(topic);
     }
 
     /// Offsets of the reader's partitions that the broker has not been told.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rdkafka::ClientConfig;
+use rdkafka::error::KafkaError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
@@ -143,6 +145,21 @@ pub(super) fn check_topic(field: &str, topic: &str) -> Result<(), ConnectorError
     Err(ConnectorError::config(field, format!("'{topic}' cannot be the name of a topic")))
 }
 
+/// The client takes any pattern, and one that is none matches nothing, without a word. It says of a setting that holds patterns what is wrong.
+fn check_pattern(field: &str, pattern: &str) -> Result<(), ConnectorError> {
+    // A comma would separate two of them.
+    let checked = ClientConfig::new().set("topic.blacklist", pattern.replace(',', ",,")).create_native_config();
+    checked.map(drop).map_err(|error| {
+        let problem = match &error {
+            KafkaError::ClientConfig(_, description, ..) => {
+                description.rsplit_once("\": ").map_or(description.as_str(), |(_, problem)| problem).to_owned()
+            }
+            other => other.to_string(),
+        };
+        ConnectorError::config(field, format!("'{pattern}' is not a regular expression: {problem}"))
+    })
+}
+
 impl Topics {
     fn check(&self) -> Result<(), ConnectorError> {
         let refuse = |problem: String| Err(ConnectorError::config("topics", problem));
@@ -151,9 +168,10 @@ impl Topics {
             Topics::Subscribed(topics) if topics.iter().collect::<BTreeSet<_>>().len() < topics.len() => {
                 refuse("names a topic twice".to_owned())
             }
-            Topics::Subscribed(topics) => {
-                topics.iter().filter(|topic| !topic.starts_with('^')).try_for_each(|topic| check_topic("topics", topic))
-            }
+            Topics::Subscribed(topics) => topics.iter().try_for_each(|topic| match topic.starts_with('^') {
+                true => check_pattern("topics", topic),
+                false => check_topic("topics", topic),
+            }),
             Topics::Assigned(topics) if topics.values().all(Vec::is_empty) => refuse("names no partition".to_owned()),
             Topics::Assigned(topics) => topics.iter().try_for_each(|(topic, partitions)| {
                 check_topic("topics", topic)?;
@@ -171,6 +189,12 @@ impl KafkaIngest {
     fn group(&self, stream: &str) -> String {
         let given = self.group_id.as_deref().or(self.kafka_properties.get("group.id"));
         given.unwrap_or(stream).to_owned()
+    }
+
+    /// Whether it is in a group that others are in, as it seems.
+    fn shares_group(&self) -> bool {
+        let given = self.group_id.is_some() || self.kafka_properties.get("group.id").is_some();
+        given && matches!(self.topics, Topics::Subscribed(_))
     }
 
     fn client(&self, stream: &str) -> Result<Settings, ConnectorError> {
@@ -270,6 +294,12 @@ impl SourceConfig for KafkaIngest {
             None if settings.client.get("enable.auto.commit") == Some("true") => Policy::Client,
             None => Policy::Never,
         };
+        if matches!(policy, Policy::Never) && self.shares_group() {
+            tracing::warn!(
+                "{place}: the stream has a groupId and commits no offsets, so other members of the group know nothing of what it has read: give \
+                 offsetCommitting, or leave the groupId out"
+            );
+        }
         let subscription = Subscription {
             topics: self.topics.clone(),
             group: self.group(&context.stream),

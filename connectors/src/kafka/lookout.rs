@@ -26,6 +26,7 @@ use super::failed;
 use super::login::SaslLogin;
 use super::properties::Settings;
 use super::reading::tell_of;
+use super::topics::{Asking, TopicId};
 use crate::bell::{Bell, Call};
 use crate::error::ConnectorError;
 use crate::origin::packed;
@@ -97,9 +98,16 @@ struct Reader {
     inbox: Weak<Inbox>,
     /// Topic, number, and the offset of the record that comes next; -1 is the first there is.
     partitions: Vec<(String, i32, i64)>,
-    /// How many partitions each topic has: where that changes the stream is on its own.
-    counts: Vec<(String, usize)>,
+    /// How many partitions each topic has, and which it is: where that changes the stream is on its own.
+    counts: Vec<Counted>,
     until: Instant,
+}
+
+#[derive(Clone)]
+pub struct Counted {
+    pub topic: String,
+    pub count: usize,
+    pub id: Option<TopicId>,
 }
 
 #[derive(Clone)]
@@ -178,8 +186,8 @@ impl Lookout {
         Ok(Lookout(shared))
     }
 
-    /// From now on what comes is handed over, until `until` or the number of partitions of a topic changes.
-    pub fn join(&self, partitions: Vec<(String, i32, i64)>, counts: Vec<(String, usize)>, until: Instant) -> Arc<Inbox> {
+    /// From now on what comes is handed over, until `until`, or until a topic is made anew or has another number of partitions.
+    pub fn join(&self, partitions: Vec<(String, i32, i64)>, counts: Vec<Counted>, until: Instant) -> Arc<Inbox> {
         let inbox = Arc::new(Inbox::default());
         lock(&self.0.joins).push(Reader { inbox: Arc::downgrade(&inbox), partitions, counts, until });
         let _ = self.0.calls.try_send(());
@@ -436,8 +444,7 @@ impl Watch {
 
     /// Ends for streams of topics that have other partitions than they knew, or are gone.
     fn count(&mut self) {
-        let topics: BTreeSet<&str> =
-            self.streams.iter().flat_map(|stream| &stream.counts).map(|(topic, _)| topic.as_str()).collect();
+        let topics: BTreeSet<&str> = self.streams.iter().flat_map(|stream| &stream.counts).map(|of| of.topic.as_str()).collect();
         let ask = |topic| self.shared.asking.fetch_metadata(topic, ASK_TIME_MAX);
         let asked: Result<Vec<Metadata>, KafkaError> = if topics.len() > TOPICS_ASKED_MAX {
             ask(None).map(|all| vec![all])
@@ -448,8 +455,12 @@ impl Watch {
         let Ok(asked) = asked else { return };
         let found = asked.iter().flat_map(Metadata::topics).map(|topic| (topic.name(), topic.partitions().len()));
         let found: HashMap<&str, usize> = found.collect();
+        let ids = Asking::begin(&self.shared.asking, &topics, ASK_TIME_MAX).and_then(|asking| asking.answer(ASK_TIME_MAX)?.ok());
+        let ids = ids.unwrap_or_default();
         for stream in &self.streams {
-            let same = |(topic, count): &(String, usize)| found.get(topic.as_str()) == Some(count);
+            let is_new =
+                |of: &Counted| ids.get(&of.topic).and_then(|known| of.id.zip(known.id)).is_some_and(|(then, now)| then != now);
+            let same = |of: &Counted| found.get(of.topic.as_str()) == Some(&of.count) && !is_new(of);
             if let Some(inbox) = stream.inbox.upgrade()
                 && !stream.counts.iter().all(same)
             {

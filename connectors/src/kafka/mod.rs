@@ -17,6 +17,7 @@ mod producer;
 mod properties;
 mod reading;
 mod records;
+mod topics;
 mod transactions;
 mod write;
 

@@ -122,7 +122,16 @@ const REFUSED: &[(&str, &str)] = &[
     ("log.queue", "is decided by weir"),
     ("delivery.report.only.error", "is decided by weir: every record is waited for"),
     ("sasl.oauthbearer.method", "is decided by saslJaasConfig"),
+    ("sasl.oauthbearer.client.id", TOKENS),
+    ("sasl.oauthbearer.client.secret", TOKENS),
+    ("sasl.oauthbearer.scope", TOKENS),
+    ("sasl.oauthbearer.token.endpoint.url", TOKENS),
+    ("sasl.oauthbearer.client.credentials.client.id", TOKENS),
+    ("sasl.oauthbearer.client.credentials.client.secret", TOKENS),
 ];
+
+/// Whoever fetches tokens here is not the client.
+const TOKENS: &str = "is given as saslJaasConfig: {\"type\": \"OAuthBearerLogin\", \"clientId\", \"clientSecret\", \"scope\", \"tokenEndpointUrl\"}";
 
 impl KafkaProperties {
     /// One that is not kept elsewhere.
@@ -148,7 +157,7 @@ impl fmt::Debug for KafkaProperties {
 
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let pieces = ["password", "secret", "jaas", "token", "credential", "assertion"];
+    let pieces = ["password", "secret", "jaas", "token", "credential", "assertion", "oauthbearer.config"];
     let keys = ["ssl.key.pem", "ssl.keystore.key"];
     pieces.iter().any(|piece| name.contains(piece)) && !name.ends_with(".url") || keys.contains(&name.as_str())
 }
@@ -342,8 +351,9 @@ fn strategies(classes: &str) -> String {
 /// What librdkafka says of a setting, without values that may be secret.
 fn refused_setting(error: KafkaError) -> ConnectorError {
     match error {
-        KafkaError::ClientConfig(_, description, name, _) => {
-            let problem = if is_secret(&name) { "has a value that cannot be used".to_owned() } else { description };
+        KafkaError::ClientConfig(_, description, name, value) => {
+            let tells = is_secret(&name) && (value.is_empty() || description.contains(&value));
+            let problem = if tells { "has a value that cannot be used".to_owned() } else { description };
             ConnectorError::config(&format!("{FIELD}.{name}"), problem)
         }
         other => ConnectorError::config(FIELD, other.to_string()),
@@ -403,6 +413,7 @@ mod tests {
             ("sasl.jaas.config", "com.sun.security.auth.module.JndiLoginModule hush", "JndiLoginModule"),
             ("ssl.truststore.location", "hush.jks", "keytool"),
             ("sasl.mechanism", "GSSAPI", "Kerberos"),
+            ("sasl.oauthbearer.client.secret", "hush", "OAuthBearerLogin"),
         ] {
             let refused = settings(&[(name, value)]).err().unwrap().to_string();
             assert!(refused.contains(expected) && refused.contains(name) && !refused.contains("hush"), "{refused}");
@@ -416,7 +427,14 @@ mod tests {
     #[test]
     fn secrets_are_masked() {
         let of = |name: &str| KafkaProperties(BTreeMap::from([(name.to_owned(), Open(Secret::plain("hush")))]));
-        for name in ["sasl.password", "ssl.key.pem", "sasl.jaas.config", "ssl.keystore.password", "x.client.secret"] {
+        for name in [
+            "sasl.password",
+            "ssl.key.pem",
+            "sasl.jaas.config",
+            "ssl.keystore.password",
+            "x.client.secret",
+            "sasl.oauthbearer.config",
+        ] {
             let masked = of(name).masked();
             assert!(masked.get(name) == Some(MASKED) && !format!("{:?}", of(name)).contains("hush"), "{name}");
         }

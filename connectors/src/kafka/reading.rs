@@ -1,6 +1,6 @@
 //! How far each partition has been read, record by record.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -20,6 +20,8 @@ pub struct Reading {
     /// Of every partition that was ever ours.
     pub read: Offsets,
     pub assigned: Vec<Partition>,
+    /// Partitions, by topic, in which the client went back as the offset was beyond their end: that of a topic that was made anew.
+    went_back: BTreeMap<String, BTreeSet<i32>>,
     ending_offset: Option<i64>,
     /// Where each record comes from is told, too.
     tells: bool,
@@ -99,12 +101,45 @@ pub fn tell_of(message: &BorrowedMessage<'_>, origin: &mut Origin<'_>) {
 
 impl Reading {
     pub fn new(read: Offsets, ending_offset: Option<i64>, tells: bool) -> Reading {
-        Reading { read, assigned: Vec::new(), ending_offset, tells, found: HashMap::new(), last: None, skipped: 0 }
+        Reading {
+            read,
+            assigned: Vec::new(),
+            went_back: BTreeMap::new(),
+            ending_offset,
+            tells,
+            found: HashMap::new(),
+            last: None,
+            skipped: 0,
+        }
     }
 
     pub fn forget_addresses(&mut self) {
         self.found.clear();
         self.last = None;
+    }
+
+    /// The topic was made anew, and what was read of the one before says nothing of it. Whether the client reads on where that one stood.
+    pub fn forget(&mut self, topic: &str) -> bool {
+        self.note();
+        let again = self.went_back.remove(topic).unwrap_or_default();
+        let again = again.into_iter().filter_map(|number| Some((number, self.read.get(topic, number)?)));
+        let again: BTreeMap<i32, i64> = again.collect();
+        self.read.forget(topic);
+        for (number, next) in &again {
+            self.read.set(topic, *number, *next);
+        }
+        let mut reads_on = false;
+        let partitions = self.assigned.iter_mut().filter(|partition| partition.topic == topic);
+        for partition in partitions.filter(|partition| !again.contains_key(&partition.number)) {
+            partition.next = None;
+            reads_on = true;
+        }
+        reads_on
+    }
+
+    /// It is the topic that it was.
+    pub fn is_same(&mut self, topic: &str) {
+        self.went_back.remove(topic);
     }
 
     /// Where the partition of a record lies in `assigned`.
@@ -154,6 +189,9 @@ impl Reading {
         let ending = self.ending_offset;
         let Some(partition) = self.assigned.get_mut(index).filter(|partition| !partition.finished) else { return };
         let wanted = ending.is_none_or(|ending| offset <= ending);
+        if partition.next.is_some_and(|next| offset < next) {
+            self.went_back.entry(partition.topic.clone()).or_default().insert(partition.number);
+        }
         partition.next = Some(offset + 1);
         if wanted {
             partition.touched = true;

@@ -6,9 +6,12 @@
 //! The position is what counts: a partition goes on where the graph stands, whatever the broker has been told. Only a
 //! partition that others may have read meanwhile begins at what the group has committed, when that is further.
 //!
+//! A topic that was made anew under its name is another one: where it began is decided as if it had never been read, by a new client, which has
+//! nothing of the one before.
+//!
 //! Where nothing comes for a while it has no client (`away`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +25,7 @@ use tokio::task::JoinHandle;
 use weir_model::Position;
 
 use super::away::{self, Away};
-use super::client::Voice;
+use super::client::{Trouble, Voice};
 use super::commits::{Commits, Policy};
 use super::failed;
 use super::ingest::{OffsetReset, Topics};
@@ -30,9 +33,11 @@ use super::member::{Change, Member, decline, give_back};
 use super::offsets::{Offsets, committed};
 use super::properties::Settings;
 use super::reading::{Partition, Reading};
+use super::topics::{Asking, Known};
 use crate::bell::Call;
 use crate::error::ConnectorError;
 use crate::frames::{Frames, Limits, Progress};
+use crate::moment;
 use crate::source::Source;
 
 /// For one question to the broker.
@@ -41,6 +46,9 @@ const ASK_TIME_MAX: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// For one such look.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(300);
+/// Between two looks whether topics are still those that are read, and while nothing comes.
+const TOPICS_INTERVAL: Duration = Duration::from_secs(10);
+const TOPICS_INTERVAL_AT_REST: Duration = Duration::from_secs(30);
 /// How long a partition that goes to another member waits for what was read of it to be durable.
 const HAND_OVER_TIME_MAX: Duration = Duration::from_secs(5);
 /// `max.poll.interval.ms` of the client where nobody says otherwise.
@@ -77,6 +85,11 @@ pub struct Records {
     pub(super) ours: BTreeSet<(String, i32)>,
     /// Nothing is asked before.
     ask_again: Instant,
+    /// Which topics these are by now, while it is being asked; and when that is next.
+    pub(super) asking: Option<Asking>,
+    ask_topics_at: Instant,
+    /// What has become of a topic.
+    notice: Option<String>,
     /// To be told by the next call: this one has records to hand out.
     failure: Option<ConnectorError>,
     rest: Rest,
@@ -119,6 +132,9 @@ impl Records {
             reading: Reading::new(from, subscription.ending_offset, subscription.tells),
             subscription,
             ask_again: Instant::now(),
+            asking: None,
+            ask_topics_at: Instant::now(),
+            notice: None,
             failure: None,
             rest: Rest { runtime: runtime.clone(), comes: Arc::default(), time_max, waiting: None },
         };
@@ -213,6 +229,11 @@ impl Records {
         let consumer = &consumer;
         let place = consumer.context().voice.place();
         let elements = partitions.elements();
+        let known = self.ask_topics(consumer, &elements.iter().map(|element| element.topic()).collect())?;
+        if self.recognize(&known)? {
+            return self.start_over();
+        }
+        self.tell_missing(consumer, &known);
         let key = |topic: &str, number: i32| (topic.to_owned(), number);
         let mut shared = TopicPartitionList::new();
         for element in &elements {
@@ -235,7 +256,7 @@ impl Records {
                 None => match self.subscription.reset {
                     OffsetReset::Earliest => None,
                     OffsetReset::Latest => {
-                        self.ends(consumer, topic, &mut starts)?;
+                        self.ends(consumer, topic, known.get(topic), &mut starts)?;
                         Some(starts.get(topic, number).unwrap_or_default())
                     }
                     OffsetReset::None => {
@@ -285,13 +306,139 @@ impl Records {
         Ok(())
     }
 
+    /// What the brokers know of these topics. Nothing where they will not tell.
+    fn ask_topics(
+        &self,
+        consumer: &BaseConsumer<Member>,
+        topics: &BTreeSet<&str>,
+    ) -> Result<HashMap<String, Known>, ConnectorError> {
+        let Some(asking) = Asking::begin(consumer, topics, ASK_TIME_MAX) else { return Ok(HashMap::new()) };
+        let cannot = |reason: &str| failed(&self.place, format!("cannot ask for topics: {reason}"), true);
+        // It says itself that its time is over, a little later.
+        match asking.answer(ASK_TIME_MAX + LOOK_TIME_MAX) {
+            Some(Ok(known)) => Ok(known),
+            Some(Err(error)) if is_passing(error) => Err(cannot(&error.to_string())),
+            Some(Err(_)) => Ok(HashMap::new()),
+            None => Err(cannot("there is no answer")),
+        }
+    }
+
+    /// Looks now and then whether topics are still those that are read.
+    fn look_after_topics(&mut self) -> Result<(), ConnectorError> {
+        let Some(consumer) = self.consumer.clone().filter(|_| self.away.is_none()) else { return Ok(()) };
+        match self.asking.as_ref().map(|asking| asking.answer(Duration::ZERO)) {
+            Some(None) => {}
+            Some(Some(answer)) => {
+                self.asking = None;
+                // What is wrong is told by whoever cannot read.
+                let Ok(known) = answer else { return Ok(()) };
+                if self.recognize(&known)? {
+                    return self.start_over();
+                }
+                self.tell_missing(&consumer, &known);
+            }
+            None if self.ask_topics_at <= Instant::now() => {
+                self.ask_topics_at = Instant::now() + TOPICS_INTERVAL;
+                let topics = self.reading.assigned.iter().map(|partition| partition.topic.as_str()).collect();
+                self.asking = Asking::begin(&consumer, &topics, ASK_TIME_MAX);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Forgets what was read of topics that are others by now under their names. Whether the client reads on where one of those stood.
+    fn recognize(&mut self, known: &HashMap<String, Known>) -> Result<bool, ConnectorError> {
+        let mut reads_on = false;
+        for (topic, id) in known.iter().filter_map(|(topic, known)| Some((topic, known.id?))) {
+            if self.reading.read.id(topic).is_some_and(|before| before != id) {
+                self.tell_anew(topic)?;
+                // Where it is away, its new client has nothing yet.
+                let has_client = self.away.is_none();
+                reads_on |= self.reading.forget(topic) && has_client;
+                self.leave_lookout();
+                self.commits.forget(topic);
+                self.ours.retain(|(of, _)| of != topic);
+            }
+            self.reading.is_same(topic);
+            self.reading.read.set_id(topic, id);
+        }
+        Ok(reads_on)
+    }
+
+    /// An error where nothing says where it begins.
+    fn tell_anew(&mut self, topic: &str) -> Result<(), ConnectorError> {
+        let (place, anew) = (&self.place, format!("topic {topic} was deleted and made anew"));
+        let from = match self.subscription.reset {
+            OffsetReset::Earliest => "from its beginning",
+            OffsetReset::Latest => "from its end",
+            OffsetReset::None => {
+                let problem = format!(
+                    "{anew}, and autoOffsetReset is none: nothing says where it begins; delete the stream and create it anew"
+                );
+                return Err(ConnectorError::Position { place: place.clone(), problem });
+            }
+        };
+        let notice = format!("{place}: {anew}, which was seen at {}; it is read {from}, as autoOffsetReset says", moment::now());
+        tracing::warn!("{notice}");
+        self.notice = Some(notice);
+        Ok(())
+    }
+
+    /// Tells of partitions that were named and are not there, which nothing else does, or that all are by now.
+    fn tell_missing(&self, consumer: &BaseConsumer<Member>, known: &HashMap<String, Known>) {
+        let voice = &consumer.context().voice;
+        match self.missing(known) {
+            Some(missing) => voice.note(RDKafkaErrorCode::UnknownPartition, &missing),
+            None if voice.trouble().is_some_and(|trouble| trouble.code == RDKafkaErrorCode::UnknownPartition) => voice.clear(),
+            None => {}
+        }
+    }
+
+    fn missing(&self, known: &HashMap<String, Known>) -> Option<String> {
+        let Topics::Assigned(topics) = &self.subscription.topics else { return None };
+        let (topic, count, numbers) = topics.iter().find_map(|(topic, numbers)| {
+            let count = known.get(topic)?.partitions;
+            let missing: Vec<_> = numbers.iter().filter(|number| **number as usize >= count).map(i32::to_string).collect();
+            (!missing.is_empty()).then(|| (topic, count, missing.join(", ")))
+        })?;
+        Some(format!("topic {topic} has {count} partitions, counted from 0, and {numbers} is waited for"))
+    }
+
+    /// Reads on with a client that knows nothing of what was before.
+    fn start_over(&mut self) -> Result<(), ConnectorError> {
+        self.asking = None;
+        if let Some(consumer) = self.consumer.take() {
+            let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));
+            leave(consumer, rest, self.commits.end());
+        }
+        self.reading.note();
+        self.reading.assigned.clear();
+        self.reading.forget_addresses();
+        if matches!(self.subscription.topics, Topics::Subscribed(_)) {
+            self.ours.clear();
+        }
+        self.consumer = Some(self.connect()?);
+        Ok(())
+    }
+
     /// Notes where the partitions of a topic end now, also of those that are others': should they become ours, nothing that
     /// comes from now on is left out.
-    fn ends(&self, consumer: &BaseConsumer<Member>, topic: &str, starts: &mut Offsets) -> Result<(), ConnectorError> {
+    fn ends(
+        &self,
+        consumer: &BaseConsumer<Member>,
+        topic: &str,
+        known: Option<&Known>,
+        starts: &mut Offsets,
+    ) -> Result<(), ConnectorError> {
         let place = consumer.context().voice.place();
         let cannot = |error: KafkaError| failed(place, format!("cannot find out where topic {topic} ends: {error}"), true);
         let numbers: Vec<i32> = match &self.subscription.topics {
-            Topics::Assigned(topics) => topics.get(topic).cloned().unwrap_or_default(),
+            Topics::Assigned(topics) => {
+                // Those that come later are read from their beginning.
+                let there = |number: &i32| known.is_none_or(|known| (*number as usize) < known.partitions);
+                topics.get(topic).into_iter().flatten().copied().filter(there).collect()
+            }
             Topics::Subscribed(_) => {
                 let metadata = consumer.fetch_metadata(Some(topic), ASK_TIME_MAX).map_err(cannot)?;
                 metadata.topics().iter().flat_map(|topic| topic.partitions()).map(|partition| partition.id()).collect()
@@ -347,7 +494,9 @@ impl Records {
     fn look_after_trouble(&mut self) {
         let Some(consumer) = &self.consumer else { return };
         let voice = &consumer.context().voice;
-        if voice.trouble().is_none() || Instant::now() < self.ask_again {
+        // A partition that is not there is looked for with its topic.
+        let elsewhere = |trouble: Trouble| trouble.code == RDKafkaErrorCode::UnknownPartition;
+        if voice.trouble().is_none_or(elsewhere) || Instant::now() < self.ask_again {
             return;
         }
         self.ask_again = Instant::now() + LOOK_AGAIN;
@@ -402,7 +551,7 @@ impl Source for Records {
         let rests = self.is_done();
         if rests {
             let goes = if self.may_go_away { self.away_at.saturating_duration_since(Instant::now()) } else { Duration::MAX };
-            self.rest.begin(call, goes);
+            self.rest.begin(call, goes.min(TOPICS_INTERVAL_AT_REST));
         }
         rests
     }
@@ -414,6 +563,7 @@ impl Source for Records {
         }
         let deadline = Instant::now() + limits.wait_max;
         self.follow()?;
+        self.look_after_topics()?;
         self.look_after_trouble();
         let finishes = self.subscription.ending_offset.is_some();
         if self.away.is_some() {
@@ -447,7 +597,8 @@ impl Source for Records {
         }
         if let Some(consumer) = self.consumer.as_ref().filter(|_| self.away.is_none()) {
             let member = consumer.context();
-            let elsewhere = |code| matches!(code, RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic);
+            use RDKafkaErrorCode::{UnknownPartition, UnknownTopic, UnknownTopicOrPartition};
+            let elsewhere = |code| matches!(code, UnknownTopicOrPartition | UnknownTopic | UnknownPartition);
             if !batch.is_empty() && member.voice.trouble().is_some_and(|trouble| !elsewhere(trouble.code)) {
                 member.voice.clear();
             }
@@ -463,8 +614,15 @@ impl Source for Records {
     }
 
     fn durable(&mut self, position: &Position) -> Result<(), ConnectorError> {
-        self.commits.became_durable(Offsets::read("Kafka", position)?);
+        let mut durable = Offsets::read("Kafka", position)?;
+        // It may have been read before its topic was made anew.
+        durable.only_of(&self.reading.read);
+        self.commits.became_durable(durable);
         Ok(())
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.notice.clone()
     }
 
     fn trouble(&self) -> Option<String> {
@@ -472,6 +630,15 @@ impl Source for Records {
         let voice = &consumer.context().voice;
         voice.trouble().map(|trouble| format!("{}: {}", voice.place(), trouble.reason))
     }
+}
+
+/// Whether a question may be answered later.
+fn is_passing(error: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode::*;
+    matches!(
+        error,
+        BrokerTransportFailure | AllBrokersDown | OperationTimedOut | RequestTimedOut | NetworkException | Authentication
+    )
 }
 
 /// What does not pass.
@@ -493,6 +660,7 @@ pub(super) fn fatal(consumer: &BaseConsumer<Member>, error: &KafkaError) -> Opti
 impl Drop for Records {
     fn drop(&mut self) {
         self.rest.end();
+        self.asking = None;
         let Some(consumer) = self.consumer.take() else { return };
         let rest = self.commits.rest(|topic, number| self.reading.reads(topic, number));
         let left = leave(consumer, rest, self.commits.end());

@@ -211,6 +211,10 @@ impl Source for Registered {
         self.held.is_none() && self.asking.is_none() && self.inner.rest(call)
     }
 
+    fn notice(&self) -> Option<String> {
+        self.inner.notice()
+    }
+
     fn trouble(&self) -> Option<String> {
         self.trouble.get().or_else(|| self.inner.trouble())
     }

@@ -20,6 +20,7 @@ use crate::bell::Call;
 use crate::error::ConnectorError;
 use crate::file_head::Head;
 use crate::frames::{Frames, Limits, Progress};
+use crate::moment;
 use crate::source::{Source, SourceContext};
 
 pub struct Files {
@@ -31,6 +32,8 @@ pub struct Files {
     at: At,
     /// The next batch is the first of a file.
     begins: bool,
+    /// What was not read of a file that is gone.
+    notice: Option<String>,
 }
 
 struct Current {
@@ -62,7 +65,7 @@ impl Files {
         };
         let pattern = glob::is_pattern(&definition.path).then(|| Arc::new(Pattern::new(&definition.path, &context.files)));
         let (definition, context) = (definition.clone(), context.clone());
-        let mut files = Files { definition, context, pattern, current: None, at, begins: false };
+        let mut files = Files { definition, context, pattern, current: None, at, begins: false, notice: None };
         files.go_on()?;
         Ok(files)
     }
@@ -81,7 +84,7 @@ impl Files {
                     let problem = format!("{problem}; put the file back, or delete the stream and create it anew");
                     return Err(ConnectorError::Position { place, problem });
                 }
-                tracing::warn!("{place} is not there any more; what was not read of it is lost, and the next file is read");
+                self.tell(format!("{place} is not there any more; what was not read of it is lost, and the next file is read"));
                 self.at.over = true;
                 self.open_next().map(drop)
             }
@@ -134,7 +137,10 @@ impl Files {
         };
         let (source, begins) = match source {
             Err(ConnectorError::Position { .. }) if from.is_some() && opened.follows() => {
-                tracing::warn!("{place} is not the file that was read before; it is read from its beginning");
+                self.tell(format!(
+                    "{place} is not the file that was read before; it is read from its beginning, and what was written to the other one after \
+                     weir read it last is not read"
+                ));
                 self.at.inner.clear();
                 (self.definition.source(&self.context, &opened, None)?, true)
             }
@@ -144,6 +150,12 @@ impl Files {
         self.begins = begins;
         self.current = Some(Current { opened, source });
         Ok(())
+    }
+
+    /// Whoever looks at the stream is told, too, and when it was.
+    fn tell(&mut self, what: String) {
+        tracing::warn!("{what}");
+        self.notice = Some(format!("seen at {}: {what}", moment::now()));
     }
 
     /// The file has ended. Where the next one is looked for is the position of its last record.
@@ -192,6 +204,10 @@ impl Source for Files {
 
     fn rest(&mut self, call: Call) -> bool {
         self.current.as_mut().is_some_and(|current| current.source.rest(call))
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.notice.clone()
     }
 
     fn trouble(&self) -> Option<String> {

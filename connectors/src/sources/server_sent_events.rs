@@ -263,7 +263,8 @@ mod tests {
     #[test]
     fn a_server_that_is_away_is_waited_for_and_stopping_does_not_wait() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
+        let url = format!("http://u:hush@{address}/?token=hush");
         drop(listener);
         let mut stream = source(&url).open(&anything(), None).unwrap();
         let mut batch = Frames::default();
@@ -271,7 +272,8 @@ mod tests {
             stream.next(&Limits::default(), &mut batch).unwrap();
             stream.trouble()
         });
-        assert!(trouble.unwrap().contains("refused"));
+        let trouble = trouble.unwrap();
+        assert!(trouble.contains("refused") && trouble.contains(&address.to_string()) && !trouble.contains("hush"), "{trouble}");
         let begun = std::time::Instant::now();
         drop(stream);
         assert!(begun.elapsed() < Duration::from_millis(500));

@@ -23,7 +23,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use weir_model::Position;
 
 use crate::charset::Charset;
-use crate::config;
+use crate::config::{self, Secret};
 use crate::error::ConnectorError;
 use crate::feed::{Feed, Inlet, Pauses};
 use crate::formats::StreamFormat;
@@ -53,9 +53,9 @@ pub struct WebsocketSimpleStartupIngest {
     pub format: StreamFormat,
     /// The web socket, with ws or wss.
     pub url: String,
-    /// Sent as texts, in order, whenever a connection begins; none when not given.
+    /// Sent as texts, in order, whenever a connection begins; none when not given. They are secret: logins are among them.
     #[serde(default)]
-    pub init_messages: Vec<String>,
+    pub init_messages: Vec<Secret>,
     /// What is sent now and then so that the connection stays; a ping every 5 seconds when not given.
     #[serde(default)]
     pub keep_alive: KeepAlive,
@@ -198,7 +198,7 @@ struct Talker {
     url: Url,
     place: String,
     charset: Charset,
-    init_messages: Vec<String>,
+    init_messages: Vec<Secret>,
     keep_alive: KeepAlive,
 }
 
@@ -286,7 +286,8 @@ impl Connection<'_> {
     /// Reads until the server closes in order.
     async fn read(&mut self, talker: &Talker, inlet: &Inlet) -> Result<(), Error> {
         for message in &talker.init_messages {
-            self.send(Message::text(message.clone())).await?;
+            let message = message.get().map_err(|problem| broken(&problem))?;
+            self.send(Message::text(message.into_owned())).await?;
         }
         inlet.works();
         loop {
