@@ -1,7 +1,6 @@
 //! `weir query`: a query for scripts. Text in, an answer in the wanted form on standard output, errors on standard error,
 //! what became of it as the exit code.
 
-use std::fmt::Write as _;
 use std::future::Future;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -11,9 +10,9 @@ use clap::ValueEnum;
 use serde_json::{Map, Value as Json};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::client::{Answer, Client, Problem, encoded};
+use crate::client::{Client, Problem, encoded};
 use crate::shell::statement;
-use crate::terminal::{self, Terminal};
+use crate::terminal::{Table, Terminal};
 
 /// The query is wrong, or failed while it ran.
 pub const REFUSED: u8 = 1;
@@ -171,8 +170,10 @@ pub fn run(question: &Question, url: &str) -> ExitCode {
     }
 }
 
-enum End {
+/// Why there is no more of an answer.
+pub enum End {
     Problem(Problem),
+    /// It cannot be written.
     Output(io::Error),
     Interrupted,
 }
@@ -201,21 +202,30 @@ fn answer(question: &Question, url: &str, text: &str) -> Result<(), End> {
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     for (index, statement) in statements.iter().enumerate() {
-        let asked = client.ask(statement, &parameters, None);
-        let body = until_interrupted(&runtime, asked).ok_or(End::Interrupted)??;
-        if format == Format::Json {
-            out.write_all(&body)?;
-            out.write_all(b"\n")?;
-        } else {
-            let answer = client.read(&body)?;
-            if index > 0 && format == Format::Csv {
-                out.write_all(b"\r\n")?;
-            }
-            out.write_all(written(&answer, format).as_bytes())?;
-        }
+        let written = write(&client, (statement, &parameters), (format, index > 0), &mut out);
+        let written = until_interrupted(&runtime, written).unwrap_or(Err(End::Interrupted));
         out.flush()?;
+        written?;
     }
     Ok(())
+}
+
+/// Writes the answer to one query, in a form; others may stand before it.
+async fn write(
+    client: &Client,
+    (text, parameters): (&str, &Map<String, Json>),
+    (format, apart): (Format, bool),
+    out: &mut impl Write,
+) -> Result<(), End> {
+    if format == Format::Json {
+        out.write_all(&client.ask(text, parameters, None).await?)?;
+        return Ok(out.write_all(b"\n")?);
+    }
+    let mut form = Form::new(format, apart);
+    let ended = client.rows(text, parameters, &mut |columns, rows| form.rows(columns, rows, out)).await;
+    // What came before an error stays.
+    form.end(out)?;
+    ended
 }
 
 fn text(question: &Question) -> Result<String, String> {
@@ -234,33 +244,75 @@ fn text(question: &Question) -> Result<String, String> {
     }
 }
 
-fn written(answer: &Answer, format: Format) -> String {
-    match format {
-        Format::Table => terminal::table(answer, Terminal::of_output()),
-        Format::Csv => csv(answer),
-        Format::Json | Format::Jsonl => json_lines(answer),
+/// What writes rows as they come.
+enum Form {
+    Lines,
+    /// Whether other rows stand before.
+    Csv {
+        apart: bool,
+        begun: bool,
+    },
+    Table(Option<Table>),
+}
+
+impl Form {
+    fn new(format: Format, apart: bool) -> Form {
+        match format {
+            Format::Json | Format::Jsonl => Form::Lines,
+            Format::Csv => Form::Csv { apart, begun: false },
+            Format::Table => Form::Table(None),
+        }
+    }
+
+    /// Called at least once.
+    fn rows(&mut self, columns: &[String], rows: Vec<Vec<Json>>, out: &mut impl Write) -> Result<(), End> {
+        match self {
+            Form::Lines => {
+                for row in rows {
+                    let object: Map<String, Json> = columns.iter().cloned().zip(row).collect();
+                    writeln!(out, "{}", Json::Object(object))?;
+                }
+            }
+            Form::Csv { apart, begun } => {
+                if !std::mem::replace(begun, true) {
+                    csv_head(columns, *apart, out)?;
+                }
+                for row in rows {
+                    csv_line(row.iter().map(csv_cell), out)?;
+                }
+            }
+            Form::Table(table) => {
+                let table = table.get_or_insert_with(|| Table::new(columns, Terminal::of_output()));
+                out.write_all(table.rows(rows).as_bytes())?;
+            }
+        }
+        // Whoever reads sees the first rows before the last are there.
+        Ok(out.flush()?)
+    }
+
+    fn end(self, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            Form::Table(Some(table)) => out.write_all(table.end().as_bytes()),
+            _ => Ok(()),
+        }
     }
 }
 
-fn json_lines(answer: &Answer) -> String {
-    let mut out = String::new();
-    for row in &answer.results {
-        let object: Map<String, Json> = answer.columns.iter().cloned().zip(row.iter().cloned()).collect();
-        let _ = writeln!(out, "{}", Json::Object(object));
+fn csv_head(columns: &[String], apart: bool, out: &mut impl Write) -> io::Result<()> {
+    if apart {
+        out.write_all(b"\r\n")?;
     }
-    out
+    if columns.is_empty() { Ok(()) } else { csv_line(columns.iter().map(|name| quoted(name)), out) }
 }
 
-fn csv(answer: &Answer) -> String {
-    let line = |cells: Vec<String>| cells.join(",") + "\r\n";
-    if answer.columns.is_empty() {
-        return String::new();
+fn csv_line(cells: impl Iterator<Item = String>, out: &mut impl Write) -> io::Result<()> {
+    for (index, cell) in cells.enumerate() {
+        if index > 0 {
+            out.write_all(b",")?;
+        }
+        out.write_all(cell.as_bytes())?;
     }
-    let mut out = line(answer.columns.iter().map(|name| quoted(name)).collect());
-    for row in &answer.results {
-        out.push_str(&line(row.iter().map(csv_cell).collect()));
-    }
-    out
+    out.write_all(b"\r\n")
 }
 
 fn csv_cell(value: &Json) -> String {
@@ -317,24 +369,37 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn answer() -> Answer {
-        let rows = json!([[1, "a,b", null], [1.5, "", [1, {"k": "é"}]], [true, "say \"x\"\n", " b"]]);
-        let columns = ["n", "text, or not", "any"].map(str::to_owned).to_vec();
-        Answer { columns, results: serde_json::from_value(rows).expect("rows") }
+    fn written(format: Format, columns: &[&str], rows: Json) -> String {
+        let columns: Vec<String> = columns.iter().map(|name| (*name).to_owned()).collect();
+        let mut form = Form::new(format, false);
+        let mut out = Vec::new();
+        // In two parts, of which the first has none.
+        for part in [json!([]), rows] {
+            let rows = serde_json::from_value(part).expect("rows");
+            form.rows(&columns, rows, &mut out).unwrap_or_else(|_| panic!("memory can be written"));
+        }
+        form.end(&mut out).expect("memory can be written");
+        String::from_utf8(out).expect("UTF-8")
     }
+
+    fn rows() -> Json {
+        json!([[1, "a,b", null], [1.5, "", [1, {"k": "é"}]], [true, "say \"x\"\n", " b"]])
+    }
+
+    const COLUMNS: &[&str] = &["n", "text, or not", "any"];
 
     #[test]
     fn answers_as_csv() {
         assert_eq!(
-            csv(&answer()),
+            written(Format::Csv, COLUMNS, rows()),
             "n,\"text, or not\",any\r\n1,\"a,b\",\r\n1.5,\"\",\"[1,{\"\"k\"\":\"\"é\"\"}]\"\r\ntrue,\"say \"\"x\"\"\n\",\" b\"\r\n"
         );
-        assert_eq!(csv(&Answer { columns: Vec::new(), results: Vec::new() }), "");
+        assert_eq!(written(Format::Csv, &[], json!([])), "");
     }
 
     #[test]
     fn answers_as_lines() {
-        let lines = json_lines(&answer());
+        let lines = written(Format::Jsonl, COLUMNS, rows());
         assert_eq!(lines.lines().next(), Some(r#"{"n":1,"text, or not":"a,b","any":null}"#));
         assert_eq!(lines.lines().count(), 3);
     }

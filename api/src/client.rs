@@ -3,8 +3,12 @@
 //! A question that is no longer awaited is given up: the connection closes, and the service stops the query. There is no limit
 //! of time but the service's own.
 
+mod rows;
+
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
@@ -15,18 +19,34 @@ use crate::wire::diagnostic::HEADER;
 
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
+/// Connections that were idle for longer are not used again. weir closes them after 30 s, and what is sent on one that is being closed may
+/// have been carried out or not.
+const IDLE_MAX: Duration = Duration::from_secs(20);
+
+/// So often others of the runtime get their turn before a request: one to hear that a connection was closed, one to act on it, and as many to spare.
+const TURNS: usize = 4;
+
 /// Takes a part of a body, with how much came so far.
 pub type EachPart<'a> = &'a mut dyn FnMut(&[u8], u64) -> Result<(), String>;
+
+/// Takes some rows of an answer, with its columns.
+pub type EachRows<'a, E> = &'a mut dyn FnMut(&[String], Vec<Vec<Json>>) -> Result<(), E>;
 
 /// Where queries go.
 #[derive(Clone, Debug)]
 pub struct Client {
-    http: http::Client,
+    connections: Arc<Mutex<Connections>>,
     /// Without a slash at its end.
     url: String,
     pub namespace: Option<String>,
     /// The moment that is read, in milliseconds since 1970; none is the present.
     pub at: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Connections {
+    http: http::Client,
+    used: Instant,
 }
 
 /// The answer to a query.
@@ -56,9 +76,8 @@ pub struct Mistake {
 impl Client {
     pub fn new(url: &str, namespace: Option<String>) -> Result<Client, Problem> {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        let http = certificate().and_then(|shown| http::patient_client_showing(shown.as_deref()).map_err(|error| chain(&error)));
-        let http = http.map_err(Problem::Unreachable)?;
-        Ok(Client { http, url: url.trim_end_matches('/').to_owned(), namespace, at: None })
+        let connections = Arc::new(Mutex::new(Connections::new()?));
+        Ok(Client { connections, url: url.trim_end_matches('/').to_owned(), namespace, at: None })
     }
 
     pub fn url(&self) -> &str {
@@ -67,7 +86,7 @@ impl Client {
 
     /// The version of the service.
     pub async fn version(&self) -> Result<String, Problem> {
-        let request = self.http.get(format!("{}/api/v1/admin/build-info", self.url));
+        let request = self.http().await?.get(format!("{}/api/v1/admin/build-info", self.url));
         let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
@@ -85,28 +104,63 @@ impl Client {
 
     /// The body of an answer.
     pub fn read(&self, body: &[u8]) -> Result<Answer, Problem> {
-        serde_json::from_slice(body)
-            .map_err(|error| Problem::Unreachable(format!("the answer of {} cannot be read: {error}", self.url)))
+        serde_json::from_slice(body).map_err(|error| self.illegible(&error))
     }
 
     /// The same, with the body of the answer as it came.
     pub async fn ask(&self, text: &str, parameters: &Map<String, Json>, time_max_ms: Option<u64>) -> Result<Vec<u8>, Problem> {
-        let mut asked: Vec<(&str, String)> = Vec::new();
-        asked.extend(self.namespace.iter().map(|namespace| ("namespace", namespace.clone())));
-        asked.extend(self.at.map(|at| ("at-time", at.to_string())));
-        asked.extend(time_max_ms.map(|limit| ("timeout", limit.to_string())));
+        let mut body = Vec::new();
+        let mut part = |bytes: &[u8]| {
+            body.extend_from_slice(bytes);
+            Ok::<(), Problem>(())
+        };
+        self.ask_in_parts(text, parameters, time_max_ms, &mut part).await?;
+        Ok(body)
+    }
+
+    /// The same, with rows that are taken as they come, some at a time: first none or more, when the columns are known.
+    pub async fn rows<E: From<Problem>>(
+        &self,
+        text: &str,
+        parameters: &Map<String, Json>,
+        take: EachRows<'_, E>,
+    ) -> Result<(), E> {
+        let mut reader = rows::Reader::default();
+        let mut part = |bytes: &[u8]| {
+            let rows = reader.push(bytes).map_err(|error| self.illegible(&error))?;
+            reader.columns().map_or(Ok(()), |columns| take(columns, rows))
+        };
+        self.ask_in_parts(text, parameters, None, &mut part).await?;
+        if reader.is_whole() { Ok(()) } else { Err(self.illegible(&"it has no end").into()) }
+    }
+
+    async fn ask_in_parts<E: From<Problem>>(
+        &self,
+        text: &str,
+        parameters: &Map<String, Json>,
+        time_max_ms: Option<u64>,
+        part: &mut dyn FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        const PATH: &str = "/api/v1/query/cypher";
+        let pairs: Vec<_> = time_max_ms.map(|limit| ("timeout", limit.to_string())).into_iter().collect();
         let body = json!({"text": text, "parameters": parameters}).to_string();
-        let target = format!("{}/api/v1/query/cypher{}", self.url, query_string(&asked));
-        let request = self.http.post(target).header("content-type", "application/json").body(body);
-        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let request = self.http().await?.post(self.target(PATH, &pairs)).header("content-type", "application/json").body(body);
+        let mut answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
-        let lengths = answer.headers().get(HEADER).map(|value| lengths(value.as_bytes())).unwrap_or_default();
-        let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
-        match status {
-            200 => Ok(body.into()),
-            404 => Err(self.absent("namespace", self.namespace.as_deref().unwrap_or("default"))),
-            _ => Err(self.refusal(status, &body, &lengths)),
+        if status != 200 {
+            let lengths = answer.headers().get(HEADER).map(|value| lengths(value.as_bytes())).unwrap_or_default();
+            let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
+            let name = self.namespace.as_deref().unwrap_or("default");
+            let problem = match status {
+                404 => self.absent("namespace", name, PATH).await,
+                _ => self.refusal(status, &body, &lengths).await,
+            };
+            return Err(problem.into());
         }
+        while let Some(bytes) = answer.chunk().await.map_err(|error| self.broken_off(&error))? {
+            part(&bytes)?;
+        }
+        Ok(())
     }
 
     /// Takes the body of an answer about something, of a kind and with a name, part by part, with how much it was so far. Gives how
@@ -118,13 +172,13 @@ impl Client {
         pairs: &[(&str, String)],
         part: EachPart<'_>,
     ) -> Result<u64, Problem> {
-        let request = self.http.get(self.target(path, pairs));
+        let request = self.http().await?.get(self.target(path, pairs));
         let mut answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         if status != 200 {
             let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
             let (kind, name) = of;
-            return Err(if status == 404 { self.absent(kind, name) } else { self.refusal(status, &body, &[]) });
+            return Err(if status == 404 { self.absent(kind, name, path).await } else { self.refusal(status, &body, &[]).await });
         }
         let mut so_far = 0;
         while let Some(bytes) = answer.chunk().await.map_err(|error| self.unreachable(&error))? {
@@ -136,11 +190,11 @@ impl Client {
 
     /// Sends a text, and gives the body of the answer.
     pub async fn upload(&self, path: &str, pairs: &[(&str, String)], text: Vec<u8>) -> Result<Vec<u8>, Problem> {
-        let request = self.http.post(self.target(path, pairs)).header("content-type", "text/plain").body(text);
+        let request = self.http().await?.post(self.target(path, pairs)).header("content-type", "text/plain").body(text);
         let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = answer.status().as_u16();
         let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
-        if status == 200 { Ok(body.into()) } else { Err(self.refusal(status, &body, &[])) }
+        if status == 200 { Ok(body.into()) } else { Err(self.refusal(status, &body, &[]).await) }
     }
 
     fn target(&self, path: &str, pairs: &[(&str, String)]) -> String {
@@ -150,7 +204,10 @@ impl Client {
         format!("{}{path}{}", self.url, query_string(&asked))
     }
 
-    fn refusal(&self, status: u16, body: &[u8], lengths: &[usize]) -> Problem {
+    async fn refusal(&self, status: u16, body: &[u8], lengths: &[usize]) -> Problem {
+        // v1 has no body for this, as the reference has none.
+        let why = if status == 503 && body.is_empty() { self.why_not_ready().await } else { None };
+        let body = why.as_deref().map_or(body, str::as_bytes);
         let mistake = |(index, text): (usize, &String)| Mistake { text: text.clone(), length: lengths.get(index).copied() };
         match serde_json::from_slice::<Vec<String>>(body) {
             Ok(texts) if !texts.is_empty() => Problem::Refused(texts.iter().enumerate().map(mistake).collect()),
@@ -161,13 +218,48 @@ impl Client {
         }
     }
 
-    fn absent(&self, kind: &str, name: &str) -> Problem {
+    /// None where it has become ready, too.
+    async fn why_not_ready(&self) -> Option<String> {
+        let answer = self.http().await.ok()?.get(format!("{}/api/v2/admin/readiness", self.url)).send().await.ok()?;
+        let body: Json = serde_json::from_slice(&answer.bytes().await.ok()?).ok()?;
+        body["error"]["message"].as_str().map(str::to_owned)
+    }
+
+    /// What 404 means: the thing is not there, or no weir is.
+    async fn absent(&self, kind: &str, name: &str, path: &str) -> Problem {
+        if self.version().await.is_err() {
+            let reason = format!("no weir answers at {0}: {0}{path} was asked, and is not there (status 404)", self.url);
+            return Problem::Unreachable(reason);
+        }
         let there = self
             .namespace
             .as_ref()
             .filter(|_| kind != "namespace")
             .map_or(String::new(), |name| format!(" in the namespace '{name}'"));
         Problem::refused(format!("there is no {kind} '{name}'{there} at {}", self.url))
+    }
+
+    /// Connections that can be used: the runtime may not have run since the last request, and then has not heard which were closed.
+    async fn http(&self) -> Result<http::Client, Problem> {
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        if connections.used.elapsed() > IDLE_MAX {
+            *connections = Connections::new()?;
+        }
+        connections.used = Instant::now();
+        Ok(connections.http.clone())
+    }
+
+    fn illegible(&self, reason: &dyn fmt::Display) -> Problem {
+        Problem::Unreachable(format!("the answer of {} cannot be read: {reason}", self.url))
+    }
+
+    /// weir has no other way to say that a query failed whose first rows are sent.
+    fn broken_off(&self, error: &dyn std::error::Error) -> Problem {
+        let reason = "the query failed while it ran, or weir cannot be reached any more";
+        Problem::Unreachable(format!("the answer of {} broke off; {reason}: {}", self.url, chain(error)))
     }
 
     fn unreachable(&self, error: &dyn std::error::Error) -> Problem {
@@ -185,6 +277,13 @@ fn certificate() -> Result<Option<Vec<u8>>, String> {
     };
     let (certificate, key) = (read("WEIR_CERT")?, read("WEIR_KEY")?);
     Ok(certificate.map(|certificate| [certificate, key.unwrap_or_default()].join(&b'\n')))
+}
+
+impl Connections {
+    fn new() -> Result<Connections, Problem> {
+        let http = certificate().and_then(|shown| http::patient_client_showing(shown.as_deref()).map_err(|error| chain(&error)));
+        Ok(Connections { http: http.map_err(Problem::Unreachable)?, used: Instant::now() })
+    }
 }
 
 impl Problem {

@@ -1,10 +1,16 @@
 //! `weir query` as scripts use it: the real binary, asked by the real binary.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 use weir_tests::service::{Home, Weir, binary};
+
+/// How long a line may take to be written.
+const LINE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What a run of `weir query` left.
 struct Ran {
@@ -109,6 +115,10 @@ fn exit_codes_say_what_became_of_it() {
         assert_eq!(run(&weir, usage, "").code, Some(2), "{usage:?}");
     }
     let url = format!("http://{}", weir.address());
+    // Not every 404 is about a namespace.
+    let elsewhere = run_at(&format!("{url}/prefix"), &["RETURN 1"], "");
+    let expected = format!("no weir answers at {url}/prefix: {url}/prefix/api/v1/query/cypher was asked");
+    assert!(elsewhere.code == Some(3) && elsewhere.error.contains(&expected), "{}", elsewhere.error);
     weir.stop();
     let gone = run_at(&url, &["RETURN 1"], "");
     assert!(gone.code == Some(3) && gone.error.contains("cannot be asked"), "{}", gone.error);
@@ -128,4 +138,44 @@ fn a_reader_that_goes_away_is_no_failure() {
     let output = child.wait_with_output().expect("weir query ends");
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
     weir.stop();
+}
+
+/// A weir that sends one row, and the rest of the answer when it is told so.
+#[test]
+fn rows_are_written_as_they_come() {
+    for (format, first) in [("jsonl", "{\"a\":1}\n"), ("csv", "a\r\n")] {
+        for whole in [true, false] {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            let url = format!("http://{}", listener.local_addr().expect("an address"));
+            let mut command = Command::new(binary());
+            command.args(["query", "--url", &url, "--format", format, "RETURN 1 AS a"]);
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("weir query starts");
+            let (mut connection, _) = listener.accept().expect("a connection");
+            assert!(connection.read(&mut [0; 8192]).expect("a request") > 0);
+            let part = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+            let begin = part("{\"columns\":[\"a\"],\"results\":[[1],[2");
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            connection.write_all(format!("{head}{begin}").as_bytes()).expect("an answer");
+            let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+            let (sender, receiver) = sync_channel(1);
+            std::thread::spawn(move || {
+                let mut line = String::new();
+                out.read_line(&mut line).expect("a line");
+                sender.send((line, out))
+            });
+            let (line, mut out) = receiver.recv_timeout(LINE_TIME_MAX).expect("the first row comes before the last");
+            assert_eq!(line, first);
+            if whole {
+                connection.write_all((part("]]}") + "0\r\n\r\n").as_bytes()).expect("an answer");
+            }
+            drop((connection, listener));
+            let mut rest = String::new();
+            out.read_to_string(&mut rest).expect("UTF-8");
+            let ended = child.wait_with_output().expect("weir query ends");
+            let error = String::from_utf8_lossy(&ended.stderr);
+            assert_eq!(rest.contains('2'), whole, "{rest}");
+            assert_eq!(ended.status.code(), Some(if whole { 0 } else { 3 }), "{error}");
+            assert_eq!(error.contains("broke off"), !whole, "{error}");
+        }
+    }
 }

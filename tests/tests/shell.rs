@@ -1,6 +1,7 @@
 //! `weir shell` as a user has it, in a terminal, and as a script has it, in a pipe.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,12 @@ use weir_tests::service::{Home, Weir, binary};
 use weir_tests::terminal::Terminal;
 
 fn shell(home: &Home, weir: &Weir) -> Command {
+    shell_at(home, &format!("http://{}", weir.address()))
+}
+
+fn shell_at(home: &Home, url: &str) -> Command {
     let mut command = Command::new(binary());
-    command.args(["shell", "--url", &format!("http://{}", weir.address())]);
+    command.args(["shell", "--url", url]);
     command.current_dir(home.path()).env("XDG_DATA_HOME", home.path()).env("TERM", "xterm").env_remove("NO_COLOR");
     command
 }
@@ -51,10 +56,24 @@ fn a_conversation() {
     terminal.wait(table);
     terminal.wait("weir> ");
     // What is too wide for the terminal is cut.
-    terminal.press("RETURN 'x' + reduce(s = '', i IN range(1, 99) | s + 'y') AS long, null AS n;\r");
+    terminal.press("UNWIND [1, 2] AS n RETURN 'x' + reduce(s = '', i IN range(1, 99) | s + 'y') AS long, n;\r");
     terminal.wait("| \"xyyyyyyy");
+    let rest = terminal.wait("2 rows, ");
+    assert!(rest.starts_with("yyy") && rest.contains("… | 1 |\n"), "{rest}");
+    terminal.wait("weir> ");
+    // A row alone is shown whole, and so is a plan.
+    terminal.press("RETURN 'x' + reduce(s = '', i IN range(1, 99) | s + 'y') AS long, null AS n;\r");
+    terminal.wait("--- row 1\nlong  \"xyyyyyyy");
     let rest = terminal.wait("1 row, ");
-    assert!(rest.starts_with("yyy") && rest.contains("… | null |\n"), "{rest}");
+    assert!(rest.contains("y\"\nn     null\n"), "{rest}");
+    terminal.wait("weir> ");
+    terminal.press("EXPLAIN MATCH (n:Person) RETURN n;\r");
+    terminal.wait("\nMatch  -- node 0 among those with :Person\n");
+    terminal.wait("weir> ");
+    // A comment may begin a statement, and have many lines.
+    terminal.press("/* a;\r");
+    terminal.press("b */ RETURN 3 AS three;\r");
+    terminal.wait("| three |");
     terminal.wait("weir> ");
     // Errors are underlined and have a suggestion.
     terminal.press("MATCH (person) RETURN persn.name;\r");
@@ -88,6 +107,7 @@ fn a_conversation() {
         terminal.press(typed);
         terminal.wait(completed);
         terminal.press("\r");
+        terminal.wait(if typed.starts_with(':') { "Ctrl-C stops a query" } else { "1 row, " });
         terminal.wait("weir> ");
     }
     // Ctrl-C while typing drops the line; while a query runs it ends that.
@@ -149,4 +169,133 @@ fn a_pipe() {
     let (output, _) = piped(&home, &weir, &[], ":quit\nRETURN nope;");
     assert!(output.status.success() && output.stderr.is_empty());
     weir.stop();
+}
+
+#[test]
+fn what_is_typed_ahead_runs_in_order() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let mut terminal = Terminal::start(&mut shell(&home, &weir), 80);
+    terminal.wait("weir> ");
+    terminal.press("RETURN 1 AS a;\rRETURN 2\rAS b; // b\r:param x => 3\rRETURN $x AS c;\rRETURN 4");
+    for shown in ["| a |", "1 row, ", "| b |", "1 row, ", "$x = 3\n", "| c |", "1 row, ", "weir> RETURN 4"] {
+        terminal.wait(shown);
+    }
+    terminal.press(" AS d;\r");
+    terminal.wait("| d |");
+    terminal.wait("weir> ");
+    // Each of them is in the history.
+    terminal.press("\x1b[A");
+    terminal.wait("RETURN 4 AS d;");
+    terminal.press("\x1b[A");
+    terminal.wait("RETURN $x AS c;");
+    terminal.press("\r");
+    terminal.wait("| c |");
+    terminal.wait("weir> ");
+    // Enter sends a statement wherever in it the cursor is.
+    terminal.press("RETURN 5 AS e;\x1b[D\x1b[D\x1b[D\r");
+    terminal.wait("| e |");
+    terminal.wait("weir> ");
+    // What is typed while a query runs waits.
+    terminal.press("CALL util.sleep(500);\r");
+    terminal.wait("sleep(500);");
+    terminal.press("RETURN 6 AS f;\rRETURN 7 AS g;\r");
+    terminal.wait("| f |");
+    terminal.wait("| g |");
+    terminal.wait("weir> ");
+    terminal.press("\x04");
+    assert!(terminal.wait_end().success());
+    weir.stop();
+}
+
+#[test]
+fn names_are_completed_so_that_they_can_be_read() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    weir.rows("CREATE (:`a b` {`x y`: 1}), (:`Zz\\u001b]0;title\\u0007`)");
+    let mut terminal = Terminal::start(&mut shell(&home, &weir), 100);
+    terminal.wait("weir> ");
+    for (typed, completed) in [
+        ("MATCH (n:a\t) RETURN count(*);", "MATCH (n:`a b`) RETURN count(*);"),
+        ("MATCH (n:`a\t) RETURN count(*);", "MATCH (n:`a b`) RETURN count(*);"),
+        ("MATCH (n:`a b`) RETURN max(n.`x\t);", "MATCH (n:`a b`) RETURN max(n.`x y`);"),
+        ("MATCH (n:Zz\t) RETURN count(*);", "MATCH (n:`Zz\\u001b]0;title\\u0007`) RETURN count(*);"),
+    ] {
+        terminal.press(typed);
+        terminal.wait(completed);
+        terminal.press("\r");
+        terminal.wait(" 1 |\n");
+        terminal.wait("weir> ");
+    }
+    terminal.press("RETURN 1 AS `h\\u001b[35mhead`;\r");
+    terminal.wait("| h\\u001b[35mhead |");
+    terminal.wait("weir> ");
+    terminal.press(":quit\r");
+    assert!(terminal.wait_end().success());
+    weir.stop();
+}
+
+#[test]
+fn parameters_are_one_value_and_stay_what_they_are() {
+    let home = Home::new();
+    let weir = home.start(&["-Dweir.store.type=in-memory"]);
+    let script = ":param x => 1.0\n:param l => [{a: -2.0}, '$x']\nRETURN $x / 2 AS x, '$x' AS text, 1 + $l[0].a / 4 AS l;";
+    let (output, out) = piped(&home, &weir, &[], script);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(out.contains("$x = 1.0\n$l = [{a: -2.0}, \"$x\"]\n"), "{out}");
+    assert!(out.contains("| 0.5 | \"$x\" | 0.5 |"), "{out}");
+    for (wrong, reason) in [
+        (":param x => 1 AS y, 2", "'1 AS y, 2' is not one value"),
+        (":param x => 1 UNION CREATE (n:Late) RETURN 1", "is not one value"),
+        (":param x => 1 +", "at 1.11 Unexpected end of input: expected an expression\n\nRETURN 1 +\n          ^"),
+        (":param x => 1 / 0", "ArithmeticError"),
+        (":param x => $nope", "nope"),
+    ] {
+        let (output, _) = piped(&home, &weir, &[], wrong);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{wrong}");
+        assert!(error.contains(reason) && !error.contains("AS value"), "{wrong}: {error}");
+    }
+    assert_eq!(weir.rows("MATCH (n:Late) RETURN count(*)")[0][0], 0);
+    weir.stop();
+}
+
+/// A server that closes a connection a moment after it answered, without having said so.
+#[test]
+fn a_connection_that_was_closed_is_made_anew() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.expect("a connection");
+            answer_once(&mut connection);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let mut terminal = Terminal::start(&mut shell_at(&home, &url), 80);
+    terminal.wait("weir> ");
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(300));
+        terminal.press("RETURN 1;\r");
+        terminal.wait("| a |");
+        terminal.wait("1 row, ");
+        terminal.wait("weir> ");
+    }
+    terminal.press("\x04");
+    assert!(terminal.wait_end().success());
+}
+
+fn answer_once(connection: &mut TcpStream) {
+    let mut lines = BufReader::new(connection.try_clone().expect("a connection"));
+    let mut head = String::new();
+    while lines.read_line(&mut head).expect("a request") > 2 {}
+    let length = head.to_lowercase().split_once("content-length: ").map_or(0, |(_, rest)| {
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().expect("a length")
+    });
+    lines.read_exact(&mut vec![0; length]).expect("a body");
+    let body = r#"{"version":"0","columns":["a"],"results":[[1]]}"#;
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    connection.write_all(answer.as_bytes()).expect("an answer");
 }

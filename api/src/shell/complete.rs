@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value as Json};
 use tokio::runtime::Runtime;
 use weir_cypher_compiler::language::{KEYWORDS, Wanted, wanted};
-use weir_cypher_compiler::nearest;
+use weir_cypher_compiler::{nearest, quoted_name};
 
 use super::{command, statement};
 use crate::client::Client;
+use crate::terminal::visible;
 
 /// Names are asked for anew after this long.
 const NAMES_AGE_MAX: Duration = Duration::from_secs(10);
@@ -48,41 +49,63 @@ impl Completion {
         self.client.namespace = namespace;
     }
 
-    /// Where the word begins that ends at the cursor, and what could stand for it.
+    /// Where the word begins that ends at the cursor, and what could stand for it: as it is written in a query, without what would steer
+    /// the terminal.
     pub fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<String>) {
-        let command = command_start(&line[..cursor]);
-        let (start, wanted) = command.map_or_else(|| wanted(&line[..cursor]), |start| (start, Wanted::Any));
-        let word = &line[start..cursor];
-        let starts = |name: &str| {
-            let beginning = name.char_indices().nth(word.chars().count()).map_or(name, |(end, _)| &name[..end]);
-            beginning.to_lowercase() == word.to_lowercase()
-        };
-        let mut found: Vec<String> = Vec::new();
-        if command.is_some() {
-            found.extend(command::words().filter(|name| starts(name)).map(str::to_owned));
-        } else if wanted == Wanted::Parameter {
-            found.extend(self.parameters.iter().filter(|name| starts(name)).cloned());
-        } else {
-            self.refresh();
-            let names = self.names.borrow();
-            let groups: &[&Vec<String>] = match wanted {
-                Wanted::Label => &[&names.labels, &names.types],
-                Wanted::Property => &[&names.properties],
-                Wanted::Procedure => &[&names.procedures],
-                _ => &[&names.functions],
-            };
-            if wanted == Wanted::Any && !word.is_empty() {
-                found.extend(
-                    KEYWORDS.iter().map(|(name, _)| *name).filter(|name| starts(name)).map(|name| in_case_of(name, word)),
-                );
-            }
-            if wanted != Wanted::Any || !word.is_empty() {
-                found.extend(groups.iter().flat_map(|group| group.iter()).filter(|name| starts(name)).cloned());
-            }
+        let (before, after) = line.split_at(cursor);
+        if let Some(start) = command_start(before) {
+            let words = command::words().filter(|name| begins(name, &before[start..]));
+            return (start, words.map(str::to_owned).collect());
         }
-        found.sort_by_key(|name| name.to_lowercase());
+        let (start, mut found) = match statement::open_name(before) {
+            Some(start) => {
+                let word = before[start + 1..].replace("``", "`");
+                let wanted = wanted(&before[..start]).1;
+                (start, self.names(wanted, &word).iter().map(|name| in_ticks(name, after)).collect())
+            }
+            None => {
+                let (start, wanted) = wanted(before);
+                (start, self.words(wanted, &before[start..]))
+            }
+        };
+        found.sort_by_key(|name: &String| name.to_lowercase());
         found.dedup();
         (start, found)
+    }
+
+    /// Where a word may stand that is in no back-ticks.
+    fn words(&self, wanted: Wanted, word: &str) -> Vec<String> {
+        let group = match wanted {
+            Wanted::Procedure => |names: &Names| names.procedures.clone(),
+            Wanted::Any => |names: &Names| names.functions.clone(),
+            _ => return self.names(wanted, word).iter().map(|name| spelled(name)).collect(),
+        };
+        if wanted == Wanted::Any && word.is_empty() {
+            return Vec::new();
+        }
+        self.refresh();
+        let named = group(&self.names.borrow());
+        let mut found: Vec<String> = named.iter().filter(|name| begins(name, word)).map(|name| visible(name)).collect();
+        if wanted == Wanted::Any {
+            let keywords = KEYWORDS.iter().map(|(name, _)| *name).filter(|name| begins(name, word));
+            found.extend(keywords.map(|name| in_case_of(name, word)));
+        }
+        found
+    }
+
+    /// Names that users gave, which may be anything.
+    fn names(&self, wanted: Wanted, word: &str) -> Vec<String> {
+        if wanted != Wanted::Parameter {
+            self.refresh();
+        }
+        let names = self.names.borrow();
+        let known: &[&Vec<String>] = match wanted {
+            Wanted::Parameter => &[&self.parameters],
+            Wanted::Label => &[&names.labels, &names.types],
+            Wanted::Property => &[&names.properties],
+            _ => &[],
+        };
+        known.iter().flat_map(|known| known.iter()).filter(|name| begins(name, word)).cloned().collect()
     }
 
     /// A name of the text that the graph does not know, where it knows one that is spelled alike.
@@ -99,7 +122,7 @@ impl Completion {
             }
             let hint = nearest(name, known.iter().map(|name| name.as_str()))?;
             let what = if *mark == ':' { "label or relationship type" } else { "property" };
-            Some(format!("nothing here has the {what} `{name}`; {hint}"))
+            Some(visible(&format!("nothing here has the {what} `{name}`; {hint}")))
         };
         statement::marked_names(text).iter().find_map(unknown)
     }
@@ -153,6 +176,29 @@ impl Completion {
     }
 }
 
+/// Without regard to case.
+fn begins(name: &str, word: &str) -> bool {
+    let beginning = name.char_indices().nth(word.chars().count()).map_or(name, |(end, _)| &name[..end]);
+    beginning.to_lowercase() == word.to_lowercase()
+}
+
+/// In back-ticks where it must be.
+fn spelled(name: &str) -> String {
+    let plain =
+        name.starts_with(|c: char| c.is_alphabetic() || c == '_') && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    if plain { name.to_owned() } else { in_ticks(name, "") }
+}
+
+/// In back-ticks, unless the one at its end is there already.
+fn in_ticks(name: &str, after: &str) -> String {
+    // Some characters steer the terminal, and need no escape in Cypher.
+    let mut name = visible(&quoted_name(name));
+    if after.starts_with('`') {
+        name.pop();
+    }
+    name
+}
+
 /// Keywords are completed in the case they were begun in.
 fn in_case_of(keyword: &str, word: &str) -> String {
     if word.chars().any(char::is_lowercase) { keyword.to_lowercase() } else { keyword.to_owned() }
@@ -175,5 +221,14 @@ mod tests {
         assert_eq!(command_start(":help x"), None);
         assert_eq!(in_case_of("RETURN", "ret"), "return");
         assert_eq!(in_case_of("RETURN", "RET"), "RETURN");
+    }
+
+    #[test]
+    fn names_are_written_so_that_they_can_be_read() {
+        assert_eq!(spelled("größe_1"), "größe_1");
+        assert_eq!(spelled("a b"), "`a b`");
+        assert_eq!(spelled("1a"), "`1a`");
+        assert_eq!(spelled("a`\u{1b}]0;title\u{7}\n\u{202e}"), "`a``\\u001b]0;title\\u0007\\u000a\\u202e`");
+        assert_eq!(in_ticks("ab", "`)"), "`ab");
     }
 }

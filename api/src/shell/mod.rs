@@ -10,6 +10,7 @@
 mod command;
 mod complete;
 mod editor;
+mod float;
 pub mod statement;
 
 use std::io::{self, IsTerminal, Read, Write};
@@ -21,9 +22,9 @@ use std::time::Instant;
 use serde_json::{Map, Value as Json};
 use tokio::runtime::Runtime;
 
-use crate::ask::{self, Target};
-use crate::client::{Client, Problem};
-use crate::terminal::{self, Colour, Terminal};
+use crate::ask::{self, End, Target};
+use crate::client::{Answer, Client, Problem};
+use crate::terminal::{self, Colour, Table, Terminal, visible};
 use command::Command;
 use editor::{Editor, Typed};
 
@@ -82,7 +83,7 @@ impl Session {
     /// With a user at a terminal.
     fn converse(&mut self) -> io::Result<ExitCode> {
         let mut editor = Editor::new(&self.client, &self.runtime)?;
-        say(&format!("weir {} at {}. `:help` lists the commands.\n", self.version, self.client.url()))?;
+        say(&format!("weir {} at {}. `:help` lists the commands.\n", visible(&self.version), self.client.url()))?;
         loop {
             editor.know(&self.client, &self.parameters);
             let next = match editor.read(&self.client)? {
@@ -153,31 +154,41 @@ impl Session {
         if statement::is_blank(&gathered) { Ok(Next::Continue) } else { Ok(self.statement(gathered.trim())?.0) }
     }
 
-    /// Runs one statement and shows what it gives; how many rows that were, where it gives any.
+    /// Runs one statement and shows what it gives, as it comes; how many rows that were, where it gives any.
     fn statement(&self, text: &str) -> io::Result<(Next, Option<usize>)> {
         let began = Instant::now();
-        let answered = ask::until_interrupted(&self.runtime, self.client.query(text, &self.parameters, None));
         let output = Terminal::of_output();
-        Ok(match answered {
-            None => {
+        let mut table = None;
+        let mut count = 0;
+        let mut take = |columns: &[String], rows: Vec<Vec<Json>>| {
+            count += rows.len();
+            let table = table.get_or_insert_with(|| Table::new(columns, output));
+            Ok(say(&table.rows(rows))?)
+        };
+        let text = float::written(text, &self.parameters);
+        let ended = ask::until_interrupted(&self.runtime, self.client.rows(&text, &self.parameters, &mut take));
+        let columns = table.as_ref().is_some_and(|table| !table.is_empty());
+        // What came before an error stays.
+        say(&table.map_or(String::new(), Table::end))?;
+        Ok(match ended {
+            None | Some(Err(End::Interrupted)) => {
                 say(&output.paint(Colour::Dim, "stopped\n"))?;
                 (Next::Stopped, None)
             }
-            Some(Err(problem)) => {
+            Some(Err(End::Output(error))) => return Err(error),
+            Some(Err(End::Problem(problem))) => {
                 complain(&problem);
                 (Next::Failed, None)
             }
-            Some(Ok(answer)) => {
+            Some(Ok(())) => {
                 let time = began.elapsed().as_secs_f64() * 1e3;
-                let count = answer.results.len();
-                let rows = match (answer.columns.is_empty(), count) {
-                    (true, _) => "done".to_owned(),
-                    (false, 1) => "1 row".to_owned(),
-                    (false, count) => format!("{count} rows"),
+                let rows = match (columns, count) {
+                    (false, _) => "done".to_owned(),
+                    (true, 1) => "1 row".to_owned(),
+                    (true, count) => format!("{count} rows"),
                 };
-                say(&terminal::table(&answer, output))?;
                 say(&format!("{}\n", output.paint(Colour::Dim, &format!("{rows}, {time:.1} ms"))))?;
-                (Next::Continue, (!answer.columns.is_empty()).then_some(count))
+                (Next::Continue, columns.then_some(count))
             }
         })
     }
@@ -199,7 +210,7 @@ impl Session {
             Command::At(millis) => self.client.at = millis,
             Command::Parameters => {
                 for (name, value) in &self.parameters {
-                    say(&format!("${name} = {}\n", terminal::cell(value)))?;
+                    say(&shown(name, value))?;
                 }
                 if self.parameters.is_empty() {
                     say("There are no parameters; `:param name => expression` sets one.\n")?;
@@ -207,7 +218,7 @@ impl Session {
             }
             Command::ForgetParameters => self.parameters.clear(),
             Command::ShowParameter(name) => match self.parameters.get(&name) {
-                Some(value) => say(&format!("${name} = {}\n", terminal::cell(value)))?,
+                Some(value) => say(&shown(&name, value))?,
                 None => {
                     complain(&Problem::refused(format!("there is no parameter ${name}")));
                     return Ok(Next::Failed);
@@ -221,22 +232,35 @@ impl Session {
 
     /// The service computes the value, so that whatever Cypher can say can be one.
     fn set_parameter(&mut self, name: &str, expression: &str) -> io::Result<Next> {
-        let query = format!("RETURN {expression}\nAS value");
-        let answered = ask::until_interrupted(&self.runtime, self.client.query(&query, &self.parameters, None));
-        let problem = match answered {
-            None => return Ok(Next::Stopped),
-            Some(Err(problem)) => problem,
-            Some(Ok(mut answer)) => match answer.results.pop().and_then(|mut row| row.pop()) {
-                Some(value) if answer.results.is_empty() => {
-                    say(&format!("${name} = {}\n", terminal::cell(&value)))?;
-                    self.parameters.insert(name.to_owned(), value);
-                    return Ok(Next::Continue);
-                }
-                _ => Problem::refused(format!("'{expression}' is not one value")),
-            },
-        };
-        complain(&problem);
-        Ok(Next::Failed)
+        match ask::until_interrupted(&self.runtime, self.value(expression)) {
+            None => Ok(Next::Stopped),
+            Some(Err(problem)) => {
+                complain(&problem);
+                Ok(Next::Failed)
+            }
+            Some(Ok(value)) => {
+                say(&shown(name, &value))?;
+                self.parameters.insert(name.to_owned(), value);
+                Ok(Next::Continue)
+            }
+        }
+    }
+
+    /// Of an expression. What is more than one (`1 AS a, 2`, `1 UNION …`) cannot stand in parentheses; that is looked at before anything
+    /// runs. Mistakes are shown in the text without them, which is the user's.
+    async fn value(&self, expression: &str) -> Result<Json, Problem> {
+        let query = format!("RETURN {expression}");
+        let alone = self.ask(&format!("EXPLAIN RETURN ({expression}\n)")).await;
+        if alone.is_err() && self.ask(&format!("EXPLAIN {query}")).await.is_ok() {
+            return Err(not_one(expression));
+        }
+        let mut answer = self.ask(&query).await?;
+        let value = answer.results.pop().and_then(|mut row| row.pop());
+        value.filter(|_| answer.results.is_empty()).ok_or_else(|| not_one(expression))
+    }
+
+    async fn ask(&self, text: &str) -> Result<Answer, Problem> {
+        self.client.query(&float::written(text, &self.parameters), &self.parameters, None).await
     }
 
     fn source(&mut self, path: &Path, depth: usize) -> io::Result<Next> {
@@ -251,6 +275,15 @@ impl Session {
         complain(&Problem::refused(problem));
         Ok(Next::Failed)
     }
+}
+
+fn not_one(expression: &str) -> Problem {
+    Problem::refused(format!("'{expression}' is not one value"))
+}
+
+/// A parameter, as a line.
+fn shown(name: &str, value: &Json) -> String {
+    format!("${} = {}\n", visible(name), terminal::cell(value))
 }
 
 fn say(text: &str) -> io::Result<()> {

@@ -1,5 +1,7 @@
 //! Where statements end: at `;` outside strings, quoted names and comments. Knows nothing else of Cypher.
 
+use std::ops::Range;
+
 /// The statements of a text, without their `;`, and what follows the last of those. Blank ones are left out.
 pub fn split(text: &str) -> (Vec<&str>, &str) {
     let mut statements = Vec::new();
@@ -15,11 +17,12 @@ pub fn split(text: &str) -> (Vec<&str>, &str) {
     (statements, &text[start..])
 }
 
-/// Whether there is nothing in it but blanks and comments.
+/// Whether there is nothing in it but blanks and whole comments. One that goes on is the beginning of a statement.
 pub fn is_blank(text: &str) -> bool {
     let mut scanner = Scanner { text, at: 0 };
     while let Some(c) = scanner.peek() {
-        if !c.is_whitespace() && !scanner.skip_comment() {
+        let open = scanner.rest().starts_with("/*") && !scanner.rest().contains("*/");
+        if open || (!c.is_whitespace() && !scanner.skip_comment()) {
             return false;
         }
         if c.is_whitespace() {
@@ -39,8 +42,8 @@ pub fn marked_names(text: &str) -> Vec<(char, &str)> {
         }
         scanner.at += c.len_utf8();
         match c {
-            '\'' | '"' => scanner.skip_to(c, true),
-            '`' => scanner.skip_to(c, false),
+            '\'' | '"' => _ = scanner.skip_to(c, true),
+            '`' => _ = scanner.skip_to(c, false),
             ':' | '.' => {
                 let rest = scanner.rest();
                 let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
@@ -55,6 +58,55 @@ pub fn marked_names(text: &str) -> Vec<(char, &str)> {
         }
     }
     names
+}
+
+/// Where the quoted name begins, at its back-tick, that the text ends in.
+pub fn open_name(text: &str) -> Option<usize> {
+    let mut scanner = Scanner { text, at: 0 };
+    // The last one. Another right behind it is the same, with a back-tick in it.
+    let mut name = 0..0;
+    while let Some(c) = scanner.peek() {
+        if scanner.skip_comment() {
+            continue;
+        }
+        let start = scanner.at;
+        scanner.at += c.len_utf8();
+        match c {
+            '\'' | '"' => _ = scanner.skip_to(c, true),
+            '`' => {
+                name.start = if start == name.end { name.start } else { start };
+                if !scanner.skip_to(c, false) {
+                    return Some(name.start);
+                }
+                name.end = scanner.at;
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The parameters of a text: where each stands, its `$` included, and its name.
+pub fn parameters(text: &str) -> Vec<(Range<usize>, String)> {
+    let mut found = Vec::new();
+    let mut scanner = Scanner { text, at: 0 };
+    while let Some(c) = scanner.peek() {
+        if scanner.skip_comment() {
+            continue;
+        }
+        let start = scanner.at;
+        scanner.at += c.len_utf8();
+        match c {
+            '\'' | '"' => _ = scanner.skip_to(c, true),
+            '`' => _ = scanner.skip_to(c, false),
+            '$' => {
+                let name = scanner.name();
+                found.push((start..scanner.at, name));
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 struct Scanner<'a> {
@@ -80,24 +132,42 @@ impl<'a> Scanner<'a> {
             self.at += c.len_utf8();
             match c {
                 ';' => return Some(self.at - 1),
-                '\'' | '"' => self.skip_to(c, true),
-                '`' => self.skip_to(c, false),
+                '\'' | '"' => _ = self.skip_to(c, true),
+                '`' => _ = self.skip_to(c, false),
                 _ => {}
             }
         }
         None
     }
 
-    fn skip_to(&mut self, quote: char, escapes: bool) {
+    /// Whether the quote was there.
+    fn skip_to(&mut self, quote: char, escapes: bool) -> bool {
         while let Some(c) = self.peek() {
             self.at += c.len_utf8();
             if c == quote {
-                return;
+                return true;
             }
             if escapes && c == '\\' {
                 self.at += self.peek().map_or(0, char::len_utf8);
             }
         }
+        false
+    }
+
+    /// The name that begins here, without its back-ticks; behind it afterwards.
+    fn name(&mut self) -> String {
+        let start = self.at;
+        if self.peek() != Some('`') {
+            let rest = self.rest();
+            self.at += rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            return self.text[start..self.at].to_owned();
+        }
+        // Two of them are one in the name.
+        while self.peek() == Some('`') {
+            self.at += 1;
+            self.skip_to('`', false);
+        }
+        self.text[start..self.at].trim_start_matches('`').trim_end_matches('`').replace("``", "`")
     }
 
     fn skip_comment(&mut self) -> bool {
@@ -135,5 +205,20 @@ mod tests {
         assert_eq!(marked_names(text), [(':', "Per"), (':', "R"), ('.', "größe"), ('.', "x")]);
         assert!(is_blank(" /* x */ // y"));
         assert!(!is_blank(" /* x */ y"));
+        assert!(!is_blank("// y\n /* x"), "the statement goes on");
+        assert_eq!(split("/* a;\nb */ RETURN 3;"), (vec!["/* a;\nb */ RETURN 3"], ""));
+    }
+
+    #[test]
+    fn names_in_back_ticks_and_parameters_are_found() {
+        assert_eq!(open_name("MATCH (n:`a b"), Some(9));
+        assert_eq!(open_name("MATCH (n:`a``b"), Some(9));
+        assert_eq!(open_name("MATCH (`n`:`a"), Some(11));
+        for whole in ["MATCH (n:`a b`", "RETURN '`", "RETURN 1 // `", ""] {
+            assert_eq!(open_name(whole), None, "{whole}");
+        }
+        let named = |start: usize, end: usize, name: &str| (start..end, name.to_owned());
+        let text = "RETURN $a, '$b', $`c ``d`, `$e` /* $f */, $größe.x";
+        assert_eq!(parameters(text), [named(7, 9, "a"), named(17, 25, "c `d"), named(42, 50, "größe")]);
     }
 }

@@ -8,8 +8,8 @@ use std::io::IsTerminal;
 
 use crate::client::Problem;
 
-pub use cell::cell;
-pub use table::table;
+pub use cell::{cell, visible};
+pub use table::Table;
 
 /// Whether to colour, and how much room there is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +71,7 @@ impl Terminal {
 
 /// Text of unknown origin without what would steer the terminal.
 fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if cell::steers(c) && !matches!(c, '\n' | '\t') { '\u{fffd}' } else { c }).collect()
 }
 
 fn coloured(stream: &impl IsTerminal) -> bool {
@@ -103,7 +103,7 @@ mod tests {
             colours,
             "\x1b[31mCompileError at 1.8 no `x`\x1b[0m\n\nRETURN x\n\x1b[31m       ^\x1b[0m\n\x1b[36mdid you mean `y`?\x1b[0m"
         );
-        let hostile = Problem::Unreachable("a\x1b[2Jb".to_owned());
-        assert_eq!(Terminal::default().problem(&hostile), "a\u{fffd}[2Jb");
+        let hostile = Problem::Unreachable("a\x1b[2Jb\u{202e}".to_owned());
+        assert_eq!(Terminal::default().problem(&hostile), "a\u{fffd}[2Jb\u{fffd}");
     }
 }
