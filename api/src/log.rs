@@ -3,7 +3,8 @@
 //!
 //! Logs go to standard error; standard output belongs to the results of standing queries.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Mutex, OnceLock};
 
 use tracing_subscriber::layer::SubscriberExt;
@@ -34,7 +35,8 @@ pub fn start(settings: &LogSettings) -> Result<(), String> {
     let (place, text) = given.unwrap_or(("log.level", settings.level.clone()));
     let filter = filter(&text).map_err(|reason| format!("{place} is '{text}': {reason}"))?;
     let (filter, handle) = reload::Layer::new(filter);
-    let lines = fmt::layer().with_writer(std::io::stderr);
+    // Where a line cannot be written, neither can a line about that.
+    let lines = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let lines = match settings.json {
         true => lines.json().boxed(),
         false => lines.with_ansi(std::io::stderr().is_terminal()).with_target(false).boxed(),
@@ -44,6 +46,11 @@ pub fn start(settings: &LogSettings) -> Result<(), String> {
         let _ = CONTROL.set(Control { handle, level: Mutex::new(text) });
     }
     Ok(())
+}
+
+/// Words for whoever started weir. Where standard error cannot be written, on a full disk for example, nobody reads them.
+pub fn say(words: impl Display) {
+    let _ = writeln!(stderr(), "{words}");
 }
 
 /// What is logged, as it was said.

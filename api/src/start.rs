@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::ask::Target;
 use crate::cli::{Arguments, Command};
 use crate::config::{self, MemorySettings, Settings, StoreSettings};
+use crate::log::say;
 use crate::metrics::memory_bytes_total;
 use crate::recipe::Recipe;
 use crate::server::Answers;
@@ -35,7 +36,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let ask = |target: &Target, ask: &dyn Fn(&str) -> ExitCode| match arguments.of_service() {
         None => ask(&url(target.url.as_deref())),
         Some(option) => {
-            eprintln!("weir: {option} is for the service, and this command asks one that runs already");
+            say(format_args!("weir: {option} is for the service, and this command asks one that runs already"));
             ExitCode::from(ask::USAGE)
         }
     };
@@ -43,7 +44,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         let environment = |name: &str| std::env::var(name).ok();
         let settings = config::load(&arguments.sources(), &environment).map_err(|error| error.to_string());
         settings.and_then(|settings| act(&settings)).unwrap_or_else(|reason| {
-            eprintln!("weir: {reason}");
+            say(format_args!("weir: {reason}"));
             ExitCode::FAILURE
         })
     };
@@ -84,7 +85,7 @@ fn run_service(arguments: &Arguments, demo: Option<u32>) -> ExitCode {
     match prepare(arguments, demo).and_then(serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            eprintln!("weir: {reason}");
+            say(format_args!("weir: {reason}"));
             ExitCode::FAILURE
         }
     }
@@ -116,7 +117,7 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, String>
     if recipe.is_some() && !arguments.force_config && settings.store != StoreSettings::InMemory {
         let place = Temporary::new(arguments.no_delete)?;
         if arguments.no_delete {
-            eprintln!("The data of this recipe are in {}", place.path.display());
+            say(format_args!("The data of this recipe are in {}", place.path.display()));
         }
         settings.keep_in(place.path.join("graph.weir-data"), "the store of the recipe");
         temporary.push(place);
@@ -127,10 +128,10 @@ fn prepare(arguments: &Arguments, demo: Option<u32>) -> Result<Prepared, String>
 fn serve(prepared: Prepared) -> Result<(), String> {
     let Prepared { settings, recipe, demo, temporary } = prepared;
     if settings.dump {
-        eprint!("{}", config::show::text(&settings));
+        say(config::show::text(&settings).trim_end());
     }
     if !settings.without_effect.is_empty() {
-        tracing::warn!("these settings are known and have no effect here: {}", settings.without_effect.join(", "));
+        tracing::warn!("these settings have no effect here: {}", settings.without_effect.join(", "));
     }
     let runtime = Runtime::new().map_err(|error| format!("cannot start the threads that serve requests: {error}"))?;
     let result = runtime.block_on(serve_within(settings, recipe, demo));
@@ -219,7 +220,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
     };
     let mut stop = app.stopping();
     let _ = stop.wait_for(|stop| *stop).await;
-    eprintln!("Stopping: what was read is written, what was found is delivered …");
+    say("Stopping: what was read is written, what was found is delivered …");
     if let Some(demo) = demo {
         let _ = tokio::task::spawn_blocking(move || demo.join()).await;
     }
@@ -235,7 +236,7 @@ async fn serve_within(settings: Settings, recipe: Option<Recipe>, demo: Option<u
     traces::finish().await;
     match ended {
         Ok(Ok(Ok(()))) => {
-            eprintln!("Stopped.");
+            say("Stopped.");
             Ok(())
         }
         Ok(Ok(Err(reason))) => Err(reason),
@@ -280,7 +281,7 @@ fn stop_on_signals(app: &Arc<App>) -> Result<(), String> {
                 _ = terminate.recv() => "SIGTERM",
             };
             if asked {
-                eprintln!("{name} again: ending at once. What was acknowledged is safe.");
+                say(format_args!("{name} again: ending at once. What was acknowledged is safe."));
                 // As with SIGKILL, and nothing behind it: destructors would wait for threads.
                 let _ = kill_process(getpid(), Signal::KILL);
             }

@@ -2,7 +2,7 @@
 //! configuration says, as for the service.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use weir_engine::store::{Copied, Since, Source, Store, back_up as back_up_store,
 use crate::app::{open_store, open_to_read};
 use crate::config::StoreSettings;
 use crate::error::chain;
+use crate::log::say;
 use crate::transfer::{Whole, back_up_over_http, beside};
 
 /// Reads everything; fails when something is damaged.
 pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
     let opened = open_and_tell(store)?;
-    let checked = check(&*opened, &mut |what| eprintln!("weir: reading {what}"));
+    let checked = check(&*opened, &mut |what| say(format_args!("weir: reading {what}")));
     for damage in &checked.damage {
         println!("{damage}");
     }
@@ -35,7 +36,7 @@ pub fn check_store(store: &StoreSettings) -> Result<ExitCode, String> {
 pub(crate) fn open_and_tell(store: &StoreSettings) -> Result<Arc<dyn Store>, String> {
     let (opened, reason) = open_to_read(store)?;
     if let Some(reason) = reason {
-        eprintln!("weir: {reason}\nweir: what is there is read all the same; nothing is written");
+        say(format_args!("weir: {reason}\nweir: what is there is read all the same; nothing is written"));
     }
     Ok(opened)
 }
@@ -81,7 +82,7 @@ pub fn back_up(backup: &Backup, url: Option<&str>, store: &StoreSettings) -> Res
                 if !leave_out.is_empty() {
                     pairs.push(("leaveOut", leave_out.join(",")));
                 }
-                let bytes = back_up_over_http(url, &pairs, &mut out)?;
+                let bytes = back_up_over_http(url, &pairs, &mut |part| out.write_all(part).map_err(|error| failed(&error)))?;
                 format!("{:.1} MB", bytes as f64 / 1e6)
             }
             None => {

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use weir_api::config::keys::{Effect, KEYS, variable};
+use weir_api::config::keys::{Effect, KEYS, VALUES_REFUSED, variable};
 use weir_tests::page;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration-keys.md");
@@ -34,6 +34,11 @@ Only the default is taken of these, since anything else would change what a user
 |---|---|---|
 ";
 
+const REFUSED_VALUES: &str = "
+Of keys that are taken, these values of the reference service are not:
+
+";
+
 #[test]
 fn the_page_says_what_the_table_says() {
     let mut page = HEAD.to_owned();
@@ -52,6 +57,10 @@ fn the_page_says_what_the_table_says() {
     for key in KEYS {
         let Effect::Refused(reason) = key.effect else { continue };
         writeln!(page, "| `{}` | {} | {reason} |", key.path, shown(key.default)).expect("a string");
+    }
+    page.push_str(REFUSED_VALUES);
+    for (key, value, reason) in VALUES_REFUSED {
+        writeln!(page, "- `{key} = {value}`: {reason}").expect("a string");
     }
     let example = KEYS[1].path;
     writeln!(

@@ -52,6 +52,13 @@ fn documents_and_pages_are_served() {
         assert!(weir.get(&format!("{path}?relative=true")).expect(200).json().get("servers").is_none(), "{path}");
         weir.get(&format!("{path}?relative=x")).expect(400);
     }
+    for path in ["/", "/docs", "/v1docs"] {
+        let text = weir.get(path).expect(200).text();
+        // A browser that finds none asks for one elsewhere.
+        assert!(text.contains("<link rel=\"icon\" href=\"data:"), "{path}");
+        // Behind a proxy the paths of weir may begin with something: the pages name each from where they are themselves.
+        assert!(!text.contains("=\"/") && !text.contains("(\"/"), "{path} names an absolute path");
+    }
     for path in ["/docs", "/v1docs"] {
         let page = weir.get(path).expect(200);
         let policy = page.header("content-security-policy").expect("a policy");

@@ -76,6 +76,7 @@ fn what_cannot_start_says_why_and_what_to_do() {
     home.write("broken.conf", "weir { webserver { ");
     home.write("recipe.yaml", "title: a recipe without a version\n");
     home.write("rootless.conf", "wier { webserver.port = 9090 }");
+    home.write("flat.conf", "weir.webserver = 9090");
     home.write(
         "misspelt.yaml",
         "version: 2\ntitle: t\ningestStreams:\n  - {name: a b, source: {type: NumberIterator, bogus: 1}, query: RETURN 1, transform: x}\n",
@@ -93,6 +94,9 @@ fn what_cannot_start_says_why_and_what_to_do() {
         (&["broken.conf"], 1, &["broken.conf"]),
         (&["absent.conf"], 1, &["absent.conf"]),
         (&["rootless.conf"], 1, &["rootless.conf", "'wier' is no root", "'weir'"]),
+        (&["rootless.conf", "-p", "0", "-Dweir.store.type=in-memory"], 1, &["rootless.conf", "'wier' is no root", "'weir'"]),
+        (&["flat.conf", "-p", "0", "-Dweir.store.type=in-memory"], 1, &["flat.conf", "'weir.webserver' has keys below it"]),
+        (&["-Dweir.store.filepath="], 1, &["weir.store.filepath: the path is empty"]),
         (&["-r", "misspelt.yaml"], 1, &[".source.bogus", ".transform", "'a b' is no name"]),
         (&["-r", "no-such-recipe"], 1, &["no-such-recipe"]),
         (&["-r", "recipe.yaml"], 1, &["'version'"]),

@@ -110,14 +110,14 @@ pub const KEYS: &[Key] = &[
     key("webserver-advertise.use-tls", Boolean, "", "whether it is `https` there"),
     key("store.type", Text, "rocks-db", "`rocks-db`, `map-db`, `in-memory` or `empty`: see [storage.md](storage.md)"),
     key("store.filepath", Text, "", "where the data lie; without it `WEIR_DATA`, then `QUINE_DATA`, then `graph.weir-data`"),
-    key("store.path", Text, "", "the same"),
+    key("store.path", Text, "", "the same; one file, or one command line, that says both and not the same is refused"),
     refused("store.write-ahead-log", Boolean, "true", "the log is what makes weir's commits durable: it cannot be left out"),
     key("store.sync-all-writes", Boolean, "false", "whether every commit waits for the disk"),
     key("store.create-parent-dir", Boolean, "false", "whether directories above the data are made"),
     ignored("store.bloom-filter-size", COUNT, ""),
     ignored("store.number-partitions", Integer(1, i64::MAX), "1"),
     ignored("store.commit-interval", Duration, "10 s"),
-    key("id.type", OneOf(&["uuid", "uuid-3", "uuid-4", "uuid-5", "long", "byte-array"]), "uuid", "what ids of nodes look like"),
+    key("id.type", OneOf(&["uuid", "uuid-3", "uuid-4", "uuid-5", "long"]), "uuid", "what ids of nodes look like"),
     refused("id.partitioned", Boolean, "false", "weir's ids have 128 bits and no room for a position: leave it off"),
     key("id.namespace", Text, "", "the UUID that ids of `uuid-3` and `uuid-5` are made in"),
     key("id.consecutive-start", Integer(i64::MIN, i64::MAX), "", "with `long`: `idFrom` gives all 64 bits of its hash; which number it is has no effect, for a count would give ids again after a restart"),
@@ -170,6 +170,10 @@ pub const KEYS: &[Key] = &[
     ignored("help-make-quine-better", Boolean, "false"),
 ];
 
+/// Values the reference service knows and weir does not take, with their keys and why.
+pub const VALUES_REFUSED: &[(&str, &str, &str)] =
+    &[("id.type", "byte-array", "ids of type 'byte-array' have no fixed length, and weir's have 128 bits")];
+
 /// Stores the reference service knows and this version is built without.
 pub const STORES_ELSEWHERE: &[&str] = &["cassandra", "keyspaces", "click-house"];
 
@@ -179,6 +183,11 @@ pub fn variable(path: &str) -> String {
     format!("WEIR_{}", path.chars().map(letter).collect::<String>())
 }
 
+/// Why a value is not taken that the reference service knows.
+pub fn why_refused(path: &str, value: &str) -> Option<&'static str> {
+    VALUES_REFUSED.iter().find(|(key, refused, _)| *key == path && *refused == value).map(|(.., reason)| *reason)
+}
+
 pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
@@ -186,6 +195,11 @@ pub fn find(path: &str) -> Option<&'static Key> {
 /// Whether the path lies below a key that takes anything.
 pub fn is_below_free(path: &str) -> bool {
     KEYS.iter().any(|key| key.kind == Free && path.strip_prefix(key.path).is_some_and(|rest| rest.starts_with('.')))
+}
+
+/// Whether keys lie below the path.
+pub fn is_above(path: &str) -> bool {
+    KEYS.iter().any(|key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// The known key that looks most like this one, where one does.

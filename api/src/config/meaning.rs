@@ -6,20 +6,24 @@ use serde_json::Value as Json;
 use weir_engine::{GraphOptions, Retention};
 use weir_model::IdScheme;
 
-use super::keys::STORES_ELSEWHERE;
+use super::hocon::{Kind as Written, Value};
+use super::keys::{Kind, STORES_ELSEWHERE};
 use super::settings::{FileIngest, LogSettings, MemorySettings, SecretSettings, Settings, StoreSettings, Webserver};
-use super::values::{TRACE_HEADERS, duration};
-use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Reading, STORE_PATH};
+use super::values::{TRACE_HEADERS, convert, describe, duration};
+use super::{ConfigError, DATA_PATH, DATA_VARIABLES, Layer, OF_ENVIRONMENT, OTHER_STORE_PATH, Reading, STORE_PATH};
 use crate::metrics::ReporterSettings;
 use crate::queries::QuerySettings;
 use crate::tls::TlsFiles;
 use crate::traces::TraceSettings;
+
+const EMPTY_PATH: &str = "the path is empty; write one, or leave it out";
 
 /// Where the reference service finds its certificate.
 const KEY_STORE_VARIABLES: [&str; 2] = ["SSL_KEYSTORE_PATH", "SSL_KEYSTORE_PASSWORD"];
 
 impl Reading<'_> {
     pub fn settings(mut self) -> Result<Settings, ConfigError> {
+        self.take_other_store_path();
         let store_type = self.text("store.type").unwrap_or_default();
         if STORES_ELSEWHERE.contains(&store_type.as_str()) {
             let message = format!(
@@ -81,7 +85,7 @@ impl Reading<'_> {
     /// On when it is asked for, or when both variables of the reference are set.
     fn tls(&mut self) -> Option<TlsFiles> {
         let mutual = self.boolean("webserver.use-mtls.enabled");
-        let authorities = self.text("webserver.use-mtls.trust-store.path").map(PathBuf::from);
+        let authorities = self.path("webserver.use-mtls.trust-store.path");
         let key_store = KEY_STORE_VARIABLES.map(|name| (self.environment)(name));
         let wanted = self.checked("webserver.use-tls").and_then(|value| value.as_bool());
         if !wanted.unwrap_or(key_store.iter().all(Option::is_some)) {
@@ -94,14 +98,14 @@ impl Reading<'_> {
             return None;
         }
         let [key_store, _] = key_store;
-        let Some(certificate) = self.text("webserver.tls.certificate").or(key_store) else {
+        let Some(certificate) = self.path("webserver.tls.certificate").or(key_store.map(PathBuf::from)) else {
             let place = self.place("webserver.use-tls");
             self.problems.push(format!(
                 "{place}: TLS needs a certificate: set webserver.tls.certificate and webserver.tls.private-key to PEM files"
             ));
             return None;
         };
-        let private_key = self.text("webserver.tls.private-key").unwrap_or_else(|| certificate.clone());
+        let private_key = self.path("webserver.tls.private-key").unwrap_or_else(|| certificate.clone());
         if mutual && authorities.is_none() {
             let place = self.place("webserver.use-mtls.enabled");
             self.problems.push(format!(
@@ -109,7 +113,7 @@ impl Reading<'_> {
             ));
         }
         let client_authorities = authorities.filter(|_| mutual);
-        Some(TlsFiles { certificate: certificate.into(), private_key: private_key.into(), client_authorities })
+        Some(TlsFiles { certificate, private_key, client_authorities })
     }
 
     fn webserver(&mut self) -> Webserver {
@@ -147,7 +151,7 @@ impl Reading<'_> {
     fn memory(&mut self, store: &StoreSettings) -> MemorySettings {
         let above = |path: &Path| path.ancestors().find(|above| above.is_dir()).map(Path::to_path_buf);
         let here = |path: &Path| if path.is_relative() { Path::new(".").join(path) } else { path.to_path_buf() };
-        let directory = self.text("memory.directory").map(PathBuf::from);
+        let directory = self.path("memory.directory");
         MemorySettings {
             limit: self.text("memory.limit").unwrap_or_default(),
             directory: directory.or_else(|| above(&here(store.path()?))).unwrap_or_else(std::env::temp_dir),
@@ -158,20 +162,14 @@ impl Reading<'_> {
         match kind {
             "in-memory" => StoreSettings::InMemory,
             "empty" => StoreSettings::Empty,
-            "map-db" if cfg!(feature = "map-db") => StoreSettings::MapDb {
-                path: self.text(STORE_PATH).or_else(|| self.text("store.path")).map(PathBuf::from),
+            "map-db" if cfg!(feature = "map-db") => {
+                StoreSettings::MapDb { path: self.path(STORE_PATH), create_parent_dir: self.boolean("store.create-parent-dir") }
+            }
+            "rocks-db" if cfg!(feature = "rocks-db") => StoreSettings::RocksDb {
+                path: self.path(STORE_PATH).unwrap_or_else(|| self.usual_path()),
+                sync_all_writes: self.boolean("store.sync-all-writes"),
                 create_parent_dir: self.boolean("store.create-parent-dir"),
             },
-            "rocks-db" if cfg!(feature = "rocks-db") => {
-                let path = self.text(STORE_PATH).or_else(|| self.text("store.path")).unwrap_or_else(|| {
-                    DATA_VARIABLES.iter().find_map(|name| (self.environment)(name)).unwrap_or_else(|| DATA_PATH.to_owned())
-                });
-                StoreSettings::RocksDb {
-                    path: PathBuf::from(path),
-                    sync_all_writes: self.boolean("store.sync-all-writes"),
-                    create_parent_dir: self.boolean("store.create-parent-dir"),
-                }
-            }
             // The default of a build without rocks-db; asking for it by name is refused below.
             "rocks-db" if !self.values.contains_key("store.type") => StoreSettings::InMemory,
             other => {
@@ -184,6 +182,46 @@ impl Reading<'_> {
                 StoreSettings::InMemory
             }
         }
+    }
+
+    /// Where the data lie when no key says so.
+    fn usual_path(&mut self) -> PathBuf {
+        let given = DATA_VARIABLES.iter().find_map(|name| (self.environment)(name).map(|path| (name, path)));
+        let Some((name, path)) = given else { return DATA_PATH.into() };
+        if path.is_empty() {
+            self.problems.push(format!("{OF_ENVIRONMENT}{name}: {EMPTY_PATH}"));
+        }
+        path.into()
+    }
+
+    /// An empty path names nothing, and what opens it could not say which key it came from.
+    fn path(&mut self, key: &str) -> Option<PathBuf> {
+        let path = self.text(key)?;
+        if path.is_empty() {
+            self.problems.push(format!("{}: {EMPTY_PATH}", self.place(key)));
+        }
+        Some(path.into())
+    }
+
+    /// `store.path` is another name of `store.filepath`: it takes its place where a stronger source has it. Where both stand in one,
+    /// nothing says which is meant.
+    fn take_other_store_path(&mut self) {
+        let is_null = |value: &Value| matches!(value.kind, Written::Null);
+        let Some(other) = self.values.remove(OTHER_STORE_PATH).filter(|(_, value)| !is_null(value)) else { return };
+        if let Some(one) = self.values.get(STORE_PATH).filter(|(_, value)| !is_null(value)) {
+            let text = |value| convert(value, Kind::Text);
+            if Layer::of(&one.1) == Layer::of(&other.1) && text(&one.1) != text(&other.1) {
+                let [one, other] = [one, &other].map(|(name, value)| (name, &value.origin, describe(value)));
+                self.problems.push(format!(
+                    "{}: {} is {}, and {}, which means the same, is {} ({}); leave one of them out",
+                    other.1, other.0, other.2, one.0, one.2, one.1
+                ));
+            }
+            if Layer::of(&one.1) >= Layer::of(&other.1) {
+                return;
+            }
+        }
+        self.values.insert(STORE_PATH.to_owned(), other);
     }
 
     fn ids(&mut self) -> IdScheme {
@@ -203,14 +241,6 @@ impl Reading<'_> {
             "uuid-4" => IdScheme::Uuid4,
             "uuid-5" => IdScheme::Uuid5 { namespace },
             "long" => IdScheme::Long { consecutive: self.values.contains_key("id.consecutive-start") },
-            "byte-array" => {
-                let message = format!(
-                    "{}: ids of type 'byte-array' have no fixed length and weir's have 128 bits; use uuid, uuid-3, uuid-4, uuid-5 or long",
-                    self.place("id.type")
-                );
-                self.problems.push(message);
-                IdScheme::Uuid
-            }
             _ => IdScheme::Uuid,
         }
     }

@@ -21,7 +21,7 @@ use thiserror::Error;
 use weir_connectors::config::MASKED;
 
 use self::hocon::{Kind as Written, Object, Value};
-use self::keys::{Effect, KEYS};
+use self::keys::{Effect, KEYS, Key};
 use self::values::{convert, describe, masked, put};
 
 pub use self::meaning::stores_built_in;
@@ -37,7 +37,7 @@ const OF_ENVIRONMENT: &str = "environment variable ";
 const OF_COMMAND_LINE: &str = "option -D";
 
 /// Where a value was set, the weakest first.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Layer {
     File,
     Environment,
@@ -60,6 +60,7 @@ impl Layer {
 const DATA_VARIABLES: [&str; 2] = ["WEIR_DATA", "QUINE_DATA"];
 const DATA_PATH: &str = "graph.weir-data";
 const STORE_PATH: &str = "store.filepath";
+const OTHER_STORE_PATH: &str = "store.path";
 
 /// Everything that is wrong with a configuration, each with its place.
 #[derive(Debug, Error, PartialEq)]
@@ -77,32 +78,63 @@ pub struct Sources {
 /// Reads everything and checks it.
 pub fn load(sources: &Sources, environment: &dyn Fn(&str) -> Option<String>) -> Result<Settings, ConfigError> {
     let one = |error: hocon::HoconError| ConfigError(vec![error.to_string()]);
-    let mut root = match &sources.file {
-        Some(path) => hocon::parse_file(path).map_err(one)?,
-        None => Object::default(),
-    };
+    let mut given = Vec::new();
+    if let Some(path) = &sources.file {
+        given.push(hocon::parse_file(path).map_err(one)?);
+    }
+    let in_files = given.len();
     let properties = properties::read(&sources.overrides);
     for key in KEYS {
         let name = keys::variable(key.path);
         let Some(text) = environment(&name) else { continue };
         let value = hocon::parse_override(&text, &format!("{OF_ENVIRONMENT}{name}")).map_err(one)?;
-        let path: Vec<String> = [ROOT].into_iter().chain(key.path.split('.')).map(str::to_owned).collect();
-        root.set(&path, value);
+        given.push(alone(&format!("{ROOT}.{}", key.path), value));
     }
     if let Some(level) = &properties.level {
-        root.set(&[ROOT, "log", "level"].map(str::to_owned), properties::value(level).map_err(one)?);
+        given.push(alone(&format!("{ROOT}.log.level"), properties::value(level).map_err(one)?));
     }
     for (key, text) in &sources.overrides {
-        let value = hocon::parse_override(text, &format!("{OF_COMMAND_LINE}{key}")).map_err(one)?;
-        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
-        root.set(&path, value);
+        given.push(alone(key, hocon::parse_override(text, &format!("{OF_COMMAND_LINE}{key}")).map_err(one)?));
     }
-    let root = hocon::resolve(&root, environment).map_err(one)?;
+    let mut written = Object::default();
+    given.iter().for_each(|source| written.merge(source.clone()));
+    let root = hocon::resolve(&written, environment).map_err(one)?;
     let mut reading = Reading::new(&root, environment);
+    for (index, source) in given.iter().enumerate() {
+        let source = hocon::resolve_part(source, &written, environment);
+        reading.problems.extend(wrong_roots(&source, index < in_files));
+        reading.problems.extend(Reading::new(&source, environment).mistakes());
+    }
     reading.problems.extend(properties.problems);
     let mut settings = reading.settings()?;
     settings.without_effect.extend(properties.without_effect);
+    let others = properties.others.iter().filter(|key| !written.refers_to(&key.split('.').collect::<Vec<_>>()));
+    settings.without_effect.extend(others.map(|key| format!("-D{key} (it is below none of '{}')", ROOTS.join("', '"))));
     Ok(settings)
+}
+
+/// What sets one key.
+fn alone(key: &str, value: Value) -> Object {
+    let mut object = Object::default();
+    object.set(&key.split('.').map(str::to_owned).collect::<Vec<_>>(), value);
+    object
+}
+
+/// Of one source: roots that are meant for one of ours; and a file that has none of ours says nothing, whatever else is given.
+fn wrong_roots(source: &Object, is_file: bool) -> Vec<String> {
+    let others = || source.0.iter().filter(|(name, _)| !ROOTS.contains(&name.as_str()));
+    let meant = others().filter_map(|(name, value)| {
+        let meant = ROOTS.iter().find(|known| similar(name, known))?;
+        Some(format!("{}: '{name}' is no root; did you mean '{meant}'?", value.origin))
+    });
+    let mut problems: Vec<String> = meant.collect();
+    let first =
+        others().next().filter(|_| is_file && problems.is_empty() && ROOTS.iter().all(|known| source.get(known).is_none()));
+    problems.extend(first.map(|(name, value)| {
+        let roots = ROOTS.join("', '");
+        format!("{}: '{name}' is no root, and none is there; keys stand below '{roots}'", value.origin)
+    }));
+    problems
 }
 
 /// The values below all roots, laid over one another, while they are turned into settings.
@@ -132,18 +164,6 @@ impl<'a> Reading<'a> {
                 }
             }
         }
-        let of_files = root.0.iter().find(|(_, value)| Layer::of(value) == Layer::File);
-        if let Some((name, value)) = of_files.filter(|_| ROOTS.iter().all(|known| root.get(known).is_none())) {
-            let roots = ROOTS.join("', '");
-            reading
-                .problems
-                .push(format!("{}: '{name}' is no root, and none is there; keys stand below '{roots}'", value.origin));
-        }
-        for (name, value) in &root.0 {
-            if let Some(wanted) = ROOTS.iter().find(|known| !ROOTS.contains(&name.as_str()) && similar(name, known)) {
-                reading.problems.push(format!("{}: there is no root '{name}'; did you mean '{wanted}'?", value.origin));
-            }
-        }
         reading
     }
 
@@ -158,6 +178,11 @@ impl<'a> Reading<'a> {
                     self.values.insert(path.clone(), (format!("{root}.{path}"), value.clone()));
                 }
                 _ if keys::is_below_free(&path) => {}
+                _ if keys::is_above(&path) => self.problems.push(format!(
+                    "{}: '{root}.{path}' has keys below it and holds an object, not {}",
+                    value.origin,
+                    describe(value)
+                )),
                 _ => {
                     let hint = match keys::nearest(&path) {
                         Some(nearest) => format!("the nearest one is '{root}.{nearest}'"),
@@ -167,6 +192,15 @@ impl<'a> Reading<'a> {
                 }
             }
         }
+    }
+
+    /// What is wrong with the values of one source, whether they are in force or not: an option that happens to be laid over it must not
+    /// decide whether a file is accepted. The sign for a secret is none of that, for an option may well bring the secret.
+    fn mistakes(mut self) -> Vec<String> {
+        let wrong = KEYS.iter().filter_map(|key| self.converted(key)?.err());
+        let wrong: Vec<String> = wrong.collect();
+        self.problems.extend(wrong);
+        self.problems
     }
 
     /// Checks what nobody asked for, and writes down what is in force.
@@ -200,17 +234,19 @@ impl<'a> Reading<'a> {
             put(&mut effective, STORE_PATH, value.clone());
             if !settings.told.iter().any(|told| told.path == STORE_PATH) {
                 let variable = DATA_VARIABLES.iter().find(|name| (self.environment)(name).is_some());
-                let origin = match self.values.get("store.path") {
-                    Some((_, value)) => value.origin.to_string(),
-                    None => variable.map_or("default".to_owned(), |name| format!("{OF_ENVIRONMENT}{name}")),
-                };
+                let origin = variable.map_or("default".to_owned(), |name| format!("{OF_ENVIRONMENT}{name}"));
                 settings.told.push(Told { path: STORE_PATH, value, origin, has_effect: true });
             }
         }
         settings.tell_in_order();
         settings.effective = Json::Object(effective);
-        let mut problems = self.problems;
-        problems.dedup();
+        let mut problems: Vec<String> = Vec::new();
+        for problem in self.problems {
+            // Of a source, and of the whole.
+            if !problems.contains(&problem) {
+                problems.push(problem);
+            }
+        }
         if problems.is_empty() { Ok(settings) } else { Err(ConfigError(problems)) }
     }
 
@@ -250,31 +286,33 @@ impl<'a> Reading<'a> {
     /// The value in force, as JSON, of the kind the table asks for. A wrong one is reported and the default stands in.
     fn checked(&mut self, path: &str) -> Option<Json> {
         let key = keys::find(path)?;
-        let Some((name, value)) = self.values.get(path) else { return self.default(path) };
-        // `null` takes a key back to its default, which for optional keys is absence.
-        if matches!(value.kind, Written::Null) {
-            return self.default(path);
-        }
-        match convert(value, key.kind) {
-            Ok(json) if is_masked(&json) => {
-                let problem = format!(
-                    "{}: {name} is '{MASKED}', which only stands for a secret that is not shown; write the secret, or leave the line out",
-                    value.origin
-                );
-                if !self.problems.contains(&problem) {
-                    self.problems.push(problem);
-                }
-                self.default(path)
+        let problem = match self.converted(key) {
+            None => return self.default(path),
+            Some(Ok(json)) if is_masked(&json) => format!(
+                "{} is '{MASKED}', which only stands for a secret that is not shown; write the secret, or leave the line out",
+                self.place(path)
+            ),
+            Some(Ok(json)) => return Some(json),
+            Some(Err(problem)) => problem,
+        };
+        self.problems.push(problem);
+        self.default(path)
+    }
+
+    /// What was written, as JSON, or what is wrong with it. None without anything, and of `null`: it takes a key back to its default,
+    /// which for optional keys is absence.
+    fn converted(&self, key: &Key) -> Option<Result<Json, String>> {
+        let (name, value) = self.values.get(key.path).filter(|(_, value)| !matches!(value.kind, Written::Null))?;
+        Some(convert(value, key.kind).map_err(|expected| {
+            let known = match &value.kind {
+                Written::Text(text) => keys::why_refused(key.path, text.trim()),
+                _ => None,
+            };
+            match known {
+                Some(reason) => format!("{}: {name}: {reason}; it should be {expected}", value.origin),
+                None => format!("{}: {name} is {}, and should be {expected}", value.origin, describe(value)),
             }
-            Ok(json) => Some(json),
-            Err(expected) => {
-                let problem = format!("{}: {name} is {}, and should be {expected}", value.origin, describe(value));
-                if !self.problems.contains(&problem) {
-                    self.problems.push(problem);
-                }
-                self.default(path)
-            }
-        }
+        }))
     }
 
     fn default(&self, path: &str) -> Option<Json> {
@@ -297,9 +335,16 @@ fn is_masked(value: &Json) -> bool {
     }
 }
 
+/// One letter more, less or another, or the same letters in another order.
 fn similar(a: &str, b: &str) -> bool {
     let (a, b) = (a.to_lowercase(), b.to_lowercase());
-    a == b || (a.len().abs_diff(b.len()) <= 1 && a.chars().zip(b.chars()).filter(|(x, y)| x == y).count() + 1 >= b.len())
+    let sorted = |text: &str| {
+        let mut letters: Vec<char> = text.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    sorted(&a) == sorted(&b)
+        || (a.len().abs_diff(b.len()) <= 1 && a.chars().zip(b.chars()).filter(|(x, y)| x == y).count() + 1 >= b.len())
 }
 
 #[cfg(test)]
@@ -368,7 +413,7 @@ mod tests {
         fails("quine.timeout = soon", &["a duration such as"]);
         fails("quine.store.type = cassandra", &["'cassandra' is not built into this version", "in-memory"]);
         fails("quine.store.type = nonsense", &["no store 'nonsense'"]);
-        fails("quine.id.type = byte-array", &["128 bits"]);
+        fails("quine.id.type = byte-array", &["128 bits", "it should be one of uuid, uuid-3"]);
         fails("quine.webserver.use-tls = true", &["TLS needs a certificate", "webserver.tls.certificate"]);
         fails(
             "weir.traces { endpoint = \"http://u:hush@x/v1/traces\" }",
@@ -382,8 +427,101 @@ mod tests {
         fails("quine = 5", &["'quine' is a root"]);
         fails("quin.webserver.port = 1", &["did you mean 'quine'?"]);
         fails("quine.a = 1\nquine.timeout = x", &["'quine.a'", "line 2"]);
-        fails("wier { webserver.port = 1 }", &["line 1", "'wier' is no root", "'quine', 'service', 'weir'"]);
+        fails("wier { webserver.port = 1 }", &["line 1", "'wier' is no root; did you mean 'weir'?"]);
+        fails("foo { a = 1 }", &["line 1", "'foo' is no root", "'quine', 'service', 'weir'"]);
+        fails("quine.id.type = string", &["should be one of uuid, uuid-3, uuid-4, uuid-5, long"]);
+        assert!(load_text("quine.id.type = string", &[]).is_err_and(|error| !error.contains("byte-array")));
         fails("quine.metrics-reporters = 5", &["quine.metrics-reporters is 5, and should be a list of objects"]);
+    }
+
+    /// What an option sets was once laid over the file before the file was looked at.
+    #[test]
+    fn options_hide_nothing_that_is_wrong_in_a_file() {
+        let given: &[(&str, &str)] =
+            &[("weir.webserver.port", "1"), ("weir.store.type", "in-memory"), ("weir.webserver.use-mtls.enabled", "no")];
+        for (text, expected) in [
+            ("foo { a = 1 }", "line 1, column 5: 'foo' is no root, and none is there"),
+            ("wier { store.type = map-db }", "'wier' is no root; did you mean 'weir'?"),
+            ("weir = 5", "'weir' is a root and holds an object, not 5"),
+            ("weir.webserver = 5", "'weir.webserver' has keys below it and holds an object, not 5"),
+            ("five = 5, weir.webserver = ${five}", "'weir.webserver' has keys below it and holds an object, not 5"),
+            ("weir.webserver.port = many", "weir.webserver.port is 'many', and should be a whole number"),
+            ("weir.store.type { a = 1 }", "weir.store.type is an object, and should be a text"),
+        ] {
+            let error = load_text(text, given).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+            assert_eq!(error.lines().count(), 1, "{text}: {error}");
+        }
+        // What is not there is not missed where something else has its place, and a root in a file may be empty.
+        for text in ["weir.webserver.port = ${MISSING}", "weir {}", "", "pekko { a = 1 }, service.workers = 1"] {
+            assert_eq!(load_text(text, given).map(|settings| settings.webserver.port), Ok(1), "{text}");
+        }
+    }
+
+    #[test]
+    fn options_hide_nothing_that_is_wrong_in_one_another() {
+        for (key, text, expected) in [
+            ("weir", "5", "option -Dweir: 'weir' is a root and holds an object, not 5"),
+            ("weir.webserver", "5", "option -Dweir.webserver: 'weir.webserver' has keys below it"),
+            ("weir.webserver", "{prot: 1}", "'weir.webserver.prot' is not a key"),
+            ("weir.webserver.port", "x", "option -Dweir.webserver.port: weir.webserver.port is 'x'"),
+            ("wier.webserver.port", "1", "option -Dwier.webserver.port: 'wier' is no root; did you mean 'weir'?"),
+        ] {
+            let error = load_text("", &[(key, text), ("weir.webserver.port", "1")]).expect_err(text);
+            assert!(error.contains(expected), "{key}={text}: {error}");
+        }
+        // A block is laid under what comes after it.
+        let settings = load_text("", &[("weir.webserver", "{port: 1, address: localhost}"), ("weir.webserver.port", "2")]);
+        let webserver = settings.expect("loads").webserver;
+        assert_eq!((webserver.port, webserver.address.as_str()), (2, "localhost"));
+        // A secret that is not shown is brought by an option.
+        let key = "weir.webserver.use-mtls.trust-store.password";
+        assert!(load_text(&format!("{key} = \"{MASKED}\""), &[(key, "hush")]).is_ok());
+    }
+
+    #[test]
+    fn options_below_no_root_are_said_to_do_nothing() {
+        let without_effect = |text: &str, key: &str| load_text(text, &[(key, "1")]).expect("loads").without_effect;
+        let said = "(it is below none of 'quine', 'service', 'weir')";
+        assert_eq!(without_effect("", "foo"), [format!("-Dfoo {said}")]);
+        assert_eq!(without_effect("", "pekko.http.x"), [format!("-Dpekko.http.x {said}")]);
+        // A file may take them.
+        assert!(without_effect("weir.workers = ${n}", "n").is_empty());
+        assert!(without_effect("weir.workers = ${site.n}", "site.n").is_empty());
+        assert_eq!(without_effect("weir.workers = ${?site.m}", "site.n").len(), 1);
+    }
+
+    #[test]
+    fn an_empty_path_is_named() {
+        let error = load_text("", &[("weir.store.filepath", "")]).expect_err("it is empty");
+        assert_eq!(error, "option -Dweir.store.filepath: weir.store.filepath: the path is empty; write one, or leave it out");
+        fails("weir.memory.directory = \"\"", &["line 1", "weir.memory.directory: the path is empty"]);
+        let map_db = "weir.store { type = map-db, path = \" \" }";
+        assert_eq!(
+            load_text(map_db, &[]).is_err_and(|error| error.contains("weir.store.path: the path is empty")),
+            cfg!(feature = "map-db")
+        );
+    }
+
+    #[test]
+    fn a_store_with_two_paths_is_refused_or_has_the_stronger() {
+        let path = |text: &str, overrides: &[(&str, &str)]| {
+            let settings = load_text(&format!("weir.store.type = map-db\n{text}"), overrides)?;
+            assert!(settings.told.iter().all(|told| told.path != OTHER_STORE_PATH));
+            Ok::<_, String>(settings.store.path().map(|path| path.display().to_string()).unwrap_or_default())
+        };
+        let both = "quine.store.filepath = /a\nweir.store.path = /b";
+        let error = path(both, &[]).expect_err("two paths");
+        assert!(
+            error.contains("line 3")
+                && error.contains("weir.store.path is '/b', and quine.store.filepath, which means the same, is '/a'"),
+            "{error}"
+        );
+        assert!(path("", &[("weir.store.filepath", "/a"), ("weir.store.path", "/b")]).is_err());
+        assert_eq!(path("weir.store { filepath = /a, path = /a }", &[]), Ok("/a".to_owned()));
+        assert_eq!(path("weir.store { filepath = null, path = /b }", &[]), Ok("/b".to_owned()));
+        assert_eq!(path("weir.store.filepath = /a", &[("weir.store.path", "/b")]), Ok("/b".to_owned()));
+        assert_eq!(path("weir.store.path = /a", &[("weir.store.filepath", "/b")]), Ok("/b".to_owned()));
     }
 
     #[test]

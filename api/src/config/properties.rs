@@ -1,6 +1,6 @@
 //! Properties of Java that command lines of the reference service hold besides the keys of the configuration: what each means here.
 
-use super::hocon;
+use super::{ROOTS, hocon};
 
 /// Those of its loggers, and which of ours they are. The first is that of everything else.
 const LEVELS: [(&str, &str); 3] = [("root.loglevel", ""), ("thatdot.loglevel", "weir="), ("thatdot.audit.loglevel", "audit=")];
@@ -17,6 +17,8 @@ pub struct Properties {
     /// For `log.level`, where that is not set itself.
     pub level: Option<String>,
     pub without_effect: Vec<String>,
+    /// Below no root. A file may refer to them.
+    pub others: Vec<String>,
     pub problems: Vec<String>,
 }
 
@@ -41,6 +43,8 @@ pub fn read(overrides: &[(String, String)]) -> Properties {
             read.problems.push(format!("{}{key}: give a file with -Dconfig.file=<FILE>", super::OF_COMMAND_LINE));
         } else if WITHOUT_EFFECT.iter().any(|known| key.starts_with(known)) {
             read.without_effect.push(format!("-D{key}"));
+        } else if !key.split('.').next().is_some_and(|first| ROOTS.contains(&first)) {
+            read.others.push(key.clone());
         }
     }
     if !levels.is_empty() {
@@ -79,7 +83,8 @@ mod tests {
         assert_eq!(of(&all).level.as_deref(), Some("warn,audit=off,weir=trace"));
         assert_eq!(of(&[("root.loglevel", "WARN"), ("root.loglevel", "ERROR")]).level.as_deref(), Some("error"));
         assert!(of(&[("root.loglevel", "loud")]).problems[0].contains("root.loglevel is 'loud'"));
-        assert_eq!(of(&[("quine.webserver.port", "1"), ("config.file", "a.conf"), ("pekko.x", "y")]), Properties::default());
+        assert_eq!(of(&[("quine.webserver.port", "1"), ("weir", "2")]), Properties::default());
+        assert_eq!(of(&[("pekko.x", "y"), ("foo", "z")]).others, ["pekko.x", "foo"]);
     }
 
     #[test]

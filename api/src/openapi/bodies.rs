@@ -19,6 +19,17 @@ pub struct CypherQuestion {
     pub parameters: BTreeMap<String, Json>,
 }
 
+/// A traversal, and the values of what it names.
+#[derive(JsonSchema)]
+#[schemars(extend("examples" = [{"text": "g.V().has(key, value)", "parameters": {"key": "name", "value": "Ann"}}]))]
+pub struct GremlinQuestion {
+    /// Gremlin.
+    pub text: String,
+    /// By name.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, Json>,
+}
+
 /// Rows, each with as many cells as there are columns.
 #[derive(JsonSchema)]
 pub struct Table {

@@ -102,8 +102,18 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
     if let Some(body) = operation.body {
         let schema = spelt(body(schemas), family);
         let mut content = json!({"application/json": {"schema": schema}, "application/yaml": {"schema": schema}});
+        if let Some(example) = &operation.example {
+            for kind in ["application/json", "application/yaml"] {
+                content[kind]["example"] = example.clone();
+            }
+        }
         if route.takes == Takes::Query {
-            let example = if operation.deprecated { "g.V().limit(10)" } else { "MATCH (n) RETURN n LIMIT 10" };
+            let text = operation.example.as_ref().and_then(|example| example["text"].as_str());
+            let example = text.unwrap_or(match route.name {
+                "transfer::import" => IMPORTED,
+                _ if operation.deprecated => "g.V().limit(10)",
+                _ => "MATCH (n) RETURN n LIMIT 10",
+            });
             content["text/plain"] = json!({"schema": {"type": "string"}, "example": example});
         }
         if route.takes == Takes::Records {
@@ -127,6 +137,10 @@ fn described(route: &Route, operation: Operation, schemas: &mut Schemas, ids: &m
     shown["x-weir-capability"] = format!("{:?}", route.capability).into();
     shown
 }
+
+/// A node, as an export has it.
+const IMPORTED: &str = r#"{"type": "node", "id": "00000000-0000-0000-0000-000000000001", "labels": ["Person"], "properties": {"name": "Ann"}}
+"#;
 
 /// Records as they may come.
 fn records() -> Json {
@@ -300,6 +314,29 @@ mod tests {
                 assert!(!operation["summary"].as_str().unwrap_or_default().is_empty());
             }
         }
+    }
+
+    /// Those whose schemas have no example, or one of something else.
+    #[test]
+    fn bodies_have_examples_of_what_they_are() {
+        let example = |family, path: &str, method: &str| {
+            let document = document(family, None);
+            let content = document["paths"][path][method]["requestBody"]["content"].clone();
+            let text = content["text/plain"]["example"].as_str().unwrap_or_default().to_owned();
+            (content["application/json"]["example"].clone(), text)
+        };
+        assert_eq!(example(Family::V1, "/api/v1/debug/{id}/props", "put").0, json!("Ann"));
+        assert_eq!(example(Family::V1, "/api/v1/query/cypher/user-defined", "post").0, json!([]));
+        let (json, text) = example(Family::V1, "/api/v1/query/gremlin/edges", "post");
+        assert_eq!((json["text"].as_str(), text.as_str()), (Some("g.V().limit(10).outE()"), "g.V().limit(10).outE()"));
+        assert_eq!(example(Family::V1, "/api/v1/query/gremlin", "post").1, "g.V().limit(10)");
+        let document = document(Family::V1, None);
+        let gremlin = &document["components"]["schemas"]["GremlinQuestion"]["example"]["text"];
+        assert!(gremlin.as_str().is_some_and(|text| text.starts_with("g.")), "{gremlin}");
+        let sort = |family, path| example(family, path, "put").0[0]["quickQuery"]["sort"].clone();
+        assert_eq!(sort(Family::V1, "/api/v1/query-ui/quick-queries"), "Node");
+        assert_eq!(sort(Family::Preview, "/api/v2/query-ui/quick-queries"), json!({"type": "Node"}));
+        assert_eq!(sort(Family::Current, "/api/v2/queryUi/quickQueries"), "NODE");
     }
 
     #[test]

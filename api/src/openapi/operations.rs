@@ -1,6 +1,8 @@
 //! What each handler of the table of routes does, for the documents: its name, its words, its parameters, what it takes and
 //! what it answers. One row for a handler, whatever the families it answers for.
 
+use serde_json::{Value as Json, json};
+
 use super::bodies::*;
 use super::parameters::{self as p, Parameter};
 use super::schemas::{Named, list, map, named, of};
@@ -38,6 +40,8 @@ pub struct Operation {
     /// Kept for old clients; there is something better.
     pub deprecated: bool,
     pub body: Option<Named>,
+    /// A body, where that of its schema would be no good one.
+    pub example: Option<Json>,
     pub answers: Vec<(u16, Shape)>,
     /// Kinds of text that the answer comes as, too, when a parameter asks for them.
     pub texts: &'static [&'static str],
@@ -78,6 +82,7 @@ fn op(id: &'static str, group: &'static str, title: &'static str, answers: &[(u1
         of_graph: false,
         deprecated: false,
         body: None,
+        example: None,
         answers: answers.to_vec(),
         texts: &[],
     }
@@ -106,6 +111,10 @@ impl Operation {
 
     fn body(self, body: Named) -> Operation {
         Operation { body: Some(body), ..self }
+    }
+
+    fn example(self, example: Json) -> Operation {
+        Operation { example: Some(example), ..self }
     }
 }
 
@@ -140,9 +149,9 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "ui::state" => op("live-state", PAGES, "What the live page begins with", &[(200, Value(of::<LiveState>))]),
         "ui::events" => op("live-events", PAGES, "What the live page is told, as server-sent events", &[(200, Text("text/event-stream"))]),
         "documents::prometheus" => op("prometheus", PAGES, "Figures for Prometheus", &[(200, Text("text/plain"))]),
-        "documents::openapi_v1" => op("openapi-v1", PAGES, "The description of v1, in OpenAPI 3.0", &[(200, Value(map::<serde_json::Value>))]).takes(&[p::RELATIVE]),
-        "documents::openapi_preview" => op("openapi-preview", PAGES, "The description of v2 in kebab-case, in OpenAPI 3.1", &[(200, Value(map::<serde_json::Value>))]).takes(&[p::RELATIVE]),
-        "documents::openapi" => op("openapi", PAGES, "The description of v2 as of today, in OpenAPI 3.1", &[(200, Value(map::<serde_json::Value>))]).takes(&[p::RELATIVE]),
+        "documents::openapi_v1" => op("openapi-v1", PAGES, "The description of v1, in OpenAPI 3.0", &[(200, Value(map::<Json>))]).takes(&[p::RELATIVE]),
+        "documents::openapi_preview" => op("openapi-preview", PAGES, "The description of v2 in kebab-case, in OpenAPI 3.1", &[(200, Value(map::<Json>))]).takes(&[p::RELATIVE]),
+        "documents::openapi" => op("openapi", PAGES, "The description of v2 as of today, in OpenAPI 3.1", &[(200, Value(map::<Json>))]).takes(&[p::RELATIVE]),
         "documents::page" | "documents::page_v1" => op("reference", PAGES, "These descriptions as a page to read and to try", &[(200, Text("text/html"))]),
 
         // Administration.
@@ -174,18 +183,22 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
             .about("The body is JSON Lines, or Cypher."),
         "shards::get" => op("get-shard-sizes", SYSTEM, "Limits of nodes in memory", &[(200, Value(map::<ShardLimit>))]).takes(&[p::MEMBER]).about("Kept and told; nothing follows from them."),
         "shards::set" => op("update-shard-sizes", SYSTEM, "Set limits of nodes in memory", &[(200, Value(map::<ShardLimit>))])
-            .about("Shards that are not named keep their limits. Nothing follows from them.").body(map::<ShardLimit>),
+            .about("Shards that are not named keep their limits. Nothing follows from them.").body(map::<ShardLimit>)
+            .example(json!({"0": {"softLimit": 10000, "hardLimit": 75000}})),
 
         // Queries.
         "query::table" => op("query-cypher", CYPHER, "Run a query and get its rows", &[(200, Value(of::<Table>))]).takes(READ).graph().body(of::<CypherQuestion>)
             .about("EXPLAIN and PROFILE before a query give how it would run, and how it ran. The text alone may be sent as `text/plain`."),
-        "query::nodes" => op("query-cypher-nodes", CYPHER, "Run a query and get the nodes in its rows", &[(200, Value(list::<UiNode>))]).takes(READ).graph().body(of::<CypherQuestion>),
-        "query::edges" => op("query-cypher-edges", CYPHER, "Run a query and get the edges in its rows", &[(200, Value(list::<UiEdge>))]).takes(READ).graph().body(of::<CypherQuestion>),
-        "gremlin::values" => op("query-gremlin", CYPHER, "Run a traversal and get its values", &[(200, Value(list::<serde_json::Value>))]).takes(READ).graph().body(of::<CypherQuestion>).deprecated()
+        "query::nodes" => op("query-cypher-nodes", CYPHER, "Run a query and get the nodes in its rows", &[(200, Value(list::<UiNode>))]).takes(READ).graph().body(of::<CypherQuestion>)
+            .example(json!({"text": "MATCH (n) RETURN n LIMIT 10"})),
+        "query::edges" => op("query-cypher-edges", CYPHER, "Run a query and get the edges in its rows", &[(200, Value(list::<UiEdge>))]).takes(READ).graph().body(of::<CypherQuestion>)
+            .example(json!({"text": "MATCH ()-[e]->() RETURN e LIMIT 10"})),
+        "gremlin::values" => op("query-gremlin", CYPHER, "Run a traversal and get its values", &[(200, Value(list::<Json>))]).takes(READ).graph().body(of::<GremlinQuestion>).deprecated()
             .about("Gremlin, for old clients; a subset that reads. Ask in Cypher instead."),
-        "gremlin::nodes" => op("query-gremlin-nodes", CYPHER, "Run a traversal and get the nodes it leads to", &[(200, Value(list::<UiNode>))]).takes(READ).graph().body(of::<CypherQuestion>).deprecated(),
-        "gremlin::edges" => op("query-gremlin-edges", CYPHER, "Run a traversal and get the edges it leads to", &[(200, Value(list::<UiEdge>))]).takes(READ).graph().body(of::<CypherQuestion>).deprecated(),
-        "query::user_defined" => op("load-user-defined", CYPHER, "Load functions and procedures", &if v1 { [(200, Empty)] } else { [(200, Value(list::<String>))] }).body(list::<String>)
+        "gremlin::nodes" => op("query-gremlin-nodes", CYPHER, "Run a traversal and get the nodes it leads to", &[(200, Value(list::<UiNode>))]).takes(READ).graph().body(of::<GremlinQuestion>).deprecated(),
+        "gremlin::edges" => op("query-gremlin-edges", CYPHER, "Run a traversal and get the edges it leads to", &[(200, Value(list::<UiEdge>))]).takes(READ).graph().body(of::<GremlinQuestion>).deprecated()
+            .example(json!({"text": "g.V().limit(10).outE()"})),
+        "query::user_defined" => op("load-user-defined", CYPHER, "Load functions and procedures", &if v1 { [(200, Empty)] } else { [(200, Value(list::<String>))] }).body(list::<String>).example(json!([]))
             .about("They come with weir, so only an empty list is taken."),
         "running::list" => op("list-running-queries", CYPHER, "The queries that run", &[(200, Items(of::<RunningQuery>))]),
         "running::cancel" => op("cancel-query", CYPHER, "End a query", &[(200, Value(of::<RunningQuery>))]),
@@ -201,7 +214,7 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "ingest::get" => op("get-ingest-status", INGEST, "A stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph()
             .about("In v2 a handshake of a web socket on the same path sends records to a stream whose source is `WebSocketFileUpload`."),
         "ingest::push" => op("push-records", INGEST, "Hand in records to a stream whose source is HttpPush", &[(200, Value(of::<PushedRecords>))]).takes(&[p::IDEMPOTENCY_KEY]).graph()
-            .body(of::<serde_json::Value>).about("Answered when the records are durable. A list of JSON is its elements, `application/x-ndjson` and `text/plain` are cut into lines, `application/octet-stream` is one record; `Content-Encoding` may be gzip, deflate or zstd. While the graph is behind or the stream is paused the answer is 503 with `Retry-After`."),
+            .body(of::<Json>).about("Answered when the records are durable. A list of JSON is its elements, `application/x-ndjson` and `text/plain` are cut into lines, `application/octet-stream` is one record; `Content-Encoding` may be gzip, deflate or zstd. While the graph is behind or the stream is paused the answer is 503 with `Retry-After`."),
         "ingest::delete" => op("delete-ingest", INGEST, "Stop and forget a stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph().about("Answers with the stream as it ended."),
         "ingest::pause" => op("pause-ingest", INGEST, "Pause a stream", &[(200, Value(of::<Stream>))]).takes(&[p::MEMBER]).graph(),
         "ingest::start" => op("resume-ingest", INGEST, "Let a stream go on", &[(200, Value(of::<Stream>))])
@@ -255,7 +268,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "query_ui::samples" => op("list-sample-queries", STYLE, "Sample queries", &[(200, Value(list::<SampleQuery>))]),
         "query_ui::set_samples" => op("replace-sample-queries", STYLE, "Replace the sample queries", &[(204, Empty)]).body(list::<SampleQuery>),
         "query_ui::quick" => op("list-quick-queries", STYLE, "Quick queries", &[(200, Value(list::<QuickQueryEntry>))]),
-        "query_ui::set_quick" => op("replace-quick-queries", STYLE, "Replace the quick queries", &[(204, Empty)]).body(list::<QuickQueryEntry>),
+        "query_ui::set_quick" => op("replace-quick-queries", STYLE, "Replace the quick queries", &[(204, Empty)]).body(list::<QuickQueryEntry>)
+            .example(quick_queries(family)),
         "query_ui::appearances" => op("list-node-appearances", STYLE, "How nodes are drawn", &[(200, Value(list::<NodeAppearance>))]),
         "query_ui::set_appearances" => op("replace-node-appearances", STYLE, "Replace how nodes are drawn", &[(204, Empty)]).body(list::<NodeAppearance>),
         "query_ui::taps" => op("list-tap-queries", STYLE, "Tap queries", &[(200, Value(list::<TapQuery>))]),
@@ -264,8 +278,8 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         "debug::put" => op("put-node", DEBUG, "Set properties and add edges", &[(200, Empty)]).takes(READ).graph().body(of::<DebugNode>),
         "debug::delete" => op("delete-node", DEBUG, "Remove the properties and edges of a node", &[(200, Empty)]).takes(READ).graph(),
         "debug::verbose" => op("get-node-verbose", DEBUG, "What is known of a node, with the kinds of values", &[(200, Value(if v1 { of::<DebugState> } else { text }))]).takes(READ).graph(),
-        "debug::property" => op("get-node-property", DEBUG, "A property", &[(200, Value(of::<serde_json::Value>))]).takes(KEYED).graph(),
-        "debug::put_property" => op("put-node-property", DEBUG, "Set a property", &[(200, Empty)]).takes(KEYED).graph().body(of::<serde_json::Value>),
+        "debug::property" => op("get-node-property", DEBUG, "A property", &[(200, Value(of::<Json>))]).takes(KEYED).graph(),
+        "debug::put_property" => op("put-node-property", DEBUG, "Set a property", &[(200, Empty)]).takes(KEYED).graph().body(of::<Json>).example(json!("Ann")),
         "debug::delete_property" => op("delete-node-property", DEBUG, "Remove a property", &[(200, Empty)]).takes(KEYED).graph(),
         "debug::edges" => op("list-node-edges", DEBUG, "The edges of a node", &[(200, Value(list::<HalfEdge>))]).takes(EDGES).graph(),
         "debug::put_edges" => op("put-node-edges", DEBUG, "Add edges", &[(200, Empty)]).takes(READ).graph().body(list::<HalfEdge>),
@@ -274,4 +288,14 @@ pub fn of_handler(handler: &str, family: Family) -> Option<Operation> {
         _ => return None,
     };
     Some(operation)
+}
+
+/// An entry of the menu of nodes, in the words of a family.
+fn quick_queries(family: Family) -> Json {
+    let word = family.word("Node");
+    let sort = if family == Family::Preview { json!({"type": word}) } else { json!(word) };
+    json!([{
+        "predicate": {"propertyKeys": [], "knownValues": {}, "dbLabel": "Person"},
+        "quickQuery": {"name": "Neighbours", "querySuffix": "MATCH (n)--(m) RETURN DISTINCT m", "sort": sort},
+    }])
 }

@@ -19,6 +19,7 @@ use self::progress::{Watched, watch};
 use self::status::status;
 use crate::app::App;
 use crate::error::chain;
+use crate::log::say;
 use crate::temporary::Temporary;
 use crate::wire::standing::StandingSettings;
 use crate::wire::style::List;
@@ -80,8 +81,8 @@ impl Recipe {
             let count = block.as_array().map_or(0, Vec::len);
             if count > 0 {
                 match app.engine.set_metadata(kept.key(), Some(block.to_string().as_bytes())) {
-                    Ok(()) => say(&format!("Using {count} {words}")),
-                    Err(error) => say(&format!("The {words} could not be stored: {error}")),
+                    Ok(()) => say(format_args!("Using {count} {words}")),
+                    Err(error) => say(format_args!("The {words} could not be stored: {error}")),
                 }
             }
         }
@@ -89,33 +90,28 @@ impl Recipe {
         for (name, settings) in self.standing {
             match app.standing.create(&graph, &name, settings, false) {
                 Ok(query) => {
-                    say(&format!("Running Standing Query {name}"));
+                    say(format_args!("Running Standing Query {name}"));
                     queries.push(query);
                 }
-                Err(error) => say(&format!("Standing Query {name} could not be started: {error}")),
+                Err(error) => say(format_args!("Standing Query {name} could not be started: {error}")),
             }
         }
         let mut streams = Vec::new();
         for (name, definition) in &self.ingests {
             match app.ingests.create(&graph, name, definition) {
                 Ok(stream) => {
-                    say(&format!("Running Ingest Stream {name}"));
+                    say(format_args!("Running Ingest Stream {name}"));
                     streams.push(Watched::new(stream, definition));
                 }
-                Err(error) => say(&format!("Ingest Stream {name} could not be started: {error}")),
+                Err(error) => say(format_args!("Ingest Stream {name} could not be started: {error}")),
             }
         }
         tokio::spawn(watch(app.clone(), streams, queries));
         if let Some(query) = self.status_query {
-            say(&format!("Status query URL is {url}#{}", fragment(&query)));
+            say(format_args!("Status query URL is {url}#{}", fragment(&query)));
             tokio::spawn(status(app.clone(), query));
         }
     }
-}
-
-/// What people read goes to standard error; standard output belongs to results.
-fn say(line: &str) {
-    eprintln!("{line}");
 }
 
 fn fragment(query: &str) -> String {

@@ -8,9 +8,9 @@ use weir_cypher_compiler::compile;
 use weir_engine::QueryOptions;
 use weir_model::{Text, Value, json};
 
-use super::say;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::log::say;
 
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 const STATUS_TIME_MAX: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ pub async fn status(app: Arc<App>, query: String) {
             }
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                say(&format!("The status query failed and is not asked again: {error}"));
+                say(format_args!("The status query failed and is not asked again: {error}"));
                 return;
             }
             Err(_) => return,

@@ -31,8 +31,8 @@ use crate::wire::decode::{self, Fields, Mistakes};
 use crate::wire::family::Family;
 use crate::wire::query::{Drawn, QueryBody, Shape, piece, to_value};
 
-/// Queries that run for one socket.
-const RUNNING_MAX: usize = 64;
+/// A batch is sent when its rows come to so much, however many a client asked for.
+const BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// Rows and messages that wait for the client.
 const WAITING_MAX: usize = 64;
@@ -131,11 +131,16 @@ impl Protocol {
             Ok(Asked::Run(run)) if running.contains_key(&run.id) => {
                 wrong(&format!("Query ID {} is already being used to track another query", run.id))
             }
-            Ok(Asked::Run(_)) if running.len() >= RUNNING_MAX => {
-                wrong(&format!("{RUNNING_MAX} queries run over this socket; wait for one, or cancel one"))
+            Ok(Asked::Run(_)) if running.len() >= self.running_max() => {
+                wrong(&format!("{} queries run over this socket; wait for one, or cancel one", running.len()))
             }
             Ok(Asked::Run(run)) => self.run(run, running, said).unwrap_or_else(|error| wrong(&error.to_string())),
         }
+    }
+
+    /// Queries that run for one socket: others have their share of those that run at all.
+    fn running_max(&self) -> usize {
+        (self.app.queries.settings.running_max / 2).max(1)
     }
 
     /// Starts a query; its results follow.
@@ -319,7 +324,7 @@ impl Work {
         });
         // Without a word about batches each row is a message.
         let batch_max = batch_max.unwrap_or(if within.is_some() { usize::MAX } else { 1 });
-        let mut batch: Vec<String> = Vec::new();
+        let (mut batch, mut bytes) = (Vec::new(), 0);
         let mut due: Option<Instant> = None;
         loop {
             let next = match due {
@@ -328,9 +333,10 @@ impl Work {
             };
             let more = match next {
                 Ok(Some(row)) => {
+                    bytes += row.len();
                     batch.push(row);
                     due = due.or_else(|| within.and_then(|within| Instant::now().checked_add(within)));
-                    if batch.len() < batch_max {
+                    if batch.len() < batch_max && bytes < BATCH_BYTES_MAX {
                         continue;
                     }
                     true
@@ -338,7 +344,7 @@ impl Work {
                 Ok(None) => false,
                 Err(_) => true,
             };
-            due = None;
+            (due, bytes) = (None, 0);
             if !batch.is_empty() && said.send(Said::Results(frame.around(&std::mem::take(&mut batch)))).await.is_err() {
                 break;
             }

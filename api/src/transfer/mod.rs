@@ -12,7 +12,7 @@ pub mod statements;
 mod whole;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -151,7 +151,10 @@ pub fn export(transfer: &Transfer, url: Option<&str>, at: Option<u64>, settings:
     let write = || {
         let mut out = whole.begin().map_err(|error| failed(&error))?;
         let said = match url {
-            Some(url) => online::export(url, transfer.namespace.as_deref(), format, at, &mut out)?,
+            Some(url) => {
+                let mut write = |part: &[u8]| out.write_all(part).map_err(|error| failed(&error));
+                online::export(url, transfer.namespace.as_deref(), format, at, &mut write)?
+            }
             None => {
                 // As a weir that runs does, in the number that was given: a tick has no room for some.
                 if let Some(at) = at.filter(|at| *at > clock::millis(SystemTime::now())) {
@@ -233,7 +236,7 @@ pub fn import(transfer: &Transfer, url: Option<&str>, settings: &Settings) -> Re
         }
     }
     progress.end();
-    println!("{} from {}", moved.shown(), file.display());
+    let _ = writeln!(stdout(), "{} from {}", moved.shown(), file.display());
     Ok(ExitCode::SUCCESS)
 }
 

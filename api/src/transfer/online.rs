@@ -1,13 +1,14 @@
 //! Online: the same with a weir that runs, over HTTP.
 
 use std::future::Future;
-use std::io::Write;
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Format, Moved, Progress};
 use crate::client::{Client, Problem};
-use crate::error::chain;
+
+/// Writes a part of what comes. Its errors say which file cannot be written: nobody here knows.
+pub type WritePart<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), String>;
 
 /// Writes an export as the service gives it. Says what it was.
 pub fn export(
@@ -15,7 +16,7 @@ pub fn export(
     namespace: Option<&str>,
     format: Format,
     at: Option<u64>,
-    out: &mut dyn Write,
+    write: WritePart<'_>,
 ) -> Result<String, String> {
     let mut client = client(url, namespace)?;
     client.at = at;
@@ -26,15 +27,15 @@ pub fn export(
         client
             .download(of, "/api/v1/admin/export", &pairs, &mut |part, so_far| {
                 progress.set(so_far);
-                out.write_all(part).map_err(|error| chain(&error))
+                write(part)
             })
             .await
     })?;
     Ok(format!("{:.1} MB", bytes as f64 / 1e6))
 }
 
-/// Downloads a backup into `out`; `since` are the parameters of one that goes on where another ended.
-pub fn back_up_over_http(url: &str, since: &[(&str, String)], out: &mut dyn Write) -> Result<u64, String> {
+/// Downloads a backup; `since` are the parameters of one that goes on where another ended.
+pub fn back_up_over_http(url: &str, since: &[(&str, String)], write: WritePart<'_>) -> Result<u64, String> {
     const PATH: &str = "/api/v1/admin/backup";
     let client = client(url, None)?;
     let mut progress = Progress::new("bytes", None);
@@ -42,7 +43,7 @@ pub fn back_up_over_http(url: &str, since: &[(&str, String)], out: &mut dyn Writ
         client
             .download(("route", PATH), PATH, since, &mut |part, so_far| {
                 progress.set(so_far);
-                out.write_all(part).map_err(|error| chain(&error))
+                write(part)
             })
             .await
     })
@@ -78,4 +79,76 @@ fn runtime() -> Result<Runtime, String> {
 
 fn run<T>(asked: impl Future<Output = Result<T, Problem>>) -> Result<T, String> {
     runtime()?.block_on(asked).map_err(|problem| problem.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::path::Path;
+
+    use crate::config::{Settings, Sources, StoreSettings, load};
+    use crate::tools::{Backup, back_up};
+    use crate::transfer::{Transfer, export};
+
+    /// Answers each request for a path that begins like one of these with its status and body.
+    fn server(answers: &'static [(&str, &str, &str)]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let mut connection = connection.expect("somebody asks");
+                let mut request = BufReader::new(connection.try_clone().expect("a handle")).lines();
+                let first = request.next().and_then(Result::ok).unwrap_or_default();
+                let _ = request.find(|line| line.as_ref().map_or(true, String::is_empty));
+                let path = first.split(' ').nth(1).unwrap_or_default();
+                let (_, status, body) = answers.iter().find(|(begin, ..)| path.starts_with(begin)).expect("a path that is known");
+                let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+                // Whoever asks may have given up.
+                let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(body.as_bytes()));
+            }
+        });
+        url
+    }
+
+    fn backup(file: &Path, url: &str) -> String {
+        let backup = Backup { file: file.to_owned(), ..Backup::default() };
+        back_up(&backup, Some(url), &StoreSettings::InMemory).expect_err("it fails")
+    }
+
+    fn exported(file: &Path, url: &str) -> String {
+        let settings: Settings = load(&Sources::default(), &|_| None).expect("defaults");
+        let transfer = Transfer { file: file.to_owned(), ..Transfer::default() };
+        export(&transfer, Some(url), None, &settings).expect_err("it fails")
+    }
+
+    #[test]
+    fn a_disk_that_is_full_is_named_by_the_file() {
+        // More than what is collected before it is written.
+        static MUCH: &str = match std::str::from_utf8(&[b'x'; 100_000]) {
+            Ok(text) => text,
+            Err(_) => "",
+        };
+        const ANSWERS: &[(&str, &str, &str)] = &[("/api/v1/admin/", "200 OK", MUCH)];
+        let (url, full) = (server(ANSWERS), Path::new("/dev/full"));
+        let because = "No space left on device (os error 28)";
+        assert_eq!(backup(full, &url), format!("cannot write the backup /dev/full: {because}"));
+        assert_eq!(exported(full, &url), format!("cannot write /dev/full: {because}"));
+    }
+
+    #[test]
+    fn a_weir_that_is_not_ready_says_why() {
+        const UNAVAILABLE: &str = "503 Service Unavailable";
+        const WHY: &str = r#"{"error": {"code": 503, "message": "weir is not ready: the store is being opened"}}"#;
+        const ANSWERS: &[(&str, &str, &str)] =
+            &[("/api/v1/admin/", UNAVAILABLE, ""), ("/api/v2/admin/readiness", UNAVAILABLE, WHY)];
+        const READY: &[(&str, &str, &str)] =
+            &[("/api/v1/admin/", UNAVAILABLE, ""), ("/api/v2/admin/readiness", "204 No Content", "")];
+        let directory = tempfile::tempdir().expect("a directory");
+        let (url, file) = (server(ANSWERS), directory.path().join("file"));
+        let expected = format!("{url} answers with status 503 weir is not ready: the store is being opened");
+        assert_eq!((backup(&file, &url), exported(&file, &url)), (expected.clone(), expected));
+        let url = server(READY);
+        assert_eq!(backup(&file, &url), format!("{url} answers with status 503"));
+    }
 }

@@ -3,7 +3,7 @@
 //! comes is written straight into it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 
 /// So many links in a row lead somewhere; the system allows no more, either.
@@ -63,7 +63,8 @@ impl Whole {
 
     /// Says what was written, but not among it: a pipe may be the standard output.
     pub fn tell(&self, said: &str) {
-        if self.unfinished.is_some() { println!("{said}") } else { eprintln!("{said}") }
+        // Where nobody can read it, it was written all the same.
+        let _ = if self.unfinished.is_some() { writeln!(stdout(), "{said}") } else { writeln!(stderr(), "{said}") };
     }
 }
 

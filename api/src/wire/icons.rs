@@ -1,14 +1,16 @@
 //! Icons of nodes: the names of the sheet Ionicons 2 (MIT licence), and the glyph that each stands for.
 //!
-//! What clients send may be a name, with or without `ion-` before it, or the hexadecimal number of a glyph; what is kept and
-//! told is the glyph itself. Anything else stays as it is.
+//! What clients send may be a name, with or without `ion-` before it, or the hexadecimal number of a glyph, also as `\f47e`,
+//! `\uf47e` or `&#xf47e;`; what is kept and told is the glyph itself. Anything else stays as it is.
 
 /// The glyph that a text names.
 pub fn glyph(text: &str) -> String {
     let name = text.strip_prefix("ion-").unwrap_or(text);
     let named = ICONS.binary_search_by_key(&name, |(name, _)| name).ok().map(|index| ICONS[index].1);
-    let number =
-        || if (4..=6).contains(&text.len()) { u32::from_str_radix(text, 16).ok().and_then(char::from_u32) } else { None };
+    let digits = ["&#x", "\\u", "\\"].iter().find_map(|before| text.strip_prefix(before)).unwrap_or(text);
+    let digits = digits.strip_suffix(';').unwrap_or(digits);
+    let is_number = (4..=6).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = || u32::from_str_radix(digits, 16).ok().filter(|_| is_number).and_then(char::from_u32);
     named.or_else(number).map_or_else(|| text.to_owned(), String::from)
 }
 
@@ -236,6 +238,10 @@ mod tests {
             ("person", "\u{f213}"),
             ("ion-person", "\u{f213}"),
             ("f47e", "\u{f47e}"),
+            ("\\F47E", "\u{f47e}"),
+            ("\\uf47e", "\u{f47e}"),
+            ("&#xf47e;", "\u{f47e}"),
+            ("+f47e", "+f47e"),
             ("\u{f47e}", "\u{f47e}"),
             ("not-an-icon", "not-an-icon"),
             ("d800", "d800"),

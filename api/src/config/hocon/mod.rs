@@ -14,7 +14,7 @@ use std::rc::Rc;
 use thiserror::Error;
 
 pub use parse::{parse, parse_file, parse_override};
-pub use resolve::resolve;
+pub use resolve::{resolve, resolve_part};
 
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +52,24 @@ pub struct HoconError {
 pub struct Value {
     pub kind: Kind,
     pub origin: Origin,
+}
+
+impl Value {
+    fn refers_to(&self, path: &[&str]) -> bool {
+        match &self.kind {
+            Kind::Object(object) => object.refers_to(path),
+            Kind::Array(items) => items.iter().any(|item| item.refers_to(path)),
+            Kind::Pending { pieces, previous } => {
+                let takes = |piece: &Piece| match piece {
+                    Piece::Value(value) => value.refers_to(path),
+                    Piece::Reference { path: taken, .. } => taken.iter().zip(path).all(|(a, b)| a == b),
+                    Piece::Space(_) | Piece::Previous => false,
+                };
+                pieces.iter().any(takes) || previous.as_ref().is_some_and(|previous| previous.refers_to(path))
+            }
+            Kind::Null | Kind::Boolean(_) | Kind::Number(_) | Kind::Text(_) => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +139,11 @@ impl Object {
             // Even a first value may refer to itself (`a = ${?a} x`), so Pending is kept as it is.
             None => self.0.push((first.clone(), value)),
         }
+    }
+
+    /// Whether a substitution in it takes this, or something it lies in, or something that lies in it.
+    pub fn refers_to(&self, path: &[&str]) -> bool {
+        self.0.iter().any(|(_, value)| value.refers_to(path))
     }
 
     pub fn merge(&mut self, over: Object) {
@@ -226,6 +249,24 @@ mod tests {
         check("base { x = 1, y = 2 }\nmine = ${base} { y = 3 }", "{base: {x: 1, y: 2}, mine: {x: 1, y: 3}}");
         fails("a = ${nowhere}", "line 1, column 5: ${nowhere} is neither");
         fails("a = ${b}\nb = ${a}", "refers to itself");
+    }
+
+    #[test]
+    fn what_is_referred_to_is_known() {
+        let object = parse("a = [{ b = ${?x.y} z }]\nc += ${d}", "test", None).expect("parses");
+        for (path, expected) in
+            [("x.y", true), ("x", true), ("x.y.z", true), ("d", true), ("y", false), ("x.z", false), ("a", false)]
+        {
+            assert_eq!(object.refers_to(&path.split('.').collect::<Vec<_>>()), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_resolved_without_what_is_over_it() {
+        let part = parse("a { b = ${n}, c = ${MISSING}, d = 1 }", "test", None).expect("parses");
+        let mut root = part.clone();
+        root.merge(parse("a.c = 2, a.d = 3, n = 4", "over", None).expect("parses"));
+        assert_eq!(show_object(&resolve_part(&part, &root, &|_| None)), "{a: {b: 4, d: 1}}");
     }
 
     #[test]

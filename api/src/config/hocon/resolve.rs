@@ -5,13 +5,21 @@ use super::{HoconError, Kind, Object, Origin, Piece, Value, layer};
 
 /// Fills in every substitution: from the document itself, then from `environment`.
 pub fn resolve(root: &Object, environment: &dyn Fn(&str) -> Option<String>) -> Result<Object, HoconError> {
-    Resolver { root, environment, under_way: Vec::new() }.object(root, &mut Vec::new())
+    Resolver { root, environment, under_way: Vec::new(), is_lenient: false }.object(root, &mut Vec::new())
+}
+
+/// The same of a part of the document, without what was laid over it. What cannot be filled in is left out: something else may have
+/// taken its place in the document, and then nobody misses it.
+pub fn resolve_part(part: &Object, root: &Object, environment: &dyn Fn(&str) -> Option<String>) -> Object {
+    let mut resolver = Resolver { root, environment, under_way: Vec::new(), is_lenient: true };
+    resolver.object(part, &mut Vec::new()).unwrap_or_default()
 }
 
 struct Resolver<'a> {
     root: &'a Object,
     environment: &'a dyn Fn(&str) -> Option<String>,
     under_way: Vec<Vec<String>>,
+    is_lenient: bool,
 }
 
 impl Resolver<'_> {
@@ -19,8 +27,10 @@ impl Resolver<'_> {
         let mut resolved = Object::default();
         for (key, value) in &object.0 {
             at.push(key.clone());
-            if let Some(value) = self.value(value, at)? {
-                resolved.0.push((key.clone(), value));
+            match self.value(value, at) {
+                Ok(value) => resolved.0.extend(value.map(|value| (key.clone(), value))),
+                Err(_) if self.is_lenient => {}
+                Err(error) => return Err(error),
             }
             at.pop();
         }
