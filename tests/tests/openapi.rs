@@ -57,7 +57,8 @@ fn documents_and_pages_are_served() {
         // A browser that finds none asks for one elsewhere.
         assert!(text.contains("<link rel=\"icon\" href=\"data:"), "{path}");
         // Behind a proxy the paths of weir may begin with something: the pages name each from where they are themselves.
-        assert!(!text.contains("=\"/") && !text.contains("(\"/"), "{path} names an absolute path");
+        let absolute = text.split("\"/").skip(1).find(|rest| rest.starts_with(char::is_alphanumeric));
+        assert_eq!(absolute.map(|rest| &rest[..rest.len().min(40)]), None, "{path} names an absolute path");
     }
     for path in ["/docs", "/v1docs"] {
         let page = weir.get(path).expect(200);
