@@ -153,11 +153,12 @@ impl RocksDb {
             DB::open_cf_descriptors(&db, &files, families(&begins))
         })?;
         let reached = Reached { list: list_of_files(&files).unwrap_or_default(), ..check_end(&db, directory.path())? };
-        let note = directory.path().join(reached::FILE);
-        let note = Note::open(&note, reached).map_err(|error| StoreError::failed(format!("write {}", note.display()), error))?;
         if directory.fresh {
             directory.set_up()?;
         }
+        // Not before that: what is not known in a directory that is being set up is somebody else's.
+        let note = directory.path().join(reached::FILE);
+        let note = Note::open(&note, reached).map_err(|error| StoreError::failed(format!("write {}", note.display()), error))?;
         let incoming = directory.path().join("incoming");
         let clean = || {
             if incoming.exists() {
