@@ -140,8 +140,8 @@ pub fn leave(power_lost: bool, random: &mut Random, to: &Path) {
     }
     let reached = to.join("weir-reached");
     if power_lost && let Ok(mut bytes) = fs::read(&reached) {
-        // The system has started anew: what it calls itself is another.
-        bytes.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+        // The system has started anew: what it calls itself is another, each time.
+        bytes.iter_mut().take(1).for_each(|byte| *byte = byte.wrapping_add(1));
         fs::write(reached, bytes).unwrap();
     }
 }
